@@ -1,0 +1,73 @@
+# The two commands of a newcomer are `make demo` and `make test`; CONTRIBUTING.md tells the others.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+VENV ?= .venv
+JOBS ?= $(shell nproc)
+VENV_PYTHON := $(VENV)/bin/python
+STAMPS := build/stamps
+
+# While building, `import torch` must not load the extension that is being replaced.
+export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
+unexport PYTHONPATH
+
+SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
+
+.PHONY: demo test test-c test-python test-sanitizers bench install setup format check-format clean help
+
+help:
+	@echo "make demo             train a small network on the fake device, beside the CPU"
+	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
+	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
+	@echo "make bench            the benchmarks, ours beside the peer"
+	@echo "make install          build and install into $(VENV)"
+
+$(STAMPS)/system: system-packages.txt third_party/install-system-packages.sh
+	third_party/install-system-packages.sh
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/venv: requirements.txt $(STAMPS)/system
+	[ -x $(VENV_PYTHON) ] || $(PYTHON) -m venv $(VENV)
+	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
+	@touch $@
+
+setup: $(STAMPS)/venv
+install: $(STAMPS)/install
+
+demo: $(STAMPS)/install
+	TORCH_BACKEND=fake $(VENV_PYTHON) -P -m torch_backend.demo
+
+test: test-c test-python
+
+test-c: $(STAMPS)/venv
+	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	cmake --build --preset release
+	ctest --test-dir build/release --output-on-failure
+
+test-python: $(STAMPS)/install
+	$(VENV)/bin/pytest -q test/python
+
+test-sanitizers: $(STAMPS)/venv
+	for preset in asan tsan; do \
+	  cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)); \
+	  cmake --build --preset $$preset; \
+	  ctest --test-dir build/$$preset --output-on-failure; \
+	done
+
+bench: $(STAMPS)/install test-c
+	for script in test/bench/*.py; do echo "== $$script"; $(VENV_PYTHON) -P $$script; done
+
+C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -v '^hal/kernels/pk.h$$')
+format:
+	clang-format-14 -i $(C_FILES)
+check-format:
+	clang-format-14 --dry-run --Werror $(C_FILES)
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,67 @@
+// tensor.h: device tensors and the descriptors the C side sees. Inline: this is the fast path.
+#pragma once
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+
+#include "core/allocator/allocator.h"
+#include "hal/hal.h"
+
+namespace torch_backend {
+
+constexpr c10::DispatchKeySet kKeySet{c10::DispatchKey::PrivateUse1};
+
+// Describes a strided tensor of ours: borrows its sizes and strides, so it lives no longer than the tensor.
+inline hal_tensor_t describe(const at::Tensor &tensor) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  char *base = static_cast<char *>(tensor.storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+  return {sizeof(hal_tensor_t),
+          base + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()),
+          impl->sizes().data(),
+          impl->strides().data(),
+          static_cast<int32_t>(impl->dim()),
+          static_cast<int32_t>(tensor.scalar_type()),
+          0,
+          0};
+}
+
+inline hal_value_t value(const hal_tensor_t &tensor) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_TENSOR;
+  v.u.t = &tensor;
+  return v;
+}
+inline hal_value_t value(double number) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_DOUBLE;
+  v.u.d = number;
+  return v;
+}
+inline hal_value_t value(int64_t number) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_INT;
+  v.u.i = number;
+  return v;
+}
+inline hal_value_t value(bool flag) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_BOOL;
+  v.u.i = flag;
+  return v;
+}
+inline hal_value_t value(c10::IntArrayRef list) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_INT_LIST;
+  v.count = static_cast<uint32_t>(list.size());
+  v.u.il = list.data();
+  return v;
+}
+inline hal_value_t value(c10::ScalarType dtype) {
+  hal_value_t v{};
+  v.tag = HAL_VALUE_DTYPE;
+  v.u.i = static_cast<int64_t>(dtype);
+  return v;
+}
+inline hal_value_t none_value() { return hal_value_t{}; }
+
+}  // namespace torch_backend

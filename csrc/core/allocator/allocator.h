@@ -1,0 +1,26 @@
+// allocator.h: c10's view of the HAL's caching allocator.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/StorageImpl.h>
+
+#include "hal/hal.h"
+
+namespace torch_backend {
+
+constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
+
+// The allocator registered for kDevice; allocates on the current device and stream. Lives for ever.
+c10::DeviceAllocator *allocator();
+
+// Allocates on a given device; size 0 gives a NULL address with the device set.
+c10::DataPtr allocate(size_t size, c10::DeviceIndex device);
+
+// The HAL block behind a DataPtr of ours, nullptr when it is not one (external memory).
+hal_block_t *block_of(const c10::DataPtr &ptr);
+
+// Wraps host memory owned by `data` (a CPU DataPtr) as device memory without a copy: the HAL counts it and frees it behind
+// the work queued on the current stream. Throws c10::OutOfMemoryError over the device's limit.
+c10::DataPtr adopt(c10::DataPtr &&data, size_t size, c10::DeviceIndex device);
+
+}  // namespace torch_backend

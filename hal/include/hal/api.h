@@ -1,0 +1,13 @@
+/* api.h: linkage of the HAL's public functions. */
+#ifndef HAL_API_H_
+#define HAL_API_H_
+
+#if defined(__GNUC__)
+#define HAL_API __attribute__((visibility("default")))
+#define HAL_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
+#else
+#define HAL_API
+#define HAL_PRINTF(text, first)
+#endif
+
+#endif /* HAL_API_H_ */

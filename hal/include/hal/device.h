@@ -1,0 +1,55 @@
+/* device.h: devices of all active plugins under one numbering, and the calling thread's current device. */
+#ifndef HAL_DEVICE_H_
+#define HAL_DEVICE_H_
+
+#include "hal/api.h"
+#include "hal/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Counts the devices; 0 before hal_registry_open. Initialises nothing. Since 0.1. */
+HAL_API int32_t hal_device_count(void);
+
+/* Describes a device. The caller sets `out_info->struct_size`. Initialises the plugin.
+ * Errors: HAL_OUT_OF_RANGE, naming the index and the count; what init answered. Since 0.1. */
+HAL_API hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info);
+
+/* Gives the device's HAL_DEVICE_* flags, 0 for an index out of range. Cheap. Since 0.1. */
+HAL_API uint64_t hal_device_flags(int32_t device);
+
+/* Gives the plugin index and the plugin's own ordinal of a device. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+HAL_API hal_status_t hal_device_locate(int32_t device, int32_t *out_plugin, int32_t *out_ordinal);
+
+/* Makes a device ready: initialises its plugin on first use. Every function that needs a device does so by itself.
+ * Errors: HAL_OUT_OF_RANGE; HAL_UNAVAILABLE; HAL_FAILED_PRECONDITION in a forked child of a process that had initialised
+ * the plugin. Since 0.1. */
+HAL_API hal_status_t hal_device_ensure(int32_t device);
+
+/* Tells whether the device was used in this process: 1 or 0. Since 0.1. */
+HAL_API int32_t hal_device_is_initialized(int32_t device);
+
+/* Tells whether this process is a forked child of one that had initialised a plugin: 1 or 0. Since 0.1. */
+HAL_API int32_t hal_device_in_bad_fork(void);
+
+/* Gives the calling thread's current device, 0 at first. Since 0.1. */
+HAL_API int32_t hal_device_current(void);
+
+/* Sets the calling thread's current device. Errors: HAL_OUT_OF_RANGE, naming the index and the count. Since 0.1. */
+HAL_API hal_status_t hal_device_set_current(int32_t device);
+
+/* Sets the current device and returns the one before; an index out of range changes nothing. For destructors, which must
+ * not fail. Since 0.1. */
+HAL_API int32_t hal_device_exchange(int32_t device);
+
+/* Waits until all work of all streams of the device is done. Errors: an asynchronous failure, once. Since 0.1. */
+HAL_API hal_status_t hal_device_synchronize(int32_t device);
+
+/* Tells whether `device` can access memory of `peer` directly: 1 or 0. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+HAL_API hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_DEVICE_H_ */

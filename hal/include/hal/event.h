@@ -1,0 +1,38 @@
+/* event.h: markers in streams. */
+#ifndef HAL_EVENT_H_
+#define HAL_EVENT_H_
+
+#include "hal/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes an event on a device, not yet recorded; `flags`: HAL_EVENT_*. Destroyed by hal_event_destroy.
+ * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+HAL_API hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event);
+
+/* Destroys an event; NULL is allowed, waits queued on it stay right. Since 0.1. */
+HAL_API void hal_event_destroy(hal_event_t *event);
+
+/* Records the work queued so far on the stream (NULL: the current stream of the event's device).
+ * Errors: HAL_INVALID_ARGUMENT for a stream of another device. Since 0.1. */
+HAL_API hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream);
+
+/* Tells without waiting whether the recorded work is done; never recorded counts as done. Errors: HAL_NOT_READY. Since 0.1. */
+HAL_API hal_status_t hal_event_query(hal_event_t *event);
+
+/* Waits until the recorded work is done. Since 0.1. */
+HAL_API hal_status_t hal_event_synchronize(hal_event_t *event);
+
+/* Gives nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.
+ * Errors: HAL_FAILED_PRECONDITION, HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
+HAL_API hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds);
+
+/* Gives the event's device. Since 0.1. */
+HAL_API int32_t hal_event_device(const hal_event_t *event);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_EVENT_H_ */

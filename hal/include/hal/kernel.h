@@ -1,0 +1,33 @@
+/* kernel.h: modules and kernels of one device, for programs that bring their own kernels. The operators' portable kernels
+ * are loaded and cached by the HAL itself (op.h). */
+#ifndef HAL_KERNEL_H_
+#define HAL_KERNEL_H_
+
+#include "hal/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hal_module_s hal_module_t;
+typedef struct hal_kernel_s hal_kernel_t;
+
+/* Loads or compiles a module for a device; `desc` is borrowed. Unloaded by hal_module_unload.
+ * Errors: HAL_UNIMPLEMENTED (the plugin takes no modules or not this dialect), HAL_INVALID_ARGUMENT with the compiler's
+ * log. Since 0.1. */
+HAL_API hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_module_t **out_module);
+
+/* Waits for the device, then unloads; NULL is allowed. Since 0.1. */
+HAL_API void hal_module_unload(hal_module_t *module);
+
+/* Finds a kernel of a module; it lives as long as the module. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
+HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel);
+
+/* Queues a kernel on a stream of its device (NULL: current). Arguments are copied before it returns.
+ * Errors: HAL_INVALID_ARGUMENT (geometry; stream of another device). Since 0.1. */
+HAL_API hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_KERNEL_H_ */

@@ -1,0 +1,96 @@
+/* memory.h: the stream-ordered caching allocator, copies and fills.
+ *
+ * A block belongs to the stream it was allocated for: released, it is reused at once by later work of that stream. Work of
+ * another stream that uses the block is told by hal_memory_record_stream; the block then comes back only after that work. */
+#ifndef HAL_MEMORY_H_
+#define HAL_MEMORY_H_
+
+#include "hal/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hal_block_s hal_block_t;
+
+/* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 gives a block whose
+ * address is NULL. Released by hal_memory_release.
+ * Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total, free, allocated, reserved, the largest free block and the
+ * setting that would have helped; HAL_OUT_OF_RANGE; as hal_device_ensure. Since 0.1. */
+HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
+
+/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Since 0.1. */
+HAL_API void hal_memory_release(hal_block_t *block);
+
+/* Gives address, size as asked for, and device of a block. Since 0.1. */
+HAL_API void *hal_memory_block_address(const hal_block_t *block);
+HAL_API size_t hal_memory_block_size(const hal_block_t *block);
+HAL_API int32_t hal_memory_block_device(const hal_block_t *block);
+
+/* Tells that work now queued on `stream` uses the block. Since 0.1. */
+HAL_API hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream);
+
+/* Makes a block of memory that somebody else allocated, so that it counts in the statistics and against the device's
+ * limit. When the block is released, `free_fn(user_data)` runs once the work then queued on its stream and recorded streams
+ * is done, on the thread of some later HAL call. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller keeps the
+ * memory. Since 0.1. */
+HAL_API hal_status_t hal_memory_adopt(int32_t device, hal_stream_t *stream, void *address, size_t size,
+                                      hal_host_fn_t free_fn, void *user_data, hal_block_t **out_block);
+
+/* Runs `free_fn(user_data)` once the work now queued on the stream (NULL: current) is done, on the thread of some later
+ * HAL call, or at once when the stream is idle. Since 0.1. */
+HAL_API hal_status_t hal_memory_defer(int32_t device, hal_stream_t *stream, hal_host_fn_t free_fn, void *user_data);
+
+/* Gives unused segments back to the plugin; waits for pending cross-stream uses. `device` -1 = all. Since 0.1. */
+HAL_API hal_status_t hal_memory_empty_cache(int32_t device);
+
+/* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream (NULL: current stream of the destination's
+ * device, or the source's when the destination is the host). Returns when queued; buffers must stay valid until done. Copies
+ * between plugins stage through the host and are finished on return. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.1. */
+HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                     int32_t src_device, size_t size);
+
+/* Fills memory with a pattern of 1, 2, 4, 8 or 16 bytes on a stream (NULL: current); `size` is a multiple of it.
+ * Errors: HAL_INVALID_ARGUMENT. Since 0.1. */
+HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
+                                     size_t pattern_size, size_t size);
+
+/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts (total 0 = unknown). Since 0.1. */
+HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
+
+/* Tells which device an address belongs to; covers blocks, adopted blocks and the plugins' own answers.
+ * Errors: HAL_NOT_FOUND. Since 0.1. */
+HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);
+
+/* Limits what the device's segments may take, in bytes; 0 = no limit but the device's. Since 0.1. */
+HAL_API hal_status_t hal_memory_set_limit(int32_t device, size_t bytes);
+
+/* One counter of torch's memory statistics. */
+typedef struct hal_stat_s {
+  int64_t current, peak, allocated, freed;
+} hal_stat_t;
+
+enum { HAL_POOL_ALL = 0, HAL_POOL_SMALL = 1, HAL_POOL_LARGE = 2, HAL_POOL_COUNT = 3 };
+
+/* The statistics under torch's names (torch.cuda.memory_stats), each by pool. */
+typedef struct hal_memory_stats_s {
+  size_t struct_size;
+  hal_stat_t allocation[HAL_POOL_COUNT], segment[HAL_POOL_COUNT], active[HAL_POOL_COUNT],
+      inactive_split[HAL_POOL_COUNT];
+  hal_stat_t allocated_bytes[HAL_POOL_COUNT], reserved_bytes[HAL_POOL_COUNT], active_bytes[HAL_POOL_COUNT],
+      inactive_split_bytes[HAL_POOL_COUNT], requested_bytes[HAL_POOL_COUNT];
+  hal_stat_t oversize_allocations, oversize_segments;
+  int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free, max_split_size;
+} hal_memory_stats_t;
+
+/* Gives the statistics of a device. The caller sets `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+HAL_API hal_status_t hal_memory_stats(int32_t device, hal_memory_stats_t *out_stats);
+
+/* Sets every peak to the current value / every total to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+HAL_API hal_status_t hal_memory_reset_peak_stats(int32_t device);
+HAL_API hal_status_t hal_memory_reset_accumulated_stats(int32_t device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_MEMORY_H_ */

@@ -1,0 +1,46 @@
+/* plugin_kernels.h: the portable kernels compiled ahead of time as host C, for plugins whose device is the host's CPU. A
+ * plugin that links libhal_kernels.a serves them through module_load with the dialect "native". */
+#ifndef HAL_PLUGIN_KERNELS_H_
+#define HAL_PLUGIN_KERNELS_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The part of a launch that one call computes: items (global thread numbers) or groups (block numbers). */
+typedef struct hal_host_range_s {
+  uint64_t begin, end;
+} hal_host_range_t;
+
+/* Computes a part of a launch. `args[i]` is the address of argument i's value, as in hal_arg_t. Calls for disjoint ranges
+ * may run at the same time, in any order, and give the same bits however a launch is divided. */
+typedef void (*hal_host_kernel_fn_t)(const hal_host_range_t *range, void *const *args);
+
+enum {
+  HAL_HOST_ITEMS = 0, /* a launch is grid * block items, divisible anywhere */
+  HAL_HOST_GROUPS = 1 /* a launch is grid groups */
+};
+
+typedef struct hal_host_kernel_s {
+  const char *name;
+  hal_host_kernel_fn_t fn;
+  uint32_t arg_count;
+  uint32_t unit;  /* HAL_HOST_ITEMS or HAL_HOST_GROUPS */
+  uint32_t grain; /* fewest units worth a thread of their own */
+  uint32_t reserved;
+} hal_host_kernel_t;
+
+/* Finds a kernel by name, NULL when there is none. Lives as long as the process. Thread-safe. Since 0.1. */
+const hal_host_kernel_t *hal_host_kernel_find(const char *name);
+
+/* Counts the kernels, and gives them one by one in the order of their names. Since 0.1. */
+size_t hal_host_kernel_count(void);
+const hal_host_kernel_t *hal_host_kernel_at(size_t index);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_PLUGIN_KERNELS_H_ */

@@ -1,0 +1,67 @@
+/* registry.h: finding, loading and activating plugins.
+ *
+ * Plugins are opened once per process, in order; their devices are joined into one range of ordinals, fixed at that moment
+ * and never renumbered. A plugin that cannot be loaded is reported with its cause and skipped. Plugins are never unloaded. */
+#ifndef HAL_REGISTRY_H_
+#define HAL_REGISTRY_H_
+
+#include "hal/api.h"
+#include "hal/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Most devices in one process, over all plugins: c10::DeviceIndex is an int8 and torch's tables are sized for 64. */
+#define HAL_MAX_DEVICES 64
+/* Most plugins in one process. */
+#define HAL_MAX_PLUGINS 8
+
+/* Adds a directory that is searched for libhal_<name>.so, before the ones added earlier and before HAL_PLUGIN_PATH.
+ * `path` must be absolute; copied. Errors: HAL_INVALID_ARGUMENT, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+HAL_API hal_status_t hal_registry_add_path(const char *path);
+
+/* Opens the plugins of a comma list of names or absolute paths, and fixes the device range. NULL takes the environment's
+ * TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe answers OK and which is not
+ * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the same list is HAL_OK.
+ * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE: of the listed plugins none could be opened; the message names
+ * each with its cause. HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
+HAL_API hal_status_t hal_registry_open(const char *list);
+
+/* Tells whether hal_registry_open has succeeded: 1 or 0. Since 0.1. */
+HAL_API int32_t hal_registry_is_open(void);
+
+/* Describes an opened plugin; strings live as long as the process. */
+typedef struct hal_registry_entry_s {
+  size_t struct_size;
+  const char *name, *vendor, *version, *path;
+  int32_t first_device, device_count;
+  uint32_t abi_major, abi_minor;
+  uint32_t provided_count, slot_count; /* functions of the plugin's own, of all */
+  uint32_t reserved;
+} hal_registry_entry_t;
+
+/* Counts the opened plugins. Since 0.1. */
+HAL_API int32_t hal_registry_plugin_count(void);
+
+/* Describes the opened plugin `index`. The caller sets `out_entry->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+HAL_API hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry);
+
+/* Tells for an opened plugin whether slot `slot` of plugin_ops.def is its own (1) or a default (0). Since 0.1. */
+HAL_API int32_t hal_registry_provides(int32_t index, uint32_t slot);
+
+/* Gives the name of slot `slot`, NULL past the end. Since 0.1. */
+HAL_API const char *hal_registry_slot_name(uint32_t slot);
+
+/* Gives the causes of the plugins that were skipped at open, one per line, "" when there are none. Lives as long as the
+ * process. Since 0.1. */
+HAL_API const char *hal_registry_report(void);
+
+/* Drains every device that was used and shuts the plugins down; later calls that need a device fail with
+ * HAL_FAILED_PRECONDITION. For tests and embedders; a process may simply end. Not thread-safe. Since 0.1. */
+HAL_API void hal_registry_close(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_REGISTRY_H_ */

@@ -1,0 +1,36 @@
+/* status.h: status codes with a message per thread. The codes are in plugin.h. */
+#ifndef HAL_STATUS_H_
+#define HAL_STATUS_H_
+
+#include "hal/api.h"
+#include "hal/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Gives the name of a code, such as "RESOURCE_EXHAUSTED"; "status N" codes we do not know give "UNRECOGNISED".
+ * The string lives for ever. Since 0.1. */
+HAL_API const char *hal_status_name(hal_status_t code);
+
+/* Gives the message of the calling thread's last failure, "" when there was none. Valid until the thread's next failing
+ * call. Since 0.1. */
+HAL_API const char *hal_error_message(void);
+
+/* Keeps a message for the calling thread and returns `code`. A message says what was tried, with which value, and what to
+ * do; longer ones are cut at 1 KiB. Since 0.1. */
+HAL_API hal_status_t hal_error_set(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
+
+/* Puts text before the calling thread's message: "while loading x: ..." and returns `code`. Since 0.1. */
+HAL_API hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
+
+#define HAL_RETURN_IF_ERROR(expr)                 \
+  do {                                            \
+    const hal_status_t hal_status_ = (expr);      \
+    if (hal_status_ != HAL_OK) return hal_status_; \
+  } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_STATUS_H_ */

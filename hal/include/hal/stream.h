@@ -1,0 +1,66 @@
+/* stream.h: in-order queues of work, from pools per device and priority, and the calling thread's current stream.
+ *
+ * Streams of the pools live as long as the process, as in CUDA's c10 layer, so a stream id stays valid for ever. The id of
+ * a stream is unique within its device; id 0 is the default stream, which is created like any other where the plugin has
+ * streams. */
+#ifndef HAL_STREAM_H_
+#define HAL_STREAM_H_
+
+#include "hal/api.h"
+#include "hal/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hal_stream_s hal_stream_t;
+typedef struct hal_event_s hal_event_t;
+
+/* Streams per device and priority in the pools; further requests are answered round robin. The number is c10's. */
+#define HAL_STREAMS_PER_POOL 32
+
+/* Gives the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
+HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream);
+
+/* Gives a stream from the pool; `priority` 0 is normal, -1 is high, others are clamped to these. Borrowed.
+ * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+HAL_API hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t **out_stream);
+
+/* Gives the stream with this id; borrowed. Errors: HAL_NOT_FOUND. Since 0.1. */
+HAL_API hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream);
+
+/* Gives the calling thread's current stream of the device, the default stream at first. Borrowed. Since 0.1. */
+HAL_API hal_status_t hal_stream_current(int32_t device, hal_stream_t **out_stream);
+
+/* Sets the calling thread's current stream of the stream's device and gives the one before (NULL is allowed for
+ * `out_previous`). Since 0.1. */
+HAL_API hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_previous);
+
+/* Gives id, device and priority of a stream. Since 0.1. */
+HAL_API int64_t hal_stream_id(const hal_stream_t *stream);
+HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
+HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
+
+/* Waits until the work queued so far is done. Errors: an asynchronous failure, once, naming the operator. Since 0.1. */
+HAL_API hal_status_t hal_stream_synchronize(hal_stream_t *stream);
+
+/* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
+HAL_API hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
+
+/* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
+HAL_API hal_status_t hal_stream_query(hal_stream_t *stream);
+
+/* Makes later work of the stream wait for the event; they may be of different devices and plugins. Since 0.1. */
+HAL_API hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
+
+/* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
+ * the HAL. Since 0.1. */
+HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
+
+/* Gives the vendor's own handle, NULL when there is none; borrowed. Since 0.1. */
+HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_STREAM_H_ */

@@ -1,0 +1,24 @@
+/* call.h: the host's calls of a plugin's ops, generated from plugin_ops.def. The host never calls a slot in another way:
+ * layers and the defaults of missing tail slots need the plugin, and a slot has no context pointer. Private to hal/src. */
+#ifndef HAL_SRC_CALL_H_
+#define HAL_SRC_CALL_H_
+
+#include "runtime.h"
+
+/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. */
+enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2 };
+hal_status_t hal_layer_enter(hal_plugin_t *plugin, uint32_t slot);
+hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+
+#define HAL_UNPAREN(...) __VA_ARGS__
+#define HAL_OP(since, kind, group, need, name, params, args)                                 \
+  static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) {     \
+    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                           \
+    const hal_status_t refused = hal_layer_enter(plugin, HAL_SLOT_##name);                   \
+    if (refused) return refused;                                                             \
+    return hal_layer_leave(plugin, HAL_SLOT_##name, plugin->api.name args);                  \
+  }
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+
+#endif /* HAL_SRC_CALL_H_ */
