@@ -1,4 +1,5 @@
-// fallback.h: the way an operator goes when neither the plugin nor a portable kernel has it, and the ledger that counts it.
+// fallback.h: the way an operator goes when neither the plugin nor a portable kernel has it, and the ledger that counts
+// it.
 #pragma once
 
 #include <ATen/core/stack.h>

@@ -1,6 +1,26 @@
 // compat.h: every line of csrc/ that depends on torch's version. Window: 2.11 to 2.15; supported now: 2.13.
 #pragma once
 
+#include <c10/util/intrusive_ptr.h>
 #include <torch/headeronly/version.h>
 
+#include <memory>
+#include <type_traits>
+
 #define TORCH_BACKEND_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
+#if TORCH_BACKEND_TORCH_VERSION < 211 || TORCH_BACKEND_TORCH_VERSION > 215
+#error "torch_backend builds against torch 2.11 to 2.15; install one of them in the Python that builds it"
+#endif
+
+namespace torch_backend {
+
+// Makes an autograd node for a handle type: Edge::function is an intrusive_ptr in 2.13 and was a shared_ptr before.
+template <class Handle, class Node>
+Handle make_node() {
+  if constexpr (std::is_convertible_v<std::shared_ptr<Node>, Handle>)
+    return std::make_shared<Node>();
+  else
+    return c10::make_intrusive<Node>();
+}
+
+}  // namespace torch_backend

@@ -7,8 +7,9 @@
 
 namespace torch_backend {
 
-// Throws what PyTorch users expect for a failed status, with the HAL's message: RESOURCE_EXHAUSTED -> c10::OutOfMemoryError,
-// UNIMPLEMENTED -> c10::NotImplementedError, NOT_FOUND and the others -> c10::Error (RuntimeError).
+// Throws what PyTorch users expect for a failed status, with the HAL's message: RESOURCE_EXHAUSTED ->
+// c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, NOT_FOUND and the others -> c10::Error
+// (RuntimeError).
 [[noreturn]] void throw_status(hal_status_t status);
 
 // Throws when `status` is not HAL_OK.

@@ -10,12 +10,18 @@
  *   - item kernels: PK_ITEM(i, n) { ... } once, at the top level, guards i < n;
  *   - group kernels: PK_GROUP(g) { ... } once, at the top level; in it PK_EACH(l) { ... } runs for each item of the group and
  *     PK_SYNC() stands only BETWEEN PK_EACH regions; a loop around PK_EACH regions must be uniform;
+ *   - the items of a PK_ITEM or PK_EACH are independent: what one writes, no other reads or writes in the same region. An
+ *     item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only where the
+ *     launcher refuses equal addresses;
+ *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorises without
+ *     a check for overlapping pointers. Their rounds are independent and their bodies declare no array;
  *   - values of an item that live across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
  *   - PK_LOCAL_ARRAY and PK_PRIV stand at the top level of PK_GROUP, outside every PK_EACH. */
 #ifndef PK_H_
 #define PK_H_
 
 #if defined(__OPENCL_C_VERSION__) || defined(__OPENCL_VERSION__) /* ---- OpenCL C, also clang -x cl -> SPIR-V ---- */
+#define PK_OPENCL 1
 #define PK_FN static inline
 #define PK_GLOBAL __global
 #define PK_RESTRICT restrict
@@ -28,7 +34,7 @@ typedef uint pk_u32;
 typedef long pk_i64; /* OpenCL's long has 64 bits everywhere */
 typedef ulong pk_u64;
 #define PK_LOCAL_ARRAY(T, name, n) __local T name[n]
-#define PK_ITEM(i, n)                  \
+#define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \
   if (i < (n))
 #define PK_GROUP(g) for (pk_u64 g = get_group_id(0), g##_1 = 1; g##_1; g##_1 = 0)
@@ -36,7 +42,10 @@ typedef ulong pk_u64;
 #define PK_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
+#define PK_VECTOR_ITEM(i, n) PK_ITEM(i, n)
+#define PK_VECTOR_LOOP(j, n) for (pk_u64 j = 0; j < (n); j++)
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__) /* ---- CUDA C: nvcc and NVRTC ---- */
+#define PK_CUDA 1
 #define PK_FN static __device__ __forceinline__
 #define PK_GLOBAL
 #define PK_RESTRICT __restrict__
@@ -49,7 +58,7 @@ typedef unsigned int pk_u32;
 typedef long long pk_i64;
 typedef unsigned long long pk_u64;
 #define PK_LOCAL_ARRAY(T, name, n) __shared__ T name[n]
-#define PK_ITEM(i, n)                                                  \
+#define PK_ITEM(i, n)                                             \
   const pk_u64 i = (pk_u64)blockIdx.x * blockDim.x + threadIdx.x; \
   if (i < (n))
 #define PK_GROUP(g) for (pk_u64 g = blockIdx.x, g##_1 = 1; g##_1; g##_1 = 0)
@@ -57,6 +66,8 @@ typedef unsigned long long pk_u64;
 #define PK_SYNC() __syncthreads()
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
+#define PK_VECTOR_ITEM(i, n) PK_ITEM(i, n)
+#define PK_VECTOR_LOOP(j, n) for (pk_u64 j = 0; j < (n); j++)
 #else /* ---- host C: one call computes a range of items or groups ---- */
 #define PK_HOST 1
 #include <math.h>
@@ -64,6 +75,7 @@ typedef unsigned long long pk_u64;
 #include <string.h>
 
 #include "hal/plugin_kernels.h"
+#include "pk_host.h"
 #define PK_FN static inline __attribute__((always_inline, unused))
 #define PK_GLOBAL
 #define PK_RESTRICT restrict
@@ -75,10 +87,19 @@ typedef int32_t pk_i32;
 typedef uint32_t pk_u32;
 typedef int64_t pk_i64;
 typedef uint64_t pk_u64;
+#if defined(__clang__)
+#define PK_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define PK_INDEPENDENT _Pragma("GCC ivdep")
+#endif
 #define PK_LOCAL_ARRAY(T, name, n) T name[n]
-#define PK_ITEM(i, n)                                                                    \
+#define PK_ITEM(i, n)                                                              \
   const pk_u64 pk_end = pk_range->end < (pk_u64)(n) ? pk_range->end : (pk_u64)(n); \
   for (pk_u64 i = pk_range->begin; i < pk_end; i++)
+#define PK_VECTOR_ITEM(i, n)                                                       \
+  const pk_u64 pk_end = pk_range->end < (pk_u64)(n) ? pk_range->end : (pk_u64)(n); \
+  PK_INDEPENDENT for (pk_u64 i = pk_range->begin; i < pk_end; i++)
+#define PK_VECTOR_LOOP(j, n) PK_INDEPENDENT for (pk_u64 j = 0; j < (n); j++)
 #define PK_GROUP(g) for (pk_u64 g = pk_range->begin; g < pk_range->end; g++)
 #define PK_EACH(l) for (pk_i32 l = 0; l < PK_LSIZE; l++)
 #define PK_SYNC() ((void)0) /* the boundary between two loops is the barrier */
@@ -89,14 +110,18 @@ typedef uint64_t pk_u64;
 typedef pk_u8 pk_bool; /* 0 or 1 in memory */
 
 #define PK_LSIZE 64 /* items of a group, in every group kernel */
-#define PK_MAXD 6   /* outer dimensions after collapsing; more are refused by the host, which then copies first */
+#define PK_MAXD 6   /* dimensions of a row form after collapsing; the launcher loops over further ones */
 
 #define PK_CAT_(a, b) a##b
 #define PK_CAT(a, b) PK_CAT_(a, b)
 #define PK_CAT3(a, b, c) PK_CAT(a, PK_CAT(b, c))
 
-/* Outer dimensions of a row form, innermost first; strides in elements. Passed by value: 8 + 8 * 6 * 5 = 248 bytes, below
- * OpenCL's guaranteed 1024 bytes of arguments. Operand 0 is the result. */
+/* What every instance is given by macro: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */
+#define PK_NAME(variant) PK_CAT(PK_PREFIX, variant)
+#define PK_C(x) ((T)(x))
+
+/* Dimensions of a row form, innermost first; strides in elements. Passed by value: 8 + 8 * 6 * 5 = 248 bytes, below OpenCL's
+ * guaranteed 1024 bytes of arguments. Operand 0 is the result. */
 #define PK_ROW_OPERANDS 4
 typedef struct {
   pk_i32 ndim, pad;
@@ -116,130 +141,112 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 }
 
 /* ---- kernel definitions, by number of arguments ----------------------------------------------------------------------
- * On devices an ordinary kernel; on the host a body plus the entry that unpacks hal_arg_t values. PK_CLONES marks a hot
- * kernel whose body is compiled for several instruction sets and chosen at run time. */
+ * On devices an ordinary kernel; on the host a body plus entries that unpack hal_arg_t values (pk_host.h). */
 #ifdef PK_HOST
-#ifndef PK_CLONES
-#define PK_CLONES
-#endif
 #define PK_KERNEL_1(name, T0, a0) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0)
+  PK_HOST_KERNEL(name, 1, (T0 a0), (PK_HOST_ARG(T0, 0)))
 #define PK_KERNEL_2(name, T0, a0, T1, a1) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1)
+  PK_HOST_KERNEL(name, 2, (T0 a0, T1 a1), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1)))
 #define PK_KERNEL_3(name, T0, a0, T1, a1, T2, a2) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2)
+  PK_HOST_KERNEL(name, 3, (T0 a0, T1 a1, T2 a2), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2)))
 #define PK_KERNEL_4(name, T0, a0, T1, a1, T2, a2, T3, a3) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3)
+  PK_HOST_KERNEL(name, 4, (T0 a0, T1 a1, T2 a2, T3 a3), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), \
+  PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3)))
 #define PK_KERNEL_5(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4)
+  PK_HOST_KERNEL(name, 5, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), \
+  PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4)))
 #define PK_KERNEL_6(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5)
+  PK_HOST_KERNEL(name, 6, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), \
+  PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5)))
 #define PK_KERNEL_7(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6)
+  PK_HOST_KERNEL(name, 7, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6), (PK_HOST_ARG(T0, 0), \
+  PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), \
+  PK_HOST_ARG(T6, 6)))
 #define PK_KERNEL_8(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7)
+  PK_HOST_KERNEL(name, 8, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7), (PK_HOST_ARG(T0, 0), \
+  PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), \
+  PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7)))
 #define PK_KERNEL_9(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8)
+  PK_HOST_KERNEL(name, 9, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8), (PK_HOST_ARG(T0, 0), \
+  PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), \
+  PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8)))
 #define PK_KERNEL_10(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9)
+  PK_HOST_KERNEL(name, 10, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9), \
+  (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), \
+  PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8), PK_HOST_ARG(T9, 9)))
 #define PK_KERNEL_11(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10)
+  PK_HOST_KERNEL(name, 11, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10), \
+  (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), \
+  PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8), PK_HOST_ARG(T9, 9), \
+  PK_HOST_ARG(T10, 10)))
 #define PK_KERNEL_12(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10], *(T11 const *)pk_args[11]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11)
+  PK_HOST_KERNEL(name, 12, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, \
+  T11 a11), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), \
+  PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8), PK_HOST_ARG(T9, 9), \
+  PK_HOST_ARG(T10, 10), PK_HOST_ARG(T11, 11)))
 #define PK_KERNEL_13(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10], *(T11 const *)pk_args[11], *(T12 const *)pk_args[12]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12)
+  PK_HOST_KERNEL(name, 13, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, \
+  T11 a11, T12 a12), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), \
+  PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8), \
+  PK_HOST_ARG(T9, 9), PK_HOST_ARG(T10, 10), PK_HOST_ARG(T11, 11), PK_HOST_ARG(T12, 12)))
 #define PK_KERNEL_14(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10], *(T11 const *)pk_args[11], *(T12 const *)pk_args[12], *(T13 const *)pk_args[13]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13)
+  PK_HOST_KERNEL(name, 14, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, \
+  T11 a11, T12 a12, T13 a13), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), PK_HOST_ARG(T3, 3), \
+  PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), PK_HOST_ARG(T8, 8), \
+  PK_HOST_ARG(T9, 9), PK_HOST_ARG(T10, 10), PK_HOST_ARG(T11, 11), PK_HOST_ARG(T12, 12), PK_HOST_ARG(T13, 13)))
 #define PK_KERNEL_15(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10], *(T11 const *)pk_args[11], *(T12 const *)pk_args[12], *(T13 const *)pk_args[13], *(T14 const *)pk_args[14]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14)
+  PK_HOST_KERNEL(name, 15, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, \
+  T11 a11, T12 a12, T13 a13, T14 a14), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), \
+  PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), \
+  PK_HOST_ARG(T8, 8), PK_HOST_ARG(T9, 9), PK_HOST_ARG(T10, 10), PK_HOST_ARG(T11, 11), PK_HOST_ARG(T12, 12), \
+  PK_HOST_ARG(T13, 13), PK_HOST_ARG(T14, 14)))
 #define PK_KERNEL_16(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14, T15, a15) \
-  static inline __attribute__((always_inline)) void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14, T15 a15); \
-  PK_CLONES void name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, *(T0 const *)pk_args[0], *(T1 const *)pk_args[1], *(T2 const *)pk_args[2], *(T3 const *)pk_args[3], *(T4 const *)pk_args[4], *(T5 const *)pk_args[5], *(T6 const *)pk_args[6], *(T7 const *)pk_args[7], *(T8 const *)pk_args[8], *(T9 const *)pk_args[9], *(T10 const *)pk_args[10], *(T11 const *)pk_args[11], *(T12 const *)pk_args[12], *(T13 const *)pk_args[13], *(T14 const *)pk_args[14], *(T15 const *)pk_args[15]); \
-  } \
-  static inline void PK_CAT(name, _body)(const hal_host_range_t *pk_range, T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14, T15 a15)
+  PK_HOST_KERNEL(name, 16, (T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, \
+  T11 a11, T12 a12, T13 a13, T14 a14, T15 a15), (PK_HOST_ARG(T0, 0), PK_HOST_ARG(T1, 1), PK_HOST_ARG(T2, 2), \
+  PK_HOST_ARG(T3, 3), PK_HOST_ARG(T4, 4), PK_HOST_ARG(T5, 5), PK_HOST_ARG(T6, 6), PK_HOST_ARG(T7, 7), \
+  PK_HOST_ARG(T8, 8), PK_HOST_ARG(T9, 9), PK_HOST_ARG(T10, 10), PK_HOST_ARG(T11, 11), PK_HOST_ARG(T12, 12), \
+  PK_HOST_ARG(T13, 13), PK_HOST_ARG(T14, 14), PK_HOST_ARG(T15, 15)))
 #else
-#ifdef __OPENCL_VERSION__
+#ifdef PK_OPENCL
 #define PK_ENTRY __kernel void
 #else
 #define PK_ENTRY extern "C" __global__ void
 #endif
-#define PK_KERNEL_1(name, T0, a0) PK_ENTRY name(T0 a0)
-#define PK_KERNEL_2(name, T0, a0, T1, a1) PK_ENTRY name(T0 a0, T1 a1)
-#define PK_KERNEL_3(name, T0, a0, T1, a1, T2, a2) PK_ENTRY name(T0 a0, T1 a1, T2 a2)
-#define PK_KERNEL_4(name, T0, a0, T1, a1, T2, a2, T3, a3) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3)
-#define PK_KERNEL_5(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4)
-#define PK_KERNEL_6(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5)
-#define PK_KERNEL_7(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6)
-#define PK_KERNEL_8(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7)
-#define PK_KERNEL_9(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8)
-#define PK_KERNEL_10(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9)
-#define PK_KERNEL_11(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10)
-#define PK_KERNEL_12(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11)
-#define PK_KERNEL_13(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12)
-#define PK_KERNEL_14(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13)
-#define PK_KERNEL_15(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14)
-#define PK_KERNEL_16(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14, T15, a15) PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, T13 a13, T14 a14, T15 a15)
+#define PK_KERNEL_1(name, T0, a0) \
+  PK_ENTRY name(T0 a0)
+#define PK_KERNEL_2(name, T0, a0, T1, a1) \
+  PK_ENTRY name(T0 a0, T1 a1)
+#define PK_KERNEL_3(name, T0, a0, T1, a1, T2, a2) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2)
+#define PK_KERNEL_4(name, T0, a0, T1, a1, T2, a2, T3, a3) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3)
+#define PK_KERNEL_5(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4)
+#define PK_KERNEL_6(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5)
+#define PK_KERNEL_7(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6)
+#define PK_KERNEL_8(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7)
+#define PK_KERNEL_9(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8)
+#define PK_KERNEL_10(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9)
+#define PK_KERNEL_11(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10)
+#define PK_KERNEL_12(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11)
+#define PK_KERNEL_13(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12)
+#define PK_KERNEL_14(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, \
+  T13 a13)
+#define PK_KERNEL_15(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, \
+  T13 a13, T14 a14)
+#define PK_KERNEL_16(name, T0, a0, T1, a1, T2, a2, T3, a3, T4, a4, T5, a5, T6, a6, T7, a7, T8, a8, T9, a9, T10, a10, T11, a11, T12, a12, T13, a13, T14, a14, T15, a15) \
+  PK_ENTRY name(T0 a0, T1 a1, T2 a2, T3 a3, T4 a4, T5 a5, T6 a6, T7 a7, T8 a8, T9 a9, T10 a10, T11 a11, T12 a12, \
+  T13 a13, T14 a14, T15 a15)
 #endif
 
 #endif /* PK_H_ */

@@ -5,18 +5,31 @@
 
 #include "runtime.h"
 
-/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. */
-enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2 };
+/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. TAIL is no layer of
+ * the user's: it marks a plugin built against an older header, whose table ends early. */
+enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2, HAL_LAYER_TAIL = 1u << 3 };
 hal_status_t hal_layer_enter(hal_plugin_t *plugin, uint32_t slot);
 hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #define HAL_UNPAREN(...) __VA_ARGS__
-#define HAL_OP(since, kind, group, need, name, params, args)                                 \
-  static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) {     \
-    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                           \
-    const hal_status_t refused = hal_layer_enter(plugin, HAL_SLOT_##name);                   \
-    if (refused) return refused;                                                             \
-    return hal_layer_leave(plugin, HAL_SLOT_##name, plugin->api.name args);                  \
+
+/* A slot that the plugin's table does not have is NULL; its default is hal_tail_<op>, which needs the plugin to call its
+ * other ops. Mandatory slots always exist. */
+#define HAL_SLOT_CALL_M(name, args) plugin->api.name args
+#define HAL_SLOT_CALL_D(name, args) (plugin->api.name ? plugin->api.name args : hal_tail_##name(plugin, HAL_UNPAREN args))
+#define HAL_SLOT_CALL_U(name, args) HAL_SLOT_CALL_D(name, args)
+
+#define HAL_OP(since, kind, group, need, name, params, args) \
+  hal_status_t hal_tail_##name(hal_plugin_t *plugin, HAL_UNPAREN params);
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+
+#define HAL_OP(since, kind, group, need, name, params, args)                             \
+  static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) { \
+    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                       \
+    const hal_status_t refused = hal_layer_enter(plugin, HAL_SLOT_##name);               \
+    if (refused) return refused;                                                         \
+    return hal_layer_leave(plugin, HAL_SLOT_##name, HAL_SLOT_CALL_##kind(name, args));   \
   }
 #include "hal/plugin_ops.def"
 #undef HAL_OP

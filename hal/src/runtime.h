@@ -29,11 +29,12 @@ enum {
 enum { HAL_PLUGIN_COLD = 0, HAL_PLUGIN_READY = 1, HAL_PLUGIN_FAILED = 2 };
 
 struct hal_plugin_s {
-  hal_plugin_api_t api; /* normalised: every slot callable */
-  uint32_t layers;      /* HAL_LAYER_* bits; 0 = calls go straight to the table */
+  hal_plugin_api_t api; /* called through call.h only: slots that an older plugin does not have are NULL */
+  uint32_t layers;      /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
   int32_t index;        /* in hal_runtime.plugins */
   int32_t first_device, device_count;
   atomic_int state;     /* HAL_PLUGIN_*; COLD until the first call that needs a device */
+  int32_t init_begun;   /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
   char init_message[512]; /* cause when FAILED */
   pthread_mutex_t lock;   /* serialises init */
@@ -71,6 +72,7 @@ typedef struct hal_runtime_s {
   hal_device_t devices[HAL_MAX_DEVICES];
   int32_t device_count; /* written once, before `open` */
   atomic_int open;
+  atomic_int closed; /* hal_registry_close has run: nothing may reach a plugin any more */
   atomic_int bad_fork; /* this process is a child of one that had initialised a plugin */
 } hal_runtime_t;
 
@@ -88,7 +90,8 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
 
 /* Gives a ready device. */
 static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
-  if (HAL_LIKELY((uint32_t)device < (uint32_t)hal_runtime.device_count &&
+  /* Devices past the count are never ready, so the constant bound does, and no count is read while a thread may open. */
+  if (HAL_LIKELY((uint32_t)device < HAL_MAX_DEVICES &&
                  atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire))) {
     *out_device = &hal_runtime.devices[device];
     return HAL_OK;
@@ -109,9 +112,17 @@ void hal_allocator_destroy(hal_allocator_t *allocator);
 hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table);
 void hal_op_table_destroy(hal_op_table_t *table);
 
+/* Frees what the device's work has finished with, and hands over an asynchronous failure that the allocator met in the
+ * user's place, once: functions that synchronise or query a device or stream return its status when their own is HAL_OK. */
+hal_status_t hal_memory_poll(hal_device_t *device);
+
 /* Host memory that may fail under fault injection (HAL_FAULT=host_malloc:N); all of the HAL's own allocations use it. */
 void *hal_malloc(size_t size);
 void *hal_calloc(size_t count, size_t size);
 void hal_free(void *ptr);
+
+/* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says that it
+ * gave none. Returns `status`; HAL_OK passes. */
+hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #endif /* HAL_SRC_RUNTIME_H_ */

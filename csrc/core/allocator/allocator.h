@@ -19,8 +19,8 @@ c10::DataPtr allocate(size_t size, c10::DeviceIndex device);
 // The HAL block behind a DataPtr of ours, nullptr when it is not one (external memory).
 hal_block_t *block_of(const c10::DataPtr &ptr);
 
-// Wraps host memory owned by `data` (a CPU DataPtr) as device memory without a copy: the HAL counts it and frees it behind
-// the work queued on the current stream. Throws c10::OutOfMemoryError over the device's limit.
+// Wraps host memory owned by `data` (a CPU DataPtr) as device memory without a copy: the HAL counts it and frees it
+// behind the work queued on the current stream. Throws c10::OutOfMemoryError over the device's limit.
 c10::DataPtr adopt(c10::DataPtr &&data, size_t size, c10::DeviceIndex device);
 
 }  // namespace torch_backend

@@ -12,8 +12,9 @@ struct PhiloxState {
   uint64_t seed, offset;
 };
 
-// Reserves `blocks` Philox4x32-10 blocks of the given generator, or of the device's default one. Throws when the generator
-// belongs to another device, in PyTorch's words ("Expected a '...' device type for generator but found '...'").
+// Reserves `blocks` Philox4x32-10 blocks of the given generator, or of the device's default one. Throws when the
+// generator belongs to another device, in PyTorch's words ("Expected a '...' device type for generator but found
+// '...'").
 PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::DeviceIndex device, uint64_t blocks);
 
 // The device's default generator, and a new one. Index -1 = current device.

@@ -248,7 +248,18 @@ typedef hal_status_t (*hal_op_fn_t)(void *state, const hal_op_call_t *call);
 
 /* ---- random numbers -----------------------------------------------------------------------------------------------------
  * Element i uses word i % 4 (32-bit dtypes and below; for 64-bit dtypes words 2*(i%2) and 2*(i%2)+1) of the Philox4x32-10
- * block with key = seed and counter = (offset + i / 4 (or i / 2), 0) as two 64-bit numbers, low words first. */
+ * block with key = seed and counter = (offset + i / 4 (or i / 2), 0) as two 64-bit numbers, low words first. With w the
+ * word of element i and n = the two words of a 64-bit element, the first one low:
+ *   u          float32: (w >> 8) * 2^-24; float16: (w >> 21) * 2^-11; bfloat16: (w >> 24) * 2^-8; float64: (n >> 11) * 2^-53
+ *   uniform    low + (high - low) * u, computed in float (float64: double) without a fused multiply-add; low and high - low
+ *              are rounded to that type first. A number that rounds up to high becomes low, so that the interval is
+ *              half open. Equal on every plugin, bit for bit.
+ *   normal     Box-Muller on the pair of elements (2j, 2j + 1) of one block, in double and rounded once:
+ *              r = sqrt(-2 ln a), even element mean + deviation * r cos(2 pi b), odd element mean + deviation * r sin(2 pi b)
+ *              with a = (w_even + 1) * 2^-32, b = w_odd * 2^-32 (float64: a = ((n_even >> 11) + 1) * 2^-53,
+ *              b = (n_odd >> 11) * 2^-53). An element's number does not depend on `count`.
+ *   bernoulli  u < p0 ? 1 : 0 with u as for float32 (64-bit dtypes: as for float64), compared in double
+ *   bits       the low bits of w (64-bit dtypes: n); bool: the lowest bit. Integers and bool only. */
 enum { HAL_RANDOM_UNIFORM = 0, HAL_RANDOM_NORMAL = 1, HAL_RANDOM_BERNOULLI = 2, HAL_RANDOM_BITS = 3 };
 
 typedef struct hal_random_s {

@@ -1,0 +1,51 @@
+# hal_add_plugin(<name> <source>...): builds libhal_<name>.so, a plugin, from C or C++ sources. The target is hal_<name>.
+#
+# The SDK target hal_plugin carries every flag a plugin needs, so that an author cannot forget one; after the link
+# check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build.
+
+set(HAL_CHECK_PLUGIN ${CMAKE_CURRENT_LIST_DIR}/check_plugin.cmake)
+
+# The options of all plugins, put on the INTERFACE library hal_plugin.
+#   SDK_DIR  holds entry.c and plugin.map     INCLUDE_DIR  holds hal/plugin.h
+function(hal_plugin_interface)
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SDK_DIR;INCLUDE_DIR" "")
+  add_library(hal_plugin INTERFACE)
+  target_include_directories(hal_plugin INTERFACE ${ARG_INCLUDE_DIR})
+  # The entry is compiled with each plugin: its build flags are then the plugin's, not the archive's.
+  target_sources(hal_plugin INTERFACE ${ARG_SDK_DIR}/entry.c)
+  # -z defs names a missing mandatory function at link time. clang's sanitizers leave symbols to the executable.
+  target_link_options(hal_plugin INTERFACE LINKER:-u,hal_plugin_entry LINKER:-z,relro LINKER:-z,now LINKER:-z,nodelete
+    LINKER:--version-script=${ARG_SDK_DIR}/plugin.map)
+  if(NOT (CMAKE_C_COMPILER_ID MATCHES Clang AND "${CMAKE_C_FLAGS} ${TORCH_BACKEND_SANITIZE}" MATCHES "address|thread|sanitize"))
+    target_link_options(hal_plugin INTERFACE LINKER:-z,defs)
+  endif()
+  set_property(TARGET hal_plugin PROPERTY INTERFACE_LINK_DEPENDS ${ARG_SDK_DIR}/plugin.map)
+  # A misspelt hal_plugin_<op> has no prototype: the only place where that shows. Two plugins in one process must not share
+  # the statics of C++ templates, which GNU-unique symbols would.
+  target_compile_options(hal_plugin INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
+endfunction()
+
+# Builds the SDK from its sources, in the project itself.
+function(hal_plugin_sdk)
+  cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SOURCE_DIR;INCLUDE_DIR" "")
+  add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c)
+  target_include_directories(hal_plugin_archive PUBLIC ${ARG_INCLUDE_DIR})
+  # No fused multiply-add: the numbers of random_fill are promised bit for bit.
+  target_compile_options(hal_plugin_archive PRIVATE -ffp-contract=off)
+  set_target_properties(hal_plugin_archive PROPERTIES OUTPUT_NAME hal_plugin POSITION_INDEPENDENT_CODE ON
+    C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
+  hal_plugin_interface(SDK_DIR ${ARG_SOURCE_DIR} INCLUDE_DIR ${ARG_INCLUDE_DIR})
+  target_link_libraries(hal_plugin INTERFACE hal_plugin_archive m)
+endfunction()
+
+function(hal_add_plugin name)
+  string(REGEX REPLACE "^hal_" "" name ${name}) # the target's name may be given, too
+  set(target hal_${name})
+  add_library(${target} MODULE ${ARGN})
+  set_target_properties(${target} PROPERTIES PREFIX lib OUTPUT_NAME hal_${name} C_VISIBILITY_PRESET hidden
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+  target_link_libraries(${target} PRIVATE hal_plugin)
+  add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -DPLUGIN=$<TARGET_FILE:${target}>
+    -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF} -P ${HAL_CHECK_PLUGIN})
+endfunction()

@@ -1,0 +1,56 @@
+"""Generates the ATen registrations of the operators of ops.yaml for the installed torch.
+
+Into the folder given by --out go RegisterNative_<k>.cpp, coverage.json and operators.md; stale shards are removed. Operators
+that the installed torch lacks or has changed are listed on standard error and left to the fallback.
+"""
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import oplist
+
+try:
+    import aten_coverage
+    import aten_emit
+    import aten_model
+except ImportError as error:
+    sys.exit(f"codegen: {error} in {sys.executable}; torchgen comes with torch: install torch there, or choose another "
+             "Python with -DPython_EXECUTABLE=.")
+
+
+def write(path, text):
+    """Writes a file only when its text changes, so that what depends on it is not built again."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--ops", type=Path, default=oplist.OPS_YAML, help="the operator list")
+    parser.add_argument("--out", type=Path, help="folder to write into")
+    parser.add_argument("--list-outputs", action="store_true", help="print the names of the C++ files and stop")
+    options = parser.parse_args()
+    model = aten_model.build(oplist.load(options.ops))
+    shards = aten_emit.shards(model)
+    names = [f"RegisterNative_{number}.cpp" for number in range(len(shards))]
+    if options.list_outputs:
+        print(";".join(names))
+        return
+    if not options.out:
+        parser.error("--out is needed")
+    for skipped in model.skipped:
+        print(f"codegen: {skipped.op} is not generated and goes to the fallback: {skipped.reason}", file=sys.stderr)
+    for name, ops in zip(names, shards):
+        write(options.out / name, aten_emit.shard(ops))
+    write(options.out / "coverage.json", aten_coverage.coverage(model))
+    write(options.out / "operators.md", aten_coverage.table(model))
+    for stale in set(options.out.glob("RegisterNative_*.cpp")) - {options.out / name for name in names}:
+        stale.unlink()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,198 @@
+"""The families of portable kernels: which instances of hal/kernels/<family>.pk exist, and with which macros.
+
+To add a family: write hal/kernels/<family>.pk and hal/src/op_<family>.c (hal_op_launch_<family>, declared in op_internal.h),
+then register a Family below. Most need a line: `Family("gemm", [Variant("nn", "groups", 1), ...], operands=2, scalars=2)`
+gives, per op and computing dtype, one instance with the macros of Family.instances and the kernels
+<kernel>_<dtype>_<variant>; ops with the same `kernel` share it. Override `macros` for further macros.
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from oplist import DTYPES
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel of an instance."""
+
+    name: str
+    unit: str  # "items" (PK_ITEM) or "groups" (PK_GROUP)
+    grain: int  # fewest units worth a thread of their own
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One inclusion of the template: `prefix` + the name of each variant are its kernels."""
+
+    prefix: str
+    unit_file: str  # instances with the same value are compiled together
+    macros: tuple  # (name, text) pairs, in order
+    variants: tuple
+
+
+class Family:
+    """A template, its variants and its instances."""
+
+    # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
+    cloned = ("f32",)
+
+    def __init__(self, name, variants, operands, scalars=0, result=None):
+        self.name = name
+        self._variants = tuple(variants)
+        self.operands = operands  # leading tensor arguments
+        self.scalars = scalars  # number arguments that follow them, at most; None = all that follow
+        self.result = result  # "any" when the launcher checks the dtypes of results itself
+
+    def variants(self):
+        """Names of the handles that the launcher asks for, in order: HAL_<FAMILY>_VARIANT_<NAME>."""
+        return [variant.name for variant in self._variants]
+
+    def instances(self, op):
+        """The instances that an op needs; the same instance may be asked for by several ops."""
+        for token in op.dtypes:
+            dtype = DTYPES[token]
+            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), ("PK_TOKEN", token), ("T", dtype.ctype)]
+            macros += [(f"PK_IS_{token.upper()}", "1"), ("PK_CLONES", "1" if token in self.cloned else "0")]
+            macros += list(self.macros(op, dtype))
+            yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),
+                           tuple(self.instance_variants(op, dtype)))
+
+    def macros(self, op, dtype):
+        """Further macros of an instance, as (name, text) pairs."""
+        return ()
+
+    def instance_variants(self, op, dtype):
+        """The kernels of one instance."""
+        return self._variants
+
+
+# An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
+_RING = re.compile(r"[abcs01\s+\-*()~&|^]+")
+# Functions that cost tens of instructions: fewer elements are worth a thread.
+_SLOW = re.compile(r"pk_(exp|expm1|log|log1p|log2|sin|cos|tan|tanh|erf|pow|atan2)\b|/")
+
+
+class Elementwise(Family):
+    """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1.
+
+    PK_V is the type of the values in the expression, R that of the result, PK_EXPR the expression.
+    """
+
+    def macros(self, op, dtype):
+        expr = op.expr_bool if dtype.token == "bool" and op.expr_bool else op.expr
+        value = dtype.ring if _RING.fullmatch(expr) else dtype.ctype
+        result = DTYPES["bool"] if op.result == "bool" else dtype
+        yield "R", result.ctype
+        yield "PK_V", value
+        yield "PK_LOAD(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))"
+        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else "((R)(x))"
+        yield "PK_EXPR", f"({expr})"
+
+    def instance_variants(self, op, dtype):
+        slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
+        return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in self._variants)
+
+
+class Copy(Family):
+    """Every pair of dtypes: copy_<to>_<from>_<variant>."""
+
+    def variants(self):
+        return [f"{token}_{variant.name}" for token in DTYPES for variant in self._variants]
+
+    def instances(self, op):
+        for to in op.dtypes:
+            for source in op.dtypes:
+                prefix = f"{op.kernel}_{to}_{source}_"
+                macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0")]
+                macros += [("R", DTYPES[to].ctype), ("A", DTYPES[source].ctype), ("PK_CONVERT(x)", self.convert(to, source))]
+                yield Instance(prefix, f"{self.name}_{to}", tuple(macros), self._variants)
+
+    @staticmethod
+    def convert(to, source):
+        """The conversion as torch on the CPU does it: to bool by != 0, floating to small integers by way of 64 bits."""
+        if to == "bool":
+            return "((x) != 0)"
+        if DTYPES[source].floating and to in ("u8", "i8", "i16"):
+            return "((R)(pk_i64)(x))"
+        return "((R)((x) != 0))" if source == "bool" else "((R)(x))"
+
+
+class Reduce(Family):
+    """Reductions over one dimension: PK_A accumulates, PK_INIT, PK_COMBINE(x, y) and PK_FINISH(x, n) say what (reduce.pk)."""
+
+    def macros(self, op, dtype):
+        summing = op.kernel in ("sum", "mean")
+        yield "PK_A", dtype.ring if summing else dtype.ctype
+        yield "PK_INIT", self.first(op, dtype)
+        yield "PK_COMBINE(x, y)", "((x) + (y))" if summing else f"pk_{op.kernel[1:]}imum(x, y)"
+        yield "PK_FINISH(x, n)", "((n) < 0 ? (x) : (x) / (T)(n))" if op.kernel == "mean" else "((void)(n), (x))"
+
+    def first(self, op, dtype):
+        """The value that changes nothing."""
+        if op.kernel in ("sum", "mean"):
+            return "((PK_A)0)"
+        if dtype.floating:
+            return f"({'-' if op.kernel == 'amax' else ''}(PK_C(1.0) / PK_C(0.0)))"
+        low, high = (-(1 << 8 * dtype.size - 1), (1 << 8 * dtype.size - 1) - 1) if dtype.token != "u8" else (0, 255)
+        if op.kernel == "amin":
+            return f"((T){high})"
+        return f"((T)({low + 1}) - (T)1)" if low else "((T)0)"
+
+
+class ReduceIndex(Family):
+    """Extremes with their indices: PK_BETTER(v, x) compares, PK_NAN(x) tells NaN."""
+
+    def macros(self, op, dtype):
+        yield "PK_BETTER(v, x)", "((v) > (x))" if op.kernel in ("max", "argmax") else "((v) < (x))"
+        yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
+
+
+class Softmax(Family):
+    """softmax and log_softmax, forward and backward."""
+
+    def macros(self, op, dtype):
+        yield "PK_IS_LOG", "1" if op.kernel.startswith("log") else "0"
+
+
+class Random(Family):
+    """Random numbers: one template, one distribution per op."""
+
+    def macros(self, op, dtype):
+        for name in ("uniform", "normal", "bernoulli"):
+            yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
+
+
+class Gemm(Family):
+    """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
+
+    cloned = ("f32", "f64")
+
+
+# Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.
+_ITEMS, _BLOCKS = 32768, 32
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("fill", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=0, scalars=1),
+        Copy("copy", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
+        Elementwise("unary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, scalars=None),
+        Elementwise("binary", [Variant("contig", "items", _ITEMS), Variant("contig_s", "items", _ITEMS),
+                               Variant("rows", "items", _BLOCKS), Variant("rows_s", "items", _BLOCKS)],
+                    operands=2, scalars=None),
+        Elementwise("ternary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=3,
+                    scalars=None),
+        Family("where", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=3, result="any"),
+        # Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
+        Reduce("reduce", [Variant("rows", "groups", 1), Variant("cols", "groups", 1), Variant("strided", "items", 1)],
+               operands=1),
+        ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),
+                                     Variant("merge", "items", 16)], operands=1, result="any"),
+        Softmax("softmax", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=1),
+        Softmax("softmax_backward", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=2),
+        Random("random", [Variant("blocks", "groups", 1)], operands=0, scalars=None),
+        Gemm("gemm", [Variant("tiles", "groups", 1)], operands=2),
+    )
+}

@@ -1,0 +1,117 @@
+"""Reads ops.yaml: the operators we have kernels for. Pure Python and PyYAML, no torch."""
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+try:
+    import yaml
+except ImportError:
+    sys.exit("codegen: PyYAML is missing for " + sys.executable + "; install python3-yaml or `pip install pyyaml`.")
+
+OPS_YAML = Path(__file__).resolve().parent / "ops.yaml"
+
+
+@dataclass(frozen=True)
+class Dtype:
+    """A dtype of the portable kernels."""
+
+    token: str  # in kernel names
+    number: int  # hal_dtype_t, which is c10::ScalarType
+    ctype: str  # in the kernel dialect
+    ring: str  # type in which + - * ~ wrap without undefined behaviour
+    size: int
+
+    @property
+    def floating(self):
+        return self.token.startswith("f")
+
+
+# In the order of the HAL's handle cache (HAL_OP_DTYPE_SLOTS).
+DTYPES = {
+    d.token: d
+    for d in (
+        Dtype("u8", 0, "pk_u8", "pk_u8", 1),
+        Dtype("i8", 1, "pk_i8", "pk_i8", 1),
+        Dtype("i16", 2, "pk_i16", "pk_i16", 2),  # promoted to 32 bits: no overflow in a + s0 * b
+        Dtype("i32", 3, "pk_i32", "pk_u32", 4),
+        Dtype("i64", 4, "pk_i64", "pk_u64", 8),
+        Dtype("f32", 6, "float", "float", 4),
+        Dtype("f64", 7, "double", "double", 8),
+        Dtype("bool", 11, "pk_bool", "pk_bool", 1),
+    )
+}
+
+_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "dtypes", "result", "also", "route"}
+
+
+@dataclass(frozen=True)
+class Op:
+    """One entry of ops.yaml."""
+
+    number: int
+    name: str  # "add.Tensor"
+    family: str
+    kernel: str
+    args: tuple  # names without "|number"
+    number_args: frozenset  # names that may be given as a number
+    dtypes: tuple
+    expr: str = ""
+    expr_bool: str = ""  # instead of expr, for bool
+    result: str = "same"
+    route: str = "manual"
+    also: tuple = field(default=())
+
+    @property
+    def identifier(self):
+        """The name as a C identifier in upper case: ADD_TENSOR."""
+        return re.sub(r"[^A-Za-z0-9]", "_", self.name).upper()
+
+    @property
+    def dtype_mask(self):
+        return sum(1 << DTYPES[token].number for token in self.dtypes)
+
+
+def load(path=OPS_YAML):
+    """Gives the operators in their order. Exits with a sentence when the list is wrong."""
+    document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    sets = document["sets"]
+    ops = [_op(number, entry, sets, path) for number, entry in enumerate(document["ops"])]
+    for attribute in ("name", "identifier"):
+        seen = {}
+        for op in ops:
+            other = seen.setdefault(getattr(op, attribute), op)
+            if other is not op:
+                sys.exit(f"codegen: {path}: {op.name} and {other.name} have the same {attribute}")
+    return ops
+
+
+def _op(number, entry, sets, path):
+    where = f"codegen: {path}: op {entry.get('op', number)}"
+    unknown = set(entry) - _KEYS
+    if unknown:
+        sys.exit(f"{where}: unknown keys {sorted(unknown)}; known: {sorted(_KEYS)}")
+    if entry["dtypes"] not in sets:
+        sys.exit(f"{where}: dtypes {entry['dtypes']!r} is none of the sets {sorted(sets)}")
+    dtypes = sets[entry["dtypes"]]
+    wrong = [token for token in dtypes if token not in DTYPES]
+    if wrong:
+        sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
+    if entry.get("result", "same") not in ("same", "bool"):
+        sys.exit(f"{where}: result {entry['result']!r} is neither 'same' nor 'bool'")
+    return Op(
+        number=number,
+        name=entry["op"],
+        family=entry["family"],
+        kernel=entry.get("kernel", entry["op"].split(".")[0]),
+        args=tuple(arg.split("|")[0] for arg in entry["args"]),
+        number_args=frozenset(arg.split("|")[0] for arg in entry["args"] if arg.endswith("|number")),
+        dtypes=tuple(token for token in DTYPES if token in dtypes),
+        expr=entry.get("expr", ""),
+        expr_bool=entry.get("expr_bool", ""),
+        result=entry.get("result", "same"),
+        route=entry.get("route", "manual"),
+        also=tuple(entry.get("also", ())),
+    )

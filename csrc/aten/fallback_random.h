@@ -1,0 +1,14 @@
+// fallback_random.h: random numbers for CPU kernels from the device's seed.
+#pragma once
+
+#include <ATen/core/Generator.h>
+
+#include <optional>
+
+namespace torch_backend {
+
+// A CPU generator whose state is a function of the device generator's seed and offset; the offset advances, so that
+// each call draws other numbers. Lives until the thread's next call.
+at::Generator fallback_generator(const std::optional<at::Generator> &generator, c10::DeviceIndex device);
+
+}  // namespace torch_backend

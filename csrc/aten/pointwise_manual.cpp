@@ -1,0 +1,117 @@
+// pointwise_manual.cpp: pointwise operators that ATen does not express through TensorIterator's structured kernels, and
+// the reductions over all elements. What has no kernel goes to the fallback.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "aten/pointwise.h"
+
+#include <ATen/native/Resize.h>
+#include <ATen/ops/abs_ops.h>
+#include <ATen/ops/isnan_native.h>
+#include <ATen/ops/logical_not_ops.h>
+#include <ATen/ops/max_ops.h>
+#include <ATen/ops/min_ops.h>
+#include <ATen/ops/relu_native.h>
+#include <torch/library.h>
+
+#include "aten/fallback_call.h"
+#include "hal_op_ids.h"
+
+namespace torch_backend {
+namespace {
+
+// `out` can take the result as it is: no cast, no other device.
+bool fits_out(const at::Tensor &self, const at::Tensor &out, c10::ScalarType dtype) {
+  return is_device_tensor(out) && out.device() == self.device() && out.scalar_type() == dtype;
+}
+
+bool unary_out(uint32_t op, const at::Tensor &self, const at::Tensor &out, c10::ScalarType dtype) {
+  if (!takes_unary(op, self) || !fits_out(self, out, dtype)) return false;
+  at::native::resize_output(out, self.sizes());
+  at::assert_no_internal_overlap(out);
+  at::assert_no_partial_overlap(out, self);
+  return self.numel() == 0 || run_unary(op, self, out);
+}
+
+at::Tensor abs(const at::Tensor &self) {
+  if (takes_unary(HAL_OP_ID_ABS, self)) {
+    at::Tensor result = result_like(self, self.scalar_type());
+    if (self.numel() == 0 || run_unary(HAL_OP_ID_ABS, self, result)) return result;
+  }
+  return call_fallback<at::_ops::abs>(self);
+}
+
+at::Tensor &abs_out(const at::Tensor &self, at::Tensor &out) {
+  if (unary_out(HAL_OP_ID_ABS, self, out, self.scalar_type())) return out;
+  return call_fallback<at::_ops::abs_out>(self, out);
+}
+
+at::Tensor logical_not(const at::Tensor &self) {
+  if (takes_unary(HAL_OP_ID_LOGICAL_NOT, self)) {
+    at::Tensor result = result_like(self, at::kBool);
+    if (self.numel() == 0 || run_unary(HAL_OP_ID_LOGICAL_NOT, self, result)) return result;
+  }
+  return call_fallback<at::_ops::logical_not>(self);
+}
+
+at::Tensor &logical_not_out(const at::Tensor &self, at::Tensor &out) {
+  if (unary_out(HAL_OP_ID_LOGICAL_NOT, self, out, at::kBool)) return out;
+  return call_fallback<at::_ops::logical_not_out>(self, out);
+}
+
+// max(a, 0). false = no kernel.
+bool run_relu(const at::Tensor &self, const at::Tensor &out) {
+  const hal_tensor_t operand = describe(self), result = describe(out);
+  const hal_value_t args[] = {value(operand), value(int64_t{0})};
+  const hal_tensor_t *const results[] = {&result};
+  return run_op(self.device().index(), HAL_OP_ID_CLAMP_MIN, args, results, HAL_CALL_DENSE);
+}
+
+// The shortest way for what every network does; ATen's relu() goes through the dispatcher again, to clamp_min.
+bool plain_relu(const at::Tensor &self) {
+  return self.is_contiguous() && self.scalar_type() != at::kBool && takes_unary(HAL_OP_ID_CLAMP_MIN, self);
+}
+
+at::Tensor relu(const at::Tensor &self) {
+  if (C10_LIKELY(plain_relu(self))) {
+    at::Tensor result = make_empty(self.sizes(), self.scalar_type(), self.device().index());
+    if (self.numel() == 0 || run_relu(self, result)) return result;
+  }
+  return at::native::relu(self);
+}
+
+at::Tensor &relu_(at::Tensor &self) {
+  if (plain_relu(self) && (self.numel() == 0 || run_relu(self, self))) return self;
+  return at::native::relu_(self);
+}
+
+void check_not_empty(const at::Tensor &self, const char *name) {
+  TORCH_CHECK(
+      self.numel() > 0, name,
+      "(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' "
+      "argument.");
+}
+
+at::Tensor max(const at::Tensor &self) {
+  check_not_empty(self, "max");
+  return self.is_complex() ? call_fallback<at::_ops::max>(self) : self.amax(c10::IntArrayRef{});
+}
+
+at::Tensor min(const at::Tensor &self) {
+  check_not_empty(self, "min");
+  return self.is_complex() ? call_fallback<at::_ops::min>(self) : self.amin(c10::IntArrayRef{});
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("abs", TORCH_FN(abs));
+  m.impl("abs.out", TORCH_FN(abs_out));
+  m.impl("logical_not", TORCH_FN(logical_not));
+  m.impl("logical_not.out", TORCH_FN(logical_not_out));
+  m.impl("relu", TORCH_FN(relu));
+  m.impl("relu_", TORCH_FN(relu_));
+  m.impl("max", TORCH_FN(max));
+  m.impl("min", TORCH_FN(min));
+  m.impl("isnan", TORCH_FN(at::native::isnan));
+}
+
+}  // namespace torch_backend

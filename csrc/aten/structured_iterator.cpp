@@ -1,0 +1,57 @@
+// structured_iterator.cpp: the general path of elementwise operators, after ATen's meta function.
+#include "aten/structured_iterator.h"
+
+namespace torch_backend {
+
+namespace {
+
+constexpr size_t kMaxArguments = 6;  // of a frozen argument list of an elementwise operator
+
+bool is_host_number(const Argument &argument) {
+  return argument.may_be_number && argument.tensor->device().type() == c10::kCPU;
+}
+
+}  // namespace
+
+bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool bool_result, const Outputs &outputs,
+                     c10::ArrayRef<Argument> arguments) {
+  const at::Tensor &result = outputs[0];
+  const c10::DeviceIndex device = result.device().index();
+  if (!computing || !has_kernel(device, op, *computing)) return false;
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
+
+  hal_value_t values[kMaxArguments];
+  ExpandedOperand operands[kMaxArguments];
+  bool aliased = false;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const Argument &argument = arguments[i];
+    if (argument.tensor && !is_host_number(argument)) {
+      operands[i].expand(prepare_operand(*argument.tensor, *computing, device), result.sizes());
+      aliased |= shares_storage(result, operands[i].tensor(), false);
+      values[i] = value(operands[i].descriptor());
+      continue;
+    }
+    std::optional<hal_value_t> number;
+    if (argument.tensor)
+      number = number_value(argument.tensor->to(*computing).item(), *computing);
+    else if (argument.number)
+      number = number_value(*argument.number, *computing);
+    if (!number) return false;
+    values[i] = *number;
+  }
+
+  const Destination destination(result, bool_result ? c10::ScalarType::Bool : *computing, aliased);
+  const hal_tensor_t descriptor = describe(destination.tensor());
+  const hal_tensor_t *const results[] = {&descriptor};
+  hal_op_call_t call{};
+  call.struct_size = sizeof call;
+  call.arg_count = static_cast<uint32_t>(arguments.size());
+  call.result_count = 1;
+  call.args = values;
+  call.results = results;
+  if (!run_op(device, op, call)) return false;
+  destination.finish();
+  return true;
+}
+
+}  // namespace torch_backend

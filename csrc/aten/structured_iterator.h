@@ -1,0 +1,182 @@
+// structured_iterator.h: elementwise operators. Fast path: dense operands of one shape, dtype and device go to the kernel
+// without TensorIterator, boxing or an allocation of ours. General path: ATen's meta function decides shapes and dtypes,
+// operands are cast and broadcast.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "aten/structured.h"
+
+namespace torch_backend {
+
+// Marks an operand of the fast path that may also be a one-element CPU tensor, such as the 2 in x + 2.
+struct OrNumber {
+  const at::Tensor &tensor;
+};
+
+namespace dense {
+
+// Key sets: an ordinary strided tensor of ours, and of the CPU, without lazy bits.
+constexpr c10::DispatchKeySet kLazyBits =
+    c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+constexpr c10::DispatchKeySet kHostKeySet{c10::DispatchKey::CPU};
+
+inline bool has_keys(const c10::TensorImpl *impl, c10::DispatchKeySet keys) {
+  return (impl->key_set() & (keys | kLazyBits)) == keys;
+}
+
+// Integers that every computing dtype holds go as they are; others only where nothing has to be checked.
+inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
+  const bool fits = dtype == c10::ScalarType::Bool ? (number == 0 || number == 1)
+                    : dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Long
+                        ? true
+                        : number >= 0 && number < 128;
+  out = value(number);
+  return fits;
+}
+
+inline bool put_double(double number, c10::ScalarType dtype, hal_value_t &out) {
+  out = value(number);
+  return dtype == c10::ScalarType::Double || (dtype == c10::ScalarType::Float && std::fabs(number) <= FLT_MAX);
+}
+
+// The fast path's state: the first operand, which all others must equal in shape, dtype and device.
+struct Reference {
+  const c10::TensorImpl *impl;
+  c10::ScalarType dtype;
+  c10::DeviceIndex device;
+};
+
+inline bool put(const Reference &reference, const at::Tensor &tensor, hal_tensor_t &descriptor, hal_value_t &out) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  if (impl != reference.impl &&
+      !(has_keys(impl, kKeySet) && tensor.scalar_type() == reference.dtype && impl->is_contiguous() &&
+        impl->device().index() == reference.device && impl->sizes() == reference.impl->sizes()))
+    return false;
+  descriptor = describe(tensor);
+  out = value(descriptor);
+  return true;
+}
+
+inline bool put(const Reference &reference, const c10::Scalar &scalar, hal_tensor_t &, hal_value_t &out) {
+  switch (scalar.type()) {
+    case c10::ScalarType::Long:
+      return put_int(scalar.toLong(), reference.dtype, out);
+    case c10::ScalarType::Double:
+      return put_double(scalar.toDouble(), reference.dtype, out);
+    default:
+      return false;
+  }
+}
+
+inline bool put(const Reference &reference, const std::optional<c10::Scalar> &scalar, hal_tensor_t &descriptor,
+                hal_value_t &out) {
+  return scalar.has_value() && put(reference, *scalar, descriptor, out);
+}
+
+// A one-element CPU tensor counts as a number when its dtype does not promote the reference's.
+inline bool put_host_number(const Reference &reference, const at::Tensor &tensor, hal_value_t &out) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  if (!has_keys(impl, kHostKeySet) || impl->dim() != 0) return false;
+  if (!impl->is_wrapped_number() && reference.impl->dim() == 0) return false;
+  const void *data = impl->data();
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Double:
+      return put_double(*static_cast<const double *>(data), reference.dtype, out);
+    case c10::ScalarType::Float:
+      return put_double(*static_cast<const float *>(data), reference.dtype, out);
+    case c10::ScalarType::Long:
+      return reference.dtype != c10::ScalarType::Bool && put_int(*static_cast<const int64_t *>(data), reference.dtype, out);
+    case c10::ScalarType::Bool:
+      out = value(*static_cast<const bool *>(data));
+      return true;
+    default:
+      return false;
+  }
+}
+
+inline bool put(const Reference &reference, const OrNumber &operand, hal_tensor_t &descriptor, hal_value_t &out) {
+  return put(reference, operand.tensor, descriptor, out) || put_host_number(reference, operand.tensor, out);
+}
+
+// False when writing `out` could disturb what is still to be read from `tensor`. Both are dense and of one size.
+inline bool independent(const at::Tensor &out, const at::Tensor &tensor) {
+  const c10::TensorImpl *a = out.unsafeGetTensorImpl(), *b = tensor.unsafeGetTensorImpl();
+  return a == b || a->unsafe_storage().unsafeGetStorageImpl() != b->unsafe_storage().unsafeGetStorageImpl() ||
+         (a->storage_offset() == b->storage_offset() && a->dtype() == b->dtype());
+}
+inline bool independent(const at::Tensor &out, const OrNumber &operand) { return independent(out, operand.tensor); }
+inline bool independent(const at::Tensor &, const c10::Scalar &) { return true; }
+inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) { return true; }
+
+}  // namespace dense
+
+// An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one more
+// limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
+template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
+struct Elementwise {
+  // Makes the result; false = not a call for the fast path, nothing was done.
+  template <class... Rest>
+  static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+    dense::Reference reference;
+    if (!accepts(reference, self)) return false;
+    Call<sizeof...(Rest)> call;
+    if (!call.gather(reference, self, rest...)) return false;
+    at::Tensor made =
+        make_empty(reference.impl->sizes(), kBoolResult ? c10::ScalarType::Bool : reference.dtype, reference.device);
+    if (C10_UNLIKELY(!call.run(reference, made))) return false;
+    result = std::move(made);
+    return true;
+  }
+
+  // Writes a given result; false as above.
+  template <class... Rest>
+  static bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+    dense::Reference reference;
+    if (!accepts(reference, self)) return false;
+    const c10::TensorImpl *impl = result.unsafeGetTensorImpl();
+    if (impl != reference.impl && !(dense::has_keys(impl, kKeySet) && impl->device().index() == reference.device &&
+                                    impl->is_contiguous() && impl->sizes() == reference.impl->sizes()))
+      return false;
+    if (result.scalar_type() != (kBoolResult ? c10::ScalarType::Bool : reference.dtype)) return false;
+    if (!(dense::independent(result, self) && ... && dense::independent(result, rest))) return false;
+    Call<sizeof...(Rest)> call;
+    return call.gather(reference, self, rest...) && call.run(reference, result);
+  }
+
+ private:
+  static bool accepts(dense::Reference &reference, const at::Tensor &self) {
+    const c10::TensorImpl *impl = self.unsafeGetTensorImpl();
+    if (!dense::has_keys(impl, kKeySet) || !impl->is_contiguous()) return false;
+    reference = {impl, self.scalar_type(), impl->device().index()};
+    return ((hal_op_dtypes(reference.device, kOp) & kDtypes) >> static_cast<unsigned>(reference.dtype)) & 1;
+  }
+
+  template <size_t kRest>
+  struct Call {
+    hal_tensor_t descriptors[kRest + 1];
+    hal_value_t values[kRest + 1];
+
+    template <class... Rest>
+    bool gather(const dense::Reference &reference, const at::Tensor &self, const Rest &...rest) {
+      descriptors[0] = describe(self);
+      values[0] = value(descriptors[0]);
+      [[maybe_unused]] size_t i = 0;
+      return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
+    }
+
+    bool run(const dense::Reference &reference, const at::Tensor &result) {
+      const hal_tensor_t descriptor = describe(result);
+      const hal_tensor_t *const results[] = {&descriptor};
+      return run_op(reference.device, kOp, values, results, HAL_CALL_DENSE);
+    }
+  };
+};
+
+// The general path behind a meta function that has set outputs[0]: `computing` is the iterator's common dtype (nullopt when
+// it has none). False = no kernel: take the fallback; no operand or given result has changed (out= may have been resized).
+bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool bool_result, const Outputs &outputs,
+                     c10::ArrayRef<Argument> arguments);
+
+}  // namespace torch_backend

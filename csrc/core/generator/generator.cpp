@@ -1,0 +1,132 @@
+// generator.cpp: at::Generator over the HAL's Philox state. A state tensor is 16 bytes, seed then offset, as CUDA's is.
+#include "core/generator/generator.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include <array>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "core/allocator/allocator.h"
+#include "core/status.h"
+
+namespace torch_backend {
+namespace {
+
+using State = std::shared_ptr<hal_generator_t>;
+
+static_assert(HAL_DEFAULT_SEED == c10::default_rng_seed_val, "an unseeded generator gives the same numbers as torch's");
+constexpr size_t kStateBytes = 2 * sizeof(uint64_t);
+
+struct PhiloxGenerator final : c10::GeneratorImpl {
+  PhiloxGenerator(c10::DeviceIndex device, State state)
+      : GeneratorImpl(c10::Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
+        state_(std::move(state)) {}
+
+  static c10::DeviceType device_type() { return kDevice; }
+  hal_generator_t *state() const { return state_.get(); }
+
+  void set_current_seed(uint64_t seed) override { hal_generator_set_seed(state(), seed); }
+  uint64_t current_seed() const override { return hal_generator_seed(state()); }
+  void set_offset(uint64_t offset) override { hal_generator_set_offset(state(), offset); }
+  uint64_t get_offset() const override { return hal_generator_offset(state()); }
+  uint64_t seed() override {
+    const uint64_t seed = c10::detail::getNonDeterministicRandom(/*is_cuda=*/true);
+    set_current_seed(seed);
+    return seed;
+  }
+
+  void set_state(const c10::TensorImpl &new_state) override {
+    at::detail::check_rng_state(new_state);
+    TORCH_CHECK(new_state.numel() == kStateBytes, "RNG state is wrong size: a state of a '", kDevice,
+                "' generator has ", kStateBytes, " bytes (seed, offset) but the given one has ", new_state.numel());
+    uint64_t words[2];
+    std::memcpy(words, new_state.data(), kStateBytes);
+    hal_generator_set_seed(state(), words[0]);
+    hal_generator_set_offset(state(), words[1]);
+  }
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
+    at::Tensor result = at::detail::empty_cpu({static_cast<int64_t>(kStateBytes)}, at::kByte);
+    const uint64_t words[2] = {current_seed(), get_offset()};
+    std::memcpy(result.mutable_data_ptr(), words, kStateBytes);
+    return result.getIntrusivePtr();
+  }
+
+  // Generators made of each other's graph-safe state share it: a captured graph and its eager code draw from one
+  // sequence.
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &other) override {
+    TORCH_CHECK(other && other->device().type() == kDevice, "Expected a '", kDevice,
+                "' device type for generator but found '", other ? other->device().type() : c10::DeviceType::CPU, "'");
+    state_ = static_cast<const PhiloxGenerator *>(other.get())->state_;
+  }
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
+    return c10::make_intrusive<PhiloxGenerator>(device().index(), state_);
+  }
+
+ private:
+  PhiloxGenerator *clone_impl() const override;
+
+  State state_;
+};
+
+State make_state(uint64_t seed, uint64_t offset) {
+  hal_generator_t *state = nullptr;
+  check(hal_generator_create(seed, &state));
+  hal_generator_set_offset(state, offset);
+  return State(state, &hal_generator_destroy);
+}
+
+PhiloxGenerator *PhiloxGenerator::clone_impl() const {
+  return new PhiloxGenerator(device().index(), make_state(current_seed(), get_offset()));
+}
+
+int32_t checked_index(c10::DeviceIndex device) {
+  const int32_t index = device < 0 ? hal_device_current() : device;
+  int32_t plugin = 0, ordinal = 0;
+  check(hal_device_locate(index, &plugin, &ordinal));
+  return index;
+}
+
+}  // namespace
+
+// Making a generator starts no device: torch.manual_seed and torch.Generator work before first use and in forked
+// children.
+const at::Generator &default_generator(c10::DeviceIndex device) {
+  static auto *generators = new std::array<at::Generator, HAL_MAX_DEVICES>;  // never destroyed, as every registry here
+  static auto *once = new std::array<std::once_flag, HAL_MAX_DEVICES>;
+  const int32_t index = checked_index(device);
+  std::call_once((*once)[index], [index] {
+    hal_generator_t *state = nullptr;
+    check(hal_generator_default(index, &state));
+    (*generators)[index] = at::make_generator<PhiloxGenerator>(static_cast<c10::DeviceIndex>(index),
+                                                               State(state, [](hal_generator_t *) { /* borrowed */ }));
+  });
+  return (*generators)[index];
+}
+
+at::Generator new_generator(c10::DeviceIndex device) {
+  const int32_t index = checked_index(device);
+  return at::make_generator<PhiloxGenerator>(static_cast<c10::DeviceIndex>(index), make_state(HAL_DEFAULT_SEED, 0));
+}
+
+PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::DeviceIndex device, uint64_t blocks) {
+  hal_generator_t *state = nullptr;
+  if (generator.has_value() && generator->defined()) {
+    const auto *impl = at::check_generator<PhiloxGenerator>(generator);
+    const int32_t index = device < 0 ? hal_device_current() : device;
+    TORCH_CHECK(impl->device().index() == index, "Expected a '", kDevice, ":", index, "' generator device but found '",
+                impl->device(), "'");
+    state = impl->state();
+  } else {
+    check(hal_generator_default(device < 0 ? hal_device_current() : device, &state));
+  }
+  PhiloxState result{};
+  hal_generator_reserve(state, blocks, &result.seed, &result.offset);
+  return result;
+}
+
+}  // namespace torch_backend

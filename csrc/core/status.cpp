@@ -1,0 +1,46 @@
+// status.cpp: failed HAL calls as the exceptions that PyTorch's users expect.
+#include "core/status.h"
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+
+#include "core/allocator/allocator.h"
+
+namespace torch_backend {
+namespace {
+
+// The sentence that users of every accelerator search for (torch.cuda._lazy_init words it so).
+std::string bad_fork_message() {
+  std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return "Cannot re-initialize " + name + " in forked subprocess. To use " + name +
+         " with multiprocessing, you must use the 'spawn' start method";
+}
+
+}  // namespace
+
+void throw_status(hal_status_t status) {
+  std::string message = hal_error_message();
+  if (message.empty()) message = std::string("the device failed with ") + hal_status_name(status);
+  switch (status) {
+    case HAL_RESOURCE_EXHAUSTED:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+    case HAL_UNIMPLEMENTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+    case HAL_FAILED_PRECONDITION:
+      if (hal_device_in_bad_fork()) message = bad_fork_message();
+      [[fallthrough]];
+    default:
+      TORCH_CHECK(false, message);
+  }
+}
+
+void warn_status(hal_status_t status, const char *what) noexcept {
+  hal_log(HAL_LOG_WARNING, "%s: %s (%s)", what, hal_error_message(), hal_status_name(status));
+}
+
+}  // namespace torch_backend

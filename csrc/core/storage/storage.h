@@ -1,0 +1,11 @@
+// storage.h: changing the size of a device storage.
+#pragma once
+
+#include <c10/core/Storage.h>
+
+namespace torch_backend {
+
+// Gives a storage `size` bytes and keeps the bytes that fit, ordered on the current stream of its device.
+void resize_storage(c10::StorageImpl *storage, size_t size);
+
+}  // namespace torch_backend

@@ -1,0 +1,124 @@
+// module.cpp: torch_backend._C, what the Python package needs from C++ beyond torch's own bindings. The one file with
+// Python.h. Importing it loads libtorch_backend.so, whose static registrations make the device known to torch.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "aten/fallback.h"
+#include "core/allocator/allocator.h"
+#include "core/generator/generator.h"
+#include "core/shutdown/shutdown.h"
+#include "core/status.h"
+
+namespace py = pybind11;
+
+namespace torch_backend {
+namespace {
+
+// ---- state ----
+void initialize(int32_t device) { check(hal_device_ensure(device)); }
+
+// In a forked child torch then asks the device module to initialise again, which answers with PyTorch's sentence.
+void register_fork_handler() { torch::utils::register_fork_handler_for_device_init(kDevice); }
+
+py::dict device_properties(int32_t device) {
+  hal_device_info_t info{};
+  info.struct_size = sizeof(info);
+  {
+    py::gil_scoped_release no_gil;
+    check(hal_device_info(device, &info));
+  }
+  py::dict result;
+  result["name"] = std::string(info.name);
+  result["dialects"] = std::string(info.dialects);
+  result["total_memory"] = info.total_memory;
+  result["multi_processor_count"] = info.compute_units;
+  result["warp_size"] = info.subgroup_size;
+  result["max_threads_per_block"] = info.max_block_threads;
+  result["shared_memory_per_block"] = info.max_shared_bytes;
+  result["uuid"] = py::bytes(reinterpret_cast<const char *>(info.uuid), sizeof(info.uuid));
+  result["flags"] = info.flags;
+  return result;
+}
+
+void synchronize(int32_t device) { check(hal_device_synchronize(device)); }
+
+// ---- memory ----
+void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }
+
+void set_memory_limit(int32_t device, uint64_t bytes) { check(hal_memory_set_limit(device, bytes)); }
+
+// ---- random numbers ----
+py::object python_generator(int32_t device) {
+  return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(static_cast<c10::DeviceIndex>(device))));
+}
+
+void seed(int32_t device, uint64_t value) {
+  hal_generator_t *generator = nullptr;
+  check(hal_generator_default(device, &generator));
+  hal_generator_set_seed(generator, value);
+}
+
+// ---- operators ----
+// (name, calls by the plugin's own op, by a portable kernel, calls that found neither) of every operator that ran.
+std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> operator_counts() {
+  std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> result;
+  for (uint32_t op = 0; op < hal_op_count(); ++op) {
+    hal_op_counts_t counts{};
+    counts.struct_size = sizeof(counts);
+    check(hal_op_counts(op, &counts));
+    if (counts.plugin + counts.portable + counts.unimplemented != 0)
+      result.emplace_back(hal_op_name(op), counts.plugin, counts.portable, counts.unimplemented);
+  }
+  return result;
+}
+
+std::vector<std::tuple<std::string, uint64_t>> fallback_counts() {
+  std::vector<std::tuple<std::string, uint64_t>> result;
+  for (const FallbackEntry &entry : fallback_report()) result.emplace_back(entry.op, entry.count);
+  return result;
+}
+
+}  // namespace
+}  // namespace torch_backend
+
+PYBIND11_MODULE(_C, module) {
+  using namespace torch_backend;
+  using torch::wrap_pybind_function;
+  using torch::wrap_pybind_function_no_gil;
+  module.doc() = "Bindings of torch_backend; use torch.<device name> and torch_backend instead.";
+
+  module.def("initialize", wrap_pybind_function_no_gil(&initialize), py::arg("device"));
+  module.def("register_fork_handler", wrap_pybind_function(&register_fork_handler));
+  module.def(
+      "is_initialized", [](int32_t device) { return hal_device_is_initialized(device) != 0; }, py::arg("device"));
+  module.def("in_bad_fork", [] { return hal_device_in_bad_fork() != 0; });
+  module.def("device_count", &hal_device_count);
+  module.def("current_device", &hal_device_current);
+  module.def("exchange_device", &hal_device_exchange, py::arg("device"));
+  module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
+  module.def("synchronize", wrap_pybind_function_no_gil(&synchronize), py::arg("device"));
+
+  module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
+  module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
+
+  module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
+  module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));
+
+  module.def("operator_counts", wrap_pybind_function(&operator_counts));
+  module.def("operator_reset", &hal_op_reset_counts);
+  module.def("fallback_counts", wrap_pybind_function(&fallback_counts));
+  module.def("fallback_reset", wrap_pybind_function(&fallback_reset));
+  module.def("fallback_strict", &fallback_strict);
+  module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));
+
+  module.def("quiesce_autograd", wrap_pybind_function_no_gil(&quiesce_autograd), py::arg("seconds"));
+  module.def("drain_devices", wrap_pybind_function_no_gil(&drain_devices));
+}

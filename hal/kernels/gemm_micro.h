@@ -1,0 +1,152 @@
+/* gemm_micro.h: the inner loops of gemm.pk on the host, included once per instance: vectors of the compiler's own extension,
+ * which become whatever the instruction set of the entry has. PK_GEMM_VECTOR bytes make one vector; T and PK_NAME are the
+ * instance's.
+ *
+ * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p stands at p * N * depth + k * N + j, with
+ * zeros beyond the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32 registers),
+ * 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per cycle. */
+#define PK_GEMM_M 8                         /* rows of a micro-kernel, at most */
+#define PK_GEMM_N (128 / (int)sizeof(T))    /* columns of a panel */
+#define PK_GEMM_TILE_N (512 / (int)sizeof(T)) /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
+#define PK_GEMM_K 256                       /* depth of a block */
+
+#define PK_TRANSPOSE (32 / (int)sizeof(T)) /* edge of the squares that are transposed in registers */
+typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
+typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
+
+/* Interleaves the halves of two vectors. */
+#ifdef PK_IS_F32
+#define PK_ZIP_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
+#define PK_ZIP_HIGH(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
+#define PK_ZIP_ROUNDS 3
+#else
+#define PK_ZIP_LOW(x, y) __builtin_shufflevector(x, y, 0, 4, 1, 5)
+#define PK_ZIP_HIGH(x, y) __builtin_shufflevector(x, y, 2, 6, 3, 7)
+#define PK_ZIP_ROUNDS 2
+#endif
+
+/* target[i * target_stride + j] = source[j * source_stride + i] for a square: rounds of interleaving row r with row
+ * r + half, a perfect shuffle of the element's address bits. */
+PK_FN void PK_NAME(transpose)(const T *source, pk_i64 source_stride, T *target, pk_i64 target_stride) {
+  PK_NAME(v32) x[PK_TRANSPOSE], y[PK_TRANSPOSE];
+#pragma GCC unroll 8
+  for (int r = 0; r < PK_TRANSPOSE; r++) x[r] = *(const PK_NAME(v32) *)(source + r * source_stride);
+#pragma GCC unroll 3
+  for (int round = 0; round < PK_ZIP_ROUNDS; round++) {
+#pragma GCC unroll 4
+    for (int r = 0; r < PK_TRANSPOSE / 2; r++) {
+      y[2 * r] = PK_ZIP_LOW(x[r], x[r + PK_TRANSPOSE / 2]);
+      y[2 * r + 1] = PK_ZIP_HIGH(x[r], x[r + PK_TRANSPOSE / 2]);
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < PK_TRANSPOSE; r++) x[r] = y[r];
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < PK_TRANSPOSE; r++) *(PK_NAME(v32) *)(target + r * target_stride) = x[r];
+}
+
+/* Packs `width` <= PK_GEMM_N columns whose elements follow each other along k. */
+PK_FN void PK_NAME(pack_columns)(const T *b, pk_i64 col, pk_i64 depth, pk_i64 width, T *panel) {
+  pk_i64 j = 0;
+  for (; j + PK_TRANSPOSE <= width; j += PK_TRANSPOSE) {
+    pk_i64 k = 0;
+    for (; k + PK_TRANSPOSE <= depth; k += PK_TRANSPOSE)
+      PK_NAME(transpose)(b + j * col + k, col, panel + k * PK_GEMM_N + j, PK_GEMM_N);
+    for (; k < depth; k++)
+      for (pk_i64 c = j; c < j + PK_TRANSPOSE; c++) panel[k * PK_GEMM_N + c] = b[c * col + k];
+  }
+  for (; j < width; j++)
+    for (pk_i64 k = 0; k < depth; k++) panel[k * PK_GEMM_N + j] = b[j * col + k];
+}
+
+/* Packs a block of b. */
+PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns, T *panels) {
+  for (pk_i64 j0 = 0; j0 < columns; j0 += PK_GEMM_N) {
+    const pk_i64 width = columns - j0 < PK_GEMM_N ? columns - j0 : PK_GEMM_N;
+    T *panel = panels + j0 * depth;
+    const T *p = b + j0 * col;
+    if (width < PK_GEMM_N) memset(panel, 0, (size_t)depth * PK_GEMM_N * sizeof(T));
+    if (col == 1 && width == PK_GEMM_N) {
+      for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, p + k * row, PK_GEMM_N * sizeof(T));
+    } else if (row == 1) {
+      PK_NAME(pack_columns)(p, col, depth, width, panel);
+    } else {
+      for (pk_i64 k = 0; k < depth; k++)
+        for (pk_i64 j = 0; j < width; j++) panel[k * PK_GEMM_N + j] = p[k * row + j * col];
+    }
+  }
+}
+
+/* Packs `rows` rows of a block of a: each gets contiguous, PK_GEMM_K elements apart. */
+PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
+  pk_i64 k = 0;
+  if (row == 1 && rows == 8) {
+    for (; k + PK_TRANSPOSE <= depth; k += PK_TRANSPOSE)
+      for (int i = 0; i < 8; i += PK_TRANSPOSE)
+        PK_NAME(transpose)(a + k * col + i, col, target + i * PK_GEMM_K + k, PK_GEMM_K);
+  }
+  for (; k < depth; k++)
+    for (pk_i64 i = 0; i < rows; i++) target[i * PK_GEMM_K + k] = a[i * row + k * col];
+}
+
+/* Sums of `rows` x `vectors` vectors, both constant where this is inlined. */
+#define PK_DEFINE_MICRO(bytes)                                                                                     \
+  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, pk_i64 depth, const T *a, pk_i64 row, \
+                                            const T *panel, T *product) {                                          \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                       \
+    PK_CAT(PK_NAME(v), bytes) x[8][2];                                                                             \
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
+      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) x[i][v] = (PK_CAT(PK_NAME(v), bytes)){0};           \
+    for (pk_i64 k = 0; k < depth; k++, panel += PK_GEMM_N) {                                                       \
+      PK_CAT(PK_NAME(v), bytes) y[2];                                                                              \
+      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
+        y[v] = *(const PK_CAT(PK_NAME(v), bytes) *)(panel + v * LANES);                                            \
+      _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                       \
+        _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) x[i][v] += a[i * row + k] * y[v];                \
+    }                                                                                                              \
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
+      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
+        *(PK_CAT(PK_NAME(v), bytes) *)(product + i * PK_GEMM_N + v * LANES) = x[i][v];                             \
+  }
+PK_DEFINE_MICRO(64)
+PK_DEFINE_MICRO(32)
+PK_DEFINE_MICRO(16)
+#undef PK_DEFINE_MICRO
+
+/* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, a constant. */
+PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row, const T *panel,
+                          T *product) {
+#define PK_MICRO_ROWS(bytes, r, vectors, column) \
+  PK_CAT(PK_NAME(micro_), bytes)(r, vectors, depth, a, row, panel + (column), product + (column))
+#define PK_MICRO(bytes, vectors, column)                              \
+  switch (rows) {                                                     \
+    case 8: PK_MICRO_ROWS(bytes, 8, vectors, column); break;          \
+    case 4: PK_MICRO_ROWS(bytes, 4, vectors, column); break;          \
+    case 2: PK_MICRO_ROWS(bytes, 2, vectors, column); break;          \
+    default: PK_MICRO_ROWS(bytes, 1, vectors, column); break;         \
+  }
+  if (isa == PK_ISA_AVX512) {
+    if (width * (pk_i64)sizeof(T) > 64) {
+      PK_MICRO(64, 2, 0)
+    } else {
+      PK_MICRO(64, 1, 0)
+    }
+    return;
+  }
+  const pk_i64 all = rows;
+  rows = rows == 8 ? 4 : rows; /* 16 registers hold the sums of four rows */
+  for (pk_i64 i = 0; i < all; i += rows, a += rows * row, product += rows * PK_GEMM_N) {
+    if (isa == PK_ISA_AVX2) {
+      for (pk_i64 j = 0; j < width; j += 64 / (int)sizeof(T)) PK_MICRO(32, 2, j)
+    } else {
+      for (pk_i64 j = 0; j < width; j += 32 / (int)sizeof(T)) PK_MICRO(16, 2, j)
+    }
+  }
+#undef PK_MICRO
+#undef PK_MICRO_ROWS
+}
+#undef PK_ZIP_LOW
+#undef PK_ZIP_HIGH
+#undef PK_ZIP_ROUNDS
+#undef PK_TRANSPOSE

@@ -1,0 +1,51 @@
+/* pk_rows.h: walking through strided operands in row form.
+ *
+ * An item of a row-form kernel is a block of elements in the order of pk_rows_t, dimension 0 innermost. The launcher chooses
+ * the block: 1 on devices with many threads, about a thousand on a CPU, where the division happens once per block and the
+ * spans along dimension 0 are loops that the compiler vectorises. */
+#ifndef PK_ROWS_H_
+#define PK_ROWS_H_
+
+/* A place in the iteration: the index in each dimension and the offset in elements of each operand. */
+typedef struct {
+  pk_i64 index[PK_MAXD];
+  pk_i64 offset[PK_ROW_OPERANDS];
+} pk_cursor_t;
+
+/* Goes to element `position` of the iteration. */
+PK_FN void pk_cursor_seek(const pk_rows_t *rows, int operands, pk_u64 position, pk_cursor_t *at) {
+  for (int k = 0; k < operands; k++) at->offset[k] = 0;
+  for (int d = 0; d < rows->ndim; d++) {
+    const pk_u64 next = position / (pk_u64)rows->size[d];
+    at->index[d] = (pk_i64)(position - next * (pk_u64)rows->size[d]);
+    for (int k = 0; k < operands; k++) at->offset[k] += at->index[d] * rows->stride[k][d];
+    position = next;
+  }
+}
+
+/* Counts the elements up to the end of the row, at most `left`. */
+PK_FN pk_u64 pk_cursor_span(const pk_rows_t *rows, const pk_cursor_t *at, pk_u64 left) {
+  const pk_u64 row = (pk_u64)(rows->size[0] - at->index[0]);
+  return row < left ? row : left;
+}
+
+/* Goes to the start of the next row; there must be one. */
+PK_FN void pk_cursor_next_row(const pk_rows_t *rows, int operands, pk_cursor_t *at) {
+  for (int k = 0; k < operands; k++) at->offset[k] -= at->index[0] * rows->stride[k][0];
+  at->index[0] = 0;
+  for (int d = 1; d < rows->ndim; d++) {
+    for (int k = 0; k < operands; k++) at->offset[k] += rows->stride[k][d];
+    if (++at->index[d] < rows->size[d]) return;
+    for (int k = 0; k < operands; k++) at->offset[k] -= rows->size[d] * rows->stride[k][d];
+    at->index[d] = 0;
+  }
+}
+
+/* Counts the items of a row-form kernel, and the elements of item i. */
+PK_FN pk_u64 pk_block_count(pk_u64 n, pk_u64 block) { return n / block + (n % block != 0); }
+PK_FN pk_u64 pk_block_size(pk_u64 n, pk_u64 block, pk_u64 i) {
+  const pk_u64 left = n - i * block;
+  return left < block ? left : block;
+}
+
+#endif /* PK_ROWS_H_ */

@@ -1,0 +1,66 @@
+/* entry.c: the one exported function of a plugin. Compiled with each plugin (not part of the archive), so that the build
+ * flags are the plugin's. It negotiates by size: the smaller of the host's and the plugin's table counts. */
+#include <string.h>
+
+#include "build_flags.h"
+#include "hal/plugin.h"
+
+/* The linker makes these two for any section whose name is a C identifier: the archive keeps its weak defaults in it, so
+ * the address tells a default from an override. (Comparing function pointers does not: compilers fold that.) Weak: the
+ * section is missing when every op is overridden. Hidden: another plugin's pair must not be taken. */
+extern const char __start_hal_dflt[] __attribute__((weak, visibility("hidden")));
+extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
+
+#define FIRST_SLOT offsetof(hal_plugin_api_t, info)
+#define SLOT_SIZE sizeof(void (*)(void))
+#define SLOT_COUNT ((sizeof(hal_plugin_api_t) - FIRST_SLOT) / SLOT_SIZE)
+
+_Static_assert(SLOT_COUNT <= 8 * sizeof(((hal_plugin_api_t *)0)->provided), "provided[] is full");
+#if UINTPTR_MAX == UINT64_MAX /* the layouts are fixed for 64-bit machines */
+_Static_assert(FIRST_SLOT == 40, "ABI: first slot");
+_Static_assert(sizeof(hal_tensor_t) == 48, "ABI: hal_tensor_t");
+_Static_assert(sizeof(hal_value_t) == 16, "ABI: hal_value_t");
+_Static_assert(sizeof(hal_arg_t) == 16, "ABI: hal_arg_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity) == 208, "ABI: hal_device_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, size) == 40, "ABI: hal_module_desc_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_launch_t, args) == 48, "ABI: hal_launch_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, offset) == 64, "ABI: hal_op_call_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_random_t, p1) == 72, "ABI: hal_random_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_collective_t, displs) == 64, "ABI: hal_collective_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, reserved) == 64, "ABI: hal_profile_record_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, mem_free) == 48, "ABI: hal_host_api_t");
+#endif
+
+static const hal_plugin_api_t own_table = {
+    .struct_size = sizeof(hal_plugin_api_t),
+    .major = HAL_ABI_MAJOR,
+    .minor = HAL_ABI_MINOR,
+    .build_flags = HAL_BUILD_FLAGS,
+#define HAL_OP(since, kind, group, need, name, params, args) .name = hal_plugin_##name,
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+};
+
+hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
+  if (!host || !api || api->struct_size < FIRST_SLOT) return HAL_INCOMPATIBLE;
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, mem_free) || host->major != HAL_ABI_MAJOR)
+    return HAL_INCOMPATIBLE;
+
+  hal_plugin_api_t table = own_table;
+  size_t size = api->struct_size < sizeof table ? api->struct_size : sizeof table;
+  size -= (size - FIRST_SLOT) % SLOT_SIZE; /* whole slots only: half a pointer must never be written */
+
+  for (size_t slot = 0; slot < (size - FIRST_SLOT) / SLOT_SIZE; slot++) { /* only slots that the host will see */
+    uintptr_t address;
+    memcpy(&address, (const char *)&table + FIRST_SLOT + slot * SLOT_SIZE, sizeof address);
+    if (address < (uintptr_t)__start_hal_dflt || address >= (uintptr_t)__stop_hal_dflt)
+      table.provided[slot / 64] |= UINT64_C(1) << (slot % 64);
+  }
+
+  table.struct_size = size;
+  memcpy(api, &table, size);
+  hal_host = host;
+  return HAL_OK;
+}

@@ -1,0 +1,339 @@
+/* op.c: operators: the table of this build, what a device can run, and the way of a call: the plugin's own op, else the
+ * portable kernel, else HAL_UNIMPLEMENTED. */
+#include "hal/op.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "op_internal.h"
+#include "op_iterator.h"
+
+#include "hal_op_variants.h"
+
+#include "hal_op_table.inc"
+
+#define OP_COUNT ((uint32_t)(sizeof hal_op_infos / sizeof hal_op_infos[0]))
+#define FAMILY_COUNT ((uint32_t)(sizeof hal_op_families / sizeof hal_op_families[0]))
+
+/* The device's answer for one operator, found at the first question. */
+typedef struct hal_op_entry_s {
+  hal_op_fn_t fn; /* the plugin's own op, NULL when there is none */
+  void *state;
+  uint64_t dtypes;  /* of the portable kernel */
+  atomic_int known; /* 1 when the fields above may be read without the lock */
+} hal_op_entry_t;
+
+struct hal_op_table_s {
+  hal_device_t *device;
+  pthread_mutex_t lock; /* finding ops, modules and kernels */
+  int portable;         /* the device takes the host's portable kernels */
+  hal_plugin_module_t *modules[FAMILY_COUNT];
+  int module_missing[FAMILY_COUNT];
+  hal_op_entry_t entries[OP_COUNT];
+  _Atomic(hal_plugin_kernel_t *) handles[HAL_OP_HANDLE_COUNT];
+};
+
+static struct { atomic_uint_fast64_t plugin, portable, unimplemented; } counts[OP_COUNT];
+
+char hal_op_no_kernel;
+
+static const struct {
+  uint8_t number, size;
+  const char *token;
+} dtype_table[HAL_OP_DTYPE_SLOTS] = HAL_OP_DTYPE_TABLE;
+
+#define NO 0xff
+const uint8_t hal_op_dtype_slots[32] = {[HAL_UINT8] = 0,
+                                        [HAL_INT8] = 1,
+                                        [HAL_INT16] = 2,
+                                        [HAL_INT32] = 3,
+                                        [HAL_INT64] = 4,
+                                        [HAL_FLOAT16] = NO,
+                                        [HAL_FLOAT32] = 5,
+                                        [HAL_FLOAT64] = 6,
+                                        [HAL_COMPLEX32] = NO,
+                                        [HAL_COMPLEX64] = NO,
+                                        [HAL_COMPLEX128] = NO,
+                                        [HAL_BOOL] = 7,
+                                        [12] = NO,
+                                        [13] = NO,
+                                        [14] = NO,
+                                        [HAL_BFLOAT16] = NO,
+                                        [16] = NO,
+                                        [17] = NO,
+                                        [18] = NO,
+                                        [19] = NO,
+                                        [20] = NO,
+                                        [21] = NO,
+                                        [22] = NO,
+                                        [HAL_FLOAT8_E5M2] = NO,
+                                        [HAL_FLOAT8_E4M3FN] = NO,
+                                        [25] = NO,
+                                        [26] = NO,
+                                        [HAL_UINT16] = NO,
+                                        [HAL_UINT32] = NO,
+                                        [HAL_UINT64] = NO,
+                                        [30] = NO,
+                                        [31] = NO};
+
+/* ---- the list
+ * ----------------------------------------------------------------------------------------------------------- */
+
+uint32_t hal_op_count(void) { return OP_COUNT; }
+
+const char *hal_op_name(uint32_t op) { return op < OP_COUNT ? hal_op_infos[op].name : NULL; }
+
+hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
+  for (uint32_t op = 0; name && op < OP_COUNT; op++)
+    if (strcmp(name, hal_op_infos[op].name) == 0) {
+      *out_op = op;
+      return HAL_OK;
+    }
+  return hal_error_set(HAL_NOT_FOUND,
+                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/ops.yaml",
+                       name ? name : "(null)");
+}
+
+/* ---- per device
+ * --------------------------------------------------------------------------------------------------------- */
+
+/* Tells whether a comma list of dialects has `dialect`. */
+static int accepts(const char *dialects, const char *dialect) {
+  const size_t length = strlen(dialect);
+  for (const char *at = dialects; *at;) {
+    const char *end = strchr(at, ',');
+    const size_t size = end ? (size_t)(end - at) : strlen(at);
+    if (size == length && memcmp(at, dialect, length) == 0) return 1;
+    at += size + (end != NULL);
+  }
+  return 0;
+}
+
+hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table) {
+  hal_op_table_t *table = hal_calloc(1, sizeof *table);
+  if (!table)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the operator table of device %d (%zu bytes)",
+                         (int)device->index, sizeof *table);
+  table->device = device;
+  table->portable = accepts(device->info.dialects, "native");
+  pthread_mutex_init(&table->lock, NULL);
+  *out_table = table;
+  return HAL_OK;
+}
+
+void hal_op_table_destroy(hal_op_table_t *table) {
+  if (!table) return;
+  for (uint32_t family = 0; family < FAMILY_COUNT; family++)
+    if (table->modules[family]) hal_call_module_unload(table->device->plugin, table->modules[family]);
+  pthread_mutex_destroy(&table->lock);
+  hal_free(table);
+}
+
+/* Gives the family's module, loaded at the first call; the lock is held. */
+static hal_status_t module_of(hal_op_table_t *table, uint32_t family, hal_plugin_module_t **out_module) {
+  if (table->module_missing[family]) return HAL_UNIMPLEMENTED;
+  if (!table->modules[family]) {
+    const char *name = hal_op_families[family];
+    const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+                                    .dialect = "native",
+                                    .options = "",
+                                    .data = name,
+                                    .size = strlen(name)};
+    const hal_status_t status =
+        hal_call_module_load(table->device->plugin, table->device->ordinal, &desc, &table->modules[family]);
+    if (status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND) {
+      table->module_missing[family] = 1;
+      return HAL_UNIMPLEMENTED;
+    }
+    if (status) {
+      hal_error_plugin(table->device->plugin, HAL_SLOT_module_load, status);
+      return hal_error_prefix(status, "while loading the portable kernels of the family \"%s\": ", name);
+    }
+  }
+  *out_module = table->modules[family];
+  return HAL_OK;
+}
+
+hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
+                                hal_plugin_kernel_t **out_kernel) {
+  const hal_op_info_t *info = context->info;
+  hal_op_table_t *table = context->device->ops;
+  const uint32_t slot = hal_op_dtype_slots[dtype];
+  _Atomic(hal_plugin_kernel_t *) *handle = &context->handles[slot * info->variant_count + variant];
+  hal_plugin_kernel_t *kernel = NULL;
+  hal_status_t status = HAL_OK;
+  char name[96];
+
+  pthread_mutex_lock(&table->lock);
+  kernel = atomic_load_explicit(handle, memory_order_relaxed);
+  if (!kernel) {
+    hal_plugin_module_t *module = NULL;
+    status = info->dtypes >> dtype & 1 ? module_of(table, info->family, &module) : HAL_UNIMPLEMENTED;
+    if (!status) {
+      snprintf(name, sizeof name, "%s_%s_%s", info->kernel, dtype_table[slot].token, info->variants[variant]);
+      status = hal_call_kernel_get(table->device->plugin, module, name, &kernel);
+      if (status && status != HAL_NOT_FOUND) {
+        hal_error_plugin(table->device->plugin, HAL_SLOT_kernel_get, status);
+        hal_error_prefix(status, "while looking for the kernel \"%s\": ", name);
+      }
+    }
+    if (status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND) {
+      kernel = (hal_plugin_kernel_t *)(void *)&hal_op_no_kernel;
+      status = HAL_OK;
+    }
+    if (!status) atomic_store_explicit(handle, kernel, memory_order_release);
+  }
+  pthread_mutex_unlock(&table->lock);
+  if (status) return status;
+  if ((void *)kernel == (void *)&hal_op_no_kernel) return HAL_UNIMPLEMENTED;
+  *out_kernel = kernel;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
+  if (status == HAL_UNIMPLEMENTED) return status;
+  hal_error_plugin(context->device->plugin, HAL_SLOT_kernel_launch, status);
+  return hal_error_prefix(status, "%s: ", context->info->name);
+}
+
+/* Asks the plugin for its op, once; an op that was asked for is cached whatever the answer. */
+static void entry_find(hal_op_table_t *table, uint32_t op) {
+  hal_op_entry_t *entry = &table->entries[op];
+  const hal_op_info_t *info = &hal_op_infos[op];
+  pthread_mutex_lock(&table->lock);
+  if (!atomic_load_explicit(&entry->known, memory_order_relaxed)) {
+    hal_op_fn_t fn = NULL;
+    void *state = NULL;
+    const hal_status_t status =
+        hal_call_op_find(table->device->plugin, table->device->ordinal, info->name, &fn, &state);
+    if (status == HAL_OK) {
+      entry->fn = fn;
+      entry->state = state;
+    } else if (status != HAL_NOT_FOUND && status != HAL_UNIMPLEMENTED) {
+      hal_error_plugin(table->device->plugin, HAL_SLOT_op_find, status);
+      hal_log(HAL_LOG_WARNING, "device %d: op_find(\"%s\") failed with %s: %s; the portable kernel is used",
+              (int)table->device->index, info->name, hal_status_name(status), hal_error_message());
+    }
+    entry->dtypes = info->launch && table->portable ? info->dtypes : 0;
+    atomic_store_explicit(&entry->known, 1, memory_order_release);
+  }
+  pthread_mutex_unlock(&table->lock);
+}
+
+static inline hal_op_entry_t *entry_of(hal_op_table_t *table, uint32_t op) {
+  hal_op_entry_t *entry = &table->entries[op];
+  if (HAL_UNLIKELY(!atomic_load_explicit(&entry->known, memory_order_acquire))) entry_find(table, op);
+  return entry;
+}
+
+uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
+  hal_device_t *owner;
+  if (op >= OP_COUNT || hal_device_get(device, &owner)) return 0;
+  const hal_op_entry_t *entry = entry_of(owner->ops, op);
+  return entry->fn ? UINT64_MAX : entry->dtypes;
+}
+
+/* ---- a call
+ * ------------------------------------------------------------------------------------------------------------- */
+
+/* Writes the plugin's ordinal into a descriptor, which the caller lends us for the call (op.h). */
+static void set_device(const hal_tensor_t *tensor, int32_t ordinal) {
+  if (tensor) ((hal_tensor_t *)(uintptr_t)tensor)->device = ordinal;
+}
+
+static void set_devices(const hal_op_call_t *call, int32_t ordinal) {
+  for (uint32_t i = 0; i < call->arg_count; i++) {
+    const hal_value_t *value = &call->args[i];
+    if (value->tag == HAL_VALUE_TENSOR) set_device(value->u.t, ordinal);
+    for (uint32_t j = 0; value->tag == HAL_VALUE_TENSOR_LIST && j < value->count; j++)
+      set_device(value->u.tl[j], ordinal);
+  }
+  for (uint32_t i = 0; i < call->result_count; i++) set_device(call->results[i], ordinal);
+}
+
+static hal_status_t refuse_call(int32_t device, uint32_t op, const hal_stream_t *stream, const hal_op_call_t *call) {
+  if (op >= OP_COUNT)
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "operator number %u; this build has %u operators (hal_op_id finds one by name)", (unsigned)op,
+                         (unsigned)OP_COUNT);
+  const hal_op_info_t *info = &hal_op_infos[op];
+  if (!call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
+                         info->name, (unsigned long long)HAL_STRUCT_SIZE(hal_op_call_t, offset));
+  if (call->arg_count != info->argument_count)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %u arguments were given, the operator has %u", info->name,
+                         (unsigned)call->arg_count, (unsigned)info->argument_count);
+  if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %d, the call is for device %d",
+                       info->name, (int)stream->device->index, (int)device);
+}
+
+static inline int is_wrong(uint32_t op, const hal_op_call_t *call) {
+  return op >= OP_COUNT || !call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset) ||
+         call->arg_count != hal_op_infos[op].argument_count || (call->arg_count && !call->args) || !call->results ||
+         call->result_count == 0;
+}
+
+/* Counts exactly, by any thread. */
+static inline void count(atomic_uint_fast64_t *counter) { atomic_fetch_add_explicit(counter, 1, memory_order_relaxed); }
+
+hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  hal_device_t *owner;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
+  stream = hal_stream_or_current(owner, stream);
+  if (HAL_UNLIKELY(is_wrong(op, call) || stream->device != owner)) return refuse_call(device, op, stream, call);
+  hal_op_table_t *table = owner->ops;
+  const hal_op_entry_t *entry = entry_of(table, op);
+  call->stream = stream->handle;
+  call->device = owner->ordinal;
+  hal_status_t status;
+  if (entry->fn) {
+    set_devices(call, owner->ordinal);
+    status = entry->fn(entry->state, call);
+    if (status != HAL_UNIMPLEMENTED) {
+      if (HAL_LIKELY(!status)) {
+        count(&counts[op].plugin);
+        return HAL_OK;
+      }
+      hal_error_plugin(owner->plugin, HAL_SLOT_op_find, status);
+      return hal_error_prefix(status, "%s: ", hal_op_infos[op].name);
+    }
+  }
+  status = HAL_UNIMPLEMENTED;
+  if (HAL_LIKELY(entry->dtypes)) {
+    const hal_op_info_t *info = &hal_op_infos[op];
+    hal_op_context_t context = {
+        .info = info, .device = owner, .stream = stream, .handles = &table->handles[info->first_handle]};
+    status = info->launch(&context, call);
+    if (HAL_LIKELY(!status)) {
+      count(&counts[op].portable);
+      return HAL_OK;
+    }
+  }
+  if (status == HAL_UNIMPLEMENTED) count(&counts[op].unimplemented);
+  return status;
+}
+
+/* ---- counts
+ * ------------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
+  if (op >= OP_COUNT)
+    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this build has %u operators", (unsigned)op,
+                         (unsigned)OP_COUNT);
+  hal_op_counts_t result = {.struct_size = out_counts->struct_size,
+                            .plugin = atomic_load_explicit(&counts[op].plugin, memory_order_relaxed),
+                            .portable = atomic_load_explicit(&counts[op].portable, memory_order_relaxed),
+                            .unimplemented = atomic_load_explicit(&counts[op].unimplemented, memory_order_relaxed)};
+  memcpy(out_counts, &result, out_counts->struct_size < sizeof result ? out_counts->struct_size : sizeof result);
+  return HAL_OK;
+}
+
+void hal_op_reset_counts(void) {
+  for (uint32_t op = 0; op < OP_COUNT; op++) {
+    atomic_store_explicit(&counts[op].plugin, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts[op].portable, 0, memory_order_relaxed);
+    atomic_store_explicit(&counts[op].unimplemented, 0, memory_order_relaxed);
+  }
+}

@@ -1,0 +1,252 @@
+/* op_args.c: reads and checks the arguments of an operator's call; every message names the operator and the argument.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "op_internal.h"
+#include "op_iterator.h"
+
+static const struct {
+  hal_dtype_t dtype;
+  uint32_t size;
+  const char *name;
+} dtypes[] = {{HAL_UINT8, 1, "uint8"},
+              {HAL_INT8, 1, "int8"},
+              {HAL_INT16, 2, "int16"},
+              {HAL_INT32, 4, "int32"},
+              {HAL_INT64, 8, "int64"},
+              {HAL_FLOAT16, 0, "float16"},
+              {HAL_FLOAT32, 4, "float32"},
+              {HAL_FLOAT64, 8, "float64"},
+              {HAL_COMPLEX32, 0, "complex32"},
+              {HAL_COMPLEX64, 0, "complex64"},
+              {HAL_COMPLEX128, 0, "complex128"},
+              {HAL_BOOL, 1, "bool"},
+              {HAL_BFLOAT16, 0, "bfloat16"},
+              {HAL_FLOAT8_E5M2, 0, "float8_e5m2"},
+              {HAL_FLOAT8_E4M3FN, 0, "float8_e4m3fn"},
+              {HAL_UINT16, 0, "uint16"},
+              {HAL_UINT32, 0, "uint32"},
+              {HAL_UINT64, 0, "uint64"}};
+
+uint32_t hal_op_dtype_size(hal_dtype_t dtype) {
+  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+    if (dtypes[i].dtype == dtype) return dtypes[i].size;
+  return 0;
+}
+
+const char *hal_op_dtype_name(hal_dtype_t dtype) {
+  for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
+    if (dtypes[i].dtype == dtype) return dtypes[i].name;
+  return "an unknown dtype";
+}
+
+hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format, ...) {
+  char message[512];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(message, sizeof message, format, list);
+  va_end(list);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %s", context->info->name, message);
+}
+
+hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units) {
+  return hal_error_set(HAL_OUT_OF_RANGE,
+                       "%s: a launch of %llu items or groups does not fit into 2^31 - 1 blocks; split the operand",
+                       context->info->name, (unsigned long long)units);
+}
+
+hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what) {
+  if (!tensor) return hal_op_invalid(context, "%s is NULL", what);
+  if (tensor->struct_size < HAL_STRUCT_SIZE(hal_tensor_t, flags))
+    return hal_op_invalid(context, "%s has struct_size %llu, the HAL needs %llu", what,
+                          (unsigned long long)tensor->struct_size,
+                          (unsigned long long)HAL_STRUCT_SIZE(hal_tensor_t, flags));
+  if (tensor->ndim < 0 || tensor->ndim > HAL_OP_MAX_DIMS)
+    return hal_op_invalid(context, "%s has %d dimensions; 0 to %d are possible", what, (int)tensor->ndim,
+                          HAL_OP_MAX_DIMS);
+  if (tensor->ndim > 0 && (!tensor->sizes || !tensor->strides))
+    return hal_op_invalid(context, "%s has no sizes or strides", what);
+  int empty = 0;
+  for (int32_t d = 0; d < tensor->ndim; d++) {
+    if (tensor->sizes[d] < 0)
+      return hal_op_invalid(context, "%s has size %lld in dimension %d", what, (long long)tensor->sizes[d], (int)d);
+    empty |= tensor->sizes[d] == 0;
+  }
+  if (!tensor->data && !empty) return hal_op_invalid(context, "%s has elements but no data", what);
+  return HAL_OK;
+}
+
+/* Gives argument `index`, NULL with a message when the call lacks it. */
+static const hal_value_t *argument(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index) {
+  if (index < call->arg_count && index < context->info->argument_count) return &call->args[index];
+  hal_op_invalid(context, "argument %u is missing; %u were given", (unsigned)index, (unsigned)call->arg_count);
+  return NULL;
+}
+
+static hal_status_t wrong_kind(const hal_op_context_t *context, uint32_t index, const hal_value_t *value,
+                               const char *wanted) {
+  return hal_op_invalid(context, "argument `%s` has the value tag %u; %s is needed", context->info->arguments[index],
+                        (unsigned)value->tag, wanted);
+}
+
+hal_status_t hal_op_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           const hal_tensor_t **out_tensor) {
+  const hal_value_t *value = argument(context, call, index);
+  if (!value) return HAL_INVALID_ARGUMENT;
+  if (value->tag != HAL_VALUE_TENSOR) return wrong_kind(context, index, value, "a tensor");
+  HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, value->u.t, context->info->arguments[index]));
+  *out_tensor = value->u.t;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           const hal_tensor_t **out_tensor) {
+  if (index >= call->result_count)
+    return hal_op_invalid(context, "result %u is missing; %u were given", (unsigned)index,
+                          (unsigned)call->result_count);
+  HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, call->results[index], "the result"));
+  *out_tensor = call->results[index];
+  return HAL_OK;
+}
+
+/* Tells whether a floating number is an integer that fits into 64 bits; the limits are exact as doubles. */
+static int is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == trunc(value); }
+
+hal_status_t hal_op_int(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                        int64_t *out_value) {
+  const hal_value_t *value = argument(context, call, index);
+  if (!value) return HAL_INVALID_ARGUMENT;
+  if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL) {
+    *out_value = value->u.i;
+    return HAL_OK;
+  }
+  if (value->tag != HAL_VALUE_DOUBLE || !is_int64(value->u.d)) return wrong_kind(context, index, value, "an integer");
+  *out_value = (int64_t)value->u.d;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_double(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           double *out_value) {
+  const hal_value_t *value = argument(context, call, index);
+  if (!value) return HAL_INVALID_ARGUMENT;
+  if (value->tag == HAL_VALUE_DOUBLE)
+    *out_value = value->u.d;
+  else if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL)
+    *out_value = (double)value->u.i;
+  else
+    return wrong_kind(context, index, value, "a number");
+  return HAL_OK;
+}
+
+hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                             const int64_t **out_list, uint32_t *out_count) {
+  const hal_value_t *value = argument(context, call, index);
+  if (!value) return HAL_INVALID_ARGUMENT;
+  if (value->tag == HAL_VALUE_INT) { /* one integer counts as a list of one */
+    *out_list = &value->u.i;
+    *out_count = 1;
+    return HAL_OK;
+  }
+  if (value->tag == HAL_VALUE_NONE) {
+    *out_list = NULL;
+    *out_count = 0;
+    return HAL_OK;
+  }
+  if (value->tag != HAL_VALUE_INT_LIST || (value->count && !value->u.il))
+    return wrong_kind(context, index, value, "a list of integers");
+  *out_list = value->u.il;
+  *out_count = value->count;
+  return HAL_OK;
+}
+
+/* Stores an integer as `dtype`, modulo its width. */
+static void store_int(int64_t value, hal_dtype_t dtype, hal_op_scalar_t *out) {
+  switch (dtype) {
+    case HAL_FLOAT32:
+      out->u.f32 = (float)value;
+      break;
+    case HAL_FLOAT64:
+      out->u.f64 = (double)value;
+      break;
+    case HAL_INT64:
+      out->u.i64 = value;
+      break;
+    case HAL_INT32:
+      out->u.i32 = (int32_t)(uint32_t)(uint64_t)value;
+      break;
+    case HAL_INT16:
+      out->u.i16 = (int16_t)(uint16_t)(uint64_t)value;
+      break;
+    case HAL_INT8:
+      out->u.i8 = (int8_t)(uint8_t)(uint64_t)value;
+      break;
+    case HAL_BOOL:
+      out->u.u8 = value != 0;
+      break;
+    default:
+      out->u.u8 = (uint8_t)(uint64_t)value;
+      break;
+  }
+}
+
+hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
+                           const char *what, hal_op_scalar_t *out_scalar) {
+  const int floating = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT64;
+  const uint32_t size = dtype == HAL_FLOAT32 ? 4u : hal_op_dtype_size(dtype);
+  if (HAL_UNLIKELY(size == 0))
+    return hal_op_invalid(context, "`%s` cannot be given as %s", what, hal_op_dtype_name(dtype));
+  out_scalar->size = size;
+  if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL) {
+    store_int(value->u.i, dtype, out_scalar);
+    return HAL_OK;
+  }
+  if (HAL_UNLIKELY(value->tag != HAL_VALUE_DOUBLE))
+    return hal_op_invalid(context, "argument `%s` has the value tag %u; a number is needed", what,
+                          (unsigned)value->tag);
+  if (floating) {
+    if (dtype == HAL_FLOAT32)
+      out_scalar->u.f32 = (float)value->u.d;
+    else
+      out_scalar->u.f64 = value->u.d;
+    return HAL_OK;
+  }
+  if (dtype == HAL_BOOL) {
+    out_scalar->u.u8 = value->u.d != 0;
+    return HAL_OK;
+  }
+  if (!is_int64(value->u.d))
+    return hal_op_invalid(context,
+                          "argument `%s` is %g, which %s cannot hold; cast the operands to a floating dtype first",
+                          what, value->u.d, hal_op_dtype_name(dtype));
+  store_int((int64_t)value->u.d, dtype, out_scalar);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                          int64_t *out_numel) {
+  int64_t numel = 1;
+  int overflow = 0;
+  for (int32_t d = 0; d < tensor->ndim; d++) {
+    if (tensor->sizes[d] == 0) { /* an empty tensor, however large its other sizes */
+      *out_numel = 0;
+      return HAL_OK;
+    }
+    overflow |= __builtin_mul_overflow(numel, tensor->sizes[d], &numel);
+  }
+  if (overflow) return hal_op_invalid(context, "%s has more than 2^63 - 1 elements", what);
+  *out_numel = numel;
+  return HAL_OK;
+}
+
+int hal_op_is_contiguous(const hal_tensor_t *tensor) {
+  int64_t expected = 1;
+  for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
+    if (tensor->sizes[d] == 0) return 1;
+    if (tensor->sizes[d] != 1 && tensor->strides[d] != expected) return 0;
+    if (__builtin_mul_overflow(expected, tensor->sizes[d], &expected)) return 0;
+  }
+  return 1;
+}

@@ -1,0 +1,67 @@
+/* op_elementwise.c: reads the operands of an element-wise call and queues the contiguous or the row form of its kernel.
+ */
+#include "op_elementwise.h"
+
+static const char *operand_name(const hal_op_context_t *context, int32_t k) {
+  return k == 0 ? "the result" : context->info->arguments[k - 1];
+}
+
+/* The short way of a call flagged HAL_CALL_DENSE: 1 when the operands are taken. */
+static inline int read_dense(const hal_op_call_t *call, int32_t inputs, hal_op_elementwise_t *operands) {
+  const hal_tensor_t *result = call->results[0];
+  uint64_t numel;
+  if (!hal_op_is_plain(result) || !hal_op_dense_numel(result, &numel)) return 0;
+  operands->tensors[0] = result;
+  for (int32_t k = 0; k < inputs; k++) {
+    if (call->args[k].tag != HAL_VALUE_TENSOR || !hal_op_is_plain(call->args[k].u.t)) return 0;
+    operands->tensors[k + 1] = call->args[k].u.t;
+  }
+  operands->numel = (int64_t)numel;
+  operands->dense = 1;
+  return 1;
+}
+
+static hal_status_t read_any(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
+                             hal_op_elementwise_t *operands) {
+  const char *names[HAL_OP_MAX_OPERANDS];
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &operands->tensors[0]));
+  for (int32_t k = 0; k < inputs; k++)
+    HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, (uint32_t)k, &operands->tensors[k + 1]));
+  for (int32_t k = 0; k <= inputs; k++) names[k] = operand_name(context, k);
+  HAL_RETURN_IF_ERROR(hal_op_iterate(context, operands->tensors, names, inputs + 1, &operands->iterator));
+  operands->numel = operands->iterator.numel;
+  operands->dense = operands->numel == 0 || hal_op_iterator_is_dense(&operands->iterator);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_elementwise_read(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
+                                     hal_op_elementwise_t *out_operands) {
+  out_operands->operands = inputs + 1;
+  if (HAL_LIKELY(call->flags & HAL_CALL_DENSE && read_dense(call, inputs, out_operands))) return HAL_OK;
+  return read_any(context, call, inputs, out_operands);
+}
+
+hal_status_t hal_op_elementwise_wrong_dtype(const hal_op_context_t *context, const hal_op_elementwise_t *operands,
+                                            int32_t k, hal_dtype_t wanted) {
+  return hal_op_invalid(context, "%s has dtype %s; %s is needed (cast it before the call)", operand_name(context, k),
+                        hal_op_dtype_name(operands->tensors[k]->dtype), hal_op_dtype_name(wanted));
+}
+
+hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
+                                       hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
+                                       uint32_t numbers) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, operands->dense ? contig : rows, &kernel));
+  if (HAL_UNLIKELY(operands->numel == 0)) return HAL_OK;
+  const uint32_t count = (uint32_t)operands->operands + numbers;
+  if (HAL_LIKELY(operands->dense)) {
+    const uint64_t n = (uint64_t)operands->numel;
+    for (int32_t k = 0; k < operands->operands; k++)
+      args[k] = (hal_arg_t){&operands->tensors[k]->data, (uint32_t)sizeof(void *), HAL_ARG_POINTER};
+    args[count] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
+    return hal_op_launch_items(context, kernel, n, args, count + 1);
+  }
+  hal_op_rows_call_t call = {.kernel = kernel, .args = args, .arg_count = count};
+  for (int32_t k = 0; k < operands->operands; k++) call.elements[k] = hal_op_dtype_size(operands->tensors[k]->dtype);
+  return hal_op_launch_rows(context, &operands->iterator, &call);
+}

@@ -1,0 +1,152 @@
+/* op_gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
+ *
+ * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has stride 0. A
+ * result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes alone. */
+#include <string.h>
+
+#include "hal_op_variants.h"
+#include "op_dims.h"
+
+/* pk_gemm_t of hal/kernels/gemm.pk. */
+typedef struct gemm_s {
+  int64_t m, n, k;
+  int64_t a_batch, a_row, a_col;
+  int64_t b_batch, b_row, b_col;
+  int64_t self_batch, self_row, self_col;
+  int64_t result_batch, result_row, result_col;
+  int64_t tile_m, tile_n, tiles_m, tiles_n;
+} gemm_t;
+
+typedef struct operands_s {
+  const hal_tensor_t *self, *a, *b, *result; /* self is NULL for mm and bmm */
+  hal_op_scalar_t alpha, beta;
+} operands_t;
+
+/* Tiles hold at most TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
+ * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
+enum { TILE_M = 192, TILE_BYTES = 512, PANEL_BYTES = 128, LEAST_M = 32, TILE_WORK = 150000, WANTED_TILES = 16 };
+
+static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
+/* Reads the operands; mm and bmm have no self, alpha and beta. */
+static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_call_t *call, operands_t *out) {
+  static const hal_value_t zero = {.tag = HAL_VALUE_INT, .u.i = 0}, one = {.tag = HAL_VALUE_INT, .u.i = 1};
+  const int add = context->info->argument_count == 5;
+  out->self = NULL;
+  if (add) HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out->self));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, add ? 1 : 0, &out->a));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, add ? 2 : 1, &out->b));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &out->result));
+  const hal_dtype_t dtype = out->a->dtype;
+  if (out->b->dtype != dtype || out->result->dtype != dtype || (out->self && out->self->dtype != dtype))
+    return hal_op_invalid(context, "the matrices have the dtypes %s and %s, the result %s; all must be the same",
+                          hal_op_dtype_name(dtype), hal_op_dtype_name(out->b->dtype),
+                          hal_op_dtype_name(out->result->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, add ? &call->args[3] : &zero, dtype, "beta", &out->beta));
+  return hal_op_scalar(context, add ? &call->args[4] : &one, dtype, "alpha", &out->alpha);
+}
+
+/* Strides of a matrix or a batch of matrices; 0 where the tensor has size 1. */
+static void read_strides(const hal_tensor_t *tensor, int64_t *batch, int64_t *row, int64_t *col) {
+  const int32_t n = tensor->ndim;
+  *row = tensor->sizes[n - 2] == 1 ? 0 : tensor->strides[n - 2];
+  *col = tensor->sizes[n - 1] == 1 ? 0 : tensor->strides[n - 1];
+  *batch = n == 2 || tensor->sizes[0] == 1 ? 0 : tensor->strides[0];
+}
+
+static hal_status_t check_shape(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                const int64_t *shape, int32_t ndim, int broadcast) {
+  int ok = tensor->ndim == ndim;
+  for (int32_t d = 0; ok && d < ndim; d++)
+    ok = tensor->sizes[d] == shape[3 - ndim + d] || (broadcast && tensor->sizes[d] == 1);
+  if (ok) return HAL_OK;
+  if (ndim == 2)
+    return hal_op_invalid(context, "%s must be a matrix of %lld x %lld", what, (long long)shape[1], (long long)shape[2]);
+  return hal_op_invalid(context, "%s must have the shape %lld x %lld x %lld", what, (long long)shape[0],
+                        (long long)shape[1], (long long)shape[2]);
+}
+
+/* Checks the shapes; gives sizes and strides, and the number of matrices. */
+static hal_status_t read_shapes(const hal_op_context_t *context, const operands_t *in, gemm_t *out, int64_t *out_batch) {
+  const int32_t ndim = in->a->ndim;
+  const int batched = context->info->name[0] == 'b'; /* bmm, baddbmm */
+  if (ndim != (batched ? 3 : 2))
+    return hal_op_invalid(context, "`%s` has %d dimensions; %d are needed", context->info->arguments[in->self ? 1 : 0],
+                          (int)ndim, batched ? 3 : 2);
+  memset(out, 0, sizeof(*out));
+  out->m = in->a->sizes[ndim - 2];
+  out->k = in->a->sizes[ndim - 1];
+  out->n = in->b->ndim ? in->b->sizes[in->b->ndim - 1] : 0;
+  *out_batch = batched ? in->a->sizes[0] : 1;
+  const int64_t shape_b[3] = {*out_batch, out->k, out->n}, shape[3] = {*out_batch, out->m, out->n};
+  HAL_RETURN_IF_ERROR(check_shape(context, in->b, "the second matrix", shape_b, ndim, 0));
+  HAL_RETURN_IF_ERROR(check_shape(context, in->result, "the result", shape, ndim, 0));
+  if (in->self) HAL_RETURN_IF_ERROR(check_shape(context, in->self, "`self`", shape, ndim, 1));
+  read_strides(in->a, &out->a_batch, &out->a_row, &out->a_col);
+  read_strides(in->b, &out->b_batch, &out->b_row, &out->b_col);
+  read_strides(in->result, &out->result_batch, &out->result_row, &out->result_col);
+  if (in->self) read_strides(in->self, &out->self_batch, &out->self_row, &out->self_col);
+  return HAL_OK;
+}
+
+static void exchange(int64_t *x, int64_t *y) {
+  const int64_t z = *x;
+  *x = *y;
+  *y = z;
+}
+
+/* Turns the problem into that of the transposed result. */
+static void transpose(gemm_t *s, operands_t *in) {
+  const hal_tensor_t *const a = in->a;
+  in->a = in->b;
+  in->b = a;
+  exchange(&s->m, &s->n);
+  exchange(&s->a_batch, &s->b_batch);
+  exchange(&s->a_row, &s->b_col);
+  exchange(&s->a_col, &s->b_row);
+  exchange(&s->self_row, &s->self_col);
+  exchange(&s->result_row, &s->result_col);
+}
+
+/* Chooses the tiles; returns their number per matrix. */
+static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
+  const int64_t panel = PANEL_BYTES / element, depth = s->k > 0 ? s->k : 1;
+  int64_t tile_m = TILE_M, tile_n = TILE_BYTES / element;
+  /* In double: only a rough figure is needed, and no product overflows. */
+  const double work = (double)s->m * (double)s->n * (double)depth / TILE_WORK;
+  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  while (tile_n > panel && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_n -= panel;
+  while (tile_m > LEAST_M && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_m -= 16;
+  /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
+  s->tile_m = divide_up(divide_up(s->m, divide_up(s->m, tile_m)), 8) * 8;
+  s->tile_n = divide_up(divide_up(s->n, divide_up(s->n, tile_n)), panel) * panel;
+  s->tiles_m = divide_up(s->m, s->tile_m);
+  s->tiles_n = divide_up(s->n, s->tile_n);
+  return s->tiles_m * s->tiles_n;
+}
+
+hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call) {
+  operands_t in;
+  gemm_t s;
+  int64_t batch = 1, numel;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(read_operands(context, call, &in));
+  HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
+  if (numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.a->dtype, HAL_GEMM_VARIANT_TILES, &kernel));
+  if (s.result_col != 1 && s.n > 1 && (s.result_row == 1 || s.m == 1)) transpose(&s, &in);
+
+  uint64_t units, per_group;
+  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, hal_op_dtype_size(in.a->dtype)), (uint64_t)batch, &units))
+    return hal_op_too_large(context, UINT64_MAX);
+  const double work = (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
+  per_group = work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
+  const void *a = in.a->data, *b = in.b->data;
+  void *result = in.result->data;
+  const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(a),    HAL_OP_ARG_POINTER(b),
+                            HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),      HAL_OP_ARG_SCALAR(in.alpha),
+                            HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units),  HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+}

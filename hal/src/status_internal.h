@@ -1,0 +1,16 @@
+/* status_internal.h: what the HAL's parts need of status.c beyond the public header. Private to hal/src. */
+#ifndef HAL_SRC_STATUS_INTERNAL_H_
+#define HAL_SRC_STATUS_INTERNAL_H_
+
+#include "hal/status.h"
+
+/* The error_set of the host API: keeps a plugin's message until hal_error_plugin reports it. */
+hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const char *message);
+
+/* Sets the fixed message of HAL_NOT_READY and returns the code. Cheap enough to poll with. */
+hal_status_t hal_error_not_ready(void);
+
+/* Finds the code with this name of `length` bytes: 1 when there is one, else 0. */
+int hal_status_parse(const char *name, size_t length, hal_status_t *out_code);
+
+#endif /* HAL_SRC_STATUS_INTERNAL_H_ */

@@ -1,0 +1,12 @@
+/* text.h: building sentences in fixed buffers. Private to hal/src. */
+#ifndef HAL_SRC_TEXT_H_
+#define HAL_SRC_TEXT_H_
+
+#include <stddef.h>
+
+#include "hal/api.h"
+
+/* Appends to the string in `text`, a buffer of `size` bytes; what does not fit is cut. */
+void hal_text_append(char *text, size_t size, const char *format, ...) HAL_PRINTF(3, 4);
+
+#endif /* HAL_SRC_TEXT_H_ */

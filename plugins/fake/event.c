@@ -1,0 +1,184 @@
+/* event.c: events. A record is a pair (stream, number of items queued so far), done when the stream has done so many;
+ * only an event with HAL_EVENT_TIMING queues an item, which takes the time. A waiting stream keeps that pair, not the
+ * event. */
+#include <string.h>
+
+#include "fake.h"
+
+struct hal_plugin_event_s {
+  atomic_uint refs; /* the owner's, and one of each queued time stamp */
+  uint32_t flags;
+  int32_t device;
+  uint32_t recorded;
+  hal_plugin_stream_t *stream; /* a reference; NULL: the record is done */
+  uint64_t number;
+  uint64_t generation; /* of the last record: an older time stamp does not count */
+  int64_t time_ns;
+};
+
+/* Events share these locks by address. They are not in the event, since after a fork the child could not find the
+ * events whose lock another thread held. */
+static struct { alignas(FAKE_CACHE_LINE) fake_lock_t lock; } event_locks[64];
+
+static fake_lock_t *lock_of(const hal_plugin_event_t *event) { return &event_locks[((uintptr_t)event >> 6) % 64].lock; }
+
+hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING))
+    return fake_error(HAL_UNIMPLEMENTED, 0, "fake: events with flags 0x%x are not offered (only timing and blocking)",
+                      (unsigned)flags);
+  hal_plugin_event_t *event = hal_host->mem_alloc(sizeof *event, FAKE_CACHE_LINE);
+  if (!event) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for an event; free some memory");
+  memset(event, 0, sizeof *event);
+  atomic_store_explicit(&event->refs, 1, memory_order_relaxed);
+  event->flags = flags;
+  event->device = device;
+  *out_event = event;
+  return HAL_OK;
+}
+
+static void unref(hal_plugin_event_t *event) {
+  if (atomic_fetch_sub_explicit(&event->refs, 1, memory_order_acq_rel) != 1) return;
+  if (event->stream) fake_stream_unref(event->stream);
+  hal_host->mem_free(event);
+}
+
+hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
+  if (event) unref(event);
+  return HAL_OK;
+}
+
+void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation) {
+  fake_lock(lock_of(event));
+  if (event->generation == generation) event->time_ns = fake_now();
+  fake_unlock(lock_of(event));
+  unref(event);
+}
+
+/* The record is done: there is no stream, or it has got there, and the event needs it no longer. Gives otherwise, with
+ * a reference, the stream and number to wait for. */
+static int is_done(hal_plugin_event_t *event, hal_plugin_stream_t **out_stream, uint64_t *out_number) {
+  hal_plugin_stream_t *finished = NULL;
+  fake_lock(lock_of(event));
+  hal_plugin_stream_t *stream = event->stream;
+  if (stream && fake_stream_done(stream) >= event->number) {
+    finished = stream;
+    event->stream = stream = NULL;
+  }
+  if (stream && out_stream) {
+    fake_stream_ref(stream);
+    *out_stream = stream;
+    *out_number = event->number;
+  }
+  fake_unlock(lock_of(event));
+  if (finished) fake_stream_unref(finished);
+  return !stream;
+}
+
+/* Replaces the record by (stream, number), unless a later one came in between; takes over a reference of the stream. */
+static void set_record(hal_plugin_event_t *event, uint64_t generation, hal_plugin_stream_t *stream, uint64_t number) {
+  fake_lock(lock_of(event));
+  hal_plugin_stream_t *old = stream;
+  if (event->generation == generation) {
+    old = event->stream;
+    event->stream = stream;
+    event->number = number;
+    event->recorded = 1;
+    if (!stream) event->time_ns = fake_now();
+  }
+  fake_unlock(lock_of(event));
+  if (old) fake_stream_unref(old);
+}
+
+hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  fake_lock(lock_of(event));
+  const uint64_t generation = ++event->generation;
+  fake_unlock(lock_of(event));
+  if (stream && !fake.settings.async) { /* wait for another thread that may be running something on it */
+    fake_lock(&stream->lock);
+    fake_unlock(&stream->lock);
+    stream = NULL;
+  }
+  if (!stream) {
+    set_record(event, generation, NULL, 0);
+    return HAL_OK;
+  }
+  uint64_t number = fake_stream_tail(stream);
+  if (event->flags & HAL_EVENT_TIMING) {
+    fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_RECORD);
+    if (!item) return HAL_RESOURCE_EXHAUSTED;
+    atomic_fetch_add_explicit(&event->refs, 1, memory_order_relaxed);
+    item->u.record.event = event;
+    item->u.record.generation = generation;
+    number = fake_queue_commit(stream, item);
+  }
+  fake_stream_ref(stream);
+  set_record(event, generation, stream, number);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
+  return is_done(event, NULL, NULL) ? HAL_OK : HAL_NOT_READY;
+}
+
+hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
+  hal_plugin_stream_t *stream = NULL;
+  uint64_t number = 0;
+  if (is_done(event, &stream, &number)) return HAL_OK;
+  fake_stream_wait(stream, number);
+  fake_stream_unref(stream);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_event_t *end, int64_t *out_nanoseconds) {
+  if (!(start->flags & end->flags & HAL_EVENT_TIMING))
+    return fake_error(HAL_FAILED_PRECONDITION, 0,
+                      "fake: elapsed time of events made without HAL_EVENT_TIMING; create both "
+                      "with timing enabled");
+  if (start->device != end->device)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: elapsed time between events of device %d and device %d; use events "
+                      "of one device",
+                      (int)start->device, (int)end->device);
+  int64_t time_ns[2] = {0, 0};
+  hal_plugin_event_t *const events[2] = {start, end};
+  for (int i = 0; i < 2; i++) {
+    fake_lock(lock_of(events[i]));
+    const uint32_t recorded = events[i]->recorded;
+    fake_unlock(lock_of(events[i]));
+    if (!recorded)
+      return fake_error(HAL_FAILED_PRECONDITION, 0,
+                        "fake: elapsed time of an event that was never recorded; record both");
+    if (!is_done(events[i], NULL, NULL)) return HAL_NOT_READY;
+    fake_lock(lock_of(events[i]));
+    time_ns[i] = events[i]->time_ns;
+    fake_unlock(lock_of(events[i]));
+  }
+  *out_nanoseconds = time_ns[1] - time_ns[0];
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
+  if (!stream) return hal_plugin_event_synchronize(event);
+  hal_plugin_stream_t *other = NULL;
+  uint64_t number = 0;
+  if (is_done(event, &other, &number)) return HAL_OK;
+  if (other == stream) { /* its own past */
+    fake_stream_unref(other);
+    return HAL_OK;
+  }
+  fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_WAIT);
+  if (!item) {
+    fake_stream_unref(other);
+    return HAL_RESOURCE_EXHAUSTED;
+  }
+  item->u.wait.stream = other; /* with the reference */
+  item->u.wait.number = number;
+  fake_queue_commit(stream, item);
+  return HAL_OK;
+}
+
+void fake_event_fork_child(void) {
+  for (size_t i = 0; i < sizeof event_locks / sizeof *event_locks; i++) fake_lock_reset(&event_locks[i].lock);
+}

@@ -1,0 +1,240 @@
+/* fake.h: what the parts of the fake plugin share: settings, devices, streams, the queue, the worker pool. Private.
+ *
+ * A stream is an in-order queue of items. Whoever has *claimed* it (state RUNNING) runs its items: a worker of the
+ * pool, or a thread that waits for the stream. Item number n of a stream is done when stream->done >= n; an event is a
+ * pair (stream, number), so that events need no objects of their own in the queue and stay right after they are
+ * destroyed.
+ *
+ * Locks: a stream's lock, an event's lock, a device's list lock, the pool's lock and the segment map's lock are leaves:
+ * no thread takes one of them while it holds another. (With HAL_FAKE_ASYNC=0 the stream's lock is held while an item
+ * runs, and the pool's lock may then be taken inside it.) */
+#ifndef HAL_FAKE_H_
+#define HAL_FAKE_H_
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hal/plugin.h"
+#include "hal/plugin_kernels.h"
+#include "sync.h"
+
+#define FAKE_LIKELY(x) __builtin_expect(!!(x), 1)
+#define FAKE_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+#define FAKE_MAX_DEVICES 64               /* as many as the host can number */
+#define FAKE_MAX_THREADS 1024             /* of the pool */
+#define FAKE_MAX_ARGS 16                  /* arguments of a portable kernel, hal/kernels/pk.h */
+#define FAKE_MAX_ARG_BYTES 1024           /* of one argument: what OpenCL guarantees for all together */
+#define FAKE_MAX_BLOCK_THREADS (1u << 20) /* a block costs nothing here: only a plausible limit */
+#define FAKE_CACHE_LINE 64
+
+/* ---- settings.c
+ * ----------------------------------------------------------------------------------------------------------- */
+typedef struct fake_settings_s {
+  uint64_t memory;   /* HAL_FAKE_MEMORY: bytes per device */
+  uint64_t fault;    /* HAL_FAKE_FAULT: which launch fails, 0 = none */
+  uint32_t async;    /* HAL_FAKE_ASYNC */
+  uint32_t delay_us; /* HAL_FAKE_DELAY: longest pause before an item */
+  uint32_t threads;  /* HAL_FAKE_THREADS: size of the pool */
+} fake_settings_t;
+
+/* Reads HAL_FAKE_DEVICES; the first answer is kept. */
+hal_status_t fake_settings_devices(int32_t *out_count);
+/* Reads the others. */
+hal_status_t fake_settings_read(fake_settings_t *out_settings);
+
+/* ---- plugin.c
+ * ------------------------------------------------------------------------------------------------------------- */
+typedef struct fake_device_s {
+  fake_lock_t lock; /* the list of streams */
+  hal_plugin_stream_t *streams;
+  _Atomic uint64_t allocated; /* bytes, memory.c */
+} fake_device_t;
+
+typedef struct fake_state_s {
+  fake_settings_t settings;
+  int32_t device_count; /* 0 before init and after shutdown */
+  fake_device_t devices[FAKE_MAX_DEVICES];
+  _Atomic uint64_t launches; /* counted only when settings.fault */
+} fake_state_t;
+
+extern fake_state_t fake;
+
+/* Formats a message and hands it to the host; returns `code`. */
+hal_status_t fake_error(hal_status_t code, int64_t native_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* HAL_OK, or why `device` cannot be used. */
+hal_status_t fake_check_device(int32_t device);
+
+/* ---- memory.c
+ * ------------------------------------------------------------------------------------------------------------- */
+void fake_memory_fork_prepare(void);
+void fake_memory_fork_parent(void);
+void fake_memory_fork_child(void);
+
+/* ---- queue.c: the items of one stream
+ * ------------------------------------------------------------------------------------- */
+enum {
+  FAKE_ITEM_NEXT_CHUNK = 0, /* the queue goes on in the next chunk; not counted */
+  FAKE_ITEM_LAUNCH = 1,
+  FAKE_ITEM_RECORD = 2,
+  FAKE_ITEM_WAIT = 3,
+  FAKE_ITEM_HOST_CALL = 4
+};
+
+typedef struct fake_item_s {
+  uint32_t size; /* bytes to the next item, a multiple of 16 */
+  uint16_t kind;
+  uint16_t fault; /* 1: fails instead of running */
+  union {
+    struct {
+      const hal_host_kernel_t *kernel;
+      uint64_t units;
+    } launch;
+    struct {
+      hal_plugin_event_t *event; /* a reference */
+      uint64_t generation;
+    } record;
+    struct {
+      hal_plugin_stream_t *stream; /* a reference */
+      uint64_t number;
+    } wait;
+    struct {
+      hal_host_fn_t fn;
+      void *user_data;
+    } host;
+  } u;
+  void *args[]; /* a launch's: addresses of the values, which follow */
+} fake_item_t;
+
+typedef struct fake_chunk_s fake_chunk_t;
+
+/* ---- stream.c
+ * ------------------------------------------------------------------------------------------------------------- */
+enum {
+  FAKE_STREAM_IDLE = 0,    /* nothing queued */
+  FAKE_STREAM_QUEUED = 1,  /* has items, waits for somebody to claim it; is in the pool's list */
+  FAKE_STREAM_RUNNING = 2, /* claimed */
+  FAKE_STREAM_PARKED = 3   /* its next item waits for another stream, in whose list of waiters it is */
+};
+
+struct hal_plugin_stream_s {
+  /* Who enqueues works in this line, under the lock. */
+  alignas(FAKE_CACHE_LINE) fake_lock_t lock;
+  uint32_t state;
+  uint32_t listed; /* in the pool's list (which holds a reference), perhaps no longer rightly */
+  uint32_t write_offset;
+  fake_chunk_t *write_chunk;
+  int32_t device, priority;
+  uint32_t sleepers; /* threads asleep on `signal` */
+  hal_status_t error;
+  const char *error_kernel; /* the kernel that failed; static text */
+
+  /* Written by who enqueues, read by who runs. */
+  alignas(FAKE_CACHE_LINE) _Atomic uint64_t tail; /* items enqueued */
+
+  /* Who has claimed the stream works here. */
+  alignas(FAKE_CACHE_LINE) _Atomic uint64_t done; /* items done */
+  _Atomic uint64_t wake_at;                       /* least number that somebody waits for */
+  fake_chunk_t *read_chunk;
+  uint32_t read_offset;
+  atomic_uint signal;
+  _Atomic(fake_chunk_t *) spare; /* a used chunk, so that a queue in steady state allocates nothing */
+
+  alignas(FAKE_CACHE_LINE) atomic_uint refs;
+  atomic_uint failed;               /* `error` is set */
+  hal_plugin_stream_t *waiters;     /* parked on this stream; under the lock */
+  hal_plugin_stream_t *wait_next;   /* in the list of waiters of wait_stream, under that stream's lock */
+  hal_plugin_stream_t *wait_stream; /* what a parked stream waits for: under the lock */
+  uint64_t wait_number;
+  hal_plugin_stream_t *ready_next;                /* in the pool's list, under the pool's lock */
+  hal_plugin_stream_t *list_next, *list_previous; /* of the device, under its lock */
+};
+
+/* Makes room for an item of `size` bytes (header, arguments, values) at the end of the stream's queue and locks the
+ * stream. NULL, not locked: no memory, the message is set. */
+fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind);
+/* Publishes the reserved item, unlocks, and sees to it that somebody runs it. Gives the item's number. */
+uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item);
+/* Who has claimed the stream: the first item (there is one), and its removal. */
+fake_item_t *fake_queue_front(hal_plugin_stream_t *stream);
+void fake_queue_pop(hal_plugin_stream_t *stream, const fake_item_t *item);
+/* Under the lock, the queue is empty: starts at the chunk's beginning again, which is in the cache. */
+void fake_queue_rewind(hal_plugin_stream_t *stream);
+/* Frees the chunks; forgets them when `abandon` (after fork: they may be half written). */
+void fake_queue_clear(hal_plugin_stream_t *stream, int abandon);
+
+static inline uint64_t fake_stream_done(hal_plugin_stream_t *stream) {
+  return atomic_load_explicit(&stream->done, memory_order_acquire);
+}
+static inline uint64_t fake_stream_tail(hal_plugin_stream_t *stream) {
+  return atomic_load_explicit(&stream->tail, memory_order_acquire);
+}
+static inline void fake_stream_ref(hal_plugin_stream_t *stream) {
+  atomic_fetch_add_explicit(&stream->refs, 1, memory_order_relaxed);
+}
+void fake_stream_unref(hal_plugin_stream_t *stream);
+/* Keeps a failure for the next synchronisation or query; the first one wins. `kernel` is borrowed for ever. */
+void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel);
+void fake_stream_fork_child(void);
+
+/* ---- run.c: running a stream's items, waiting for them
+ * --------------------------------------------------------------------- */
+/* A worker's visit to a stream from the pool's list: claims it if it may, runs what there is, lingers a moment.
+ * Returns 1 when it has already waited FAKE_SPIN_NS for nothing. */
+int fake_stream_visit(hal_plugin_stream_t *stream);
+/* Waits until item `number` of the stream is done; the calling thread runs items itself when nobody else does. */
+void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number);
+/* Waits at most `timeout_ns` and runs nothing itself. Returns whether the item is done. */
+int fake_stream_wait_timeout(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns);
+/* The part of fake_queue_commit for a stream that was idle: hands it to the pool. */
+void fake_stream_schedule(hal_plugin_stream_t *stream);
+
+/* ---- event.c
+ * -------------------------------------------------------------------------------------------------------------- */
+/* The RECORD item: stamps the time if this is still the event's last record, and drops the item's reference. */
+void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation);
+void fake_event_fork_child(void);
+
+/* ---- module.c
+ * ------------------------------------------------------------------------------------------------------------- */
+/* Runs a launch, or queues it with copies of the arguments. */
+hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+                         const hal_arg_t *args, uint32_t arg_count);
+
+/* ---- pool.c: the worker threads of the process
+ * ------------------------------------------------------------------------------ */
+/* Streams or seats of parallel launches that a worker could take. */
+extern atomic_uint fake_pool_work;
+
+/* Puts a stream into the list (taking over a reference) and wakes a worker if none is looking. Returns 0 when there are
+ * no workers and none can be started; the caller then runs the stream itself. */
+int fake_pool_push(hal_plugin_stream_t *stream);
+/* Runs a launch on the calling thread and on workers that are free. `owner` may be NULL. */
+void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args);
+/* Takes part in the running parallel launch of `owner`, if there is one with a seat. Returns whether it did. */
+int fake_pool_help(const hal_plugin_stream_t *owner);
+/* A worker that waits for items of one stream counts as looking for work: brackets of that. `leave` wakes another
+ * worker if there is work left for it. */
+void fake_pool_look(void);
+void fake_pool_leave(void);
+/* Ends the workers; waits at most a second for them. */
+void fake_pool_stop(void);
+void fake_pool_fork_prepare(void);
+void fake_pool_fork_parent(void);
+void fake_pool_fork_child(void);
+
+/* Runs a launch on the calling thread, in parts on the pool when it is worth it. */
+static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
+                            void *const *args) {
+  if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1)) {
+    const hal_host_range_t range = {0, units};
+    kernel->fn(&range, args);
+  } else {
+    fake_pool_parallel(owner, kernel, units, args);
+  }
+}
+
+#endif /* HAL_FAKE_H_ */

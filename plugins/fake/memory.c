@@ -1,0 +1,226 @@
+/* memory.c: device memory and pinned host memory. Every allocation is a mapping of its own, known by a sorted table, so
+ * that a wrong free is an error and an address tells its allocation. The host pools these segments; they are few and
+ * large. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+typedef struct segment_s {
+  char *base;
+  size_t size;    /* as asked for */
+  size_t mapped;  /* whole pages */
+  int32_t device; /* HAL_HOST for pinned memory */
+} segment_t;
+
+static struct {
+  fake_lock_t lock;
+  segment_t *segments; /* by address */
+  size_t count, capacity;
+} map;
+
+/* ---- the table, under its lock
+ * ------------------------------------------------------------------------------------------ */
+
+/* Index of the last segment whose base is not above `address`, plus one. */
+static size_t upper_bound(const char *address) {
+  size_t low = 0, high = map.count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (map.segments[middle].base <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static hal_status_t insert(segment_t segment) {
+  if (map.count == map.capacity) {
+    const size_t capacity = map.capacity ? 2 * map.capacity : 64;
+    segment_t *grown = hal_host->mem_alloc(capacity * sizeof *grown, alignof(segment_t));
+    if (!grown) return HAL_RESOURCE_EXHAUSTED;
+    if (map.count) memcpy(grown, map.segments, map.count * sizeof *grown);
+    hal_host->mem_free(map.segments);
+    map.segments = grown;
+    map.capacity = capacity;
+  }
+  const size_t at = upper_bound(segment.base);
+  memmove(map.segments + at + 1, map.segments + at, (map.count - at) * sizeof segment);
+  map.segments[at] = segment;
+  map.count++;
+  return HAL_OK;
+}
+
+/* Takes the segment that begins at `ptr` and belongs to `device` out of the table; 0 = there is none. */
+static int take_out(int32_t device, const void *ptr, segment_t *out_segment) {
+  const size_t end = upper_bound(ptr);
+  if (!end || map.segments[end - 1].base != ptr || map.segments[end - 1].device != device) return 0;
+  *out_segment = map.segments[end - 1];
+  memmove(map.segments + end - 1, map.segments + end, (map.count - end) * sizeof *map.segments);
+  map.count--;
+  return 1;
+}
+
+/* ---- mappings
+ * ----------------------------------------------------------------------------------------------------------- */
+
+/* Maps whole pages. From 2 MiB on they are aligned to and made of huge pages where the system has them: with pages of 4
+ * KiB the page faults of a new 64 MiB result cost several times as much as computing it. */
+static char *map_pages(size_t bytes) {
+  const size_t slack = bytes >= HUGE_PAGE ? HUGE_PAGE : 0;
+  size_t reserved = 0;
+  if (__builtin_add_overflow(bytes, slack, &reserved)) return NULL;
+  char *raw = mmap(NULL, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return NULL;
+  if (!slack) return raw;
+  const size_t head = (HUGE_PAGE - ((uintptr_t)raw & (HUGE_PAGE - 1))) & (HUGE_PAGE - 1);
+  if (head) munmap(raw, head);
+  if (slack - head) munmap(raw + head + bytes, slack - head);
+  madvise(raw + head, bytes, MADV_HUGEPAGE); /* may fail: kernels without huge pages */
+  return raw + head;
+}
+
+/* Rounds up to whole pages; 0 = overflow. */
+static size_t whole_pages(size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  size_t rounded = 0;
+  return __builtin_add_overflow(size, page - 1, &rounded) ? 0 : rounded & ~(page - 1);
+}
+
+static hal_status_t map_segment(int32_t device, size_t size, size_t mapped, void **out_ptr) {
+  char *base = map_pages(mapped);
+  if (!base)
+    return fake_error(HAL_RESOURCE_EXHAUSTED, errno,
+                      "fake: the system gave no mapping of %zu bytes (%s); free some tensors", mapped, strerror(errno));
+  fake_lock(&map.lock);
+  const hal_status_t status = insert((segment_t){base, size, mapped, device});
+  fake_unlock(&map.lock);
+  if (status) {
+    munmap(base, mapped);
+    return fake_error(status, 0, "fake: no host memory for the table of segments; free some memory");
+  }
+  *out_ptr = base;
+  return HAL_OK;
+}
+
+static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, size_t *out_mapped) {
+  segment_t segment;
+  fake_lock(&map.lock);
+  const int found = take_out(device, ptr, &segment);
+  fake_unlock(&map.lock);
+  if (!found)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: %s(%d, %p): this is not the start of such an allocation; free each "
+                      "allocation once, on its own device",
+                      what, (int)device, ptr);
+  munmap(segment.base, segment.mapped);
+  *out_mapped = segment.mapped;
+  return HAL_OK;
+}
+
+/* ---- device memory
+ * ------------------------------------------------------------------------------------------------------ */
+
+/* Counts `bytes` against the device's limit; 0 = they do not fit. */
+static int charge(fake_device_t *device, uint64_t bytes) {
+  uint64_t allocated = atomic_load_explicit(&device->allocated, memory_order_relaxed);
+  do {
+    if (bytes > fake.settings.memory || allocated > fake.settings.memory - bytes) return 0;
+  } while (!atomic_compare_exchange_weak_explicit(&device->allocated, &allocated, allocated + bytes,
+                                                  memory_order_relaxed, memory_order_relaxed));
+  return 1;
+}
+
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  if (!size || flags)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags "
+                      "must",
+                      (int)device, size, (unsigned)flags);
+  fake_device_t *owner = &fake.devices[device];
+  const size_t mapped = whole_pages(size);
+  if (!mapped || !charge(owner, mapped)) {
+    const uint64_t used = atomic_load_explicit(&owner->allocated, memory_order_relaxed);
+    return fake_error(
+        HAL_RESOURCE_EXHAUSTED, 0,
+        "fake: out of memory: tried to allocate %zu bytes on device %d, of whose %llu bytes %llu are free; "
+        "free some tensors or raise HAL_FAKE_MEMORY",
+        size, (int)device, (unsigned long long)fake.settings.memory,
+        (unsigned long long)(used < fake.settings.memory ? fake.settings.memory - used : 0));
+  }
+  status = map_segment(device, size, mapped, out_ptr);
+  if (status) atomic_fetch_sub_explicit(&owner->allocated, mapped, memory_order_relaxed);
+  return status;
+}
+
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
+  size_t mapped = 0;
+  if (!ptr) return HAL_OK;
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = unmap_segment(device, ptr, "memory_free", &mapped);
+  if (!status) atomic_fetch_sub_explicit(&fake.devices[device].allocated, mapped, memory_order_relaxed);
+  return status;
+}
+
+hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *out_total) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  const uint64_t used = atomic_load_explicit(&fake.devices[device].allocated, memory_order_relaxed);
+  *out_free = used < fake.settings.memory ? fake.settings.memory - used : 0;
+  *out_total = fake.settings.memory;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
+  segment_t segment = {0};
+  fake_lock(&map.lock);
+  const size_t end = upper_bound(ptr);
+  if (end) segment = map.segments[end - 1];
+  fake_unlock(&map.lock);
+  if (!segment.base || (size_t)((const char *)ptr - segment.base) >= segment.size)
+    return fake_error(HAL_NOT_FOUND, 0, "fake: %p lies in no allocation of this plugin", ptr);
+  hal_pointer_info_t info = {.struct_size = out_info->struct_size,
+                             .base = segment.base,
+                             .size = segment.size,
+                             .device = segment.device,
+                             .kind = segment.device == HAL_HOST ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE};
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* ---- host memory: any page of the host is as good as a pinned one here
+ * ---------------------------------------------------- */
+
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  const size_t mapped = whole_pages(size);
+  if (!mapped)
+    return fake_error(size ? HAL_RESOURCE_EXHAUSTED : HAL_INVALID_ARGUMENT, 0,
+                      "fake: host_alloc of %zu bytes; ask for at "
+                      "least one, and for less than the machine has",
+                      size);
+  return map_segment(HAL_HOST, size, mapped, out_ptr);
+}
+
+hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
+  (void)device;
+  size_t mapped = 0;
+  return ptr ? unmap_segment(HAL_HOST, ptr, "host_free", &mapped) : HAL_OK;
+}
+
+/* ---- fork
+ * --------------------------------------------------------------------------------------------------------------- */
+
+void fake_memory_fork_prepare(void) { fake_lock(&map.lock); }
+void fake_memory_fork_parent(void) { fake_unlock(&map.lock); }
+void fake_memory_fork_child(void) { fake_lock_reset(&map.lock); }

@@ -1,0 +1,184 @@
+/* module.c: modules, kernels and launches. The one dialect is "native": the portable kernels, compiled ahead of time
+ * into this plugin. A kernel handle is the address of the kernel's entry in that table, which lives as long as the
+ * process. */
+#include <string.h>
+
+#include "fake.h"
+
+struct hal_plugin_module_s {
+  int32_t device;
+};
+
+hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  if (!desc->dialect || strcmp(desc->dialect, "native") != 0)
+    return fake_error(HAL_UNIMPLEMENTED, 0,
+                      "fake: modules in the dialect '%s' are not accepted; the device takes 'native'",
+                      desc->dialect ? desc->dialect : "");
+  hal_plugin_module_t *module = hal_host->mem_alloc(sizeof *module, alignof(hal_plugin_module_t));
+  if (!module) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a module; free some memory");
+  module->device = device;
+  *out_module = module;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
+  hal_host->mem_free(module);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
+  (void)module; /* names are unique over all families */
+  const hal_host_kernel_t *kernel = hal_host_kernel_find(name);
+  if (!kernel)
+    return fake_error(HAL_NOT_FOUND, 0, "fake: there is no kernel '%s' among the %zu portable kernels of this build",
+                      name, hal_host_kernel_count());
+  if (kernel->arg_count > FAKE_MAX_ARGS)
+    return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' takes %u arguments, more than the %d of a portable kernel",
+                      name, (unsigned)kernel->arg_count, FAKE_MAX_ARGS);
+  *out_kernel = (hal_plugin_kernel_t *)(uintptr_t)kernel;
+  return HAL_OK;
+}
+
+/* ---- launches
+ * ----------------------------------------------------------------------------------------------------------- */
+
+/* Says what is wrong with a launch; something is. */
+static hal_status_t refuse(const hal_host_kernel_t *kernel, const hal_launch_t *launch) {
+  const char *name = kernel->name;
+  const uint32_t *grid = launch->grid, *block = launch->block;
+  if (launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args))
+    return fake_error(HAL_INCOMPATIBLE, 0, "fake: launch of '%s' with a launch of %zu bytes; rebuild the caller", name,
+                      launch->struct_size);
+  if (!grid[0] || !grid[1] || !grid[2] || !block[0] || !block[1] || !block[2] || block[0] > FAKE_MAX_BLOCK_THREADS)
+    return fake_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "fake: launch of '%s' with grid (%u, %u, %u) and block (%u, %u, %u); no size may be 0, and a block "
+        "has at most %u threads",
+        name, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], (unsigned)block[0], (unsigned)block[1],
+        (unsigned)block[2], FAKE_MAX_BLOCK_THREADS);
+  if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1)
+    return fake_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "fake: launch of '%s' with grid (%u, %u, %u) and block (%u, %u, %u); the portable kernels have one "
+        "dimension: put everything into the first",
+        name, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], (unsigned)block[0], (unsigned)block[1],
+        (unsigned)block[2]);
+  if (launch->shared_bytes)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: launch of '%s' with %u shared bytes; the portable kernels take none", name,
+                      (unsigned)launch->shared_bytes);
+  if (launch->arg_count != kernel->arg_count)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: launch of '%s' with %u arguments; it takes %u", name,
+                      (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+  for (uint32_t i = 0; i < launch->arg_count; i++) {
+    const hal_arg_t *arg = &launch->args[i];
+    if (arg->kind > HAL_ARG_POINTER)
+      return fake_error(HAL_INVALID_ARGUMENT, 0,
+                        "fake: argument %u of '%s' has kind %u; the portable kernels take values and pointers",
+                        (unsigned)i, name, (unsigned)arg->kind);
+    if (!arg->value || (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *)))
+      return fake_error(
+          HAL_INVALID_ARGUMENT, 0,
+          "fake: argument %u of '%s' has %u bytes at %p; give the address of the value, and %zu bytes for a "
+          "pointer",
+          (unsigned)i, name, (unsigned)arg->size, arg->value, sizeof(void *));
+    if (arg->size > FAKE_MAX_ARG_BYTES)
+      return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: argument %u of '%s' has %u bytes, more than %d; pass a pointer",
+                        (unsigned)i, name, (unsigned)arg->size, FAKE_MAX_ARG_BYTES);
+  }
+  return fake_error(HAL_INTERNAL, 0, "fake: launch of '%s' was refused for no known reason", name);
+}
+
+/* Bytes of a value in the queue: argument types are aligned to 8 at most. */
+static inline uint32_t value_bytes(uint32_t size) { return (size + 7) & ~7u; }
+
+/* Queues a launch with copies of the values, which lie behind their addresses. */
+static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+                            const hal_arg_t *args, uint32_t arg_count, uint32_t fault) {
+  const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
+  uint32_t bytes = header;
+  for (uint32_t i = 0; i < arg_count; i++) bytes += value_bytes(args[i].size);
+  fake_item_t *item = fake_queue_reserve(stream, bytes, FAKE_ITEM_LAUNCH);
+  if (!item) return HAL_RESOURCE_EXHAUSTED;
+  item->fault = (uint16_t)fault;
+  item->u.launch.kernel = kernel;
+  item->u.launch.units = units;
+  char *value = (char *)item + header;
+  for (uint32_t i = 0; i < arg_count; i++) {
+    const uint32_t size = args[i].size;
+    item->args[i] = value;
+    if (FAKE_LIKELY(size == 8)) /* pointers and counts: no call of memcpy */
+      memcpy(value, args[i].value, 8);
+    else if (size == 4)
+      memcpy(value, args[i].value, 4);
+    else
+      memcpy(value, args[i].value, size);
+    value += value_bytes(size);
+  }
+  fake_queue_commit(stream, item);
+  return HAL_OK;
+}
+
+/* On the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
+ * returns, and threads that use one stream take turns. */
+static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+                            void *const *values) {
+  if (stream) fake_lock(&stream->lock);
+  fake_run(stream, kernel, units, values);
+  if (stream) fake_unlock(&stream->lock);
+  return HAL_OK;
+}
+
+hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
+                         const hal_arg_t *args, uint32_t arg_count) {
+  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, 0);
+  void *values[FAKE_MAX_ARGS];
+  for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)args[i].value;
+  return run_now(stream, kernel, units, values);
+}
+
+/* HAL_FAKE_FAULT=n: the n-th launch of the process fails when it runs, as a kernel on a device would. */
+static hal_status_t inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel) {
+  if (!stream)
+    return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' failed on the device (injected by HAL_FAKE_FAULT=%llu)",
+                      kernel->name, (unsigned long long)fake.settings.fault);
+  fake_stream_fail(stream, HAL_INTERNAL, kernel->name);
+  return HAL_OK;
+}
+
+/* Both dimensions after the first have size 1. One comparison: this is on the way of every operator. */
+static inline int is_flat(const uint32_t size[3]) {
+  static const uint32_t ones[2] = {1, 1};
+  return memcmp(size + 1, ones, sizeof ones) == 0;
+}
+
+/* Size and kind of an argument fit. */
+static inline int is_known(const hal_arg_t *arg) {
+  return arg->kind == HAL_ARG_POINTER ? arg->size == sizeof(void *)
+                                      : arg->kind == HAL_ARG_VALUE && arg->size <= FAKE_MAX_ARG_BYTES;
+}
+
+hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_stream_t *stream,
+                                      const hal_launch_t *launch) {
+  const hal_host_kernel_t *kernel = (const hal_host_kernel_t *)(const void *)handle;
+  const uint32_t arg_count = launch->arg_count;
+  if (FAKE_UNLIKELY(launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args) || !launch->grid[0] ||
+                    !is_flat(launch->grid) || !is_flat(launch->block) || launch->shared_bytes ||
+                    launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
+    return refuse(kernel, launch);
+  const hal_arg_t *args = launch->args;
+  void *values[FAKE_MAX_ARGS];
+  for (uint32_t i = 0; i < arg_count; i++) {
+    if (FAKE_UNLIKELY(!args[i].value || !is_known(&args[i]))) return refuse(kernel, launch);
+    values[i] = (void *)(uintptr_t)args[i].value;
+  }
+  uint64_t units = launch->grid[0];
+  if (kernel->unit == HAL_HOST_ITEMS) units *= launch->block[0];
+  uint32_t fault = 0;
+  if (FAKE_UNLIKELY(fake.settings.fault))
+    fault = atomic_fetch_add_explicit(&fake.launches, 1, memory_order_relaxed) + 1 == fake.settings.fault;
+  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, fault);
+  return FAKE_UNLIKELY(fault) ? inject(stream, kernel) : run_now(stream, kernel, units, values);
+}

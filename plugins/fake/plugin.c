@@ -1,0 +1,128 @@
+/* plugin.c: what the fake plugin is, its devices, its beginning and end in a process, and the child of a fork. */
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fake.h"
+
+fake_state_t fake;
+
+hal_status_t fake_error(hal_status_t code, int64_t native_code, const char *format, ...) {
+  char message[512];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  return hal_host->error_set(code, native_code, message);
+}
+
+hal_status_t fake_check_device(int32_t device) {
+  if (FAKE_LIKELY((uint32_t)device < (uint32_t)fake.device_count)) return HAL_OK;
+  if (!fake.device_count)
+    return fake_error(HAL_FAILED_PRECONDITION, 0, "fake: device %d was used before init or after shutdown",
+                      (int)device);
+  return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: there is no device %d, only 0 to %d; set HAL_FAKE_DEVICES for more",
+                    (int)device, (int)fake.device_count - 1);
+}
+
+/* ---- plugin
+ * ------------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
+  hal_plugin_info_t info = {.struct_size = out_info->struct_size,
+                            .name = "fake",
+                            .vendor = "torch_backend: an accelerator made of the host's threads",
+                            .version = "0.1.0",
+                            .flags = HAL_PLUGIN_ON_REQUEST};
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* Every machine has the hardware. */
+hal_status_t hal_plugin_probe(uint32_t flags) {
+  (void)flags;
+  return HAL_OK;
+}
+
+static void fork_prepare(void) {
+  fake_pool_fork_prepare();
+  fake_memory_fork_prepare();
+  for (int32_t i = 0; i < fake.device_count; i++) fake_lock(&fake.devices[i].lock);
+}
+
+static void fork_parent(void) {
+  for (int32_t i = 0; i < fake.device_count; i++) fake_unlock(&fake.devices[i].lock);
+  fake_memory_fork_parent();
+  fake_pool_fork_parent();
+}
+
+static void fork_child(void) {
+  fake_stream_fork_child();
+  fake_event_fork_child();
+  fake_memory_fork_child();
+  fake_pool_fork_child();
+}
+
+hal_status_t hal_plugin_init(const char *options) {
+  static int fork_handled; /* init is never called by two threads at once */
+  int32_t count = 0;
+  fake_settings_t settings;
+  if (fake.device_count) return HAL_OK; /* a child of a process that had initialised it */
+  if (options && *options)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: unknown options '%s'; the settings are the variables HAL_FAKE_*",
+                      options);
+  hal_status_t status = fake_settings_devices(&count);
+  if (!status) status = fake_settings_read(&settings);
+  if (status) return status;
+  if (!fork_handled && pthread_atfork(fork_prepare, fork_parent, fork_child))
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no memory to register the handlers of fork");
+  fork_handled = 1;
+  fake.settings = settings;
+  fake.device_count = count;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_shutdown(uint32_t flags) {
+  (void)flags;
+  for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
+  fake_pool_stop();
+  return HAL_OK;
+}
+
+/* ---- devices
+ * ------------------------------------------------------------------------------------------------------------ */
+
+hal_status_t hal_plugin_device_count(int32_t *out_count) { return fake_settings_devices(out_count); }
+
+hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  hal_device_info_t info = {.struct_size = out_info->struct_size,
+                            .dialects = "native",
+                            .flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_FP64 | HAL_DEVICE_CPU |
+                                     (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
+                            .total_memory = fake.settings.memory,
+                            .compute_units = fake.settings.threads,
+                            .subgroup_size = 1,
+                            .max_block_threads = FAKE_MAX_BLOCK_THREADS,
+                            .base_alignment = 4096};
+  snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,
+           (unsigned)fake.settings.threads);
+  snprintf((char *)info.uuid, sizeof info.uuid, "hal-fake-%d", (int)device);
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* All devices share the host's address space. */
+hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = fake_check_device(peer);
+  if (!status) *out_accessible = 1;
+  return status;
+}
+
+hal_status_t hal_plugin_device_peer_enable(int32_t device, int32_t peer) {
+  const hal_status_t status = fake_check_device(device);
+  return status ? status : fake_check_device(peer);
+}

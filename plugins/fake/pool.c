@@ -1,0 +1,349 @@
+/* pool.c: the worker threads of the process. One pool serves all streams of all devices; it starts with the first
+ * queued item and is rebuilt on demand after a fork.
+ *
+ * A worker takes, in this order: a seat in a running parallel launch, the next stream of the urgent list, of the normal
+ * list. Without work it looks at `fake_pool_work` for FAKE_SPIN_NS and then sleeps on a word of its own. Everything
+ * else is under one lock, so that "nothing to do, going to sleep" and "here is work, is somebody looking?" exclude each
+ * other. Whoever takes work while there is more wakes the next worker, so that an enqueue pays for one wake-up at most.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "fake.h"
+
+/* Parts of a parallel launch per thread: enough that a thread which the system interrupts does not hold up the launch
+ * by more than about an eighth. */
+#define PARTS_PER_THREAD 8
+
+/* A launch that is being computed by several threads. Lives on the stack of the thread that started it. */
+typedef struct job_s {
+  const hal_host_kernel_t *kernel;
+  void *const *args;
+  uint64_t units, part;
+  const hal_plugin_stream_t *owner;
+  struct job_s *next;
+  uint32_t seats;      /* under the pool's lock: how many more threads may join */
+  atomic_uint helpers; /* threads that joined and have not left; HELPERS_WAITED when the starter sleeps on it */
+  alignas(FAKE_CACHE_LINE) _Atomic uint64_t begin; /* first unit that nobody has taken */
+} job_t;
+
+#define HELPERS_WAITED 0x80000000u
+
+typedef struct worker_s {
+  alignas(FAKE_CACHE_LINE) atomic_uint signal; /* 1 = wake up */
+  struct worker_s *next_idle;
+  uint32_t index;
+} worker_t;
+
+typedef struct stream_list_s {
+  hal_plugin_stream_t *first, *last;
+} stream_list_t;
+
+static struct {
+  fake_lock_t lock, start_lock;
+  atomic_int started;
+  uint32_t workers; /* threads that were started */
+  atomic_uint alive;
+  uint32_t looking; /* workers that are awake and look for work */
+  int stopping;
+  worker_t *idle; /* asleep, the last one first: its caches are warm */
+  job_t *jobs;
+  stream_list_t urgent, normal;
+  worker_t worker[FAKE_MAX_THREADS];
+} pool;
+
+atomic_uint fake_pool_work;
+
+/* ---- under the lock
+ * ----------------------------------------------------------------------------------------------------- */
+
+static void add_work(uint32_t count) { atomic_fetch_add_explicit(&fake_pool_work, count, memory_order_relaxed); }
+static void remove_work(uint32_t count) { atomic_fetch_sub_explicit(&fake_pool_work, count, memory_order_relaxed); }
+
+/* Takes a sleeping worker that ought to wake, when there is work and nobody is looking. */
+static worker_t *next_to_wake(void) {
+  worker_t *worker = pool.idle;
+  if (!worker || pool.looking || !atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return NULL;
+  pool.idle = worker->next_idle;
+  return worker;
+}
+
+static hal_plugin_stream_t *pop_stream(stream_list_t *list) {
+  hal_plugin_stream_t *stream = list->first;
+  if (!stream) return NULL;
+  list->first = stream->ready_next;
+  if (!list->first) list->last = NULL;
+  remove_work(1);
+  return stream;
+}
+
+static job_t *take_seat(const hal_plugin_stream_t *owner) {
+  for (job_t *job = pool.jobs; job; job = job->next) {
+    if (!job->seats || (owner && job->owner != owner)) continue;
+    job->seats--;
+    remove_work(1);
+    atomic_fetch_add_explicit(&job->helpers, 1, memory_order_relaxed);
+    return job;
+  }
+  return NULL;
+}
+
+/* ---- waking and sleeping
+ * ------------------------------------------------------------------------------------------------ */
+
+static void wake(worker_t *worker) {
+  if (!worker) return;
+  atomic_store_explicit(&worker->signal, 1, memory_order_release);
+  fake_futex_wake(&worker->signal, 1);
+}
+
+static void unlock_and_wake(void) {
+  worker_t *worker = next_to_wake();
+  fake_unlock(&pool.lock);
+  wake(worker);
+}
+
+void fake_pool_look(void) {
+  fake_lock(&pool.lock);
+  pool.looking++;
+  fake_unlock(&pool.lock);
+}
+
+void fake_pool_leave(void) {
+  fake_lock(&pool.lock);
+  pool.looking--;
+  unlock_and_wake();
+}
+
+/* ---- parallel launches
+ * -------------------------------------------------------------------------------------------------- */
+
+static void run_parts(job_t *job) {
+  for (;;) {
+    hal_host_range_t range;
+    range.begin = atomic_fetch_add_explicit(&job->begin, job->part, memory_order_relaxed);
+    if (range.begin >= job->units) return;
+    range.end = job->units - range.begin < job->part ? job->units : range.begin + job->part;
+    job->kernel->fn(&range, job->args);
+  }
+}
+
+static void help(job_t *job) {
+  run_parts(job);
+  /* From here on the job may be gone; waking a word that is no futex any more does nothing. */
+  if (atomic_fetch_sub_explicit(&job->helpers, 1, memory_order_acq_rel) == (HELPERS_WAITED | 1))
+    fake_futex_wake(&job->helpers, 1);
+}
+
+static void wait_for_helpers(job_t *job) {
+  FAKE_SPIN_UNTIL(!atomic_load_explicit(&job->helpers, memory_order_acquire));
+  unsigned helpers = atomic_load_explicit(&job->helpers, memory_order_acquire);
+  while (helpers & ~HELPERS_WAITED) {
+    if (helpers & HELPERS_WAITED ||
+        atomic_compare_exchange_weak_explicit(&job->helpers, &helpers, helpers | HELPERS_WAITED, memory_order_acq_rel,
+                                              memory_order_acquire))
+      fake_futex_wait(&job->helpers, helpers | HELPERS_WAITED, -1);
+    helpers = atomic_load_explicit(&job->helpers, memory_order_acquire);
+  }
+}
+
+int fake_pool_help(const hal_plugin_stream_t *owner) {
+  if (!atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return 0;
+  fake_lock(&pool.lock);
+  job_t *job = take_seat(owner);
+  fake_unlock(&pool.lock);
+  if (job) help(job);
+  return job != NULL;
+}
+
+/* ---- workers
+ * ------------------------------------------------------------------------------------------------------------ */
+
+/* Looks for work once. Under the lock on entry, not on exit; 1 = did something, *out_spun as of fake_stream_visit. */
+static int work_once(int *out_spun) {
+  job_t *job = take_seat(NULL);
+  hal_plugin_stream_t *stream = job ? NULL : pop_stream(&pool.urgent);
+  if (!job && !stream) stream = pop_stream(&pool.normal);
+  if (!job && !stream) return 0;
+  unlock_and_wake();
+  *out_spun = 0;
+  if (job) {
+    help(job);
+  } else {
+    *out_spun = fake_stream_visit(stream);
+    fake_stream_unref(stream); /* the list's */
+  }
+  return 1;
+}
+
+static void sleep_until_woken(worker_t *self) {
+  atomic_store_explicit(&self->signal, 0, memory_order_relaxed);
+  self->next_idle = pool.idle;
+  pool.idle = self;
+  fake_unlock(&pool.lock);
+  while (!atomic_load_explicit(&self->signal, memory_order_acquire)) fake_futex_wait(&self->signal, 0, -1);
+}
+
+static void *worker_main(void *argument) {
+  worker_t *self = argument;
+  char name[16];
+  snprintf(name, sizeof name, "hal-fake-%u", (unsigned)self->index % 10000);
+  pthread_setname_np(pthread_self(), name);
+  int spun = 0;
+  fake_lock(&pool.lock);
+  while (!pool.stopping) {
+    if (work_once(&spun)) {
+      fake_lock(&pool.lock);
+    } else if (spun || pool.looking > fake.settings.threads / 2) {
+      sleep_until_woken(self);
+      fake_lock(&pool.lock);
+      spun = 0;
+    } else {
+      pool.looking++;
+      fake_unlock(&pool.lock);
+      FAKE_SPIN_UNTIL(atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
+      fake_lock(&pool.lock);
+      pool.looking--;
+      spun = 1;
+    }
+  }
+  fake_unlock(&pool.lock);
+  atomic_fetch_sub_explicit(&pool.alive, 1, memory_order_release);
+  return NULL;
+}
+
+/* Starts the threads; they take no signals, which belong to the program's own threads. */
+static void start_threads(void) {
+  sigset_t all, old;
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes)) return;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED); /* nobody joins: a process may end at any time */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const uint32_t wanted = fake.settings.async ? fake.settings.threads : fake.settings.threads - 1;
+  pool.workers = 0;
+  while (pool.workers < wanted) {
+    worker_t *worker = &pool.worker[pool.workers];
+    pthread_t thread;
+    worker->index = pool.workers;
+    atomic_fetch_add_explicit(&pool.alive, 1, memory_order_relaxed);
+    if (pthread_create(&thread, &attributes, worker_main, worker)) {
+      atomic_fetch_sub_explicit(&pool.alive, 1, memory_order_relaxed);
+      break;
+    }
+    pool.workers++;
+  }
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  pthread_attr_destroy(&attributes);
+  if (pool.workers < wanted) {
+    char message[160];
+    snprintf(message, sizeof message, "fake: the system gave %u of %u worker threads; work goes on with these",
+             (unsigned)pool.workers, (unsigned)wanted);
+    hal_host->log(HAL_LOG_WARNING, message);
+  }
+}
+
+/* Whether there are workers. */
+static int ensure_started(void) {
+  if (FAKE_UNLIKELY(!atomic_load_explicit(&pool.started, memory_order_acquire))) {
+    fake_lock(&pool.start_lock);
+    if (!atomic_load_explicit(&pool.started, memory_order_relaxed)) {
+      start_threads();
+      atomic_store_explicit(&pool.started, 1, memory_order_release);
+    }
+    fake_unlock(&pool.start_lock);
+  }
+  return pool.workers != 0;
+}
+
+int fake_pool_push(hal_plugin_stream_t *stream) {
+  if (!ensure_started()) return 0;
+  stream_list_t *list = stream->priority < 0 ? &pool.urgent : &pool.normal;
+  fake_lock(&pool.lock);
+  stream->ready_next = NULL;
+  if (list->last)
+    list->last->ready_next = stream;
+  else
+    list->first = stream;
+  list->last = stream;
+  add_work(1);
+  unlock_and_wake();
+  return 1;
+}
+
+void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
+                        void *const *args) {
+  const uint64_t grain = kernel->grain ? kernel->grain : 1, threads = fake.settings.threads;
+  job_t job = {.kernel = kernel, .args = args, .units = units, .owner = owner};
+  job.part = units / (threads * PARTS_PER_THREAD) + 1;
+  if (job.part < grain) job.part = grain;
+  if (kernel->unit == HAL_HOST_ITEMS)
+    /* Large parts of items end at whole cache lines and vectors; small ones may be rows, for which that means nothing.
+     */
+    if (kernel->unit == HAL_HOST_ITEMS && job.part >= 65536) job.part = (job.part + 1023) & ~UINT64_C(1023);
+  const uint64_t others = (units - 1) / job.part;
+  if (ensure_started() && others) job.seats = (uint32_t)(others < threads - 1 ? others : threads - 1);
+
+  if (!job.seats) {
+    run_parts(&job);
+    return;
+  }
+  fake_lock(&pool.lock);
+  job.next = pool.jobs;
+  pool.jobs = &job;
+  add_work(job.seats);
+  unlock_and_wake();
+  run_parts(&job);
+  fake_lock(&pool.lock);
+  job_t **link = &pool.jobs;
+  while (*link != &job) link = &(*link)->next;
+  *link = job.next;
+  remove_work(job.seats);
+  fake_unlock(&pool.lock);
+  wait_for_helpers(&job);
+}
+
+void fake_pool_stop(void) {
+  fake_lock(&pool.lock);
+  pool.stopping = 1;
+  worker_t *idle = pool.idle;
+  pool.idle = NULL;
+  fake_unlock(&pool.lock);
+  while (idle) {
+    worker_t *next = idle->next_idle;
+    wake(idle);
+    idle = next;
+  }
+  const struct timespec moment = {.tv_nsec = 1000000};
+  for (int i = 0; i < 1000 && atomic_load_explicit(&pool.alive, memory_order_acquire); i++) nanosleep(&moment, NULL);
+}
+
+/* ---- fork: the child has none of the threads
+ * ---------------------------------------------------------------------------- */
+
+void fake_pool_fork_prepare(void) {
+  fake_lock(&pool.start_lock);
+  fake_lock(&pool.lock);
+}
+
+void fake_pool_fork_parent(void) {
+  fake_unlock(&pool.lock);
+  fake_unlock(&pool.start_lock);
+}
+
+void fake_pool_fork_child(void) {
+  pool.jobs = NULL;
+  pool.idle = NULL;
+  pool.urgent = pool.normal = (stream_list_t){NULL, NULL};
+  pool.looking = 0;
+  pool.workers = 0;
+  atomic_store_explicit(&pool.alive, 0, memory_order_relaxed);
+  atomic_store_explicit(&fake_pool_work, 0, memory_order_relaxed);
+  atomic_store_explicit(&pool.started, 0, memory_order_relaxed);
+  fake_lock_reset(&pool.lock);
+  fake_lock_reset(&pool.start_lock);
+}

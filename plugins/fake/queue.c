@@ -1,0 +1,104 @@
+/* queue.c: the items of one stream, in chunks of memory.
+ *
+ * Producers write under the stream's lock and publish by `tail`; the one thread that has claimed the stream reads
+ * without a lock. An item never crosses from one chunk to the next. Of the chunks that were read one is kept, so that a
+ * queue whose depth stays below a chunk allocates nothing; a deeper queue grows. */
+#include <string.h>
+
+#include "fake.h"
+
+/* About 250 launches of a binary kernel; small enough for thousands of streams, large enough that changing chunks is
+ * rare. */
+#define CHUNK_BYTES 32768
+
+struct fake_chunk_s {
+  fake_chunk_t *next;
+  alignas(FAKE_CACHE_LINE) char data[CHUNK_BYTES];
+};
+
+/* Room for the mark that ends a chunk: an item's header. */
+#define CHUNK_ROOM (CHUNK_BYTES - (uint32_t)sizeof(fake_item_t))
+
+_Static_assert(sizeof(fake_item_t) % 8 == 0, "argument addresses follow the header");
+_Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + 16 < CHUNK_ROOM,
+               "every item fits");
+
+/* Under the lock: goes on in another chunk. */
+static hal_status_t add_chunk(hal_plugin_stream_t *stream) {
+  fake_chunk_t *chunk = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
+  if (!chunk) chunk = hal_host->mem_alloc(sizeof *chunk, FAKE_CACHE_LINE);
+  if (!chunk) return HAL_RESOURCE_EXHAUSTED;
+  chunk->next = NULL;
+  fake_chunk_t *last = stream->write_chunk;
+  if (last) {
+    fake_item_t *mark = (fake_item_t *)(void *)(last->data + stream->write_offset);
+    mark->size = 0;
+    mark->kind = FAKE_ITEM_NEXT_CHUNK;
+    last->next = chunk;
+  } else {
+    stream->read_chunk = chunk;
+    stream->read_offset = 0;
+  }
+  stream->write_chunk = chunk;
+  stream->write_offset = 0;
+  return HAL_OK;
+}
+
+fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind) {
+  size = (size + 15) & ~15u;
+  fake_lock(&stream->lock);
+  if (FAKE_UNLIKELY(!stream->write_chunk || stream->write_offset + size > CHUNK_ROOM) && add_chunk(stream)) {
+    fake_unlock(&stream->lock);
+    fake_error(HAL_RESOURCE_EXHAUSTED, 0,
+               "fake: no host memory to queue another item on a stream with %llu items waiting; synchronise more often",
+               (unsigned long long)(fake_stream_tail(stream) - fake_stream_done(stream)));
+    return NULL;
+  }
+  fake_item_t *item = (fake_item_t *)(void *)(stream->write_chunk->data + stream->write_offset);
+  item->size = size;
+  item->kind = (uint16_t)kind;
+  item->fault = 0;
+  return item;
+}
+
+uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
+  stream->write_offset += item->size;
+  const uint64_t number = atomic_load_explicit(&stream->tail, memory_order_relaxed) + 1;
+  atomic_store_explicit(&stream->tail, number, memory_order_release);
+  if (FAKE_LIKELY(stream->state != FAKE_STREAM_IDLE)) {
+    fake_unlock(&stream->lock);
+    return number;
+  }
+  fake_stream_schedule(stream);
+  return number;
+}
+
+fake_item_t *fake_queue_front(hal_plugin_stream_t *stream) {
+  fake_chunk_t *chunk = stream->read_chunk;
+  fake_item_t *item = (fake_item_t *)(void *)(chunk->data + stream->read_offset);
+  if (FAKE_LIKELY(item->kind != FAKE_ITEM_NEXT_CHUNK)) return item;
+  stream->read_chunk = chunk->next;
+  stream->read_offset = 0;
+  fake_chunk_t *surplus = atomic_exchange_explicit(&stream->spare, chunk, memory_order_acq_rel);
+  hal_host->mem_free(surplus);
+  return (fake_item_t *)(void *)stream->read_chunk->data;
+}
+
+void fake_queue_pop(hal_plugin_stream_t *stream, const fake_item_t *item) { stream->read_offset += item->size; }
+
+void fake_queue_rewind(hal_plugin_stream_t *stream) {
+  if (stream->read_chunk == stream->write_chunk) stream->read_offset = stream->write_offset = 0;
+}
+
+void fake_queue_clear(hal_plugin_stream_t *stream, int abandon) {
+  fake_chunk_t *chunk = stream->read_chunk;
+  while (chunk && !abandon) {
+    fake_chunk_t *next = chunk == stream->write_chunk ? NULL : chunk->next;
+    hal_host->mem_free(chunk);
+    chunk = next;
+  }
+  fake_chunk_t *spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acq_rel);
+  if (!abandon) hal_host->mem_free(spare);
+  stream->read_chunk = stream->write_chunk = NULL;
+  stream->read_offset = stream->write_offset = 0;
+}

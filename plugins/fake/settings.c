@@ -1,0 +1,101 @@
+/* settings.c: the environment variables of the fake plugin. Read once; a value that cannot be used is an error that
+ * names the variable, the value and what would be right, never a silent default. */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fake.h"
+
+/* Reads a whole number in [least, most]; `fallback` when the variable is unset or empty. */
+static hal_status_t read_number(const char *variable, uint64_t least, uint64_t most, uint64_t fallback,
+                                uint64_t *out_value) {
+  const char *text = getenv(variable);
+  if (!text || !*text) {
+    *out_value = fallback;
+    return HAL_OK;
+  }
+  char *end = NULL;
+  errno = 0;
+  const unsigned long long value = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+  if (!end || *end || errno || value < least || value > most)
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: %s is '%s'; set it to a whole number from %llu to %llu, or unset it", variable, text,
+                      (unsigned long long)least, (unsigned long long)most);
+  *out_value = value;
+  return HAL_OK;
+}
+
+/* Reads a number of bytes, with K, M, G or T for powers of 1024. */
+static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fallback, uint64_t *out_value) {
+  const char *text = getenv(variable);
+  if (!text || !*text) {
+    *out_value = fallback;
+    return HAL_OK;
+  }
+  static const char units[] = "kmgt";
+  char *end = NULL;
+  errno = 0;
+  uint64_t value = isdigit((unsigned char)*text) ? strtoull(text, &end, 10) : 0;
+  int bad = !end || errno;
+  if (!bad && *end) {
+    const char *unit = strchr(units, tolower((unsigned char)*end));
+    bad = !unit || end[1] || __builtin_mul_overflow(value, UINT64_C(1024) << (10 * (unit - units)), &value);
+  }
+  if (bad || value < least)
+    return fake_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "fake: %s is '%s'; set it to the bytes of a device's memory, at least %llu, such as 512M or 4G, or "
+        "unset it for no limit but the machine's",
+        variable, text, (unsigned long long)least);
+  *out_value = value;
+  return HAL_OK;
+}
+
+hal_status_t fake_settings_devices(int32_t *out_count) {
+  static atomic_int kept; /* the answer must not change within a process; two threads at once read the same value */
+  int count = atomic_load_explicit(&kept, memory_order_relaxed);
+  if (!count) {
+    uint64_t value = 0;
+    const hal_status_t status = read_number("HAL_FAKE_DEVICES", 1, FAKE_MAX_DEVICES, 1, &value);
+    if (status) return status;
+    count = (int)value;
+    atomic_store_explicit(&kept, count, memory_order_relaxed);
+  }
+  *out_count = count;
+  return HAL_OK;
+}
+
+/* The cores that this process may use: fewer than the machine's under taskset or in a container. */
+static uint32_t core_count(void) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0) return (uint32_t)CPU_COUNT(&set);
+  const long online = sysconf(_SC_NPROCESSORS_ONLN); /* affinity masks of more than 1024 CPUs */
+  return online > 0 ? (uint32_t)online : 1;
+}
+
+static uint64_t machine_memory(void) {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : UINT64_MAX;
+}
+
+hal_status_t fake_settings_read(fake_settings_t *out_settings) {
+  const uint32_t cores = core_count() < FAKE_MAX_THREADS ? core_count() : FAKE_MAX_THREADS;
+  uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0;
+  hal_status_t status = read_number("HAL_FAKE_ASYNC", 0, 1, 1, &async);
+  if (!status) status = read_number("HAL_FAKE_DELAY", 0, 1000000, 0, &delay);
+  if (!status) status = read_number("HAL_FAKE_THREADS", 1, FAKE_MAX_THREADS, cores, &threads);
+  if (!status) status = read_number("HAL_FAKE_FAULT", 0, UINT64_MAX, 0, &fault);
+  if (!status) status = read_size("HAL_FAKE_MEMORY", 4096, machine_memory(), &memory);
+  if (status) return status;
+  *out_settings = (fake_settings_t){.memory = memory,
+                                    .fault = fault,
+                                    .async = (uint32_t)async,
+                                    .delay_us = (uint32_t)delay,
+                                    .threads = (uint32_t)threads};
+  return HAL_OK;
+}

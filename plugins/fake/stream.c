@@ -1,0 +1,199 @@
+/* stream.c: streams: creation, destruction, synchronisation, queries, host functions. How items run is in run.c. */
+#include <string.h>
+
+#include "fake.h"
+
+/* ---- life
+ * --------------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
+  const hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  hal_plugin_stream_t *stream = hal_host->mem_alloc(sizeof *stream, alignof(hal_plugin_stream_t));
+  if (!stream)
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a stream of device %d; free some memory",
+                      (int)device);
+  memset(stream, 0, sizeof *stream);
+  stream->device = device;
+  stream->priority = priority;
+  atomic_store_explicit(&stream->refs, 1, memory_order_relaxed);
+  atomic_store_explicit(&stream->wake_at, UINT64_MAX, memory_order_relaxed);
+  fake_device_t *owner = &fake.devices[device];
+  fake_lock(&owner->lock);
+  stream->list_next = owner->streams;
+  if (owner->streams) owner->streams->list_previous = stream;
+  owner->streams = stream;
+  fake_unlock(&owner->lock);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+void fake_stream_unref(hal_plugin_stream_t *stream) {
+  if (atomic_fetch_sub_explicit(&stream->refs, 1, memory_order_acq_rel) != 1) return;
+  fake_queue_clear(stream, 0);
+  hal_host->mem_free(stream);
+}
+
+/* Waits for everything queued so far. */
+static void drain(hal_plugin_stream_t *stream) {
+  if (FAKE_LIKELY(fake.settings.async)) {
+    fake_stream_wait(stream, fake_stream_tail(stream));
+  } else { /* another thread may be running something on the stream, with the lock held */
+    fake_lock(&stream->lock);
+    fake_unlock(&stream->lock);
+  }
+}
+
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  drain(stream);
+  if (atomic_load_explicit(&stream->failed, memory_order_acquire))
+    hal_host->log(HAL_LOG_ERROR,
+                  "fake: a stream was destroyed with a failure that nobody asked for; synchronise it first");
+  fake_device_t *owner = &fake.devices[stream->device];
+  fake_lock(&owner->lock);
+  if (stream->list_previous)
+    stream->list_previous->list_next = stream->list_next;
+  else
+    owner->streams = stream->list_next;
+  if (stream->list_next) stream->list_next->list_previous = stream->list_previous;
+  fake_unlock(&owner->lock);
+  fake_stream_unref(stream); /* events that were recorded here may keep it */
+  return HAL_OK;
+}
+
+/* ---- failures
+ * ----------------------------------------------------------------------------------------------------------- */
+
+void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel) {
+  fake_lock(&stream->lock);
+  if (!stream->error) {
+    stream->error = status;
+    stream->error_kernel = kernel;
+  }
+  atomic_store_explicit(&stream->failed, 1, memory_order_release);
+  fake_unlock(&stream->lock);
+}
+
+/* Reports the stream's failure, if there is one, and clears it. */
+static hal_status_t take_failure(hal_plugin_stream_t *stream) {
+  if (FAKE_LIKELY(!atomic_load_explicit(&stream->failed, memory_order_acquire))) return HAL_OK;
+  fake_lock(&stream->lock);
+  const hal_status_t status = stream->error;
+  const char *kernel = stream->error_kernel;
+  stream->error = HAL_OK;
+  atomic_store_explicit(&stream->failed, 0, memory_order_relaxed);
+  fake_unlock(&stream->lock);
+  if (status == HAL_ABORTED)
+    return fake_error(status, 0,
+                      "fake: this process was forked while work was queued on the stream; the work is lost here. "
+                      "Synchronise before fork, or start processes with 'spawn'");
+  if (status)
+    return fake_error(status, 0,
+                      "fake: kernel '%s' failed on the device (injected by HAL_FAKE_FAULT=%llu); its results "
+                      "are undefined",
+                      kernel, (unsigned long long)fake.settings.fault);
+  return HAL_OK; /* another thread took it */
+}
+
+/* ---- waiting
+ * ------------------------------------------------------------------------------------------------------------ */
+
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  drain(stream);
+  return take_failure(stream);
+}
+
+hal_status_t hal_plugin_stream_synchronize_timeout(hal_plugin_stream_t *stream, int64_t timeout_ns) {
+  if (!stream) return HAL_OK;
+  if (!fake.settings.async) return hal_plugin_stream_query(stream);
+  if (!fake_stream_wait_timeout(stream, fake_stream_tail(stream), timeout_ns)) return HAL_NOT_READY;
+  return take_failure(stream);
+}
+
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  if (!fake.settings.async && atomic_load_explicit(&stream->lock.word, memory_order_acquire)) return HAL_NOT_READY;
+  if (fake_stream_done(stream) < fake_stream_tail(stream)) return HAL_NOT_READY;
+  return take_failure(stream);
+}
+
+hal_status_t hal_plugin_device_synchronize(int32_t device) {
+  hal_status_t status = fake_check_device(device);
+  if (status) return status;
+  hal_plugin_stream_t **streams = NULL;
+  size_t count = 0, i = 0;
+  fake_device_t *owner = &fake.devices[device];
+  fake_lock(&owner->lock);
+  for (hal_plugin_stream_t *stream = owner->streams; stream; stream = stream->list_next) count++;
+  if (count) streams = hal_host->mem_alloc(count * sizeof *streams, alignof(hal_plugin_stream_t *));
+  for (hal_plugin_stream_t *stream = owner->streams; stream && streams; stream = stream->list_next) {
+    fake_stream_ref(stream);
+    streams[i++] = stream;
+  }
+  fake_unlock(&owner->lock);
+  if (count && !streams)
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory to list the %zu streams of device %d", count,
+                      (int)device);
+  for (i = 0; i < count; i++) drain(streams[i]);
+  for (i = 0; i < count; i++) {
+    if (!status) status = take_failure(streams[i]); /* one at a time: the others stay with their streams */
+    fake_stream_unref(streams[i]);
+  }
+  hal_host->mem_free(streams);
+  return status;
+}
+
+/* ---- host functions
+ * ----------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  if (!fn) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: stream_host_call without a function");
+  if (!stream) {
+    fn(user_data);
+    return HAL_OK;
+  }
+  if (!fake.settings.async) {
+    fake_lock(&stream->lock);
+    fn(user_data);
+    fake_unlock(&stream->lock);
+    return HAL_OK;
+  }
+  fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_HOST_CALL);
+  if (!item) return HAL_RESOURCE_EXHAUSTED;
+  item->u.host.fn = fn;
+  item->u.host.user_data = user_data;
+  fake_queue_commit(stream, item);
+  return HAL_OK;
+}
+
+/* There is no driver below: the stream's own address, which at least tells streams apart. */
+hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
+  *out_native = stream;
+  return HAL_OK;
+}
+
+/* ---- fork
+ * --------------------------------------------------------------------------------------------------------------- */
+
+/* Nobody runs what was queued, and another thread may have been in the middle of anything: every stream starts anew, as
+ * if its work were done, and says so at the next synchronisation. What the queue held is leaked on purpose. */
+void fake_stream_fork_child(void) {
+  for (int32_t i = 0; i < fake.device_count; i++) {
+    for (hal_plugin_stream_t *stream = fake.devices[i].streams; stream; stream = stream->list_next) {
+      const uint64_t tail = atomic_load_explicit(&stream->tail, memory_order_relaxed);
+      const int busy = atomic_load_explicit(&stream->done, memory_order_relaxed) < tail;
+      fake_lock_reset(&stream->lock);
+      atomic_store_explicit(&stream->done, tail, memory_order_relaxed);
+      atomic_store_explicit(&stream->wake_at, UINT64_MAX, memory_order_relaxed);
+      stream->state = FAKE_STREAM_IDLE;
+      stream->listed = stream->sleepers = 0;
+      stream->waiters = stream->wait_stream = stream->ready_next = NULL;
+      fake_queue_clear(stream, 1);
+      stream->error = busy ? HAL_ABORTED : HAL_OK;
+      atomic_store_explicit(&stream->failed, (unsigned)busy, memory_order_relaxed);
+    }
+    fake_lock_reset(&fake.devices[i].lock);
+  }
+}

@@ -1,0 +1,60 @@
+/* sync.h: the small synchronisation tools of the fake plugin: a lock on a futex, and waiting on a word. Private.
+ *
+ * Why not pthread_mutex_t: a launch may cost about a hundred instructions in all, and after fork() the child must be
+ * able to make every lock free again, which for a mutex that another thread held is undefined. */
+#ifndef HAL_FAKE_SYNC_H_
+#define HAL_FAKE_SYNC_H_
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+/* An idle worker, or a thread that waits, looks at the memory for so long before it sleeps. */
+#define FAKE_SPIN_NS 20000
+
+#if defined(__x86_64__) || defined(__i386__)
+#define FAKE_RELAX() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define FAKE_RELAX() __asm__ __volatile__("yield" ::: "memory")
+#else
+#define FAKE_RELAX() atomic_signal_fence(memory_order_seq_cst)
+#endif
+
+/* Sleeps while `*word` is `expected`, at most `timeout_ns` (negative = no limit). May return early for no reason. */
+void fake_futex_wait(atomic_uint *word, uint32_t expected, int64_t timeout_ns);
+void fake_futex_wake(atomic_uint *word, int count);
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+int64_t fake_now(void);
+
+/* Spins with `condition` re-read until it holds or FAKE_SPIN_NS are over. The clock is read once in 16 rounds: a
+ * round's pause takes 10 to 50 ns, reading the clock about 25. */
+#define FAKE_SPIN_UNTIL(condition)                          \
+  do {                                                      \
+    const int64_t spin_end_ = fake_now() + FAKE_SPIN_NS;    \
+    for (uint32_t spin_ = 1; !(condition); spin_++) {       \
+      FAKE_RELAX();                                         \
+      if (spin_ % 16 == 0 && fake_now() > spin_end_) break; \
+    }                                                       \
+  } while (0)
+
+/* 0 = free, 1 = held, 2 = held and somebody may sleep. Zeroed memory is a free lock. */
+typedef struct fake_lock_s {
+  atomic_uint word;
+} fake_lock_t;
+
+void fake_lock_slow(fake_lock_t *lock);
+
+static inline void fake_lock(fake_lock_t *lock) {
+  unsigned expected = 0;
+  if (!atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
+    fake_lock_slow(lock);
+}
+
+static inline void fake_unlock(fake_lock_t *lock) {
+  if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2) fake_futex_wake(&lock->word, 1);
+}
+
+/* Makes the lock free whoever held it: for the child of a fork, where the holder no longer exists. */
+static inline void fake_lock_reset(fake_lock_t *lock) { atomic_store_explicit(&lock->word, 0, memory_order_relaxed); }
+
+#endif /* HAL_FAKE_SYNC_H_ */

@@ -1,0 +1,42 @@
+// op_overhead.cpp: calls at::add on 16 floats a given number of times, so that callgrind can count what one call costs.
+// Usage: op_overhead cpu|PLUGIN functional|out|broadcast|scalar COUNT [PLUGIN_DIRECTORY]
+#include <ATen/ATen.h>
+#include <hal/hal.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+int main(int argc, char **argv) {
+  if (argc < 4) {
+    std::fprintf(stderr, "usage: %s cpu|PLUGIN functional|out|broadcast|scalar COUNT [PLUGIN_DIRECTORY]\n", argv[0]);
+    return 2;
+  }
+  const char *form = argv[2];
+  const long count = std::strtol(argv[3], nullptr, 10);
+  auto options = at::TensorOptions().dtype(at::kFloat);
+  if (std::strcmp(argv[1], "cpu") != 0) {
+    if ((argc > 4 && hal_registry_add_path(argv[4])) || hal_registry_open(argv[1])) {
+      std::fprintf(stderr, "%s\n", hal_error_message());
+      return 1;
+    }
+    options = options.device(c10::DeviceType::PrivateUse1, 0);
+  }
+  const at::Tensor x = at::ones({16}, options), y = at::ones({16}, options), row = at::ones({1}, options);
+  at::Tensor out = at::empty({16}, options);
+  if (std::strcmp(form, "out") == 0)
+    for (long i = 0; i < count; i++) at::add_out(out, x, y);
+  else if (std::strcmp(form, "broadcast") == 0)
+    for (long i = 0; i < count; i++) out = at::add(x, row);
+  else if (std::strcmp(form, "scalar") == 0)
+    for (long i = 0; i < count; i++) out = at::add(x, 2);
+  else
+    for (long i = 0; i < count; i++) out = at::add(x, y);
+  const float sum = out.sum().item<float>();
+  if (count > 0 && sum != 32.0f && sum != 48.0f) {
+    std::fprintf(stderr, "wrong result %g\n", sum);
+    return 1;
+  }
+  std::fflush(nullptr);
+  std::_Exit(0);  // static destructors of torch are not what is measured
+}

@@ -1,0 +1,221 @@
+"""The cost of one operator: x + y on the fake device beside CPU torch in one run, in both modes of the fake device.
+
+Usage: python op_overhead.py [--check] [--quick] [--only small,instructions,large]. Rows:
+
+  small         x + y on 16 floats from Python. Inline (HAL_FAKE_ASYNC=0): at most 0.8 times the CPU. Asynchronous with the
+                worker awake (1,000 calls in a row and a synchronisation, all timed): at most 1.2 times. Asleep: one call
+                after 2 ms of idleness; printed only.
+  instructions  per at::add from C++, by callgrind; at most 3,300 on the fast path.
+  large         x + y on 16 M floats: at most 0.4 times the CPU with a new result, 1.2 times with out=. The CPU's other
+                setting, THP_MEM_ALLOC_ENABLE=1, is printed beside it.
+
+Times are medians; both sides run alternately in the same process. With --check the exit code is 1 when a target is missed.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SMALL, LARGE = 16, 16 * 1024 * 1024
+TARGETS = {"inline": 0.8, "awake": 1.2, "instructions": 3300, "allocated": 0.4, "out": 1.2}
+
+
+# ---- the measuring process: one mode of the fake device ----
+def alternate(ours, peer, rounds):
+    """Runs two timed functions in turn; gives the median of each in seconds."""
+    samples = ([], [])
+    for _ in range(rounds):
+        for function, times in zip((ours, peer), samples):
+            times.append(function())
+    return statistics.median(samples[0]), statistics.median(samples[1])
+
+
+def measure_small(torch, quick):
+    """x + y on 16 floats: back to back with a synchronisation, and single calls after idleness."""
+    synchronize = torch.get_device_module("fake").synchronize
+    calls = 1000
+    pairs = {where: [torch.ones(SMALL, device=where) for _ in range(2)] for where in ("fake", "cpu")}
+
+    def row(where):
+        x, y = pairs[where]
+
+        def run():
+            begin = time.perf_counter()
+            for _ in range(calls):
+                x + y
+            if where == "fake":
+                synchronize()
+            return (time.perf_counter() - begin) / calls
+
+        return run
+
+    def asleep(where):
+        x, y = pairs[where]
+
+        def run():
+            time.sleep(0.002)
+            begin = time.perf_counter()
+            x + y
+            return time.perf_counter() - begin
+
+        return run
+
+    row("fake")(), row("cpu")()
+    rounds = 20 if quick else 100
+    return {"row": alternate(row("fake"), row("cpu"), rounds), "asleep": alternate(asleep("fake"), asleep("cpu"), rounds)}
+
+
+def measure_large(torch, quick):
+    """x + y on 16 M floats, with a new result and with out=."""
+    synchronize = torch.get_device_module("fake").synchronize
+    pairs = {where: [torch.ones(LARGE, device=where) for _ in range(3)] for where in ("fake", "cpu")}
+
+    def timed(where, with_out):
+        x, y, out = pairs[where]
+
+        def run():
+            begin = time.perf_counter()
+            if with_out:
+                torch.add(x, y, out=out)
+            else:
+                x + y
+            if where == "fake":
+                synchronize()
+            return time.perf_counter() - begin
+
+        return run
+
+    result = {}
+    for name, with_out in (("allocated", False), ("out", True)):
+        ours, peer = timed("fake", with_out), timed("cpu", with_out)
+        ours(), peer()
+        result[name] = alternate(ours, peer, 5 if quick else 15)
+    return result
+
+
+def child(what, quick):
+    """Measures one subject in this process's mode and prints it as JSON."""
+    import torch
+
+    import torch_backend
+
+    torch_backend.use("fake")
+    print(json.dumps({"small": measure_small, "large": measure_large}[what](torch, quick)))
+
+
+def run_child(what, quick, **settings):
+    environment = dict(os.environ, **settings)
+    command = [sys.executable, "-P", __file__, "--child", what] + (["--quick"] if quick else [])
+    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.splitlines()[-1])
+
+
+# ---- instructions ----
+def build_driver(folder):
+    """Compiles op_overhead.cpp against the installed torch and torch_backend; gives the program and its environment."""
+    import torch
+
+    import torch_backend
+
+    package = Path(torch_backend.__file__).parent
+    base = Path(torch.__file__).parent
+    program = Path(folder) / "op_overhead"
+    libraries = [base / "lib", package / "lib"]
+    command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", str(Path(__file__).with_suffix(".cpp")), "-o", str(program)]
+    command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    command += [f"-I{base}/include", f"-I{base}/include/torch/csrc/api/include", f"-I{package}/include"]
+    command += [flag for path in libraries for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
+    command += ["-Wl,--no-as-needed", "-ltorch_backend", "-ltorch_backend_hal", "-ltorch_cpu", "-lc10"]
+    subprocess.run(command, check=True)
+    return program, package / "plugins"
+
+
+def count_instructions(program, plugins, device, form):
+    """Gives the instructions of one call: what 2,000 further calls add."""
+    collected = []
+    environment = dict(os.environ, HAL_FAKE_ASYNC="0", OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    for count in (200, 2200):
+        command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", str(program), device, form, str(count), str(plugins)]
+        done = subprocess.run(command, env=environment, check=True, stderr=subprocess.PIPE, text=True)
+        collected.append(int(re.search(r"Collected : (\d+)", done.stderr).group(1)))
+    return (collected[1] - collected[0]) / 2000
+
+
+# ---- the table ----
+class Table:
+    """Prints rows as they come; counts the missed targets."""
+
+    def __init__(self):
+        self.missed = 0
+        print(f"{'what':<44}{'ours':>12}{'CPU torch':>12}{'ratio':>8}{'target':>9}  verdict", flush=True)
+
+    def row(self, what, ours, peer, unit, target=None, measured=None):
+        """`measured` is what the target judges; the ratio unless given."""
+        scale = {"ns": 1e9, "ms": 1e3, "": 1}[unit]
+        ratio = ours / peer
+        verdict = "-"
+        if target is not None:
+            met = (ratio if measured is None else measured) <= target
+            self.missed += not met
+            verdict = "met" if met else "MISSED"
+        wanted = "-" if target is None else f"{target:g}"
+        numbers = (f"{value * scale:,.{2 if unit == 'ms' else 0}f} {unit}".strip() for value in (ours, peer))
+        print("{:<44}{:>12}{:>12}{:>8.2f}{:>9}  {}".format(what, *numbers, ratio, wanted, verdict), flush=True)
+
+
+def small_rows(table, quick):
+    inline = run_child("small", quick, HAL_FAKE_ASYNC="0")
+    table.row("16 floats, inline", *inline["row"], "ns", TARGETS["inline"])
+    behind = run_child("small", quick, HAL_FAKE_ASYNC="1")
+    table.row("16 floats, asynchronous, worker awake", *behind["row"], "ns", TARGETS["awake"])
+    table.row("16 floats, asynchronous, worker asleep", *behind["asleep"], "ns")
+    table.row("16 floats, inline, after idleness", *inline["asleep"], "ns")
+
+
+def instruction_rows(table, quick):
+    if not shutil.which("valgrind"):
+        print("instructions: not measured, valgrind is not installed (Debian: valgrind)")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        program, plugins = build_driver(folder)
+        for form in ("functional",) if quick else ("functional", "out", "scalar", "broadcast"):
+            ours, peer = (count_instructions(program, plugins, device, form) for device in ("fake", "cpu"))
+            fast = form == "functional"
+            table.row(f"instructions of at::add, {form}", ours, peer, "", TARGETS["instructions"] if fast else None, ours)
+
+
+def large_rows(table, quick):
+    for mode, asynchronous in (("inline", "0"), ("asynchronous", "1")):
+        rows = run_child("large", quick, HAL_FAKE_ASYNC=asynchronous)
+        table.row(f"16 M floats, new result, {mode}", *rows["allocated"], "ms", TARGETS["allocated"])
+        table.row(f"16 M floats, out=, {mode}", *rows["out"], "ms", TARGETS["out"])
+    rows = run_child("large", quick, HAL_FAKE_ASYNC="1", THP_MEM_ALLOC_ENABLE="1")
+    table.row("16 M floats, new result, CPU with huge pages", *rows["allocated"], "ms")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--only", default="small,instructions,large", help="comma list of the parts to run")
+    parser.add_argument("--child", choices=("small", "large"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child, options.quick)
+        return 0
+    table = Table()
+    for part in options.only.split(","):
+        {"small": small_rows, "instructions": instruction_rows, "large": large_rows}[part](table, options.quick)
+    return 1 if options.check and table.missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

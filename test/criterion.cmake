@@ -1,0 +1,22 @@
+# add_criterion_test(<name> <target> [<argument>...]): runs a Criterion program under ctest so that it cannot pass by mistake.
+# Criterion ends with success when a filter matches nothing and when a sanitizer reports inside a test; its output tells.
+# Criterion cannot run under the thread sanitizer: threading tests are plain programs, test/hal/stress.
+string(FIND "${TORCH_BACKEND_SANITIZE}" thread thread_position)
+if(thread_position EQUAL -1)
+  set(TORCH_BACKEND_CRITERION ON)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(CRITERION REQUIRED IMPORTED_TARGET criterion)
+else()
+  set(TORCH_BACKEND_CRITERION OFF)
+endif()
+
+set(TORCH_BACKEND_FAIL_PATTERN
+  "Tested: 0;ERROR: (Leak|Address)Sanitizer;runtime error:;WARNING: ThreadSanitizer")
+
+function(add_criterion_test name target)
+  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  # A test that expects a signal needs it delivered. Plugins in a build folder that others may write are fine here.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 120
+    ENVIRONMENT "ASAN_OPTIONS=handle_segv=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
+    FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}")
+endfunction()

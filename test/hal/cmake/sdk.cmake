@@ -1,0 +1,29 @@
+# Tests that build something with the SDK, as an author would.
+set(sdk_work ${CMAKE_CURRENT_BINARY_DIR}/sdk)
+set(sdk_arguments -DCC=${CMAKE_C_COMPILER} -DSANITIZE=${TORCH_BACKEND_SANITIZE} -DSOURCE=${PROJECT_SOURCE_DIR}
+  -DARCHIVE=$<TARGET_FILE:hal_plugin_archive> -DWORK=${sdk_work} -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF}
+  -DFIVE=${CMAKE_CURRENT_SOURCE_DIR}/plugins/five.c)
+
+add_test(NAME hal_sdk_empty_source_fails_to_link_naming_the_five_mandatory_functions
+  COMMAND ${CMAKE_COMMAND} ${sdk_arguments} -DCASE=empty -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_sdk.cmake)
+foreach(case exports imports lazy unloadable static_tls good misspelt twice)
+  add_test(NAME hal_sdk_build_${case}
+    COMMAND ${CMAKE_COMMAND} ${sdk_arguments} -DCASE=${case} -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_sdk.cmake)
+endforeach()
+
+# The installed SDK, from outside the tree: the template builds against it, loads, and a violation fails its build.
+add_test(NAME hal_sdk_install COMMAND ${CMAKE_COMMAND} --install ${CMAKE_BINARY_DIR} --prefix ${sdk_work}/prefix)
+set_tests_properties(hal_sdk_install PROPERTIES FIXTURES_SETUP hal_sdk_installed)
+add_test(NAME hal_sdk_template_builds_out_of_tree COMMAND ${CMAKE_CTEST_COMMAND}
+  --build-and-test ${PROJECT_SOURCE_DIR}/plugins/template ${sdk_work}/template --build-generator ${CMAKE_GENERATOR}
+  --build-options -Dtorch_backend_hal_DIR=${sdk_work}/prefix/${TORCH_BACKEND_CMAKEDIR} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
+  -DCMAKE_C_FLAGS=$<$<BOOL:${TORCH_BACKEND_SANITIZE}>:-fsanitize=${TORCH_BACKEND_SANITIZE}>
+  --test-command ${sdk_work}/use/hal_use ${sdk_work}/template/libhal_template.so)
+add_test(NAME hal_sdk_program_builds_out_of_tree COMMAND ${CMAKE_CTEST_COMMAND}
+  --build-and-test ${CMAKE_CURRENT_SOURCE_DIR}/cmake/use ${sdk_work}/use --build-generator ${CMAKE_GENERATOR}
+  --build-options -Dtorch_backend_hal_DIR=${sdk_work}/prefix/${TORCH_BACKEND_CMAKEDIR} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
+  -DCMAKE_C_FLAGS=$<$<BOOL:${TORCH_BACKEND_SANITIZE}>:-fsanitize=${TORCH_BACKEND_SANITIZE}>)
+set_tests_properties(hal_sdk_program_builds_out_of_tree PROPERTIES FIXTURES_REQUIRED hal_sdk_installed
+  FIXTURES_SETUP hal_sdk_program)
+set_tests_properties(hal_sdk_template_builds_out_of_tree PROPERTIES FIXTURES_REQUIRED "hal_sdk_installed;hal_sdk_program"
+  ENVIRONMENT "HAL_ALLOW_UNSAFE_PLUGINS=1")

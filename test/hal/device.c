@@ -1,0 +1,142 @@
+/* Tests of device.h: one numbering, first use, the thread's current device, forks. */
+#include "support.h"
+
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Test(device, an_index_out_of_range_names_index_and_count) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  open_fixture("five");
+  assert_fails(hal_device_ensure(2), HAL_OUT_OF_RANGE, "device 2 is out of range: this process has 2 (five 0 to 1)");
+  assert_fails(hal_device_ensure(-1), HAL_OUT_OF_RANGE, "device -1");
+  assert_fails(hal_device_info(64, &info), HAL_OUT_OF_RANGE, "device 64");
+  assert_fails(hal_device_set_current(2), HAL_OUT_OF_RANGE, "device 2");
+  assert_fails(hal_device_synchronize(1000), HAL_OUT_OF_RANGE, "device 1000");
+}
+
+Test(device, the_plugin_is_initialised_by_the_first_use) {
+  open_fixture("tally");
+  cr_assert_not(hal_device_is_initialized(0));
+  assert_ok(hal_device_ensure(1));
+  cr_assert(hal_device_is_initialized(1));
+  cr_assert_not(hal_device_is_initialized(0));
+  assert_ok(hal_device_ensure(1));
+}
+
+Test(device, a_failed_init_is_reported_at_every_use) {
+  open_fixture("no_driver");
+  cr_assert_eq(hal_device_count(), 1);
+  for (int i = 0; i < 2; i++) assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE, "the driver is not running; start it");
+  cr_assert_not(hal_device_is_initialized(0));
+  cr_assert_eq(hal_device_flags(0), 0);
+}
+
+Test(device, info_comes_from_the_plugin_or_its_default) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five")));
+  assert_ok(hal_device_info(1, &info));
+  cr_assert_str_eq(info.name, "tally 1");
+  cr_assert_str_eq(info.dialects, "tally");
+  cr_assert_eq(hal_device_flags(1), HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_FP64);
+  info.struct_size = sizeof info;
+  assert_ok(hal_device_info(3, &info));
+  cr_assert_str_eq(info.name, "device 1");
+  cr_assert_eq(info.flags, 0);
+  cr_assert_eq(hal_device_flags(99), 0);
+}
+
+Test(device, info_is_filled_only_as_far_as_the_caller_knows_it) {
+  hal_device_info_t info;
+  open_fixture("tally");
+  memset(&info, 0xA5, sizeof info);
+  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, name);
+  assert_ok(hal_device_info(0, &info));
+  cr_assert_str_eq(info.name, "tally 0");
+  cr_assert_eq(info.flags, UINT64_C(0xA5A5A5A5A5A5A5A5));
+}
+
+static void *use_another_device(void *unused) {
+  (void)unused;
+  cr_assert_eq(hal_device_current(), 0);
+  hal_device_set_current(1);
+  return NULL;
+}
+
+Test(device, every_thread_has_its_own_current_device) {
+  pthread_t thread;
+  assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five")));
+  assert_ok(hal_device_set_current(3));
+  pthread_create(&thread, NULL, use_another_device, NULL);
+  pthread_join(thread, NULL);
+  cr_assert_eq(hal_device_current(), 3);
+}
+
+Test(device, exchange_gives_the_one_before_and_ignores_an_index_out_of_range) {
+  open_fixture("five");
+  cr_assert_eq(hal_device_exchange(1), 0);
+  cr_assert_eq(hal_device_exchange(7), 1);
+  cr_assert_eq(hal_device_current(), 1);
+  cr_assert_eq(hal_device_exchange(-1), 1);
+  cr_assert_eq(hal_device_current(), 1);
+}
+
+Test(device, peers_of_one_plugin_are_asked_and_others_have_no_access) {
+  int32_t accessible = -1;
+  assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five")));
+  assert_ok(hal_device_can_access_peer(0, 1, &accessible));
+  cr_assert_eq(accessible, 1);
+  assert_ok(hal_device_can_access_peer(1, 0, &accessible));
+  cr_assert_eq(accessible, 0);
+  assert_ok(hal_device_can_access_peer(0, 2, &accessible));
+  cr_assert_eq(accessible, 0);
+  assert_ok(hal_device_can_access_peer(1, 1, &accessible));
+  cr_assert_eq(accessible, 1);
+  assert_fails(hal_device_can_access_peer(0, 4, &accessible), HAL_OUT_OF_RANGE, "device 4");
+}
+
+Test(device, synchronize_works_with_and_without_streams) {
+  assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five")));
+  for (int32_t device = 0; device < 4; device++) assert_ok(hal_device_synchronize(device));
+}
+
+/* Runs `check` in a forked child and gives its exit status. */
+static int in_child(int (*check)(void)) {
+  int status = -1;
+  fflush(NULL);
+  const pid_t child = fork();
+  cr_assert_geq(child, 0);
+  if (child == 0) _exit(check());
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int device_works(void) { return hal_device_ensure(0) != HAL_OK || hal_device_in_bad_fork(); }
+
+static int device_is_refused(void) {
+  static const char sentence[] = "Cannot re-initialize tally in forked subprocess. To use tally with multiprocessing, you must "
+                                 "use the 'spawn' start method";
+  hal_stream_t *stream;
+  if (!hal_device_in_bad_fork()) return 1;
+  if (hal_device_ensure(0) != HAL_FAILED_PRECONDITION) return 2;
+  if (strcmp(hal_error_message(), sentence)) return 3;
+  if (hal_stream_current(0, &stream) != HAL_FAILED_PRECONDITION) return 4; /* the parent had used this device */
+  if (hal_device_ensure(1) != HAL_FAILED_PRECONDITION) return 5;           /* and not this one */
+  if (hal_device_count() != 2 || hal_device_is_initialized(0)) return 6;
+  hal_registry_close(); /* must not reach the driver */
+  return 0;
+}
+
+Test(device, a_child_forked_before_the_first_use_may_use_devices) {
+  open_fixture("tally");
+  cr_assert_eq(in_child(device_works), 0);
+  assert_ok(hal_device_ensure(0));
+}
+
+Test(device, a_child_forked_after_the_first_use_is_refused_with_torchs_sentence) {
+  open_fixture("tally");
+  assert_ok(hal_device_ensure(0));
+  cr_assert_eq(in_child(device_is_refused), 0);
+  cr_assert_not(hal_device_in_bad_fork());
+  assert_ok(hal_device_ensure(0));
+}

@@ -1,0 +1,74 @@
+/* fake_support.h: what the Criterion suites of the fake plugin share. */
+#ifndef TEST_HAL_FAKE_SUPPORT_H_
+#define TEST_HAL_FAKE_SUPPORT_H_
+
+#include <criterion/criterion.h>
+
+#include "fake_testing.h"
+
+#define must(call)                                                              \
+  do {                                                                          \
+    const hal_status_t must_ = (call);                                          \
+    cr_assert_eq(must_, HAL_OK, "%s: %d: %s", #call, (int)must_, fake_message); \
+  } while (0)
+
+/* The call fails with the code, and its message contains the text. */
+#define must_fail(call, code, text)                                                                    \
+  do {                                                                                                 \
+    fake_message[0] = 0;                                                                               \
+    const hal_status_t must_ = (call);                                                                 \
+    cr_assert_eq(must_, (code), "%s: %d instead of %s: %s", #call, (int)must_, #code, fake_message);   \
+    cr_assert_not_null(strstr(fake_message, (text)), "message '%s' lacks '%s'", fake_message, (text)); \
+  } while (0)
+
+/* Opens the plugin in a mode, with a number of worker threads. */
+static inline void open_mode(int async, int threads) {
+  char number[16];
+  setenv("HAL_FAKE_ASYNC", async ? "1" : "0", 1);
+  snprintf(number, sizeof number, "%d", threads);
+  setenv("HAL_FAKE_THREADS", number, 1);
+  fake_open();
+}
+
+static inline hal_plugin_stream_t *new_stream(void) {
+  hal_plugin_stream_t *stream = NULL;
+  must(fake_api.stream_create(0, 0, &stream));
+  cr_assert_not_null(stream);
+  return stream;
+}
+
+static inline hal_plugin_event_t *new_event(uint32_t flags) {
+  hal_plugin_event_t *event = NULL;
+  must(fake_api.event_create(0, flags, &event));
+  return event;
+}
+
+static inline void *new_memory(size_t bytes) {
+  void *ptr = NULL;
+  must(fake_api.memory_alloc(0, bytes, 0, &ptr));
+  return ptr;
+}
+
+/* Queues out += 1 over n floats; `ones` holds n ones. */
+static inline void add_ones(hal_plugin_stream_t *stream, float *out, const float *ones, uint64_t n) {
+  fake_add_t add;
+  fake_add_set(&add, out, out, ones, 1.0f, n);
+  must(fake_api.kernel_launch(fake_kernel("add_f32_contig"), stream, &add.launch));
+}
+
+static inline float *new_floats(size_t count, float value) {
+  float *data = new_memory(count * sizeof *data);
+  for (size_t i = 0; i < count; i++) data[i] = value;
+  return data;
+}
+
+/* Polls the query until the stream is done; nobody synchronises, so that only workers can do the work. */
+static inline int finishes_within(hal_plugin_stream_t *stream, int milliseconds) {
+  for (int i = 0; i < milliseconds; i++) {
+    if (fake_api.stream_query(stream) == HAL_OK) return 1;
+    fake_sleep_ms(1);
+  }
+  return 0;
+}
+
+#endif /* TEST_HAL_FAKE_SUPPORT_H_ */

@@ -1,0 +1,88 @@
+/* Tests of the loader's check of owners and permissions: nobody else may have written what is loaded. */
+#include "support.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char directory[64], path[PATH_MAX];
+
+/* A private directory with a copy of a plugin in it. */
+static void setup(void) {
+  char command[4 * PATH_MAX];
+  unsetenv("HAL_ALLOW_UNSAFE_PLUGINS");
+  strcpy(directory, "/tmp/hal-safety-XXXXXX");
+  cr_assert_not_null(mkdtemp(directory));
+  snprintf(path, sizeof path, "%s/libhal_five.so", directory);
+  snprintf(command, sizeof command, "cp %s %s && chmod 755 %s", FIXTURE("five"), path, path);
+  cr_assert_eq(system(command), 0);
+}
+
+static void teardown(void) {
+  unlink(path);
+  rmdir(directory);
+}
+
+TestSuite(file_safety, .init = setup, .fini = teardown);
+
+Test(file_safety, a_plugin_of_the_users_own_is_loaded) { assert_ok(hal_registry_open(path)); }
+
+Test(file_safety, a_file_that_the_group_may_write_is_refused) {
+  chmod(path, 0775);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users (mode 775); run chmod go-w");
+}
+
+Test(file_safety, a_file_that_all_may_write_is_refused) {
+  chmod(path, 0757);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users");
+}
+
+Test(file_safety, a_directory_that_all_may_write_is_refused) {
+  chmod(directory, 0777);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "the plugin's directory");
+}
+
+Test(file_safety, a_sticky_directory_is_refused_too) {
+  chmod(directory, 01777);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "the plugin's directory");
+}
+
+Test(file_safety, a_file_of_another_user_is_refused) {
+  if (geteuid() != 0) cr_skip_test("only root can give a file away");
+  cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "belongs to user 12345");
+}
+
+Test(file_safety, a_directory_of_another_user_is_refused) {
+  if (geteuid() != 0) cr_skip_test("only root can give a directory away");
+  cr_assert_eq(chown(directory, 12345, (gid_t)-1), 0);
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "belongs to user 12345");
+}
+
+Test(file_safety, a_directory_above_that_all_may_write_is_refused) {
+  char inner[PATH_MAX], moved[PATH_MAX + 32];
+  snprintf(inner, sizeof inner, "%s/inner", directory);
+  snprintf(moved, sizeof moved, "%s/libhal_five.so", inner);
+  cr_assert_eq(mkdir(inner, 0755), 0);
+  cr_assert_eq(rename(path, moved), 0);
+  chmod(directory, 0777);
+  assert_fails(hal_registry_open(moved), HAL_FAILED_PRECONDITION, "the directory above the plugin");
+  unlink(moved);
+  rmdir(inner);
+}
+
+Test(file_safety, a_link_does_not_hide_an_unsafe_target) {
+  char name[PATH_MAX + 32];
+  chmod(path, 0777);
+  snprintf(name, sizeof name, "%s/libhal_link.so", directory);
+  cr_assert_eq(symlink(path, name), 0);
+  assert_fails(hal_registry_open(name), HAL_FAILED_PRECONDITION, "can be written by other users");
+  unlink(name);
+}
+
+Test(file_safety, HAL_ALLOW_UNSAFE_PLUGINS_turns_the_check_off) {
+  chmod(path, 0777);
+  setenv("HAL_ALLOW_UNSAFE_PLUGINS", "1", 1);
+  assert_ok(hal_registry_open(path));
+}

@@ -1,0 +1,95 @@
+/* Tests that a plugin with exactly the five mandatory functions works for everything, and so does a plugin built against an
+ * older header, whose table ends with the last of them: fills, copies, streams, events, host calls, random numbers. */
+#include "support.h"
+
+#include "call.h"
+
+static hal_device_t *open_device(const char *path) {
+  hal_device_t *device;
+  assert_ok(hal_registry_open(path));
+  assert_ok(hal_device_get(1, &device));
+  return device;
+}
+
+static void check_fill(hal_device_t *device) {
+  enum { COUNT = 5000 };
+  static uint8_t back[COUNT * 2];
+  const uint16_t pattern = 0xBEEF;
+  void *ptr;
+  assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, sizeof back, 0, &ptr));
+  assert_ok(hal_call_memory_fill(device->plugin, NULL, device->ordinal, ptr, &pattern, 2, sizeof back));
+  assert_ok(hal_call_memory_copy(device->plugin, NULL, back, HAL_HOST, ptr, device->ordinal, sizeof back));
+  for (size_t i = 0; i < COUNT; i++) cr_assert_eq(((uint16_t *)(void *)back)[i], pattern);
+  assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
+  cr_assert_eq(hal_call_memory_fill(device->plugin, NULL, device->ordinal, ptr, &pattern, 3, 3), HAL_INVALID_ARGUMENT);
+}
+
+static void check_random(hal_device_t *device) {
+  enum { COUNT = 1001 };
+  float numbers[COUNT];
+  void *ptr;
+  assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, sizeof numbers, 0, &ptr));
+  const hal_random_t desc = {.struct_size = sizeof desc, .dst = ptr, .count = COUNT, .seed = 42, .offset = 7,
+                             .device = device->ordinal, .dtype = HAL_FLOAT32, .distribution = HAL_RANDOM_UNIFORM,
+                             .p0 = 0, .p1 = 1};
+  assert_ok(hal_call_random_fill(device->plugin, NULL, &desc));
+  assert_ok(hal_call_memory_copy(device->plugin, NULL, numbers, HAL_HOST, ptr, device->ordinal, sizeof numbers));
+  for (int i = 0; i < COUNT; i++) {
+    uint32_t words[4];
+    hal_generator_philox(42, 7 + i / 4, 0, words);
+    cr_assert_eq(numbers[i], (float)(words[i % 4] >> 8) / 16777216.0f, "number %d", i);
+  }
+  assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
+}
+
+static void count_call(void *user_data) { ++*(int *)user_data; }
+
+static void check_streams_and_events(void) {
+  int calls = 0;
+  int64_t ns = -1;
+  hal_stream_t *stream;
+  hal_event_t *start, *end;
+  assert_ok(hal_stream_acquire(1, 0, &stream));
+  assert_ok(hal_event_create(1, HAL_EVENT_TIMING, &start));
+  assert_ok(hal_event_create(1, HAL_EVENT_TIMING, &end));
+  assert_ok(hal_event_record(start, stream));
+  assert_ok(hal_stream_host_call(stream, count_call, &calls));
+  cr_assert_eq(calls, 1);
+  assert_ok(hal_event_record(end, stream));
+  assert_ok(hal_stream_wait_event(NULL, end));
+  assert_ok(hal_stream_query(stream));
+  assert_ok(hal_stream_synchronize_timeout(stream, 0));
+  assert_ok(hal_event_elapsed(start, end, &ns));
+  cr_assert_geq(ns, 0);
+  assert_ok(hal_device_synchronize(1));
+  hal_event_destroy(start);
+  hal_event_destroy(end);
+}
+
+Test(five, fill_works) { check_fill(open_device(FIXTURE("five"))); }
+Test(five, random_numbers_are_the_philox_words) { check_random(open_device(FIXTURE("five"))); }
+Test(five, streams_events_and_host_calls_work) {
+  open_device(FIXTURE("five"));
+  check_streams_and_events();
+}
+
+Test(old, the_missing_tail_is_seen) {
+  hal_registry_entry_t entry = {.struct_size = sizeof entry};
+  hal_device_t *const device = open_device(FIXTURE("old"));
+  cr_assert_null(device->plugin->api.memory_fill);
+  cr_assert_not_null(device->plugin->api.memory_copy);
+  assert_ok(hal_registry_plugin(0, &entry));
+  cr_assert_eq(entry.provided_count, 5);
+}
+Test(old, fill_works) { check_fill(open_device(FIXTURE("old"))); }
+Test(old, random_numbers_are_the_philox_words) { check_random(open_device(FIXTURE("old"))); }
+Test(old, streams_events_and_host_calls_work) {
+  open_device(FIXTURE("old"));
+  check_streams_and_events();
+}
+Test(old, ops_without_a_default_answer_UNIMPLEMENTED) {
+  hal_device_t *const device = open_device(FIXTURE("old"));
+  size_t free_bytes, total;
+  cr_assert_eq(hal_call_memory_info(device->plugin, 1, &free_bytes, &total), HAL_UNIMPLEMENTED);
+  cr_assert_eq(hal_call_device_peer_enable(device->plugin, 0, 1), HAL_UNIMPLEMENTED);
+}

@@ -1,0 +1,82 @@
+/* Tests of kernel.h: modules and kernels that a program brings itself. */
+#include "support.h"
+
+static hal_status_t load(int32_t device, const char *dialect, hal_module_t **out_module) {
+  const hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = dialect, .options = ""};
+  return hal_module_load(device, &desc, out_module);
+}
+
+static void setup(void) { assert_ok(hal_registry_open(FIXTURE("tally") "," FIXTURE("five"))); }
+
+TestSuite(kernel, .init = setup);
+
+Test(kernel, a_launch_passes_the_arguments) {
+  hal_module_t *module;
+  hal_kernel_t *store;
+  int32_t number = 0, value = 4711;
+  int32_t *target = &number;
+  const hal_arg_t arguments[] = {{&target, sizeof target, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}};
+  const hal_launch_t launch = {
+      .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 2, .args = arguments};
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "store", &store));
+  assert_ok(hal_kernel_launch(store, NULL, &launch));
+  assert_ok(hal_device_synchronize(0));
+  cr_assert_eq(number, 4711);
+  hal_module_unload(module);
+  hal_module_unload(NULL);
+}
+
+Test(kernel, a_kernel_is_looked_up_once_and_keeps_its_handle) {
+  hal_module_t *module;
+  hal_kernel_t *first, *again;
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "store", &first));
+  assert_ok(hal_kernel_get(module, "store", &again));
+  cr_assert_eq(first, again);
+  hal_module_unload(module);
+}
+
+Test(kernel, an_unknown_kernel_is_named) {
+  hal_module_t *module;
+  hal_kernel_t *kernel = NULL;
+  assert_ok(load(0, "tally", &module));
+  assert_fails(hal_kernel_get(module, "gemm", &kernel), HAL_NOT_FOUND, "kernel 'gemm': tally, kernel_get: the module has store");
+  cr_assert_null(kernel);
+  hal_module_unload(module);
+}
+
+Test(kernel, an_unknown_dialect_names_what_the_device_accepts) {
+  hal_module_t *module;
+  assert_fails(load(0, "cobol", &module), HAL_UNIMPLEMENTED, "in the dialect 'cobol' (device 0 accepts 'tally')");
+}
+
+Test(kernel, a_plugin_without_modules_answers_UNIMPLEMENTED) {
+  hal_module_t *module;
+  assert_fails(load(2, "native", &module), HAL_UNIMPLEMENTED, "five, module_load");
+}
+
+Test(kernel, a_bad_geometry_is_refused) {
+  hal_module_t *module;
+  hal_kernel_t *hold;
+  hal_launch_t launch = {.struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 0, 1}};
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "hold", &hold));
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "dimension 1 has grid 1 and block 0");
+  launch.block[1] = 1;
+  launch.arg_count = 1;
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "1 arguments are announced and none given");
+  hal_module_unload(module);
+}
+
+Test(kernel, a_stream_of_another_device_is_refused) {
+  hal_module_t *module;
+  hal_kernel_t *fail;
+  hal_stream_t *stream;
+  const hal_launch_t launch = {.struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}};
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "fail", &fail));
+  assert_ok(hal_stream_default(1, &stream));
+  assert_fails(hal_kernel_launch(fail, stream, &launch), HAL_INVALID_ARGUMENT, "of device 0 cannot be launched on a stream of device 1");
+  hal_module_unload(module);
+}

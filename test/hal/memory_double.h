@@ -1,0 +1,271 @@
+/* memory_double.h: a device in the test's hands, for the allocator's suites. Memory is malloc's; streams do work only
+ * when the test says so, or when somebody waits; every slot can be made to fail; memory that is freed while queued work
+ * uses it is noticed. It stands in the registry's place, so that the allocator is tested alone. */
+#ifndef TEST_HAL_MEMORY_DOUBLE_H_
+#define TEST_HAL_MEMORY_DOUBLE_H_
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory_internal.h"
+
+enum { DOUBLE_STREAMS = 8, DOUBLE_SEGMENTS = 4096, DOUBLE_USES = 256, DOUBLE_DEVICES = 2 };
+
+struct hal_plugin_stream_s {
+  uint64_t queued, done; /* work items */
+  int held;              /* waiting does not finish the work: somebody else must */
+  hal_status_t failure;  /* asynchronous, not yet surfaced */
+};
+
+struct hal_plugin_event_s {
+  hal_plugin_stream_t *stream;
+  uint64_t mark;
+};
+
+typedef struct double_use_s {
+  hal_plugin_stream_t *stream;
+  uint64_t mark;
+  const char *begin;
+  size_t size;
+} double_use_t;
+
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  hal_plugin_stream_t handles[DOUBLE_DEVICES][DOUBLE_STREAMS];
+  hal_stream_t streams[DOUBLE_DEVICES][DOUBLE_STREAMS];
+  struct {
+    char *address;
+    size_t size;
+  } segments[DOUBLE_SEGMENTS];
+  size_t live_count, live_bytes, total; /* total: what the device has; 0 = all that malloc gives */
+  double_use_t uses[DOUBLE_USES];
+  int use_count, violations, live_events;
+  int fail_after[HAL_SLOT_COUNT]; /* the n-th call from now on fails; 0 = none */
+  hal_status_t fail_with;
+  int calls[HAL_SLOT_COUNT];
+} double_ = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .fail_with = HAL_INTERNAL};
+
+#define DOUBLE_FN __attribute__((unused)) static
+
+/* Counts a call; the lock is held. Gives the failure that was asked for. */
+static hal_status_t double_enter(uint32_t slot) {
+  double_.calls[slot]++;
+  if (!double_.fail_after[slot] || --double_.fail_after[slot]) return HAL_OK;
+  return hal_host->error_set(double_.fail_with, 0, "the double was told to fail");
+}
+
+#define DOUBLE_ENTER(name)                                     \
+  pthread_mutex_lock(&double_.lock);                           \
+  const hal_status_t failure_ = double_enter(HAL_SLOT_##name); \
+  if (failure_) {                                              \
+    pthread_mutex_unlock(&double_.lock);                       \
+    return failure_;                                           \
+  }
+#define DOUBLE_LEAVE(status)               \
+  do {                                     \
+    const hal_status_t result_ = (status); \
+    pthread_mutex_unlock(&double_.lock);   \
+    return result_;                        \
+  } while (0)
+
+/* Waits for a mark of a stream; the lock is held. */
+static void double_wait(hal_plugin_stream_t *stream, uint64_t mark) {
+  while (stream->held && stream->done < mark) pthread_cond_wait(&double_.changed, &double_.lock);
+  if (stream->done < mark) stream->done = mark;
+}
+
+static hal_status_t double_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)flags;
+  DOUBLE_ENTER(memory_alloc)
+  size_t i = 0;
+  if (double_.total && (size > double_.total || double_.live_bytes > double_.total - size)) {
+    DOUBLE_LEAVE(hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: it does not fit"));
+  }
+  while (i < DOUBLE_SEGMENTS && double_.segments[i].address) i++;
+  void *address = i < DOUBLE_SEGMENTS ? aligned_alloc(512, (size + 511) / 512 * 512) : NULL;
+  if (!address) DOUBLE_LEAVE(hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: malloc failed"));
+  double_.segments[i].address = address;
+  double_.segments[i].size = size;
+  double_.live_count++, double_.live_bytes += size;
+  *out_ptr = address;
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+/* Frees a segment; the lock is held. */
+static hal_status_t double_release(void *ptr) {
+  size_t i = 0;
+  while (i < DOUBLE_SEGMENTS && double_.segments[i].address != ptr) i++;
+  if (i == DOUBLE_SEGMENTS) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "double: not a segment");
+  const char *begin = double_.segments[i].address, *end = begin + double_.segments[i].size;
+  for (int u = 0; u < double_.use_count; u++) {
+    const double_use_t *use = &double_.uses[u];
+    if (use->stream->done < use->mark && use->begin < end && begin < use->begin + use->size) double_.violations++;
+  }
+  double_.live_count--, double_.live_bytes -= double_.segments[i].size;
+  double_.segments[i].address = NULL;
+  free(ptr);
+  return HAL_OK;
+}
+
+static hal_status_t double_memory_free(int32_t device, void *ptr) {
+  (void)device;
+  DOUBLE_ENTER(memory_free)
+  DOUBLE_LEAVE(double_release(ptr));
+}
+
+static hal_status_t double_memory_alloc_async(int32_t device, hal_plugin_stream_t *stream, size_t size,
+                                              void **out_ptr) {
+  (void)stream;
+  pthread_mutex_lock(&double_.lock);
+  const hal_status_t failure = double_enter(HAL_SLOT_memory_alloc_async);
+  pthread_mutex_unlock(&double_.lock);
+  return failure ? failure : double_memory_alloc(device, size, 0, out_ptr);
+}
+
+static hal_status_t double_memory_free_async(int32_t device, hal_plugin_stream_t *stream, void *ptr) {
+  (void)device;
+  DOUBLE_ENTER(memory_free_async)
+  double_wait(stream, stream->queued);
+  DOUBLE_LEAVE(double_release(ptr));
+}
+
+static hal_status_t double_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                       int32_t src_device, size_t size) {
+  (void)stream, (void)dst_device, (void)src_device;
+  DOUBLE_ENTER(memory_copy)
+  memcpy(dst, src, size);
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+static hal_status_t double_stream_synchronize(hal_plugin_stream_t *stream) {
+  DOUBLE_ENTER(stream_synchronize)
+  double_wait(stream, stream->queued);
+  const hal_status_t failure = stream->failure;
+  stream->failure = HAL_OK;
+  DOUBLE_LEAVE(failure ? hal_host->error_set(failure, 0, "double: asynchronous failure") : HAL_OK);
+}
+
+static hal_status_t double_stream_query(hal_plugin_stream_t *stream) {
+  DOUBLE_ENTER(stream_query)
+  const hal_status_t failure = stream->failure;
+  stream->failure = HAL_OK;
+  if (failure) DOUBLE_LEAVE(hal_host->error_set(failure, 0, "double: asynchronous failure"));
+  DOUBLE_LEAVE(stream->done < stream->queued ? HAL_NOT_READY : HAL_OK);
+}
+
+static hal_status_t double_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  (void)device, (void)flags;
+  DOUBLE_ENTER(event_create)
+  hal_plugin_event_t *event = calloc(1, sizeof(*event));
+  if (!event) DOUBLE_LEAVE(HAL_RESOURCE_EXHAUSTED);
+  double_.live_events++;
+  *out_event = event;
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+static hal_status_t double_event_destroy(hal_plugin_event_t *event) {
+  DOUBLE_ENTER(event_destroy)
+  if (event) double_.live_events--;
+  free(event);
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+static hal_status_t double_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  DOUBLE_ENTER(event_record)
+  event->stream = stream;
+  event->mark = stream->queued;
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+static hal_status_t double_event_query(hal_plugin_event_t *event) {
+  DOUBLE_ENTER(event_query)
+  DOUBLE_LEAVE(event->stream && event->stream->done < event->mark ? HAL_NOT_READY : HAL_OK);
+}
+
+static hal_status_t double_event_synchronize(hal_plugin_event_t *event) {
+  DOUBLE_ENTER(event_synchronize)
+  if (event->stream) double_wait(event->stream, event->mark);
+  DOUBLE_LEAVE(HAL_OK);
+}
+
+/* Queues one work item that uses `size` bytes at `address`. */
+DOUBLE_FN void double_enqueue(hal_stream_t *stream, const void *address, size_t size) {
+  pthread_mutex_lock(&double_.lock);
+  hal_plugin_stream_t *handle = stream->handle;
+  double_.uses[double_.use_count++ % DOUBLE_USES] =
+      (double_use_t){.stream = handle, .mark = ++handle->queued, .begin = address, .size = size};
+  if (double_.use_count > DOUBLE_USES) double_.use_count = DOUBLE_USES;
+  pthread_mutex_unlock(&double_.lock);
+}
+
+/* Finishes all queued work of a stream. */
+DOUBLE_FN void double_finish(hal_stream_t *stream) {
+  pthread_mutex_lock(&double_.lock);
+  stream->handle->done = stream->handle->queued;
+  stream->handle->held = 0;
+  pthread_cond_broadcast(&double_.changed);
+  pthread_mutex_unlock(&double_.lock);
+}
+
+DOUBLE_FN hal_stream_t *double_stream(int32_t device, int id) {
+  return id ? &double_.streams[device][id] : &hal_runtime.devices[device].default_stream;
+}
+
+/* Puts the double into the registry's place, with `devices` devices. Gives the status of the allocators' creation. */
+DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
+  hal_plugin_t *plugin = &hal_runtime.plugins[0];
+  plugin->api.struct_size = sizeof(plugin->api);
+  plugin->api.memory_alloc = double_memory_alloc;
+  plugin->api.memory_free = double_memory_free;
+  plugin->api.memory_alloc_async = double_memory_alloc_async;
+  plugin->api.memory_free_async = double_memory_free_async;
+  plugin->api.memory_copy = double_memory_copy;
+  plugin->api.stream_synchronize = double_stream_synchronize;
+  plugin->api.stream_query = double_stream_query;
+  plugin->api.event_create = double_event_create;
+  plugin->api.event_destroy = double_event_destroy;
+  plugin->api.event_record = double_event_record;
+  plugin->api.event_query = double_event_query;
+  plugin->api.event_synchronize = double_event_synchronize;
+  plugin->layers = HAL_LAYER_TAIL; /* the other slots take the host's defaults */
+  plugin->device_count = devices;
+  plugin->info.name = "double";
+  plugin->state = HAL_PLUGIN_READY;
+  hal_runtime.plugin_count = 1;
+  hal_runtime.device_count = devices;
+  for (int32_t i = 0; i < devices; i++) {
+    hal_device_t *device = &hal_runtime.devices[i];
+    device->plugin = plugin;
+    device->index = device->ordinal = i;
+    device->info.flags = flags;
+    for (int id = 0; id < DOUBLE_STREAMS; id++) {
+      double_.streams[i][id] = (hal_stream_t){.handle = &double_.handles[i][id], .device = device, .id = id};
+    }
+    device->default_stream = double_.streams[i][0];
+    const hal_status_t status = hal_allocator_create(device, &device->allocator);
+    if (status) return status;
+    device->ready = 1;
+  }
+  hal_runtime.open = 1;
+  return HAL_OK;
+}
+
+/* Ends the allocators. Gives what is wrong then: segments and events not freed, memory freed under running work. */
+DOUBLE_FN long double_close(void) {
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
+    hal_runtime.devices[i].ready = 0;
+    hal_allocator_destroy(hal_runtime.devices[i].allocator);
+    hal_runtime.devices[i].allocator = NULL;
+  }
+  return (long)double_.live_count + double_.live_events + double_.violations;
+}
+
+DOUBLE_FN hal_memory_stats_t double_stats(int32_t device) {
+  hal_memory_stats_t stats = {.struct_size = sizeof(stats)};
+  hal_memory_stats(device, &stats);
+  return stats;
+}
+
+#endif /* TEST_HAL_MEMORY_DOUBLE_H_ */

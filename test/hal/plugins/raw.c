@@ -1,0 +1,40 @@
+/* raw.c: entries that the SDK of this version would not make. */
+#include <hal/plugin.h>
+
+#if defined(RAW_OTHER_MAJOR) /* the entry of a later major version, refusing this host */
+#undef HAL_ABI_MAJOR
+#define HAL_ABI_MAJOR 7
+#include <entry.c>
+
+#elif defined(RAW_NO_ENTRY) /* an ordinary shared object */
+hal_status_t hal_plugin_unused(void);
+hal_status_t hal_plugin_unused(void) { return HAL_OK; }
+
+#else
+#if defined(RAW_SANITIZED) /* says that it was built with a sanitizer that the process surely lacks */
+#if defined(__SANITIZE_THREAD__)
+#define HAL_BUILD_FLAGS HAL_BUILD_ASAN
+#else
+#define HAL_BUILD_FLAGS HAL_BUILD_TSAN
+#endif
+#endif
+hal_status_t real_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
+#define hal_plugin_entry real_entry
+#include <entry.c>
+#undef hal_plugin_entry
+
+HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
+#if defined(RAW_OLD) /* the table of an older minor version: it ended with memory_copy */
+  api->struct_size = offsetof(hal_plugin_api_t, memory_copy) + sizeof api->memory_copy;
+#endif
+  const hal_status_t status = real_entry(host, api);
+#if defined(RAW_LYING_MAJOR)
+  api->major = 7;
+#elif defined(RAW_ODD_SIZE)
+  api->struct_size -= 3;
+#elif defined(RAW_HOLE)
+  api->memory_free = NULL;
+#endif
+  return status;
+}
+#endif

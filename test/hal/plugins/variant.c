@@ -1,0 +1,109 @@
+/* variant.c: the five mandatory functions and one property that the definition names. */
+#include <hal/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef VARIANT_DEVICES
+#define VARIANT_DEVICES 1
+#endif
+#ifndef VARIANT_FLAGS
+#define VARIANT_FLAGS 0
+#endif
+
+hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
+  out_info->name = VARIANT_NAME;
+  out_info->vendor = "tests";
+  out_info->version = "1";
+  out_info->flags = VARIANT_FLAGS;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_count(int32_t *out_count) {
+  *out_count = VARIANT_DEVICES;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)flags;
+  *out_ptr = malloc(size);
+  return *out_ptr ? HAL_OK : HAL_RESOURCE_EXHAUSTED;
+}
+
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
+  (void)device;
+  free(ptr);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                    int32_t src_device, size_t size) {
+  (void)stream, (void)dst_device, (void)src_device;
+  memcpy(dst, src, size);
+  return HAL_OK;
+}
+
+#ifdef VARIANT_PROBE
+hal_status_t hal_plugin_probe(uint32_t flags) {
+  (void)flags;
+  return hal_host->error_set(VARIANT_PROBE, 0, "no card is plugged in; plug one in");
+}
+#endif
+
+#ifdef VARIANT_INIT
+hal_status_t hal_plugin_init(const char *options) {
+  (void)options;
+  return hal_host->error_set(VARIANT_INIT, 999, "the driver is not running; start it");
+}
+#endif
+
+#ifdef VARIANT_HALF_STREAM /* create without destroy and synchronize */
+hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
+  (void)device, (void)priority;
+  *out_stream = NULL;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_HALF_EVENT /* record alone, which would meet the default's events */
+hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  (void)event, (void)stream;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_HALF_WAIT /* a wait without streams and events of its own */
+hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
+  (void)stream, (void)event;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_HALF_COMPANION /* whole streams, but the device cannot be drained */
+hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
+  (void)device, (void)priority;
+  *out_stream = NULL;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
+  (void)stream;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  (void)stream;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_COMPANION /* allowed without the group */
+hal_status_t hal_plugin_device_synchronize(int32_t device) {
+  (void)device;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_HALF_MODULE
+hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
+  (void)device, (void)desc, (void)out_module;
+  return HAL_UNIMPLEMENTED;
+}
+#endif

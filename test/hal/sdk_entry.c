@@ -1,0 +1,86 @@
+/* Tests of the plugin's side of the negotiation: hal_plugin_entry of the SDK with plugins/five.c, linked into this program. */
+#include <criterion/criterion.h>
+#include <hal/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+static hal_status_t error_set(hal_status_t code, int64_t native_code, const char *message) {
+  (void)native_code, (void)message;
+  return code;
+}
+static void *mem_alloc(size_t size, size_t alignment) {
+  (void)alignment;
+  return malloc(size);
+}
+
+static const hal_host_api_t host = {
+    .struct_size = sizeof host, .major = HAL_ABI_MAJOR, .error_set = error_set, .mem_alloc = mem_alloc, .mem_free = free};
+
+enum { FIRST_SLOT = offsetof(hal_plugin_api_t, info), SLOT_SIZE = sizeof(void (*)(void)) };
+
+Test(entry, writes_whole_slots_only_and_never_past_the_hosts_table) {
+  int accepted = 0;
+  for (size_t size = sizeof(size_t); size < sizeof(hal_plugin_api_t) + 256; size++) {
+    hal_plugin_api_t *api = malloc(size); /* exact, so that the address sanitizer sees one byte too many */
+    cr_assert_not_null(api);
+    memset(api, 0xA5, size);
+    memcpy(api, &size, sizeof size);
+    const hal_status_t status = hal_plugin_entry(&host, api);
+    cr_assert_eq(status, size < FIRST_SLOT ? HAL_INCOMPATIBLE : HAL_OK, "size %zu", size);
+    size_t wrote;
+    memcpy(&wrote, api, sizeof wrote);
+    if (!status) {
+      cr_assert_leq(wrote, size);
+      cr_assert_leq(wrote, sizeof(hal_plugin_api_t));
+      cr_assert_eq((wrote - FIRST_SLOT) % SLOT_SIZE, 0, "size %zu", size);
+      for (size_t i = wrote; i < size; i++) cr_assert_eq(((const uint8_t *)api)[i], 0xA5, "byte %zu of %zu", i, size);
+      accepted++;
+    } else {
+      cr_assert_eq(wrote, size, "nothing is written on refusal");
+    }
+    free(api);
+  }
+  cr_assert_gt(accepted, 500);
+}
+
+Test(entry, provided_names_the_authors_functions_among_the_slots_written) {
+  hal_plugin_api_t api = {.struct_size = sizeof api};
+  cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
+  int provided = 0, slot = 0;
+#define HAL_OP(since, kind, group, need, name, params, args)                        \
+  cr_expect_eq((int)(api.provided[slot / 64] >> (slot % 64) & 1), #kind[0] == 'M', #name); \
+  provided += (int)(api.provided[slot / 64] >> (slot % 64) & 1);                    \
+  slot++;
+#include <hal/plugin_ops.def>
+#undef HAL_OP
+  cr_assert_eq(provided, 5);
+  api = (hal_plugin_api_t){.struct_size = FIRST_SLOT + SLOT_SIZE};
+  cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
+  cr_assert_eq(api.provided[0], 1);
+  cr_assert_eq(api.provided[1], 0);
+}
+
+Test(entry, refuses_other_majors_and_short_hosts) {
+  hal_plugin_api_t api = {.struct_size = sizeof api};
+  hal_host_api_t other = host;
+  for (uint32_t major = 0; major < 4; major++) {
+    other.major = major;
+    api.struct_size = sizeof api;
+    cr_assert_eq(hal_plugin_entry(&other, &api), major == HAL_ABI_MAJOR ? HAL_OK : HAL_INCOMPATIBLE);
+  }
+  other = host;
+  other.struct_size = offsetof(hal_host_api_t, mem_free);
+  cr_assert_eq(hal_plugin_entry(&other, &api), HAL_INCOMPATIBLE);
+  cr_assert_eq(hal_plugin_entry(NULL, &api), HAL_INCOMPATIBLE);
+  cr_assert_eq(hal_plugin_entry(&host, NULL), HAL_INCOMPATIBLE);
+}
+
+Test(entry, tells_the_plugins_own_build_flags) {
+  hal_plugin_api_t api = {.struct_size = sizeof api};
+  cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
+#if defined(__SANITIZE_ADDRESS__)
+  cr_assert(api.build_flags & HAL_BUILD_ASAN);
+#else
+  cr_assert_not(api.build_flags & HAL_BUILD_ASAN);
+#endif
+}

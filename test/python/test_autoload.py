@@ -1,0 +1,174 @@
+"""How the package gets active: by the environment, by use(), in both import orders; and that it never breaks torch."""
+
+import pytest
+import torch
+
+import torch_backend
+
+
+def test_the_environment_activates_by_import_torch_alone(run_python):
+    run_python("import torch; assert torch.ones(3, device='fake').sum().item() == 3", TORCH_BACKEND="fake")
+
+
+@pytest.mark.parametrize("autoload", [0, 1])
+@pytest.mark.parametrize("order", ["import torch, torch_backend", "import torch_backend, torch", "import torch_backend; import torch"])
+def test_both_import_orders(run_python, order, autoload):
+    run_python(
+        f"{order}\nassert torch_backend.is_active() and torch_backend.device_name() == 'fake'\ntorch.ones(3, device='fake')",
+        TORCH_BACKEND="fake",
+        TORCH_DEVICE_BACKEND_AUTOLOAD=autoload,
+    )
+
+
+def test_use_activates_once(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        assert not torch_backend.is_active()
+        torch_backend.use("fake")
+        torch_backend.use("fake")
+        assert torch_backend.is_active() and torch.fake.device_count() == 1
+        assert [plugin.name for plugin in torch_backend.plugins()] == ["fake"]
+        try:
+            torch_backend.use("other")
+        except RuntimeError as error:
+            assert "fake" in str(error) and "other" in str(error)
+        else:
+            raise SystemExit("a second set of plugins")
+        """
+    )
+
+
+def test_nothing_is_registered_without_a_request(run_python):
+    run_python(
+        """
+        import sys, torch, torch_backend
+        assert not torch_backend.is_active() and torch_backend.errors() == []
+        assert "torch_backend._C" not in sys.modules
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone"
+        assert not torch._C._dispatch_has_backend_fallback("PrivateUse1")
+        with open("/proc/self/maps") as maps:
+            assert "libtorch_backend.so" not in maps.read()
+        try:
+            torch_backend.device_name()
+        except RuntimeError as error:
+            assert "TORCH_BACKEND=fake" in str(error) and "use('fake')" in str(error)
+        else:
+            raise SystemExit("a device out of nowhere")
+        """
+    )
+
+
+@pytest.mark.parametrize("arguments", [(), ("-W", "error")])
+def test_a_failing_request_never_breaks_import_torch(run_python, arguments):
+    done = run_python(
+        """
+        import torch
+        assert torch.ones(3).sum().item() == 3
+        import torch_backend
+        assert "nosuch" in torch_backend.errors()[0]
+        assert not torch.nosuch.is_available() and torch.nosuch.device_count() == 0
+        for use in (lambda: torch.nosuch.synchronize(), torch_backend.device_name):
+            try:
+                use()
+            except RuntimeError as error:
+                assert "nosuch" in str(error)
+            else:
+                raise SystemExit("silence")
+        torch_backend.use("fake")  # the request in the program still works
+        assert torch.ones(3, device="fake").sum().item() == 3 and not hasattr(torch, "nosuch")
+        """,
+        TORCH_BACKEND="nosuch",
+        arguments=arguments,
+    )
+    assert done.stderr.count("TORCH_BACKEND=nosuch") == 1  # told once
+
+
+def test_the_device_type_can_be_named(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        assert torch_backend.device_name() == "toy" and torch.toy.is_available()
+        assert torch.ones(2, device="toy:0").device.type == "toy"
+        """,
+        TORCH_BACKEND="fake",
+        TORCH_BACKEND_NAME="toy",
+    )
+
+
+@pytest.mark.parametrize("name", ["cuda2", "cpu", "mps", "Toy", "a-b", "nn", "7up"])
+def test_a_bad_name_is_refused(run_python, name):
+    run_python(
+        f"""
+        import torch, torch_backend
+        try:
+            torch_backend.use("fake")
+        except RuntimeError as error:
+            assert {name!r} in str(error) and "TORCH_BACKEND_NAME" in str(error), error
+        else:
+            raise SystemExit("accepted")
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone" and torch.ones(2).sum() == 2
+        """,
+        TORCH_BACKEND_NAME=name,
+    )
+
+
+def test_another_backend_on_privateuse1_is_noticed(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        torch.utils.rename_privateuse1_backend("elsewhere")
+        try:
+            torch_backend.use("fake")
+        except RuntimeError as error:
+            assert "elsewhere" in str(error) and "PrivateUse1" in str(error)
+        else:
+            raise SystemExit("two backends")
+        """
+    )
+
+
+def test_another_torch_is_noticed(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        from torch_backend import _build
+        _build.TORCH_VERSION = "2.12.1"
+        try:
+            torch_backend.use("fake")
+        except RuntimeError as error:
+            assert "2.12.1" in str(error) and torch.__version__ in str(error)
+        else:
+            raise SystemExit("loaded an extension of another torch")
+        """
+    )
+
+
+def test_the_entry_point_is_declared():
+    from importlib.metadata import distribution
+
+    (point,) = [point for point in distribution("torch_backend").entry_points if point.group == "torch.backends"]
+    assert point.load() is torch_backend._autoload
+
+
+def test_the_hal_does_not_depend_on_torch():
+    import subprocess
+    from pathlib import Path
+
+    library = Path(torch_backend.__file__).parent / "lib" / "libtorch_backend_hal.so.0"
+    needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout
+    assert "torch" not in "".join(line for line in needed.splitlines() if "NEEDED" in line)
+    assert "c10" not in needed and "stdc++" not in needed
+
+
+def test_info_lists_the_plugins_functions(run_python):
+    import json
+
+    done = run_python("import sys, torch_backend.__main__ as m; sys.exit(m.main(['info', '--json']))", TORCH_BACKEND="fake")
+    info = json.loads(done.stdout)
+    assert info["active"] and info["torch"] == torch.__version__
+    (plugin,) = info["plugins"]
+    assert plugin["name"] == "fake" and plugin["provided"] == len(plugin["own"])
+    assert len(plugin["own"]) + len(plugin["default"]) == plugin["slots"]
+    assert {"plugin_info", "device_count", "memory_alloc", "memory_free", "memory_copy"} <= set(plugin["own"])
+    assert info["devices"][0]["device"] == "fake:0" and info["devices"][0]["total_memory"] > 0

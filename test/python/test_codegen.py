@@ -1,0 +1,130 @@
+"""The generator of ATen registrations: what it generates from ops.yaml for the installed torch, and what it does with a torch
+that lacks an operator or has changed it."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from native_reference import CODEGEN, load_model, overload
+
+MODEL = load_model()
+GENERATED = [(op, native) for op in MODEL.ops for native in op.forms]
+TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
+                7: torch.float64, 11: torch.bool, 15: torch.bfloat16}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def codegen():
+    """The generator's modules."""
+    sys.path.insert(0, str(CODEGEN))
+    import aten_emit
+    import aten_model
+    import oplist
+
+    yield type("codegen", (), {"emit": aten_emit, "model": aten_model, "oplist": oplist})
+    sys.path.remove(str(CODEGEN))
+
+
+def generate(folder, *arguments):
+    command = [sys.executable, "-B", str(CODEGEN / "aten.py"), "--out", str(folder), *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True)
+
+
+def test_every_operator_of_the_list_is_generated_for_the_installed_torch():
+    assert [(skipped.op, skipped.reason) for skipped in MODEL.skipped] == []
+
+
+@pytest.mark.parametrize("name", [str(native.func.name) for _, native in GENERATED])
+def test_every_form_is_registered_for_the_device(name):
+    assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "PrivateUse1")
+
+
+def test_functional_inplace_and_out_forms_come_together():
+    """A form that torch has and we leave out would take a slower way without anyone noticing."""
+    for op in MODEL.ops:
+        group = op.group
+        assert [f for f in (group.functional, group.inplace, group.out) if f] == op.forms
+        assert len(op.forms) >= 2
+
+
+@pytest.mark.parametrize("op", [op for op in MODEL.ops if op.op.route == "iterator"], ids=lambda op: op.name)
+def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
+    """The fast path skips ATen's promotion and checks: for each of its dtypes CPU torch must give that dtype (or bool)."""
+    mask = codegen.model.fast_dtypes(op.op)
+    for number in range(64):
+        if not mask >> number & 1:
+            continue
+        dtype = TORCH_DTYPES[number]
+        arguments, keywords = [], {}
+        keyword_only = {a.name for a in op.group.functional.func.arguments.flat_kwarg_only}
+        for argument in op.arguments:
+            given = torch.ones(2, dtype=dtype) if str(argument.type) == "Tensor" else 1
+            if argument.name in keyword_only:
+                keywords[argument.name] = given
+            else:
+                arguments.append(given)
+        result = overload(op.name)(*arguments, **keywords)
+        assert result.dtype == (torch.bool if op.op.result == "bool" else dtype)
+
+
+def test_files_are_the_same_every_time_and_written_only_when_they_change(tmp_path):
+    generate(tmp_path)
+    before = {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    assert any(name.startswith("RegisterNative_") for name in before)
+    stale = tmp_path / "RegisterNative_99.cpp"
+    stale.write_text("int of_an_older_list;")
+    generate(tmp_path)
+    assert {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+
+
+def test_listed_outputs_are_the_written_ones(tmp_path):
+    generate(tmp_path)
+    listed = subprocess.run([sys.executable, "-B", str(CODEGEN / "aten.py"), "--list-outputs"], check=True, capture_output=True, text=True)
+    assert sorted(listed.stdout.strip().split(";")) == sorted(path.name for path in tmp_path.glob("*.cpp"))
+
+
+def test_coverage_names_every_form(tmp_path):
+    generate(tmp_path)
+    document = json.loads((tmp_path / "coverage.json").read_text())
+    names = {name for entry in document["operators"] for name in entry["forms"].values()}
+    assert names == {str(native.func.name) for _, native in GENERATED}
+    assert document["torch"] == torch.__version__
+    assert document["skipped"] == []
+    for entry in document["operators"]:
+        assert f"| `{entry['op']}` |" in (tmp_path / "operators.md").read_text()
+
+
+def test_operator_that_torch_lacks_is_reported_and_left_out(codegen):
+    functions = codegen.model.native_functions()
+    del functions["exp"]
+    model = codegen.model.build(codegen.oplist.load(), functions)
+    assert [(skipped.op, skipped.reason) for skipped in model.skipped] == [("exp", "the installed torch has no such operator")]
+    text = "".join(codegen.emit.shard(ops) for ops in codegen.emit.shards(model))
+    assert 'm.impl("exp"' not in text
+    assert 'm.impl("expm1"' in text
+
+
+def test_operator_whose_schema_changed_is_reported(codegen):
+    ops = {op.name: op for op in codegen.oplist.load()}
+    functions = codegen.model.native_functions()
+    renamed = dataclasses.replace(ops["add.Tensor"], args=("self", "addend", "alpha"))
+    narrower = dataclasses.replace(ops["add.Tensor"], args=("self", "other"))
+    plain = dataclasses.replace(ops["abs"], route="iterator")
+    for op, reason in ((renamed, "lacks addend"), (narrower, "does not know: alpha"), (plain, "not a structured operator")):
+        model = codegen.model.build([op], functions)
+        assert model.ops == []
+        assert reason in model.skipped[0].reason
+
+
+def test_missing_torch_is_one_clear_sentence(tmp_path):
+    """A Python without torch: the message names the Python and the cure."""
+    blocked = tmp_path / "torchgen"
+    blocked.mkdir()
+    (blocked / "__init__.py").write_text("raise ImportError('No module named torchgen')")
+    done = subprocess.run([sys.executable, "-B", str(CODEGEN / "aten.py"), "--out", str(tmp_path / "out")], capture_output=True, text=True,
+                          env={"PYTHONPATH": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 1
+    assert "torchgen" in done.stderr and "-DPython_EXECUTABLE" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,49 @@
+"""The demo keeps its promises, and says so by its exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def run_demo(tmp_path, *arguments, **environment):
+    """Runs the demo in a process of its own; returns the completed process."""
+    import os
+
+    command = [sys.executable, "-P", "-m", "torch_backend.demo", "--quiet", "--json", "--picture", str(tmp_path / "loss.png")]
+    return subprocess.run(
+        command + list(arguments), env={**os.environ, "TORCH_BACKEND": "fake", **environment}, capture_output=True, text=True,
+        timeout=300, cwd=tmp_path,
+    )
+
+
+@pytest.mark.parametrize("asynchronous", ["0", "1"])
+def test_demo_trains_on_the_device_as_on_the_cpu(tmp_path, asynchronous):
+    done = run_demo(tmp_path, HAL_FAKE_ASYNC=asynchronous)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout[done.stdout.index("{") :])
+    assert summary["accuracy"] >= 0.93
+    assert summary["parameter_device"] == "fake:0"
+    assert summary["native_share"] >= 0.6
+    assert summary["loss_difference"] <= 1e-4
+    assert summary["operators"], "the report names the operators"
+    assert (tmp_path / "loss.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_demo_runs_on_the_second_device(tmp_path):
+    done = run_demo(tmp_path, "--device", "fake:1", "--epochs", "12", HAL_FAKE_DEVICES="2")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout[done.stdout.index("{") :])["parameter_device"] == "fake:1"
+
+
+def test_demo_fails_when_the_accuracy_is_too_low(tmp_path):
+    done = run_demo(tmp_path, "--epochs", "1", "--lr", "0.000001")
+    assert done.returncode == 1
+    assert "accuracy" in done.stderr and "below" in done.stderr
+
+
+def test_demo_refuses_a_device_that_does_not_exist(tmp_path):
+    done = run_demo(tmp_path, "--device", "fake:5")
+    assert done.returncode != 0
+    assert "5" in done.stderr

@@ -1,0 +1,45 @@
+"""Every snippet and command in the documents works as it stands there."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+FENCE = re.compile(r"(?:<!-- test: (?P<test>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", re.S)
+
+
+def snippets(language):
+    """Returns (id, code) of every snippet of a language that is not marked `test: none`."""
+    found = []
+    for document in DOCUMENTS:
+        for number, match in enumerate(FENCE.finditer(document.read_text())):
+            if match["language"] == language and (match["test"] or "").strip() != "none":
+                found.append(pytest.param(match["code"], id=f"{document.name}-{number}"))
+    return found
+
+
+@pytest.mark.parametrize("code", snippets("python"))
+def test_python_snippet_runs(code, tmp_path):
+    environment = {name: value for name, value in os.environ.items() if name != "TORCH_BACKEND"}
+    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+def test_documents_name_existing_files():
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name} links {target}"
+
+
+def test_documents_name_existing_make_targets():
+    makefile = (ROOT / "Makefile").read_text()
+    for document in DOCUMENTS:
+        for target in re.findall(r"\bmake ([a-z-]+)\b", document.read_text()):
+            if target not in ("and",):
+                assert re.search(rf"^{target}:|^\.PHONY:.*\b{target}\b", makefile, re.M), f"{document.name}: make {target}"

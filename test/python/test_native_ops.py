@@ -1,0 +1,407 @@
+"""Every generated elementwise operator, in all its forms, against CPU torch; each comparison proves that our kernel ran."""
+
+import itertools
+import zlib
+
+import pytest
+import torch
+import torch_backend
+from native_reference import DTYPES, Sample, assert_native, assert_same, load_model, native_count, overload, place, strict
+
+MODEL = load_model()
+ELEMENTWISE = {op.name: op for op in MODEL.ops if op.op.route == "iterator"}
+POSITIVE = {"log", "log2", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.Tensor_Scalar", "log1p"}
+NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv"}
+SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward"}
+# The exact-precision limits of CPU torch's vectorised functions against ours: both are within a few ulp of the true value.
+TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
+
+# Operands by (shape of the base, view); one row per case, as many columns as operators have operands.
+VIEWS = {
+    "dense": lambda x: x,
+    "transposed": lambda x: x.transpose(-1, -2),
+    "strided": lambda x: x[..., ::2, 1::2],
+    "offset": lambda x: x[1:],
+    "expanded": lambda x: x.expand(3, 4),
+    "channels_last": lambda x: x.contiguous(memory_format=torch.channels_last),
+}
+CASES = {
+    "dense": [((3, 4), "dense")] * 3,
+    "large": [((137, 251), "dense")] * 3,
+    "one dimension": [((70001,), "dense")] * 3,
+    "transposed": [((4, 3), "transposed")] * 3,
+    "strided": [((6, 8), "strided")] * 3,
+    "offset": [((4, 4), "offset")] * 3,
+    "mixed strides": [((3, 4), "dense"), ((4, 3), "transposed"), ((6, 8), "strided")],
+    "large mixed strides": [((97, 251), "dense"), ((251, 97), "transposed"), ((194, 502), "strided")],
+    "expanded": [((3, 4), "dense"), ((3, 1), "expanded"), ((4,), "expanded")],
+    "first expanded": [((4,), "expanded"), ((3, 4), "dense"), ((3, 1), "expanded")],
+    "broadcast": [((3, 4), "dense"), ((4,), "dense"), ((3, 1), "dense")],
+    "broadcast both": [((3, 1), "dense"), ((4,), "dense"), ((2, 1, 1), "dense")],
+    "channels last": [((2, 3, 4, 5), "channels_last")] * 3,
+    "channels last and dense": [((2, 3, 4, 5), "channels_last"), ((2, 3, 4, 5), "dense"), ((3, 1, 1), "dense")],
+    "no dimension": [((), "dense")] * 3,
+    "one without dimension": [((3, 4), "dense"), ((), "dense"), ((), "dense")],
+    "no element": [((0, 4), "dense")] * 3,
+    "no element, broadcast": [((0, 4), "dense"), ((1, 4), "dense"), ((4,), "dense")],
+    "many dimensions": [((2, 1, 3, 1, 2, 1, 2, 2), "dense"), ((1, 2, 1, 2, 1, 2, 1, 2), "dense"), ((2, 2), "dense")],
+}
+
+
+def values(op, dtype, shape, position):
+    """Gives numbers in the operator's domain, the same for the same arguments."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{op}{dtype}{shape}{position}".encode()))
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    if not dtype.is_floating_point:
+        low = 0 if dtype == torch.uint8 else -5
+        return torch.randint(low, 6, shape, generator=generator).to(dtype)
+    if op in POSITIVE and position == 0:
+        return torch.rand(shape, generator=generator, dtype=torch.float64).add(0.1).mul(2).to(dtype)
+    numbers = torch.randn(shape, generator=generator, dtype=torch.float64) * (0.7 if op in SMALL else 2)
+    if op in NOT_ZERO:
+        numbers = torch.where(numbers.abs() < 0.2, torch.full_like(numbers, 0.7), numbers)
+    return numbers.to(dtype)
+
+
+def numbers(op, dtype):
+    """Gives the sets of numbers to try: one list per call, in the order of the schema."""
+    names = [a.name for a in ELEMENTWISE[op].arguments if str(a.type) in ("Scalar", "Scalar?")]
+    if dtype.is_floating_point:
+        choice = {"alpha": (1, 0.5), "min": (-0.5, 0), "max": (0.75, 1), "threshold": (0.1, 0), "value": (1, 0.3),
+                  "weight": (0.3, 0.8), "exponent": (2, 0.5, -1), "other": (0.5, 1)}  # fmt: skip
+    elif dtype == torch.bool:
+        choice = {"alpha": (1, True), "other": (1, False)}
+    else:
+        choice = {"alpha": (1, 2), "min": (1, 2), "max": (3, 4), "other": (2,)}
+    return list(zip(*(choice[name] for name in names))) if names else [()]
+
+
+def calls(op, dtype, case):
+    """Gives (operands, numbers) for each call of a case; numbers follow the operands in every schema."""
+    count = sum(str(a.type) == "Tensor" for a in ELEMENTWISE[op].arguments)
+    operands = [Sample(values(op, dtype, shape, i), VIEWS[view]) for i, (shape, view) in enumerate(CASES[case][:count])]
+    return [(operands, extra) for extra in numbers(op, dtype)]
+
+
+def schema_call(op, native):
+    """Gives a function that calls an overload with operands and numbers; keyword-only numbers by name."""
+    function = overload(native)
+    keyword_only = {a.name for a in ELEMENTWISE[op].group.functional.func.arguments.flat_kwarg_only}
+    names = [a.name for a in ELEMENTWISE[op].arguments if str(a.type) in ("Scalar", "Scalar?")]
+
+    def call(operands, extra, **keywords):
+        positional = [x for name, x in zip(names, extra) if name not in keyword_only]
+        keywords.update({name: x for name, x in zip(names, extra) if name in keyword_only})
+        return function(*operands, *positional, **keywords)
+
+    return call
+
+
+def forms(op):
+    """Gives the names of an operator's forms: functional, in-place (or None), out."""
+    group = ELEMENTWISE[op].group
+    return tuple(None if f is None else str(f.func.name) for f in (group.functional, group.inplace, group.out))
+
+
+def out_name(op):
+    return ELEMENTWISE[op].group.out.func.arguments.out[0].name
+
+
+def kernel_op(op):
+    return ELEMENTWISE[op].op.name
+
+
+def every_op_and_dtype():
+    return [(op, token) for op in ELEMENTWISE for token in ELEMENTWISE[op].op.dtypes]
+
+
+def check_functional(op, dtype, case):
+    call = schema_call(op, forms(op)[0])
+    for operands, extra in calls(op, dtype, case):
+        assert_native(kernel_op(op), lambda *tensors: call(tensors, extra), operands, **TOLERANCE.get(dtype, {}))
+
+
+def check_out(op, dtype, case):
+    call, functional = schema_call(op, forms(op)[2]), schema_call(op, forms(op)[0])
+    for operands, extra in calls(op, dtype, case):
+        result = functional([place(a, "cpu") for a in operands], extra)
+        shape = result.shape
+        outs = [Sample(torch.zeros(shape, dtype=result.dtype)),
+                Sample(torch.zeros((*shape, 2), dtype=result.dtype), lambda x: x[..., 1]),
+                Sample(torch.zeros(0, dtype=result.dtype))]  # fmt: skip
+        for out in outs:
+            assert_native(kernel_op(op), lambda *t: call(t[:-1], extra, **{out_name(op): t[-1]}), [*operands, out],
+                          **TOLERANCE.get(dtype, {}))  # fmt: skip
+
+
+def check_inplace(op, dtype, case):
+    if not forms(op)[1]:
+        return
+    call = schema_call(op, forms(op)[1])
+    for operands, extra in calls(op, dtype, case):
+        first = place(operands[0], "cpu")
+        if any(stride == 0 and size > 1 for size, stride in zip(first.shape, first.stride())):
+            continue  # its elements share memory
+        if torch.broadcast_shapes(*(place(a, "cpu").shape for a in operands)) != first.shape:
+            continue
+        assert_native(kernel_op(op), lambda *tensors: call(tensors, extra), operands, **TOLERANCE.get(dtype, {}))
+
+
+@pytest.mark.parametrize("op,token", every_op_and_dtype())
+def test_functional_equals_the_cpu(op, token):
+    for case in CASES:
+        check_functional(op, DTYPES[token], case)
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("op,token", every_op_and_dtype())
+def test_out_equals_the_cpu(op, token):
+    for case in CASES:
+        check_out(op, DTYPES[token], case)
+
+
+@pytest.mark.parametrize("op,token", [(op, token) for op, token in every_op_and_dtype() if forms(op)[1]])
+def test_inplace_equals_the_cpu(op, token):
+    for case in CASES:
+        check_inplace(op, DTYPES[token], case)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, float("inf"), -float("inf"), float("nan"), 1e-40, 1e30, -1e30, 88.0, -104.0]
+
+
+@pytest.mark.parametrize("token", ["f32", "f64"])
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if len(ELEMENTWISE[op].arguments) <= 2 and op not in ("sin", "cos", "tan")])
+def test_special_values_equal_the_cpus(op, token):
+    """sin, cos and tan of 1e30 have no common meaning: they are left out."""
+    if token not in ELEMENTWISE[op].op.dtypes:
+        pytest.skip("no kernel for this dtype by design")
+    dtype = DTYPES[token]
+    pairs = torch.tensor(list(itertools.product(SPECIAL, SPECIAL)), dtype=dtype)
+    count = sum(str(a.type) == "Tensor" for a in ELEMENTWISE[op].arguments)
+    operands = [Sample(pairs[:, i].contiguous()) for i in range(count)]
+    call = schema_call(op, forms(op)[0])
+    for extra in numbers(op, dtype):
+        assert_native(kernel_op(op), lambda *t: call(t, extra), operands, **TOLERANCE[dtype])
+
+
+# ---- type promotion and numbers ----
+BINARY = ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum", "eq.Tensor", "lt.Tensor", "atan2"]
+
+
+@pytest.mark.parametrize("op", BINARY)
+@pytest.mark.parametrize("shapes", [((3, 4), (3, 4)), ((3, 4), ()), ((), (4,)), ((), ())])
+def test_operands_of_two_dtypes_are_promoted(op, shapes):
+    call = schema_call(op, forms(op)[0])
+    for a, b in itertools.product(DTYPES.values(), repeat=2):
+        operands = [Sample(values(op, dtype, shape, i)) for i, (dtype, shape) in enumerate(zip((a, b), shapes))]
+        if op in ("sub.Tensor", "maximum") and a == b == torch.bool:
+            continue  # sub refuses bool; maximum of bool has no kernel
+        if op == "sub.Tensor" and torch.bool in (a, b):
+            continue
+        extra = (1,) if op in ("add.Tensor", "sub.Tensor") else ()
+        operands[0].base[operands[0].base == 0] = 1
+        operands[1].base[operands[1].base == 0] = 1
+        assert_native(kernel_op(op), lambda *t: call(t, extra), operands, rtol=3e-6, atol=3e-6)
+
+
+PYTHON = {
+    "x + 2": lambda x: x + 2, "2 + x": lambda x: 2 + x, "x + 2.5": lambda x: x + 2.5, "x * 3": lambda x: x * 3, "x / 2": lambda x: x / 2,
+    "x - 1": lambda x: x - 1, "x < 1": lambda x: x < 1, "x >= 0.5": lambda x: x >= 0.5, "x == 1": lambda x: x == 1,
+    "1 > x": lambda x: 1 > x, "x != True": lambda x: x != True, "x * 2.5": lambda x: x * 2.5, "x + True": lambda x: x + True,
+    "x += 2": lambda x: x.add_(2), "x *= 2": lambda x: x.mul_(2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", PYTHON)
+@pytest.mark.parametrize("token", list(DTYPES))
+def test_python_numbers(expression, token, device):
+    """Integers of every size stay what they are, fractions make floats of integers, errors are the CPU's."""
+    for shape in ((3, 4), (), (0,)):
+        x = values("numbers", DTYPES[token], shape, 0)
+        try:
+            theirs = PYTHON[expression](x.clone())
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=str(error)[:20]):
+                PYTHON[expression](x.to(device))
+            continue
+        with strict():
+            ours = PYTHON[expression](x.to(device))
+        assert_same(ours, theirs, rtol=3e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("other", [torch.tensor(2.5), torch.tensor(2.5, dtype=torch.float64), torch.tensor(3), torch.tensor(True)])
+def test_cpu_tensor_without_dimension_counts_as_a_number(other, device):
+    for token in ("f32", "i32", "f64", "i64"):
+        x = values("cpu", DTYPES[token], (3, 4), 0)
+        for function in (torch.add, torch.mul, torch.lt, torch.div):
+            for left, right in ((x, other), (other, x)):
+                with strict():
+                    ours = function(*(t if t is other else t.to(device) for t in (left, right)))
+                assert_same(ours, function(left, right), rtol=3e-6, atol=3e-6)
+
+
+def test_number_that_does_not_fit_behaves_as_on_the_cpu(device):
+    x = torch.tensor([44, 1], dtype=torch.int8)
+    assert torch.equal((x.to(device) == 300).cpu(), x == 300)
+    assert torch.equal((x.to(device) + 300).cpu(), x + 300)
+    y = torch.ones(2)
+    assert torch.equal((y.to(device) * 1e300).cpu(), y * 1e300)
+
+
+# ---- results given by the caller ----
+def test_out_of_another_dtype(device):
+    a, b = torch.arange(6.0).reshape(2, 3), torch.ones(2, 3)
+    for dtype in (torch.float64, torch.float16):
+        ours, theirs = torch.empty(2, 3, dtype=dtype, device=device), torch.empty(2, 3, dtype=dtype)
+        torch.add(a.to(device), b.to(device), out=ours)
+        assert torch.equal(ours.cpu(), torch.add(a, b, out=theirs))
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        torch.add(a.to(device), b.to(device), out=torch.empty(2, 3, dtype=torch.int64, device=device))
+
+
+def test_out_of_another_dtype_takes_comparisons(device):
+    a, b = torch.arange(6.0), torch.full((6,), 3.0)
+    ours = torch.empty(6, device=device)
+    with strict():
+        torch.lt(a.to(device), b.to(device), out=ours)
+    assert torch.equal(ours.cpu(), torch.lt(a, b, out=torch.empty(6)))
+
+
+def test_inplace_keeps_the_dtype_or_refuses(device):
+    x = torch.arange(4, device=device)
+    with strict():
+        x.add_(torch.ones(4, dtype=torch.int32, device=device))
+    assert x.tolist() == [1, 2, 3, 4]
+    with pytest.raises(RuntimeError, match="can't be cast to the desired output type"):
+        x.add_(0.5)
+    half = torch.ones(4, device=device)
+    with strict():
+        half.mul_(torch.full((4,), 3.0, dtype=torch.float64, device=device))
+    assert half.tolist() == [3.0] * 4
+
+
+def test_inplace_on_views_writes_the_base(device):
+    for view in (lambda x: x[1], lambda x: x[:, ::2], lambda x: x.t(), lambda x: x.diagonal(), lambda x: x[1:3, 1:]):
+        theirs = torch.arange(16.0).reshape(4, 4)
+        ours = theirs.to(device)
+        with strict():
+            view(ours).mul_(3).add_(view(ours))
+        view(theirs).mul_(3).add_(view(theirs))
+        assert torch.equal(ours.cpu(), theirs)
+
+
+def test_overlapping_results_are_refused_as_on_the_cpu(device):
+    x = torch.arange(9.0, device=device).reshape(3, 3)
+    for call in (lambda: x.add_(x.t()), lambda: x[1:].add_(x[:-1]), lambda: torch.ones(1, device=device).expand(3).add_(1)):
+        with pytest.raises(RuntimeError, match="unsupported operation"):
+            call()
+
+
+def test_result_that_is_read_in_another_order_is_computed_from_the_old_values(device):
+    """Too strided for ATen's overlap check: rows 0, 2 and columns of one matrix."""
+    theirs = torch.arange(36.0).reshape(6, 6)
+    ours = theirs.to(device)
+    expected = theirs[::2, ::2] + theirs.t()[::2, ::2]
+    with strict():
+        torch.add(ours[::2, ::2], ours.t()[::2, ::2], out=ours[::2, ::2])
+    assert torch.equal(ours[::2, ::2].cpu(), expected)
+
+
+def test_resizing_a_used_result_warns(device):
+    out = torch.ones(3, device=device)
+    with pytest.warns(UserWarning, match="was resized"):
+        torch.add(torch.ones(2, 2, device=device), 1, out=out)
+    assert out.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+
+
+# ---- numbers left out ----
+def test_clamp_with_one_limit(device):
+    x = torch.linspace(-2, 2, 9)
+    for keywords in ({"min": -1}, {"max": 0.5}, {"min": -1.0, "max": 1.0}):
+        with strict():
+            assert torch.equal(x.to(device).clamp(**keywords).cpu(), x.clamp(**keywords))
+            assert torch.equal(x.to(device).clamp_(**keywords).cpu(), x.clamp(**keywords))
+            ours = torch.empty(9, device=device)
+            torch.clamp(x.to(device), **keywords, out=ours)
+            assert torch.equal(ours.cpu(), x.clamp(**keywords))
+    with pytest.raises(RuntimeError, match="At least one of 'min' or 'max' must not be None"):
+        x.to(device).clamp()
+    whole = torch.arange(5)
+    assert_same(whole.to(device).clamp(0.5, 2.5), whole.clamp(0.5, 2.5))
+
+
+# ---- where no kernel of ours may answer ----
+def test_mixed_devices_are_refused(device):
+    message = f"Expected all tensors to be on the same device, but found at least two devices, {device}:0 and cpu!"
+    x, y = torch.ones(3, device=device), torch.ones(3)
+    for call in (lambda: x + y, lambda: y + x, lambda: x.mul_(y), lambda: torch.add(x, x, out=y), lambda: torch.addcmul(x, x, y)):
+        with pytest.raises(RuntimeError) as raised:
+            call()
+        assert message in str(raised.value) or message.replace(f"{device}:0 and cpu", f"cpu and {device}:0") in str(raised.value)
+
+
+def test_two_devices_of_ours_are_refused(device):
+    with pytest.raises(RuntimeError, match=f"{device}:0 and {device}:1"):
+        torch.ones(3, device=f"{device}:0") + torch.ones(3, device=f"{device}:1")
+
+
+def test_result_lies_on_the_operands_device_not_the_current_one(device, module):
+    x = torch.ones(3, device=f"{device}:1")
+    with strict():
+        assert (x + x).device.index == 1
+        assert (x + torch.ones(3, 1, device=f"{device}:1")).device.index == 1
+    assert module.current_device() == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64])
+def test_dtypes_without_a_kernel_are_right_and_counted_as_fallback(dtype, device):
+    x = torch.randn(3, 4).to(dtype)
+    before = dict(torch_backend._C.fallback_counts()).get("aten::add.Tensor", 0)
+    assert torch.equal((x.to(device) + x.to(device)).cpu(), x + x)
+    assert dict(torch_backend._C.fallback_counts())["aten::add.Tensor"] == before + 1
+    with strict(), pytest.raises(NotImplementedError, match="add"):
+        x.to(device) + x.to(device)
+
+
+def test_errors_of_the_meta_function_are_the_cpus(device):
+    x, flags = torch.ones(3, device=device), torch.ones(3, dtype=torch.bool, device=device)
+    for call, message in (
+        (lambda: flags - flags, "Subtraction, the `-` operator, with two bool tensors is not supported"),
+        (lambda: torch.add(torch.ones(3, dtype=torch.int64, device=device), 1, alpha=0.5), "argument alpha must not be a floating"),
+        (lambda: x + torch.ones(4, device=device), "must match the size of tensor"),
+        (lambda: x.add_(torch.ones(2, 3, device=device)), "doesn't match the broadcast shape"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+
+
+def test_negative_view_of_a_conjugate(device):
+    z = torch.tensor([1 + 2j, 3 - 4j])
+    ours = z.to(device).conj().imag
+    assert ours.is_neg()
+    assert torch.equal((ours + 1).cpu(), z.conj().imag + 1)
+    assert torch.equal(ours.mul_(2).cpu(), z.conj().imag * 2)
+
+
+# ---- autograd ----
+@pytest.mark.parametrize("op", ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "pow.Tensor_Scalar", "exp", "log", "sqrt", "tanh",
+                                "sigmoid", "clamp", "clamp_min", "neg", "reciprocal", "sin", "cos", "lerp.Scalar", "addcmul"])  # fmt: skip
+def test_gradients_equal_the_cpus(op, device):
+    dtype = torch.float64
+    operands, extra = calls(op, dtype, "broadcast")[0]
+    call = schema_call(op, forms(op)[0])
+    gradients = []
+    for where in ("cpu", device):
+        tensors = [place(a, where).requires_grad_() for a in operands]
+        call(tensors, extra).mul(2).sum().backward()
+        gradients.append([t.grad for t in tensors])
+    for theirs, ours in zip(*gradients):
+        assert_same(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+def test_native_count_counts_every_form(device):
+    x = torch.ones(5, device=device)
+    before = native_count("mul.Tensor")
+    x.mul(x), x.mul_(2), torch.mul(x, x, out=torch.empty(5, device=device)), x.mul(x[:1])
+    assert native_count("mul.Tensor") == before + 4

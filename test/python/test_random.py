@@ -1,0 +1,156 @@
+"""Seeds, generators and their states."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+
+
+def test_the_same_seed_gives_the_same_numbers(device):
+    torch.manual_seed(42)
+    first = torch.rand(1000, device=device).cpu()
+    second = torch.rand(1000, device=device).cpu()
+    torch.manual_seed(42)
+    assert torch.equal(torch.rand(1000, device=device).cpu(), first)
+    assert not torch.equal(first, second)
+
+
+def test_manual_seed_seeds_every_device_without_a_warning(module, device, recwarn):
+    torch.manual_seed(7)
+    assert [generator.initial_seed() for generator in module.default_generators] == [7, 7]
+    assert torch.equal(torch.rand(8, device=f"{device}:0").cpu(), torch.rand(8, device=f"{device}:1").cpu())
+    assert not [warning for warning in recwarn if "seed" in str(warning.message)]
+
+
+def test_the_default_seed_is_torchs(run_python):
+    run_python(
+        """
+        import torch
+        assert torch.fake.initial_seed() == torch.Generator().initial_seed() == torch.Generator(device="fake").initial_seed()
+        """,
+        TORCH_BACKEND="fake",
+    )
+
+
+def test_uniform_numbers_are_philox4x32_10(device):
+    """Against a Philox written down here from the paper's constants (Salmon et al., 2011)."""
+
+    def philox(seed, block):
+        low, high = 0xD2511F53, 0xCD9E8D57
+        key = [seed & 0xFFFFFFFF, seed >> 32]
+        counter = [block & 0xFFFFFFFF, block >> 32, 0, 0]
+        for _ in range(10):
+            a, b = low * counter[0], high * counter[2]
+            counter = [(b >> 32) ^ counter[1] ^ key[0], b & 0xFFFFFFFF, (a >> 32) ^ counter[3] ^ key[1], a & 0xFFFFFFFF]
+            key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+        return counter
+
+    seed = 0x123456789ABCDEF
+    generator = torch.Generator(device=device).manual_seed(seed)
+    words = [word for block in range(8) for word in philox(seed, block)]
+    numbers = torch.rand(32, device=device, generator=generator).cpu()
+    expected = torch.tensor([(word >> 8) * 2.0**-24 for word in words])
+    torch.testing.assert_close(numbers, expected, rtol=0, atol=2.0**-23)
+
+
+def test_a_state_round_trip_repeats_the_numbers(module, device):
+    state = module.get_rng_state()
+    assert state.dtype == torch.uint8 and state.device.type == "cpu" and state.numel() == 16
+    first = torch.randn(100, device=device).cpu()
+    assert not torch.equal(module.get_rng_state(), state)  # the offset went on
+    module.set_rng_state(state)
+    assert torch.equal(torch.randn(100, device=device).cpu(), first)
+    states = module.get_rng_state_all()
+    assert len(states) == 2
+    module.set_rng_state_all(states)
+    module.set_rng_state(state, f"{device}:1")
+    assert torch.equal(module.get_rng_state(1), state)
+
+
+def test_a_state_is_seed_then_offset(device):
+    generator = torch.Generator(device=device).manual_seed(0x0102030405060708)
+    generator.set_offset(12)
+    assert generator.get_offset() == 12
+    assert generator.get_state().numpy().view("uint64").tolist() == [0x0102030405060708, 12]
+
+
+def test_seeding_sets_the_offset_to_zero(device):
+    generator = torch.Generator(device=device)
+    torch.rand(10, device=device, generator=generator)
+    assert generator.get_offset() > 0
+    assert generator.manual_seed(3).get_offset() == 0
+
+
+@pytest.mark.parametrize(
+    "state, words",
+    [(torch.zeros(15, dtype=torch.uint8), "16 bytes"), (torch.zeros(5056, dtype=torch.uint8), "wrong size"),
+     (torch.zeros(2), "ByteTensor")],
+)  # fmt: skip
+def test_a_wrong_state_is_refused(module, state, words):
+    with pytest.raises((RuntimeError, TypeError), match=words):
+        module.set_rng_state(state)
+
+
+def test_an_explicit_generator_leaves_the_default_alone(module, device):
+    before = module.get_rng_state()
+    generator = torch.Generator(device=device).manual_seed(5)
+    first = torch.rand(64, device=device, generator=generator).cpu()
+    assert torch.equal(module.get_rng_state(), before)
+    assert torch.equal(torch.rand(64, device=device, generator=generator.manual_seed(5)).cpu(), first)
+
+
+def test_a_generator_of_another_device_is_refused(device):
+    with pytest.raises(RuntimeError, match=f"Expected a '{device}' device type for generator but found 'cpu'"):
+        torch.rand(3, device=device, generator=torch.Generator())
+    with pytest.raises(RuntimeError, match=f"'{device}:0'.*'{device}:1'"):
+        torch.rand(3, device=f"{device}:0", generator=torch.Generator(device=f"{device}:1"))
+    with pytest.raises(RuntimeError, match="7"):
+        torch.Generator(device=f"{device}:7")
+
+
+def test_clone_and_graphsafe_state(device):
+    generator = torch.Generator(device=device).manual_seed(11)
+    torch.rand(9, device=device, generator=generator)
+    clone = generator.clone_state()
+    assert clone.get_state().equal(generator.get_state())
+    shared = generator.graphsafe_get_state()
+    torch.rand(9, device=device, generator=shared)
+    assert generator.get_offset() == shared.get_offset() > clone.get_offset()
+    other = torch.Generator(device=device)
+    other.graphsafe_set_state(shared)
+    assert other.initial_seed() == 11
+
+
+def test_generators_are_pickled_and_copied_by_their_state(device):
+    generator = torch.Generator(device=f"{device}:1").manual_seed(13)
+    generator.set_offset(5)
+    for twin in (pickle.loads(pickle.dumps(generator)), copy.deepcopy(generator)):
+        assert twin.device == generator.device
+        assert twin.get_state().equal(generator.get_state())
+
+
+def test_seed_changes_the_seed(module):
+    module.manual_seed(1)
+    module.seed()
+    assert module.initial_seed() != 1
+    module.seed_all()
+    assert len({generator.initial_seed() for generator in module.default_generators}) == 1
+
+
+def test_fork_rng_restores_the_state(module, device):
+    before = module.get_rng_state()
+    with torch.random.fork_rng(device_type=device):
+        torch.rand(5, device=device)
+        assert not torch.equal(module.get_rng_state(), before)
+    assert torch.equal(module.get_rng_state(), before)
+
+
+def test_threads_draw_disjoint_numbers_from_one_generator(device):
+    """The offset is reserved atomically: no block of Philox is used twice."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    generator = torch.Generator(device=device).manual_seed(17)
+    with ThreadPoolExecutor(4) as pool:
+        parts = list(pool.map(lambda _: torch.rand(4, dtype=torch.float64, device=device, generator=generator).cpu(), range(64)))
+    assert torch.cat(parts).unique().numel() == 256

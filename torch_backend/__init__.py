@@ -1,0 +1,34 @@
+"""torch_backend: a device for PyTorch over a plugin of a few C functions.
+
+``TORCH_BACKEND=fake python script.py``, or in the script, before the device is used::
+
+    import torch, torch_backend
+    torch_backend.use("fake")
+    torch.ones(3, device="fake")
+
+``torch.fake`` (named after the plugin) is the device module, like ``torch.cuda``. Importing this package, or torch when this
+package is installed, registers nothing and loads no driver until a plugin is chosen.
+"""
+
+from __future__ import annotations
+
+# torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
+# must exist before torch is imported.
+from ._activation import autoload as _autoload
+from ._activation import device_name, errors, is_active, plugins, use
+
+import torch as _torch  # noqa: F401  (a clear ImportError here when torch is missing)
+
+from . import fallback, ops
+
+__all__ = ["device_name", "errors", "fallback", "is_active", "ops", "plugins", "use"]
+
+_autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
+
+
+def __getattr__(name: str):
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("torch_backend")
+    raise AttributeError(f"module 'torch_backend' has no attribute '{name}'")

@@ -1,0 +1,218 @@
+"""Choosing plugins and making their devices known to torch, once per process.
+
+Order matters: everything that may fail comes before the first thing that cannot be undone (loading the extension, whose
+static registrations fill torch's PrivateUse1 tables, and naming the device type).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+import warnings
+
+from . import _hal
+
+_HOW = "Set TORCH_BACKEND=fake, or call torch_backend.use('fake'), before the device is used."
+
+_lock = threading.RLock()  # re-entered when importing torch autoloads us
+_active: str | None = None
+_requested: str | None = None  # the plugin list that is active
+_errors: list[str] = []
+_stand_ins: list[str] = []
+
+
+def is_active() -> bool:
+    """Tells whether a plugin's device is registered with torch."""
+    return _active is not None
+
+
+def device_name() -> str:
+    """Gives the device type's name in torch, such as "fake"; raises when no plugin is active."""
+    if _active is None:
+        raise RuntimeError(" ".join(["No plugin of torch_backend is active.", *_errors, _HOW]))
+    return _active
+
+
+def errors() -> list[str]:
+    """Gives what went wrong when torch loaded this package by itself; never raised, so that `import torch` works."""
+    return list(_errors)
+
+
+def plugins() -> list[_hal.Plugin]:
+    """Describes the active plugins, in the order of their devices."""
+    return _hal.plugins() if is_active() else []
+
+
+def use(plugin: str) -> None:
+    """Activates a plugin by name or absolute path, or a comma list of them; the first one names the device type.
+
+    May be called again with the same list. One process has one set of plugins for its whole life.
+    """
+    if not isinstance(plugin, str) or not plugin.strip(", "):
+        raise ValueError(f"torch_backend.use: expected the name or absolute path of a plugin, such as 'fake', got {plugin!r}")
+    with _lock:
+        if _active is not None:
+            if plugin in (_requested, _active):
+                return
+            raise RuntimeError(
+                f"torch_backend.use({plugin!r}): '{_requested}' is already active as torch.{_active}, and a process keeps its "
+                "plugins for life. Start another process, or name all plugins at once, as in TORCH_BACKEND=a,b."
+            )
+        _activate(plugin)
+
+
+def autoload() -> None:
+    """Activates what TORCH_BACKEND names, or else a hardware plugin that finds its hardware. Never raises.
+
+    torch calls this at the end of ``import torch``; any exception would break that import for everybody.
+    """
+    names = os.environ.get("TORCH_BACKEND", "").strip()
+    try:
+        with _lock:
+            if _active is not None or _errors:
+                return
+            if names:
+                _activate(names)
+            elif not _torch_has_accelerator():
+                _activate(None)
+    except Exception as error:
+        _errors.append(f"{error}" if names else f"Looking for hardware plugins failed: {error}")
+        if names:
+            _tell(names)
+
+
+def _tell(names: str) -> None:
+    """A request in the environment failed: say so now, and again whenever the missing device module is touched."""
+    name = names.split(",")[0].strip()
+    message = f"TORCH_BACKEND={names}: {_errors[-1]}"
+    try:
+        _stand_in(name, message)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+    except Exception:  # warnings turned into errors
+        print(message, file=sys.stderr)
+
+
+class _Unavailable:
+    """Stands as torch.<name> for a plugin that could not be loaded, and tells why."""
+
+    def __init__(self, message: str):
+        self._message = message
+
+    def is_available(self) -> bool:
+        return False
+
+    def device_count(self) -> int:
+        return 0
+
+    def __getattr__(self, attribute: str):
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        raise RuntimeError(self._message)
+
+
+def _stand_in(name: str, message: str) -> None:
+    torch = sys.modules["torch"]
+    if re.fullmatch(r"[a-z][a-z0-9_]*", name) and not hasattr(torch, name):
+        setattr(torch, name, _Unavailable(message))
+        _stand_ins.append(name)
+
+
+def _torch_has_accelerator() -> bool:
+    """Tells whether this torch has a working accelerator of its own, without starting its driver."""
+    import torch
+
+    if torch.version.cuda or torch.version.hip:
+        return torch.cuda.device_count() > 0  # asks NVML; cuda.is_available() would poison fork
+    return torch.accelerator.current_accelerator(check_available=True) is not None
+
+
+def _activate(names: str | None) -> None:
+    """Opens the plugins and registers their devices with torch. With None: a hardware plugin, or nothing."""
+    import torch
+
+    global _active, _requested
+    _refuse_other_backend(torch)
+    _refuse_other_torch(torch)
+    resolved = names and _resolve(names)
+    # What only the environment asks for is passed on as such: the HAL ignores paths in it in privileged processes.
+    from_environment = resolved == os.environ.get("TORCH_BACKEND")
+    _hal.open_plugins(None if from_environment else resolved, _folders())
+    opened = _hal.plugins()
+    if not opened:
+        return
+    name = _valid_name(torch, os.environ.get("TORCH_BACKEND_NAME") or opened[0].name)
+    for stand_in in _stand_ins:
+        delattr(torch, stand_in)
+    _stand_ins.clear()
+    from . import _register
+
+    _register.register(name)
+    _active, _requested = name, names or opened[0].name
+    _errors.clear()
+
+
+def _folders() -> list[str]:
+    """Folders of plugins, the last one is searched first: other packages' plugins, then our own."""
+    beside = _hal.PACKAGE.parent / "torch_backend_plugins"
+    return [str(folder) for folder in (beside, _hal.PACKAGE / "plugins") if folder.is_dir()]
+
+
+def _resolve(names: str) -> str:
+    """Replaces names that other packages offer (entry points of "torch_backend.plugins") by the paths they give."""
+    from importlib.metadata import entry_points
+
+    found = entry_points()
+    select = getattr(found, "select", None)
+    group = select(group="torch_backend.plugins") if select else found.get("torch_backend.plugins", ())
+    offered = {point.name: point for point in group}
+    parts = [part.strip() for part in names.split(",") if part.strip()]
+    return ",".join(str(offered[part].load()()) if part in offered else part for part in parts)
+
+
+def _refuse_other_backend(torch) -> None:
+    """Two backends on PrivateUse1 end the process in torch's C++; so look before anything is registered."""
+    name = torch._C._get_privateuse1_backend_name()
+    taken = torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty.memory_format", "PrivateUse1")
+    if name != "privateuseone" or taken or torch._C._dispatch_has_backend_fallback("PrivateUse1"):
+        raise RuntimeError(
+            f"another PyTorch backend ('{name}') already uses the PrivateUse1 device type, which only one can have in a "
+            "process. Keep it from loading, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you want."
+        )
+
+
+def _refuse_other_torch(torch) -> None:
+    """The extension is built for one minor version of torch; another one has other C++ classes."""
+    from ._build import TORCH_VERSION
+
+    built, installed = TORCH_VERSION.split(".")[:2], str(torch.__version__).split(".")[:2]
+    if built != installed:
+        raise RuntimeError(
+            f"torch_backend was built for torch {TORCH_VERSION} but torch {torch.__version__} is installed. Rebuild it: "
+            "pip install --no-build-isolation --force-reinstall torch_backend, or install the other torch."
+        )
+
+
+def _valid_name(torch, name: str) -> str:
+    """Checks a name for the device type: torch would accept some that break it later."""
+    problem = None
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        problem = "it must be lower-case letters, digits and '_', beginning with a letter"
+    elif name.startswith(("cpu", "cuda")):
+        problem = "it must not begin with 'cpu' or 'cuda'"
+    elif name not in _stand_ins and hasattr(torch, name):
+        problem = f"torch.{name} exists already"
+    elif _is_device_type(torch, name):
+        problem = "torch has a device type of this name"
+    if problem:
+        raise RuntimeError(f"'{name}' cannot name a device type: {problem}. Choose one with TORCH_BACKEND_NAME.")
+    return name
+
+
+def _is_device_type(torch, name: str) -> bool:
+    try:
+        torch.device(name)
+    except RuntimeError:
+        return False
+    return True

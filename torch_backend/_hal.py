@@ -1,0 +1,115 @@
+"""The HAL's registry by ctypes: choosing plugins needs neither torch nor our extension, and can fail without a trace in torch.
+
+The extension links the same library by its soname, so there is one HAL in the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import NamedTuple
+
+PACKAGE = Path(__file__).absolute().parent
+LIBRARY = PACKAGE / "lib" / "libtorch_backend_hal.so.0"
+
+
+class Plugin(NamedTuple):
+    """An opened plugin; `provided` of `slots` functions of the ABI are its own, the others defaults."""
+
+    name: str
+    vendor: str
+    version: str
+    path: str
+    first_device: int
+    device_count: int
+    abi: str
+    provided: int
+    slots: int
+
+
+class _Entry(ctypes.Structure):  # hal_registry_entry_t
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("name", ctypes.c_char_p),
+        ("vendor", ctypes.c_char_p),
+        ("version", ctypes.c_char_p),
+        ("path", ctypes.c_char_p),
+        ("first_device", ctypes.c_int32),
+        ("device_count", ctypes.c_int32),
+        ("abi_major", ctypes.c_uint32),
+        ("abi_minor", ctypes.c_uint32),
+        ("provided_count", ctypes.c_uint32),
+        ("slot_count", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """Loads libtorch_backend_hal and declares what is used of it."""
+    if not LIBRARY.exists():
+        raise RuntimeError(f"torch_backend is not installed completely: {LIBRARY} is missing. Reinstall it with `pip install .`")
+    hal = ctypes.CDLL(str(LIBRARY))
+    for name, result, arguments in (
+        ("hal_error_message", ctypes.c_char_p, []),
+        ("hal_registry_add_path", ctypes.c_int32, [ctypes.c_char_p]),
+        ("hal_registry_open", ctypes.c_int32, [ctypes.c_char_p]),
+        ("hal_registry_is_open", ctypes.c_int32, []),
+        ("hal_registry_plugin_count", ctypes.c_int32, []),
+        ("hal_registry_plugin", ctypes.c_int32, [ctypes.c_int32, ctypes.POINTER(_Entry)]),
+        ("hal_registry_provides", ctypes.c_int32, [ctypes.c_int32, ctypes.c_uint32]),
+        ("hal_registry_slot_name", ctypes.c_char_p, [ctypes.c_uint32]),
+        ("hal_registry_report", ctypes.c_char_p, []),
+        ("hal_device_count", ctypes.c_int32, []),
+    ):
+        function = getattr(hal, name)
+        function.restype, function.argtypes = result, arguments
+    return hal
+
+
+def _check(status: int) -> None:
+    if status != 0:
+        raise RuntimeError(library().hal_error_message().decode(errors="replace"))
+
+
+def open_plugins(names: str | None, folders) -> None:
+    """Opens a comma list of plugins, or with None the first hardware plugin that is there; `folders` are searched first."""
+    hal = library()
+    for folder in folders:
+        _check(hal.hal_registry_add_path(str(folder).encode()))
+    _check(hal.hal_registry_open(None if names is None else names.encode()))
+
+
+def plugins() -> list[Plugin]:
+    """Describes the opened plugins, in the order of their devices."""
+    hal = library()
+    result = []
+    for index in range(hal.hal_registry_plugin_count()):
+        entry = _Entry(struct_size=ctypes.sizeof(_Entry))
+        _check(hal.hal_registry_plugin(index, ctypes.byref(entry)))
+        text = [(getattr(entry, field) or b"").decode(errors="replace") for field in ("name", "vendor", "version", "path")]
+        abi = f"{entry.abi_major}.{entry.abi_minor}"
+        numbers = (entry.first_device, entry.device_count, abi, entry.provided_count, entry.slot_count)
+        result.append(Plugin(*text, *numbers))
+    return result
+
+
+def slots(plugin: int) -> dict[str, bool]:
+    """Gives for each function of the ABI whether the plugin has its own (True) or the default (False)."""
+    hal = library()
+    result, slot = {}, 0
+    while name := hal.hal_registry_slot_name(slot):
+        result[name.decode()] = bool(hal.hal_registry_provides(plugin, slot))
+        slot += 1
+    return result
+
+
+def report() -> str:
+    """Gives the causes of the plugins that were skipped, one per line."""
+    return library().hal_registry_report().decode(errors="replace")
+
+
+def device_count() -> int:
+    """Counts the devices of the opened plugins; starts no driver."""
+    return library().hal_device_count()

@@ -1,0 +1,34 @@
+"""Registers the opened plugins' devices with torch: extension, device type name, device module, tensor methods, exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+import torch
+
+# The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
+from . import _C, backend
+from .backend import amp, memory, random, streams
+
+
+def register(name: str) -> None:
+    """Makes `name` a device type of torch with torch.<name> as its module."""
+    torch.utils.rename_privateuse1_backend(name)
+    backend._set_name(name)
+    torch._register_device_module(name, backend)
+    for module in (amp, memory, random, streams):
+        sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    atexit.register(_quiesce)
+
+
+def _quiesce() -> None:
+    """Before the interpreter ends: autograd's device threads need the GIL no more, and queued work is done."""
+    if _C.in_bad_fork():  # this child has neither those threads nor the devices
+        return
+    seconds = float(os.environ.get("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "10"))  # torch's own limit for the same wait
+    if not _C.quiesce_autograd(seconds):
+        print(f"torch_backend: a backward pass is still running after {seconds:g} s; leaving it behind", file=sys.stderr)
+    _C.drain_devices()

@@ -1,0 +1,77 @@
+"""The device module: torch.<name>, in the words of torch.cuda and torch.xpu.
+
+Asking for counts, names of types, or seeding starts no device; a device is initialised when it is first used.
+"""
+
+from __future__ import annotations
+
+from . import _utils, amp, memory, random, streams
+from ._utils import _set_name
+from .amp import get_amp_supported_dtype, is_bf16_supported
+from .devices import (
+    DeviceProperties,
+    _is_in_bad_fork,
+    _lazy_init,
+    current_device,
+    device,
+    device_count,
+    device_of,
+    get_device_capability,
+    get_device_name,
+    get_device_properties,
+    init,
+    is_available,
+    is_initialized,
+    set_device,
+    synchronize,
+)
+from .memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+    set_per_process_memory_fraction,
+)
+from .random import (
+    _get_generator,
+    _get_rng_state_offset,
+    _set_rng_state_offset,
+    get_rng_state,
+    get_rng_state_all,
+    initial_seed,
+    manual_seed,
+    manual_seed_all,
+    seed,
+    seed_all,
+    set_rng_state,
+    set_rng_state_all,
+)
+from .streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
+
+from torch import OutOfMemoryError
+
+__all__ = [
+    "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "current_device", "current_stream",
+    "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init",
+    "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated", "memory_reserved",
+    "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "random", "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction", "set_rng_state",
+    "set_rng_state_all", "set_stream", "stream", "streams", "synchronize",
+]  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name == "_initialized":  # read by torch.utils.checkpoint
+        return is_initialized()
+    if name == "default_generators":
+        return random.default_generators()
+    raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")

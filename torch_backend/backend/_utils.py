@@ -1,0 +1,45 @@
+"""The device type's name and the devices that arguments mean."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_backend import _C
+
+_name = "privateuseone"
+
+
+def _set_name(name: str) -> None:
+    global _name
+    _name = name
+
+
+def name() -> str:
+    """Gives the device type's name in torch."""
+    return _name
+
+
+def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -> int:
+    """Gives the index that `device` (an int, a string, a torch.device or None) means.
+
+    None, and a device without an index, mean the current device if `optional`; the CPU is -1 if `allow_cpu`. The range is
+    left to the callee to check: torch.load asks here first and has words of its own for an index out of range.
+    """
+    if isinstance(device, bool):
+        raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if allow_cpu and device.type == "cpu":
+            return -1
+        if device.type != _name:
+            raise ValueError(f"Expected a {_name} device, but got: {device}")
+        if device.index is not None:
+            return device.index
+    elif device is not None:
+        raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    return _C.current_device()

@@ -1,0 +1,122 @@
+"""The caching allocator: statistics under torch's names, and giving memory back."""
+
+from __future__ import annotations
+
+import torch
+
+from torch_backend import _C
+
+from ._utils import _get_device_index
+
+
+def empty_cache() -> None:
+    """Gives cached memory that no tensor uses back to the devices."""
+    _C.empty_cache(-1)
+
+
+def memory_stats_as_nested_dict(device=None) -> dict:
+    """Gives the statistics of a device as nested dictionaries: kind, pool, and current / peak / allocated / freed."""
+    return torch._C._accelerator_getDeviceStats(_get_device_index(device, optional=True))
+
+
+def memory_stats(device=None) -> dict:
+    """Gives the statistics of a device under flat names such as "allocated_bytes.all.current", as torch.cuda.memory_stats."""
+    flat = {}
+
+    def add(prefix: str, value) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                add(f"{prefix}.{key}" if prefix else key, inner)
+        else:
+            flat[prefix] = value
+
+    add("", memory_stats_as_nested_dict(device))
+    return dict(sorted(flat.items()))
+
+
+def _bytes(kind: str, what: str, device) -> int:
+    return memory_stats_as_nested_dict(device)[kind]["all"][what]
+
+
+def memory_allocated(device=None) -> int:
+    """Gives the bytes that tensors hold."""
+    return _bytes("allocated_bytes", "current", device)
+
+
+def max_memory_allocated(device=None) -> int:
+    """Gives the most bytes that tensors held since the start or `reset_peak_memory_stats`."""
+    return _bytes("allocated_bytes", "peak", device)
+
+
+def memory_reserved(device=None) -> int:
+    """Gives the bytes that the allocator holds, used or cached."""
+    return _bytes("reserved_bytes", "current", device)
+
+
+def max_memory_reserved(device=None) -> int:
+    """Gives the most bytes that the allocator held since the start or `reset_peak_memory_stats`."""
+    return _bytes("reserved_bytes", "peak", device)
+
+
+def reset_peak_memory_stats(device=None) -> None:
+    """Sets every peak to the current value."""
+    torch._C._accelerator_resetPeakStats(_get_device_index(device, optional=True))
+
+
+def reset_accumulated_memory_stats(device=None) -> None:
+    """Sets the totals of allocated and freed memory to zero."""
+    torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
+
+
+def mem_get_info(device=None) -> tuple:
+    """Gives free and total bytes of a device; total 0 = unknown."""
+    return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
+
+
+def set_per_process_memory_fraction(fraction: float, device=None) -> None:
+    """Limits what the allocator may take of a device's memory; more raises torch.OutOfMemoryError."""
+    if not 0.0 < fraction <= 1.0:
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
+    index = _get_device_index(device, optional=True)
+    total = mem_get_info(index)[1]
+    if total == 0:
+        raise RuntimeError(f"the memory of device {index} is not known, so a fraction of it cannot be a limit")
+    _C.set_memory_limit(index, 0 if fraction == 1.0 else int(total * fraction))
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 10240 or unit == "GiB":
+            return f"{count:d} {unit}"
+        count //= 1024
+    raise AssertionError("unreachable")
+
+
+_SUMMARY = (
+    ("Allocated memory", "allocated_bytes", True),
+    ("Requested memory", "requested_bytes", True),
+    ("Active memory", "active_bytes", True),
+    ("Reserved memory", "reserved_bytes", True),
+    ("Non-releasable memory", "inactive_split_bytes", True),
+    ("Allocations", "allocation", False),
+    ("Active allocations", "active", False),
+    ("Segments", "segment", False),
+    ("Non-releasable allocations", "inactive_split", False),
+)
+
+
+def memory_summary(device=None, abbreviated: bool = False) -> str:
+    """Gives a table of the statistics for people; abbreviated: without a row for each pool."""
+    index = _get_device_index(device, optional=True)
+    stats = memory_stats_as_nested_dict(index)
+    line = "| {:<28} | {:>11} | {:>11} | {:>11} | {:>11} |".format
+    rule = "-" * len(line("", "", "", "", ""))
+    head = f"| device {index}: out of memory {stats['num_ooms']} times, cache flushed for a retry {stats['num_alloc_retries']} times"
+    rows = [rule, f"{head:<{len(rule) - 1}}|", rule, line("", "now", "peak", "total", "freed"), rule]
+    for title, kind, is_bytes in _SUMMARY:
+        show = _size if is_bytes else str
+        for pool in ("all",) if abbreviated else ("all", "large_pool", "small_pool"):
+            stat = stats[kind][pool]
+            cells = [show(stat[what]) for what in ("current", "peak", "allocated", "freed")]
+            rows.append(line(title if pool == "all" else f"  {pool.replace('_', ' ')}", *cells))
+    return "\n".join([*rows, rule])

@@ -1,0 +1,32 @@
+"""Which operators ran natively on the device and which fell back to the CPU."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .fallback import _c
+
+
+class Row(NamedTuple):
+    """Calls of an operator: `native` by the plugin's own op or a portable kernel, `fallback` by the CPU's kernel."""
+
+    op: str
+    native: int
+    fallback: int
+
+
+def report() -> list[Row]:
+    """Gives the calls since the start or the last `reset`, the most frequent first.
+
+    A native row has the name of the operator in the HAL (ops.yaml), a fallback row that of the ATen operator.
+    """
+    rows = {name: [plugin + portable, 0] for name, plugin, portable, _ in _c().operator_counts() if plugin + portable}
+    for name, count in _c().fallback_counts():
+        rows.setdefault(name.rpartition("aten::")[2], [0, 0])[1] += count
+    return sorted((Row(op, *calls) for op, calls in rows.items()), key=lambda row: (-row.native - row.fallback, row.op))
+
+
+def reset() -> None:
+    """Sets all counts to zero, those of the fallback too."""
+    _c().operator_reset()
+    _c().fallback_reset()
