@@ -1,7 +1,9 @@
 """Writes the C++ of one ATen operator: its general path and one short function per form, and the shards around them."""
 from __future__ import annotations
 
-from aten_model import WITHOUT, fast_dtypes, is_scalar, is_tensor
+import re
+
+from aten_model import FOR_VALUE, WITHOUT, fast_dtypes, is_scalar, is_tensor
 from torchgen.api import meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import DispatcherSignature
@@ -79,6 +81,7 @@ def _general(op):
     lines += [
         f"  Structured<at::meta::structured_{meta.name(op.group)}> structured(outputs);",
         f"  structured.meta({', '.join(e.expr for e in meta_arguments)});",
+        *_calls_for_values(op),
         f"  return {_call(op)};",
         "}",
     ]
@@ -118,6 +121,33 @@ def _call(op):
     return f"run_matrix_product({number}, outputs, arguments)"
 
 
+def _for_values(op):
+    """Yields (C++ condition, number of the other operator, its operands) for each value that makes it another operator."""
+    for argument, values in FOR_VALUE.get(op.name, {}).items():
+        for number, other, operands in values:
+            identifier = "HAL_OP_ID_" + re.sub(r"[^A-Za-z0-9]", "_", other).upper()
+            yield f"{argument}.equal({number})", identifier, operands
+
+
+def _calls_for_values(op):
+    for condition, number, operands in _for_values(op):
+        arguments = ", ".join(f"operand({name})" for name in operands)
+        yield f"  if ({condition})"
+        yield f"    return run_elementwise({number}, structured.maybe_common_dtype(), false, outputs, {{{arguments}}});"
+
+
+def _fast_calls(op, kind, given, done):
+    """The fast path, for the values that make the operator another one first."""
+    dtypes = f"UINT64_C({fast_dtypes(op.op):#x})"
+    calls = [(f"{c} && ", f"Elementwise<{number}, {dtypes}, false>", ", ".join(names)) for c, number, names in _for_values(op)]
+    calls += [("", f"Fast_{op.identifier}", ", ".join(_fast_argument(op, a) for a in op.arguments))]
+    for condition, fast, arguments in calls:
+        if kind is SchemaKind.functional:
+            yield f"  if ({condition}{fast}::make(result, {arguments})) return result;"
+        else:
+            yield f"  if ({condition}{fast}::write({given[0]}, {arguments})) {done}"
+
+
 def _form(op, native):
     """One registered function: fast path, general path, fallback."""
     kind = native.func.kind()
@@ -128,12 +158,9 @@ def _form(op, native):
     done = _done(native, given)
     lines = [f"{signature.defn(name=_function(native))} {{", *_other_operator(op, native, names)]
     if op.op.route == "iterator":
-        fast = ", ".join(_fast_argument(op, a) for a in op.arguments)
         if kind is SchemaKind.functional:
             lines += ["  at::Tensor result;"]
-            lines += [f"  if (C10_LIKELY(Fast_{op.identifier}::make(result, {fast}))) return result;"]
-        else:
-            lines += [f"  if (C10_LIKELY(Fast_{op.identifier}::write({given[0]}, {fast}))) {done}"]
+        lines += _fast_calls(op, kind, given, done)
     form = {SchemaKind.out: "Form::kOut", SchemaKind.inplace: "Form::kInplace"}.get(kind)
     lines += [f"  Outputs outputs({', '.join([form, *given])});" if form else "  Outputs outputs;"]
     lines += [f"  if (general_{op.identifier}(outputs, {inputs})) {done}"]

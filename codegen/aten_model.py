@@ -22,6 +22,19 @@ _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32
 # `iterator` operators whose optional numbers, when absent, make them another operator of the list.
 WITHOUT = {"clamp": {"min": "clamp_max", "max": "clamp_min"}}
 
+# `iterator` operators that are another operator of the list for some values of a number: torch defines pow so, also for
+# infinities (pow(-inf, 0.5) is not a number), and the other operators are faster. The tensors are the other's operands.
+FOR_VALUE = {
+    "pow.Tensor_Scalar": {
+        "exponent": (
+            (2.0, "mul.Tensor", ("self", "self")),
+            (0.5, "sqrt", ("self",)),
+            (-0.5, "rsqrt", ("self",)),
+            (-1.0, "reciprocal", ("self",)),
+        )
+    }
+}
+
 # Families of `structured` operators that structured_calls.h has a call for.
 STRUCTURED_FAMILIES = ("reduce", "reduce_index", "softmax", "softmax_backward", "gemm")
 

@@ -3,6 +3,7 @@
 #include "aten/copy.h"
 
 #include <ATen/ops/copy_ops.h>
+#include <ATen/ops/view_as_real.h>
 
 #include "aten/fallback_call.h"
 #include "aten/raw_elements.h"
@@ -73,7 +74,7 @@ void copy_bytes_across(const at::Tensor &src, const at::Tensor &dst) {
 }  // namespace
 
 void apply_bits(const at::Tensor &elements, const at::Tensor &like) {
-  if (like.is_conj() && elements.is_complex()) elements.conj_physical_();
+  if (like.is_conj() && elements.is_complex()) at::view_as_real(elements).select(-1, 1).neg_();
   if (like.is_neg()) elements.neg_();
 }
 

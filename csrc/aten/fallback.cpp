@@ -141,25 +141,7 @@ void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   run_on_cpu(op, op, c10::DispatchKey::CPU, stack);
 }
 
-namespace {
-
-void sparse_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
-  run_on_cpu(op, op, c10::DispatchKey::SparseCPU, stack);
-}
-
-void sparse_csr_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
-  run_on_cpu(op, op, c10::DispatchKey::SparseCsrCPU, stack);
-}
-
-}  // namespace
-
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
-TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback>());
-}
-TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_csr_fallback>());
-}
 // Operators that no autocast list names run in the dtype they are given; without this every operator fails under
 // autocast.
 TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }

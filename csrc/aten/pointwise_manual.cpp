@@ -10,6 +10,7 @@
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
 #include <ATen/ops/relu_native.h>
+#include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
 #include "aten/fallback_call.h"
@@ -83,6 +84,12 @@ at::Tensor &relu_(at::Tensor &self) {
   return at::native::relu_(self);
 }
 
+// ATen's own kernel for it calls a stub that no device of another house has.
+at::Tensor &conj_physical_(at::Tensor &self) {
+  if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
+  return self;
+}
+
 void check_not_empty(const at::Tensor &self, const char *name) {
   TORCH_CHECK(
       self.numel() > 0, name,
@@ -107,6 +114,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("abs.out", TORCH_FN(abs_out));
   m.impl("logical_not", TORCH_FN(logical_not));
   m.impl("logical_not.out", TORCH_FN(logical_not_out));
+  m.impl("conj_physical_", TORCH_FN(conj_physical_));
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(relu_));
   m.impl("max", TORCH_FN(max));

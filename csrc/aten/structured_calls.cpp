@@ -5,6 +5,8 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 
+#include <algorithm>
+
 namespace torch_backend {
 
 namespace {
@@ -71,7 +73,8 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
   if (!has_kernel(device, op, computing)) return false;
   const at::Tensor operand = prepare_operand(self, computing, device);
   const hal_tensor_t descriptor = describe(operand);
-  const hal_value_t values[] = {value(descriptor), value(c10::IntArrayRef(dims))};
+  const bool all = static_cast<int64_t>(dims.size()) == self.dim();  // an empty list: also the flattened tensor of argmax
+  const hal_value_t values[] = {value(descriptor), value(all ? c10::IntArrayRef() : c10::IntArrayRef(dims))};
 
   std::optional<Destination> destinations[kMaxResults];
   std::optional<KeptShape> shapes[kMaxResults];

@@ -60,6 +60,23 @@ PK_FN void PK_NAME(pack_columns)(const T *b, pk_i64 col, pk_i64 depth, pk_i64 wi
     for (pk_i64 k = 0; k < depth; k++) panel[k * PK_GEMM_N + j] = b[j * col + k];
 }
 
+/* Packs `width` <= PK_GEMM_N columns whose rows are contiguous, in pieces of constant size: a loop or a call of memcpy per row
+ * costs more than the arithmetic when there are few rows in a. */
+PK_FN void PK_NAME(pack_rows)(const T *b, pk_i64 row, pk_i64 depth, pk_i64 width, T *panel) {
+  if (width == PK_GEMM_N) {
+    for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, PK_GEMM_N * sizeof(T));
+    return;
+  }
+#define PK_PIECE(size)                                                                                                \
+  if (width & (size)) {                                                                                               \
+    for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, (size) * sizeof(T));                \
+    b += (size);                                                                                                      \
+    panel += (size);                                                                                                  \
+  }
+  PK_PIECE(16) PK_PIECE(8) PK_PIECE(4) PK_PIECE(2) PK_PIECE(1)
+#undef PK_PIECE
+}
+
 /* Packs a block of b. */
 PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns, T *panels) {
   for (pk_i64 j0 = 0; j0 < columns; j0 += PK_GEMM_N) {
@@ -67,8 +84,8 @@ PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
     T *panel = panels + j0 * depth;
     const T *p = b + j0 * col;
     if (width < PK_GEMM_N) memset(panel, 0, (size_t)depth * PK_GEMM_N * sizeof(T));
-    if (col == 1 && width == PK_GEMM_N) {
-      for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, p + k * row, PK_GEMM_N * sizeof(T));
+    if (col == 1) {
+      PK_NAME(pack_rows)(p, row, depth, width, panel);
     } else if (row == 1) {
       PK_NAME(pack_columns)(p, col, depth, width, panel);
     } else {
@@ -78,32 +95,32 @@ PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
   }
 }
 
-/* Packs `rows` rows of a block of a: each gets contiguous, PK_GEMM_K elements apart. */
+/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M. */
 PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
-  pk_i64 k = 0;
-  if (row == 1 && rows == 8) {
-    for (; k + PK_TRANSPOSE <= depth; k += PK_TRANSPOSE)
-      for (int i = 0; i < 8; i += PK_TRANSPOSE)
-        PK_NAME(transpose)(a + k * col + i, col, target + i * PK_GEMM_K + k, PK_GEMM_K);
+  if (row == 1 && rows == PK_GEMM_M) {
+    for (pk_i64 k = 0; k < depth; k++) memcpy(target + k * PK_GEMM_M, a + k * col, PK_GEMM_M * sizeof(T));
+    return;
   }
-  for (; k < depth; k++)
-    for (pk_i64 i = 0; i < rows; i++) target[i * PK_GEMM_K + k] = a[i * row + k * col];
+  for (pk_i64 k = 0; k < depth; k++)
+    for (pk_i64 i = 0; i < rows; i++) target[i + k * PK_GEMM_M] = a[i * row + k * col];
 }
 
-/* Sums of `rows` x `vectors` vectors, both constant where this is inlined. */
+/* Sums of `rows` x `vectors` vectors. Both are constant where this is inlined, and `packed` too: element (i, k) of a stands at
+ * i + k * PK_GEMM_M, else at i * row + k. Rows of the panel are `step` apart. */
 #define PK_DEFINE_MICRO(bytes)                                                                                     \
-  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, pk_i64 depth, const T *a, pk_i64 row, \
-                                            const T *panel, T *product) {                                          \
+  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int packed, pk_i64 depth,      \
+                                            const T *a, pk_i64 row, const T *panel, pk_i64 step, T *product) {     \
     enum { LANES = bytes / (int)sizeof(T) };                                                                       \
     PK_CAT(PK_NAME(v), bytes) x[8][2];                                                                             \
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
       _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) x[i][v] = (PK_CAT(PK_NAME(v), bytes)){0};           \
-    for (pk_i64 k = 0; k < depth; k++, panel += PK_GEMM_N) {                                                       \
+    for (pk_i64 k = 0; k < depth; k++, panel += step) {                                                            \
       PK_CAT(PK_NAME(v), bytes) y[2];                                                                              \
       _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
         y[v] = *(const PK_CAT(PK_NAME(v), bytes) *)(panel + v * LANES);                                            \
       _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                       \
-        _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) x[i][v] += a[i * row + k] * y[v];                \
+        _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) \
+        x[i][v] += (packed ? a[i + k * PK_GEMM_M] : a[i * row + k]) * y[v];                                         \
     }                                                                                                              \
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
       _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
@@ -114,17 +131,21 @@ PK_DEFINE_MICRO(32)
 PK_DEFINE_MICRO(16)
 #undef PK_DEFINE_MICRO
 
-/* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, a constant. */
+/* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, a constant. row = 0:
+ * a is packed. */
 PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row, const T *panel,
-                          T *product) {
-#define PK_MICRO_ROWS(bytes, r, vectors, column) \
-  PK_CAT(PK_NAME(micro_), bytes)(r, vectors, depth, a, row, panel + (column), product + (column))
+                          pk_i64 step, T *product) {
+#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                                     \
+  if (row == 0)                                                                                                      \
+    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 1, depth, a, 0, panel + (column), step, product + (column));          \
+  else                                                                                                               \
+    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 0, depth, a, row, panel + (column), step, product + (column));
 #define PK_MICRO(bytes, vectors, column)                              \
   switch (rows) {                                                     \
-    case 8: PK_MICRO_ROWS(bytes, 8, vectors, column); break;          \
-    case 4: PK_MICRO_ROWS(bytes, 4, vectors, column); break;          \
-    case 2: PK_MICRO_ROWS(bytes, 2, vectors, column); break;          \
-    default: PK_MICRO_ROWS(bytes, 1, vectors, column); break;         \
+    case 8: PK_MICRO_ROWS(bytes, 8, vectors, column) break;           \
+    case 4: PK_MICRO_ROWS(bytes, 4, vectors, column) break;           \
+    case 2: PK_MICRO_ROWS(bytes, 2, vectors, column) break;           \
+    default: PK_MICRO_ROWS(bytes, 1, vectors, column) break;          \
   }
   if (isa == PK_ISA_AVX512) {
     if (width * (pk_i64)sizeof(T) > 64) {
@@ -136,7 +157,7 @@ PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth
   }
   const pk_i64 all = rows;
   rows = rows == 8 ? 4 : rows; /* 16 registers hold the sums of four rows */
-  for (pk_i64 i = 0; i < all; i += rows, a += rows * row, product += rows * PK_GEMM_N) {
+  for (pk_i64 i = 0; i < all; i += rows, a += row ? rows * row : rows, product += rows * PK_GEMM_N) {
     if (isa == PK_ISA_AVX2) {
       for (pk_i64 j = 0; j < width; j += 64 / (int)sizeof(T)) PK_MICRO(32, 2, j)
     } else {

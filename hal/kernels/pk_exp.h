@@ -1,5 +1,5 @@
-/* pk_exp.h: pk_exp_wide(x), the exponential function for loops: as pk_exp, but in float on the host it is straight-line code
- * that the compiler vectorises, where the C library's expf is a call per element. */
+/* pk_exp.h: pk_exp_wide(x), the exponential function for loops: as pk_exp, but in float on the host it is straight-line
+ * code that the compiler vectorises, where the C library's expf is a call per element. */
 #ifndef PK_EXP_H_
 #define PK_EXP_H_
 
@@ -17,8 +17,8 @@ PK_FN pk_u32 pk_bits_of_float(float x) {
   return bits;
 }
 
-/* exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; minimax polynomial of degree 6 for exp(r) and ln 2 in two parts
- * as in Moshier's Cephes library (expf). At most 2 ulp; 0, infinity, NaN and subnormal results are right. */
+/* exp(x) = 2^n exp(r), n = round(x / ln 2), |r| <= ln(2) / 2; minimax polynomial of degree 6 for exp(r) and ln 2 in two
+ * parts as in Moshier's Cephes library (expf). At most 2 ulp; 0, infinity, NaN and subnormal results are right. */
 PK_FN float pk_exp_wide_f32(float x) {
   const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
   x = x > 89.0f ? 89.0f : x;       /* infinity from 88.73 on */
@@ -32,7 +32,8 @@ PK_FN float pk_exp_wide_f32(float x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
-  /* 2^n in two factors: one alone has no room for n = 128 and for subnormal results. Unsigned, so NaN's n does no harm. */
+  /* 2^n in two factors: one alone has no room for n = 128 and for subnormal results. Unsigned, so NaN's n does no harm.
+   */
   const pk_u32 whole = pk_bits_of_float(shifted) - pk_bits_of_float(shift) + 256u, half = whole >> 1;
   const pk_u32 low = (half - 128u + 127u) << 23, high = (whole - half - 128u + 127u) << 23;
   return p * pk_float_of_bits(low) * pk_float_of_bits(high);

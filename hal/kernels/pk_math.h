@@ -25,10 +25,17 @@
 #define pk_pow(x, y) PK_CAT(pk_pow_, PK_TOKEN)(x, y)
 #define pk_atan2(x, y) PK_CAT(pk_atan2_, PK_TOKEN)(x, y)
 
-/* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. */
-#define PK_DEFINE_ORDER(token, type)                                                                                      \
-  PK_FN type pk_maximum_##token(type x, type y) { return (x > y || x != x) ? x : y; }                                     \
-  PK_FN type pk_minimum_##token(type x, type y) { return (x < y || x != x) ? x : y; }
+/* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. Two
+ * selections: gcc 12 does not vectorise nested uses of one with `||`. */
+#define PK_DEFINE_ORDER(token, type)                 \
+  PK_FN type pk_maximum_##token(type x, type y) {    \
+    const type larger = x > y ? x : y;               \
+    return x != x ? x : larger;                      \
+  }                                                  \
+  PK_FN type pk_minimum_##token(type x, type y) {    \
+    const type smaller = x < y ? x : y;              \
+    return x != x ? x : smaller;                     \
+  }
 PK_DEFINE_ORDER(f32, float)
 PK_DEFINE_ORDER(f64, double)
 PK_DEFINE_ORDER(i64, pk_i64)

@@ -1,19 +1,17 @@
 /* base.c: libhal_plugin.a, the weak defaults that are linked into each plugin.
  *
- * hal_base_<op> is the strong body, callable as "super" from an override. hal_plugin_<op> is a weak wrapper round it, in the
- * section "hal_dflt" by whose bounds entry.c tells a default from an override. Weak stands on these definitions, never on
- * the header's prototypes: that would make the author's own functions weak too. Mandatory ops have no default, so leaving
- * one out is a link error that names it. */
+ * hal_base_<op> is the strong body, callable as "super" from an override. hal_plugin_<op> is a weak wrapper round it,
+ * in the section "hal_dflt" by whose bounds entry.c tells a default from an override. Weak stands on these definitions,
+ * never on the header's prototypes: that would make the author's own functions weak too. Mandatory ops have no default,
+ * so leaving one out is a link error that names it. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/plugin.h"
 
 const hal_host_api_t *hal_host;
 
 #define HAL_WRAP_M(name, params, args)
-#define HAL_WRAP_D(name, params, args)                                               \
-  __attribute__((weak, section("hal_dflt"))) hal_status_t hal_plugin_##name params { \
-    return hal_base_##name args;                                                     \
-  }
+#define HAL_WRAP_D(name, params, args) \
+  __attribute__((weak, section("hal_dflt"))) hal_status_t hal_plugin_##name params { return hal_base_##name args; }
 #define HAL_WRAP_U(name, params, args) HAL_WRAP_D(name, params, args)
 #define HAL_OP(since, kind, group, need, name, params, args) HAL_WRAP_##kind(name, params, args)
 #include "hal/plugin_ops.def"

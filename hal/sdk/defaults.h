@@ -1,12 +1,10 @@
 /* defaults.h: what each op of kind D does when a plugin does not provide it.
  *
  * One source, compiled twice: into the archive (base.c), where an op is hal_plugin_<name>, and into the host (tail.c),
- * where it is hal_call_<name>(plugin, ...), for the tail slots that a plugin built against an older header does not have.
- * The includer defines
- *   HAL_DEFAULT(name, params...)  the head of the default's definition
- *   HAL_SELF(name, args...)       a call of another op of the same plugin: an override of it improves this default
- *   HAL_DEFAULT_ERROR(code, text) a failure with a message
- * Defaults never call a default directly. */
+ * where it is hal_call_<name>(plugin, ...), for the tail slots that a plugin built against an older header does not
+ * have. The includer defines HAL_DEFAULT(name, params...)  the head of the default's definition HAL_SELF(name, args...)
+ * a call of another op of the same plugin: an override of it improves this default HAL_DEFAULT_ERROR(code, text) a
+ * failure with a message Defaults never call a default directly. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -83,8 +81,8 @@ HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst,
     status = HAL_SELF(memory_copy, stream, (uint8_t *)dst + done, device, buffer, HAL_HOST, chunk);
     done += chunk;
   }
-  /* The buffer is on this stack: the copies must have read it before it goes, those before a failed one too. They all read
-   * the same bytes, so one wait at the end is enough. */
+  /* The buffer is on this stack: the copies must have read it before it goes, those before a failed one too. They all
+   * read the same bytes, so one wait at the end is enough. */
   if (!stream) return status;
   const hal_status_t drained = HAL_SELF(stream_synchronize, stream);
   return status ? status : drained;
@@ -160,7 +158,8 @@ HAL_DEFAULT(stream_native, hal_plugin_stream_t *stream, void **out_native) {
   return HAL_OK;
 }
 
-/* ---- events: a host time stamp, taken after the stream was drained. Only the defaults here may see one (group rule). ---- */
+/* ---- events: a host time stamp, taken after the stream was drained. Only the defaults here may see one (group rule).
+ * ---- */
 
 typedef struct default_event_s {
   int64_t ns;
@@ -219,19 +218,21 @@ enum { DEFAULT_RANDOM_BYTES = 256 * 1024 };
 
 HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) {
   if (!hal_random_is_supported(desc))
-    return HAL_DEFAULT_ERROR(HAL_UNIMPLEMENTED, "random_fill: the default makes uniform and normal numbers in floating "
-                                                "dtypes up to 64 bits, bernoulli in integers too, bits in integers");
+    return HAL_DEFAULT_ERROR(HAL_UNIMPLEMENTED,
+                             "random_fill: the default makes uniform and normal numbers in floating "
+                             "dtypes up to 64 bits, bernoulli in integers too, bits in integers");
   const size_t size = hal_random_element_size(desc->dtype), per_block = size == 8 ? 2 : 4;
   const size_t room = DEFAULT_RANDOM_BYTES / size, most = desc->count < room ? (size_t)desc->count : room;
   if (desc->count == 0) return HAL_OK;
   uint8_t *const buffer = hal_host->mem_alloc(most * size, 64);
-  if (!buffer) return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "random_fill: out of host memory for its staging buffer");
+  if (!buffer)
+    return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "random_fill: out of host memory for its staging buffer");
   hal_status_t status = HAL_OK;
   for (uint64_t done = 0; !status && done < desc->count;) {
     const size_t count = desc->count - done < room ? (size_t)(desc->count - done) : room;
     hal_random_generate(desc, done / per_block, count, buffer);
-    status = HAL_SELF(memory_copy, stream, (uint8_t *)desc->dst + done * size, desc->device, buffer, HAL_HOST,
-                      count * size);
+    status =
+        HAL_SELF(memory_copy, stream, (uint8_t *)desc->dst + done * size, desc->device, buffer, HAL_HOST, count * size);
     /* The buffer is written again, or freed: even after a failure an earlier copy may still read it. */
     if (stream) {
       const hal_status_t drained = HAL_SELF(stream_synchronize, stream);

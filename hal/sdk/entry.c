@@ -1,13 +1,13 @@
-/* entry.c: the one exported function of a plugin. Compiled with each plugin (not part of the archive), so that the build
- * flags are the plugin's. It negotiates by size: the smaller of the host's and the plugin's table counts. */
+/* entry.c: the one exported function of a plugin. Compiled with each plugin (not part of the archive), so that the
+ * build flags are the plugin's. It negotiates by size: the smaller of the host's and the plugin's table counts. */
 #include <string.h>
 
 #include "build_flags.h"
 #include "hal/plugin.h"
 
-/* The linker makes these two for any section whose name is a C identifier: the archive keeps its weak defaults in it, so
- * the address tells a default from an override. (Comparing function pointers does not: compilers fold that.) Weak: the
- * section is missing when every op is overridden. Hidden: another plugin's pair must not be taken. */
+/* The linker makes these two for any section whose name is a C identifier: the archive keeps its weak defaults in it,
+ * so the address tells a default from an override. (Comparing function pointers does not: compilers fold that.) Weak:
+ * the section is missing when every op is overridden. Hidden: another plugin's pair must not be taken. */
 extern const char __start_hal_dflt[] __attribute__((weak, visibility("hidden")));
 extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
 

@@ -1,6 +1,6 @@
 /* random.h: turns Philox words into numbers by the formulas beside hal_random_t in plugin.h. The reference for every
- * kernel: the archive's default of random_fill generates with it on the host. Compiled with -ffp-contract=off, since a fused
- * multiply-add would give other bits. */
+ * kernel: the archive's default of random_fill generates with it on the host. Compiled with -ffp-contract=off, since a
+ * fused multiply-add would give other bits. */
 #ifndef HAL_SDK_RANDOM_H_
 #define HAL_SDK_RANDOM_H_
 
@@ -15,18 +15,23 @@ static inline size_t hal_random_element_size(hal_dtype_t dtype) {
   switch (dtype) {
     case HAL_BOOL:
     case HAL_INT8:
-    case HAL_UINT8: return 1;
+    case HAL_UINT8:
+      return 1;
     case HAL_INT16:
     case HAL_UINT16:
     case HAL_FLOAT16:
-    case HAL_BFLOAT16: return 2;
+    case HAL_BFLOAT16:
+      return 2;
     case HAL_INT32:
     case HAL_UINT32:
-    case HAL_FLOAT32: return 4;
+    case HAL_FLOAT32:
+      return 4;
     case HAL_INT64:
     case HAL_UINT64:
-    case HAL_FLOAT64: return 8;
-    default: return 0;
+    case HAL_FLOAT64:
+      return 8;
+    default:
+      return 0;
   }
 }
 
@@ -70,10 +75,14 @@ static inline double hal_random_unit(hal_dtype_t dtype, const uint32_t words[4],
   switch (dtype) {
     case HAL_FLOAT64:
     case HAL_INT64:
-    case HAL_UINT64: return (double)(hal_random_wide_word(words, element) >> 11) * 0x1p-53;
-    case HAL_FLOAT16: return (double)(words[element] >> 21) * 0x1p-11;
-    case HAL_BFLOAT16: return (double)(words[element] >> 24) * 0x1p-8;
-    default: return (double)(words[element] >> 8) * 0x1p-24;
+    case HAL_UINT64:
+      return (double)(hal_random_wide_word(words, element) >> 11) * 0x1p-53;
+    case HAL_FLOAT16:
+      return (double)(words[element] >> 21) * 0x1p-11;
+    case HAL_BFLOAT16:
+      return (double)(words[element] >> 24) * 0x1p-8;
+    default:
+      return (double)(words[element] >> 8) * 0x1p-24;
   }
 }
 
@@ -105,8 +114,10 @@ static inline double hal_random_uniform(const hal_random_t *desc, const uint32_t
 /* One element as a double; for HAL_RANDOM_BITS see hal_random_store_bits. */
 static inline double hal_random_number(const hal_random_t *desc, const uint32_t words[4], unsigned element) {
   switch (desc->distribution) {
-    case HAL_RANDOM_UNIFORM: return hal_random_uniform(desc, words, element);
-    case HAL_RANDOM_NORMAL: return desc->p0 + desc->p1 * hal_random_normal(desc->dtype, words, element);
+    case HAL_RANDOM_UNIFORM:
+      return hal_random_uniform(desc, words, element);
+    case HAL_RANDOM_NORMAL:
+      return desc->p0 + desc->p1 * hal_random_normal(desc->dtype, words, element);
     default: {
       const int wide = hal_random_element_size(desc->dtype) == 8;
       return hal_random_unit(wide ? HAL_FLOAT64 : HAL_FLOAT32, words, element) < desc->p0;
@@ -116,7 +127,9 @@ static inline double hal_random_number(const hal_random_t *desc, const uint32_t 
 
 static inline void hal_random_store(hal_dtype_t dtype, uint8_t *out, double value) {
   switch (dtype) {
-    case HAL_FLOAT64: memcpy(out, &value, 8); return;
+    case HAL_FLOAT64:
+      memcpy(out, &value, 8);
+      return;
     case HAL_FLOAT32: {
       const float narrow = (float)value;
       memcpy(out, &narrow, 4);
@@ -146,10 +159,14 @@ static inline void hal_random_store_bits(hal_dtype_t dtype, uint8_t *out, const 
 static inline int hal_random_is_supported(const hal_random_t *desc) {
   switch (desc->distribution) {
     case HAL_RANDOM_UNIFORM:
-    case HAL_RANDOM_NORMAL: return hal_random_is_float(desc->dtype);
-    case HAL_RANDOM_BERNOULLI: return hal_random_element_size(desc->dtype) != 0;
-    case HAL_RANDOM_BITS: return hal_random_element_size(desc->dtype) != 0 && !hal_random_is_float(desc->dtype);
-    default: return 0;
+    case HAL_RANDOM_NORMAL:
+      return hal_random_is_float(desc->dtype);
+    case HAL_RANDOM_BERNOULLI:
+      return hal_random_element_size(desc->dtype) != 0;
+    case HAL_RANDOM_BITS:
+      return hal_random_element_size(desc->dtype) != 0 && !hal_random_is_float(desc->dtype);
+    default:
+      return 0;
   }
 }
 

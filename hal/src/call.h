@@ -1,22 +1,24 @@
-/* call.h: the host's calls of a plugin's ops, generated from plugin_ops.def. The host never calls a slot in another way:
- * layers and the defaults of missing tail slots need the plugin, and a slot has no context pointer. Private to hal/src. */
+/* call.h: the host's calls of a plugin's ops, generated from plugin_ops.def. The host never calls a slot in another
+ * way: layers and the defaults of missing tail slots need the plugin, and a slot has no context pointer. Private to
+ * hal/src. */
 #ifndef HAL_SRC_CALL_H_
 #define HAL_SRC_CALL_H_
 
 #include "runtime.h"
 
-/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. TAIL is no layer of
- * the user's: it marks a plugin built against an older header, whose table ends early. */
+/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. TAIL is no
+ * layer of the user's: it marks a plugin built against an older header, whose table ends early. */
 enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2, HAL_LAYER_TAIL = 1u << 3 };
 hal_status_t hal_layer_enter(hal_plugin_t *plugin, uint32_t slot);
 hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #define HAL_UNPAREN(...) __VA_ARGS__
 
-/* A slot that the plugin's table does not have is NULL; its default is hal_tail_<op>, which needs the plugin to call its
- * other ops. Mandatory slots always exist. */
+/* A slot that the plugin's table does not have is NULL; its default is hal_tail_<op>, which needs the plugin to call
+ * its other ops. Mandatory slots always exist. */
 #define HAL_SLOT_CALL_M(name, args) plugin->api.name args
-#define HAL_SLOT_CALL_D(name, args) (plugin->api.name ? plugin->api.name args : hal_tail_##name(plugin, HAL_UNPAREN args))
+#define HAL_SLOT_CALL_D(name, args) \
+  (plugin->api.name ? plugin->api.name args : hal_tail_##name(plugin, HAL_UNPAREN args))
 #define HAL_SLOT_CALL_U(name, args) HAL_SLOT_CALL_D(name, args)
 
 #define HAL_OP(since, kind, group, need, name, params, args) \

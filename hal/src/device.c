@@ -15,9 +15,9 @@ _Thread_local hal_thread_t hal_thread;
 
 /* ---- forks ---- */
 
-/* Runs in a forked child, whose only thread is the one that forked. A driver that was started, or is starting, belongs to
- * the parent: no device may be used here, which the missing ready flags enforce. Locks that other threads held stay locked
- * for ever, so they are made anew. */
+/* Runs in a forked child, whose only thread is the one that forked. A driver that was started, or is starting, belongs
+ * to the parent: no device may be used here, which the missing ready flags enforce. Locks that other threads held stay
+ * locked for ever, so they are made anew. */
 static void after_fork_in_child(void) {
   int touched = 0;
   for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
@@ -47,15 +47,16 @@ hal_status_t hal_device_out_of_range(int32_t device) {
   char ranges[256] = "";
   for (int32_t i = 0; i < hal_registry_plugin_count(); i++) {
     const hal_plugin_t *const plugin = &hal_runtime.plugins[i];
-    hal_text_append(ranges, sizeof ranges, "%s%s %d to %d", ranges[0] ? ", " : "", plugin->info.name, plugin->first_device,
-                    plugin->first_device + plugin->device_count - 1);
+    hal_text_append(ranges, sizeof ranges, "%s%s %d to %d", ranges[0] ? ", " : "", plugin->info.name,
+                    plugin->first_device, plugin->first_device + plugin->device_count - 1);
   }
   if (!ranges[0])
-    return hal_error_set(HAL_OUT_OF_RANGE, "device %d is out of range: there is none, since no plugin is open; set "
-                                           "TORCH_BACKEND or name one in hal_registry_open",
+    return hal_error_set(HAL_OUT_OF_RANGE,
+                         "device %d is out of range: there is none, since no plugin is open; set "
+                         "TORCH_BACKEND or name one in hal_registry_open",
                          device);
-  return hal_error_set(HAL_OUT_OF_RANGE, "device %d is out of range: this process has %d (%s); give a smaller index", device,
-                       hal_device_count(), ranges);
+  return hal_error_set(HAL_OUT_OF_RANGE, "device %d is out of range: this process has %d (%s); give a smaller index",
+                       device, hal_device_count(), ranges);
 }
 
 /* Initialises the plugin once per process; a failure stays. */
@@ -84,8 +85,8 @@ static hal_status_t describe(hal_device_t *device) {
   return HAL_OK;
 }
 
-/* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use tries
- * again. */
+/* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use
+ * tries again. */
 static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device);
   if (!status) status = hal_stream_create_default(device);
@@ -109,12 +110,14 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   hal_device_t *const wanted = &hal_runtime.devices[device];
   const char *const name = wanted->plugin->info.name;
   if (hal_device_in_bad_fork())
-    return hal_error_set(HAL_FAILED_PRECONDITION, "Cannot re-initialize %s in forked subprocess. To use %s with "
-                                                  "multiprocessing, you must use the 'spawn' start method",
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "Cannot re-initialize %s in forked subprocess. To use %s with "
+                         "multiprocessing, you must use the 'spawn' start method",
                          name, name);
   if (atomic_load(&hal_runtime.closed))
-    return hal_error_set(HAL_FAILED_PRECONDITION, "device %d (%s) was shut down with this process's plugins; start a new "
-                                                  "process",
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "device %d (%s) was shut down with this process's plugins; start a new "
+                         "process",
                          device, name);
   HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
   pthread_mutex_lock(&wanted->lock);
@@ -143,7 +146,9 @@ void hal_device_close(hal_device_t *device) {
 
 /* ---- public functions ---- */
 
-int32_t hal_device_count(void) { return atomic_load_explicit(&hal_runtime.open, memory_order_acquire) ? hal_runtime.device_count : 0; }
+int32_t hal_device_count(void) {
+  return atomic_load_explicit(&hal_runtime.open, memory_order_acquire) ? hal_runtime.device_count : 0;
+}
 
 hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
   hal_device_t *found = NULL;
@@ -173,7 +178,8 @@ hal_status_t hal_device_ensure(int32_t device) {
 }
 
 int32_t hal_device_is_initialized(int32_t device) {
-  return (uint32_t)device < HAL_MAX_DEVICES && atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire);
+  return (uint32_t)device < HAL_MAX_DEVICES &&
+         atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire);
 }
 
 int32_t hal_device_current(void) { return hal_thread.device; }

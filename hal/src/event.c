@@ -16,7 +16,8 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_event_t *const event = hal_malloc(sizeof *event);
-  if (!event) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %d", device);
+  if (!event)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %d", device);
   event->device = found;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
@@ -41,8 +42,9 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(check_alive(event));
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "an event of device %d cannot be recorded on a stream of device %d; make the "
-                                               "event on the stream's device",
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "an event of device %d cannot be recorded on a stream of device %d; make the "
+                         "event on the stream's device",
                          device->index, stream->device->index);
   const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
@@ -65,14 +67,17 @@ hal_status_t hal_event_synchronize(hal_event_t *event) {
 hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {
   HAL_RETURN_IF_ERROR(check_alive(start));
   if (start->device != end->device)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "no time can be taken between events of two devices, %d and %d; record both on "
-                                               "one device",
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "no time can be taken between events of two devices, %d and %d; record both on "
+                         "one device",
                          start->device->index, end->device->index);
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
-    return hal_error_set(HAL_FAILED_PRECONDITION, "no time can be taken: make both events with HAL_EVENT_TIMING "
-                                                  "(enable_timing=True)");
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "no time can be taken: make both events with HAL_EVENT_TIMING "
+                         "(enable_timing=True)");
   if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
-    return hal_error_set(HAL_FAILED_PRECONDITION, "no time can be taken: the %s event was never recorded; record it first",
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "no time can be taken: the %s event was never recorded; record it first",
                          atomic_load(&start->recorded) ? "end" : "start");
   hal_plugin_t *const plugin = start->device->plugin;
   return hal_error_plugin(plugin, HAL_SLOT_event_elapsed,

@@ -4,14 +4,14 @@
 
 #include "hal/plugin.h"
 
-/* Checks that nobody but root and the user can have written the file at `path`, which is resolved and absolute: owners and
- * permissions of the file and its directories. HAL_ALLOW_UNSAFE_PLUGINS=1 turns the check off.
- * Errors: HAL_NOT_FOUND; HAL_FAILED_PRECONDITION, naming what is writable by whom, and the cure. */
+/* Checks that nobody but root and the user can have written the file at `path`, which is resolved and absolute: owners
+ * and permissions of the file and its directories. HAL_ALLOW_UNSAFE_PLUGINS=1 turns the check off. Errors:
+ * HAL_NOT_FOUND; HAL_FAILED_PRECONDITION, naming what is writable by whom, and the cure. */
 hal_status_t hal_file_check_owner(const char *path);
 
-/* Checks that the file is a whole shared object for this machine and asks for no sanitizer runtime that the process lacks:
- * the dynamic linker kills the process on a truncated file, and a sanitizer's runtime on a late load.
- * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE. */
+/* Checks that the file is a whole shared object for this machine and asks for no sanitizer runtime that the process
+ * lacks: the dynamic linker kills the process on a truncated file, and a sanitizer's runtime on a late load. Errors:
+ * HAL_NOT_FOUND, HAL_INCOMPATIBLE. */
 hal_status_t hal_file_check_elf(const char *path);
 
 /* The HAL_BUILD_* sanitizer bits that plugins in this process may carry. */

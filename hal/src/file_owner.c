@@ -1,5 +1,5 @@
-/* file_owner.c: who could have written a plugin's file. Loading a shared object runs its code, so a file that another user
- * can replace is that user's way into this process. */
+/* file_owner.c: who could have written a plugin's file. Loading a shared object runs its code, so a file that another
+ * user can replace is that user's way into this process. */
 #define _XOPEN_SOURCE 700
 #include <errno.h>
 #include <limits.h>
@@ -18,8 +18,8 @@ static int check_is_off(void) {
   return allow && strcmp(allow, "1") == 0;
 }
 
-/* `sticky_is_safe`: in a sticky directory others cannot replace entries, only add their own. That is enough for the directories
- * above the plugin's, but not for the plugin's own. */
+/* `sticky_is_safe`: in a sticky directory others cannot replace entries, only add their own. That is enough for the
+ * directories above the plugin's, but not for the plugin's own. */
 static hal_status_t check_one(const char *path, const char *what, int sticky_is_safe) {
   struct stat info;
   if (stat(path, &info))

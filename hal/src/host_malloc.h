@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* Allocates with an alignment that is a power of two; NULL when there is no memory. Freed by hal_free. This is mem_alloc of
- * the host API. */
+/* Allocates with an alignment that is a power of two; NULL when there is no memory. Freed by hal_free. This is
+ * mem_alloc of the host API. */
 void *hal_malloc_aligned(size_t size, size_t alignment);
 
 /* Makes the `calls`-th allocation from now on fail, once; 0 = none. */

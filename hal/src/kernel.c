@@ -26,7 +26,8 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_module_t *const module = hal_malloc(sizeof *module);
-  if (!module) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %d", device);
+  if (!module)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %d", device);
   module->device = found;
   module->kernels = NULL;
   const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
@@ -45,9 +46,14 @@ void hal_module_unload(hal_module_t *module) {
   if (!module) return;
   hal_device_t *const device = module->device;
   if (atomic_load_explicit(&device->ready, memory_order_acquire)) {
+    /* A failed wait means failed work, not work that goes on: the module can go either way. */
     hal_status_t status = hal_device_synchronize(device->index);
-    if (!status) status = hal_error_plugin(device->plugin, HAL_SLOT_module_unload, hal_call_module_unload(device->plugin, module->handle));
-    if (status) hal_log(HAL_LOG_WARNING, "while unloading a module of device %d: %s", device->index, hal_error_message());
+    if (status)
+      hal_log(HAL_LOG_WARNING, "before unloading a module of device %d: %s", device->index, hal_error_message());
+    status = hal_call_module_unload(device->plugin, module->handle);
+    hal_error_plugin(device->plugin, HAL_SLOT_module_unload, status);
+    if (status)
+      hal_log(HAL_LOG_WARNING, "while unloading a module of device %d: %s", device->index, hal_error_message());
   }
   for (hal_kernel_t *kernel = module->kernels, *next; kernel; kernel = next) {
     next = kernel->next;
@@ -87,15 +93,17 @@ hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t
 }
 
 hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
-  hal_device_t *const device = kernel->device;
+  hal_device_t *device = kernel->device;
+  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
     return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s' of device %d cannot be launched on a stream of device %d",
                          kernel->name, device->index, stream->device->index);
   for (int i = 0; i < 3; i++)
     if (HAL_UNLIKELY(launch->grid[i] == 0 || launch->block[i] == 0))
-      return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': grid and block must be at least 1 in each dimension, but "
-                                                 "dimension %d has grid %u and block %u",
+      return hal_error_set(HAL_INVALID_ARGUMENT,
+                           "kernel '%s': grid and block must be at least 1 in each dimension, but "
+                           "dimension %d has grid %u and block %u",
                            kernel->name, i, launch->grid[i], launch->block[i]);
   if (HAL_UNLIKELY(launch->arg_count > 0 && !launch->args))
     return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,

@@ -2,10 +2,11 @@
  *
  *   HAL_LAYERS=trace   logs every call of a plugin: op, result, duration
  *   HAL_LAYERS=fault   makes calls fail as HAL_FAULT says, a comma list of
- *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the plugin
- *     *:<n>[:<status>]      the n-th call of any op that may fail; ops that release or shut down do not count, since refusing
- *                           one is a leak by itself
- *     host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works without the layer, too) */
+ *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the
+ * plugin
+ *     *:<n>[:<status>]      the n-th call of any op that may fail; ops that release or shut down do not count, since
+ * refusing one is a leak by itself host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works
+ * without the layer, too) */
 #define _POSIX_C_SOURCE 200809L
 #include "layer.h"
 
@@ -62,8 +63,10 @@ static int releases(uint32_t slot) {
     case HAL_SLOT_event_destroy:
     case HAL_SLOT_module_unload:
     case HAL_SLOT_graph_destroy:
-    case HAL_SLOT_comm_destroy: return 1;
-    default: return 0;
+    case HAL_SLOT_comm_destroy:
+      return 1;
+    default:
+      return 0;
   }
 }
 
@@ -152,8 +155,8 @@ hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t s
   trace.depth--;
   const int64_t start = trace.depth < MAX_DEPTH ? trace.start_ns[trace.depth] : end;
   char line[256];
-  snprintf(line, sizeof line, "trace: %*s%s.%s -> %s, %lld ns", 2 * (trace.depth < MAX_DEPTH ? trace.depth : MAX_DEPTH), "",
-           plugin->info.name ? plugin->info.name : "plugin", hal_registry_slot_name(slot), hal_status_name(status),
+  snprintf(line, sizeof line, "trace: %*s%s.%s -> %s, %lld ns", 2 * (trace.depth < MAX_DEPTH ? trace.depth : MAX_DEPTH),
+           "", plugin->info.name ? plugin->info.name : "plugin", hal_registry_slot_name(slot), hal_status_name(status),
            (long long)(end - start));
   hal_log_write(HAL_LOG_INFO, line);
   return status;

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Gives the HAL_LAYER_* bits of HAL_LAYERS (a comma list of trace and fault), and arms the faults of HAL_FAULT. Reads the
- * environment once per process. */
+/* Gives the HAL_LAYER_* bits of HAL_LAYERS (a comma list of trace and fault), and arms the faults of HAL_FAULT. Reads
+ * the environment once per process. */
 uint32_t hal_layers_wanted(void);
 
 #endif /* HAL_SRC_LAYER_H_ */

@@ -45,8 +45,9 @@ static hal_status_t open_library(const char *path, hal_plugin_entry_fn_t *out_en
   }
   void *const symbol = dlsym(library, "hal_plugin_entry");
   if (!symbol)
-    return hal_error_set(HAL_INCOMPATIBLE, "%s is not a plugin: it exports no hal_plugin_entry; build it with "
-                                           "hal_add_plugin() of the SDK, which adds sdk/entry.c",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s is not a plugin: it exports no hal_plugin_entry; build it with "
+                         "hal_add_plugin() of the SDK, which adds sdk/entry.c",
                          path);
   memcpy(out_entry, &symbol, sizeof symbol); /* ISO C has no cast from an object to a function pointer */
   return HAL_OK;
@@ -56,8 +57,9 @@ static hal_status_t check_build(const char *path, const hal_plugin_api_t *api) {
   const uint64_t kinds = HAL_BUILD_ASAN | HAL_BUILD_TSAN;
   const uint64_t own = hal_process_sanitizers(), missing = api->build_flags & kinds & ~own;
   if (missing)
-    return hal_error_set(HAL_INCOMPATIBLE, "%s was built with the %s sanitizer and this process was not; build both the same "
-                                           "way",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s was built with the %s sanitizer and this process was not; build both the same "
+                         "way",
                          path, missing & HAL_BUILD_ASAN ? "address" : "thread");
   if (own & ~api->build_flags & HAL_BUILD_TSAN)
     hal_log(HAL_LOG_WARNING, "%s was built without the thread sanitizer: races inside it stay unseen", path);
@@ -71,15 +73,17 @@ static hal_status_t check_slots(const char *path, hal_plugin_t *plugin) {
     memcpy(&address, (const char *)api + FIRST_SLOT + slot * SLOT_SIZE, sizeof address);
     if (address) continue;
     if (hal_slot_is_mandatory(slot))
-      return hal_error_set(HAL_INCOMPATIBLE, "%s has no hal_plugin_%s, which is mandatory; build it with hal_add_plugin() of "
-                                             "the SDK, which finds this at link time",
+      return hal_error_set(HAL_INCOMPATIBLE,
+                           "%s has no hal_plugin_%s, which is mandatory; build it with hal_add_plugin() of "
+                           "the SDK, which finds this at link time",
                            path, hal_registry_slot_name(slot));
     plugin->layers |= HAL_LAYER_TAIL;
   }
   hal_group_gap_t gap;
   if (hal_slots_check_groups(api, &gap)) return HAL_OK;
-  return hal_error_set(HAL_INCOMPATIBLE, "%s provides half of the group '%s': it has %s but not %s; define these too, or "
-                                         "none of the group",
+  return hal_error_set(HAL_INCOMPATIBLE,
+                       "%s provides half of the group '%s': it has %s but not %s; define these too, or "
+                       "none of the group",
                        path, gap.group, gap.provided, gap.missing);
 }
 
@@ -102,12 +106,14 @@ static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
     return hal_error_prefix(status, "%s: ", path);
   }
   if (!info->name || !hal_plugin_name_is_valid(info->name, strlen(info->name)))
-    return hal_error_set(HAL_INCOMPATIBLE, "%s calls itself '%.100s', which cannot name a device: use lower-case letters, "
-                                           "digits and '_', at most 31, beginning with a letter",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s calls itself '%.100s', which cannot name a device; use lower-case letters, "
+                         "digits and '_', at most 31, beginning with a letter",
                          path, info->name ? info->name : "(null)");
   if (is_torch_name(info->name))
-    return hal_error_set(HAL_INCOMPATIBLE, "%s calls itself '%s', which torch reserves; choose another name in "
-                                           "hal_plugin_info (names beginning with cpu or cuda are taken too)",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s calls itself '%s', which torch reserves; choose another name in "
+                         "hal_plugin_info (names beginning with cpu or cuda are taken too)",
                          path, info->name);
   if (!info->vendor) info->vendor = "";
   if (!info->version) info->version = "";
@@ -117,12 +123,14 @@ static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
 hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   const hal_plugin_api_t *const api = &plugin->api;
   if (api->major != HAL_ABI_MAJOR)
-    return hal_error_set(HAL_INCOMPATIBLE, "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this "
-                                           "version's headers",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this "
+                         "version's headers",
                          path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR);
   if (api->struct_size < FIRST_SLOT || api->struct_size > sizeof *api || (api->struct_size - FIRST_SLOT) % SLOT_SIZE)
-    return hal_error_set(HAL_INCOMPATIBLE, "%s gave a function table of %zu bytes, which is no whole number of slots; build "
-                                           "it with the SDK's entry.c",
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s gave a function table of %zu bytes, which is no whole number of slots; build "
+                         "it with the SDK's entry.c",
                          path, api->struct_size);
   HAL_RETURN_IF_ERROR(check_build(path, api));
   HAL_RETURN_IF_ERROR(check_slots(path, plugin));
@@ -133,7 +141,8 @@ hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
 hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   char resolved[PATH_MAX];
   if (!path || path[0] != '/')
-    return hal_error_set(HAL_INVALID_ARGUMENT, "'%s' is not an absolute path; give one that begins with /", path ? path : "");
+    return hal_error_set(HAL_INVALID_ARGUMENT, "'%s' is not an absolute path; give one that begins with /",
+                         path ? path : "");
   if (!realpath(path, resolved))
     return hal_error_set(errno == ENOENT || errno == ENOTDIR ? HAL_NOT_FOUND : HAL_FAILED_PRECONDITION,
                          "plugin %s cannot be found: %s; check the path", path, strerror(errno));
@@ -145,8 +154,9 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   plugin->api.struct_size = sizeof plugin->api;
   const hal_status_t status = entry(&host_api, &plugin->api);
   if (status)
-    return hal_error_set(status, "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
-                                 "headers",
+    return hal_error_set(status,
+                         "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
+                         "headers",
                          resolved, HAL_ABI_MAJOR, HAL_ABI_MINOR, hal_status_name(status));
   HAL_RETURN_IF_ERROR(hal_plugin_accept(resolved, plugin));
   const size_t bytes = strlen(resolved) + 1;

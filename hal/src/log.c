@@ -51,7 +51,8 @@ void hal_log_write(int32_t level, const char *message) {
   if (length < 0) return;
   if ((size_t)length > sizeof line - 2) length = (int)sizeof line - 2;
   line[length] = '\n';
-  /* One write per line, so that lines of several threads and processes do not mix. A lost log line is nobody's failure. */
+  /* One write per line, so that lines of several threads and processes do not mix. A lost log line is nobody's failure.
+   */
   if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) return;
 }
 

@@ -15,12 +15,15 @@
 #define OP_COUNT ((uint32_t)(sizeof hal_op_infos / sizeof hal_op_infos[0]))
 #define FAMILY_COUNT ((uint32_t)(sizeof hal_op_families / sizeof hal_op_families[0]))
 
-/* The device's answer for one operator, found at the first question. */
+/* The device's answer for one operator, found at the first question: all that a call needs. */
 typedef struct hal_op_entry_s {
+  atomic_int known; /* 1 when the fields below may be read without the lock */
+  uint32_t argument_count;
   hal_op_fn_t fn; /* the plugin's own op, NULL when there is none */
   void *state;
-  uint64_t dtypes;  /* of the portable kernel */
-  atomic_int known; /* 1 when the fields above may be read without the lock */
+  hal_op_launcher_t launch; /* of the portable kernel, NULL when there is none for this device */
+  const hal_op_info_t *info;
+  _Atomic(hal_plugin_kernel_t *) *handles; /* in the table */
 } hal_op_entry_t;
 
 struct hal_op_table_s {
@@ -43,41 +46,13 @@ static const struct {
 } dtype_table[HAL_OP_DTYPE_SLOTS] = HAL_OP_DTYPE_TABLE;
 
 #define NO 0xff
-const uint8_t hal_op_dtype_slots[32] = {[HAL_UINT8] = 0,
-                                        [HAL_INT8] = 1,
-                                        [HAL_INT16] = 2,
-                                        [HAL_INT32] = 3,
-                                        [HAL_INT64] = 4,
-                                        [HAL_FLOAT16] = NO,
-                                        [HAL_FLOAT32] = 5,
-                                        [HAL_FLOAT64] = 6,
-                                        [HAL_COMPLEX32] = NO,
-                                        [HAL_COMPLEX64] = NO,
-                                        [HAL_COMPLEX128] = NO,
-                                        [HAL_BOOL] = 7,
-                                        [12] = NO,
-                                        [13] = NO,
-                                        [14] = NO,
-                                        [HAL_BFLOAT16] = NO,
-                                        [16] = NO,
-                                        [17] = NO,
-                                        [18] = NO,
-                                        [19] = NO,
-                                        [20] = NO,
-                                        [21] = NO,
-                                        [22] = NO,
-                                        [HAL_FLOAT8_E5M2] = NO,
-                                        [HAL_FLOAT8_E4M3FN] = NO,
-                                        [25] = NO,
-                                        [26] = NO,
-                                        [HAL_UINT16] = NO,
-                                        [HAL_UINT32] = NO,
-                                        [HAL_UINT64] = NO,
-                                        [30] = NO,
-                                        [31] = NO};
+/* clang-format off */
+const uint8_t hal_op_dtype_slots[32] = {
+    0, 1, 2, 3, 4, NO, 5, 6, NO, NO, NO, 7, /* u8 i8 i16 i32 i64 f16 f32 f64, three complex, bool */
+    NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO};
+/* clang-format on */
 
-/* ---- the list
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
 
 uint32_t hal_op_count(void) { return OP_COUNT; }
 
@@ -94,8 +69,7 @@ hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
                        name ? name : "(null)");
 }
 
-/* ---- per device
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- per device -------------------------------------------------------------------------------------------------- */
 
 /* Tells whether a comma list of dialects has `dialect`. */
 static int accepts(const char *dialects, const char *dialect) {
@@ -214,7 +188,10 @@ static void entry_find(hal_op_table_t *table, uint32_t op) {
       hal_log(HAL_LOG_WARNING, "device %d: op_find(\"%s\") failed with %s: %s; the portable kernel is used",
               (int)table->device->index, info->name, hal_status_name(status), hal_error_message());
     }
-    entry->dtypes = info->launch && table->portable ? info->dtypes : 0;
+    entry->argument_count = info->argument_count;
+    entry->launch = table->portable ? info->launch : NULL;
+    entry->info = info;
+    entry->handles = &table->handles[info->first_handle];
     atomic_store_explicit(&entry->known, 1, memory_order_release);
   }
   pthread_mutex_unlock(&table->lock);
@@ -230,11 +207,10 @@ uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   hal_device_t *owner;
   if (op >= OP_COUNT || hal_device_get(device, &owner)) return 0;
   const hal_op_entry_t *entry = entry_of(owner->ops, op);
-  return entry->fn ? UINT64_MAX : entry->dtypes;
+  return entry->fn ? UINT64_MAX : entry->launch ? entry->info->dtypes : 0;
 }
 
-/* ---- a call
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- a call ------------------------------------------------------------------------------------------------------ */
 
 /* Writes the plugin's ordinal into a descriptor, which the caller lends us for the call (op.h). */
 static void set_device(const hal_tensor_t *tensor, int32_t ordinal) {
@@ -251,7 +227,8 @@ static void set_devices(const hal_op_call_t *call, int32_t ordinal) {
   for (uint32_t i = 0; i < call->result_count; i++) set_device(call->results[i], ordinal);
 }
 
-static hal_status_t refuse_call(int32_t device, uint32_t op, const hal_stream_t *stream, const hal_op_call_t *call) {
+static __attribute__((noinline)) hal_status_t refuse_call(int32_t device, uint32_t op, const hal_stream_t *stream,
+                                                          const hal_op_call_t *call) {
   if (op >= OP_COUNT)
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "operator number %u; this build has %u operators (hal_op_id finds one by name)", (unsigned)op,
@@ -269,43 +246,43 @@ static hal_status_t refuse_call(int32_t device, uint32_t op, const hal_stream_t 
                        info->name, (int)stream->device->index, (int)device);
 }
 
-static inline int is_wrong(uint32_t op, const hal_op_call_t *call) {
-  return op >= OP_COUNT || !call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset) ||
-         call->arg_count != hal_op_infos[op].argument_count || (call->arg_count && !call->args) || !call->results ||
-         call->result_count == 0;
+static inline int is_wrong(const hal_op_entry_t *entry, const hal_op_call_t *call) {
+  return !call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset) ||
+         call->arg_count != entry->argument_count || (!call->args && call->arg_count) || !call->results ||
+         !call->result_count;
 }
 
 /* Counts exactly, by any thread. */
 static inline void count(atomic_uint_fast64_t *counter) { atomic_fetch_add_explicit(counter, 1, memory_order_relaxed); }
 
+/* Asks the plugin's own op: HAL_UNIMPLEMENTED = take the portable kernel. */
+static __attribute__((noinline)) hal_status_t run_own(const hal_op_entry_t *entry, hal_device_t *device,
+                                                      hal_op_call_t *call) {
+  set_devices(call, device->ordinal);
+  const hal_status_t status = entry->fn(entry->state, call);
+  if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
+  hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
+  return hal_error_prefix(status, "%s: ", entry->info->name);
+}
+
 hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   stream = hal_stream_or_current(owner, stream);
-  if (HAL_UNLIKELY(is_wrong(op, call) || stream->device != owner)) return refuse_call(device, op, stream, call);
-  hal_op_table_t *table = owner->ops;
-  const hal_op_entry_t *entry = entry_of(table, op);
+  if (HAL_UNLIKELY(op >= OP_COUNT)) return refuse_call(device, op, stream, call);
+  const hal_op_entry_t *entry = entry_of(owner->ops, op);
+  if (HAL_UNLIKELY(is_wrong(entry, call) || stream->device != owner)) return refuse_call(device, op, stream, call);
   call->stream = stream->handle;
   call->device = owner->ordinal;
-  hal_status_t status;
-  if (entry->fn) {
-    set_devices(call, owner->ordinal);
-    status = entry->fn(entry->state, call);
-    if (status != HAL_UNIMPLEMENTED) {
-      if (HAL_LIKELY(!status)) {
-        count(&counts[op].plugin);
-        return HAL_OK;
-      }
-      hal_error_plugin(owner->plugin, HAL_SLOT_op_find, status);
-      return hal_error_prefix(status, "%s: ", hal_op_infos[op].name);
-    }
+  hal_status_t status = HAL_UNIMPLEMENTED;
+  if (HAL_UNLIKELY(entry->fn != NULL)) {
+    status = run_own(entry, owner, call);
+    if (!status) count(&counts[op].plugin);
+    if (status != HAL_UNIMPLEMENTED) return status;
   }
-  status = HAL_UNIMPLEMENTED;
-  if (HAL_LIKELY(entry->dtypes)) {
-    const hal_op_info_t *info = &hal_op_infos[op];
-    hal_op_context_t context = {
-        .info = info, .device = owner, .stream = stream, .handles = &table->handles[info->first_handle]};
-    status = info->launch(&context, call);
+  if (HAL_LIKELY(entry->launch != NULL)) {
+    hal_op_context_t context = {.info = entry->info, .device = owner, .stream = stream, .handles = entry->handles};
+    status = entry->launch(&context, call);
     if (HAL_LIKELY(!status)) {
       count(&counts[op].portable);
       return HAL_OK;
@@ -315,8 +292,7 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
   return status;
 }
 
-/* ---- counts
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
   if (op >= OP_COUNT)

@@ -51,9 +51,8 @@ hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_e
                                        hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
                                        uint32_t numbers);
 
-/* ---- the short way of a call flagged HAL_CALL_DENSE
- * ----------------------------------------------------------------------- What does not fit here goes the long way,
- * which also tells what is wrong with a call. */
+/* The short way of a call flagged HAL_CALL_DENSE. What does not fit here goes the long way, which also
+ * tells what is wrong with a call. */
 
 /* Tells whether a descriptor can be used without further questions. */
 static inline int hal_op_is_plain(const hal_tensor_t *tensor) {

@@ -1,7 +1,8 @@
 /* op_gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
  *
- * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has stride 0. A
- * result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes alone. */
+ * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has
+ * stride 0. A result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes
+ * alone. */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -61,13 +62,15 @@ static hal_status_t check_shape(const hal_op_context_t *context, const hal_tenso
     ok = tensor->sizes[d] == shape[3 - ndim + d] || (broadcast && tensor->sizes[d] == 1);
   if (ok) return HAL_OK;
   if (ndim == 2)
-    return hal_op_invalid(context, "%s must be a matrix of %lld x %lld", what, (long long)shape[1], (long long)shape[2]);
+    return hal_op_invalid(context, "%s must be a matrix of %lld x %lld", what, (long long)shape[1],
+                          (long long)shape[2]);
   return hal_op_invalid(context, "%s must have the shape %lld x %lld x %lld", what, (long long)shape[0],
                         (long long)shape[1], (long long)shape[2]);
 }
 
 /* Checks the shapes; gives sizes and strides, and the number of matrices. */
-static hal_status_t read_shapes(const hal_op_context_t *context, const operands_t *in, gemm_t *out, int64_t *out_batch) {
+static hal_status_t read_shapes(const hal_op_context_t *context, const operands_t *in, gemm_t *out,
+                                int64_t *out_batch) {
   const int32_t ndim = in->a->ndim;
   const int batched = context->info->name[0] == 'b'; /* bmm, baddbmm */
   if (ndim != (batched ? 3 : 2))
@@ -115,6 +118,9 @@ static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
   /* In double: only a rough figure is needed, and no product overflows. */
   const double work = (double)s->m * (double)s->n * (double)depth / TILE_WORK;
   const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
+  const int keep_n = s->a_col != 1 && s->b_col == 1;
+  while (keep_n && tile_m > LEAST_M && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_m -= 16;
   while (tile_n > panel && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_n -= panel;
   while (tile_m > LEAST_M && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_m -= 16;
   /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
@@ -138,15 +144,16 @@ hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *
   if (s.result_col != 1 && s.n > 1 && (s.result_row == 1 || s.m == 1)) transpose(&s, &in);
 
   uint64_t units, per_group;
-  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, hal_op_dtype_size(in.a->dtype)), (uint64_t)batch, &units))
+  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, hal_op_dtype_size(in.a->dtype)), (uint64_t)batch,
+                             &units))
     return hal_op_too_large(context, UINT64_MAX);
   const double work = (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
   per_group = work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
   const void *a = in.a->data, *b = in.b->data;
   void *result = in.result->data;
   const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(a),    HAL_OP_ARG_POINTER(b),
-                            HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),      HAL_OP_ARG_SCALAR(in.alpha),
-                            HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units),  HAL_OP_ARG_VALUE(per_group)};
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(a),   HAL_OP_ARG_POINTER(b),
+                            HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),     HAL_OP_ARG_SCALAR(in.alpha),
+                            HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group)};
   return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
 }

@@ -49,8 +49,7 @@ struct hal_op_context_s {
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
 };
 
-/* ---- launchers, one per family
- * ------------------------------------------------------------------------------------------ */
+/* ---- launchers, one per family ----------------------------------------------------------------------------------- */
 hal_status_t hal_op_launch_fill(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_unary(hal_op_context_t *context, const hal_op_call_t *call);
@@ -64,8 +63,7 @@ hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal
 hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
 
-/* ---- kernels and launches
- * ----------------------------------------------------------------------------------------------- */
+/* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
 extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */
 
@@ -133,8 +131,7 @@ static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_p
   return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
 }
 
-/* ---- reading and checking a call (op_args.c)
- * ------------------------------------------------------------------------------ */
+/* ---- reading and checking a call (op_args.c) --------------------------------------------------------------------- */
 
 /* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */
 hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format, ...) HAL_PRINTF(2, 3);

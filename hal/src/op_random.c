@@ -1,7 +1,7 @@
 /* op_random.c: launcher of uniform, normal and bernoulli. The formulas stand beside hal_random_t in hal/plugin.h.
  *
- * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit dtypes
- * ceil(count / 2). Whoever makes the call reserves as many (hal_generator_reserve). */
+ * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit
+ * dtypes ceil(count / 2). Whoever makes the call reserves as many (hal_generator_reserve). */
 #include <math.h>
 #include <string.h>
 
@@ -71,9 +71,15 @@ hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t
   const hal_dtype_t dtype = tensor->dtype;
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
   switch (context->info->kernel[0]) {
-    case 'u': HAL_RETURN_IF_ERROR(read_uniform(context, call, dtype, &parameters)); break;
-    case 'n': HAL_RETURN_IF_ERROR(read_normal(context, call, dtype, &parameters)); break;
-    default: HAL_RETURN_IF_ERROR(read_bernoulli(context, call, dtype, &parameters)); break;
+    case 'u':
+      HAL_RETURN_IF_ERROR(read_uniform(context, call, dtype, &parameters));
+      break;
+    case 'n':
+      HAL_RETURN_IF_ERROR(read_normal(context, call, dtype, &parameters));
+      break;
+    default:
+      HAL_RETURN_IF_ERROR(read_bernoulli(context, call, dtype, &parameters));
+      break;
   }
   HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, "the result", &numel));
   if (numel == 0) return HAL_OK;

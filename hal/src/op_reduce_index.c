@@ -1,17 +1,17 @@
-/* op_reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results arrive in
- * keepdim shape; an empty list of dimensions means the flattened tensor.
+/* op_reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
+ * arrive in keepdim shape; an empty list of dimensions means the flattened tensor.
  *
- * A long dimension with few outputs is cut into chunks, whose winners are merged. A flattened tensor that is not one run in
- * memory is reduced over its innermost run, and the winners of the runs, in C order, are merged. Chunks depend on the sizes
- * alone. */
+ * A long dimension with few outputs is cut into chunks, whose winners are merged. A flattened tensor that is not one
+ * run in memory is reduced over its innermost run, and the winners of the runs, in C order, are merged. Chunks depend
+ * on the sizes alone. */
 #include "hal_op_variants.h"
 #include "op_dims.h"
 
-#define SHORT_ROW 32       /* shorter rows are compared side by side, an item each */
-#define STRIP 64           /* PK_LSIZE: columns of a unit */
-#define WANTED_UNITS 64    /* of a reduction with few outputs */
-#define LEAST_CHUNK 4096   /* elements */
-#define MERGE_CHUNK 1024   /* candidates that an item of a merge compares */
+#define SHORT_ROW 32                     /* shorter rows are compared side by side, an item each */
+#define STRIP 64                         /* PK_LSIZE: columns of a unit */
+#define WANTED_UNITS 64                  /* of a reduction with few outputs */
+#define LEAST_CHUNK 4096                 /* elements */
+#define MERGE_CHUNK 1024                 /* candidates that an item of a merge compares */
 #define LARGEST_CHUNK (INT64_C(1) << 30) /* the kernels count within a chunk in 32 bits */
 
 /* Where a stage reads or writes: values (may be NULL when they are not wanted) and indices. */
@@ -85,26 +85,36 @@ static hal_status_t launch_stage(hal_op_context_t *context, hal_dtype_t dtype, c
   hal_op_rows_t kept;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&dims, &kept));
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype,
-                                    by_rows ? HAL_REDUCE_INDEX_VARIANT_ROWS : HAL_REDUCE_INDEX_VARIANT_COLS, &kernel));
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, dtype, by_rows ? HAL_REDUCE_INDEX_VARIANT_ROWS : HAL_REDUCE_INDEX_VARIANT_COLS, &kernel));
   int64_t n = stage->dim.size, stride = stage->dim.stride[1], chunk = stage->chunk, chunks = stage->chunks;
   uint64_t units = (uint64_t)(stage->outputs / column.size) * (uint64_t)chunks;
   if (!by_rows) units *= (uint64_t)divide_up(column.size, STRIP);
   uint64_t per_group = hal_op_units_per_group(context, (uint64_t)chunk * (by_rows ? 1 : STRIP));
   int32_t with_values = target.values != NULL;
   if (!with_values) target.values = target.indices; /* an address for the launch; not written */
-  const hal_arg_t args[] = {
-      HAL_OP_ARG_POINTER(target.values), HAL_OP_ARG_POINTER(target.indices), HAL_OP_ARG_POINTER(source),
-      HAL_OP_ARG_VALUE(kept),            HAL_OP_ARG_VALUE(units),            HAL_OP_ARG_VALUE(per_group),
-      HAL_OP_ARG_VALUE(n),               HAL_OP_ARG_VALUE(chunk),            HAL_OP_ARG_VALUE(chunks),
-      HAL_OP_ARG_VALUE(with_values),     HAL_OP_ARG_VALUE(stride),           HAL_OP_ARG_VALUE(column.size),
-      HAL_OP_ARG_VALUE(column.stride[0]), HAL_OP_ARG_VALUE(column.stride[1]), HAL_OP_ARG_VALUE(column.stride[2])};
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target.values),
+                            HAL_OP_ARG_POINTER(target.indices),
+                            HAL_OP_ARG_POINTER(source),
+                            HAL_OP_ARG_VALUE(kept),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group),
+                            HAL_OP_ARG_VALUE(n),
+                            HAL_OP_ARG_VALUE(chunk),
+                            HAL_OP_ARG_VALUE(chunks),
+                            HAL_OP_ARG_VALUE(with_values),
+                            HAL_OP_ARG_VALUE(stride),
+                            HAL_OP_ARG_VALUE(column.size),
+                            HAL_OP_ARG_VALUE(column.stride[0]),
+                            HAL_OP_ARG_VALUE(column.stride[1]),
+                            HAL_OP_ARG_VALUE(column.stride[2])};
   return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, by_rows ? 10 : 15);
 }
 
 /* Queues one merge of `count` candidates for each of `outputs` outputs into `chunks` candidates each. */
-static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *dims, int64_t outputs,
-                                 int64_t count, int64_t step, int64_t chunk, place_t target, place_t source) {
+static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *dims,
+                                 int64_t outputs, int64_t count, int64_t step, int64_t chunk, place_t target,
+                                 place_t source) {
   hal_op_rows_t kept;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(dims, &kept));
@@ -113,11 +123,16 @@ static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, c
   uint64_t units = (uint64_t)(outputs * chunks);
   int32_t with_values = target.values != NULL;
   if (!with_values) target.values = target.indices;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target.values), HAL_OP_ARG_POINTER(target.indices),
-                            HAL_OP_ARG_POINTER(source.values), HAL_OP_ARG_POINTER(source.indices),
-                            HAL_OP_ARG_VALUE(kept),            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(count),           HAL_OP_ARG_VALUE(step),
-                            HAL_OP_ARG_VALUE(chunk),           HAL_OP_ARG_VALUE(chunks),
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target.values),
+                            HAL_OP_ARG_POINTER(target.indices),
+                            HAL_OP_ARG_POINTER(source.values),
+                            HAL_OP_ARG_POINTER(source.indices),
+                            HAL_OP_ARG_VALUE(kept),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(count),
+                            HAL_OP_ARG_VALUE(step),
+                            HAL_OP_ARG_VALUE(chunk),
+                            HAL_OP_ARG_VALUE(chunks),
                             HAL_OP_ARG_VALUE(with_values)};
   return hal_op_launch_items(context, kernel, units, args, 11);
 }
@@ -148,8 +163,8 @@ static hal_status_t merge(hal_op_context_t *context, hal_dtype_t dtype, const ha
 }
 
 /* Reduces `dim`; the results' strides stand in `kept`. */
-static hal_status_t reduce_dim(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *kept, hal_op_dim_t dim,
-                               const void *source, place_t result) {
+static hal_status_t reduce_dim(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *kept,
+                               hal_op_dim_t dim, const void *source, place_t result) {
   stage_t stage = {.kept = *kept, .dim = dim};
   plan(&stage);
   if (stage.chunks == 1) return launch_stage(context, dtype, &stage, result, source);

@@ -10,6 +10,7 @@
 #include "device_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "layer.h"
 #include "loader.h"
 #include "search_path.h"
 #include "slots.h"
@@ -31,7 +32,8 @@ typedef struct opening_s {
 
 /* Keeps the thread's message as the cause why `what` was skipped. */
 static void report_skipped(opening_t *opening, hal_status_t status, const char *what, size_t what_length) {
-  hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what, hal_error_message());
+  hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what,
+                  hal_error_message());
   if (!opening->first_failure) opening->first_failure = status;
 }
 
@@ -51,7 +53,8 @@ static hal_status_t count_devices(hal_plugin_t *plugin) {
   status = hal_call_device_count(plugin, &count);
   if (status) return hal_error_plugin(plugin, HAL_SLOT_device_count, status);
   if (count < 0)
-    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name, count);
+    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name,
+                         count);
   if (count == 0)
     return hal_error_set(HAL_UNAVAILABLE, "%s found no device on this machine; check the hardware and its driver",
                          plugin->info.name);
@@ -87,8 +90,8 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
   if (!status && is_loaded(plugin))
     status = hal_error_set(HAL_INVALID_ARGUMENT, "plugin '%s' is active already; name it once", plugin->info.name);
   if (!status && opening->automatic && (plugin->info.flags & HAL_PLUGIN_ON_REQUEST))
-    status = hal_error_set(HAL_UNAVAILABLE, "%s is used on request only; set TORCH_BACKEND=%s to use it", plugin->info.name,
-                           plugin->info.name);
+    status = hal_error_set(HAL_UNAVAILABLE, "%s is used on request only; set TORCH_BACKEND=%s to use it",
+                           plugin->info.name, plugin->info.name);
   if (!status) status = count_devices(plugin);
   if (status) {
     hal_free(plugin->path);
@@ -118,8 +121,9 @@ static hal_status_t open_item(const char *item, size_t length, int from_environm
     HAL_RETURN_IF_ERROR(hal_search_plugin(item, length, path));
   } else {
     if (from_environment && hal_process_is_privileged())
-      return hal_error_set(HAL_FAILED_PRECONDITION, "a path in TORCH_BACKEND is ignored in a set-user-id process; name a plugin "
-                                                    "of a directory that the program adds");
+      return hal_error_set(HAL_FAILED_PRECONDITION,
+                           "a path in TORCH_BACKEND is ignored in a set-user-id process; name a plugin "
+                           "of a directory that the program adds");
     if (length >= sizeof path)
       return hal_error_set(HAL_INVALID_ARGUMENT, "a path of %zu bytes is longer than a path may be", length);
     memcpy(path, item, length);
@@ -146,8 +150,9 @@ static void open_list(const char *list, int from_environment, opening_t *opening
 /* Is a later call of hal_registry_open asking for what is open? */
 static hal_status_t check_same(const char *list) {
   if (!list || (opened_list && strcmp(list, opened_list) == 0)) return HAL_OK;
-  return hal_error_set(HAL_FAILED_PRECONDITION, "plugins '%s' cannot be opened: '%s' is open already, and a process keeps its "
-                                                "devices; start a new process, or set TORCH_BACKEND before the first use",
+  return hal_error_set(HAL_FAILED_PRECONDITION,
+                       "plugins '%s' cannot be opened: '%s' is open already, and a process keeps its "
+                       "devices; start a new process, or set TORCH_BACKEND before the first use",
                        list, opened_list ? opened_list : hal_runtime.plugins[0].info.name);
 }
 
@@ -164,10 +169,12 @@ static hal_status_t remember(const char *list) {
 
 static hal_status_t open_locked(const char *list) {
   if (atomic_load(&hal_runtime.closed))
-    return hal_error_set(HAL_FAILED_PRECONDITION, "the plugins of this process have been shut down; start a new process");
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "the plugins of this process have been shut down; start a new process");
   /* An automatic open that found nothing fixed no device, so a list may still follow. */
   if (hal_runtime.plugin_count > 0) return check_same(list);
 
+  hal_layers_wanted(); /* arms HAL_FAULT before the first allocation */
   opening_t opening = {.first_failure = HAL_OK};
   const char *const variable = list ? NULL : getenv("TORCH_BACKEND");
   const char *const wanted = list ? list : variable && *variable ? variable : NULL;
@@ -178,7 +185,8 @@ static hal_status_t open_locked(const char *list) {
     open_list(wanted, !list, &opening);
     if (hal_runtime.plugin_count == 0) {
       if (!opening.first_failure)
-        return hal_error_set(HAL_INVALID_ARGUMENT, "the list of plugins '%s' names none; give names or absolute paths", wanted);
+        return hal_error_set(HAL_INVALID_ARGUMENT, "the list of plugins '%s' names none; give names or absolute paths",
+                             wanted);
       return hal_error_set(opening.first_failure, "%s", report);
     }
   } else {
@@ -218,7 +226,8 @@ hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry)
       .device_count = plugin->device_count,
       .abi_major = plugin->api.major,
       .abi_minor = plugin->api.minor,
-      .provided_count = (uint32_t)(__builtin_popcountll(plugin->api.provided[0]) + __builtin_popcountll(plugin->api.provided[1])),
+      .provided_count =
+          (uint32_t)(__builtin_popcountll(plugin->api.provided[0]) + __builtin_popcountll(plugin->api.provided[1])),
       .slot_count = HAL_SLOT_COUNT,
   };
   const size_t known = HAL_STRUCT_SIZE(hal_registry_entry_t, reserved);
@@ -240,7 +249,8 @@ void hal_registry_close(void) {
       hal_plugin_t *const plugin = &hal_runtime.plugins[i];
       if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || hal_device_in_bad_fork()) continue;
       const hal_status_t status = hal_call_shutdown(plugin, 0);
-      if (status) hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
+      if (status)
+        hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
     }
   }
   pthread_mutex_unlock(&registry_lock);

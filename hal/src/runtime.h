@@ -1,7 +1,8 @@
 /* runtime.h: the registry's state and the structs that the HAL's parts share. Private to hal/src.
  *
- * Ownership: `hal_runtime` is the one global of the HAL; it owns plugins and devices, a device owns its streams, allocator,
- * operator table and generator. All of them live until hal_registry_close, so borrowed pointers never dangle. */
+ * Ownership: `hal_runtime` is the one global of the HAL; it owns plugins and devices, a device owns its streams,
+ * allocator, operator table and generator. All of them live until hal_registry_close, so borrowed pointers never
+ * dangle. */
 #ifndef HAL_SRC_RUNTIME_H_
 #define HAL_SRC_RUNTIME_H_
 
@@ -33,8 +34,8 @@ struct hal_plugin_s {
   uint32_t layers;      /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
   int32_t index;        /* in hal_runtime.plugins */
   int32_t first_device, device_count;
-  atomic_int state;     /* HAL_PLUGIN_*; COLD until the first call that needs a device */
-  int32_t init_begun;   /* init was called in this process; a child forked meanwhile must not use it either */
+  atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */
+  int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
   char init_message[512]; /* cause when FAILED */
   pthread_mutex_t lock;   /* serialises init */
@@ -53,9 +54,9 @@ struct hal_stream_s {
 
 struct hal_device_s {
   hal_plugin_t *plugin;
-  int32_t index;   /* over all plugins */
-  int32_t ordinal; /* within the plugin */
-  atomic_int ready; /* 1 when everything below may be used without a lock */
+  int32_t index;        /* over all plugins */
+  int32_t ordinal;      /* within the plugin */
+  atomic_int ready;     /* 1 when everything below may be used without a lock */
   pthread_mutex_t lock; /* creation of what follows, and of pool streams */
   hal_device_info_t info;
   hal_stream_t default_stream;
@@ -72,13 +73,14 @@ typedef struct hal_runtime_s {
   hal_device_t devices[HAL_MAX_DEVICES];
   int32_t device_count; /* written once, before `open` */
   atomic_int open;
-  atomic_int closed; /* hal_registry_close has run: nothing may reach a plugin any more */
+  atomic_int closed;   /* hal_registry_close has run: nothing may reach a plugin any more */
   atomic_int bad_fork; /* this process is a child of one that had initialised a plugin */
 } hal_runtime_t;
 
 extern hal_runtime_t hal_runtime;
 
-/* The calling thread's current device and streams; plain thread-local data without destructors, NULL = default stream. */
+/* The calling thread's current device and streams; plain thread-local data without destructors, NULL = default stream.
+ */
 typedef struct hal_thread_s {
   int32_t device;
   hal_stream_t *stream[HAL_MAX_DEVICES];
@@ -90,7 +92,8 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
 
 /* Gives a ready device. */
 static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
-  /* Devices past the count are never ready, so the constant bound does, and no count is read while a thread may open. */
+  /* Devices past the count are never ready, so the constant bound does, and no count is read while a thread may open.
+   */
   if (HAL_LIKELY((uint32_t)device < HAL_MAX_DEVICES &&
                  atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire))) {
     *out_device = &hal_runtime.devices[device];
@@ -113,16 +116,18 @@ hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_tabl
 void hal_op_table_destroy(hal_op_table_t *table);
 
 /* Frees what the device's work has finished with, and hands over an asynchronous failure that the allocator met in the
- * user's place, once: functions that synchronise or query a device or stream return its status when their own is HAL_OK. */
+ * user's place, once: functions that synchronise or query a device or stream return its status when their own is
+ * HAL_OK. */
 hal_status_t hal_memory_poll(hal_device_t *device);
 
-/* Host memory that may fail under fault injection (HAL_FAULT=host_malloc:N); all of the HAL's own allocations use it. */
+/* Host memory that may fail under fault injection (HAL_FAULT=host_malloc:N); all of the HAL's own allocations use it.
+ */
 void *hal_malloc(size_t size);
 void *hal_calloc(size_t count, size_t size);
 void hal_free(void *ptr);
 
-/* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says that it
- * gave none. Returns `status`; HAL_OK passes. */
+/* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says
+ * that it gave none. Returns `status`; HAL_OK passes. */
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #endif /* HAL_SRC_RUNTIME_H_ */

@@ -40,11 +40,13 @@ int hal_plugin_name_is_valid(const char *name, size_t length) {
 
 hal_status_t hal_registry_add_path(const char *path) {
   if (!path || path[0] != '/')
-    return hal_error_set(HAL_INVALID_ARGUMENT, "plugin directory '%s' is not an absolute path; give one that begins with /",
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "plugin directory '%s' is not an absolute path; give one that begins with /",
                          path ? path : "(null)");
   const size_t bytes = strlen(path) + 1;
   directory_t *const directory = hal_malloc(sizeof *directory + bytes);
-  if (!directory) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while adding plugin directory %s", path);
+  if (!directory)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while adding plugin directory %s", path);
   memcpy(directory->path, path, bytes);
   pthread_mutex_lock(&added_lock);
   directory->next = added;
@@ -67,7 +69,8 @@ static int each_directory(int (*visit)(const char *directory, void *user_data), 
     const size_t length = strcspn(rest, ":");
     char path[PATH_MAX];
     if (rest[0] != '/' && length > 0) {
-      hal_log(HAL_LOG_WARNING, "HAL_PLUGIN_PATH: '%.*s' is skipped, since it is not an absolute path", (int)length, rest);
+      hal_log(HAL_LOG_WARNING, "HAL_PLUGIN_PATH: '%.*s' is skipped, since it is not an absolute path", (int)length,
+              rest);
     } else if (length > 0 && length < sizeof path) {
       memcpy(path, rest, length);
       path[length] = '\0';
@@ -96,18 +99,21 @@ static int find_in(const char *directory, void *user_data) {
 
 hal_status_t hal_search_plugin(const char *name, size_t length, char out_path[PATH_MAX]) {
   if (!hal_plugin_name_is_valid(name, length))
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "'%.*s' cannot name a plugin: give a name of lower-case letters, digits and '_' that begins with a "
-                         "letter, or the absolute path of a plugin's file",
-                         (int)(length < 200 ? length : 200), name);
+    return hal_error_set(
+        HAL_INVALID_ARGUMENT,
+        "'%.*s' cannot name a plugin; give a name of lower-case letters, digits and '_' that begins with a "
+        "letter, or the absolute path of a plugin's file",
+        (int)(length < 200 ? length : 200), name);
   search_t search = {.name = name, .length = (int)length, .path = out_path};
   if (each_directory(find_in, &search)) return HAL_OK;
   if (!search.tried[0])
-    return hal_error_set(HAL_NOT_FOUND, "plugin '%.*s' was not found: no directory is searched; set HAL_PLUGIN_PATH to the "
-                                        "directory of libhal_%.*s.so, or give its absolute path",
+    return hal_error_set(HAL_NOT_FOUND,
+                         "plugin '%.*s' was not found: no directory is searched; set HAL_PLUGIN_PATH to the "
+                         "directory of libhal_%.*s.so, or give its absolute path",
                          (int)length, name, (int)length, name);
-  return hal_error_set(HAL_NOT_FOUND, "plugin '%.*s' was not found: there is no libhal_%.*s.so in %s; check the name, or set "
-                                      "HAL_PLUGIN_PATH to the file's directory",
+  return hal_error_set(HAL_NOT_FOUND,
+                       "plugin '%.*s' was not found: there is no libhal_%.*s.so in %s; check the name, or set "
+                       "HAL_PLUGIN_PATH to the file's directory",
                        (int)length, name, (int)length, name, search.tried);
 }
 

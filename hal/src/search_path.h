@@ -16,8 +16,8 @@ int hal_plugin_name_is_valid(const char *name, size_t length);
  * HAL_INVALID_ARGUMENT for a name that cannot be one. */
 hal_status_t hal_search_plugin(const char *name, size_t length, char out_path[PATH_MAX]);
 
-/* Calls `visit` for every libhal_<name>.so of the search path, directory by directory, by name within one; a name found in
- * an earlier directory hides later ones. Stops when `visit` returns non-zero. */
+/* Calls `visit` for every libhal_<name>.so of the search path, directory by directory, by name within one; a name found
+ * in an earlier directory hides later ones. Stops when `visit` returns non-zero. */
 hal_status_t hal_search_all(int (*visit)(const char *path, void *user_data), void *user_data);
 
 #endif /* HAL_SRC_SEARCH_PATH_H_ */

@@ -51,7 +51,8 @@ static int triggers_group(uint32_t slot) { return slots[slot].need != NEED_COMPA
 static int needed_by_group(uint32_t slot, int group) {
   const int is_member = slots[slot].group == group;
   /* A cross-stream wait takes a stream and an event of the plugin's own. */
-  const int is_part = group == GROUP_STREAM_EVENT && (slots[slot].group == GROUP_STREAM || slots[slot].group == GROUP_EVENT);
+  const int is_part =
+      group == GROUP_STREAM_EVENT && (slots[slot].group == GROUP_STREAM || slots[slot].group == GROUP_EVENT);
   return (is_member || is_part) && slots[slot].need != NEED_OPTIONAL;
 }
 

@@ -19,8 +19,8 @@ typedef struct hal_group_gap_s {
   char provided[256], missing[256];
 } hal_group_gap_t;
 
-/* Checks the group rule: 1 = all groups are whole or absent, else 0 and the first gap. A handle made by the plugin must never
- * reach a default, nor the other way round. */
+/* Checks the group rule: 1 = all groups are whole or absent, else 0 and the first gap. A handle made by the plugin must
+ * never reach a default, nor the other way round. */
 int hal_slots_check_groups(const hal_plugin_api_t *api, hal_group_gap_t *out_gap);
 
 #endif /* HAL_SRC_SLOTS_H_ */

@@ -70,7 +70,8 @@ hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
   va_start(arguments, format);
   const int length = vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  if (length >= 0 && (size_t)length < sizeof text) snprintf(text + length, sizeof text - (size_t)length, "%s", last.text);
+  if (length >= 0 && (size_t)length < sizeof text)
+    snprintf(text + length, sizeof text - (size_t)length, "%s", last.text);
   memcpy(last.text, text, strlen(text) + 1);
   last.plugin_code = HAL_OK;
   return code;
@@ -95,7 +96,8 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
   if (status == HAL_OK) return status;
   if (status == HAL_NOT_READY) return hal_error_not_ready();
-  const char *const plugin_name = plugin->info.name ? plugin->info.name : "plugin", *const op = hal_registry_slot_name(slot);
+  const char *const plugin_name = plugin->info.name ? plugin->info.name : "plugin", *const op =
+                                                                                        hal_registry_slot_name(slot);
   /* A message of another code is a leftover of a failure that the plugin dealt with itself. */
   if (last.plugin_code == status) return hal_error_prefix(status, "%s, %s: ", plugin_name, op);
   return hal_error_set(status, "%s, %s: failed with %s (%d) and gave no message", plugin_name, op,

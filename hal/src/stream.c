@@ -48,7 +48,8 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   if (stream) goto cleanup; /* another thread was first */
   stream = hal_malloc(sizeof *stream);
   if (!stream) {
-    status = hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %d", device->index);
+    status =
+        hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %d", device->index);
     goto cleanup;
   }
   *stream = (hal_stream_t){.device = device, .id = pool_id(pool, slot), .priority = pool == POOL_HIGH ? -1 : 0};
@@ -94,8 +95,9 @@ hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_s
     stream = atomic_load_explicit(&found->streams[(id - 1) / HAL_STREAMS_PER_POOL][(id - 1) % HAL_STREAMS_PER_POOL],
                                   memory_order_acquire);
   if (!stream)
-    return hal_error_set(HAL_NOT_FOUND, "device %d has no stream with id %lld; take ids from hal_stream_id of a stream of this "
-                                        "process",
+    return hal_error_set(HAL_NOT_FOUND,
+                         "device %d has no stream with id %lld; take ids from hal_stream_id of a stream of this "
+                         "process",
                          device, (long long)id);
   *out_stream = stream;
   return HAL_OK;
@@ -135,7 +137,8 @@ hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeou
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
   const hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
-  return status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status) : hal_memory_poll(stream->device);
+  return status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status)
+                : hal_memory_poll(stream->device);
 }
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
@@ -148,15 +151,18 @@ hal_status_t hal_stream_query(hal_stream_t *stream) {
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right. */
+  /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
+   */
   if (event->device->plugin != plugin) return hal_event_synchronize(event);
-  return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event, hal_call_stream_wait_event(plugin, stream->handle, event->handle));
+  return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event,
+                          hal_call_stream_wait_event(plugin, stream->handle, event->handle));
 }
 
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  return hal_error_plugin(plugin, HAL_SLOT_stream_host_call, hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
+  return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
+                          hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
 }
 
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {

@@ -55,7 +55,7 @@ typedef struct fake_device_s {
 
 typedef struct fake_state_s {
   fake_settings_t settings;
-  int32_t device_count; /* 0 before init and after shutdown */
+  int32_t device_count; /* 0 before init */
   fake_device_t devices[FAKE_MAX_DEVICES];
   _Atomic uint64_t launches; /* counted only when settings.fault */
 } fake_state_t;

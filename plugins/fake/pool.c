@@ -46,9 +46,9 @@ typedef struct stream_list_s {
 static struct {
   fake_lock_t lock, start_lock;
   atomic_int started;
-  uint32_t workers; /* threads that were started */
-  atomic_uint alive;
-  uint32_t looking; /* workers that are awake and look for work */
+  uint32_t workers;  /* threads that were started */
+  atomic_uint alive; /* threads that have not ended */
+  uint32_t looking;  /* workers that are awake and look for work */
   int stopping;
   worker_t *idle; /* asleep, the last one first: its caches are warm */
   job_t *jobs;
@@ -198,7 +198,7 @@ static void *worker_main(void *argument) {
   while (!pool.stopping) {
     if (work_once(&spun)) {
       fake_lock(&pool.lock);
-    } else if (spun || pool.looking > fake.settings.threads / 2) {
+    } else if (spun || (pool.looking && pool.looking * 2 >= fake.settings.threads)) { /* half of them look at most */
       sleep_until_woken(self);
       fake_lock(&pool.lock);
       spun = 0;

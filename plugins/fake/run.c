@@ -107,12 +107,15 @@ static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
 
 enum { RAN_ALL = 0, RAN_ENOUGH = 1, RAN_TURN = 2, RAN_INTO_WAIT = 3 };
 
-/* HAL_FAKE_DELAY: a pause of random length, so that a missing synchronisation shows. */
+/* HAL_FAKE_DELAY: a pause of random length, so that a missing synchronisation shows. The numbers are splitmix64's of
+ * one counter. (No thread-local state: the leak checker of gcc 12 crashes on that of a library opened with dlopen.) */
 static void pause_randomly(void) {
-  static _Thread_local uint64_t state;
-  if (!state) state = (uint64_t)fake_now() | 1;
-  state ^= state << 13, state ^= state >> 7, state ^= state << 17; /* xorshift64, Marsaglia 2003 */
-  const int64_t ns = (int64_t)(state % ((uint64_t)fake.settings.delay_us * 1000 + 1));
+  static _Atomic uint64_t counter;
+  uint64_t x =
+      atomic_fetch_add_explicit(&counter, UINT64_C(0x9E3779B97F4A7C15), memory_order_relaxed) + (uint64_t)fake_now();
+  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+  const int64_t ns = (int64_t)((x ^ x >> 31) % ((uint64_t)fake.settings.delay_us * 1000 + 1));
   const struct timespec pause = {.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
   nanosleep(&pause, NULL);
 }
@@ -254,7 +257,8 @@ static void run_claimed(hal_plugin_stream_t *stream, uint64_t number) {
   }
 }
 
-/* Sleeps until the stream leaves RUNNING, reaches `number`, or the time is over (negative = no limit). */
+/* Sleeps until the stream reaches `number`, is signalled, or the time is over (negative = no limit). Does not begin to
+ * when the stream is not RUNNING, unless `any_state`: the caller then has something better to do. */
 static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns, int any_state) {
   fake_lock(&stream->lock);
   if (wake_at(stream, number) || (!any_state && stream->state != FAKE_STREAM_RUNNING)) {

@@ -1,5 +1,5 @@
-/* plugin.c: the smallest whole plugin, five functions over malloc. Copy this folder, rename it, and replace the five bodies by
- * calls of your driver; README.md says how to go on. */
+/* plugin.c: the smallest whole plugin, five functions over malloc. Copy this folder, rename it, and replace the five
+ * bodies by calls of your driver; README.md says how to go on. */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include <hal/plugin.h>
 #include <stdlib.h>

@@ -27,7 +27,8 @@ Test(device, the_plugin_is_initialised_by_the_first_use) {
 Test(device, a_failed_init_is_reported_at_every_use) {
   open_fixture("no_driver");
   cr_assert_eq(hal_device_count(), 1);
-  for (int i = 0; i < 2; i++) assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE, "the driver is not running; start it");
+  for (int i = 0; i < 2; i++)
+    assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE, "the driver is not running; start it");
   cr_assert_not(hal_device_is_initialized(0));
   cr_assert_eq(hal_device_flags(0), 0);
 }
@@ -114,8 +115,9 @@ static int in_child(int (*check)(void)) {
 static int device_works(void) { return hal_device_ensure(0) != HAL_OK || hal_device_in_bad_fork(); }
 
 static int device_is_refused(void) {
-  static const char sentence[] = "Cannot re-initialize tally in forked subprocess. To use tally with multiprocessing, you must "
-                                 "use the 'spawn' start method";
+  static const char sentence[] =
+      "Cannot re-initialize tally in forked subprocess. To use tally with multiprocessing, you must "
+      "use the 'spawn' start method";
   hal_stream_t *stream;
   if (!hal_device_in_bad_fork()) return 1;
   if (hal_device_ensure(0) != HAL_FAILED_PRECONDITION) return 2;

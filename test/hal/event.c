@@ -72,7 +72,8 @@ Test(event, a_record_on_a_stream_of_another_device_is_refused) {
   hal_stream_t *stream;
   assert_ok(hal_event_create(0, 0, &event));
   assert_ok(hal_stream_default(1, &stream));
-  assert_fails(hal_event_record(event, stream), HAL_INVALID_ARGUMENT, "event of device 0 cannot be recorded on a stream of device 1");
+  assert_fails(hal_event_record(event, stream), HAL_INVALID_ARGUMENT,
+               "event of device 0 cannot be recorded on a stream of device 1");
   hal_event_destroy(event);
 }
 

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "fake_support.h"
 
+TestSuite(fake_event, .fini = close_plugin);
+
 static void sleep_5_ms(void *unused) {
   (void)unused;
   fake_sleep_ms(5);
@@ -13,7 +15,7 @@ Test(fake_event, never_recorded_counts_as_done) {
   must(fake_api.event_query(event));
   must(fake_api.event_synchronize(event));
   must(fake_api.stream_wait_event(new_stream(), event));
-  must(fake_api.event_destroy(event));
+  destroy_event(event);
   must(fake_api.event_destroy(NULL));
 }
 
@@ -83,6 +85,7 @@ Test(fake_event, elapsed_refuses_what_has_no_time, .timeout = 60) {
   hal_plugin_event_t *timed = new_event(HAL_EVENT_TIMING), *plain = new_event(0), *fresh = new_event(HAL_EVENT_TIMING);
   hal_plugin_event_t *foreign = NULL;
   must(fake_api.event_create(1, HAL_EVENT_TIMING, &foreign));
+  events[event_count++] = foreign;
   must(fake_api.event_record(timed, stream));
   must(fake_api.event_record(plain, stream));
   must(fake_api.event_record(foreign, NULL));

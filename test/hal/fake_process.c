@@ -4,6 +4,8 @@
 
 #include "fake_support.h"
 
+TestSuite(fake_process, .fini = close_plugin);
+
 Test(fake_process, bad_settings_are_named_with_value_and_cure) {
   static const char *const bad[][2] = {
       {"HAL_FAKE_DEVICES", "0"},    {"HAL_FAKE_DEVICES", "many"},     {"HAL_FAKE_DEVICES", "65"},

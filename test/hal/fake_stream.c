@@ -5,6 +5,8 @@
 
 #include "fake_support.h"
 
+TestSuite(fake_stream, .fini = close_plugin);
+
 #define PATIENCE_MS 20000 /* a loaded machine is slow; a lost wake-up is for ever */
 
 Test(fake_stream, gated_by_host_function_enqueue_returns_and_query_is_not_ready, .timeout = 60) {
@@ -49,7 +51,7 @@ Test(fake_stream, wait_outlives_the_event, .timeout = 60) {
   must(fake_api.stream_host_call(other, fake_gate_wait, &gate));
   must(fake_api.event_record(event, other));
   must(fake_api.stream_wait_event(gated, event));
-  must(fake_api.event_destroy(event));
+  destroy_event(event);
   cr_assert_eq(fake_api.stream_query(gated), HAL_NOT_READY);
   atomic_store(&gate.open, 1);
   must(fake_api.stream_synchronize(gated));

@@ -30,7 +30,8 @@ Test(file_safety, a_plugin_of_the_users_own_is_loaded) { assert_ok(hal_registry_
 
 Test(file_safety, a_file_that_the_group_may_write_is_refused) {
   chmod(path, 0775);
-  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users (mode 775); run chmod go-w");
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION,
+               "can be written by other users (mode 775); run chmod go-w");
 }
 
 Test(file_safety, a_file_that_all_may_write_is_refused) {

@@ -1,5 +1,6 @@
-/* Tests that a plugin with exactly the five mandatory functions works for everything, and so does a plugin built against an
- * older header, whose table ends with the last of them: fills, copies, streams, events, host calls, random numbers. */
+/* Tests that a plugin with exactly the five mandatory functions works for everything, and so does a plugin built
+ * against an older header, whose table ends with the last of them: fills, copies, streams, events, host calls, random
+ * numbers. */
 #include "support.h"
 
 #include "call.h"
@@ -29,9 +30,16 @@ static void check_random(hal_device_t *device) {
   float numbers[COUNT];
   void *ptr;
   assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, sizeof numbers, 0, &ptr));
-  const hal_random_t desc = {.struct_size = sizeof desc, .dst = ptr, .count = COUNT, .seed = 42, .offset = 7,
-                             .device = device->ordinal, .dtype = HAL_FLOAT32, .distribution = HAL_RANDOM_UNIFORM,
-                             .p0 = 0, .p1 = 1};
+  const hal_random_t desc = {.struct_size = sizeof desc,
+                             .dst = ptr,
+                             .count = COUNT,
+                             .seed = 42,
+                             .offset = 7,
+                             .device = device->ordinal,
+                             .dtype = HAL_FLOAT32,
+                             .distribution = HAL_RANDOM_UNIFORM,
+                             .p0 = 0,
+                             .p1 = 1};
   assert_ok(hal_call_random_fill(device->plugin, NULL, &desc));
   assert_ok(hal_call_memory_copy(device->plugin, NULL, numbers, HAL_HOST, ptr, device->ordinal, sizeof numbers));
   for (int i = 0; i < COUNT; i++) {

@@ -41,7 +41,8 @@ Test(kernel, an_unknown_kernel_is_named) {
   hal_module_t *module;
   hal_kernel_t *kernel = NULL;
   assert_ok(load(0, "tally", &module));
-  assert_fails(hal_kernel_get(module, "gemm", &kernel), HAL_NOT_FOUND, "kernel 'gemm': tally, kernel_get: the module has store");
+  assert_fails(hal_kernel_get(module, "gemm", &kernel), HAL_NOT_FOUND,
+               "kernel 'gemm': tally, kernel_get: the module has store");
   cr_assert_null(kernel);
   hal_module_unload(module);
 }
@@ -65,7 +66,8 @@ Test(kernel, a_bad_geometry_is_refused) {
   assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "dimension 1 has grid 1 and block 0");
   launch.block[1] = 1;
   launch.arg_count = 1;
-  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT, "1 arguments are announced and none given");
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
+               "1 arguments are announced and none given");
   hal_module_unload(module);
 }
 
@@ -77,6 +79,7 @@ Test(kernel, a_stream_of_another_device_is_refused) {
   assert_ok(load(0, "tally", &module));
   assert_ok(hal_kernel_get(module, "fail", &fail));
   assert_ok(hal_stream_default(1, &stream));
-  assert_fails(hal_kernel_launch(fail, stream, &launch), HAL_INVALID_ARGUMENT, "of device 0 cannot be launched on a stream of device 1");
+  assert_fails(hal_kernel_launch(fail, stream, &launch), HAL_INVALID_ARGUMENT,
+               "of device 0 cannot be launched on a stream of device 1");
   hal_module_unload(module);
 }

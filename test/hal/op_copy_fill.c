@@ -19,7 +19,7 @@ static int converts(hal_dtype_t to, hal_dtype_t from, number_t x, number_t *out)
   return 1;
 }
 
-Test(op_copy, every_pair_of_dtypes_and_layouts, .timeout = 120) {
+Test(op_copy, every_pair_of_dtypes_and_layouts) {
   open_device();
   static const struct {
     int32_t ndim;
@@ -72,8 +72,8 @@ Test(op_fill, every_dtype_and_layout_writes_its_elements_and_no_others) {
 /* Runs add with a wrong call and expects a refusal whose message holds `words`. */
 static void refused(const char *name, const hal_value_t *args, uint32_t count, const tensor_t *out, const char *words) {
   cr_expect_eq(run(name, args, count, out, 0), HAL_INVALID_ARGUMENT);
-  cr_expect(strstr(hal_error_message(), name) && strstr(hal_error_message(), words), "message \"%s\" lacks \"%s\" or \"%s\"",
-            hal_error_message(), name, words);
+  cr_expect(strstr(hal_error_message(), name) && strstr(hal_error_message(), words),
+            "message \"%s\" lacks \"%s\" or \"%s\"", hal_error_message(), name, words);
 }
 
 Test(op_run, wrong_calls_are_refused_by_name_and_operand) {

@@ -6,26 +6,38 @@ static const hal_dtype_t all_dtypes[] = {HAL_UINT8, HAL_INT8,    HAL_INT16,   HA
                                          HAL_INT64, HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL};
 #define DTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
 
-/* Shapes that meet every border: empty, one element, no dimension, below and above a vector and a block of the row form,
- * and more dimensions than a row form has. */
+/* Shapes that meet every border: empty, one element, no dimension, below and above a vector and a block of the row
+ * form, and more dimensions than a row form has. */
 static const struct shape {
   int32_t ndim;
   int64_t sizes[MAX_DIMS];
-} shapes[] = {{1, {0}},       {1, {1}},          {0, {0}},           {1, {7}},
-              {3, {3, 0, 5}}, {1, {2500}},       {2, {33, 65}},      {2, {700, 3}},
-              {3, {5, 1, 7}}, {4, {2, 3, 4, 5}}, {8, {2, 3, 2, 2, 3, 2, 2, 3}}};
+} shapes[] = {{1, {0}},
+              {1, {1}},
+              {0, {0}},
+              {1, {7}},
+              {3, {3, 0, 5}},
+              {1, {2500}},
+              {2, {33, 65}},
+              {2, {700, 3}},
+              {3, {5, 1, 7}},
+              {4, {2, 3, 4, 5}},
+              {8, {2, 3, 2, 2, 3, 2, 2, 3}}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
 /* Layouts of result, a, b, c. */
-static const enum layout layouts[][4] = {
-    {CONTIGUOUS, CONTIGUOUS, CONTIGUOUS, CONTIGUOUS},   {CONTIGUOUS, REVERSED, CONTIGUOUS, PADDED},
-    {REVERSED, REVERSED, REVERSED, REVERSED},           {PADDED, CONTIGUOUS, REVERSED, FAR},
-    {CONTIGUOUS, CONTIGUOUS, BROADCAST_ALL, CONTIGUOUS}, {CONTIGUOUS, BROADCAST_FIRST, BROADCAST_LAST, BROADCAST_ALL},
-    {FAR, PADDED, BROADCAST_FIRST, CONTIGUOUS},         {CONTIGUOUS, BROADCAST_LAST, CONTIGUOUS, BROADCAST_FIRST},
-    {PADDED, PADDED, PADDED, PADDED}};
+static const enum layout layouts[][4] = {{CONTIGUOUS, CONTIGUOUS, CONTIGUOUS, CONTIGUOUS},
+                                         {CONTIGUOUS, REVERSED, CONTIGUOUS, PADDED},
+                                         {REVERSED, REVERSED, REVERSED, REVERSED},
+                                         {PADDED, CONTIGUOUS, REVERSED, FAR},
+                                         {CONTIGUOUS, CONTIGUOUS, BROADCAST_ALL, CONTIGUOUS},
+                                         {CONTIGUOUS, BROADCAST_FIRST, BROADCAST_LAST, BROADCAST_ALL},
+                                         {FAR, PADDED, BROADCAST_FIRST, CONTIGUOUS},
+                                         {CONTIGUOUS, BROADCAST_LAST, CONTIGUOUS, BROADCAST_FIRST},
+                                         {PADDED, PADDED, PADDED, PADDED}};
 #define LAYOUT_SETS (sizeof layouts / sizeof layouts[0])
 
-/* Tells the error of a floating result in units of the last place of the scale; 0 for equal, NaN for NaN, same infinity. */
+/* Tells the error of a floating result in units of the last place of the scale; 0 for equal, NaN for NaN, same
+ * infinity. */
 static double error_in_ulps(hal_dtype_t dtype, long double got, long double want, long double scale) {
   const long double rounded = dtype == HAL_FLOAT32 ? (long double)(float)want : (long double)(double)want;
   if ((isnan(got) && isnan(want)) || got == rounded) return 0;
@@ -70,13 +82,13 @@ static void check_element(const reference_t *ref, hal_dtype_t dtype, const input
   }
   if (scale == ANY) return;
   const double error = error_in_ulps(dtype, got.f, want, scale);
-  cr_assert_leq(error, ref->ulps + 1e-6, "%s dtype %d, %s: a=%.9Lg b=%.9Lg c=%.9Lg: got %.9Lg, want %.9Lg, %g ulps", ref->name,
-                (int)dtype, what, x->a.f, x->b.f, x->c.f, got.f, want, error);
+  cr_assert_leq(error, ref->ulps + 1e-6, "%s dtype %d, %s: a=%.9Lg b=%.9Lg c=%.9Lg: got %.9Lg, want %.9Lg, %g ulps",
+                ref->name, (int)dtype, what, x->a.f, x->b.f, x->c.f, got.f, want, error);
 }
 
 /* Runs one operator on given operands and checks every element; in[k] NULL = args[k] is a number. */
-static void run_and_check(const reference_t *ref, hal_dtype_t dtype, tensor_t *out, tensor_t *const *in, hal_value_t *args,
-                          uint32_t flags, const char *what) {
+static void run_and_check(const reference_t *ref, hal_dtype_t dtype, tensor_t *out, tensor_t *const *in,
+                          hal_value_t *args, uint32_t flags, const char *what) {
   for (int k = 0; k < ref->operands; k++)
     if (in[k]) args[k] = of_tensor(in[k]);
   if (ref->numbers > 0) args[ref->operands] = of_double(ref->s0);
@@ -90,11 +102,11 @@ static void run_and_check(const reference_t *ref, hal_dtype_t dtype, tensor_t *o
   tensor_download(out);
   for (int64_t i = 0; i < out->numel; i++) {
     check_element(ref, dtype, &inputs[i], tensor_get(out, i), out->desc.dtype, what);
-    memcpy(before + (size_t)tensor_place(out, i) * out->element, out->host + (size_t)tensor_place(out, i) * out->element,
-           out->element);
+    memcpy(before + (size_t)tensor_place(out, i) * out->element,
+           out->host + (size_t)tensor_place(out, i) * out->element, out->element);
   }
-  cr_assert_arr_eq(before, out->host, (size_t)out->storage * out->element, "%s, %s: wrote between its elements", ref->name,
-                   what);
+  cr_assert_arr_eq(before, out->host, (size_t)out->storage * out->element, "%s, %s: wrote between its elements",
+                   ref->name, what);
   free(before);
   free(inputs);
 }
@@ -109,14 +121,14 @@ static uint64_t supported(const reference_t *ref) {
 
 static int is_tested(const reference_t *ref, hal_dtype_t dtype) {
   if (!(supported(ref) >> dtype & 1)) return 0;
-  cr_assert(is_floating(dtype) ? ref->floating != NULL : ref->integer != NULL, "%s has no reference for dtype %d", ref->name,
-            (int)dtype);
+  cr_assert(is_floating(dtype) ? ref->floating != NULL : ref->integer != NULL, "%s has no reference for dtype %d",
+            ref->name, (int)dtype);
   return is_floating(dtype) || (ref->s0 == floor(ref->s0) && ref->s1 == floor(ref->s1));
 }
 
 static int is_broadcast(enum layout layout) { return layout >= BROADCAST_ALL; }
 
-Test(op_elementwise, every_operator_dtype_shape_and_layout_agrees_with_the_reference, .timeout = 300) {
+Test(op_elementwise, every_operator_dtype_shape_and_layout_agrees_with_the_reference) {
   open_device();
   for (size_t r = 0; r < REFERENCE_COUNT; r++)
     for (size_t t = 0; t < DTYPES; t++) {
@@ -128,7 +140,8 @@ Test(op_elementwise, every_operator_dtype_shape_and_layout_agrees_with_the_refer
           snprintf(what, sizeof what, "shape %zu, layouts %zu", s, l);
           tensor_t *in[3] = {NULL, NULL, NULL};
           hal_value_t args[5];
-          tensor_t *out = tensor_new(ref->result_bool ? HAL_BOOL : dtype, shapes[s].ndim, shapes[s].sizes, layouts[l][0]);
+          tensor_t *out =
+              tensor_new(ref->result_bool ? HAL_BOOL : dtype, shapes[s].ndim, shapes[s].sizes, layouts[l][0]);
           for (int k = 0; k < ref->operands; k++) {
             in[k] = tensor_new(dtype, shapes[s].ndim, shapes[s].sizes, layouts[l][k + 1]);
             tensor_randomize(in[k], 10 * s + (uint64_t)k);
@@ -142,7 +155,7 @@ Test(op_elementwise, every_operator_dtype_shape_and_layout_agrees_with_the_refer
     }
 }
 
-Test(op_elementwise, in_place_on_the_same_elements, .timeout = 120) {
+Test(op_elementwise, in_place_on_the_same_elements) {
   open_device();
   static const int64_t sizes[] = {37, 61};
   for (size_t r = 0; r < REFERENCE_COUNT; r++)
@@ -151,7 +164,8 @@ Test(op_elementwise, in_place_on_the_same_elements, .timeout = 120) {
         const reference_t *ref = &references[r];
         if (!is_tested(ref, all_dtypes[t]) || (ref->result_bool && all_dtypes[t] != HAL_BOOL)) continue;
         hal_value_t args[5];
-        tensor_t *self = tensor_new(all_dtypes[t], 2, sizes, layout), *other = tensor_new(all_dtypes[t], 2, sizes, CONTIGUOUS);
+        tensor_t *self = tensor_new(all_dtypes[t], 2, sizes, layout),
+                 *other = tensor_new(all_dtypes[t], 2, sizes, CONTIGUOUS);
         tensor_randomize(self, 5);
         tensor_randomize(other, 6);
         run_and_check(ref, all_dtypes[t], self, (tensor_t *[]){self, other, other}, args, 0, "in place on a");
@@ -164,7 +178,7 @@ Test(op_elementwise, in_place_on_the_same_elements, .timeout = 120) {
       }
 }
 
-Test(op_elementwise, second_operand_as_a_number, .timeout = 120) {
+Test(op_elementwise, second_operand_as_a_number) {
   open_device();
   static const double numbers[] = {0, 1, -3, 2.5, 1e-3};
   for (size_t r = 0; r < REFERENCE_COUNT; r++) {
@@ -176,23 +190,26 @@ Test(op_elementwise, second_operand_as_a_number, .timeout = 120) {
           const hal_dtype_t dtype = all_dtypes[t];
           static const int64_t sizes[] = {9, 130};
           const int whole = numbers[n] == floor(numbers[n]);
-          if (!is_tested(ref, dtype) || (!is_floating(dtype) && !whole) || (dtype == HAL_BOOL && numbers[n] < 0)) continue;
+          if (!is_tested(ref, dtype) || (!is_floating(dtype) && !whole) || (dtype == HAL_BOOL && numbers[n] < 0))
+            continue;
           if (dtype == HAL_UINT8 && numbers[n] < 0) continue; /* wraps in the dtype, not in the reference */
           tensor_t *self = tensor_new(dtype, 2, sizes, layout);
-          tensor_t *out = tensor_new(ref->result_bool ? HAL_BOOL : dtype, 2, sizes, is_broadcast(layout) ? CONTIGUOUS : layout);
+          tensor_t *out =
+              tensor_new(ref->result_bool ? HAL_BOOL : dtype, 2, sizes, is_broadcast(layout) ? CONTIGUOUS : layout);
           tensor_randomize(self, n);
           tensor_randomize(out, 3);
           hal_value_t args[5];
           args[1] = whole ? of_int((int64_t)numbers[n]) : of_double(numbers[n]);
           if (dtype == HAL_FLOAT32) args[1] = of_double((float)numbers[n]);
-          run_and_check(ref, dtype, out, (tensor_t *[]){self, NULL}, args, layout == CONTIGUOUS ? HAL_CALL_DENSE : 0, "number");
+          run_and_check(ref, dtype, out, (tensor_t *[]){self, NULL}, args, layout == CONTIGUOUS ? HAL_CALL_DENSE : 0,
+                        "number");
           tensor_free(self);
           tensor_free(out);
         }
   }
 }
 
-Test(op_elementwise, where_takes_each_element_from_the_right_operand, .timeout = 120) {
+Test(op_elementwise, where_takes_each_element_from_the_right_operand) {
   open_device();
   for (size_t t = 0; t < DTYPES; t++)
     for (size_t s = 0; s < SHAPES; s++)

@@ -1,5 +1,5 @@
-/* op_numbers.h: ordinary numbers for tests whose reference needs finite sums, and a way to compare the bits of two runs of the
- * device: in line and asynchronous, with different numbers of threads. */
+/* op_numbers.h: ordinary numbers for tests whose reference needs finite sums, and a way to compare the bits of two runs
+ * of the device: in line and asynchronous, with different numbers of threads. */
 #ifndef TEST_HAL_OP_NUMBERS_H_
 #define TEST_HAL_OP_NUMBERS_H_
 
@@ -52,7 +52,8 @@ static inline void compute_apart(const char *name, const char *value, compute_fn
   close(ends[0]);
   int status = 0;
   waitpid(child, &status, 0);
-  cr_assert(done == size && WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s=%s: the computation failed", name, value);
+  cr_assert(done == size && WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s=%s: the computation failed", name,
+            value);
 }
 
 /* Asserts that `compute` gives the same bits in line, asynchronously, and with one thread and three. */

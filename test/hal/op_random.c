@@ -1,17 +1,24 @@
-/* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h word by word, agreement with the archive's default of
- * random_fill, and statistics. */
+/* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h word by word, agreement with the archive's
+ * default of random_fill, and statistics. */
+#include "call.h"
 #include "op_numbers.h"
 
 enum { COUNT = 100003 };
 static const uint64_t seed = UINT64_C(0x9E3779B97F4A7C15);
 
-static hal_status_t random_run(const char *name, double p0, double p1, uint64_t key, uint64_t offset, const tensor_t *r) {
+static hal_status_t random_run(const char *name, double p0, double p1, uint64_t key, uint64_t offset,
+                               const tensor_t *r) {
   uint32_t op;
   must(hal_op_id(name, &op));
   const hal_value_t args[] = {of_double(p0), of_double(p1)};
   const hal_tensor_t *const results[] = {&r->desc};
-  hal_op_call_t call = {.struct_size = sizeof call, .arg_count = name[0] == 'b' ? 1 : 2, .result_count = 1, .args = args,
-                        .results = results, .seed = key, .offset = offset};
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = name[0] == 'b' ? 1 : 2,
+                        .result_count = 1,
+                        .args = args,
+                        .results = results,
+                        .seed = key,
+                        .offset = offset};
   return hal_op_run(0, op, NULL, &call);
 }
 
@@ -31,8 +38,8 @@ static uint64_t word_of(hal_dtype_t dtype, uint64_t offset, int64_t i) {
 static const uint64_t offsets[] = {0, 5, UINT64_C(0xFFFFFFF0), UINT64_MAX - 3}; /* into the second word, and around */
 
 Test(op_random, philox_words_are_those_of_the_paper) {
-  /* Random123's known answers. p = k / 2^24 tells whether the high 24 bits of the word are below k: all 96 bits are found by
-   * bisection from what the device gives. */
+  /* Random123's known answers. p = k / 2^24 tells whether the high 24 bits of the word are below k: all 96 bits are
+   * found by bisection from what the device gives. */
   open_device();
   static const struct {
     uint64_t seed, offset;
@@ -67,17 +74,51 @@ Test(op_random, uniform_is_the_formula_bit_for_bit) {
           const volatile float narrow = (float)low + scaled;
           const volatile double wide_scaled = (high - low) * u, wide_sum = low + wide_scaled;
           const double want = wide ? (wide_sum >= high ? low : wide_sum) : narrow >= (float)high ? (float)low : narrow;
-          cr_assert_eq((double)tensor_get(r, i).f, want, "element %lld: got %.17Lg, want %.17g", (long long)i, tensor_get(r, i).f, want);
+          cr_assert_eq((double)tensor_get(r, i).f, want, "element %lld: got %.17Lg, want %.17g", (long long)i,
+                       tensor_get(r, i).f, want);
           cr_assert(want >= (wide ? low : (float)low) && (want < high || low == high));
         }
         tensor_free(r);
       }
 }
 
-/* The archive's default, given here by the HAL's own entry for programs, is another piece of code for the same numbers. */
+/* The archive's default of random_fill is another piece of code for the same numbers. */
+Test(op_random, uniform_and_bernoulli_equal_random_fill_bit_for_bit) {
+  open_device();
+  static const struct {
+    const char *op;
+    int32_t distribution;
+    double p0, p1;
+  } cases[] = {{"uniform", HAL_RANDOM_UNIFORM, -1, 3},
+               {"uniform", HAL_RANDOM_UNIFORM, 0, 1e-3},
+               {"bernoulli.p", HAL_RANDOM_BERNOULLI, 0.37, 0}};
+  hal_device_t *device;
+  must(hal_device_get(0, &device));
+  for (size_t c = 0; c < 3; c++)
+    for (int wide = 0; wide < 2; wide++) {
+      tensor_t *r = vector(wide ? HAL_FLOAT64 : HAL_FLOAT32, COUNT), *d = vector(r->desc.dtype, COUNT);
+      must(random_run(cases[c].op, cases[c].p0, cases[c].p1, seed, UINT64_C(0xFFFFFF00), r));
+      const hal_random_t desc = {.struct_size = sizeof desc,
+                                 .dst = d->desc.data,
+                                 .count = COUNT,
+                                 .seed = seed,
+                                 .offset = UINT64_C(0xFFFFFF00),
+                                 .device = device->ordinal,
+                                 .dtype = d->desc.dtype,
+                                 .distribution = cases[c].distribution,
+                                 .p0 = cases[c].p0,
+                                 .p1 = cases[c].p1};
+      must(hal_call_random_fill(device->plugin, device->default_stream.handle, &desc));
+      tensor_download(r), tensor_download(d);
+      cr_assert_eq(memcmp(r->host, d->host, (size_t)r->storage * r->element), 0, "%s", cases[c].op);
+      tensor_free(r), tensor_free(d);
+    }
+}
+
 Test(op_random, bernoulli_compares_the_uniform_number_in_every_dtype) {
   open_device();
-  static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_FLOAT64, HAL_INT64, HAL_INT32, HAL_INT16, HAL_INT8, HAL_UINT8, HAL_BOOL};
+  static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_FLOAT64, HAL_INT64, HAL_INT32,
+                                       HAL_INT16,   HAL_INT8,    HAL_UINT8, HAL_BOOL};
   static const double ps[] = {0, 0.25, 0.3, 1.0 / 3, 1, 0x1p-24, 1 - 0x1p-25};
   for (size_t t = 0; t < 8; t++)
     for (size_t p = 0; p < 7; p++) {
@@ -88,8 +129,8 @@ Test(op_random, bernoulli_compares_the_uniform_number_in_every_dtype) {
         const uint64_t word = word_of(dtypes[t], 11, i);
         const double u = r->element == 8 ? (double)(word >> 11) * 0x1p-53 : (double)(word >> 8) * 0x1p-24;
         const number_t got = tensor_get(r, i);
-        cr_assert_eq(is_floating(dtypes[t]) ? (int64_t)got.f : got.i, u < ps[p], "dtype %d p %g element %lld", (int)dtypes[t], ps[p],
-                     (long long)i);
+        cr_assert_eq(is_floating(dtypes[t]) ? (int64_t)got.f : got.i, u < ps[p], "dtype %d p %g element %lld",
+                     (int)dtypes[t], ps[p], (long long)i);
       }
       tensor_free(r);
     }
@@ -123,9 +164,10 @@ static int by_value(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
-/* Kolmogorov and Smirnov's distance from a distribution; 1.95 / sqrt(n) is passed with probability 1 - 0.001. The seed is fixed,
- * so a pass stays a pass. */
-static void check_distribution(const char *op, double p0, double p1, double mean, double variance, double (*cdf)(double)) {
+/* Kolmogorov and Smirnov's distance from a distribution; 1.95 / sqrt(n) is passed with probability 1 - 0.001. The seed
+ * is fixed, so a pass stays a pass. */
+static void check_distribution(const char *op, double p0, double p1, double mean, double variance,
+                               double (*cdf)(double)) {
   enum { N = 1 << 20 };
   tensor_t *r = vector(HAL_FLOAT32, N);
   must(random_run(op, p0, p1, 42, 0, r));
@@ -136,7 +178,8 @@ static void check_distribution(const char *op, double p0, double p1, double mean
   cr_assert_float_eq(sum / N, mean, 4 * sqrt(variance / N), "%s: mean %g", op, sum / N);
   cr_assert_float_eq(squares / N, variance, 8 * variance / sqrt(N), "%s: variance %g", op, squares / N);
   qsort(r->host, N, sizeof(float), by_value);
-  for (int i = 0; i < N; i++) distance = fmax(distance, fmax(cdf(x[i]) - (double)i / N, (double)(i + 1) / N - cdf(x[i])));
+  for (int i = 0; i < N; i++)
+    distance = fmax(distance, fmax(cdf(x[i]) - (double)i / N, (double)(i + 1) / N - cdf(x[i])));
   cr_assert_lt(distance, 1.95 / sqrt(N), "%s: distance %g", op, distance);
   tensor_free(r);
 }

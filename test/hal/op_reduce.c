@@ -1,5 +1,5 @@
-/* op_reduce.c: sum, mean, amax, amin, max, min, argmax and argmin against extended precision, in every layout and over every
- * choice of dimensions. */
+/* op_reduce.c: sum, mean, amax, amin, max, min, argmax and argmin against extended precision, in every layout and over
+ * every choice of dimensions. */
 #include "op_numbers.h"
 
 typedef struct shape_s {
@@ -82,23 +82,27 @@ static void check_reduce(const char *op, hal_dtype_t dtype, const shape_t *shape
       if (sum)
         cr_assert_eq((uint64_t)got.i & low_bits, s->isum & low_bits, "%s dtype %d", op, (int)dtype);
       else
-        cr_assert_eq(got.i, exact, "%s dtype %d: got %lld, want %lld", op, (int)dtype, (long long)got.i, (long long)exact);
+        cr_assert_eq(got.i, exact, "%s dtype %d: got %lld, want %lld", op, (int)dtype, (long long)got.i,
+                     (long long)exact);
       continue;
     }
     const long double exact = mean ? s->sum / s->count : sum ? s->sum : high ? s->high : s->low;
-    const long double error = mean || sum ? bound(s, dtype) / (mean ? s->count : 1) + roundoff(dtype) * fabsl(exact) : 0;
-    cr_assert(fabsl(got.f - exact) <= error, "%s dtype %d layout %d %d mask %llx output %lld: got %.9Lg, want %.9Lg +- %.2Lg",
-              op, (int)dtype, (int)in, (int)out, (unsigned long long)mask, (long long)i, got.f, exact, error);
+    const long double error =
+        mean || sum ? bound(s, dtype) / (mean ? s->count : 1) + roundoff(dtype) * fabsl(exact) : 0;
+    cr_assert(fabsl(got.f - exact) <= error,
+              "%s dtype %d layout %d %d mask %llx output %lld: got %.9Lg, want %.9Lg +- %.2Lg", op, (int)dtype, (int)in,
+              (int)out, (unsigned long long)mask, (long long)i, got.f, exact, error);
   }
-  for (int64_t i = 0; i < r->numel; i++) memcpy(r->host + (size_t)tensor_place(r, i) * r->element,
-                                                before + (size_t)tensor_place(r, i) * r->element, r->element);
+  for (int64_t i = 0; i < r->numel; i++)
+    memcpy(r->host + (size_t)tensor_place(r, i) * r->element, before + (size_t)tensor_place(r, i) * r->element,
+           r->element);
   cr_assert_eq(memcmp(before, r->host, (size_t)r->storage * r->element), 0, "%s wrote beside its result", op);
   free(before), free(want), tensor_free(a), tensor_free(r);
 }
 
-static const shape_t shapes[] = {{1, {1}},         {1, {1000}},        {2, {3, 70}},         {2, {70, 3}},
-                                 {2, {130, 257}},  {3, {5, 33, 7}},    {4, {4, 6, 7, 7}},    {4, {2, 1, 65, 3}},
-                                 {5, {3, 2, 4, 2, 5}}, {6, {2, 3, 2, 3, 2, 40}}};
+static const shape_t shapes[] = {
+    {1, {1}},        {1, {1000}},       {2, {3, 70}},       {2, {70, 3}},         {2, {130, 257}},
+    {3, {5, 33, 7}}, {4, {4, 6, 7, 7}}, {4, {2, 1, 65, 3}}, {5, {3, 2, 4, 2, 5}}, {6, {2, 3, 2, 3, 2, 40}}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
 Test(op_reduce, every_choice_of_dimensions_in_every_layout, .timeout = 120) {
@@ -126,7 +130,8 @@ Test(op_reduce, every_dtype) {
 
 Test(op_reduce, long_dimensions_are_cut_and_stay_accurate) {
   open_device();
-  static const shape_t long_shapes[] = {{1, {3000001}}, {2, {3, 300007}}, {2, {300007, 3}}, {2, {40009, 70}}, {3, {3, 40009, 5}}};
+  static const shape_t long_shapes[] = {
+      {1, {3000001}}, {2, {3, 300007}}, {2, {300007, 3}}, {2, {40009, 70}}, {3, {3, 40009, 5}}};
   for (size_t s = 0; s < 5; s++)
     for (uint64_t mask = 1; mask < UINT64_C(1) << long_shapes[s].ndim; mask++) {
       check_reduce("sum.dim_IntList", HAL_FLOAT32, &long_shapes[s], CONTIGUOUS, CONTIGUOUS, mask);
@@ -191,9 +196,11 @@ Test(op_reduce, nan_propagates_wherever_it_stands) {
       }
 }
 
-/* ---- values and indices ----------------------------------------------------------------------------------------------------- */
+/* ---- values and indices
+ * ----------------------------------------------------------------------------------------------------- */
 
-static hal_status_t run_two(const char *name, const hal_value_t *args, const tensor_t *values, const tensor_t *indices) {
+static hal_status_t run_two(const char *name, const hal_value_t *args, const tensor_t *values,
+                            const tensor_t *indices) {
   uint32_t op;
   must(hal_op_id(name, &op));
   const hal_tensor_t *const both[] = {&values->desc, &indices->desc}, *const one[] = {&indices->desc};
@@ -204,8 +211,8 @@ static hal_status_t run_two(const char *name, const hal_value_t *args, const ten
 }
 
 /* The first extreme element of every output, as torch defines it: NaN beats numbers, the first of equals wins. */
-static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape, enum layout in, enum layout out, int dim,
-                        int special) {
+static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape, enum layout in, enum layout out,
+                        int dim, int special) {
   const uint64_t mask = dim < 0 ? (UINT64_C(1) << shape->ndim) - 1 : UINT64_C(1) << dim;
   int64_t sizes[MAX_DIMS];
   const int64_t list[] = {dim};
@@ -220,8 +227,8 @@ static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape,
   must(run_two(op, args, v, x));
   tensor_download(v), tensor_download(x);
   const int high = strstr(op, "max") != NULL;
-  int64_t *best = malloc((size_t)(x->numel + 1) * sizeof *best), *place = malloc((size_t)(x->numel + 1) * sizeof *place),
-          *seen = calloc((size_t)x->numel + 1, sizeof *seen);
+  int64_t *best = malloc((size_t)(x->numel + 1) * sizeof *best),
+          *place = malloc((size_t)(x->numel + 1) * sizeof *place), *seen = calloc((size_t)x->numel + 1, sizeof *seen);
   for (int64_t i = 0; i < a->numel; i++) {
     const int64_t o = output_of(a, mask, i), at = seen[o]++;
     const number_t now = tensor_get(a, i), old = at ? tensor_get(a, best[o]) : now;
@@ -230,8 +237,8 @@ static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape,
     if (!at || better) best[o] = i, place[o] = at;
   }
   for (int64_t o = 0; o < x->numel; o++) {
-    cr_assert_eq(tensor_get(x, o).i, place[o], "%s dtype %d dim %d layout %d output %lld: got %lld, want %lld", op, (int)dtype,
-                 dim, (int)in, (long long)o, (long long)tensor_get(x, o).i, (long long)place[o]);
+    cr_assert_eq(tensor_get(x, o).i, place[o], "%s dtype %d dim %d layout %d output %lld: got %lld, want %lld", op,
+                 (int)dtype, dim, (int)in, (long long)o, (long long)tensor_get(x, o).i, (long long)place[o]);
     if (op[0] != 'm') continue;
     const number_t got = tensor_get(v, o), want = tensor_get(a, best[o]);
     cr_assert(got.i == want.i && (got.f == want.f || (isnan(got.f) && isnan(want.f))), "%s: the value", op);
@@ -250,7 +257,8 @@ Test(op_reduce_index, first_extreme_in_every_layout_and_dtype, .timeout = 120) {
         for (enum layout in = CONTIGUOUS; in < LAYOUTS; in++)
           for (int dim = -1; dim < shapes[s].ndim; dim++)
             for (int special = 0; special < 2; special++)
-              check_index(index_ops[o], dtypes[t], &shapes[s], in, (enum layout)((dim + 1) % BROADCAST_ALL), dim, special);
+              check_index(index_ops[o], dtypes[t], &shapes[s], in, (enum layout)((dim + 1) % BROADCAST_ALL), dim,
+                          special);
 }
 
 Test(op_reduce_index, long_dimensions_are_cut_and_merged) {
@@ -264,7 +272,8 @@ Test(op_reduce_index, long_dimensions_are_cut_and_merged) {
             check_index(index_ops[o], HAL_FLOAT32, &long_shapes[s], in, CONTIGUOUS, dim, special);
 }
 
-/* ---- refusals and bits -------------------------------------------------------------------------------------------------------- */
+/* ---- refusals and bits
+ * -------------------------------------------------------------------------------------------------------- */
 
 Test(op_reduce, wrong_calls_are_refused_with_a_message) {
   open_device();

@@ -10,8 +10,8 @@ typedef struct input_s {
   number_t a, b, c, s0, s1;
 } input_t;
 
-/* One operator. `ulps` bounds the error of the floating result in units of the last place of `scale`, which is ANY where an
- * intermediate term overflows float32, so that no result is wrong. */
+/* One operator. `ulps` bounds the error of the floating result in units of the last place of `scale`, which is ANY
+ * where an intermediate term overflows float32, so that no result is wrong. */
 #define ANY (-1)
 typedef struct reference_s {
   const char *name;
@@ -31,12 +31,12 @@ typedef struct reference_s {
     *scale = fabsl(value);                                              \
     return value;                                                       \
   }
-#define INTEGER(name, expression)                                        \
-  static int64_t name##_i(const input_t *x) {                            \
-    const int64_t a = x->a.i, b = x->b.i, s0 = x->s0.i, s1 = x->s1.i;    \
-    const uint64_t A = (uint64_t)a, B = (uint64_t)b, S = (uint64_t)s0;   \
-    (void)a, (void)b, (void)s0, (void)s1, (void)A, (void)B, (void)S;     \
-    return (int64_t)(expression);                                        \
+#define INTEGER(name, expression)                                      \
+  static int64_t name##_i(const input_t *x) {                          \
+    const int64_t a = x->a.i, b = x->b.i, s0 = x->s0.i, s1 = x->s1.i;  \
+    const uint64_t A = (uint64_t)a, B = (uint64_t)b, S = (uint64_t)s0; \
+    (void)a, (void)b, (void)s0, (void)s1, (void)A, (void)B, (void)S;   \
+    return (int64_t)(expression);                                      \
   }
 #define BOTH(name, floating, integer) FLOATING(name, floating) INTEGER(name, integer)
 #define COMPARE(name, op) BOTH(name, a op b, a op b)
@@ -81,7 +81,7 @@ FLOATING(ceil, ceill(a))
 FLOATING(trunc, truncl(a))
 BOTH(clamp_min, isnan(a) ? a : fmaxl(a, s0), a > s0 ? a : s0)
 BOTH(clamp_max, isnan(a) ? a : fminl(a, s0), a < s0 ? a : s0)
-BOTH(clamp, isnan(a) ? a : fminl(fmaxl(a, x->s0.f), x->s1.f), a < s0 ? s0 : a > s1 ? s1 : a)
+BOTH(clamp, isnan(a) ? a : fminl(fmaxl(a, x->s0.f), x->s1.f), a<s0 ? s0 : a> s1 ? s1 : a)
 BOTH(logical_not, a == 0, a == 0)
 INTEGER(not, ~A)
 
@@ -91,8 +91,12 @@ static long double terms(long double x, long double y, long double z, long doubl
   *scale = isfinite(x + y + z) && largest <= FLT_MAX / 4 ? largest : ANY;
   return x + y + z;
 }
-static long double scaled_add_f(const input_t *x, long double *scale) { return terms(x->a.f, x->s0.f * x->b.f, 0, scale); }
-static long double scaled_sub_f(const input_t *x, long double *scale) { return terms(x->a.f, -x->s0.f * x->b.f, 0, scale); }
+static long double scaled_add_f(const input_t *x, long double *scale) {
+  return terms(x->a.f, x->s0.f * x->b.f, 0, scale);
+}
+static long double scaled_sub_f(const input_t *x, long double *scale) {
+  return terms(x->a.f, -x->s0.f * x->b.f, 0, scale);
+}
 static long double tanh_backward_f(const input_t *x, long double *scale) {
   const long double g = x->a.f, y = x->b.f;
   const long double value = terms(g, -g * y * y, 0, scale);
@@ -115,8 +119,8 @@ static long double lerp_f(const input_t *x, long double *scale) {
   return terms(x->a.f, x->s0.f * x->b.f, -x->s0.f * x->a.f, scale);
 }
 
-/* glibc states at most 2 ulp for these functions in float and double (manual, "Errors in Math Functions"); one more for the
- * arithmetic around them. */
+/* glibc states at most 2 ulp for these functions in float and double (manual, "Errors in Math Functions"); one more for
+ * the arithmetic around them. */
 #define EXACT 0.5
 #define LIBM 3
 static const reference_t references[] = {

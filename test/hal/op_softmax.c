@@ -1,4 +1,5 @@
-/* op_softmax.c: softmax, log_softmax and their gradients against extended precision, over every dimension in every layout. */
+/* op_softmax.c: softmax, log_softmax and their gradients against extended precision, over every dimension in every
+ * layout. */
 #include "op_numbers.h"
 
 static int64_t row_index(const tensor_t *t, int dim, int64_t row, int64_t j) { /* logical index of element j of a row */
@@ -43,23 +44,29 @@ static void check(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int dim
     for (int64_t row = 0; row < (n ? x->numel / n : 0); row++) {
       long double total = 0, magnitude = 0;
       forward(x, dim, row, log, want);
-      for (int64_t j = 0; j < n; j++) { /* differences of inputs up to 100 round to 100 eps, and so do their exponentials */
+      for (int64_t j = 0; j < n;
+           j++) { /* differences of inputs up to 100 round to 100 eps, and so do their exponentials */
         const int64_t at = row_index(y, dim, row, j);
-        const long double got = tensor_get(y, at).f, error = log ? 8 * eps * (fabsl(want[j]) + 100) : 220 * eps * want[j] + 1e-44L;
-        cr_assert(fabsl(got - want[j]) <= error, "log %d dim %d of %lld layout %d %d: got %.9Lg, want %.9Lg", log, dim, (long long)n,
-                  (int)in, (int)out, got, want[j]);
+        const long double got = tensor_get(y, at).f,
+                          error = log ? 8 * eps * (fabsl(want[j]) + 100) : 220 * eps * want[j] + 1e-44L;
+        cr_assert(fabsl(got - want[j]) <= error, "log %d dim %d of %lld layout %d %d: got %.9Lg, want %.9Lg", log, dim,
+                  (long long)n, (int)in, (int)out, got, want[j]);
         const long double term = tensor_get(g, at).f * (log ? 1 : got);
         total += term;
         magnitude += fabsl(term);
       }
       for (int64_t j = 0; j < n; j++) { /* the gradient of what the device gave as output */
         const int64_t at = row_index(y, dim, row, j);
-        const long double grad = tensor_get(g, at).f, output = tensor_get(y, at).f, factor = log ? expl(output) : output;
+        const long double grad = tensor_get(g, at).f, output = tensor_get(y, at).f,
+                          factor = log ? expl(output) : output;
         const long double exact = log ? grad - factor * total : (grad - total) * factor;
-        const long double error = eps * (8 * (log ? 1 : factor) * (fabsl(grad) + fabsl(total)) + 32 * factor * magnitude +
-                                         (log ? 4 * fabsl(exact) + 8 * factor * fabsl(total) : 0)) + 1e-44L;
-        cr_assert(fabsl(tensor_get(r, at).f - exact) <= error, "backward, log %d dim %d of %lld layout %d %d: got %.9Lg, want %.9Lg",
-                  log, dim, (long long)n, (int)in, (int)out, tensor_get(r, at).f, exact);
+        const long double error =
+            eps * (8 * (log ? 1 : factor) * (fabsl(grad) + fabsl(total)) + 32 * factor * magnitude +
+                   (log ? 4 * fabsl(exact) + 8 * factor * fabsl(total) : 0)) +
+            1e-44L;
+        cr_assert(fabsl(tensor_get(r, at).f - exact) <= error,
+                  "backward, log %d dim %d of %lld layout %d %d: got %.9Lg, want %.9Lg", log, dim, (long long)n,
+                  (int)in, (int)out, tensor_get(r, at).f, exact);
       }
     }
   }
@@ -69,8 +76,9 @@ static void check(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int dim
 static const struct {
   int32_t ndim;
   int64_t sizes[MAX_DIMS];
-} shapes[] = {{1, {1}}, {1, {300}}, {2, {70, 10}}, {2, {9, 31}}, {2, {9, 32}}, {2, {3, 1000}}, {2, {1000, 3}}, {3, {5, 33, 70}},
-              {3, {4, 130, 5}}, {4, {2, 3, 4, 65}}, {4, {3, 2, 5, 2}}, {2, {0, 5}}, {2, {5, 0}}};
+} shapes[] = {{1, {1}},          {1, {300}},     {2, {70, 10}},    {2, {9, 31}},     {2, {9, 32}},
+              {2, {3, 1000}},    {2, {1000, 3}}, {3, {5, 33, 70}}, {3, {4, 130, 5}}, {4, {2, 3, 4, 65}},
+              {4, {3, 2, 5, 2}}, {2, {0, 5}},    {2, {5, 0}}};
 
 Test(op_softmax, every_dimension_in_every_layout, .timeout = 120) {
   open_device();
@@ -88,9 +96,9 @@ Test(op_softmax, rows_add_up_to_1_and_infinities_are_torchs) {
   tensor_t *x = tensor_new(HAL_FLOAT32, 2, sizes, CONTIGUOUS), *y = tensor_new(HAL_FLOAT32, 2, sizes, CONTIGUOUS);
   tensor_fill_ordinary(x, 1);
   float *v = (void *)x->host;
-  v[3] = -INFINITY;     /* row 0: probability 0 */
-  v[40 + 5] = NAN;      /* row 1: all NaN */
-  v[80 + 39] = INFINITY; /* row 2: all NaN, as inf - inf is */
+  v[3] = -INFINITY;                                    /* row 0: probability 0 */
+  v[40 + 5] = NAN;                                     /* row 1: all NaN */
+  v[80 + 39] = INFINITY;                               /* row 2: all NaN, as inf - inf is */
   for (int j = 0; j < 40; j++) v[120 + j] = -INFINITY; /* row 3: all NaN */
   tensor_upload(x);
   const hal_value_t args[] = {of_tensor(x), of_int(1)};

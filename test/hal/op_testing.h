@@ -48,11 +48,15 @@ static inline void open_device(void) {
 static inline size_t element_size(hal_dtype_t dtype) {
   switch (dtype) {
     case HAL_INT64:
-    case HAL_FLOAT64: return 8;
+    case HAL_FLOAT64:
+      return 8;
     case HAL_INT32:
-    case HAL_FLOAT32: return 4;
-    case HAL_INT16: return 2;
-    default: return 1;
+    case HAL_FLOAT32:
+      return 4;
+    case HAL_INT16:
+      return 2;
+    default:
+      return 1;
   }
 }
 
@@ -64,8 +68,8 @@ static inline int64_t set_strides(enum layout layout, int32_t ndim, const int64_
   const int reversed = layout == REVERSED || layout == FAR;
   for (int32_t i = 0; i < ndim; i++) {
     const int32_t d = reversed ? i : ndim - 1 - i;
-    const int flat = layout == BROADCAST_ALL || (layout == BROADCAST_FIRST && d == 0) ||
-                     (layout == BROADCAST_LAST && d == ndim - 1);
+    const int flat =
+        layout == BROADCAST_ALL || (layout == BROADCAST_FIRST && d == 0) || (layout == BROADCAST_LAST && d == ndim - 1);
     strides[d] = flat ? 0 : next;
     if (!flat) next *= sizes[d] ? sizes[d] : 1;
     if (layout == PADDED || layout == FAR) next += 3;
@@ -100,12 +104,14 @@ static inline void tensor_free(tensor_t *t) {
 }
 
 static inline void tensor_upload(tensor_t *t) {
-  must(hal_memory_copy(NULL, hal_memory_block_address(t->block), 0, t->host, HAL_HOST, (size_t)t->storage * t->element));
+  must(
+      hal_memory_copy(NULL, hal_memory_block_address(t->block), 0, t->host, HAL_HOST, (size_t)t->storage * t->element));
   must(hal_device_synchronize(0));
 }
 
 static inline void tensor_download(tensor_t *t) {
-  must(hal_memory_copy(NULL, t->host, HAL_HOST, hal_memory_block_address(t->block), 0, (size_t)t->storage * t->element));
+  must(
+      hal_memory_copy(NULL, t->host, HAL_HOST, hal_memory_block_address(t->block), 0, (size_t)t->storage * t->element));
   must(hal_device_synchronize(0));
 }
 
@@ -138,13 +144,20 @@ static inline number_t load(hal_dtype_t dtype, const unsigned char *at) {
   memset(&v, 0, sizeof v);
   memcpy(&v, at, element_size(dtype));
   switch (dtype) {
-    case HAL_FLOAT64: return (number_t){0, v.f64};
-    case HAL_FLOAT32: return (number_t){0, v.f32};
-    case HAL_INT64: return (number_t){v.i64, v.i64};
-    case HAL_INT32: return (number_t){v.i32, v.i32};
-    case HAL_INT16: return (number_t){v.i16, v.i16};
-    case HAL_INT8: return (number_t){v.i8, v.i8};
-    default: return (number_t){v.u8, v.u8};
+    case HAL_FLOAT64:
+      return (number_t){0, v.f64};
+    case HAL_FLOAT32:
+      return (number_t){0, v.f32};
+    case HAL_INT64:
+      return (number_t){v.i64, v.i64};
+    case HAL_INT32:
+      return (number_t){v.i32, v.i32};
+    case HAL_INT16:
+      return (number_t){v.i16, v.i16};
+    case HAL_INT8:
+      return (number_t){v.i8, v.i8};
+    default:
+      return (number_t){v.u8, v.u8};
   }
 }
 
@@ -174,9 +187,11 @@ static inline uint32_t next_random(uint64_t *state) {
   return (uint32_t)(*state >> 33);
 }
 
-/* Fills the memory with hostile values of the dtype: extremes, zeros of both signs, NaN, infinities, and ordinary ones. */
+/* Fills the memory with hostile values of the dtype: extremes, zeros of both signs, NaN, infinities, and ordinary ones.
+ */
 static inline void tensor_randomize(tensor_t *t, uint64_t seed) {
-  static const double special[] = {0.0, -0.0, NAN, INFINITY, -INFINITY, 1e-40, 3e38, -3e38, 0.5, 1.0, -1.0, 88.5, -104.0};
+  static const double special[] = {0.0,   -0.0, NAN, INFINITY, -INFINITY, 1e-40, 3e38,
+                                   -3e38, 0.5,  1.0, -1.0,     88.5,      -104.0};
   static const int64_t extreme[] = {0, 1, -1, INT64_MIN, INT64_MAX, INT32_MIN, INT32_MAX, INT16_MIN, 127, -128, 255};
   uint64_t state = seed * 7919 + 1;
   for (int64_t i = 0; i < t->storage; i++) {
@@ -207,7 +222,9 @@ static inline hal_status_t run(const char *name, const hal_value_t *args, uint32
   return hal_op_run(0, op, NULL, &call);
 }
 
-static inline hal_value_t of_tensor(const tensor_t *t) { return (hal_value_t){.tag = HAL_VALUE_TENSOR, .u.t = &t->desc}; }
+static inline hal_value_t of_tensor(const tensor_t *t) {
+  return (hal_value_t){.tag = HAL_VALUE_TENSOR, .u.t = &t->desc};
+}
 static inline hal_value_t of_int(int64_t i) { return (hal_value_t){.tag = HAL_VALUE_INT, .u.i = i}; }
 static inline hal_value_t of_double(double d) { return (hal_value_t){.tag = HAL_VALUE_DOUBLE, .u.d = d}; }
 

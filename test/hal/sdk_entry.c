@@ -1,4 +1,5 @@
-/* Tests of the plugin's side of the negotiation: hal_plugin_entry of the SDK with plugins/five.c, linked into this program. */
+/* Tests of the plugin's side of the negotiation: hal_plugin_entry of the SDK with plugins/five.c, linked into this
+ * program. */
 #include <criterion/criterion.h>
 #include <hal/plugin.h>
 #include <stdlib.h>
@@ -13,8 +14,11 @@ static void *mem_alloc(size_t size, size_t alignment) {
   return malloc(size);
 }
 
-static const hal_host_api_t host = {
-    .struct_size = sizeof host, .major = HAL_ABI_MAJOR, .error_set = error_set, .mem_alloc = mem_alloc, .mem_free = free};
+static const hal_host_api_t host = {.struct_size = sizeof host,
+                                    .major = HAL_ABI_MAJOR,
+                                    .error_set = error_set,
+                                    .mem_alloc = mem_alloc,
+                                    .mem_free = free};
 
 enum { FIRST_SLOT = offsetof(hal_plugin_api_t, info), SLOT_SIZE = sizeof(void (*)(void)) };
 
@@ -47,9 +51,9 @@ Test(entry, provided_names_the_authors_functions_among_the_slots_written) {
   hal_plugin_api_t api = {.struct_size = sizeof api};
   cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
   int provided = 0, slot = 0;
-#define HAL_OP(since, kind, group, need, name, params, args)                        \
+#define HAL_OP(since, kind, group, need, name, params, args)                               \
   cr_expect_eq((int)(api.provided[slot / 64] >> (slot % 64) & 1), #kind[0] == 'M', #name); \
-  provided += (int)(api.provided[slot / 64] >> (slot % 64) & 1);                    \
+  provided += (int)(api.provided[slot / 64] >> (slot % 64) & 1);                           \
   slot++;
 #include <hal/plugin_ops.def>
 #undef HAL_OP

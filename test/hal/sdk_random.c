@@ -1,4 +1,5 @@
-/* Tests of the archive's default of random_fill against the formulas beside hal_random_t, computed here a second way. */
+/* Tests of the archive's default of random_fill against the formulas beside hal_random_t, computed here a second way.
+ */
 #include <criterion/criterion.h>
 #include <hal/plugin.h>
 #include <math.h>
@@ -8,7 +9,8 @@
 #include "philox.h" /* its words are checked against published ones in generator.c */
 
 enum { COUNT = 200003 }; /* several staging buffers, and an odd rest */
-static const uint64_t seed = UINT64_C(0x0123456789abcdef), offset = UINT64_C(0xfffffffe); /* carries into the high word */
+static const uint64_t seed = UINT64_C(0x0123456789abcdef),
+                      offset = UINT64_C(0xfffffffe); /* carries into the high word */
 
 static char message[256];
 static hal_status_t error_set(hal_status_t code, int64_t native_code, const char *text) {
@@ -20,8 +22,11 @@ static void *mem_alloc(size_t size, size_t alignment) {
   void *ptr = NULL;
   return posix_memalign(&ptr, alignment, size) ? NULL : ptr;
 }
-static const hal_host_api_t host = {
-    .struct_size = sizeof host, .major = HAL_ABI_MAJOR, .error_set = error_set, .mem_alloc = mem_alloc, .mem_free = free};
+static const hal_host_api_t host = {.struct_size = sizeof host,
+                                    .major = HAL_ABI_MAJOR,
+                                    .error_set = error_set,
+                                    .mem_alloc = mem_alloc,
+                                    .mem_free = free};
 
 static void setup(void) {
   hal_plugin_api_t api = {.struct_size = sizeof api};
@@ -35,8 +40,15 @@ static void *fill(hal_dtype_t dtype, size_t size, int32_t distribution, double p
   uint8_t *memory = malloc(count * size + 64);
   cr_assert_not_null(memory);
   memset(memory, 0xA5, count * size + 64);
-  const hal_random_t desc = {.struct_size = sizeof desc, .dst = memory, .count = count, .seed = seed, .offset = offset,
-                             .dtype = dtype, .distribution = distribution, .p0 = p0, .p1 = p1};
+  const hal_random_t desc = {.struct_size = sizeof desc,
+                             .dst = memory,
+                             .count = count,
+                             .seed = seed,
+                             .offset = offset,
+                             .dtype = dtype,
+                             .distribution = distribution,
+                             .p0 = p0,
+                             .p1 = p1};
   cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
   for (size_t i = 0; i < 64; i++) cr_assert_eq(memory[count * size + i], 0xA5, "wrote past the end");
   return memory;
@@ -116,8 +128,10 @@ Test(random_fill, normal_is_box_muller_on_pairs_rounded_once) {
     const uint64_t even = i & ~UINT64_C(1);
     const long double a = ldexpl((long double)word(even) + 1, -32), b = ldexpl(word(even + 1), -32);
     const long double want = 2 + 0.5L * normal_of(a, b, i & 1);
-    cr_assert_leq(fabsl(x[i] - want), 0.5001L * (nextafterf((float)fabsl(want), INFINITY) - (float)fabsl(want)) + 1e-14L);
-    const long double a2 = ldexpl((long double)(wide_word(even) >> 11) + 1, -53), b2 = ldexpl(wide_word(even + 1) >> 11, -53);
+    cr_assert_leq(fabsl(x[i] - want),
+                  0.5001L * (nextafterf((float)fabsl(want), INFINITY) - (float)fabsl(want)) + 1e-14L);
+    const long double a2 = ldexpl((long double)(wide_word(even) >> 11) + 1, -53),
+                      b2 = ldexpl(wide_word(even + 1) >> 11, -53);
     cr_assert_leq(fabsl(y[i] - (2 + 0.5L * normal_of(a2, b2, i & 1))), 1e-14L);
   }
   free((void *)(uintptr_t)x), free((void *)(uintptr_t)y);

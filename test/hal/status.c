@@ -57,7 +57,8 @@ Test(status, every_thread_has_its_own_message) {
 
 Test(status, a_plugins_message_names_plugin_op_and_driver_code) {
   open_fixture("no_driver");
-  assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE, "no_driver, init: the driver is not running; start it (driver code 999)");
+  assert_fails(hal_device_ensure(0), HAL_UNAVAILABLE,
+               "no_driver, init: the driver is not running; start it (driver code 999)");
 }
 
 Test(status, a_plugin_without_a_message_gets_one) {
@@ -65,7 +66,8 @@ Test(status, a_plugin_without_a_message_gets_one) {
   hal_error_set(HAL_NOT_FOUND, "an older failure of something else");
   const hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = "brainwave", .options = ""};
   hal_module_t *module = NULL;
-  assert_fails(hal_module_load(0, &desc, &module), HAL_UNIMPLEMENTED, "tally, module_load: failed with UNIMPLEMENTED (12)");
+  assert_fails(hal_module_load(0, &desc, &module), HAL_UNIMPLEMENTED,
+               "tally, module_load: failed with UNIMPLEMENTED (12)");
   cr_assert_null(strstr(hal_error_message(), "older failure"));
   cr_assert_null(module);
 }

@@ -12,17 +12,17 @@
 #define FIXTURE(name) FIXTURE_DIR "/libhal_" name ".so"
 
 /* The call succeeds, or the test ends with the HAL's message. */
-#define assert_ok(call)                                                                                   \
-  do {                                                                                                    \
-    const hal_status_t status_ = (call);                                                                  \
-    cr_assert_eq(status_, HAL_OK, "%s: %s: %s", #call, hal_status_name(status_), hal_error_message());   \
+#define assert_ok(call)                                                                                \
+  do {                                                                                                 \
+    const hal_status_t status_ = (call);                                                               \
+    cr_assert_eq(status_, HAL_OK, "%s: %s: %s", #call, hal_status_name(status_), hal_error_message()); \
   } while (0)
 
 /* The call fails with the code, and its message contains the text. */
 #define assert_fails(call, code, text)                                                                             \
   do {                                                                                                             \
     const hal_status_t status_ = (call);                                                                           \
-    cr_assert_eq(status_, (code), "%s: %s instead of %s: %s", #call, hal_status_name(status_), #code,             \
+    cr_assert_eq(status_, (code), "%s: %s instead of %s: %s", #call, hal_status_name(status_), #code,              \
                  hal_error_message());                                                                             \
     cr_assert_not_null(strstr(hal_error_message(), (text)), "message '%s' lacks '%s'", hal_error_message(), text); \
   } while (0)

@@ -35,8 +35,9 @@ def overload(name):
 
 
 def native_count(kernel_op):
-    """How often an operator of ops.yaml ran natively."""
-    return sum(plugin + portable for name, plugin, portable, _ in torch_backend._C.operator_counts() if name == kernel_op)
+    """How often an operator of ops.yaml, or one of several, ran natively."""
+    names = (kernel_op,) if isinstance(kernel_op, str) else kernel_op
+    return sum(plugin + portable for name, plugin, portable, _ in torch_backend._C.operator_counts() if name in names)
 
 
 class Sample:

@@ -170,5 +170,5 @@ def test_info_lists_the_plugins_functions(run_python):
     (plugin,) = info["plugins"]
     assert plugin["name"] == "fake" and plugin["provided"] == len(plugin["own"])
     assert len(plugin["own"]) + len(plugin["default"]) == plugin["slots"]
-    assert {"plugin_info", "device_count", "memory_alloc", "memory_free", "memory_copy"} <= set(plugin["own"])
+    assert {"info", "device_count", "memory_alloc", "memory_free", "memory_copy"} <= set(plugin["own"])
     assert info["devices"][0]["device"] == "fake:0" and info["devices"][0]["total_memory"] > 0

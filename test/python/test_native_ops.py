@@ -69,7 +69,7 @@ def numbers(op, dtype):
     names = [a.name for a in ELEMENTWISE[op].arguments if str(a.type) in ("Scalar", "Scalar?")]
     if dtype.is_floating_point:
         choice = {"alpha": (1, 0.5), "min": (-0.5, 0), "max": (0.75, 1), "threshold": (0.1, 0), "value": (1, 0.3),
-                  "weight": (0.3, 0.8), "exponent": (2, 0.5, -1), "other": (0.5, 1)}  # fmt: skip
+                  "weight": (0.3, 0.8), "exponent": (2, 0.5, -1, -0.5, 3, 1.7, 0), "other": (0.5, 1)}  # fmt: skip
     elif dtype == torch.bool:
         choice = {"alpha": (1, True), "other": (1, False)}
     else:
@@ -109,7 +109,8 @@ def out_name(op):
 
 
 def kernel_op(op):
-    return ELEMENTWISE[op].op.name
+    """The operators of ops.yaml that may compute an ATen operator."""
+    return ("pow.Tensor_Tensor", "mul.Tensor", "sqrt", "rsqrt", "reciprocal") if op == "pow.Tensor_Scalar" else ELEMENTWISE[op].op.name
 
 
 def every_op_and_dtype():

@@ -140,7 +140,7 @@ def test_seed_changes_the_seed(module):
 
 def test_fork_rng_restores_the_state(module, device):
     before = module.get_rng_state()
-    with torch.random.fork_rng(device_type=device):
+    with torch.random.fork_rng(devices=[0], device_type=device):
         torch.rand(5, device=device)
         assert not torch.equal(module.get_rng_state(), before)
     assert torch.equal(module.get_rng_state(), before)

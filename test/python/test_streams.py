@@ -129,7 +129,7 @@ def test_elapsed_time_is_that_of_the_work_between_the_events(module, device):
 def test_elapsed_time_without_timing_is_refused(module, device):
     start, end = module.Event(), module.Event()
     start.record(), end.record(), end.synchronize()
-    with pytest.raises(RuntimeError, match="(?i)timing"):
+    with pytest.raises((RuntimeError, ValueError), match="timing"):
         start.elapsed_time(end)
 
 

@@ -72,10 +72,12 @@ class device:
         self.prev_idx = -1
 
     def __enter__(self) -> None:
-        self.prev_idx = torch._C._accelerator_maybeExchangeDevice(self.idx)
+        if self.idx >= 0:
+            self.prev_idx = torch._C._accelerator_exchangeDevice(self.idx)
 
     def __exit__(self, *_) -> bool:
-        torch._C._accelerator_maybeExchangeDevice(self.prev_idx)
+        if self.prev_idx >= 0:
+            _C.exchange_device(self.prev_idx)
         return False
 
 

@@ -23,9 +23,11 @@ HAL_API hal_status_t hal_registry_add_path(const char *path);
 
 /* Opens the plugins of a comma list of names or absolute paths, and fixes the device range. NULL takes the environment's
  * TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe answers OK and which is not
- * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the same list is HAL_OK.
- * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE: of the listed plugins none could be opened; the message names
- * each with its cause. HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
+ * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the same list, or with
+ * NULL, is HAL_OK; after an automatic search that found none, a list may still be opened.
+ * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE, HAL_FAILED_PRECONDITION (somebody else could have written the
+ * file): of the listed plugins none could be opened; the message names each with its cause. HAL_INVALID_ARGUMENT: no names.
+ * HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
 HAL_API hal_status_t hal_registry_open(const char *list);
 
 /* Tells whether hal_registry_open has succeeded: 1 or 0. Since 0.1. */

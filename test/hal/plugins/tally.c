@@ -1,9 +1,8 @@
-/* tally.c: a plugin with streams, events and modules of its own that counts what is alive and knows its own handles: a foreign
- * or stale handle is INTERNAL, and what was not released by shutdown is logged as an error. Work runs inline. Its module
- * dialect "tally" has the kernels
- *   store(int32_t *target, int32_t value)  writes one number
- *   hold(int32_t n)                        the stream's next n queries answer NOT_READY
- *   fail()                                 the stream fails, reported at its next synchronisation or query */
+/* tally.c: a plugin with streams, events and modules of its own that counts what is alive and knows its own handles: a
+ * foreign or stale handle is INTERNAL, and what was not released by shutdown is logged as an error. Work runs inline.
+ * Its module dialect "tally" has the kernels store(int32_t *target, int32_t value)  writes one number hold(int32_t n)
+ * the stream's next n queries answer NOT_READY fail()                                 the stream fails, reported at its
+ * next synchronisation or query */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdatomic.h>
@@ -247,7 +246,8 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
   return hal_host->error_set(HAL_NOT_FOUND, 0, "the module has store, hold and fail");
 }
 
-hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, const hal_launch_t *launch) {
+hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
+                                      const hal_launch_t *launch) {
   const hal_status_t status = check_stream(stream);
   if (status) return status;
   switch (kernel->number) {
@@ -263,6 +263,8 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
       atomic_store(&stream->held, queries);
       return HAL_OK;
     }
-    default: atomic_store(&stream->failed, 1); return HAL_OK;
+    default:
+      atomic_store(&stream->failed, 1);
+      return HAL_OK;
   }
 }

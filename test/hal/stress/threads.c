@@ -1,6 +1,6 @@
-/* threads.c: many threads use the HAL at once, for the thread sanitizer: first use of plugin and devices, pools of streams,
- * generators, events, kernels, messages, log. A plain program, since Criterion cannot run under that sanitizer. Every thread
- * checks what it gets; the exit status is the number of mistakes. */
+/* threads.c: many threads use the HAL at once, for the thread sanitizer: first use of plugin and devices, pools of
+ * streams, generators, events, kernels, messages, log. A plain program, since Criterion cannot run under that
+ * sanitizer. Every thread checks what it gets; the exit status is the number of mistakes. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/hal.h>
 #include <pthread.h>
@@ -14,12 +14,12 @@ static atomic_int mistakes;
 static pthread_barrier_t start;
 static atomic_ullong blocks_seen; /* sum of the offsets that were handed out */
 
-#define CHECK(condition)                                                                          \
-  do {                                                                                            \
-    if (!(condition)) {                                                                           \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message());   \
-      atomic_fetch_add(&mistakes, 1);                                                             \
-    }                                                                                             \
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
+    if (!(condition)) {                                                                        \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message()); \
+      atomic_fetch_add(&mistakes, 1);                                                          \
+    }                                                                                          \
   } while (0)
 #define CHECK_OK(call) CHECK((call) == HAL_OK)
 

@@ -12,7 +12,8 @@ int main(int argument_count, char **arguments) {
   }
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   status = hal_registry_plugin(0, &entry);
-  printf("%s: %d device(s), %u of %u functions\n", entry.name, (int)entry.device_count, entry.provided_count, entry.slot_count);
+  printf("%s: %d device(s), %u of %u functions\n", entry.name, (int)entry.device_count, entry.provided_count,
+         entry.slot_count);
   hal_registry_close();
   return status != HAL_OK;
 }

@@ -1,0 +1,70 @@
+/* privileged.c: in a set-user-id process the environment decides nothing about what is loaded. Run as root, it makes a
+ * copy of itself that runs as another user, and checks there; elsewhere it is skipped (exit status 77). */
+#include <errno.h>
+#include <hal/hal.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SKIPPED = 77, NOBODY = 65534 };
+
+static int expect(const char *list, hal_status_t code, const char *text) {
+  const hal_status_t status = hal_registry_open(list);
+  if (status == code && strstr(hal_error_message(), text)) return 0;
+  fprintf(stderr, "'%s': %s instead of %s with '%s': %s\n", list ? list : "(TORCH_BACKEND)", hal_status_name(status),
+          hal_status_name(code), text, hal_error_message());
+  return 1;
+}
+
+static int check(const char *unsafe_plugin) {
+  if (!getauxval(AT_SECURE)) return SKIPPED; /* the file system ignores the set-user-id bit */
+  int mistakes = expect("five", HAL_NOT_FOUND, "no directory is searched"); /* HAL_PLUGIN_PATH has one */
+  mistakes += expect(NULL, HAL_FAILED_PRECONDITION, "a path in TORCH_BACKEND is ignored");
+  mistakes +=
+      expect(unsafe_plugin, HAL_FAILED_PRECONDITION, "can be written by other users"); /* HAL_ALLOW_UNSAFE_PLUGINS=1 */
+  return mistakes;
+}
+
+static int copy_file(const char *from, const char *to) {
+  char buffer[65536];
+  FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+  size_t count = 0;
+  while (in && out && (count = fread(buffer, 1, sizeof buffer, in)) > 0)
+    if (fwrite(buffer, 1, count, out) != count) break;
+  if (in) fclose(in);
+  return !in || !out || fclose(out) || count ? -1 : 0;
+}
+
+int main(int argument_count, char **arguments) {
+  if (argument_count == 2) {
+    fflush(NULL);
+    _exit(check(arguments[1])); /* without the leak check at exit, which cannot trace a set-user-id process */
+  }
+  if (geteuid() != 0) return SKIPPED;
+  char directory[] = "/tmp/hal-privileged-XXXXXX", program[PATH_MAX], plugin[PATH_MAX];
+  if (!mkdtemp(directory) || chmod(directory, 0755)) return 1;
+  snprintf(program, sizeof program, "%s/program", directory);
+  snprintf(plugin, sizeof plugin, "%s/libhal_five.so", directory);
+  int status = 1 << 8;
+  if (!copy_file("/proc/self/exe", program) && !copy_file(FIXTURE_DIR "/libhal_five.so", plugin) &&
+      !chown(program, NOBODY, NOBODY) && !chmod(program, 04755) && !chmod(plugin, 0777)) {
+    setenv("HAL_PLUGIN_PATH", FIXTURE_DIR, 1);
+    setenv("TORCH_BACKEND", plugin, 1);
+    setenv("HAL_ALLOW_UNSAFE_PLUGINS", "1", 1);
+    const pid_t child = fork();
+    if (child == 0) {
+      execl(program, program, plugin, (char *)NULL);
+      _exit(1);
+    }
+    if (waitpid(child, &status, 0) != child) status = 1 << 8;
+  }
+  unlink(program);
+  unlink(plugin);
+  rmdir(directory);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
