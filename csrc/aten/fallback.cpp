@@ -108,10 +108,13 @@ void results_to_device(AliasScope &scope, const OpInfo &info, torch::jit::Stack 
   std::move(mapped.begin(), mapped.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-void check_cpu_kernel(const c10::OperatorHandle &op, const OpInfo &info, c10::DispatchKey key) {
+// Checked once per operator: that a kernel is taken away again is redispatch's to report.
+void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
+  if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
   TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(key), "The operator '", op_name(info),
                               "' has no kernel for device type '", c10::get_privateuse1_backend(),
                               "', and there is no kernel for ", key, " to fall back to.");
+  info.kernel_key.store(key, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -120,7 +123,7 @@ void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target
                 torch::jit::Stack *stack) {
   OpInfo &counted = op_info(op);
   if (!counted.metadata) count_fallback(counted);
-  const OpInfo &info = &target == &op ? counted : op_info(target);
+  OpInfo &info = &target == &op ? counted : op_info(target);
   check_cpu_kernel(target, info, key);
   AliasScope scope(info.name.name.c_str());
   const size_t first = stack->size() - info.args.size();

@@ -30,7 +30,8 @@ void note_recorded_stream(c10::DeviceIndex device) {
 }
 
 void wait_for_host_access(c10::DeviceIndex device, const char *op) {
-  check(hal_device_ensure(device));  // flags are 0 for a device that cannot be used, such as in a forked child: say that
+  check(
+      hal_device_ensure(device));  // flags are 0 for a device that cannot be used, such as in a forked child: say that
   TORCH_CHECK_NOT_IMPLEMENTED(hal_device_flags(device) & HAL_DEVICE_HOST_VISIBLE, "The operator '", op,
                               "' has no native kernel for these arguments on ", c10::Device(kDevice, device),
                               ", and it cannot fall back to the CPU because the host may not touch the memory of this "
@@ -102,6 +103,8 @@ at::Tensor AliasScope::host_operand(const at::Tensor &tensor, bool written, bool
 at::Tensor AliasScope::sparse_to_cpu(const at::Tensor &tensor, bool written) {
   at::Tensor alias = rebuild_sparse(tensor, c10::Device(c10::kCPU),
                                     [&](const at::Tensor &part) { return to_cpu(part, written, false); });
+  // The CPU's sparse products make what their backward needs only if an operand asks for a gradient.
+  if (tensor.requires_grad()) alias.unsafeGetTensorImpl()->set_requires_grad(true);
   tensors_.push_back({tensor, alias, written});
   return alias;
 }
@@ -164,6 +167,9 @@ void AliasScope::restore_metadata(TensorPair &pair) {
     }
   }
   if (!same_metadata(to, from)) copy_metadata(to, from);
+  // Some kernels compute the conjugate and then flip the bit of their result (linalg.lu_solve).
+  if (pair.device.is_conj() != pair.cpu.is_conj()) pair.device._set_conj(pair.cpu.is_conj());
+  if (pair.device.is_neg() != pair.cpu.is_neg()) pair.device._set_neg(pair.cpu.is_neg());
 }
 
 }  // namespace torch_backend

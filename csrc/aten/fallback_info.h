@@ -28,7 +28,9 @@ struct OpInfo {
   bool metadata = false;           // computes nothing on elements: views and questions about sparsity; never counted
   bool host_operands = false;      // takes host tensors of any shape beside device tensors, as CUDA does
   std::atomic<uint64_t> count{0};  // uses since the start or the last reset
-  OpInfo *next = nullptr;          // in its hash chain
+  // The key last found to have a kernel.
+  std::atomic<c10::DispatchKey> kernel_key{c10::DispatchKey::Undefined};
+  OpInfo *next = nullptr;  // in its hash chain
 };
 
 // The operator's entry, made at first use; lives for ever.

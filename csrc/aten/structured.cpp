@@ -58,7 +58,8 @@ void Outputs::set(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef stride
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
   uint64_t dtypes = 0;
   for (const Argument &argument : arguments)
-    if (argument.tensor && is_device_tensor(*argument.tensor)) dtypes |= hal_op_dtypes(argument.tensor->device().index(), op);
+    if (argument.tensor && is_device_tensor(*argument.tensor))
+      dtypes |= hal_op_dtypes(argument.tensor->device().index(), op);
   if (!dtypes) return false;
   for (const Argument &argument : arguments) {
     if (!argument.tensor) continue;
@@ -91,9 +92,9 @@ std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarTy
       const double number = scalar.toDouble();
       if (dtype == c10::ScalarType::Bool) return value(number != 0);
       if (!floating) return std::nullopt;
-      const double largest = dtype == c10::ScalarType::Double  ? DBL_MAX
+      const double largest = dtype == c10::ScalarType::Double ? DBL_MAX
                              : dtype == c10::ScalarType::Half ? 65504.0
-                                                               : FLT_MAX;
+                                                              : FLT_MAX;
       if (std::isfinite(number) && std::fabs(number) > largest) return std::nullopt;
       return value(number);
     }
@@ -104,8 +105,8 @@ std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarTy
       if (!floating) {
         const size_t bits = 8 * c10::elementSize(dtype);
         const bool is_unsigned = dtype == c10::ScalarType::Byte;
-        const int64_t largest = bits == 64 ? std::numeric_limits<int64_t>::max()
-                                           : (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
+        const int64_t largest =
+            bits == 64 ? std::numeric_limits<int64_t>::max() : (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
         if (number > largest || number < (is_unsigned ? 0 : -largest - 1)) return std::nullopt;
       }
       return value(number);

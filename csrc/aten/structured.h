@@ -89,18 +89,20 @@ inline Argument number(const std::optional<c10::Scalar> &scalar) {
 // allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a kernel.
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments);
 
-// Raises as TensorIterator does unless all operands and given results are on one device. For operators without an iterator.
+// Raises as TensorIterator does unless all operands and given results are on one device. For operators without an
+// iterator.
 void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments);
 
-// A number for a kernel that computes in `dtype`; nullopt when the value does not fit (the CPU kernel decides what then).
+// A number for a kernel that computes in `dtype`; nullopt when the value does not fit (the CPU kernel decides what
+// then).
 std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype);
 
 // An operand as a kernel sees it: on the device, of the computing dtype, without lazy conjugate, negative or zero bits.
 // Returns the tensor itself when it is so already.
 at::Tensor prepare_operand(const at::Tensor &tensor, c10::ScalarType dtype, c10::DeviceIndex device);
 
-// An operand in the shape of a result: missing and one-element dimensions get stride 0. The descriptor borrows from this
-// object and from `sizes`.
+// An operand in the shape of a result: missing and one-element dimensions get stride 0. The descriptor borrows from
+// this object and from `sizes`.
 class ExpandedOperand {
  public:
   void expand(at::Tensor &&prepared, c10::IntArrayRef sizes);
@@ -116,8 +118,8 @@ class ExpandedOperand {
 // True when both tensors lie in one storage without being the same view, or when `same_view_too`, in any way.
 bool shares_storage(const at::Tensor &a, const at::Tensor &b, bool same_view_too);
 
-// Where a kernel writes: the result itself, or a temporary that is copied into it. The latter for a result of another dtype
-// than the kernel's, and for one that an operand still reads from in another order.
+// Where a kernel writes: the result itself, or a temporary that is copied into it. The latter for a result of another
+// dtype than the kernel's, and for one that an operand still reads from in another order.
 class Destination {
  public:
   Destination(const at::Tensor &result, c10::ScalarType dtype, bool aliased)

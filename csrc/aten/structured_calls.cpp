@@ -67,13 +67,14 @@ DimVector reduced_dims(int64_t ndim, c10::OptionalIntArrayRef dims) {
   return reduced;
 }
 
-bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results, const at::Tensor &self,
-                   const DimVector &dims) {
+bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results,
+                   const at::Tensor &self, const DimVector &dims) {
   const c10::DeviceIndex device = self.device().index();
   if (!has_kernel(device, op, computing)) return false;
   const at::Tensor operand = prepare_operand(self, computing, device);
   const hal_tensor_t descriptor = describe(operand);
-  const bool all = static_cast<int64_t>(dims.size()) == self.dim();  // an empty list: also the flattened tensor of argmax
+  const bool all =
+      static_cast<int64_t>(dims.size()) == self.dim();  // an empty list: also the flattened tensor of argmax
   const hal_value_t values[] = {value(descriptor), value(all ? c10::IntArrayRef() : c10::IntArrayRef(dims))};
 
   std::optional<Destination> destinations[kMaxResults];

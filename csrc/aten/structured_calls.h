@@ -1,6 +1,6 @@
-// structured_calls.h: structured operators that are not elementwise, behind their meta functions: reductions, softmax and
-// matrix products, with the argument lists of codegen/ops.yaml. Each returns false when the device has no kernel: take the
-// fallback, nothing has changed but the size of out=.
+// structured_calls.h: structured operators that are not elementwise, behind their meta functions: reductions, softmax
+// and matrix products, with the argument lists of codegen/ops.yaml. Each returns false when the device has no kernel:
+// take the fallback, nothing has changed but the size of out=.
 #pragma once
 
 #include "aten/structured.h"
@@ -17,8 +17,8 @@ inline DimVector reduced_dims(int64_t ndim, const std::optional<int64_t> &dim) {
 }
 
 // Reduces `self`, cast to `computing`, over `dims` into the first `results` outputs.
-bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results, const at::Tensor &self,
-                   const DimVector &dims);
+bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results,
+                   const at::Tensor &self, const DimVector &dims);
 
 // Softmax and its backward along one dimension; `operands` have the result's shape.
 bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> operands, int64_t dim);

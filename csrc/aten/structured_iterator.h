@@ -1,6 +1,6 @@
-// structured_iterator.h: elementwise operators. Fast path: dense operands of one shape, dtype and device go to the kernel
-// without TensorIterator, boxing or an allocation of ours. General path: ATen's meta function decides shapes and dtypes,
-// operands are cast and broadcast.
+// structured_iterator.h: elementwise operators. Fast path: dense operands of one shape, dtype and device go to the
+// kernel without TensorIterator, boxing or an allocation of ours. General path: ATen's meta function decides shapes and
+// dtypes, operands are cast and broadcast.
 #pragma once
 
 #include <cfloat>
@@ -22,16 +22,17 @@ constexpr c10::DispatchKeySet kLazyBits =
     c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
 constexpr c10::DispatchKeySet kHostKeySet{c10::DispatchKey::CPU};
 
-inline bool has_keys(const c10::TensorImpl *impl, c10::DispatchKeySet keys) {
+C10_ALWAYS_INLINE bool has_keys(const c10::TensorImpl *impl, c10::DispatchKeySet keys) {
   return (impl->key_set() & (keys | kLazyBits)) == keys;
 }
 
 // Integers that every computing dtype holds go as they are; others only where nothing has to be checked.
 inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
-  const bool fits = dtype == c10::ScalarType::Bool ? (number == 0 || number == 1)
-                    : dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Long
-                        ? true
-                        : number >= 0 && number < 128;
+  const bool fits =
+      dtype == c10::ScalarType::Bool ? (number == 0 || number == 1)
+      : dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Long
+          ? true
+          : number >= 0 && number < 128;
   out = value(number);
   return fits;
 }
@@ -44,22 +45,52 @@ inline bool put_double(double number, c10::ScalarType dtype, hal_value_t &out) {
 // The fast path's state: the first operand, which all others must equal in shape, dtype and device.
 struct Reference {
   const c10::TensorImpl *impl;
+  c10::IntArrayRef sizes;
+  const int64_t *strides;
   c10::ScalarType dtype;
   c10::DeviceIndex device;
+  int64_t itemsize;
 };
 
-inline bool put(const Reference &reference, const at::Tensor &tensor, hal_tensor_t &descriptor, hal_value_t &out) {
+// Describes a dense tensor by the reference's shape: contiguous tensors of one shape have equal strides wherever they
+// matter. Cheaper than describe(), which asks every tensor again.
+C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,
+                                             c10::ScalarType dtype, int64_t itemsize) {
+  char *base = static_cast<char *>(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+  return {sizeof(hal_tensor_t),
+          base + impl->storage_offset() * itemsize,
+          reference.sizes.data(),
+          reference.strides,
+          static_cast<int32_t>(reference.sizes.size()),
+          static_cast<int32_t>(dtype),
+          0,
+          0};
+}
+
+C10_ALWAYS_INLINE bool same_sizes(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); d++)
+    if (a[d] != b[d]) return false;
+  return true;
+}
+
+// True for a dense tensor of the reference's shape and device.
+C10_ALWAYS_INLINE bool matches(const Reference &reference, const c10::TensorImpl *impl) {
+  return impl == reference.impl ||
+         (has_keys(impl, kKeySet) && impl->is_contiguous() && impl->device().index() == reference.device &&
+          same_sizes(impl->sizes(), reference.sizes));
+}
+
+C10_ALWAYS_INLINE bool put(const Reference &reference, const at::Tensor &tensor, hal_tensor_t &descriptor,
+                           hal_value_t &out) {
   const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
-  if (impl != reference.impl &&
-      !(has_keys(impl, kKeySet) && tensor.scalar_type() == reference.dtype && impl->is_contiguous() &&
-        impl->device().index() == reference.device && impl->sizes() == reference.impl->sizes()))
-    return false;
-  descriptor = describe(tensor);
+  if (!matches(reference, impl) || tensor.scalar_type() != reference.dtype) return false;
+  descriptor = describe_like(reference, impl, reference.dtype, reference.itemsize);
   out = value(descriptor);
   return true;
 }
 
-inline bool put(const Reference &reference, const c10::Scalar &scalar, hal_tensor_t &, hal_value_t &out) {
+C10_ALWAYS_INLINE bool put(const Reference &reference, const c10::Scalar &scalar, hal_tensor_t &, hal_value_t &out) {
   switch (scalar.type()) {
     case c10::ScalarType::Long:
       return put_int(scalar.toLong(), reference.dtype, out);
@@ -87,7 +118,8 @@ inline bool put_host_number(const Reference &reference, const at::Tensor &tensor
     case c10::ScalarType::Float:
       return put_double(*static_cast<const float *>(data), reference.dtype, out);
     case c10::ScalarType::Long:
-      return reference.dtype != c10::ScalarType::Bool && put_int(*static_cast<const int64_t *>(data), reference.dtype, out);
+      return reference.dtype != c10::ScalarType::Bool &&
+             put_int(*static_cast<const int64_t *>(data), reference.dtype, out);
     case c10::ScalarType::Bool:
       out = value(*static_cast<const bool *>(data));
       return true;
@@ -96,7 +128,8 @@ inline bool put_host_number(const Reference &reference, const at::Tensor &tensor
   }
 }
 
-inline bool put(const Reference &reference, const OrNumber &operand, hal_tensor_t &descriptor, hal_value_t &out) {
+C10_ALWAYS_INLINE bool put(const Reference &reference, const OrNumber &operand, hal_tensor_t &descriptor,
+                           hal_value_t &out) {
   return put(reference, operand.tensor, descriptor, out) || put_host_number(reference, operand.tensor, out);
 }
 
@@ -112,8 +145,8 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 
 }  // namespace dense
 
-// An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one more
-// limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
+// An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one
+// more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
 template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
 struct Elementwise {
   // Makes the result; false = not a call for the fast path, nothing was done.
@@ -124,7 +157,7 @@ struct Elementwise {
     Call<sizeof...(Rest)> call;
     if (!call.gather(reference, self, rest...)) return false;
     at::Tensor made =
-        make_empty(reference.impl->sizes(), kBoolResult ? c10::ScalarType::Bool : reference.dtype, reference.device);
+        make_empty(reference.sizes, kBoolResult ? c10::ScalarType::Bool : reference.dtype, reference.device);
     if (C10_UNLIKELY(!call.run(reference, made))) return false;
     result = std::move(made);
     return true;
@@ -135,10 +168,7 @@ struct Elementwise {
   static bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
     dense::Reference reference;
     if (!accepts(reference, self)) return false;
-    const c10::TensorImpl *impl = result.unsafeGetTensorImpl();
-    if (impl != reference.impl && !(dense::has_keys(impl, kKeySet) && impl->device().index() == reference.device &&
-                                    impl->is_contiguous() && impl->sizes() == reference.impl->sizes()))
-      return false;
+    if (!dense::matches(reference, result.unsafeGetTensorImpl())) return false;
     if (result.scalar_type() != (kBoolResult ? c10::ScalarType::Bool : reference.dtype)) return false;
     if (!(dense::independent(result, self) && ... && dense::independent(result, rest))) return false;
     Call<sizeof...(Rest)> call;
@@ -149,7 +179,12 @@ struct Elementwise {
   static bool accepts(dense::Reference &reference, const at::Tensor &self) {
     const c10::TensorImpl *impl = self.unsafeGetTensorImpl();
     if (!dense::has_keys(impl, kKeySet) || !impl->is_contiguous()) return false;
-    reference = {impl, self.scalar_type(), impl->device().index()};
+    reference.impl = impl;
+    reference.dtype = self.scalar_type();
+    reference.device = impl->device().index();
+    reference.sizes = impl->sizes();
+    reference.strides = impl->strides().data();
+    reference.itemsize = static_cast<int64_t>(impl->itemsize());
     return ((hal_op_dtypes(reference.device, kOp) & kDtypes) >> static_cast<unsigned>(reference.dtype)) & 1;
   }
 
@@ -160,22 +195,26 @@ struct Elementwise {
 
     template <class... Rest>
     bool gather(const dense::Reference &reference, const at::Tensor &self, const Rest &...rest) {
-      descriptors[0] = describe(self);
+      descriptors[0] = dense::describe_like(reference, self.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
       values[0] = value(descriptors[0]);
       [[maybe_unused]] size_t i = 0;
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
     bool run(const dense::Reference &reference, const at::Tensor &result) {
-      const hal_tensor_t descriptor = describe(result);
+      const hal_tensor_t descriptor =
+          kBoolResult
+              ? dense::describe_like(reference, result.unsafeGetTensorImpl(), c10::ScalarType::Bool, 1)
+              : dense::describe_like(reference, result.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
       const hal_tensor_t *const results[] = {&descriptor};
       return run_op(reference.device, kOp, values, results, HAL_CALL_DENSE);
     }
   };
 };
 
-// The general path behind a meta function that has set outputs[0]: `computing` is the iterator's common dtype (nullopt when
-// it has none). False = no kernel: take the fallback; no operand or given result has changed (out= may have been resized).
+// The general path behind a meta function that has set outputs[0]: `computing` is the iterator's common dtype (nullopt
+// when it has none). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
+// resized).
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<Argument> arguments);
 

@@ -23,6 +23,8 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
             names[k], (long long)tensors[k]->sizes[d], (int)d, names[0], (long long)result->sizes[d]);
   }
   for (int32_t d = 0; d < result->ndim; d++)
+    if (result->sizes[d] == 0) return HAL_OK; /* no elements: nothing can overlap */
+  for (int32_t d = 0; d < result->ndim; d++)
     if (result->strides[d] == 0 && result->sizes[d] > 1)
       return hal_op_invalid(context, "%s has stride 0 in dimension %d of size %lld: several elements share one place",
                             names[0], (int)d, (long long)result->sizes[d]);

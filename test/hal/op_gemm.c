@@ -16,10 +16,10 @@ static tensor_t *matrices(const problem_t *p, int64_t rows, int64_t columns, enu
 }
 
 static hal_status_t run_problem(const problem_t *p, tensor_t *self, tensor_t *a, tensor_t *b, tensor_t *r) {
-  const hal_value_t add[] = {of_tensor(self), of_tensor(a), of_tensor(b), of_double(p->beta), of_double(p->alpha)};
   const hal_value_t plain[] = {of_tensor(a), of_tensor(b)};
-  if (p->with_self) return run(p->batch ? "baddbmm" : "addmm", add, 5, r, 0);
-  return run(p->batch ? "bmm" : "mm", plain, 2, r, 0);
+  if (!p->with_self) return run(p->batch ? "bmm" : "mm", plain, 2, r, 0);
+  const hal_value_t add[] = {of_tensor(self), of_tensor(a), of_tensor(b), of_double(p->beta), of_double(p->alpha)};
+  return run(p->batch ? "baddbmm" : "addmm", add, 5, r, 0);
 }
 
 /* Every element is within the error of a sum of k products: k roundings of the sum of magnitudes, and those of the end.

@@ -140,6 +140,35 @@ def test_results_count_in_the_memory_statistics(device, module):
     assert torch.accelerator.memory_allocated() == before
 
 
+def test_a_result_whose_conjugate_bit_the_kernel_flips(device):
+    torch.manual_seed(0)
+    a, b = torch.randn(3, 3, dtype=torch.complex64), torch.randn(2, 3, dtype=torch.complex64)
+    lu, pivots = torch.linalg.lu_factor(a)
+    expected = torch.linalg.lu_solve(lu, pivots, b, left=False)
+    assert expected.is_conj()  # or this test shows nothing
+    ours = torch.linalg.lu_solve(lu.to(device), pivots.to(device), b.to(device), left=False)
+    torch.testing.assert_close(ours.cpu().resolve_conj(), expected.resolve_conj())
+
+
+def test_the_gradient_of_a_sparse_product_that_keeps_its_arguments(device):
+    x = torch.eye(4).to_sparse_csr()
+    y = torch.randn(4, 3)
+    grads = []
+    for place in ("cpu", device):
+        a, b = x.detach().to(place).requires_grad_(), y.detach().to(place).requires_grad_()
+        torch.sparse.mm(a, b, "amax").sum().backward()
+        grads.append((a.grad.to_dense().cpu(), b.grad.cpu()))
+    torch.testing.assert_close(grads[0], grads[1])
+
+
+def test_empty_results_with_stride_zero(device):
+    x = torch.ones(1, 0, 1, device=device).expand(1, 0, 3)
+    assert x.clone().add_(x).shape == (1, 0, 3)
+    y = torch.randn(1, 0, 3, device=device, requires_grad=True)
+    (y - y.tanh()).sum().backward()
+    assert y.grad.shape == (1, 0, 3)
+
+
 # ---- devices ----
 def test_tensors_of_two_devices_are_refused(device):
     x, y = torch.ones(3, device=f"{device}:0"), torch.ones(3, device=f"{device}:1")

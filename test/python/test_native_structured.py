@@ -116,8 +116,11 @@ def test_not_a_number_wins():
 
 
 # ---- reductions with an index ----
+INDEXED = ["max.dim", "min.dim", "argmax", "argmin"]
+
+
 @pytest.mark.parametrize("case", TENSORS)
-@pytest.mark.parametrize("name,token", [(name, t) for name in ("max.dim", "min.dim", "argmax", "argmin") for t in STRUCTURED[name].op.dtypes])
+@pytest.mark.parametrize("name,token", [(name, t) for name in INDEXED for t in STRUCTURED[name].op.dtypes])
 def test_reductions_with_an_index(name, token, case):
     x = sample(case, DTYPES[token])
     ndim = x.on("cpu").dim()
@@ -179,8 +182,12 @@ def test_softmax_of_large_numbers_and_infinities(name):
 
 def test_softmax_into_given_results_and_its_operand(device):
     x = sample("dense", torch.float32)
-    for out in (Sample(torch.zeros(5, 4, 3), lambda x: x.permute(2, 1, 0)), Sample(torch.zeros(0))):
-        check("_softmax", lambda x, out: torch.ops.aten._softmax.out(x, 1, False, out=out), [x, out], **TOLERANCE[torch.float32])
+    check("_softmax", lambda x, out: torch.ops.aten._softmax.out(x, 1, False, out=out), [x, Sample(torch.zeros(0))],
+          **TOLERANCE[torch.float32])  # fmt: skip
+    ours = torch.zeros(5, 4, 3, device=device).permute(2, 1, 0)  # CPU torch 2.13 writes such a result as if it were contiguous
+    with strict():
+        torch.ops.aten._softmax.out(x.on(device), 1, False, out=ours)
+    torch.testing.assert_close(ours.cpu(), x.on("cpu").softmax(1))
     ours = x.on(device)
     with strict():
         torch.ops.aten._softmax.out(ours, 1, False, out=ours)
@@ -280,7 +287,7 @@ def test_gradients_of_a_linear_layer_with_softmax(device):
     x, weight, bias, wanted = torch.randn(6, 5), torch.randn(4, 5), torch.randn(4), torch.randn(6, 4)
     results = []
     for where in ("cpu", device):
-        tensors = [t.to(where).requires_grad_() for t in (x, weight, bias)]
+        tensors = [t.to(where, copy=True).requires_grad_() for t in (x, weight, bias)]
         logits = torch.nn.functional.linear(*tensors)
         loss = (torch.log_softmax(logits, 1) * wanted.to(where)).sum(1).mean() + torch.softmax(logits, 0).amax(0).sum()
         loss.backward()

@@ -1,12 +1,12 @@
 // shutdown.cpp: a process that ends right after a backward pass.
 //
 // loss.backward() returns when the graph's future is completed, but the engine's device thread (pt_autograd_N) then
-// still drops its reference to the graph, and with it tensors and nodes that have Python objects: it takes the GIL. If
-// the interpreter is finalising by then, CPython ends the thread inside a destructor, and C++ calls std::terminate. A
-// thread of an unused device may likewise still be waiting for the GIL that it takes once when it starts. So before
-// finalisation every device thread is handed one more task that holds nothing of Python's. Threads work one task at a
-// time: when that task runs, everything before it is over, and after it the thread waits in its queue without ever
-// needing the GIL again.
+// still drops its reference to the graph task. That keeps the caller's thread-local state, which holds Python objects,
+// so the thread takes the GIL. If the interpreter is finalising by then, CPython ends the thread inside a destructor,
+// and C++ calls std::terminate. A thread of an unused device may likewise still be waiting for the GIL that it takes
+// once when it starts. So before finalisation every device thread is handed one more task that holds nothing of
+// Python's. Threads work one task at a time: when that task runs, everything before it is over, and after it the thread
+// waits in its queue without ever needing the GIL again.
 #include "core/shutdown/shutdown.h"
 
 #include <ATen/EmptyTensor.h>

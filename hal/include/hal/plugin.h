@@ -230,7 +230,7 @@ typedef struct hal_value_s { /* 16 bytes */
 } hal_value_t;
 
 /* hal_op_call_t.flags */
-#define HAL_CALL_DENSE (1u << 0) /* all tensor operands and results have one shape and dtype and are contiguous */
+#define HAL_CALL_DENSE (1u << 0) /* all tensors have one shape and are contiguous, all operands have one dtype */
 
 typedef struct hal_op_call_s {
   size_t struct_size;
