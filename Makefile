@@ -62,6 +62,9 @@ test-sanitizers: $(STAMPS)/venv
 
 bench: $(STAMPS)/install test-c
 	for script in test/bench/*.py; do echo "== $$script"; $(VENV_PYTHON) -P $$script; done
+	for program in build/release/test/bench_*; do \
+	  echo "== $$program"; HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins $$program; \
+	done
 
 C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -v '^hal/kernels/pk.h$$')
 format:
