@@ -19,6 +19,7 @@ trap 'cleanup "${1:-}"' EXIT
 
 [ -x "$root/usr/bin/apt-get" ] || debootstrap --variant=minbase --include=ca-certificates,git,make $suite "$root"
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+rm -f "$root/etc/apt/sources.list"
 for file in /etc/apt/sources.list /etc/apt/apt.conf.d /etc/apt/sources.list.d /etc/apt/auth.conf.d /etc/pip.conf; do
   [ ! -e $file ] || { mkdir -p "$root$(dirname $file)" && cp -rT $file "$root$file"; }
 done
