@@ -15,11 +15,12 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-sanitizers bench install setup format check-format clean help
+.PHONY: demo test test-c test-python test-full test-sanitizers bench install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
+	@echo "make test-full        make test, then PyTorch's operator database in all dtypes and modes"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make install          build and install into $(VENV)"
@@ -52,6 +53,10 @@ test-c: $(STAMPS)/venv
 
 test-python: $(STAMPS)/install
 	$(VENV)/bin/pytest -q test/python
+
+# The operator database with all dtypes, modes and samples; `make test` runs its fast part.
+test-full: test $(STAMPS)/install
+	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 
 test-sanitizers: $(STAMPS)/venv
 	for preset in asan tsan; do \

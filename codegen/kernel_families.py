@@ -71,7 +71,9 @@ class Family:
 # An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
 _RING = re.compile(r"[abcs01\s+\-*()~&|^]+")
 # Functions that cost tens of instructions: fewer elements are worth a thread.
-_SLOW = re.compile(r"pk_(exp|expm1|log|log1p|log2|sin|cos|tan|tanh|erf|pow|atan2)\b|/")
+_SLOW = re.compile(r"pk_(exp|expm1|log|log1p|log2|sin|cos|tan|tanh|sigmoid|erf|pow|atan2)\b|/")
+# Functions of float that are straight-line code for |x| below a limit only (hal/kernels/pk_float.h).
+_NEAR = re.compile(r"pk_(sin|cos)\(a\)")
 
 
 class Elementwise(Family):
@@ -89,6 +91,10 @@ class Elementwise(Family):
         yield "PK_LOAD(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))"
         yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else "((R)(x))"
         yield "PK_EXPR", f"({expr})"
+        near = _NEAR.fullmatch(expr) if dtype.token == "f32" else None
+        if near:
+            yield "PK_NEAR(x)", "pk_is_near(x)"
+            yield "PK_EXPR_NEAR(x)", f"pk_{near[1]}_near(x)"
 
     def instance_variants(self, op, dtype):
         slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1

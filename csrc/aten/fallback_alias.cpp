@@ -32,10 +32,12 @@ void note_recorded_stream(c10::DeviceIndex device) {
 void wait_for_host_access(c10::DeviceIndex device, const char *op) {
   check(
       hal_device_ensure(device));  // flags are 0 for a device that cannot be used, such as in a forked child: say that
-  TORCH_CHECK_NOT_IMPLEMENTED(hal_device_flags(device) & HAL_DEVICE_HOST_VISIBLE, "The operator '", op,
-                              "' has no native kernel for these arguments on ", c10::Device(kDevice, device),
-                              ", and it cannot fall back to the CPU because the host may not touch the memory of this "
-                              "device. Move the operands to the CPU with .cpu() for this operation.");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      hal_device_flags(device) & HAL_DEVICE_HOST_VISIBLE, "The operator '", op,
+      "' has no native kernel for these arguments on ", c10::Device(kDevice, device),
+      ", and it cannot fall back to the CPU because the host may not touch the memory of this "
+      "device. Move the operands to the CPU with .cpu() for this operation. If the host may read and "
+      "write it, the plugin says so by HAL_DEVICE_HOST_VISIBLE in hal_plugin_device_info.");
   if (C10_UNLIKELY(several_streams[device].load(std::memory_order_relaxed))) {
     check(hal_device_synchronize(device));
     return;

@@ -18,6 +18,7 @@
 #define pk_cos(x) PK_CAT(pk_cos_, PK_TOKEN)(x)
 #define pk_tan(x) PK_CAT(pk_tan_, PK_TOKEN)(x)
 #define pk_tanh(x) PK_CAT(pk_tanh_, PK_TOKEN)(x)
+#define pk_sigmoid(x) PK_CAT(pk_sigmoid_, PK_TOKEN)(x)
 #define pk_erf(x) PK_CAT(pk_erf_, PK_TOKEN)(x)
 #define pk_floor(x) PK_CAT(pk_floor_, PK_TOKEN)(x)
 #define pk_ceil(x) PK_CAT(pk_ceil_, PK_TOKEN)(x)
@@ -62,34 +63,52 @@ PK_DEFINE_ABS(i16, pk_i16, pk_u16)
 PK_DEFINE_ABS(i8, pk_i8, pk_u8)
 PK_FN pk_u8 pk_abs_u8(pk_u8 x) { return x; }
 
-/* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. */
+/* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call on
+ * the host, and hinder vectorisation, are in pk_float.h. */
 #ifdef PK_OPENCL
 #define PK_F32(name) name
 #else
 #define PK_F32(name) name##f
 #endif
-#define PK_DEFINE_MATH_1(name, function)                                 \
-  PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); }   \
+#define PK_DEFINE_MATH_F32(name, function) \
+  PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); }
+#define PK_DEFINE_MATH_F64(name, function) \
   PK_FN double pk_##name##_f64(double x) { return function(x); }
-#define PK_DEFINE_MATH_2(name, function)                                            \
-  PK_FN float pk_##name##_f32(float x, float y) { return PK_F32(function)(x, y); }  \
-  PK_FN double pk_##name##_f64(double x, double y) { return function(x, y); }
+#define PK_DEFINE_MATH_1(name, function) PK_DEFINE_MATH_F32(name, function) PK_DEFINE_MATH_F64(name, function)
 PK_DEFINE_MATH_1(abs, fabs)
-PK_DEFINE_MATH_1(exp, exp)
-PK_DEFINE_MATH_1(expm1, expm1)
-PK_DEFINE_MATH_1(log, log)
-PK_DEFINE_MATH_1(log1p, log1p)
-PK_DEFINE_MATH_1(log2, log2)
 PK_DEFINE_MATH_1(sqrt, sqrt)
-PK_DEFINE_MATH_1(sin, sin)
-PK_DEFINE_MATH_1(cos, cos)
 PK_DEFINE_MATH_1(tan, tan)
-PK_DEFINE_MATH_1(tanh, tanh)
-PK_DEFINE_MATH_1(erf, erf)
 PK_DEFINE_MATH_1(floor, floor)
 PK_DEFINE_MATH_1(ceil, ceil)
 PK_DEFINE_MATH_1(trunc, trunc)
-PK_DEFINE_MATH_2(pow, pow)
-PK_DEFINE_MATH_2(atan2, atan2)
+PK_DEFINE_MATH_F64(exp, exp)
+PK_DEFINE_MATH_F64(expm1, expm1)
+PK_DEFINE_MATH_F64(log, log)
+PK_DEFINE_MATH_F64(log1p, log1p)
+PK_DEFINE_MATH_F64(log2, log2)
+PK_DEFINE_MATH_F64(sin, sin)
+PK_DEFINE_MATH_F64(cos, cos)
+PK_DEFINE_MATH_F64(tanh, tanh)
+PK_DEFINE_MATH_F64(erf, erf)
+PK_FN double pk_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
+PK_FN double pk_pow_f64(double x, double y) { return pow(x, y); }
+PK_FN float pk_atan2_f32(float y, float x) { return PK_F32(atan2)(y, x); }
+PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
+
+#ifdef PK_HOST
+#include "pk_float.h"
+#else
+PK_DEFINE_MATH_F32(exp, exp)
+PK_DEFINE_MATH_F32(expm1, expm1)
+PK_DEFINE_MATH_F32(log, log)
+PK_DEFINE_MATH_F32(log1p, log1p)
+PK_DEFINE_MATH_F32(log2, log2)
+PK_DEFINE_MATH_F32(sin, sin)
+PK_DEFINE_MATH_F32(cos, cos)
+PK_DEFINE_MATH_F32(tanh, tanh)
+PK_DEFINE_MATH_F32(erf, erf)
+PK_FN float pk_sigmoid_f32(float x) { return 1.0f / (1.0f + PK_F32(exp)(-x)); }
+PK_FN float pk_pow_f32(float x, float y) { return PK_F32(pow)(x, y); }
+#endif
 
 #endif /* PK_MATH_H_ */

@@ -189,7 +189,7 @@ static void entry_find(hal_op_table_t *table, uint32_t op) {
               (int)table->device->index, info->name, hal_status_name(status), hal_error_message());
     }
     entry->argument_count = info->argument_count;
-    entry->launch = table->portable ? info->launch : NULL;
+    entry->launch = table->portable ? info->launch : info->launch == hal_op_launch_random ? hal_op_fill_random : NULL;
     entry->info = info;
     entry->handles = &table->handles[info->first_handle];
     atomic_store_explicit(&entry->known, 1, memory_order_release);

@@ -62,6 +62,8 @@ hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
+/* The same numbers by the plugin's random_fill, whose default works everywhere. */
+hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
 
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */

@@ -88,7 +88,7 @@ hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t 
   HAL_RETURN_IF_ERROR(hal_op_numel(context, tensors[0], names[0], &it->numel));
   it->ndim = 0;
   it->operands = operands;
-  for (int32_t k = 0; k < operands; k++) it->tensors[k] = tensors[k];
+  for (int32_t k = 0; k < operands; k++) it->tensors[k] = tensors[k], it->start[k] = 0;
   if (it->numel == 0) return HAL_OK;
   sort_dims(it);
   merge_dims(it);
@@ -111,7 +111,7 @@ uint64_t hal_op_row_block(const hal_op_context_t *context) {
   return context->device->info.flags & HAL_DEVICE_CPU ? CPU_ROW_BLOCK : 1u;
 }
 
-hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *it, hal_op_rows_call_t *call) {
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it, hal_op_rows_call_t *call) {
   hal_op_rows_t rows;
   memset(&rows, 0, sizeof rows);
   rows.ndim = it->ndim < HAL_OP_ROW_DIMS ? it->ndim : HAL_OP_ROW_DIMS;
@@ -131,7 +131,8 @@ hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator
 
   for (uint64_t launch = 0; launch < launches; launch++) {
     uint64_t rest = launch;
-    for (int32_t k = 0; k < it->operands; k++) address[k] = it->tensors[k]->data;
+    for (int32_t k = 0; k < it->operands; k++)
+      address[k] = (char *)it->tensors[k]->data + it->start[k] * (int64_t)call->elements[k];
     for (int32_t d = rows.ndim; d < it->ndim; d++) {
       const int64_t index = (int64_t)(rest % (uint64_t)it->size[d]);
       rest /= (uint64_t)it->size[d];

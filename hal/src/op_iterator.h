@@ -22,6 +22,7 @@ typedef struct hal_op_iterator_s {
   int64_t numel;
   int64_t size[HAL_OP_MAX_DIMS];
   int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_MAX_DIMS]; /* elements */
+  int64_t start[HAL_OP_MAX_OPERANDS];                   /* elements from the tensor's data to the first one */
   const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS];
 } hal_op_iterator_t;
 
@@ -45,7 +46,11 @@ typedef struct hal_op_rows_call_s {
   uint32_t arg_count;                     /* operands and scalars */
 } hal_op_rows_call_t;
 
-/* Queues a row-form kernel, once for each place of the dimensions that do not fit into hal_op_rows_t. */
+/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (op_tile.c). */
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator, hal_op_rows_call_t *call);
+
+/* The same in the order of the iteration, once for each place of the dimensions that do not fit into hal_op_rows_t. */
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *iterator,
+                                 hal_op_rows_call_t *call);
 
 #endif /* HAL_SRC_OP_ITERATOR_H_ */

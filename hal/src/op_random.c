@@ -1,4 +1,5 @@
-/* op_random.c: launcher of uniform, normal and bernoulli. The formulas stand beside hal_random_t in hal/plugin.h.
+/* op_random.c: launchers of uniform, normal and bernoulli: by the portable kernel, and by the plugin's random_fill for a
+ * device that takes no kernels. The formulas stand beside hal_random_t in hal/plugin.h.
  *
  * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit
  * dtypes ceil(count / 2). Whoever makes the call reserves as many (hal_generator_reserve). */
@@ -62,28 +63,60 @@ static hal_status_t read_bernoulli(const hal_op_context_t *context, const hal_op
   return HAL_OK;
 }
 
+/* Reads and checks the call. */
+static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call,
+                              const hal_tensor_t **out_tensor, int64_t *out_numel, parameters_t *out_parameters) {
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, out_tensor));
+  const hal_dtype_t dtype = (*out_tensor)->dtype;
+  if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
+  switch (context->info->kernel[0]) {
+    case 'u':
+      HAL_RETURN_IF_ERROR(read_uniform(context, call, dtype, out_parameters));
+      break;
+    case 'n':
+      HAL_RETURN_IF_ERROR(read_normal(context, call, dtype, out_parameters));
+      break;
+    default:
+      HAL_RETURN_IF_ERROR(read_bernoulli(context, call, dtype, out_parameters));
+      break;
+  }
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, *out_tensor, "the result", out_numel));
+  return *out_numel == 0 || hal_op_is_contiguous(*out_tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
+}
+
+hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *tensor;
+  parameters_t parameters;
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(read_call(context, call, &tensor, &numel, &parameters));
+  if (numel == 0) return HAL_OK;
+  const char kind = context->info->kernel[0];
+  hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, p1),
+                       .dst = tensor->data,
+                       .count = (uint64_t)numel,
+                       .dtype = tensor->dtype,
+                       .device = context->device->ordinal,
+                       .seed = call->seed,
+                       .offset = call->offset,
+                       .distribution = kind == 'u'   ? HAL_RANDOM_UNIFORM
+                                       : kind == 'n' ? HAL_RANDOM_NORMAL
+                                                     : HAL_RANDOM_BERNOULLI};
+  HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &desc.p0));
+  if (desc.distribution != HAL_RANDOM_BERNOULLI) HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &desc.p1));
+  const hal_status_t status = hal_call_random_fill(context->device->plugin, context->stream->handle, &desc);
+  if (!status || status == HAL_UNIMPLEMENTED) return status;
+  hal_error_plugin(context->device->plugin, HAL_SLOT_random_fill, status);
+  return hal_error_prefix(status, "%s: ", context->info->name);
+}
+
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *tensor;
   parameters_t parameters;
   int64_t numel;
   hal_plugin_kernel_t *kernel;
-  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensor));
-  const hal_dtype_t dtype = tensor->dtype;
-  if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
-  switch (context->info->kernel[0]) {
-    case 'u':
-      HAL_RETURN_IF_ERROR(read_uniform(context, call, dtype, &parameters));
-      break;
-    case 'n':
-      HAL_RETURN_IF_ERROR(read_normal(context, call, dtype, &parameters));
-      break;
-    default:
-      HAL_RETURN_IF_ERROR(read_bernoulli(context, call, dtype, &parameters));
-      break;
-  }
-  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, "the result", &numel));
+  HAL_RETURN_IF_ERROR(read_call(context, call, &tensor, &numel, &parameters));
   if (numel == 0) return HAL_OK;
-  if (!hal_op_is_contiguous(tensor)) return HAL_UNIMPLEMENTED;
+  const hal_dtype_t dtype = tensor->dtype;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_RANDOM_VARIANT_BLOCKS, &kernel));
 
   void *result = tensor->data;

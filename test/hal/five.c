@@ -50,6 +50,42 @@ static void check_random(hal_device_t *device) {
   assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
 }
 
+/* The operator on a device without kernels: torch.rand() on a plugin of five functions. */
+static void check_random_operator(hal_device_t *device) {
+  enum { COUNT = 1001 };
+  float numbers[COUNT];
+  const int64_t size = COUNT, stride = 1;
+  uint32_t op;
+  void *ptr;
+  assert_ok(hal_op_id("uniform", &op));
+  assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, sizeof numbers, 0, &ptr));
+  const hal_tensor_t tensor = {.struct_size = sizeof tensor,
+                               .data = ptr,
+                               .dtype = HAL_FLOAT32,
+                               .ndim = 1,
+                               .sizes = &size,
+                               .strides = &stride,
+                               .device = 1};
+  const hal_tensor_t *const results[] = {&tensor};
+  const hal_value_t args[] = {{.tag = HAL_VALUE_DOUBLE, .u.d = -2}, {.tag = HAL_VALUE_DOUBLE, .u.d = 2}};
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = 2,
+                        .result_count = 1,
+                        .args = args,
+                        .results = results,
+                        .seed = 42,
+                        .offset = 7};
+  cr_assert(hal_op_dtypes(1, op) >> HAL_FLOAT32 & 1);
+  assert_ok(hal_op_run(1, op, NULL, &call));
+  assert_ok(hal_memory_copy(NULL, numbers, HAL_HOST, ptr, 1, sizeof numbers));
+  for (int i = 0; i < COUNT; i++) {
+    uint32_t words[4];
+    hal_generator_philox(42, 7 + i / 4, 0, words);
+    cr_assert_eq(numbers[i], -2 + 4 * ((float)(words[i % 4] >> 8) / 16777216.0f), "number %d", i);
+  }
+  assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
+}
+
 static void count_call(void *user_data) { ++*(int *)user_data; }
 
 static void check_streams_and_events(void) {
@@ -76,6 +112,7 @@ static void check_streams_and_events(void) {
 
 Test(five, fill_works) { check_fill(open_device(FIXTURE("five"))); }
 Test(five, random_numbers_are_the_philox_words) { check_random(open_device(FIXTURE("five"))); }
+Test(five, random_operators_work_without_kernels) { check_random_operator(open_device(FIXTURE("five"))); }
 Test(five, streams_events_and_host_calls_work) {
   open_device(FIXTURE("five"));
   check_streams_and_events();

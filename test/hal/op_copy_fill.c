@@ -49,6 +49,60 @@ Test(op_copy, every_pair_of_dtypes_and_layouts) {
         }
 }
 
+/* Shapes that are walked in tiles when the orders of result and operand differ: whole tiles, rests on either side,
+ * other dimensions around them, more dimensions than a row form has. */
+static const struct {
+  int32_t ndim;
+  int64_t sizes[MAX_DIMS];
+} large_shapes[] = {{2, {256, 512}},     {2, {257, 300}},    {2, {64, 1031}},    {3, {70, 11, 90}},
+                    {4, {65, 3, 5, 97}}, {3, {3, 200, 130}}, {3, {130, 170, 4}}, {8, {2, 3, 65, 2, 1, 2, 3, 129}}};
+#define LARGE_SHAPES (sizeof large_shapes / sizeof large_shapes[0])
+
+Test(op_copy, large_operands_in_different_orders_are_copied_whole_and_nothing_else_is_written) {
+  open_device();
+  static const hal_dtype_t pairs[][2] = {{HAL_FLOAT32, HAL_FLOAT32}, {HAL_FLOAT64, HAL_INT16}, {HAL_BOOL, HAL_BOOL}};
+  for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++)
+    for (size_t s = 0; s < LARGE_SHAPES; s++)
+      for (enum layout l = 0; l < LAYOUTS * BROADCAST_ALL; l++) {
+        tensor_t *src = tensor_new(pairs[p][1], large_shapes[s].ndim, large_shapes[s].sizes, l % LAYOUTS);
+        tensor_t *dst = tensor_new(pairs[p][0], large_shapes[s].ndim, large_shapes[s].sizes, l / LAYOUTS);
+        tensor_randomize(src, s);
+        tensor_randomize(dst, s + 1);
+        const size_t size = (size_t)dst->storage * dst->element;
+        unsigned char *want = malloc(size);
+        memcpy(want, dst->host, size);
+        for (int64_t i = 0; i < dst->numel; i++)
+          store(dst->desc.dtype, want + (size_t)tensor_place(dst, i) * dst->element,
+                pairs[p][1] == HAL_INT16 ? (number_t){0, (long double)tensor_get(src, i).i} : tensor_get(src, i));
+        const hal_value_t args[] = {of_tensor(src)};
+        must(run("copy", args, 1, dst, 0));
+        tensor_download(dst);
+        cr_assert(memcmp(dst->host, want, size) == 0, "dtypes %zu, shape %zu, layout %d", p, s, (int)l);
+        free(want);
+        tensor_free(src), tensor_free(dst);
+      }
+}
+
+Test(op_copy, large_operands_in_three_orders_are_added) {
+  open_device();
+  for (size_t s = 0; s < LARGE_SHAPES; s++)
+    for (enum layout l = 0; l < LAYOUTS * LAYOUTS; l++) {
+      tensor_t *a = tensor_new(HAL_INT32, large_shapes[s].ndim, large_shapes[s].sizes, l % LAYOUTS);
+      tensor_t *b = tensor_new(HAL_INT32, large_shapes[s].ndim, large_shapes[s].sizes, l / LAYOUTS);
+      tensor_t *out = tensor_new(HAL_INT32, large_shapes[s].ndim, large_shapes[s].sizes, s % 2 ? PADDED : CONTIGUOUS);
+      tensor_randomize(a, s);
+      tensor_randomize(b, s + 1);
+      const hal_value_t args[] = {of_tensor(a), of_tensor(b), of_int(1)};
+      must(run("add.Tensor", args, 3, out, 0));
+      tensor_download(out);
+      for (int64_t i = 0; i < out->numel; i++) {
+        const int32_t want = (int32_t)((uint32_t)tensor_get(a, i).i + (uint32_t)tensor_get(b, i).i);
+        cr_assert_eq(tensor_get(out, i).i, want, "shape %zu, layout %d, element %lld", s, (int)l, (long long)i);
+      }
+      tensor_free(a), tensor_free(b), tensor_free(out);
+    }
+}
+
 Test(op_fill, every_dtype_and_layout_writes_its_elements_and_no_others) {
   open_device();
   static const int64_t sizes[] = {3, 5, 67};

@@ -23,8 +23,8 @@ HAL_API uint64_t hal_device_flags(int32_t device);
 HAL_API hal_status_t hal_device_locate(int32_t device, int32_t *out_plugin, int32_t *out_ordinal);
 
 /* Makes a device ready: initialises its plugin on first use. Every function that needs a device does so by itself.
- * Errors: HAL_OUT_OF_RANGE; HAL_UNAVAILABLE; HAL_FAILED_PRECONDITION in a forked child of a process that had
- * initialised the plugin. Since 0.1. */
+ * Errors: HAL_OUT_OF_RANGE; HAL_UNAVAILABLE; HAL_FAILED_PRECONDITION in a forked child of a process that had initialised
+ * the plugin. Since 0.1. */
 HAL_API hal_status_t hal_device_ensure(int32_t device);
 
 /* Tells whether the device was used in this process: 1 or 0. Since 0.1. */
@@ -39,8 +39,8 @@ HAL_API int32_t hal_device_current(void);
 /* Sets the calling thread's current device. Errors: HAL_OUT_OF_RANGE, naming the index and the count. Since 0.1. */
 HAL_API hal_status_t hal_device_set_current(int32_t device);
 
-/* Sets the current device and returns the one before; an index out of range changes nothing. For destructors, which
- * must not fail. Since 0.1. */
+/* Sets the current device and returns the one before; an index out of range changes nothing. For destructors, which must
+ * not fail. Since 0.1. */
 HAL_API int32_t hal_device_exchange(int32_t device);
 
 /* Waits until all work of all streams of the device is done. Errors: an asynchronous failure, once. Since 0.1. */

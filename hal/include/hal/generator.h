@@ -1,8 +1,8 @@
 /* generator.h: the state of the Philox4x32-10 generator: a seed and an offset.
  *
  * A random operator over `count` numbers takes (seed, offset) by hal_generator_reserve and uses Philox blocks offset,
- * offset + 1, ... as hal_random_t in plugin.h says, whatever the number of threads: the same seed gives the same
- * uniform numbers on every plugin, bit for bit. */
+ * offset + 1, ... as hal_random_t in plugin.h says, whatever the number of threads: the same seed gives the same uniform
+ * numbers on every plugin, bit for bit. */
 #ifndef HAL_GENERATOR_H_
 #define HAL_GENERATOR_H_
 
@@ -18,8 +18,7 @@ extern "C" {
 
 typedef struct hal_generator_s hal_generator_t;
 
-/* Makes a generator with a seed and offset 0. Destroyed by hal_generator_destroy. Errors: HAL_RESOURCE_EXHAUSTED. Since
- * 0.1. */
+/* Makes a generator with a seed and offset 0. Destroyed by hal_generator_destroy. Errors: HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator);
 
 /* Destroys a generator; NULL is allowed. Since 0.1. */
@@ -41,8 +40,7 @@ HAL_API void hal_generator_set_offset(hal_generator_t *generator, uint64_t offse
 /* Gives the offset, in Philox blocks. Since 0.1. */
 HAL_API uint64_t hal_generator_offset(const hal_generator_t *generator);
 
-/* Reserves `blocks` Philox blocks: gives seed and first offset, and advances the offset, as one atomic step. Since 0.1.
- */
+/* Reserves `blocks` Philox blocks: gives seed and first offset, and advances the offset, as one atomic step. Since 0.1. */
 HAL_API void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t *out_seed,
                                    uint64_t *out_offset);
 

@@ -1,5 +1,5 @@
-/* kernel.h: modules and kernels of one device, for programs that bring their own kernels. The operators' portable
- * kernels are loaded and cached by the HAL itself (op.h). */
+/* kernel.h: modules and kernels of one device, for programs that bring their own kernels. The operators' portable kernels
+ * are loaded and cached by the HAL itself (op.h). */
 #ifndef HAL_KERNEL_H_
 #define HAL_KERNEL_H_
 

@@ -1,8 +1,7 @@
 /* memory.h: the stream-ordered caching allocator, copies and fills.
  *
- * A block belongs to the stream it was allocated for: released, it is reused at once by later work of that stream. Work
- * of another stream that uses the block is told by hal_memory_record_stream; the block then comes back only after that
- * work. */
+ * A block belongs to the stream it was allocated for: released, it is reused at once by later work of that stream. Work of
+ * another stream that uses the block is told by hal_memory_record_stream; the block then comes back only after that work. */
 #ifndef HAL_MEMORY_H_
 #define HAL_MEMORY_H_
 
@@ -16,8 +15,8 @@ typedef struct hal_block_s hal_block_t;
 
 /* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 gives a block whose
  * address is NULL. Released by hal_memory_release.
- * Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total, free, allocated, reserved, the largest free block and
- * the setting that would have helped; HAL_OUT_OF_RANGE; as hal_device_ensure. Since 0.1. */
+ * Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total, free, allocated, reserved, the largest free block and the
+ * setting that would have helped; HAL_OUT_OF_RANGE; as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
 
 /* Releases a block; NULL is allowed. Work queued on its stream may still use it. Since 0.1. */
@@ -32,9 +31,9 @@ HAL_API int32_t hal_memory_block_device(const hal_block_t *block);
 HAL_API hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream);
 
 /* Makes a block of memory that somebody else allocated, so that it counts in the statistics and against the device's
- * limit. When the block is released, `free_fn(user_data)` runs once the work then queued on its stream and recorded
- * streams is done, on the thread of some later HAL call. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller
- * keeps the memory. Since 0.1. */
+ * limit. When the block is released, `free_fn(user_data)` runs once the work then queued on its stream and recorded streams
+ * is done, on the thread of some later HAL call. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller keeps the
+ * memory. Since 0.1. */
 HAL_API hal_status_t hal_memory_adopt(int32_t device, hal_stream_t *stream, void *address, size_t size,
                                       hal_host_fn_t free_fn, void *user_data, hal_block_t **out_block);
 
@@ -45,10 +44,9 @@ HAL_API hal_status_t hal_memory_defer(int32_t device, hal_stream_t *stream, hal_
 /* Gives unused segments back to the plugin; waits for pending cross-stream uses. `device` -1 = all. Since 0.1. */
 HAL_API hal_status_t hal_memory_empty_cache(int32_t device);
 
-/* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream (NULL: current stream of the
- * destination's device, or the source's when the destination is the host). Returns when queued; buffers must stay valid
- * until done. Copies between plugins stage through the host and are finished on return. Errors: HAL_OUT_OF_RANGE,
- * HAL_INVALID_ARGUMENT. Since 0.1. */
+/* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream (NULL: current stream of the destination's
+ * device, or the source's when the destination is the host). Returns when queued; buffers must stay valid until done. Copies
+ * between plugins stage through the host and are finished on return. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.1. */
 HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                      int32_t src_device, size_t size);
 
@@ -57,8 +55,7 @@ HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t ds
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                      size_t pattern_size, size_t size);
 
-/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts (total 0 = unknown). Since
- * 0.1. */
+/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts (total 0 = unknown). Since 0.1. */
 HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
 
 /* Tells which device an address belongs to; covers blocks, adopted blocks and the plugins' own answers.

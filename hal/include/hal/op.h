@@ -19,15 +19,14 @@ HAL_API const char *hal_op_name(uint32_t op);
 /* Finds an operator by name. Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_op_id(const char *name, uint32_t *out_op);
 
-/* Gives a mask of dtypes (bit d = dtype number d) for which the operator may run natively on the device when its
- * computing dtype is d: the plugin's op (all bits) or a portable kernel. 0 when neither exists or the device cannot be
- * used. Cached: costs an array look-up. Since 0.1. */
+/* Gives a mask of dtypes (bit d = dtype number d) for which the operator may run natively on the device when its computing
+ * dtype is d: the plugin's op (all bits) or a portable kernel. 0 when neither exists or the device cannot be used. Cached:
+ * costs an array look-up. Since 0.1. */
 HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
 
-/* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled
- * by the HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
- * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1.
- */
+/* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled by the
+ * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
+ * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
 HAL_API hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 
 /* How often an operator ran, since the start or hal_op_reset_counts. */
@@ -36,8 +35,8 @@ typedef struct hal_op_counts_s {
   uint64_t plugin, portable, unimplemented;
 } hal_op_counts_t;
 
-/* Gives the counts of an operator over all devices. The caller sets `out_counts->struct_size`. Errors:
- * HAL_OUT_OF_RANGE. Since 0.1. */
+/* Gives the counts of an operator over all devices. The caller sets `out_counts->struct_size`. Errors: HAL_OUT_OF_RANGE.
+ * Since 0.1. */
 HAL_API hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts);
 
 /* Sets all counts to zero. Since 0.1. */

@@ -5,8 +5,8 @@
  * A plugin is a shared object linked with libhal_plugin.a. The author defines functions hal_plugin_<op> (see
  * plugin_ops.def). Five are mandatory: hal_plugin_info, hal_plugin_device_count, hal_plugin_memory_alloc,
  * hal_plugin_memory_free and hal_plugin_memory_copy. Every other op has a weak default in the archive which works, or
- * answers HAL_UNIMPLEMENTED; an override of one op improves the defaults that stand on it. Example (all of a plugin but
- * its five bodies):
+ * answers HAL_UNIMPLEMENTED; an override of one op improves the defaults that stand on it. Example (all of a plugin but its
+ * five bodies):
  *
  *   #include <hal/plugin.h>
  *   hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
@@ -25,18 +25,17 @@
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
  *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given. Reserved fields are zero.
- *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the
- * call.
+ *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
- *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments;
- * there is no current device.
+ *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
+ *    no current device.
  *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return.
- *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures
- * surface once, at the next synchronisation or query of the stream, and are then cleared; a lost device stays lost.
+ *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface
+ *    once, at the next synchronisation or query of the stream, and are then cleared; a lost device stays lost.
  *
  * Versions. Another MAJOR is refused at load. A new MINOR appends slots or struct fields and changes no meaning: an old
- * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 the
- * ABI may still change with a minor; from 1.0 on the host supports every 1.x plugin. */
+ * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 the ABI
+ * may still change with a minor; from 1.0 on the host supports every 1.x plugin. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
@@ -56,9 +55,8 @@ extern "C" {
 /* Size of a struct through its last field in use. Not sizeof: a field added in tail padding would not change that. */
 #define HAL_STRUCT_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
 
-/* ---- status codes
- * ------------------------------------------------------------------------------------------------------- The numbers
- * are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
+/* ---- status codes -------------------------------------------------------------------------------------------------------
+ * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
 typedef int32_t hal_status_t;
 enum {
   HAL_OK = 0,
@@ -77,8 +75,7 @@ enum {
   HAL_INCOMPATIBLE = 18 /* versions or groups of ops do not fit */
 };
 
-/* ---- handles: incomplete structs that the plugin defines
- * ---------------------------------------------------------------- */
+/* ---- handles: incomplete structs that the plugin defines ---------------------------------------------------------------- */
 typedef struct hal_plugin_stream_s hal_plugin_stream_t;
 typedef struct hal_plugin_event_s hal_plugin_event_t;
 typedef struct hal_plugin_module_s hal_plugin_module_t;
@@ -87,12 +84,12 @@ typedef struct hal_plugin_graph_s hal_plugin_graph_t;
 typedef struct hal_plugin_comm_s hal_plugin_comm_t;
 typedef struct hal_plugin_physical_s hal_plugin_physical_t;
 
-/* ---- plugin and device
- * -------------------------------------------------------------------------------------------------- */
+/* ---- plugin and device -------------------------------------------------------------------------------------------------- */
 typedef struct hal_plugin_info_s {
   size_t struct_size;
-  const char *name; /* also the device type's name in torch: lower-case letters, digits and '_', not beginning with cpu
-                       or cuda */
+  const char
+      *name; /* also the device type's name in torch: lower-case letters, digits and '_', not beginning with cpu or
+                          cuda */
   const char *vendor;  /* for people */
   const char *version; /* for people */
   uint32_t flags;      /* HAL_PLUGIN_* */
@@ -143,9 +140,8 @@ enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTER
 
 typedef void (*hal_host_fn_t)(void *user_data);
 
-/* ---- data types
- * --------------------------------------------------------------------------------------------------------- The numbers
- * are those of c10::ScalarType, checked by static assertions on the torch side. */
+/* ---- data types ---------------------------------------------------------------------------------------------------------
+ * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */
 typedef int32_t hal_dtype_t;
 enum {
   HAL_UINT8 = 0,
@@ -168,10 +164,9 @@ enum {
   HAL_UINT64 = 29
 };
 
-/* ---- modules and kernels
- * ------------------------------------------------------------------------------------------------ Dialects: "native"
- * (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name), "c", "opencl-c",
- * "cuda-c", "ptx", "spirv". */
+/* ---- modules and kernels ------------------------------------------------------------------------------------------------
+ * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
+ * "c", "opencl-c", "cuda-c", "ptx", "spirv". */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;
@@ -197,8 +192,7 @@ typedef struct hal_launch_s {
   const hal_arg_t *args;
 } hal_launch_t;
 
-/* ---- operator calls
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- operator calls ----------------------------------------------------------------------------------------------------- */
 typedef struct hal_tensor_s { /* 48 bytes; sizes and strides are borrowed for the call */
   size_t struct_size;
   void *data; /* device address of the first element, storage offset included */
@@ -252,24 +246,23 @@ typedef struct hal_op_call_s {
   uint64_t seed, offset;              /* Philox state for random operators */
 } hal_op_call_t;
 
-/* Queues an operator. Whatever it needs of `call` it has copied when it returns. HAL_UNIMPLEMENTED = no result was
- * touched. */
+/* Queues an operator. Whatever it needs of `call` it has copied when it returns. HAL_UNIMPLEMENTED = no result was touched. */
 typedef hal_status_t (*hal_op_fn_t)(void *state, const hal_op_call_t *call);
 
-/* ---- random numbers
- * ----------------------------------------------------------------------------------------------------- Element i uses
- * word i % 4 (32-bit dtypes and below; for 64-bit dtypes words 2*(i%2) and 2*(i%2)+1) of the Philox4x32-10 block with
- * key = seed and counter = (offset + i / 4 (or i / 2), 0) as two 64-bit numbers, low words first. With w the word of
- * element i and n = the two words of a 64-bit element, the first one low: u          float32: (w >> 8) * 2^-24;
- * float16: (w >> 21) * 2^-11; bfloat16: (w >> 24) * 2^-8; float64: (n >> 11) * 2^-53 uniform    low + (high - low) * u,
- * computed in float (float64: double) without a fused multiply-add; low and high - low are rounded to that type first.
- * A number that rounds up to high becomes low, so that the interval is half open. Equal on every plugin, bit for bit.
+/* ---- random numbers -----------------------------------------------------------------------------------------------------
+ * Element i uses word i % 4 (32-bit dtypes and below; for 64-bit dtypes words 2*(i%2) and 2*(i%2)+1) of the Philox4x32-10
+ * block with key = seed and counter = (offset + i / 4 (or i / 2), 0) as two 64-bit numbers, low words first. With w the
+ * word of element i and n = the two words of a 64-bit element, the first one low:
+ *   u          float32: (w >> 8) * 2^-24; float16: (w >> 21) * 2^-11; bfloat16: (w >> 24) * 2^-8; float64: (n >> 11) * 2^-53
+ *   uniform    low + (high - low) * u, computed in float (float64: double) without a fused multiply-add; low and high - low
+ *              are rounded to that type first. A number that rounds up to high becomes low, so that the interval is
+ *              half open. Equal on every plugin, bit for bit.
  *   normal     Box-Muller on the pair of elements (2j, 2j + 1) of one block, in double and rounded once:
- *              r = sqrt(-2 ln a), even element mean + deviation * r cos(2 pi b), odd element mean + deviation * r sin(2
- * pi b) with a = (w_even + 1) * 2^-32, b = w_odd * 2^-32 (float64: a = ((n_even >> 11) + 1) * 2^-53, b = (n_odd >> 11)
- * * 2^-53). An element's number does not depend on `count`. bernoulli  u < p0 ? 1 : 0 with u as for float32 (64-bit
- * dtypes: as for float64), compared in double bits       the low bits of w (64-bit dtypes: n); bool: the lowest bit.
- * Integers and bool only. */
+ *              r = sqrt(-2 ln a), even element mean + deviation * r cos(2 pi b), odd element mean + deviation * r sin(2 pi b)
+ *              with a = (w_even + 1) * 2^-32, b = w_odd * 2^-32 (float64: a = ((n_even >> 11) + 1) * 2^-53,
+ *              b = (n_odd >> 11) * 2^-53). An element's number does not depend on `count`.
+ *   bernoulli  u < p0 ? 1 : 0 with u as for float32 (64-bit dtypes: as for float64), compared in double
+ *   bits       the low bits of w (64-bit dtypes: n); bool: the lowest bit. Integers and bool only. */
 enum { HAL_RANDOM_UNIFORM = 0, HAL_RANDOM_NORMAL = 1, HAL_RANDOM_BERNOULLI = 2, HAL_RANDOM_BITS = 3 };
 
 typedef struct hal_random_s {
@@ -284,8 +277,7 @@ typedef struct hal_random_s {
   double p0, p1; /* uniform: low, high; normal: mean, deviation; bernoulli: probability */
 } hal_random_t;
 
-/* ---- collectives
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- collectives -------------------------------------------------------------------------------------------------------- */
 typedef struct hal_comm_id_s {
   uint8_t bytes[128];
 } hal_comm_id_t;
@@ -315,8 +307,7 @@ typedef struct hal_collective_s {
   const uint64_t *counts, *displs; /* per rank for uneven all-to-all, else NULL */
 } hal_collective_t;
 
-/* ---- profiling
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- profiling ---------------------------------------------------------------------------------------------------------- */
 enum { HAL_PROFILE_KERNEL = 0, HAL_PROFILE_COPY = 1, HAL_PROFILE_FILL = 2, HAL_PROFILE_RANGE = 3 };
 
 typedef struct hal_profile_record_s {
@@ -331,23 +322,21 @@ typedef struct hal_profile_record_s {
 
 typedef void (*hal_profile_sink_t)(void *user_data, const hal_profile_record_t *record);
 
-/* ---- what the host gives to the plugin: the only host services a plugin reaches
- * ------------------------------------------- */
+/* ---- what the host gives to the plugin: the only host services a plugin reaches ------------------------------------------- */
 enum { HAL_LOG_ERROR = 0, HAL_LOG_WARNING = 1, HAL_LOG_INFO = 2, HAL_LOG_DEBUG = 3 };
 
 typedef struct hal_host_api_s {
   size_t struct_size;
   uint32_t major, minor;
-  /* Keeps `message` (what was tried, with which value, what to do) for this thread and returns `code`. `native_code` is
-   * the driver's own number, 0 if none. */
+  /* Keeps `message` (what was tried, with which value, what to do) for this thread and returns `code`. `native_code` is the
+   * driver's own number, 0 if none. */
   hal_status_t (*error_set)(hal_status_t code, int64_t native_code, const char *message);
   void (*log)(int32_t level, const char *message);
   void *(*mem_alloc)(size_t size, size_t alignment); /* alignment: a power of two; NULL when there is no memory */
   void (*mem_free)(void *ptr);
 } hal_host_api_t;
 
-/* ---- what the plugin gives to the host: one flat table, filled by the archive's entry
- * --------------------------------------- */
+/* ---- what the plugin gives to the host: one flat table, filled by the archive's entry --------------------------------------- */
 /* hal_plugin_api_t.build_flags: a sanitized plugin cannot be loaded into a plain host */
 #define HAL_BUILD_DEBUG (UINT64_C(1) << 0)
 #define HAL_BUILD_ASAN (UINT64_C(1) << 1)

@@ -1,5 +1,5 @@
-/* plugin_kernels.h: the portable kernels compiled ahead of time as host C, for plugins whose device is the host's CPU.
- * A plugin that links libhal_kernels.a serves them through module_load with the dialect "native". */
+/* plugin_kernels.h: the portable kernels compiled ahead of time as host C, for plugins whose device is the host's CPU. A
+ * plugin that links libhal_kernels.a serves them through module_load with the dialect "native". */
 #ifndef HAL_PLUGIN_KERNELS_H_
 #define HAL_PLUGIN_KERNELS_H_
 
@@ -15,8 +15,8 @@ typedef struct hal_host_range_s {
   uint64_t begin, end;
 } hal_host_range_t;
 
-/* Computes a part of a launch. `args[i]` is the address of argument i's value, as in hal_arg_t. Calls for disjoint
- * ranges may run at the same time, in any order, and give the same bits however a launch is divided. */
+/* Computes a part of a launch. `args[i]` is the address of argument i's value, as in hal_arg_t. Calls for disjoint ranges
+ * may run at the same time, in any order, and give the same bits however a launch is divided. */
 typedef void (*hal_host_kernel_fn_t)(const hal_host_range_t *range, void *const *args);
 
 enum {

@@ -1,8 +1,7 @@
 /* registry.h: finding, loading and activating plugins.
  *
- * Plugins are opened once per process, in order; their devices are joined into one range of ordinals, fixed at that
- * moment and never renumbered. A plugin that cannot be loaded is reported with its cause and skipped. Plugins are never
- * unloaded. */
+ * Plugins are opened once per process, in order; their devices are joined into one range of ordinals, fixed at that moment
+ * and never renumbered. A plugin that cannot be loaded is reported with its cause and skipped. Plugins are never unloaded. */
 #ifndef HAL_REGISTRY_H_
 #define HAL_REGISTRY_H_
 
@@ -22,13 +21,13 @@ extern "C" {
  * `path` must be absolute; copied. Errors: HAL_INVALID_ARGUMENT, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_registry_add_path(const char *path);
 
-/* Opens the plugins of a comma list of names or absolute paths, and fixes the device range. NULL takes the
- * environment's TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe answers OK and
- * which is not HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the
- * same list, or with NULL, is HAL_OK; after an automatic search that found none, a list may still be opened. Errors:
- * HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE, HAL_FAILED_PRECONDITION (somebody else could have written the
- * file): of the listed plugins none could be opened; the message names each with its cause. HAL_INVALID_ARGUMENT: no
- * names. HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
+/* Opens the plugins of a comma list of names or absolute paths, and fixes the device range. NULL takes the environment's
+ * TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe answers OK and which is not
+ * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the same list, or with
+ * NULL, is HAL_OK; after an automatic search that found none, a list may still be opened.
+ * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE, HAL_FAILED_PRECONDITION (somebody else could have written the
+ * file): of the listed plugins none could be opened; the message names each with its cause. HAL_INVALID_ARGUMENT: no names.
+ * HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
 HAL_API hal_status_t hal_registry_open(const char *list);
 
 /* Tells whether hal_registry_open has succeeded: 1 or 0. Since 0.1. */
@@ -47,8 +46,7 @@ typedef struct hal_registry_entry_s {
 /* Counts the opened plugins. Since 0.1. */
 HAL_API int32_t hal_registry_plugin_count(void);
 
-/* Describes the opened plugin `index`. The caller sets `out_entry->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1.
- */
+/* Describes the opened plugin `index`. The caller sets `out_entry->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry);
 
 /* Tells for an opened plugin whether slot `slot` of plugin_ops.def is its own (1) or a default (0). Since 0.1. */

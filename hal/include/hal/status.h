@@ -17,8 +17,8 @@ HAL_API const char *hal_status_name(hal_status_t code);
  * call. Since 0.1. */
 HAL_API const char *hal_error_message(void);
 
-/* Keeps a message for the calling thread and returns `code`. A message says what was tried, with which value, and what
- * to do; longer ones are cut at 1 KiB. Since 0.1. */
+/* Keeps a message for the calling thread and returns `code`. A message says what was tried, with which value, and what to
+ * do; longer ones are cut at 1 KiB. Since 0.1. */
 HAL_API hal_status_t hal_error_set(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
 
 /* Puts text before the calling thread's message: "while loading x: ..." and returns `code`. Since 0.1. */

@@ -1,8 +1,8 @@
 /* stream.h: in-order queues of work, from pools per device and priority, and the calling thread's current stream.
  *
- * Streams of the pools live as long as the process, as in CUDA's c10 layer, so a stream id stays valid for ever. The id
- * of a stream is unique within its device; id 0 is the default stream, which is created like any other where the plugin
- * has streams. */
+ * Streams of the pools live as long as the process, as in CUDA's c10 layer, so a stream id stays valid for ever. The id of
+ * a stream is unique within its device; id 0 is the default stream, which is created like any other where the plugin has
+ * streams. */
 #ifndef HAL_STREAM_H_
 #define HAL_STREAM_H_
 
@@ -47,8 +47,7 @@ HAL_API hal_status_t hal_stream_synchronize(hal_stream_t *stream);
 /* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
 
-/* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since
- * 0.1. */
+/* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API hal_status_t hal_stream_query(hal_stream_t *stream);
 
 /* Makes later work of the stream wait for the event; they may be of different devices and plugins. Since 0.1. */

@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Computes the polynomial coefficients of hal/kernels/pk_float.h and prints them with the error of each.
+
+Each is the minimax polynomial of its function: Remez's exchange algorithm in 60 decimal digits, for the weighted error
+weight(x) * (P(x) - f(x)), where the weight turns the error of P into the relative error of what it is used for.
+Needs mpmath.
+
+    minimax.py              prints every polynomial
+    minimax.py exp2 erf     prints these
+"""
+import sys
+
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def solve(function, weight, degree, nodes):
+    """Gives the coefficients whose weighted error at the nodes is +e, -e, +e ..."""
+    rows, right = [], []
+    for i, x in enumerate(nodes):
+        rows.append([x**k for k in range(degree + 1)] + [(-1) ** i / weight(x)])
+        right.append(function(x))
+    return list(mp.lu_solve(mp.matrix(rows), mp.matrix(right)))[:-1]
+
+
+def extremes(error, low, high, count):
+    """Gives the place of the largest error within each run of one sign, `count` of them."""
+    points = 60 * count
+    grid = [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / points) for i in range(points + 1)]
+    places = []
+    for x in grid:
+        value = error(x)
+        if places and (value > 0) == (places[-1][1] > 0):
+            if abs(value) > abs(places[-1][1]):
+                places[-1] = (x, value)
+        else:
+            places.append((x, value))
+    while len(places) > count:
+        places.pop(0 if abs(places[0][1]) < abs(places[-1][1]) else -1)
+    return places
+
+
+def remez(function, weight, low, high, degree, rounds=12):
+    """Gives the coefficients, lowest first, and the largest weighted error."""
+    low, high, count = mp.mpf(low), mp.mpf(high), degree + 2
+    nodes = [(low + high) / 2 - (high - low) / 2 * mp.cos(mp.pi * i / (count - 1)) for i in range(count)]
+    for _ in range(rounds):
+        coefficients = solve(function, weight, degree, nodes)
+        places = extremes(lambda x: weight(x) * (mp.polyval(coefficients[::-1], x) - function(x)), low, high, count)
+        largest, smallest = max(abs(e) for _, e in places), min(abs(e) for _, e in places)
+        if len(places) < count or largest < smallest * mp.mpf("1.001"):
+            break
+        nodes = [x for x, _ in places]
+    return coefficients, largest
+
+
+def by_taylor(function, at_zero):
+    """The function with its limit at 0, where its formula divides by 0."""
+    return lambda x: mp.mpf(at_zero) if abs(x) < mp.mpf(10) ** -40 else function(x)
+
+
+TINY = mp.mpf(10) ** -20
+ROOT = mp.sqrt(mp.mpf(1) / 2)
+QUARTER = (mp.pi / 4) ** 2 * mp.mpf("1.0001")
+EXP2 = by_taylor(lambda r: mp.expm1(r * mp.log(2)) / r, mp.log(2))
+LOG = by_taylor(lambda f: mp.log1p(f) / f, 1)
+LOG2 = by_taylor(lambda f: mp.log1p(f) / f / mp.log(2), 1 / mp.log(2))
+ERF = by_taylor(lambda a: -mp.log(mp.erfc(a), 2) / a, 2 / mp.sqrt(mp.pi) / mp.log(2))
+SIN = by_taylor(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1)
+
+
+def relative(function):
+    return lambda x: 1 / function(x)
+
+
+def erf_weight(a):
+    """d erf / erf for an error of P in erf = 1 - 2^(-a P)."""
+    return a * mp.erfc(a) * mp.log(2) / mp.erf(a) if a > TINY else mp.sqrt(mp.pi) / 2 * mp.log(2)
+
+
+# name: (what, function, weight, low, high, degree)
+POLYNOMIALS = {
+    "exp2": ("(2^r - 1) / r", EXP2, relative(EXP2), -0.5, 0.5, 5),
+    "log": ("log(1 + f) / f", LOG, relative(LOG), ROOT - 1, mp.sqrt(2) - 1, 9),
+    "log2": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 9),
+    "log2_long": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 15),
+    "erf": ("-log2(1 - erf(a)) / a", ERF, erf_weight, 0, 4, 8),
+    "sin": ("sin(r) / r over r^2", SIN, relative(SIN), 0, QUARTER, 3),
+    "cos": ("cos(r) over r^2", lambda z: mp.cos(mp.sqrt(z)), relative(lambda z: mp.cos(mp.sqrt(z))), 0, QUARTER, 4),
+}
+
+
+def main():
+    for name in sys.argv[1:] or POLYNOMIALS:
+        what, *recipe = POLYNOMIALS[name]
+        coefficients, error = remez(*recipe)
+        print(f"{name}: {what}, largest error 2^{mp.nstr(mp.log(error, 2), 4)}")
+        for k, c in enumerate(coefficients):
+            print(f"  c{k} = {float(c)!r}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""How the results of a run are judged against the CPU's: each function gives None, or a sentence about the first difference.
+
+Values must agree within torch.testing's default tolerance of the dtype. Where they do not, a run of the CPU in double precision
+decides: ours may be as far from it as the CPU's own result is, a few times over (sums in another order round differently).
+Strides of results are not compared here; test/python does that for native operators.
+"""
+
+import torch
+from torch.testing._comparison import default_tolerances
+from torch.utils._pytree import tree_leaves
+
+ROUNDING = 4  # our error over the CPU's own error, both against double precision
+SIGNIFICANCE = 2.69  # Kolmogorov-Smirnov coefficient, sqrt(-ln(alpha / 2) / 2), for one false alarm in a million
+ENOUGH = 64  # elements below which a distribution says nothing
+
+
+def _one_line(text, length=200):
+    return " ".join(str(text).split())[:length]
+
+
+def _dense(tensor):
+    tensor = tensor.detach()
+    return (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu().resolve_conj().resolve_neg()
+
+
+def same_kind(ours, cpus, device):
+    """Compares number, types, devices, dtypes, layouts and shapes of results."""
+    ours, cpus = tree_leaves(ours), tree_leaves(cpus)
+    if len(ours) != len(cpus):
+        return f"{len(ours)} results, the CPU gives {len(cpus)}"
+    for i, (a, b) in enumerate(zip(ours, cpus)):
+        if isinstance(a, torch.Tensor) != isinstance(b, torch.Tensor):
+            return f"result {i} is {type(a).__name__}, the CPU gives {type(b).__name__}"
+        if not isinstance(a, torch.Tensor):
+            continue
+        if a.device.type != device:
+            return f"result {i} lies on {a.device}"
+        for what in ("dtype", "layout", "shape", "requires_grad"):
+            if getattr(a, what) != getattr(b, what):
+                return f"result {i} has {what} {getattr(a, what)}, the CPU's {getattr(b, what)}"
+    return None
+
+
+def same_values(ours, cpus, exact):
+    """Compares values; `exact` is a function that gives the double-precision results, or None where there are none."""
+    ours, cpus = tree_leaves(ours), tree_leaves(cpus)
+    for i, (a, b) in enumerate(zip(ours, cpus)):
+        if a is None and b is None:
+            continue
+        if (a is None) != (b is None):
+            return f"result {i} is {'missing' if a is None else 'there'}, the CPU's is {'missing' if b is None else 'there'}"
+        if not isinstance(a, torch.Tensor):
+            message = _close(a, b)
+        else:
+            a, b = _dense(a), _dense(b)
+            message = _close(a, b)
+            if message and (a.is_floating_point() or a.is_complex()):
+                truth = tree_leaves(exact())
+                if len(truth) == len(cpus) and isinstance(truth[i], torch.Tensor) and _as_good(a, b, _dense(truth[i])):
+                    message = None
+        if message:
+            return f"result {i}: {message}"
+    return None
+
+
+def _close(a, b):
+    try:
+        torch.testing.assert_close(a, b, equal_nan=True, check_stride=False)
+    except AssertionError as error:
+        return _one_line(error)
+    return None
+
+
+def _as_good(ours, cpus, truth):
+    """Our distance from the double-precision result is the CPU's, within ROUNDING and the default tolerance."""
+    if ours.shape != truth.shape:
+        return False
+    (rtol, atol), precision = default_tolerances(ours), torch.finfo(ours.dtype).eps
+    ours, cpus, truth = (t.to(torch.complex128) if t.is_complex() else t.double() for t in (ours, cpus, truth))
+    odd = ~torch.isfinite(cpus)
+    if not torch.equal(odd, ~torch.isfinite(ours)) or _close(ours[odd], cpus[odd]):
+        return False
+    ours, cpus, truth = ours[~odd], cpus[~odd], truth[~odd]
+    if not torch.isfinite(truth).all():
+        return False
+    own, most = ((cpus - truth).abs().max(), truth.abs().max()) if truth.numel() else (0.0, 0.0)
+    if own > precision**0.5 * max(1.0, float(most)):
+        return False  # the CPU is far off itself, so this is no reference
+    return bool(((ours - truth).abs() <= atol + rtol * truth.abs() + ROUNDING * own).all())
+
+
+def same_distribution(ours, again, cpus):
+    """For random numbers: the same seed gives the same results, and each result is distributed as the CPU's is."""
+    for i, (a, repeated, b) in enumerate(zip(tree_leaves(ours), tree_leaves(again), tree_leaves(cpus))):
+        if not isinstance(a, torch.Tensor):
+            continue
+        a, repeated, b = _dense(a), _dense(repeated), _dense(b)
+        if _close(a, repeated):
+            return f"result {i}: the same seed gives other numbers"
+        parts = (lambda t: torch.view_as_real(t).flatten()) if a.is_complex() else (lambda t: t.flatten())
+        x, y = parts(a).double(), parts(b).double()
+        if x.numel() < ENOUGH:
+            continue
+        points = torch.cat([x, y])
+        cdf = [torch.searchsorted(values.sort().values, points, right=True) / values.numel() for values in (x, y)]
+        distance, limit = (cdf[0] - cdf[1]).abs().max().item(), SIGNIFICANCE * (2 / x.numel()) ** 0.5
+        if distance > limit:
+            return f"result {i}: distributed otherwise than the CPU's (Kolmogorov-Smirnov {distance:.3f} > {limit:.3f})"
+    return None

@@ -1,0 +1,107 @@
+"""Runs jobs in forked processes: a crash, a hang or a spoilt process costs one job.
+
+The parent has imported torch and the operator database, and has not opened the device, so that a fork costs milliseconds and each
+child opens a device of its own. A child serves a batch of jobs, since its first use of the device and of libraries costs more.
+"""
+
+import gc
+import json
+import os
+import resource
+import selectors
+import signal
+import sys
+import time
+
+
+class Child:
+    """A process that works on a batch of jobs: its pipe with records, and when the time of the present job is up."""
+
+    def __init__(self, batch, work, timeout):
+        self.batch, self.timeout, self.expired = batch, timeout, False
+        self.records = {}  # place in the batch -> records; a job is there once it has begun
+        self._rest = b""
+        self.deadline = time.monotonic() + timeout
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pipe, theirs = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self.pipe)
+            _live(batch, work, theirs)
+        os.close(theirs)
+
+    def read(self):
+        """Takes what has arrived; False at the end."""
+        chunk = os.read(self.pipe, 1 << 16)
+        *lines, self._rest = (self._rest + chunk).split(b"\n")  # a line without an end was cut off by death
+        for line in lines:
+            place, record = json.loads(line)
+            if record is None:
+                self.records[place] = []
+                self.deadline = time.monotonic() + self.timeout
+            else:
+                self.records[place].append(record)
+        return bool(chunk)
+
+    def stop(self):
+        self.expired = True
+        os.kill(self.pid, signal.SIGKILL)
+
+    def finish(self):
+        """Waits for the process. Gives its jobs that have ended as (job, records, death), and the jobs that it left undone."""
+        os.close(self.pipe)
+        status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        if self.expired:
+            death = f"it ran for more than {self.timeout:g} s"
+        elif status < 0:
+            death = f"it died of {signal.Signals(-status).name}"
+        else:
+            death = f"it left with exit code {status}" if status else ""
+        self.records = self.records or {0: []}  # it died before it could begin
+        last = len(self.records) - 1
+        ended = [(self.batch[i], records, death if i == last else "") for i, records in self.records.items()]
+        return ended, self.batch[last + 1 :]
+
+
+def _live(batch, work, pipe):
+    """The child: works, writes records, and leaves without the parent's exit handlers."""
+    code = 1
+    try:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        null = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(null, descriptor)
+        for place, job in enumerate(batch):
+            emit = lambda record, place=place: os.write(pipe, json.dumps([place, record]).encode() + b"\n")  # noqa: E731
+            emit(None)
+            if not work(job, emit):
+                break
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def run_jobs(batches, work, *, slots, timeout):
+    """Runs work(job, emit) for each job, `slots` processes at a time, a process per batch.
+
+    work answers whether its process is still good for another job; after a "no" and after a death, the rest of the batch goes to a
+    fresh process. Yields (job, records, death) as the jobs end; `death` is "" or tells how the process died in this job.
+    """
+    gc.collect()
+    gc.freeze()  # pages that no collection touches stay shared with the children
+    waiting, running = list(reversed(list(batches))), selectors.DefaultSelector()
+    while waiting or running.get_map():
+        while waiting and len(running.get_map()) < slots:
+            child = Child(waiting.pop(), work, timeout)
+            running.register(child.pipe, selectors.EVENT_READ, child)
+        for key, _ in running.select(timeout=1):
+            if not key.data.read():
+                running.unregister(key.fileobj)
+                ended, undone = key.data.finish()
+                yield from ended
+                if undone:
+                    waiting.append(undone)
+        for key in list(running.get_map().values()):
+            if time.monotonic() > key.data.deadline and not key.data.expired:
+                key.data.stop()
