@@ -7,13 +7,21 @@
 // once when it starts. So before finalisation every device thread is handed one more task that holds nothing of
 // Python's. Threads work one task at a time: when that task runs, everything before it is over, and after it the thread
 // waits in its queue without ever needing the GIL again.
+//
+// On a machine so busy that a thread is not scheduled for long, one can still come late. So from then on a thread that
+// CPython ends inside a destructor is parked instead of ending the process, as CPython itself does from 3.14 on.
 #include "core/shutdown/shutdown.h"
 
 #include <ATen/EmptyTensor.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <exception>
 #include <future>
 #include <memory>
 #include <thread>
@@ -49,9 +57,28 @@ void run_last_task(Engine &engine, c10::DeviceIndex device) {
                  /*accumulate_grad=*/false);
 }
 
+std::terminate_handler previous_terminate = nullptr;
+std::thread::id ending_thread;
+
+// Another thread's std::terminate without an exception, while the interpreter ends: pthread_exit met a destructor.
+[[noreturn]] void park_or_terminate() {
+  if (std::this_thread::get_id() != ending_thread && !std::current_exception())
+    for (;;) pause();
+  if (previous_terminate) previous_terminate();
+  std::abort();
+}
+
+void park_late_threads() {
+  static std::atomic<bool> done{false};
+  if (done.exchange(true)) return;
+  ending_thread = std::this_thread::get_id();
+  previous_terminate = std::set_terminate(&park_or_terminate);
+}
+
 }  // namespace
 
 bool quiesce_autograd(double seconds) {
+  park_late_threads();
   Engine &engine = Engine::get_default_engine();
   const size_t threads = EngineAccess::thread_count(engine);
   if (threads == 0) return true;
