@@ -5,11 +5,10 @@ that the installed torch lacks or has changed are listed on standard error and l
 """
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
 import oplist
+from output import command_line, write
 
 try:
     import aten_coverage
@@ -20,18 +19,8 @@ except ImportError as error:
              "Python with -DPython_EXECUTABLE=.")
 
 
-def write(path, text):
-    """Writes a file only when its text changes, so that what depends on it is not built again."""
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ops", type=Path, default=oplist.OPS_YAML, help="the operator list")
-    parser.add_argument("--out", type=Path, help="folder to write into")
+    parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--list-outputs", action="store_true", help="print the names of the C++ files and stop")
     options = parser.parse_args()
     model = aten_model.build(oplist.load(options.ops))

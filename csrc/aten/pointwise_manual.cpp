@@ -84,7 +84,7 @@ at::Tensor &relu_(at::Tensor &self) {
   return at::native::relu_(self);
 }
 
-// ATen's own kernel for it calls a stub that no device of another house has.
+// ATen's own kernel for it dispatches to a kernel table that has no entry for out-of-tree devices.
 at::Tensor &conj_physical_(at::Tensor &self) {
   if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
   return self;
