@@ -53,7 +53,10 @@ class Family:
         """The instances that an op needs; the same instance may be asked for by several ops."""
         for token in op.dtypes:
             dtype = DTYPES[token]
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), ("PK_TOKEN", token), ("T", dtype.ctype)]
+            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), ("PK_TOKEN", dtype.computing or token), ("T", dtype.ctype)]
+            macros += [("E", dtype.element or dtype.ctype)]
+            macros += [("PK_GET(x)", f"pk_get_{token}(x)"), ("PK_PUT(x)", f"pk_put_{token}(x)")] if dtype.element else \
+                [("PK_GET(x)", "(x)"), ("PK_PUT(x)", "(x)")]
             macros += [(f"PK_IS_{token.upper()}", "1"), ("PK_CLONES", "1" if token in self.cloned else "0")]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),

@@ -20,13 +20,19 @@ class Dtype:
 
     token: str  # in kernel names
     number: int  # hal_dtype_t, which is c10::ScalarType
-    ctype: str  # in the kernel dialect
+    ctype: str  # in the kernel dialect: the type that kernels compute in
     ring: str  # type in which + - * ~ wrap without undefined behaviour
-    size: int
+    size: int  # of an element in memory
+    computing: str = ""  # token of the dtype whose functions compute it, when that is another
+    element: str = ""  # type of an element in memory, when that is another
 
     @property
     def floating(self):
-        return self.token.startswith("f")
+        return self.token in ("f16", "bf16", "f32", "f64")
+
+    @property
+    def complex(self):
+        return self.token in ("c64", "c128")
 
 
 # In the order of the HAL's handle cache (HAL_OP_DTYPE_SLOTS).
@@ -41,6 +47,10 @@ DTYPES = {
         Dtype("f32", 6, "float", "float", 4),
         Dtype("f64", 7, "double", "double", 8),
         Dtype("bool", 11, "pk_bool", "pk_bool", 1),
+        Dtype("f16", 5, "float", "float", 2, computing="f32", element="pk_f16"),
+        Dtype("bf16", 15, "float", "float", 2, computing="f32", element="pk_bf16"),
+        Dtype("c64", 9, "pk_c64", "pk_c64", 8),
+        Dtype("c128", 10, "pk_c128", "pk_c128", 16),
     )
 }
 

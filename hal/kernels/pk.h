@@ -108,6 +108,15 @@ typedef uint64_t pk_u64;
 #endif
 
 typedef pk_u8 pk_bool; /* 0 or 1 in memory */
+typedef struct {
+  pk_u16 bits;
+} pk_f16, pk_bf16; /* elements in memory; kernels compute in float (pk_half.h) */
+typedef struct {
+  float re, im;
+} pk_c64;
+typedef struct {
+  double re, im;
+} pk_c128;
 
 #define PK_LSIZE 64 /* items of a group, in every group kernel */
 #define PK_MAXD 6   /* dimensions of a row form after collapsing; the launcher loops over further ones */

@@ -8,6 +8,8 @@
 #ifndef PK_FLOAT_H_
 #define PK_FLOAT_H_
 
+#include "pk_half.h"
+
 PK_FN pk_u64 pk_bits_of_double(double x) {
   pk_u64 bits;
   memcpy(&bits, &x, sizeof bits);
@@ -15,16 +17,6 @@ PK_FN pk_u64 pk_bits_of_double(double x) {
 }
 PK_FN double pk_double_of_bits(pk_u64 bits) {
   double x;
-  memcpy(&x, &bits, sizeof x);
-  return x;
-}
-PK_FN pk_u32 pk_bits_of_float(float x) {
-  pk_u32 bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
-PK_FN float pk_float_of_bits(pk_u32 bits) {
-  float x;
   memcpy(&x, &bits, sizeof x);
   return x;
 }

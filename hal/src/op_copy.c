@@ -5,7 +5,7 @@
 
 /* Variants are numbered by the source's dtype, then contiguous and row form. */
 _Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
-                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_BOOL_ROWS == HAL_COPY_VARIANT_COUNT - 1,
+                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_C128_ROWS == HAL_COPY_VARIANT_COUNT - 1,
                "numbering of the copy kernels");
 
 hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call) {

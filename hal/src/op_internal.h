@@ -11,8 +11,9 @@
 #include "call.h"
 #include "runtime.h"
 
-/* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool */
-#define HAL_OP_DTYPE_SLOTS 8
+/* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool f16
+ * bf16 c64 c128 */
+#define HAL_OP_DTYPE_SLOTS 12
 
 /* hal_op_info_t.result: the dtype that results must have */
 enum {
