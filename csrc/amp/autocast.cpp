@@ -1,0 +1,49 @@
+// autocast.cpp: which operators torch.autocast runs in the lower precision, in float32, or in the widest dtype of their
+// operands. The lists are torch's own for CUDA; whatever is not in them runs as it is (the fall-through in fallback.cpp).
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+#include <optional>
+
+namespace torch_backend {
+namespace {
+
+// Half precision loses too much where a probability is close to 0 or 1, so CUDA refuses it; the sentence is CUDA's.
+at::Tensor refuse_binary_cross_entropy(const at::Tensor &, const at::Tensor &, const std::optional<at::Tensor> &,
+                                       int64_t) {
+  TORCH_CHECK(
+      false,
+      "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+      "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+      "In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\n"
+      "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+      "safe to autocast.");
+}
+
+}  // namespace
+}  // namespace torch_backend
+
+namespace at::autocast {
+namespace {
+
+#define LOWER_PRECISION(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, lower_precision_fp)
+#define FLOAT32(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32)
+#define FLOAT32_BY_DTYPE(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, fp32_set_opt_dtype)
+#define WIDEST(...) KERNEL_PRIVATEUSEONE(__VA_ARGS__, promote)
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  AT_FORALL_LOWER_PRECISION_FP(LOWER_PRECISION)
+  AT_FORALL_FP32(FLOAT32)
+  AT_FORALL_FP32_SET_OPT_DTYPE(FLOAT32_BY_DTYPE)
+  AT_FORALL_DIFFERENT_REDISPATCH_SIGNATURE(KERNEL_DIFFERENT_REDISPATCH_SIGNATURE_PRIVATEUSEONE)
+  AT_FORALL_PROMOTE(WIDEST)
+  m.impl("binary_cross_entropy", TORCH_FN(torch_backend::refuse_binary_cross_entropy));
+}
+
+#undef LOWER_PRECISION
+#undef FLOAT32
+#undef FLOAT32_BY_DTYPE
+#undef WIDEST
+
+}  // namespace
+}  // namespace at::autocast

@@ -1,0 +1,138 @@
+"""torch.autocast and GradScaler on the device, as on CUDA."""
+
+import pytest
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+
+
+def operators_with_kernel(key):
+    return {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::")
+            and torch._C._dispatch_has_kernel_for_dispatch_key(name, key)}  # fmt: skip
+
+
+def test_the_lists_are_those_of_cuda():
+    cuda = operators_with_kernel("AutocastCUDA")
+    assert len(cuda) > 100
+    assert operators_with_kernel("AutocastPrivateUse1") == {name for name in cuda if "cudnn" not in name}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_products_run_in_the_lower_precision_and_exponentials_in_float32(device, dtype):
+    x = torch.randn(4, 4, device=device)
+    with torch.autocast(device, dtype=dtype):
+        assert (x @ x).dtype is dtype
+        assert nn.functional.linear(x, x).dtype is dtype
+        assert torch.exp(x.to(dtype)).dtype is torch.float32
+        assert torch.softmax(x.to(dtype), -1).dtype is torch.float32
+        assert (x.to(dtype) + x).dtype is torch.float32
+        assert torch.relu(x.to(dtype)).dtype is dtype
+        assert x.to(dtype).norm().dtype is torch.float32
+    assert (x @ x).dtype is torch.float32
+
+
+def test_attention_takes_mixed_operands(device):
+    query = torch.randn(2, 2, 5, 8, device=device)
+    with torch.autocast(device, dtype=torch.bfloat16):
+        result = nn.functional.scaled_dot_product_attention(query, query.bfloat16(), query)
+    assert result.dtype is torch.bfloat16
+    expected = nn.functional.scaled_dot_product_attention(*[query.cpu().bfloat16()] * 3)
+    torch.testing.assert_close(result.cpu(), expected, atol=2e-2, rtol=2e-2)
+
+
+def test_promotion_takes_the_widest_dtype(device):
+    a, b = torch.randn(3, device=device), torch.randn(3, device=device).half()
+    with torch.autocast(device, dtype=torch.float16):
+        assert torch.atan2(a, b).dtype is torch.float32
+        assert torch.atan2(b, b).dtype is torch.float16
+        assert torch.dot(a, b).dtype is torch.float32
+
+
+def test_binary_cross_entropy_is_refused(device):
+    x = torch.rand(3, device=device)
+    with torch.autocast(device, dtype=torch.float16), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        nn.functional.binary_cross_entropy(x, x)
+
+
+def test_disabling_and_nesting(device):
+    x = torch.randn(3, 3, device=device)
+    with torch.autocast(device, dtype=torch.float16):
+        with torch.autocast(device, enabled=False):
+            assert (x @ x).dtype is torch.float32
+        with torch.autocast(device, dtype=torch.bfloat16):
+            assert (x @ x).dtype is torch.bfloat16
+        assert (x @ x).dtype is torch.float16
+
+
+def test_an_unsupported_dtype_warns_and_disables(device):
+    x = torch.randn(3, 3, device=device)
+    with pytest.warns(UserWarning, match="not supported|only supports"):
+        context = torch.autocast(device, dtype=torch.float64)
+    with context:
+        assert (x @ x).dtype is torch.float32
+
+
+def test_the_device_module_has_its_own_names(device):
+    module = torch.get_device_module(device)
+    x = torch.randn(3, 3, device=device)
+    with module.amp.autocast(dtype=torch.bfloat16):
+        assert (x @ x).dtype is torch.bfloat16
+    assert torch.get_autocast_dtype(device) is torch.float16  # CUDA's default
+
+
+def make_problem(device):
+    generator = torch.Generator().manual_seed(3)
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+    x = torch.randn(64, 8, generator=generator)
+    return net.to(device), x.to(device), (x.sum(1, keepdim=True) * 0.5).to(device)
+
+
+def train(device, dtype, scaler):
+    net, x, y = make_problem(device)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=dtype):
+            loss = nn.functional.mse_loss(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    return losses, net
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_training_under_autocast_follows_the_cpu_in_float32(device, dtype):
+    losses, net = train(device, dtype, torch.amp.GradScaler(device, init_scale=1024.0))
+    plain, _ = train("cpu", torch.bfloat16, torch.amp.GradScaler("cpu", enabled=False))
+    assert all(parameter.device.type == device and parameter.dtype is torch.float32 for parameter in net.parameters())
+    assert losses[-1] < 0.2 * losses[0]
+    torch.testing.assert_close(torch.tensor(losses), torch.tensor(plain), rtol=0.1, atol=0.02)
+
+
+def test_the_scaler_skips_a_step_with_infinite_gradients_and_halves_the_scale(device):
+    weight = torch.ones(3, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.get_device_module(device).amp.GradScaler(init_scale=8.0)
+    scaler.scale((weight * float("inf")).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 4.0
+    assert weight.tolist() == [1.0, 1.0, 1.0]
+    weight.grad = None
+    scaler.scale(weight.sum()).backward()
+    scaler.step(optimizer)
+    assert weight.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_state_of_the_scaler_travels(device):
+    scaler = torch.amp.GradScaler(device, init_scale=512.0)
+    scaler.scale(torch.ones(1, device=device))
+    copy = torch.amp.GradScaler(device)
+    copy.load_state_dict(scaler.state_dict())
+    assert copy.get_scale() == 512.0
