@@ -1,0 +1,23 @@
+"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815)."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch.utils.dlpack import DLDeviceType
+
+from .backend import _utils
+
+
+def install() -> None:
+    """Teaches `Tensor.__dlpack_device__` the device type; tensors of other types go torch's own way."""
+    original = torch.Tensor.__dlpack_device__
+
+    @functools.wraps(original)
+    def __dlpack_device__(self):
+        if type(self) is torch.Tensor and self.device.type == _utils.name():
+            return (DLDeviceType.kDLExtDev, self.device.index)
+        return original(self)
+
+    torch.Tensor.__dlpack_device__ = __dlpack_device__
