@@ -74,4 +74,8 @@ def __getattr__(name: str):
         return is_initialized()
     if name == "default_generators":
         return random.default_generators()
+    if name in ("Scheduling", "PythonWrapperCodegen", "CppWrapperCodegen", "WrapperFxCodegen"):  # read by inductor
+        from torch_backend import inductor
+
+        return getattr(inductor, name)
     raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")

@@ -1,0 +1,84 @@
+"""What TorchDynamo and inductor ask of a device (torch._dynamo.device_interface)."""
+
+from __future__ import annotations
+
+import torch
+from torch._dynamo.device_interface import DeviceInterface, caching_worker_current_devices, caching_worker_device_properties
+
+from torch_backend import backend
+from torch_backend.backend import _utils
+
+
+class Interface(DeviceInterface):
+    """The device module in the words of TorchDynamo."""
+
+    device = backend.device
+    Event = torch.Event
+    Stream = torch.Stream
+
+    class Worker:
+        """What compile workers may ask: they are forked, so they must not touch the device and read what was recorded before."""
+
+        @staticmethod
+        def set_device(device: int) -> None:
+            caching_worker_current_devices[_utils.name()] = device
+
+        @staticmethod
+        def current_device() -> int:
+            name = _utils.name()
+            return caching_worker_current_devices[name] if name in caching_worker_current_devices else backend.current_device()
+
+        @staticmethod
+        def get_device_properties(device=None):
+            name = _utils.name()
+            if name not in caching_worker_device_properties:
+                count = backend.device_count()
+                caching_worker_device_properties[name] = [backend.get_device_properties(index) for index in range(count)]
+            index = _utils._get_device_index(device, optional=True)
+            return caching_worker_device_properties[name][index]
+
+    current_device = staticmethod(backend.current_device)
+    set_device = staticmethod(backend.set_device)
+    device_count = staticmethod(backend.device_count)
+    is_available = staticmethod(backend.is_available)
+    stream = staticmethod(backend.stream)
+    current_stream = staticmethod(backend.current_stream)
+    set_stream = staticmethod(backend.set_stream)
+    synchronize = staticmethod(backend.synchronize)
+    memory_allocated = staticmethod(backend.memory_allocated)
+
+    @staticmethod
+    def exchange_device(device: int) -> int:
+        return torch._C._accelerator_exchangeDevice(device)
+
+    @staticmethod
+    def maybe_exchange_device(device: int) -> int:
+        return torch._C._accelerator_maybeExchangeDevice(device)
+
+    @staticmethod
+    def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
+        backend.set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+
+    @staticmethod
+    def get_raw_stream(device_idx: int) -> int:
+        return backend.current_stream(device_idx).stream_id
+
+    @staticmethod
+    def get_compute_capability(device=None) -> str:
+        return ""
+
+    @staticmethod
+    def is_bf16_supported(including_emulation: bool = False) -> bool:
+        return True
+
+    @staticmethod
+    def is_dtype_supported(dtype: torch.dtype, including_emulation: bool = False) -> bool:
+        return True
+
+    @staticmethod
+    def is_triton_capable(device=None) -> bool:
+        return False
+
+    @staticmethod
+    def raise_if_triton_unavailable(device=None) -> None:
+        raise RuntimeError(f"Triton has no backend for '{_utils.name()}'; inductor takes its C++ kernels here")
