@@ -47,8 +47,59 @@ def test_convolution_1d_and_3d(device):
     compare(lambda: torch.nn.Conv3d(2, 3, 2), [torch.randn(1, 2, 4, 5, 6)], device)
 
 
-def test_convolution_of_channels_last(device):
-    compare(CONVOLUTIONS["plain"], [torch.randn(2, 4, 9, 10).contiguous(memory_format=torch.channels_last)], device)
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_every_rank_with_stride_groups_and_dilation(device, dim, transposed):
+    name = f"Conv{'Transpose' if transposed else ''}{dim}d"
+    compare(lambda: getattr(torch.nn, name)(4, 6, 3, stride=2, padding=1, dilation=2, groups=2),
+            [torch.randn(2, 4, *(8, 7, 6)[:dim])], device)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["plain", "depthwise", "transposed"])
+def test_convolution_of_channels_last(device, name):
+    x = torch.randn(2, 4, 9, 10).contiguous(memory_format=torch.channels_last)
+    compare(CONVOLUTIONS[name], [x], device)
+    convolution = CONVOLUTIONS[name]().to(memory_format=torch.channels_last)
+    theirs = convolution(x)
+    assert convolution.to(device)(x.to(device)).stride() == theirs.stride()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.complex64, torch.complex128])
+def test_dtypes_of_convolutions(device, dtype):
+    torch.manual_seed(0)
+    x, weight, bias = torch.randn(2, 4, 6, 6), torch.randn(6, 2, 3, 3), torch.randn(6)
+    places = []
+    for place in ("cpu", device):
+        leaves = [t.to(dtype).to(place).requires_grad_() for t in (x, weight, bias)]
+        result = torch.nn.functional.conv2d(*leaves, stride=2, padding=1, groups=2)
+        assert result.dtype == dtype and result.device.type == place
+        result.abs().sum().backward()
+        places.append([result.detach().cpu(), *(leaf.grad.cpu() for leaf in leaves)])
+    for theirs, ours in zip(*places, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_the_gradient_of_a_convolutions_gradient(device, transposed):
+    """conv -> grad -> grad, in double precision against finite differences."""
+    function = torch.nn.functional.conv_transpose1d if transposed else torch.nn.functional.conv1d
+    torch.manual_seed(0)
+    x, weight = torch.randn(1, 2, 5), torch.randn(2, 2, 2)
+    leaves = [t.double().to(device).requires_grad_() for t in (x, weight)]
+    assert torch.autograd.gradgradcheck(lambda x, weight: function(x, weight, stride=2, padding=1), leaves)
+
+
+def test_convolutions_without_elements_and_without_a_batch(device):
+    convolution = torch.nn.Conv2d(4, 6, 3)
+    for shape in ((0, 4, 5, 5), (4, 5, 5)):
+        compare(lambda: convolution, [torch.ones(shape)], device)
+
+
+def test_only_the_gradients_that_are_wanted_are_computed(device):
+    convolution = torch.nn.Conv2d(2, 3, 2).to(device).requires_grad_(False)
+    convolution.bias.requires_grad_()
+    convolution(torch.ones(1, 2, 4, 4, device=device)).sum().backward()
+    assert convolution.weight.grad is None and convolution.bias.grad.tolist() == [9, 9, 9]
 
 
 def test_convolution_in_double_precision_passes_gradcheck(device):
@@ -83,22 +134,43 @@ def test_lstm_with_given_state_and_gradient_of_the_cell_state(device):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
-def test_packed_sequences(device):
-    lengths = torch.tensor([4, 2])
-    compare(
-        lambda: _Packed(lengths),
-        [torch.randn(2, 4, 5)],
-        device,
-    )
+def test_lstm_with_projections(device):
+    compare(lambda: torch.nn.LSTM(5, 7, num_layers=2, proj_size=3, bidirectional=True), [torch.randn(6, 3, 5)], device)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTMCell, torch.nn.GRUCell, torch.nn.RNNCell])
+def test_cells_that_start_from_nothing(device, kind):
+    compare(lambda: kind(4, 3), [torch.randn(2, 4)], device)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_dtypes_of_recurrent_networks(device, kind, dtype):
+    tolerance = 1e-10 if dtype == torch.float64 else 5e-2  # half precision rounds after each of the pointwise steps
+    compare(lambda: kind(5, 7).to(dtype), [torch.randn(4, 3, 5).to(dtype)], device, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+def test_recurrent_networks_pass_gradcheck(device, kind):
+    network = kind(2, 2).double().to(device)
+    x = torch.randn(3, 1, 2, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: network(x)[0], (x,))
+
+
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_packed_sequences(device, kind, bidirectional):
+    lengths = torch.tensor([2, 4, 1])
+    compare(lambda: _Packed(kind(5, 3, batch_first=True, bidirectional=bidirectional), lengths), [torch.randn(3, 4, 5)], device)
 
 
 class _Packed(torch.nn.Module):
-    def __init__(self, lengths):
+    def __init__(self, rnn, lengths):
         super().__init__()
-        self.lengths, self.rnn = lengths, torch.nn.LSTM(5, 3, batch_first=True)
+        self.lengths, self.rnn = lengths, rnn
 
     def forward(self, x):
-        packed = torch.nn.utils.rnn.pack_padded_sequence(x, self.lengths, batch_first=True)
+        packed = torch.nn.utils.rnn.pack_padded_sequence(x, self.lengths, batch_first=True, enforce_sorted=False)
         return torch.nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
 
 
