@@ -1,79 +1,8 @@
-"""The command line: ``python -m torch_backend info [--json]``."""
+"""``python -m torch_backend``: the command line, which is also installed as ``torch-backend``."""
 
-from __future__ import annotations
-
-import argparse
-import json
-import platform
 import sys
 
-
-def collect() -> dict:
-    """Gathers versions, plugins and devices; starts the devices to describe them."""
-    import torch
-
-    import torch_backend
-    from torch_backend import _activation, _build, _hal
-
-    result = {
-        "torch_backend": torch_backend.__version__,
-        "torch": str(torch.__version__),
-        "built_for_torch": _build.TORCH_VERSION,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "active": torch_backend.is_active(),
-        "errors": torch_backend.errors(),
-        "skipped": [line for line in _hal.report().splitlines() if line],
-        "search_path": _activation._folders(),
-        "plugins": [],
-        "devices": [],
-    }
-    if not torch_backend.is_active():
-        return result
-    module = torch.get_device_module(torch_backend.device_name())
-    for index, plugin in enumerate(torch_backend.plugins()):
-        slots = _hal.slots(index)
-        result["plugins"].append({**plugin._asdict(), "own": [slot for slot, own in slots.items() if own],
-                                  "default": [slot for slot, own in slots.items() if not own]})  # fmt: skip
-    for index in range(module.device_count()):
-        properties = module.get_device_properties(index)
-        free, total = module.mem_get_info(index)
-        result["devices"].append({"device": f"{torch_backend.device_name()}:{index}", "name": properties.name,
-                                  "free_memory": free, "total_memory": total})  # fmt: skip
-    return result
-
-
-def show(info: dict) -> None:
-    """Prints what `collect` gathered, for people."""
-    print(f"torch_backend {info['torch_backend']} (built for torch {info['built_for_torch']}), torch {info['torch']}, "
-          f"Python {info['python']}, {info['platform']}")  # fmt: skip
-    for plugin in info["plugins"]:
-        print(f"plugin {plugin['name']} {plugin['version']} by {plugin['vendor']}, ABI {plugin['abi']}: {plugin['path']}")
-        print(f"  {plugin['provided']} of {plugin['slots']} functions are its own, the others are defaults")
-        print(f"  default: {', '.join(plugin['default']) or 'none'}")
-    for device in info["devices"]:
-        print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
-    for line in (*info["skipped"], *info["errors"]):
-        print(f"problem: {line}")
-    if not info["active"]:
-        print("No plugin is active. Set TORCH_BACKEND=fake, or call torch_backend.use('fake').")
-        print(f"Plugins are looked for in: {', '.join(info['search_path']) or 'no folder'} and HAL_PLUGIN_PATH.")
-
-
-def main(argv=None) -> int:
-    """Runs a command; the exit code is 1 when something is wrong."""
-    parser = argparse.ArgumentParser(prog="python -m torch_backend", description="torch_backend's command line")
-    commands = parser.add_subparsers(dest="command", required=True)
-    info = commands.add_parser("info", help="versions, plugins, devices and which plugin functions are defaults")
-    info.add_argument("--json", action="store_true", help="print JSON")
-    arguments = parser.parse_args(argv)
-    collected = collect()
-    if arguments.json:
-        print(json.dumps(collected, indent=1))
-    else:
-        show(collected)
-    return 1 if collected["errors"] else 0
-
+from torch_backend.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -164,7 +164,7 @@ def test_the_hal_does_not_depend_on_torch():
 def test_info_lists_the_plugins_functions(run_python):
     import json
 
-    done = run_python("import sys, torch_backend.__main__ as m; sys.exit(m.main(['info', '--json']))", TORCH_BACKEND="fake")
+    done = run_python("import sys, torch_backend.cli as m; sys.exit(m.main(['info', '--json']))", TORCH_BACKEND="fake")
     info = json.loads(done.stdout)
     assert info["active"] and info["torch"] == torch.__version__
     (plugin,) = info["plugins"]

@@ -1,0 +1,78 @@
+"""The command line: exit codes, JSON, and cures for what is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = [sys.executable, "-P", "-m", "torch_backend"]
+
+
+def command(*arguments, **settings):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
+    environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)
+    return subprocess.run([*COMMAND, *arguments], env={**environment, **settings}, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["coverage", "--help"], ["demo", "--help"]])
+def test_help_explains(arguments):
+    done = command(*arguments)
+    assert done.returncode == 0 and "usage:" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["info", "--nonsense"], ["coverage", "--kind", "nonsense"]])
+def test_wrong_usage_exits_with_2(arguments):
+    done = command(*arguments)
+    assert done.returncode == 2 and "usage:" in done.stderr
+
+
+def test_doctor_finds_nothing_wrong_with_a_good_installation():
+    done = command("doctor", "--json", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    findings = json.loads(done.stdout)
+    assert {"torch's version", "plugins", "fake:0", "fake:1"} <= {finding["check"] for finding in findings}
+    assert not any(finding["problem"] for finding in findings)
+
+
+@pytest.mark.parametrize("settings, check, word", [
+    ({}, "plugins", "TORCH_BACKEND=fake"),
+    ({"TORCH_BACKEND": "nonsense"}, "plugins", "nonsense"),
+    ({"TORCH_BACKEND": "fake", "HAL_PLUGIN_PATH": "relative"}, "HAL_PLUGIN_PATH", "not absolute"),
+    ({"TORCH_BACKEND": "fake", "HAL_PLUGINPATH": "/opt"}, "settings", "HAL_PLUGINPATH"),
+    ({"TORCH_BACKEND": "fake", "HAL_LAYERS": "fault", "HAL_FAKE_MEMORY": "1"}, "fake:0", ""),
+])  # fmt: skip
+def test_doctor_names_the_problem_and_a_cure(settings, check, word):
+    done = command("doctor", "--json", **settings)
+    assert done.returncode == 1, done.stdout
+    (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == check]
+    assert word in finding["problem"] and finding["problem"] and finding["cure"]
+
+
+def test_doctor_finds_a_folder_that_others_may_write_to(tmp_path):
+    tmp_path.chmod(0o777)
+    done = command("doctor", TORCH_BACKEND="fake", HAL_PLUGIN_PATH=str(tmp_path))
+    assert done.returncode == 1 and f"chmod go-w {tmp_path}" in done.stdout
+
+
+def test_coverage_counts_every_operator():
+    done = command("coverage", "--json", TORCH_BACKEND="fake")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    operators = document["operators"]
+    assert sum(document["counts"].values()) == len(operators) > 2500
+    assert operators["add.Tensor"] == "native" and operators["mm"] == "native"
+    assert operators["reshape"] == "composite" and operators["linalg_eig"] == "fallback"
+
+
+def test_coverage_of_chosen_operators():
+    done = command("coverage", "add", "mm.out", TORCH_BACKEND="fake")
+    assert done.returncode == 0 and "add.Tensor" in done.stdout and "mm.out" in done.stdout and "mul.Tensor" not in done.stdout
+    done = command("coverage", "nonsense", TORCH_BACKEND="fake")
+    assert done.returncode == 1 and "nonsense" in done.stderr
+
+
+def test_coverage_needs_a_plugin():
+    done = command("coverage")
+    assert done.returncode == 1 and "TORCH_BACKEND=fake" in done.stderr

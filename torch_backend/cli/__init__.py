@@ -1,0 +1,33 @@
+"""The command line: ``python -m torch_backend COMMAND`` or ``torch-backend COMMAND``.
+
+Exit codes: 0 all is well, 1 something is wrong and has been printed, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from . import coverage, doctor, info
+
+_COMMANDS = {
+    "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
+    "doctor": (doctor, "checks the installation and each device, with a cure for each problem"),
+    "coverage": (coverage, "how each operator of ATen is answered on the active device"),
+}
+
+
+def main(argv=None) -> int:
+    """Runs a command and gives the exit code."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    parser = argparse.ArgumentParser(prog="torch-backend", description="torch_backend: a device for PyTorch over a plugin of a few C functions")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (module, about) in _COMMANDS.items():
+        module.add_arguments(commands.add_parser(name, help=about, description=about))
+    commands.add_parser("demo", help="trains a small network on the device and, beside it, on the CPU", add_help=False)
+    if argv[:1] == ["demo"]:  # a program of its own, with options of its own
+        from torch_backend import demo
+
+        return demo.main(argv[1:])
+    arguments = parser.parse_args(argv)
+    return _COMMANDS[arguments.command][0].run(arguments)

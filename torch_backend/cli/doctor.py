@@ -1,0 +1,125 @@
+"""The command `doctor`: looks for what usually goes wrong, and says how to cure it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from ._output import print_json
+
+_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "HAL_PLUGIN_PATH", "HAL_LAYERS", "HAL_LOG", "HAL_CACHE_DIR"}
+
+
+class Finding(NamedTuple):
+    """One check: `problem` and `cure` are empty when it passed."""
+
+    check: str
+    problem: str = ""
+    cure: str = ""
+
+
+def _versions():
+    import torch
+
+    from torch_backend import _build
+
+    built, installed = _build.TORCH_VERSION.split(".")[:2], str(torch.__version__).split(".")[:2]
+    if built != installed:
+        return Finding("torch's version", f"built for torch {_build.TORCH_VERSION}, installed is {torch.__version__}",
+                       "rebuild: pip install --no-build-isolation --force-reinstall torch_backend")  # fmt: skip
+    return Finding("torch's version")
+
+
+def _other_backends():
+    """Other packages that torch loads by itself may take the one device type for extensions."""
+    from importlib.metadata import entry_points
+
+    found = entry_points()
+    group = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
+    others = sorted({point.value for point in group if not point.value.startswith("torch_backend:")})
+    if others:
+        return Finding("other backends", f"torch also loads {', '.join(others)}; only one package can have the device type PrivateUse1",
+                       "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want")  # fmt: skip
+    return Finding("other backends")
+
+
+def _settings():
+    unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
+                     and not name.startswith(("HAL_FAKE_", "HAL_OPENCL_", "HAL_NPU_", "HAL_CUDA_")))  # fmt: skip
+    if unknown:
+        return Finding("settings", f"unknown: {', '.join(unknown)}", f"known are {', '.join(sorted(_SETTINGS))} and HAL_<PLUGIN>_*")
+    return Finding("settings")
+
+
+def _plugin_path():
+    for folder in filter(None, os.environ.get("HAL_PLUGIN_PATH", "").split(":")):
+        path = Path(folder)
+        if not path.is_absolute():
+            return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the whole path; other ones are ignored")
+        if not path.is_dir():
+            return Finding("HAL_PLUGIN_PATH", f"{folder} is not a folder", "remove it, or install the plugins there")
+        if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return Finding("HAL_PLUGIN_PATH", f"others may write to {folder}", f"chmod go-w {folder}")
+    return Finding("HAL_PLUGIN_PATH")
+
+
+def _plugins():
+    import torch_backend
+    from torch_backend import _hal
+
+    causes = [*torch_backend.errors(), *filter(None, _hal.report().splitlines())]
+    if causes:
+        return Finding("plugins", " ".join(causes), "follow what the sentence says; `torch-backend info` lists the folders")
+    if not torch_backend.is_active():
+        return Finding("plugins", "none is active", "set TORCH_BACKEND=fake, or call torch_backend.use('fake')")
+    return Finding("plugins")
+
+
+def _device(index: int):
+    """Allocates, copies in, computes, waits, copies out."""
+    import torch
+
+    import torch_backend
+
+    name = f"{torch_backend.device_name()}:{index}"
+    try:
+        x = torch.arange(1000, dtype=torch.float32)
+        y = x.to(name) * 2 + 1
+        torch.accelerator.synchronize(torch.device(name))
+        if not torch.equal(y.cpu(), x * 2 + 1):
+            return Finding(name, "x * 2 + 1 differs from the CPU's", "run the plugin under HAL_LAYERS=validate and report it to its vendor")
+    except Exception as error:
+        return Finding(name, str(error).splitlines()[0], "run again with HAL_LOG=debug and HAL_LAYERS=trace to see the failing call")
+    return Finding(name)
+
+
+def collect() -> list:
+    """Runs all checks; starts the devices."""
+    import torch_backend
+
+    findings = [check() for check in (_versions, _other_backends, _settings, _plugin_path, _plugins)]
+    if torch_backend.is_active():
+        from torch_backend import backend
+
+        findings += [_device(index) for index in range(backend.device_count())]
+    return findings
+
+
+def add_arguments(parser) -> None:
+    """Declares the command's options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments) -> int:
+    """Prints a line for each check and one with the cure of each problem; 1 when there is a problem."""
+    findings = collect()
+    if arguments.json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{'PROBLEM' if finding.problem else 'ok     '}  {finding.check}" + (f": {finding.problem}" if finding.problem else ""))
+            if finding.cure:
+                print(f"         cure: {finding.cure}")
+    return 1 if any(finding.problem for finding in findings) else 0
