@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 
-from aten_model import FOR_VALUE, WITHOUT, fast_dtypes, is_scalar, is_tensor
+from aten_model import FOR_VALUE, REDUCTIONS, WITHOUT, fast_dtypes, is_scalar, is_tensor
 from torchgen.api import meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import DispatcherSignature
@@ -74,7 +74,7 @@ def _general(op):
     lines += [f"  {line}" for line in _preconditions(op)]
     lines += [
         f"  const Argument arguments[] = {{{', '.join(_argument(op, a) for a in listed)}}};",
-        f"  if (!may_run_natively(HAL_OP_ID_{op.op.identifier}, arguments)) return false;",
+        f"  if (!{_precheck(op)}) return false;",
     ]
     if op.op.route == "structured":
         lines += ["  check_one_device(outputs, arguments);"]
@@ -94,6 +94,18 @@ def _argument(op, argument):
     return f"operand_or_number({argument.name})" if argument.name in op.op.number_args else f"operand({argument.name})"
 
 
+def _takes_truth(op):
+    """Operands of any dtype are cast to bool, which is exact."""
+    return op.op.dtypes == ("bool",)
+
+
+def _precheck(op):
+    """What is asked before anything is allocated."""
+    if _takes_truth(op):
+        return f"is_device_tensor({op.arguments[0].name})"
+    return f"may_run_natively(HAL_OP_ID_{op.op.identifier}, arguments)"
+
+
 def _preconditions(op):
     """What the kernels of a family do not do."""
     if op.op.family == "softmax":
@@ -110,15 +122,27 @@ def _call(op):
     if op.op.route == "iterator":
         result = "true" if op.op.result == "bool" else "false"
         return f"run_elementwise({number}, structured.maybe_common_dtype(), {result}, outputs, arguments)"
-    if family in ("reduce", "reduce_index"):
-        operand = op.arguments[0].name
-        computing = f"{operand}.scalar_type()" if family == "reduce_index" else "outputs[0].scalar_type()"
-        results = len(op.group.functional.func.returns)
-        dims = f"reduced_dims({operand}.dim(), {op.arguments[1].name})"
-        return f"run_reduction({number}, {computing}, outputs, {results}, {operand}, {dims})"
+    if family in REDUCTIONS:
+        return _reduction(op, number)
     if family in ("softmax", "softmax_backward"):
         return f"run_softmax({number}, outputs, arguments, {op.arguments[-1].name})"
     return f"run_matrix_product({number}, outputs, arguments)"
+
+
+def _reduction(op, number):
+    """The call of run_reduction: computing dtype, dimensions, the operator's number."""
+    operand = op.arguments[0].name
+    by_name = {argument.name: argument for argument in op.arguments}
+    computing = f"{operand}.scalar_type()" if op.op.family in ("reduce_index", "aminmax") else "outputs[0].scalar_type()"
+    if _takes_truth(op):
+        computing = "c10::ScalarType::Bool"
+    dims = "c10::OptionalIntArrayRef()"
+    if "dim" in by_name:
+        dims = by_name["dim"].name
+    function = "listed_dims" if _takes_truth(op) and op.name.endswith(".dims") else "reduced_dims"
+    results = len(op.group.functional.func.returns)
+    numbers = "".join(f", {name}" for name in by_name if name not in ("dim", operand))
+    return f"run_reduction({number}, {computing}, outputs, {results}, {operand}, {function}({operand}.dim(), {dims}){numbers})"
 
 
 def _for_values(op):

@@ -36,7 +36,8 @@ FOR_VALUE = {
 }
 
 # Families of `structured` operators that structured_calls.h has a call for.
-STRUCTURED_FAMILIES = ("reduce", "reduce_index", "softmax", "softmax_backward", "gemm")
+REDUCTIONS = ("reduce", "reduce_index", "norm", "aminmax")
+STRUCTURED_FAMILIES = (*REDUCTIONS, "softmax", "softmax_backward", "gemm")
 
 
 @dataclass(frozen=True)
@@ -134,10 +135,11 @@ def _frozen_arguments(op, group):
     """Gives the schema's arguments in the order of the frozen list."""
     schema = group.functional.func
     by_name = {argument.name: argument for argument in schema.arguments.flat_all}
-    missing = [name for name in op.args if name not in by_name]
+    names = [name for name in op.args if name in by_name or not _may_be_absent(op, name)]
+    missing = [name for name in names if name not in by_name]
     if missing:
         raise ValueError(f"its schema {schema} lacks {', '.join(missing)} of the frozen argument list")
-    arguments = tuple(by_name[name] for name in op.args)
+    arguments = tuple(by_name[name] for name in names)
     unused = [name for name in by_name if name not in op.args and not _is_known_elsewhere(op, by_name[name])]
     if unused:
         raise ValueError(f"its schema {schema} has arguments that the frozen list does not know: {', '.join(unused)}")
@@ -152,9 +154,16 @@ def _frozen_arguments(op, group):
 _HANDLED = {
     "reduce": {"keepdim", "dtype"},
     "reduce_index": {"keepdim"},
+    "norm": {"keepdim", "dtype"},
+    "aminmax": {"keepdim"},
     "softmax": {"half_to_float"},
     "softmax_backward": {"input_dtype"},
 }
+
+
+def _may_be_absent(op, name):
+    """A reduction without a list of dimensions is one over all of them."""
+    return op.family in REDUCTIONS and name == "dim"
 
 
 def _is_known_elsewhere(op, argument):

@@ -128,26 +128,78 @@ class Copy(Family):
         return "((R)((x) != 0))" if source == "bool" else "((R)(x))"
 
 
+# How the operators of the families reduce and reduce_pair accumulate: what an element contributes (x of a, y of b, z of c, the
+# operator's number s0), how contributions combine, the start value by name, what becomes of the result of n elements.
+_SUMS = {"combine": "((x) + (y))", "first": "zero"}
+_LARGEST = {"combine": "pk_maximum(x, y)", "first": "lowest"}
+_SMALLEST = {"combine": "pk_minimum(x, y)", "first": "highest"}
+_REDUCTIONS = {
+    "sum": {**_SUMS},
+    "mean": {**_SUMS, "finish": "((x) / (T)(n))"},
+    "nansum": {**_SUMS, "map": "((x) == (x) ? (x) : PK_C(0.0))"},
+    "count": {**_SUMS},
+    "prod": {"combine": "((x) * (y))", "first": "one"},
+    "any": {"combine": "((x) | (y))", "first": "zero"},
+    "all": {"combine": "((x) & (y))", "first": "one"},
+    "amax": _LARGEST,
+    "amin": _SMALLEST,
+    "norm_zero": {**_SUMS, "map": "((x) != PK_C(0.0) ? PK_C(1.0) : PK_C(0.0))"},
+    "norm_one": {**_SUMS, "map": "pk_abs(x)"},
+    "norm_two": {**_SUMS, "map": "((x) * (x))", "finish": "pk_sqrt(x)"},
+    "norm_p": {**_SUMS, "map": "pk_pow(pk_abs(x), s0)", "finish": "pk_pow(x, PK_C(1.0) / s0)"},
+    "norm_largest": {**_LARGEST, "map": "pk_abs(x)", "first": "zero"},
+    "norm_smallest": {**_SMALLEST, "map": "pk_abs(x)"},
+    "dot": {**_SUMS, "map": "((x) * ((y) - (z)))"},
+    "var": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "((x) / s0)"},
+    "std": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "pk_sqrt((x) / s0)"},
+}
+
+
 class Reduce(Family):
-    """Reductions over one dimension: PK_A accumulates, PK_INIT, PK_COMBINE(x, y) and PK_FINISH(x, n) say what (reduce.pk)."""
+    """Reductions over one dimension: PK_A accumulates; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH say what (reduce.pk)."""
+
+    parameters = "x"
 
     def macros(self, op, dtype):
-        summing = op.kernel in ("sum", "mean")
-        yield "PK_A", dtype.ring if summing else dtype.ctype
-        yield "PK_INIT", self.first(op, dtype)
-        yield "PK_COMBINE(x, y)", "((x) + (y))" if summing else f"pk_{op.kernel[1:]}imum(x, y)"
-        yield "PK_FINISH(x, n)", "((n) < 0 ? (x) : (x) / (T)(n))" if op.kernel == "mean" else "((void)(n), (x))"
+        row = _REDUCTIONS[op.kernel]
+        result = DTYPES["i64"] if op.kernel == "count" else dtype
+        computing = DTYPES["i64"] if op.kernel == "count" else DTYPES[dtype.computing or dtype.token]
+        ring = row["combine"] in ("((x) + (y))", "((x) * (y))")
+        yield "PK_A", computing.ring if ring else computing.ctype
+        yield "PK_INIT", self.first(row["first"], computing)
+        yield f"PK_MAP({self.parameters})", row.get("map", "(x)")
+        yield "PK_COMBINE(x, y)", row["combine"]
+        yield "PK_FINISH(x, n)", row.get("finish", "(x)")
+        yield "PK_R", result.element or result.ctype
+        yield "PK_PUT_R(x)", f"pk_put_{result.token}(x)" if result.element else "((PK_R)(x))"
 
-    def first(self, op, dtype):
-        """The value that changes nothing."""
-        if op.kernel in ("sum", "mean"):
-            return "((PK_A)0)"
+    @staticmethod
+    def first(name, dtype):
+        """The value that changes nothing, by name."""
+        if name in ("zero", "one"):
+            return f"((PK_A){int(name == 'one')})"
         if dtype.floating:
-            return f"({'-' if op.kernel == 'amax' else ''}(PK_C(1.0) / PK_C(0.0)))"
+            return f"({'-' if name == 'lowest' else ''}(PK_C(1.0) / PK_C(0.0)))"
         low, high = (-(1 << 8 * dtype.size - 1), (1 << 8 * dtype.size - 1) - 1) if dtype.token != "u8" else (0, 255)
-        if op.kernel == "amin":
+        if name == "highest":
             return f"((T){high})"
         return f"((T)({low + 1}) - (T)1)" if low else "((T)0)"
+
+
+class ReducePair(Reduce):
+    """The same of two tensors and a number of each output (reduce_pair.pk)."""
+
+    parameters = "x, y, z"
+
+
+class Composite(Family):
+    """Operators without kernels of their own: the launcher runs other operators."""
+
+    def __init__(self, name, operands):
+        super().__init__(name, (), operands, result="any")
+
+    def instances(self, op):
+        return ()
 
 
 class ReduceIndex(Family):
@@ -182,6 +234,10 @@ class Gemm(Family):
 # Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.
 _ITEMS, _BLOCKS = 32768, 32
 
+# Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
+_STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
+           for suffix in ("", "_more") for name in ("rows", "cols", "strided")]
+
 FAMILIES = {
     family.name: family
     for family in (
@@ -194,9 +250,11 @@ FAMILIES = {
         Elementwise("ternary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=3,
                     scalars=None),
         Family("where", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=3, result="any"),
-        # Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
-        Reduce("reduce", [Variant("rows", "groups", 1), Variant("cols", "groups", 1), Variant("strided", "items", 1)],
-               operands=1),
+        Reduce("reduce", _STAGES, operands=1, result="any"),
+        ReducePair("reduce_pair", _STAGES, operands=3, result="any"),
+        Composite("norm", operands=1),
+        Composite("moments", operands=1),
+        Composite("aminmax", operands=1),
         ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),
                                      Variant("merge", "items", 16)], operands=1, result="any"),
         Softmax("softmax", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=1),

@@ -88,7 +88,7 @@ def op_table(ops):
     """The tables that op.c includes."""
     lines = [BANNER]
     for family in FAMILIES.values():
-        names = ", ".join(f'"{name}"' for name in family.variants())
+        names = ", ".join(f'"{name}"' for name in family.variants()) or "NULL"
         lines += [f"static const char *const hal_op_variants_{family.name}[] = {{{names}}};"]
     names = ", ".join(f'"{name}"' for name in FAMILIES)
     lines += [f"static const char *const hal_op_families[] = {{{names}}};"]

@@ -67,26 +67,51 @@ DimVector reduced_dims(int64_t ndim, c10::OptionalIntArrayRef dims) {
   return reduced;
 }
 
+DimVector listed_dims(int64_t ndim, c10::OptionalIntArrayRef dims) {
+  return dims.has_value() && dims->empty() ? DimVector() : reduced_dims(ndim, dims);
+}
+
+std::optional<c10::ScalarType> reduction_dtype(c10::DeviceIndex device, uint32_t op, c10::ScalarType wanted) {
+  if (has_kernel(device, op, wanted)) return wanted;
+  if (wanted == at::kBool && has_kernel(device, op, at::kByte)) return wanted;  // its bytes are 0 and 1
+  if (c10::isIntegralType(wanted, true) && has_kernel(device, op, at::kLong)) return at::kLong;
+  return std::nullopt;
+}
+
 bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results,
-                   const at::Tensor &self, const DimVector &dims) {
+                   const at::Tensor &self, const DimVector &dims, const std::optional<c10::Scalar> &number) {
   const c10::DeviceIndex device = self.device().index();
-  if (!has_kernel(device, op, computing)) return false;
-  const at::Tensor operand = prepare_operand(self, computing, device);
-  const hal_tensor_t descriptor = describe(operand);
+  const auto dtype = reduction_dtype(device, op, computing);
+  if (!dtype) return false;
+  const at::Tensor operand = prepare_operand(self, *dtype, device);
+  if (dims.empty() && self.dim() > 0) {  // a list that names no dimension
+    outputs[0].copy_(operand);
+    return true;
+  }
+  const bool as_bytes = *dtype == at::kBool && !has_kernel(device, op, at::kBool);
+  hal_tensor_t descriptor = describe(operand);
+  if (as_bytes) descriptor.dtype = HAL_UINT8;
   const bool all =
       static_cast<int64_t>(dims.size()) == self.dim();  // an empty list: also the flattened tensor of argmax
-  const hal_value_t values[] = {value(descriptor), value(all ? c10::IntArrayRef() : c10::IntArrayRef(dims))};
+  hal_value_t values[] = {value(descriptor), value(all ? c10::IntArrayRef() : c10::IntArrayRef(dims)), none_value()};
+  if (number) {
+    const auto converted = number_value(*number, at::kDouble);
+    if (!converted) return false;
+    values[2] = *converted;
+  }
 
   std::optional<Destination> destinations[kMaxResults];
   std::optional<KeptShape> shapes[kMaxResults];
   const hal_tensor_t *pointers[kMaxResults];
   for (size_t i = 0; i < results; i++) {
     const at::Tensor &result = outputs[static_cast<int64_t>(i)];
-    destinations[i].emplace(result, result.scalar_type(), shares_storage(result, operand, true));
+    const bool counts = result.scalar_type() == at::kLong;  // indices and counts, whatever the kernel computes in
+    destinations[i].emplace(result, counts ? at::kLong : *dtype, shares_storage(result, operand, true));
     shapes[i].emplace(destinations[i]->tensor(), operand, dims);
+    if (as_bytes && !counts) shapes[i]->descriptor.dtype = HAL_UINT8;
     pointers[i] = &shapes[i]->descriptor;
   }
-  if (!run(device, op, values, {pointers, results})) return false;
+  if (!run(device, op, {values, number ? 3u : 2u}, {pointers, results})) return false;
   for (size_t i = 0; i < results; i++) destinations[i]->finish();
   return true;
 }

@@ -58,6 +58,10 @@ hal_status_t hal_op_launch_binary(hal_op_context_t *context, const hal_op_call_t
 hal_status_t hal_op_launch_ternary(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_where(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_aminmax(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);

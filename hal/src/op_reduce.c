@@ -1,19 +1,42 @@
-/* op_reduce.c: launcher of sum, mean, amax and amin. Results arrive in keepdim shape.
+/* op_reduce.c: the stages of a reduction. Results arrive in keepdim shape.
  *
- * Stages: each reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes
- * the result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one
- * more dimension to reduce. Stages and chunks depend on sizes and strides alone, so the bits do not depend on the
- * device's threads. */
+ * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
+ * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more
+ * dimension to reduce. Stages and chunks depend on sizes and strides alone, so the bits do not depend on the device's
+ * threads. */
+#include "op_reduce.h"
+
+#include <string.h>
+
 #include "hal_op_variants.h"
-#include "op_dims.h"
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
 #define WANTED_UNITS 64  /* units of work that a long reduction is cut into */
 #define STRIP 256        /* PK_STRIP: columns of a unit */
 #define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
 
+_Static_assert((int)HAL_REDUCE_VARIANT_ROWS == (int)HAL_REDUCE_PAIR_VARIANT_ROWS &&
+                   (int)HAL_REDUCE_VARIANT_COUNT == (int)HAL_REDUCE_PAIR_VARIANT_COUNT,
+               "both families have the same variants");
+enum { MORE = HAL_REDUCE_VARIANT_ROWS_MORE - HAL_REDUCE_VARIANT_ROWS };
+
+/* pk_reduce_t of hal/kernels/reduce_shape.h. */
+typedef struct shape_s {
+  int64_t n, stride, b_stride, chunk, chunks, columns, result_column, c_column, divisor;
+  int32_t final, with_c;
+} shape_t;
+
+/* What the stages of a call share. */
+typedef struct work_s {
+  hal_dtype_t dtype;
+  size_t accumulator; /* bytes */
+  int paired;         /* of the current stage */
+  const void *b, *c;
+  hal_op_scalar_t number;
+} work_t;
+
 typedef struct stage_s {
-  hal_op_dims_t kept; /* operand 0: the stage's result; 1: its source */
+  hal_op_dims_t kept; /* operand 0: the stage's result; 1: its source; 2, 3: b and c of a pair */
   hal_op_dim_t dim;   /* the reduced dimension */
   int32_t column;     /* of `kept`: the dimension with stride 1, -1 = none */
   int64_t outputs, chunk, chunks;
@@ -37,18 +60,22 @@ static void cut(stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
   stage->chunks = divide_up(n, stage->chunk);
 }
 
+static int has_unit_stride(const work_t *work, const hal_op_dim_t *dim) {
+  return dim->stride[1] == 1 && (!work->paired || dim->stride[2] == 1);
+}
+
 /* Chooses the stage's kernel and chunks. */
-static void plan(stage_t *stage) {
+static void plan(const work_t *work, stage_t *stage) {
   const int64_t n = stage->dim.size;
   stage->column = -1;
   for (int32_t i = 0; i < stage->kept.count && stage->column < 0; i++)
-    if (stage->kept.dim[i].stride[1] == 1 && stage->kept.dim[i].size >= 8) stage->column = i;
+    if (has_unit_stride(work, &stage->kept.dim[i]) && stage->kept.dim[i].size >= 8) stage->column = i;
   stage->outputs = hal_op_dims_numel(&stage->kept);
   stage->chunk = n > 0 ? n : 1;
   stage->chunks = 1;
   stage->variant = HAL_REDUCE_VARIANT_STRIDED;
   if (stage->outputs == 0 || n == 0) return;
-  if (stage->dim.stride[1] == 1 && n >= SHORT_ROW) {
+  if (has_unit_stride(work, &stage->dim) && n >= SHORT_ROW) {
     stage->variant = HAL_REDUCE_VARIANT_ROWS;
     cut(stage, stage->outputs, 1, 64);
   } else if (stage->column >= 0) {
@@ -59,70 +86,70 @@ static void plan(stage_t *stage) {
   }
 }
 
-static hal_status_t launch_rows(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const stage_t *stage,
-                                const hal_op_rows_t *kept, void *result, const void *source, int64_t divisor) {
-  uint64_t units = (uint64_t)stage->outputs * (uint64_t)stage->chunks;
-  uint64_t per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk);
-  int64_t n = stage->dim.size, chunk = stage->chunk, chunks = stage->chunks;
-  hal_op_rows_t rows = *kept;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(source),  HAL_OP_ARG_VALUE(rows),
-                            HAL_OP_ARG_VALUE(units),    HAL_OP_ARG_VALUE(per_group), HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(chunk),    HAL_OP_ARG_VALUE(chunks),    HAL_OP_ARG_VALUE(divisor)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+/* Units of the stage's work, and how many a group or item takes. */
+static uint64_t count_units(const hal_op_context_t *context, const stage_t *stage, const shape_t *shape,
+                            uint64_t *out_per_group) {
+  const uint64_t outputs = (uint64_t)stage->outputs;
+  if (stage->variant == HAL_REDUCE_VARIANT_ROWS) {
+    *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk);
+    return outputs * (uint64_t)stage->chunks;
+  }
+  if (stage->variant == HAL_REDUCE_VARIANT_STRIDED) {
+    *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk + 16);
+    return outputs;
+  }
+  *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk * (shape->columns < STRIP ? 64 : STRIP));
+  return outputs / (uint64_t)shape->columns * (uint64_t)(stage->chunks * divide_up(shape->columns, STRIP));
 }
 
-static hal_status_t launch_cols(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const stage_t *stage,
-                                const hal_op_rows_t *kept, void *result, const void *source, int64_t divisor,
-                                const hal_op_dim_t *column) {
-  int64_t columns = column->size, result_stride = column->stride[0];
-  const int64_t strips = divide_up(columns, STRIP);
-  uint64_t units = (uint64_t)(stage->outputs / columns) * (uint64_t)(stage->chunks * strips);
-  uint64_t per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk * (columns < STRIP ? 64 : STRIP));
-  int64_t n = stage->dim.size, stride = stage->dim.stride[1], chunk = stage->chunk, chunks = stage->chunks;
-  hal_op_rows_t rows = *kept;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(source),      HAL_OP_ARG_VALUE(rows),
-                            HAL_OP_ARG_VALUE(units),    HAL_OP_ARG_VALUE(per_group),     HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(stride),   HAL_OP_ARG_VALUE(chunk),         HAL_OP_ARG_VALUE(chunks),
-                            HAL_OP_ARG_VALUE(columns),  HAL_OP_ARG_VALUE(result_stride), HAL_OP_ARG_VALUE(divisor)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 12);
-}
-
-static hal_status_t launch_strided(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const stage_t *stage,
-                                   const hal_op_rows_t *kept, void *result, const void *source, int64_t divisor) {
-  uint64_t outputs = (uint64_t)stage->outputs;
-  uint64_t per_item = hal_op_units_per_group(context, (uint64_t)stage->chunk + 16);
-  int64_t n = stage->dim.size, stride = stage->dim.stride[1];
-  hal_op_rows_t rows = *kept;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(source), HAL_OP_ARG_VALUE(rows),
-                            HAL_OP_ARG_VALUE(outputs),  HAL_OP_ARG_VALUE(per_item), HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(stride),   HAL_OP_ARG_VALUE(divisor)};
-  return hal_op_launch_items(context, kernel, (outputs + per_item - 1) / per_item, args, 8);
-}
-
-/* Queues one stage. */
-static hal_status_t launch_stage(hal_op_context_t *context, hal_dtype_t dtype, stage_t *stage, void *result,
-                                 const void *source, int64_t divisor) {
+/* Queues one stage, a later one with `later`. */
+static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, const stage_t *stage, int later,
+                                 void *result, const void *source, int64_t divisor, int final) {
   hal_op_dims_t kept = stage->kept;
   hal_op_dim_t column = {0};
   if (stage->variant == HAL_REDUCE_VARIANT_COLS) column = hal_op_dims_take(&kept, stage->column);
   hal_op_dims_merge(&kept);
   hal_op_rows_t rows;
   hal_plugin_kernel_t *kernel;
-  hal_status_t status = hal_op_dims_rows(&kept, &rows);
-  if (!status) status = hal_op_kernel(context, dtype, stage->variant, &kernel);
-  if (status) return status;
-  if (stage->variant == HAL_REDUCE_VARIANT_ROWS)
-    return launch_rows(context, kernel, stage, &rows, result, source, divisor);
-  if (stage->variant == HAL_REDUCE_VARIANT_COLS)
-    return launch_cols(context, kernel, stage, &rows, result, source, divisor, &column);
-  return launch_strided(context, kernel, stage, &rows, result, source, divisor);
+  HAL_RETURN_IF_ERROR(hal_op_dims_rows(&kept, &rows));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, work->dtype, stage->variant + (later ? MORE : 0), &kernel));
+  shape_t shape = {.n = stage->dim.size,
+                   .stride = stage->dim.stride[1],
+                   .b_stride = stage->dim.stride[2],
+                   .chunk = stage->chunk,
+                   .chunks = stage->chunks,
+                   .columns = column.size,
+                   .result_column = column.stride[0],
+                   .c_column = column.stride[3],
+                   .divisor = divisor,
+                   .final = final,
+                   .with_c = work->c != NULL};
+  uint64_t per_group, units = count_units(context, stage, &shape, &per_group);
+  hal_op_scalar_t number = work->number;
+  hal_arg_t args[9];
+  uint32_t count = 0;
+  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(result);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(source);
+  const void *b = work->b, *c = work->c ? work->c : source; /* an address in any case */
+  if (work->paired) {
+    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(b);
+    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(c);
+  }
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(units);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(per_group);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(shape);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_SCALAR(number);
+  const uint64_t groups = (units + per_group - 1) / per_group;
+  if (stage->variant == HAL_REDUCE_VARIANT_STRIDED) return hal_op_launch_items(context, kernel, groups, args, count);
+  return hal_op_launch_groups(context, kernel, groups, args, count);
 }
 
 /* Takes the reduced dimension with the smallest stride out of `dims`; one of size 1 when there is none. */
 static hal_op_dim_t take_reduced(hal_op_dims_t *dims) {
   for (int32_t i = 0; i < dims->count; i++)
     if (dims->dim[i].reduced) return hal_op_dims_take(dims, i);
-  return (hal_op_dim_t){.size = 1, .stride = {0, 1}, .reduced = 1};
+  return (hal_op_dim_t){.size = 1, .stride = {0, 1, 1}, .reduced = 1};
 }
 
 static int has_reduced(const hal_op_dims_t *dims) {
@@ -147,59 +174,64 @@ static void lay_out_scratch(stage_t *stage, hal_op_dims_t *out_next) {
   *out_next = next;
 }
 
-hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t *call) {
-  const hal_tensor_t *self, *result;
-  const int64_t *list;
-  uint32_t list_count;
-  uint64_t mask;
-  int64_t numel, outputs;
-  hal_status_t status = hal_op_tensor(context, call, 0, &self);
-  if (!status) status = hal_op_result(context, call, 0, &result);
-  if (!status) status = hal_op_int_list(context, call, 1, &list, &list_count);
-  if (!status) status = hal_op_dim_mask(context, self->ndim, list, list_count, &mask);
-  if (!status) status = hal_op_check_keepdim(context, self, result, mask);
-  if (!status) status = hal_op_numel(context, self, "self", &numel);
-  if (!status) status = hal_op_numel(context, result, "the result", &outputs);
-  if (status) return status;
-  if (result->dtype != self->dtype)
-    return hal_op_invalid(context, "the result has dtype %s; %s is needed (cast self before the call)",
-                          hal_op_dtype_name(result->dtype), hal_op_dtype_name(self->dtype));
-  if (outputs == 0) return HAL_OK;
-  const int64_t divisor = numel / outputs; /* elements per output */
-  if (divisor == 0 && context->info->kernel[0] == 'a')
-    return hal_op_invalid(context,
-                          "the reduced dimensions are empty and the operation has no neutral element; reduce over "
-                          "dimensions with at least one element");
+/* Allocates the stage's partial results. */
+static hal_status_t allocate_scratch(const hal_op_context_t *context, const work_t *work, const stage_t *stage,
+                                     hal_block_t **out_block) {
+  size_t size;
+  if (__builtin_mul_overflow((size_t)stage->outputs, (size_t)stage->chunks, &size) ||
+      __builtin_mul_overflow(size, work->accumulator, &size))
+    return hal_op_too_large(context, UINT64_MAX);
+  return hal_memory_allocate(context->device->index, context->stream, size, out_block);
+}
 
-  const hal_tensor_t *const tensors[2] = {result, self};
-  hal_op_dims_t dims;
-  hal_op_dims_init(tensors, 2, mask, &dims);
-  hal_op_dims_sort(&dims);
-  hal_op_dims_merge(&dims);
-  hal_op_rows_t rows; /* of the first stage, which has the most dimensions: later ones fit when it does */
-  if (dims.count > HAL_OP_ROW_DIMS && hal_op_dims_rows(&dims, &rows)) return HAL_UNIMPLEMENTED;
-
+/* Queues the stages over `dims`; `divisor` elements make one output. */
+static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_dims_t *dims, void *result,
+                               const void *source, int64_t divisor, int final) {
+  hal_status_t status = HAL_OK;
   hal_block_t *held = NULL;
-  const void *source = self->data;
-  for (int last = 0; !last && !status;) {
+  for (int last = 0, later = 0; !last && !status; later = 1) {
     stage_t stage;
-    stage.dim = take_reduced(&dims);
-    stage.kept = dims;
+    stage.dim = take_reduced(dims);
+    stage.kept = *dims;
     hal_block_t *scratch = NULL;
-    void *target = result->data;
-    plan(&stage);
+    void *target = result;
+    plan(work, &stage);
     last = stage.chunks == 1 && !has_reduced(&stage.kept);
     if (!last) {
-      const size_t size = (size_t)stage.outputs * (size_t)stage.chunks * hal_op_dtype_size(self->dtype);
-      lay_out_scratch(&stage, &dims);
-      status = hal_memory_allocate(context->device->index, context->stream, size, &scratch);
+      lay_out_scratch(&stage, dims);
+      status = allocate_scratch(context, work, &stage, &scratch);
       if (!status) target = hal_memory_block_address(scratch);
     }
-    if (!status) status = launch_stage(context, self->dtype, &stage, target, source, last ? divisor : -1);
+    if (!status)
+      status = launch_stage(context, work, &stage, later, target, source, last ? divisor : -1, last && final);
     hal_memory_release(held); /* work queued on its stream may still use it */
     held = scratch;
     source = target;
+    work->paired = 0;
   }
   hal_memory_release(held);
   return status;
+}
+
+hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtype) {
+  if (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16) return HAL_FLOAT32;
+  return strcmp(context->info->kernel, "count") == 0 ? HAL_INT64 : dtype;
+}
+
+hal_status_t hal_op_reduce(hal_op_context_t *context, const hal_op_reduction_t *reduction) {
+  const hal_tensor_t *a = reduction->a, *result = reduction->result;
+  int64_t numel, outputs;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, a, "self", &numel));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &outputs));
+  if (outputs == 0) return HAL_OK;
+  const hal_tensor_t *const tensors[4] = {result, a, reduction->b, reduction->c ? reduction->c : result};
+  work_t work = {.dtype = a->dtype, .paired = reduction->b != NULL, .number = reduction->number};
+  work.accumulator = hal_op_dtype_size(hal_op_accumulator(context, a->dtype));
+  work.b = reduction->b ? reduction->b->data : NULL;
+  work.c = reduction->c ? reduction->c->data : NULL;
+  hal_op_dims_t dims;
+  hal_op_dims_init(tensors, work.paired ? 4 : 2, reduction->mask, &dims);
+  hal_op_dims_sort(&dims);
+  hal_op_dims_merge(&dims);
+  return run_stages(context, &work, &dims, result->data, a->data, numel / outputs, !reduction->with_accumulators);
 }
