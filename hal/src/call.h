@@ -6,11 +6,9 @@
 
 #include "runtime.h"
 
-/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). enter may refuse the call. TAIL is no
- * layer of the user's: it marks a plugin built against an older header, whose table ends early. */
+/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). TAIL is no layer of the user's: it marks
+ * a plugin built against an older header, whose table ends early. */
 enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2, HAL_LAYER_TAIL = 1u << 3 };
-hal_status_t hal_layer_enter(hal_plugin_t *plugin, uint32_t slot);
-hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #define HAL_UNPAREN(...) __VA_ARGS__
 
@@ -26,12 +24,12 @@ hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t s
 #include "hal/plugin_ops.def"
 #undef HAL_OP
 
+/* hal_layered_<op> is out of line: layers are rare, calls are many. */
 #define HAL_OP(since, kind, group, need, name, params, args)                             \
+  hal_status_t hal_layered_##name(hal_plugin_t *plugin, HAL_UNPAREN params);             \
   static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) { \
     if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                       \
-    const hal_status_t refused = hal_layer_enter(plugin, HAL_SLOT_##name);               \
-    if (refused) return refused;                                                         \
-    return hal_layer_leave(plugin, HAL_SLOT_##name, HAL_SLOT_CALL_##kind(name, args));   \
+    return hal_layered_##name(plugin, HAL_UNPAREN args);                                 \
   }
 #include "hal/plugin_ops.def"
 #undef HAL_OP

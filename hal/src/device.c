@@ -9,6 +9,7 @@
 #include "device_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "layer_validate.h"
 #include "text.h"
 
 _Thread_local hal_thread_t hal_thread;
@@ -24,6 +25,7 @@ static void after_fork_in_child(void) {
     hal_plugin_t *const plugin = &hal_runtime.plugins[i];
     touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
     pthread_mutex_init(&plugin->lock, NULL);
+    hal_validate_after_fork(plugin);
   }
   for (int32_t i = 0; i < hal_runtime.device_count; i++) {
     pthread_mutex_init(&hal_runtime.devices[i].lock, NULL);

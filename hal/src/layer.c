@@ -1,12 +1,14 @@
-/* layer.c: trace and fault, which work on any plugin without code of its own.
+/* layer.c: the layers' settings, trace and fault, which work on any plugin without code of its own.
  *
- *   HAL_LAYERS=trace   logs every call of a plugin: op, result, duration
- *   HAL_LAYERS=fault   makes calls fail as HAL_FAULT says, a comma list of
- *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the
- * plugin
+ *   HAL_LAYERS=validate  holds host and plugin to what plugin_ops.def promises: layer_validate.h
+ *   HAL_LAYERS=trace     logs every call of a plugin: op, result, duration
+ *   HAL_LAYERS=fault     makes calls fail as HAL_FAULT says, a comma list of
+ *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the plugin
  *     *:<n>[:<status>]      the n-th call of any op that may fail; ops that release or shut down do not count, since
- * refusing one is a leak by itself host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works
- * without the layer, too) */
+ *                           refusing one is a leak by itself
+ *     host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works without the layer, too)
+ *
+ * Of several layers validate is the outermost: it sees injected failures as the plugin's. */
 #define _POSIX_C_SOURCE 200809L
 #include "layer.h"
 
@@ -18,6 +20,7 @@
 
 #include "call.h"
 #include "host_malloc.h"
+#include "layer_validate.h"
 #include "log_internal.h"
 #include "slots.h"
 #include "status_internal.h"
@@ -108,7 +111,7 @@ static int parse_layer(const char *text, size_t length) {
   static const struct {
     const char *name;
     uint32_t bit;
-  } layers[] = {{"trace", HAL_LAYER_TRACE}, {"fault", HAL_LAYER_FAULT}};
+  } layers[] = {{"validate", HAL_LAYER_VALIDATE}, {"trace", HAL_LAYER_TRACE}, {"fault", HAL_LAYER_FAULT}};
   for (size_t i = 0; i < sizeof layers / sizeof layers[0]; i++)
     if (strlen(layers[i].name) == length && memcmp(layers[i].name, text, length) == 0) {
       wanted |= layers[i].bit;
@@ -137,27 +140,46 @@ static hal_status_t inject(uint32_t slot) {
   return HAL_OK;
 }
 
-hal_status_t hal_layer_enter(hal_plugin_t *plugin, uint32_t slot) {
+/* How deep in plugins' defaults this thread is: a default of a missing tail slot calls other ops, whose results the outer
+ * call has to answer for. */
+static _Thread_local int depth;
+
+hal_status_t hal_layer_enter(hal_layer_call_t *call) {
+  const hal_plugin_t *const plugin = call->plugin;
+  call->stages = 0;
+  if ((plugin->layers & HAL_LAYER_VALIDATE) && depth == 0) {
+    const hal_status_t status = hal_validate_enter(call);
+    if (status) return status;
+    call->stages |= HAL_LAYER_VALIDATE;
+    depth++;
+  }
   if (plugin->layers & HAL_LAYER_FAULT) {
-    const hal_status_t status = inject(slot);
+    const hal_status_t status = inject(call->slot);
     if (status) return status;
   }
   if (plugin->layers & HAL_LAYER_TRACE) {
+    call->stages |= HAL_LAYER_TRACE;
     if (trace.depth < MAX_DEPTH) trace.start_ns[trace.depth] = now_ns();
     trace.depth++;
   }
   return HAL_OK;
 }
 
-hal_status_t hal_layer_leave(hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
-  if (!(plugin->layers & HAL_LAYER_TRACE)) return status;
+static void trace_end(const hal_layer_call_t *call, hal_status_t status) {
+  const hal_plugin_t *const plugin = call->plugin;
   const int64_t end = now_ns();
   trace.depth--;
   const int64_t start = trace.depth < MAX_DEPTH ? trace.start_ns[trace.depth] : end;
   char line[256];
   snprintf(line, sizeof line, "trace: %*s%s.%s -> %s, %lld ns", 2 * (trace.depth < MAX_DEPTH ? trace.depth : MAX_DEPTH),
-           "", plugin->info.name ? plugin->info.name : "plugin", hal_registry_slot_name(slot), hal_status_name(status),
-           (long long)(end - start));
+           "", plugin->info.name ? plugin->info.name : "plugin", hal_registry_slot_name(call->slot),
+           hal_status_name(status), (long long)(end - start));
   hal_log_write(HAL_LOG_INFO, line);
-  return status;
+}
+
+hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status) {
+  if (call->stages & HAL_LAYER_TRACE) trace_end(call, status);
+  if (!(call->stages & HAL_LAYER_VALIDATE)) return status;
+  depth--;
+  return hal_validate_leave(call, status);
 }

@@ -12,6 +12,7 @@
 #include "file_check.h"
 #include "host_malloc.h"
 #include "layer.h"
+#include "layer_validate.h"
 #include "log_internal.h"
 #include "search_path.h"
 #include "slots.h"
@@ -135,6 +136,7 @@ hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   HAL_RETURN_IF_ERROR(check_build(path, api));
   HAL_RETURN_IF_ERROR(check_slots(path, plugin));
   plugin->layers |= hal_layers_wanted();
+  if (plugin->layers & HAL_LAYER_VALIDATE) HAL_RETURN_IF_ERROR(hal_validate_create(plugin));
   return check_info(path, plugin);
 }
 

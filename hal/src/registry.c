@@ -11,6 +11,7 @@
 #include "hal/log.h"
 #include "hal/status.h"
 #include "layer.h"
+#include "layer_validate.h"
 #include "loader.h"
 #include "search_path.h"
 #include "slots.h"
@@ -94,6 +95,7 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
                            plugin->info.name, plugin->info.name);
   if (!status) status = count_devices(plugin);
   if (status) {
+    hal_validate_destroy(plugin);
     hal_free(plugin->path);
     memset(plugin, 0, sizeof *plugin);
     return status;

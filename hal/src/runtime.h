@@ -32,6 +32,7 @@ enum { HAL_PLUGIN_COLD = 0, HAL_PLUGIN_READY = 1, HAL_PLUGIN_FAILED = 2 };
 struct hal_plugin_s {
   hal_plugin_api_t api; /* called through call.h only: slots that an older plugin does not have are NULL */
   uint32_t layers;      /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
+  struct hal_validate_s *validate; /* of the validate layer */
   int32_t index;        /* in hal_runtime.plugins */
   int32_t first_device, device_count;
   atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */

@@ -93,6 +93,10 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
   return code;
 }
 
+void hal_error_forget_plugin(void) { last.plugin_code = HAL_OK; }
+
+int hal_error_has_plugin_message(hal_status_t status) { return last.plugin_code == status; }
+
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
   if (status == HAL_OK) return status;
   if (status == HAL_NOT_READY) return hal_error_not_ready();

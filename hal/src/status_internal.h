@@ -7,6 +7,12 @@
 /* The error_set of the host API: keeps a plugin's message until hal_error_plugin reports it. */
 hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const char *message);
 
+/* Before a call of a plugin whose message is to be judged: forgets that an earlier one is unreported. */
+void hal_error_forget_plugin(void);
+
+/* Tells whether the plugin has given a message for this failure. */
+int hal_error_has_plugin_message(hal_status_t status);
+
 /* Sets the fixed message of HAL_NOT_READY and returns the code. Cheap enough to poll with. */
 hal_status_t hal_error_not_ready(void);
 

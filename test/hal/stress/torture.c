@@ -40,16 +40,20 @@ static void count_errors(int32_t level, const char *message, void *unused) {
 static hal_status_t use_kernel(hal_stream_t *stream) {
   hal_module_t *module = NULL;
   hal_kernel_t *store = NULL;
-  int32_t target = 0, value = 5, *address = &target;
+  hal_block_t *block = NULL;
+  int32_t value = 5, *address = NULL;
   const hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = "tally", .options = ""};
   const hal_arg_t arguments[] = {{&address, sizeof address, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}};
   const hal_launch_t launch = {
       .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 2, .args = arguments};
-  hal_status_t status = hal_module_load(0, &desc, &module);
+  hal_status_t status = hal_memory_allocate(0, stream, sizeof *address, &block);
+  if (!status) address = hal_memory_block_address(block);
+  if (!status) status = hal_module_load(0, &desc, &module);
   if (!status) status = hal_kernel_get(module, "store", &store);
   if (!status) status = hal_kernel_launch(store, stream, &launch);
   if (!status) status = hal_stream_synchronize(stream);
-  if (!status && target != value) status = HAL_INTERNAL;
+  if (!status && *address != value) status = HAL_INTERNAL;
+  hal_memory_release(block);
   hal_module_unload(module);
   return status == HAL_UNIMPLEMENTED ? HAL_OK : status; /* not every plugin has modules */
 }
@@ -100,9 +104,11 @@ static hal_status_t scenario(const char *path) {
   return status;
 }
 
+static const char *layers; /* the failures are injected with and without the validate layer, which logs what it finds */
+
 /* A child's whole life; its exit status tells how the run went. */
 static int run(const char *path, const char *fault, hal_status_t injected) {
-  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_LAYERS", layers, 1);
   setenv("HAL_FAULT", fault, 1);
   hal_log_set_sink(count_errors, NULL);
   const hal_status_t status = scenario(path);
@@ -148,10 +154,13 @@ static int torture(const char *path, const char *format, hal_status_t injected, 
 int main(void) {
   static const char *const plugins[] = {FIXTURE_DIR "/libhal_tally.so", FIXTURE_DIR "/libhal_old.so"};
   int mistakes = 0;
-  for (size_t i = 0; i < sizeof plugins / sizeof plugins[0]; i++) {
-    const int calls = torture(plugins[i], "*:%d:DATA_LOSS", INJECTED, &mistakes);
-    const int allocations = torture(plugins[i], "host_malloc:%d", HAL_RESOURCE_EXHAUSTED, &mistakes);
-    printf("%s: %d calls and %d allocations failed one by one\n", plugins[i], calls, allocations);
+  static const char *const choices[] = {"fault", "validate,fault"};
+  for (size_t i = 0; i < 2 * sizeof plugins / sizeof plugins[0]; i++) {
+    const char *const plugin = plugins[i / 2];
+    layers = choices[i % 2];
+    const int calls = torture(plugin, "*:%d:DATA_LOSS", INJECTED, &mistakes);
+    const int allocations = torture(plugin, "host_malloc:%d", HAL_RESOURCE_EXHAUSTED, &mistakes);
+    printf("%s, %s: %d calls and %d allocations failed one by one\n", plugin, layers, calls, allocations);
     if (calls < 20 || allocations < 5) mistakes++; /* the scenario did not run as it should */
   }
   printf("%d mistakes\n", mistakes);

@@ -1,0 +1,281 @@
+/* rogue.c: a plugin of every group that keeps its promises, but for the one that the environment variable ROGUE names: each
+ * name is a mistake that an author could make, and that the validate layer has to find. Work runs inline. */
+#define _POSIX_C_SOURCE 200809L
+#include <hal/plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEVICES = 2, ALIGNMENT = 256, RESERVED_BYTES = 1 << 16 };
+
+struct hal_plugin_stream_s {
+  int32_t device;
+};
+struct hal_plugin_event_s {
+  int64_t ns;
+};
+struct hal_plugin_kernel_s {
+  int unused;
+};
+struct hal_plugin_module_s {
+  hal_plugin_kernel_t kernel;
+};
+struct hal_plugin_graph_s {
+  int unused;
+};
+struct hal_plugin_comm_s {
+  int unused;
+};
+struct hal_plugin_physical_s {
+  size_t size;
+};
+
+/* What the last launch was given, for the tests: a plugin that keeps it (ROGUE=keeps_launch) reads it later. */
+static const hal_launch_t *kept_launch;
+static int64_t clock_ns;
+static int initialised;
+
+static int is(const char *mistake) {
+  const char *const wanted = getenv("ROGUE");
+  return wanted && strcmp(wanted, mistake) == 0;
+}
+
+static hal_status_t fail(hal_status_t code) { return hal_host->error_set(code, 0, "rogue: failed; try again"); }
+
+static hal_status_t make(size_t size, void **out) {
+  void *const made = hal_host->mem_alloc(size, ALIGNMENT);
+  if (!made) return fail(HAL_RESOURCE_EXHAUSTED);
+  memset(made, 0, size);
+  *out = made;
+  return HAL_OK;
+}
+
+static hal_status_t give_back(void *made) {
+  hal_host->mem_free(made);
+  return HAL_OK;
+}
+
+/* ---- plugin and devices ---- */
+
+hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
+  out_info->name = "rogue";
+  out_info->vendor = "tests";
+  out_info->version = "1";
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_init(const char *options) {
+  (void)options;
+  initialised = 1;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_count(int32_t *out_count) {
+  *out_count = is("count_changes") && initialised ? DEVICES + 1 : DEVICES;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
+  (void)device;
+  snprintf(out_info->name, sizeof out_info->name, "rogue");
+  if (is("name_without_end")) memset(out_info->name, 'x', sizeof out_info->name);
+  out_info->base_alignment = is("odd_alignment") ? 48 : ALIGNMENT;
+  if (is("info_too_long")) memset((char *)out_info + out_info->struct_size, 0, 8);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_synchronize(int32_t device) {
+  (void)device;
+  return is("strange_code") ? 99 : is("not_ready") ? HAL_NOT_READY : is("no_message") ? HAL_DATA_LOSS : HAL_OK;
+}
+
+hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
+  (void)device, (void)peer;
+  *out_accessible = is("peer_answer") ? 7 : 0;
+  return HAL_OK;
+}
+
+/* ---- memory ---- */
+
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  static char *last;
+  char *memory = NULL;
+  (void)device, (void)flags;
+  if (is("alloc_untouched")) return HAL_OK;
+  if (is("alloc_null")) return *out_ptr = NULL, HAL_OK;
+  if (is("alloc_wrote_and_failed")) return *out_ptr = &last, fail(HAL_RESOURCE_EXHAUSTED);
+  if (is("alloc_overlaps") && last) return *out_ptr = last, HAL_OK;
+  if (posix_memalign((void **)&memory, ALIGNMENT, size + ALIGNMENT)) return fail(HAL_RESOURCE_EXHAUSTED);
+  last = memory;
+  *out_ptr = is("alloc_misaligned") ? memory + 8 : memory;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
+  (void)device;
+  if (is("free_fails")) return fail(HAL_INTERNAL);
+  free(ptr);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                    int32_t src_device, size_t size) {
+  (void)stream, (void)dst_device, (void)src_device;
+  if (size) memcpy(dst, src, size);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *out_total) {
+  (void)device;
+  *out_total = 1 << 20;
+  if (!is("info_one_of_two")) *out_free = is("more_free_than_total") ? 1 << 21 : 1 << 19;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
+  (void)device, (void)size;
+  return make(64, out_ptr);
+}
+hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
+  (void)device;
+  return give_back(ptr);
+}
+
+hal_status_t hal_plugin_virtual_reserve(int32_t device, size_t size, void **out_ptr) {
+  (void)device, (void)size;
+  return make(RESERVED_BYTES, out_ptr);
+}
+hal_status_t hal_plugin_virtual_unreserve(int32_t device, void *ptr, size_t size) {
+  (void)device, (void)size;
+  return give_back(ptr);
+}
+hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, hal_plugin_physical_t **out_memory) {
+  (void)device, (void)size;
+  return make(sizeof **out_memory, (void **)out_memory);
+}
+hal_status_t hal_plugin_virtual_release(int32_t device, hal_plugin_physical_t *memory) {
+  (void)device;
+  return give_back(memory);
+}
+hal_status_t hal_plugin_virtual_map(int32_t device, void *ptr, size_t size, hal_plugin_physical_t *memory) {
+  (void)device, (void)ptr, (void)size, (void)memory;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_virtual_unmap(int32_t device, void *ptr, size_t size) {
+  (void)device, (void)ptr, (void)size;
+  return HAL_OK;
+}
+
+/* ---- streams and events ---- */
+
+hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
+  (void)priority;
+  const hal_status_t status = make(sizeof **out_stream, (void **)out_stream);
+  if (!status) (*out_stream)->device = device;
+  return status;
+}
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) { return give_back(stream); }
+
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  (void)stream;
+  if (is("keeps_launch") && kept_launch) {
+    char text[64];
+    snprintf(text, sizeof text, "rogue: the grid was %u", (unsigned)kept_launch->grid[0]);
+    hal_host->log(HAL_LOG_ERROR, text);
+  }
+  if (is("writes_late") && kept_launch) memset((void *)(uintptr_t)kept_launch, 0, 4);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  static hal_plugin_event_t only;
+  (void)device, (void)flags;
+  if (is("one_event_for_all")) return *out_event = &only, HAL_OK;
+  return make(sizeof **out_event, (void **)out_event);
+}
+hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
+  return is("one_event_for_all") ? HAL_OK : give_back(event);
+}
+hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  (void)stream;
+  event->ns = clock_ns += is("clock_goes_back") ? -1000 : 1000;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
+  (void)event;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_event_t *end, int64_t *out_nanoseconds) {
+  *out_nanoseconds = end->ns - start->ns;
+  return HAL_OK;
+}
+
+/* ---- modules ---- */
+
+hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
+  (void)device, (void)desc;
+  return make(sizeof **out_module, (void **)out_module);
+}
+hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) { return give_back(module); }
+hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
+  (void)name;
+  *out_kernel = &module->kernel;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
+                                      const hal_launch_t *launch) {
+  (void)kernel, (void)stream;
+  kept_launch = launch;
+  if (is("writes_launch")) ((hal_launch_t *)(uintptr_t)launch)->grid[0] = 77;
+  return HAL_OK;
+}
+
+static hal_status_t run_op(void *state, const hal_op_call_t *call) {
+  (void)state, (void)call;
+  return is("op_fails_silently") ? HAL_INTERNAL : HAL_OK;
+}
+hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_fn_t *out_fn, void **out_state) {
+  (void)device, (void)out_state; /* it has none, which is allowed */
+  if (strcmp(name, "add.Tensor")) return HAL_NOT_FOUND;
+  *out_fn = run_op;
+  return HAL_OK;
+}
+
+/* ---- graphs and collectives ---- */
+
+hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream) {
+  (void)stream;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_graph_t **out_graph) {
+  (void)stream;
+  return make(sizeof **out_graph, (void **)out_graph);
+}
+hal_status_t hal_plugin_graph_launch(hal_plugin_graph_t *graph, hal_plugin_stream_t *stream) {
+  (void)graph, (void)stream;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) { return give_back(graph); }
+
+hal_status_t hal_plugin_comm_unique_id(hal_comm_id_t *out_id) {
+  memset(out_id, 1, sizeof *out_id);
+  return HAL_OK;
+}
+hal_status_t hal_plugin_comm_create(int32_t device, const hal_comm_id_t *id, int32_t rank, int32_t size,
+                                    hal_plugin_comm_t **out_comm) {
+  (void)device, (void)id, (void)rank, (void)size;
+  return make(sizeof **out_comm, (void **)out_comm);
+}
+hal_status_t hal_plugin_comm_destroy(hal_plugin_comm_t *comm, int32_t abort) {
+  (void)abort;
+  return give_back(comm);
+}
+hal_status_t hal_plugin_comm_group(int32_t begin) {
+  (void)begin;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_comm_collective(hal_plugin_comm_t *comm, hal_plugin_stream_t *stream,
+                                        const hal_collective_t *desc) {
+  (void)comm, (void)stream, (void)desc;
+  return HAL_OK;
+}
