@@ -15,7 +15,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-full test-sanitizers bench install setup format check-format clean help
+.PHONY: demo test test-c test-python test-full test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-full        make test, then PyTorch's operator database in all dtypes and modes"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
+	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
 
 $(STAMPS)/system: system-packages.txt third_party/install-system-packages.sh
@@ -70,6 +71,14 @@ bench: $(STAMPS)/install test-c
 	for program in build/release/test/bench_*; do \
 	  echo "== $$program"; HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins $$program; \
 	done
+
+docs: $(STAMPS)/install
+	mkdir -p build/docs
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) codegen/aten.py --out build/docs/aten
+	cd docs && DOXYGEN_OUT=$(CURDIR)/build/docs doxygen Doxyfile
+	$(VENV_PYTHON) docs/_tools/check_documented.py build/docs/xml
+	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
+	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
 
 C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -v '^hal/kernels/pk.h$$')
 format:

@@ -22,9 +22,13 @@ HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, s
 /* Releases a block; NULL is allowed. Work queued on its stream may still use it. Since 0.1. */
 HAL_API void hal_memory_release(hal_block_t *block);
 
-/* Gives address, size as asked for, and device of a block. Since 0.1. */
+/* Gives the device address of a block. Since 0.1. */
 HAL_API void *hal_memory_block_address(const hal_block_t *block);
+
+/* Gives the size of a block in bytes, as asked for. Since 0.1. */
 HAL_API size_t hal_memory_block_size(const hal_block_t *block);
+
+/* Gives the device of a block. Since 0.1. */
 HAL_API int32_t hal_memory_block_device(const hal_block_t *block);
 
 /* Tells that work now queued on `stream` uses the block. Since 0.1. */
@@ -86,8 +90,10 @@ typedef struct hal_memory_stats_s {
 /* Gives the statistics of a device. The caller sets `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_stats(int32_t device, hal_memory_stats_t *out_stats);
 
-/* Sets every peak to the current value / every total to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+/* Sets every peak to the current value. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_reset_peak_stats(int32_t device);
+
+/* Sets every total to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_reset_accumulated_stats(int32_t device);
 
 #ifdef __cplusplus

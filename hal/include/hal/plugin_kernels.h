@@ -36,8 +36,10 @@ typedef struct hal_host_kernel_s {
 /* Finds a kernel by name, NULL when there is none. Lives as long as the process. Thread-safe. Since 0.1. */
 const hal_host_kernel_t *hal_host_kernel_find(const char *name);
 
-/* Counts the kernels, and gives them one by one in the order of their names. Since 0.1. */
+/* Counts the kernels. Since 0.1. */
 size_t hal_host_kernel_count(void);
+
+/* Gives a kernel by its number in the order of names, NULL past the end. Since 0.1. */
 const hal_host_kernel_t *hal_host_kernel_at(size_t index);
 
 #ifdef __cplusplus

@@ -36,9 +36,13 @@ HAL_API hal_status_t hal_stream_current(int32_t device, hal_stream_t **out_strea
  * `out_previous`). Since 0.1. */
 HAL_API hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_previous);
 
-/* Gives id, device and priority of a stream. Since 0.1. */
+/* Gives the id of a stream, unique on its device; 0 is the default stream. Since 0.1. */
 HAL_API int64_t hal_stream_id(const hal_stream_t *stream);
+
+/* Gives the device of a stream. Since 0.1. */
 HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
+
+/* Gives the priority of a stream: 0 is normal, lower is more urgent. Since 0.1. */
 HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
 
 /* Waits until the work queued so far is done. Errors: an asynchronous failure, once, naming the operator. Since 0.1. */

@@ -1,0 +1,43 @@
+"""Makes doxygen see the headers' ordinary comments: before a declaration, behind a member, and at the top of a file.
+
+The headers are written for people who read them; this filter, which doxygen runs on each file, turns `/* ... */` into
+`/** ... */` or `/**< ... */` on the way.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+_COMMENT = re.compile(r"(?P<before>^[^\n]*?)/\*(?P<text>(?!\*).*?)\*/", re.S | re.M)
+_DIRECTIVE = re.compile(r"\s*#\s*(if|ifdef|ifndef|endif|else|include)\b")
+
+
+def _protected(text: str) -> str:
+    """Escapes what doxygen would read as commands."""
+    return re.sub(r"[@\\<>#%]", lambda match: "\\" + match[0], text)
+
+
+def _replace(match: re.Match) -> str:
+    before, text = match["before"], match["text"]
+    if text.lstrip().startswith("----") or _DIRECTIVE.match(before):
+        return match[0]
+    body = _protected(text)
+    return f"{before}/**<{body}*/" if before.strip() else f"{before}/**{body}*/"
+
+
+def filtered(source: str, name: str) -> str:
+    """Gives the header as doxygen shall see it; the line numbers stay."""
+    first = re.match(r"/\*(.*?)\*/", source, re.S)
+    if not first:
+        return _COMMENT.sub(_replace, source)
+    head = f"/** @file {name}\n{_protected(first[1].split(':', 1)[-1])}*/"
+    surplus = head.count("\n") - first[0].count("\n")
+    rest = source[first.end():]
+    return head + _COMMENT.sub(_replace, rest[surplus:] if rest.startswith("\n" * surplus) else rest)
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[1])
+    sys.stdout.write(filtered(path.read_text(encoding="utf-8"), path.name))

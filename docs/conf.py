@@ -1,0 +1,28 @@
+"""Sphinx: the site of torch_backend. Built by `make docs`, which runs doxygen first; warnings are errors."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+GENERATED = HERE / "_generated"  # written by each build, ignored by git
+OUT = Path(os.environ["DOXYGEN_OUT"])
+
+project = "torch_backend"
+copyright = "the torch_backend authors"
+extensions = ["breathe", "myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+breathe_projects = {"torch_backend": str(OUT / "xml")}
+breathe_default_project = "torch_backend"
+breathe_domain_by_extension = {"h": "c"}
+myst_heading_anchors = 3
+html_theme = "furo"
+exclude_patterns = ["_tools", "examples", "**/README.md"]
+autodoc_member_order = "bysource"
+nitpicky = False
+
+GENERATED.mkdir(exist_ok=True)
+subprocess.run([sys.executable, HERE / "_tools/plugin_functions.py", GENERATED / "plugin-functions.md"], check=True)
+operators = "# Operators with kernels\n\nFrom `codegen/ops.yaml`: the operators of ATen that run natively wherever a plugin loads modules and " \
+    "launches kernels. `torch-backend coverage` tells the same of an installation, with those made of others.\n\n"  # fmt: skip
+(GENERATED / "operators.md").write_text(operators + Path(os.environ["OPERATORS_MD"]).read_text(encoding="utf-8"), encoding="utf-8")
