@@ -54,13 +54,17 @@ class Family:
         for token in op.dtypes:
             dtype = DTYPES[token]
             macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), ("PK_TOKEN", dtype.computing or token), ("T", dtype.ctype)]
-            macros += [("E", dtype.element or dtype.ctype)]
+            macros += [("E", dtype.memory), ("PK_WIDENED", "1" if dtype.element else "0")]
             macros += [("PK_GET(x)", f"pk_get_{token}(x)"), ("PK_PUT(x)", f"pk_put_{token}(x)")] if dtype.element else \
                 [("PK_GET(x)", "(x)"), ("PK_PUT(x)", "(x)")]
-            macros += [(f"PK_IS_{token.upper()}", "1"), ("PK_CLONES", "1" if token in self.cloned else "0")]
+            macros += [(f"PK_IS_{token.upper()}", "1"), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),
                            tuple(self.instance_variants(op, dtype)))
+
+    def is_cloned(self, op, dtype):
+        """Whether an instance is compiled for AVX2 and AVX-512 too."""
+        return dtype.token in self.cloned
 
     def macros(self, op, dtype):
         """Further macros of an instance, as (name, text) pairs."""
@@ -82,50 +86,91 @@ _NEAR = re.compile(r"pk_(sin|cos)\(a\)")
 class Elementwise(Family):
     """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1.
 
-    PK_V is the type of the values in the expression, R that of the result, PK_EXPR the expression.
+    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. Half precision has
+    the row forms only, which serve dense operands too, and clones of plain arithmetic only.
     """
+
+    def is_cloned(self, op, dtype):
+        arithmetic = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
+        return super().is_cloned(op, dtype) or bool(dtype.element and arithmetic)
 
     def macros(self, op, dtype):
         expr = op.expr_bool if dtype.token == "bool" and op.expr_bool else op.expr
         value = dtype.ring if _RING.fullmatch(expr) else dtype.ctype
         result = DTYPES["bool"] if op.result == "bool" else dtype
-        yield "R", result.ctype
+        yield "R", result.memory
         yield "PK_V", value
-        yield "PK_LOAD(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))"
-        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else "((R)(x))"
+        yield "PK_LOAD(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))"
+        yield "PK_NUMBER(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))"
+        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else "PK_PUT((T)(x))"
         yield "PK_EXPR", f"({expr})"
-        near = _NEAR.fullmatch(expr) if dtype.token == "f32" else None
+        near = _NEAR.fullmatch(expr) if "f32" in (dtype.token, dtype.computing) else None
         if near:
             yield "PK_NEAR(x)", "pk_is_near(x)"
             yield "PK_EXPR_NEAR(x)", f"pk_{near[1]}_near(x)"
 
     def instance_variants(self, op, dtype):
         slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
-        return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in self._variants)
+        kept = [v for v in self._variants if v.name.startswith("rows") or not dtype.element]
+        return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in kept)
 
 
 class Copy(Family):
-    """Every pair of dtypes: copy_<to>_<from>_<variant>."""
+    """Pairs of dtypes: copy_<to>_<from>_<variant>. What gives the same bits shares a kernel: Copy.kernel names it."""
+
+    # The dtype whose copies serve every dtype of that size.
+    MOVED = {1: "u8", 2: "i16", 4: "i32", 8: "i64", 16: "c128"}
 
     def variants(self):
         return [f"{token}_{variant.name}" for token in DTYPES for variant in self._variants]
 
     def instances(self, op):
-        for to in op.dtypes:
-            for source in op.dtypes:
-                prefix = f"{op.kernel}_{to}_{source}_"
-                macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0")]
-                macros += [("R", DTYPES[to].ctype), ("A", DTYPES[source].ctype), ("PK_CONVERT(x)", self.convert(to, source))]
-                yield Instance(prefix, f"{self.name}_{to}", tuple(macros), self._variants)
+        for to, source in dict.fromkeys(self.kernel(to, source) for to in op.dtypes for source in op.dtypes):
+            if (to, source) == self.COMPOSED:
+                continue
+            prefix = f"{op.kernel}_{to}_{source}_"
+            macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0")]
+            macros += [("R", DTYPES[to].memory), ("A", DTYPES[source].memory), ("PK_CONVERT(x)", self.convert(to, source))]
+            yield Instance(prefix, f"{self.name}_{to}", tuple(macros), self._variants)
+
+    # Complex numbers of different kinds are copied as their parts, by the launcher (hal/src/op_copy.c).
+    COMPOSED = (None, None)
+
+    @classmethod
+    def kernel(cls, to, source):
+        """The (to, from) of the kernel that copies `source` to `to`."""
+        target, origin = DTYPES[to], DTYPES[source]
+        if target.token == origin.token or (target.integer and origin.integer and target.size == origin.size):
+            return cls.MOVED[target.size], cls.MOVED[target.size]
+        if target.complex or origin.complex:
+            parts = ("c64", "f32"), ("c128", "f64"), ("bool", "c64"), ("bool", "c128")
+            return (to, source) if (to, source) in parts else cls.COMPOSED
+        if target.token == "bool":
+            return to, cls.MOVED[origin.size] if origin.integer else source
+        # Integers wrap, so the sign of the target does not matter, nor that of a wider source. Floating numbers reach
+        # 8 and 16 bits by way of 64.
+        if target.integer and (not origin.floating or target.size < 4):
+            return cls.MOVED[target.size], cls.MOVED[origin.size] if origin.integer and origin.size > target.size else source
+        return to, source
 
     @staticmethod
     def convert(to, source):
         """The conversion as torch on the CPU does it: to bool by != 0, floating to small integers by way of 64 bits."""
+        target, origin = DTYPES[to], DTYPES[source]
+        value = f"pk_get_{source}(x)" if origin.element else "(x)"
+        if to == source:
+            return value
+        if target.complex:
+            return f"pk_real_{to}(x)"
         if to == "bool":
-            return "((x) != 0)"
-        if DTYPES[source].floating and to in ("u8", "i8", "i16"):
-            return "((R)(pk_i64)(x))"
-        return "((R)((x) != 0))" if source == "bool" else "((R)(x))"
+            return "((x).re != 0 || (x).im != 0)" if origin.complex else f"({value} != 0)"
+        if source == "bool":
+            value = f"({value} != 0)"
+        if origin.floating and to in ("u8", "i16", "u32"):
+            return f"((R)(pk_i64){value})"
+        if origin.floating and to == "u64":
+            return f"pk_u64_of_double((double){value})"
+        return f"pk_put_{to}((float){value})" if target.element else f"((R){value})"
 
 
 # How the operators of the families reduce and reduce_pair accumulate: what an element contributes (x of a, y of b, z of c, the
@@ -213,6 +258,8 @@ class ReduceIndex(Family):
 class Softmax(Family):
     """softmax and log_softmax, forward and backward."""
 
+    cloned = ("f32", "f16", "bf16")
+
     def macros(self, op, dtype):
         yield "PK_IS_LOG", "1" if op.kernel.startswith("log") else "0"
 
@@ -228,7 +275,7 @@ class Random(Family):
 class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
-    cloned = ("f32", "f64")
+    cloned = ("f32", "f64", "f16", "bf16")
 
 
 # Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.

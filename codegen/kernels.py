@@ -72,6 +72,18 @@ def op_ids(ops):
     return "\n".join(lines) + "\n"
 
 
+def copy_kernels():
+    """The table of copy kernels: dtype numbers of (to, from) by the slots of the dtypes; op_copy.c includes it."""
+    family = FAMILIES["copy"]
+    lines = [BANNER + "static const uint8_t copy_kernels[HAL_OP_DTYPE_SLOTS][HAL_OP_DTYPE_SLOTS][2] = {"]
+    for to in DTYPES:
+        pairs = [family.kernel(to, source) for source in DTYPES]
+        numbers = ["{COMPOSED, COMPOSED}" if pair == family.COMPOSED else
+                   f"{{{DTYPES[pair[0]].number}, {DTYPES[pair[1]].number}}}" for pair in pairs]
+        lines += [f"    {{{', '.join(numbers)}}}, /* {to} */"]
+    return "\n".join(lines + ["};"]) + "\n"
+
+
 def op_variants():
     """The header of variant numbers per family."""
     lines = [BANNER + "#ifndef HAL_OP_VARIANTS_H_\n#define HAL_OP_VARIANTS_H_\n"]
@@ -142,6 +154,7 @@ def main():
         write(options.out / "kernels" / name, instance_source(files[unit_file]))
     write(options.out / "kernels" / "pk_table.inc", kernel_table(files))
     write(options.out / "hal_op_table.inc", op_table(ops))
+    write(options.out / "hal_op_copy.inc", copy_kernels())
     write(options.out / "hal_op_ids.h", op_ids(ops))
     write(options.out / "hal_op_variants.h", op_variants())
     (options.out / "kernels.stamp").touch()

@@ -34,6 +34,16 @@ class Dtype:
     def complex(self):
         return self.token in ("c64", "c128")
 
+    @property
+    def integer(self):
+        """Of a number: bool is none."""
+        return self.token[0] in "ui"
+
+    @property
+    def memory(self):
+        """Type of an element in memory."""
+        return self.element or self.ctype
+
 
 # In the order of the HAL's handle cache (HAL_OP_DTYPE_SLOTS).
 DTYPES = {
@@ -51,6 +61,9 @@ DTYPES = {
         Dtype("bf16", 15, "float", "float", 2, computing="f32", element="pk_bf16"),
         Dtype("c64", 9, "pk_c64", "pk_c64", 8),
         Dtype("c128", 10, "pk_c128", "pk_c128", 16),
+        Dtype("u16", 27, "pk_u16", "pk_u16", 2),
+        Dtype("u32", 28, "pk_u32", "pk_u32", 4),
+        Dtype("u64", 29, "pk_u64", "pk_u64", 8),
     )
 }
 

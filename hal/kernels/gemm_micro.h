@@ -8,15 +8,39 @@
 #define PK_GEMM_M 8                         /* rows of a micro-kernel, at most */
 #define PK_GEMM_N (128 / (int)sizeof(T))    /* columns of a panel */
 #define PK_GEMM_TILE_N (512 / (int)sizeof(T)) /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
+#define PK_GEMM_TILE_M 192                  /* rows of a tile, at most */
 #define PK_GEMM_K 256                       /* depth of a block */
 
-#define PK_TRANSPOSE (32 / (int)sizeof(T)) /* edge of the squares that are transposed in registers */
 typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
 
+#if PK_WIDENED /* half precision is converted as it is packed, once for all the products that read it */
+/* Packs a block of b. */
+PK_FN void PK_NAME(pack_b)(const E *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns, T *panels) {
+  for (pk_i64 j0 = 0; j0 < columns; j0 += PK_GEMM_N) {
+    const pk_i64 width = columns - j0 < PK_GEMM_N ? columns - j0 : PK_GEMM_N;
+    const E *p = b + j0 * col;
+    T *panel = panels + j0 * depth;
+    if (col == 1) {
+      for (pk_i64 k = 0; k < depth; k++)
+        for (pk_i64 j = 0; j < width; j++) panel[k * PK_GEMM_N + j] = PK_GET(p[k * row + j]);
+    } else {
+      for (pk_i64 j = 0; j < width; j++)
+        for (pk_i64 k = 0; k < depth; k++) panel[k * PK_GEMM_N + j] = PK_GET(p[k * row + j * col]);
+    }
+  }
+}
+
+/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M. */
+PK_FN void PK_NAME(pack_a)(const E *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
+  for (pk_i64 i = 0; i < rows; i++)
+    for (pk_i64 k = 0; k < depth; k++) target[i + k * PK_GEMM_M] = PK_GET(a[i * row + k * col]);
+}
+#else
+#define PK_TRANSPOSE (32 / (int)sizeof(T)) /* edge of the squares that are transposed in registers */
 /* Interleaves the halves of two vectors. */
-#ifdef PK_IS_F32
+#ifndef PK_IS_F64
 #define PK_ZIP_LOW(x, y) __builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11)
 #define PK_ZIP_HIGH(x, y) __builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15)
 #define PK_ZIP_ROUNDS 3
@@ -105,6 +129,12 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
     for (pk_i64 i = 0; i < rows; i++) target[i + k * PK_GEMM_M] = a[i * row + k * col];
 }
 
+#undef PK_ZIP_LOW
+#undef PK_ZIP_HIGH
+#undef PK_ZIP_ROUNDS
+#undef PK_TRANSPOSE
+#endif
+
 /* Sums of `rows` x `vectors` vectors. Both are constant where this is inlined, and `packed` too: element (i, k) of a stands at
  * i + k * PK_GEMM_M, else at i * row + k. Rows of the panel are `step` apart. */
 #define PK_DEFINE_MICRO(bytes)                                                                                     \
@@ -167,7 +197,3 @@ PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth
 #undef PK_MICRO
 #undef PK_MICRO_ROWS
 }
-#undef PK_ZIP_LOW
-#undef PK_ZIP_HIGH
-#undef PK_ZIP_ROUNDS
-#undef PK_TRANSPOSE

@@ -63,6 +63,24 @@ PK_DEFINE_ABS(i16, pk_i16, pk_u16)
 PK_DEFINE_ABS(i8, pk_i8, pk_u8)
 PK_FN pk_u8 pk_abs_u8(pk_u8 x) { return x; }
 
+/* Conversions of copy.pk: an unsigned 64-bit integer of a floating number, as x86-64 makes it of negative ones too; a
+ * complex number of a real one. */
+PK_FN pk_u64 pk_u64_of_double(double x) {
+  return x >= 9223372036854775808.0 ? (pk_u64)(pk_i64)(x - 9223372036854775808.0) ^ (pk_u64)1 << 63 : (pk_u64)(pk_i64)x;
+}
+PK_FN pk_c64 pk_real_c64(float x) {
+  pk_c64 result;
+  result.re = x;
+  result.im = 0.0f;
+  return result;
+}
+PK_FN pk_c128 pk_real_c128(double x) {
+  pk_c128 result;
+  result.re = x;
+  result.im = 0.0;
+  return result;
+}
+
 /* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call on
  * the host, and hinder vectorisation, are in pk_float.h. */
 #ifdef PK_OPENCL

@@ -48,8 +48,8 @@ static const struct {
 #define NO 0xff
 /* clang-format off */
 const uint8_t hal_op_dtype_slots[32] = {
-    0, 1, 2, 3, 4, NO, 5, 6, NO, NO, NO, 7, /* u8 i8 i16 i32 i64 f16 f32 f64, three complex, bool */
-    NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO};
+    0, 1, 2, 3, 4, 8, 5, 6, NO, 10, 11, 7, /* u8 i8 i16 i32 i64 f16 f32 f64, three complex, bool */
+    NO, NO, NO, 9, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, 12, 13, 14, NO, NO}; /* bf16; u16 u32 u64 */
 /* clang-format on */
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */

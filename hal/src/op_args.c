@@ -17,24 +17,39 @@ static const struct {
               {HAL_INT16, 2, "int16"},
               {HAL_INT32, 4, "int32"},
               {HAL_INT64, 8, "int64"},
-              {HAL_FLOAT16, 0, "float16"},
+              {HAL_FLOAT16, 2, "float16"},
               {HAL_FLOAT32, 4, "float32"},
               {HAL_FLOAT64, 8, "float64"},
-              {HAL_COMPLEX32, 0, "complex32"},
-              {HAL_COMPLEX64, 0, "complex64"},
-              {HAL_COMPLEX128, 0, "complex128"},
+              {HAL_COMPLEX32, 4, "complex32"},
+              {HAL_COMPLEX64, 8, "complex64"},
+              {HAL_COMPLEX128, 16, "complex128"},
               {HAL_BOOL, 1, "bool"},
-              {HAL_BFLOAT16, 0, "bfloat16"},
-              {HAL_FLOAT8_E5M2, 0, "float8_e5m2"},
-              {HAL_FLOAT8_E4M3FN, 0, "float8_e4m3fn"},
-              {HAL_UINT16, 0, "uint16"},
-              {HAL_UINT32, 0, "uint32"},
-              {HAL_UINT64, 0, "uint64"}};
+              {HAL_BFLOAT16, 2, "bfloat16"},
+              {HAL_FLOAT8_E5M2, 1, "float8_e5m2"},
+              {HAL_FLOAT8_E4M3FN, 1, "float8_e4m3fn"},
+              {HAL_UINT16, 2, "uint16"},
+              {HAL_UINT32, 4, "uint32"},
+              {HAL_UINT64, 8, "uint64"}};
 
 uint32_t hal_op_dtype_size(hal_dtype_t dtype) {
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)
     if (dtypes[i].dtype == dtype) return dtypes[i].size;
   return 0;
+}
+
+hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype) {
+  switch (hal_op_dtype_size(dtype)) {
+    case 1:
+      return HAL_UINT8;
+    case 2:
+      return HAL_INT16;
+    case 4:
+      return HAL_INT32;
+    case 8:
+      return HAL_INT64;
+    default:
+      return HAL_COMPLEX128;
+  }
 }
 
 const char *hal_op_dtype_name(hal_dtype_t dtype) {
@@ -162,15 +177,9 @@ hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_
   return HAL_OK;
 }
 
-/* Stores an integer as `dtype`, modulo its width. */
+/* Stores an integer as a type of integers, modulo its width. */
 static void store_int(int64_t value, hal_dtype_t dtype, hal_op_scalar_t *out) {
   switch (dtype) {
-    case HAL_FLOAT32:
-      out->u.f32 = (float)value;
-      break;
-    case HAL_FLOAT64:
-      out->u.f64 = (double)value;
-      break;
     case HAL_INT64:
       out->u.i64 = value;
       break;
@@ -192,27 +201,61 @@ static void store_int(int64_t value, hal_dtype_t dtype, hal_op_scalar_t *out) {
   }
 }
 
+/* Stores a number in the type that the kernels of a floating or complex dtype compute in: 1, else 0. */
+static int store_floating(double re, double im, hal_dtype_t dtype, hal_op_scalar_t *out) {
+  switch (dtype) {
+    case HAL_FLOAT16:
+    case HAL_BFLOAT16:
+    case HAL_FLOAT32:
+      out->size = sizeof(float);
+      out->u.f32 = (float)re;
+      return 1;
+    case HAL_FLOAT64:
+      out->size = sizeof(double);
+      out->u.f64 = re;
+      return 1;
+    case HAL_COMPLEX64:
+      out->size = 2 * sizeof(float);
+      out->u.c64[0] = (float)re, out->u.c64[1] = (float)im;
+      return 1;
+    case HAL_COMPLEX128:
+      out->size = 2 * sizeof(double);
+      out->u.c128[0] = re, out->u.c128[1] = im;
+      return 1;
+    default:
+      return 0;
+  }
+}
+
+static int is_complex(hal_dtype_t dtype) { return dtype == HAL_COMPLEX64 || dtype == HAL_COMPLEX128; }
+
 hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                            const char *what, hal_op_scalar_t *out_scalar) {
-  const int floating = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT64;
-  const uint32_t size = dtype == HAL_FLOAT32 ? 4u : hal_op_dtype_size(dtype);
-  if (HAL_UNLIKELY(size == 0))
+  out_scalar->size = hal_op_dtype_size(dtype);
+  if (HAL_UNLIKELY(!hal_op_has_slot(dtype)))
     return hal_op_invalid(context, "`%s` cannot be given as %s", what, hal_op_dtype_name(dtype));
-  out_scalar->size = size;
-  if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL) {
-    store_int(value->u.i, dtype, out_scalar);
-    return HAL_OK;
+  switch (value->tag) {
+    case HAL_VALUE_INT:
+    case HAL_VALUE_BOOL:
+      if (dtype == HAL_FLOAT32) /* rounded once */
+        out_scalar->u.f32 = (float)value->u.i;
+      else if (!store_floating((double)value->u.i, 0, dtype, out_scalar))
+        store_int(value->u.i, dtype, out_scalar);
+      return HAL_OK;
+    case HAL_VALUE_COMPLEX:
+      if (value->u.dl && is_complex(dtype)) {
+        store_floating(value->u.dl[0], value->u.dl[1], dtype, out_scalar);
+        return HAL_OK;
+      }
+      return hal_op_invalid(context, "argument `%s` is a complex number; the operands have dtype %s", what,
+                            hal_op_dtype_name(dtype));
+    case HAL_VALUE_DOUBLE:
+      break;
+    default:
+      return hal_op_invalid(context, "argument `%s` has the value tag %u; a number is needed", what,
+                            (unsigned)value->tag);
   }
-  if (HAL_UNLIKELY(value->tag != HAL_VALUE_DOUBLE))
-    return hal_op_invalid(context, "argument `%s` has the value tag %u; a number is needed", what,
-                          (unsigned)value->tag);
-  if (floating) {
-    if (dtype == HAL_FLOAT32)
-      out_scalar->u.f32 = (float)value->u.d;
-    else
-      out_scalar->u.f64 = value->u.d;
-    return HAL_OK;
-  }
+  if (store_floating(value->u.d, 0, dtype, out_scalar)) return HAL_OK;
   if (dtype == HAL_BOOL) {
     out_scalar->u.u8 = value->u.d != 0;
     return HAL_OK;

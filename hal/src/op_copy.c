@@ -1,30 +1,98 @@
-/* op_copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype. */
+/* op_copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
+ *
+ * Pairs of dtypes whose copies give the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
+ * parts: tensors of real numbers with twice the strides. */
+#include "hal_op_variants.h"
 #include "op_elementwise.h"
 
-#include "hal_op_variants.h"
+#define COMPOSED 0xff
+#include "hal_op_copy.inc"
 
 /* Variants are numbered by the source's dtype, then contiguous and row form. */
 _Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
-                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_C128_ROWS == HAL_COPY_VARIANT_COUNT - 1,
+                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_U64_ROWS == HAL_COPY_VARIANT_COUNT - 1,
                "numbering of the copy kernels");
 
-hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call) {
+/* A complex tensor as real numbers: its real parts, or both parts along a further dimension. Not movable. */
+typedef struct parts_s {
+  hal_tensor_t tensor;
+  int64_t sizes[HAL_OP_MAX_DIMS], strides[HAL_OP_MAX_DIMS];
+} parts_t;
+
+static int is_complex(hal_dtype_t dtype) { return dtype == HAL_COMPLEX64 || dtype == HAL_COMPLEX128; }
+
+static void take_parts(const hal_tensor_t *tensor, int both, parts_t *out) {
+  const int32_t ndim = tensor->ndim;
+  out->tensor = *tensor;
+  for (int32_t d = 0; d < ndim; d++) out->sizes[d] = tensor->sizes[d], out->strides[d] = 2 * tensor->strides[d];
+  if (both) out->sizes[ndim] = 2, out->strides[ndim] = 1;
+  out->tensor.ndim = ndim + both;
+  out->tensor.sizes = out->sizes;
+  out->tensor.strides = out->strides;
+  out->tensor.dtype = tensor->dtype == HAL_COMPLEX64 ? HAL_FLOAT32 : HAL_FLOAT64;
+}
+
+static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call);
+
+static hal_status_t copy(hal_op_context_t *context, const hal_op_call_t *like, const hal_tensor_t *from,
+                         const hal_tensor_t *to) {
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = from}};
+  const hal_tensor_t *const results[] = {to};
+  hal_op_call_t call = *like;
+  call.args = args;
+  call.results = results;
+  call.flags = 0;
+  return copy_pair(context, &call);
+}
+
+/* Copies where one side or both are complex and there is no kernel for the pair. */
+static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
+                               const hal_tensor_t *to) {
+  parts_t source, target;
+  if (from->ndim >= HAL_OP_MAX_DIMS) return HAL_UNIMPLEMENTED;
+  if (is_complex(to->dtype) && is_complex(from->dtype)) {
+    take_parts(from, 1, &source);
+    take_parts(to, 1, &target);
+    return copy(context, call, &source.tensor, &target.tensor);
+  }
+  if (is_complex(from->dtype)) {
+    take_parts(from, 0, &source);
+    return copy(context, call, &source.tensor, to);
+  }
+  /* The real parts are converted into their places, and then made complex numbers there. */
+  take_parts(to, 0, &target);
+  HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
+  const hal_status_t status = copy(context, call, &target.tensor, to);
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+}
+
+/* Copies bytes. */
+static hal_status_t copy_run(const hal_op_context_t *context, const hal_op_elementwise_t *operands) {
+  size_t size;
+  void *to = operands->tensors[0]->data, *from = operands->tensors[1]->data;
+  if (__builtin_mul_overflow((size_t)operands->numel, (size_t)hal_op_dtype_size(operands->tensors[0]->dtype), &size))
+    return hal_op_invalid(context, "the result has more than 2^64 - 1 bytes");
+  if (to == from) return HAL_OK;
+  hal_device_t *device = context->device;
+  const hal_status_t status =
+      hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+}
+
+static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_elementwise_t operands;
   hal_arg_t args[HAL_OP_ELEMENTWISE_ARGS];
   HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, 1, &operands));
   const hal_dtype_t to = operands.tensors[0]->dtype, from = operands.tensors[1]->dtype;
-  const uint32_t slot = (uint32_t)from < 32u ? hal_op_dtype_slots[from] : 0xffu;
-  if (slot >= HAL_OP_DTYPE_SLOTS || hal_op_dtype_size(to) == 0) return HAL_UNIMPLEMENTED;
   if (operands.numel == 0) return HAL_OK;
-  if (to == from && operands.dense) {
-    size_t size;
-    if (__builtin_mul_overflow((size_t)operands.numel, (size_t)hal_op_dtype_size(to), &size))
-      return hal_op_invalid(context, "the result has more than 2^64 - 1 bytes");
-    if (operands.tensors[0]->data == operands.tensors[1]->data) return HAL_OK;
-    hal_device_t *device = context->device;
-    const hal_status_t status = hal_call_memory_copy(device->plugin, context->stream->handle, operands.tensors[0]->data,
-                                                     device->ordinal, operands.tensors[1]->data, device->ordinal, size);
-    return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
-  }
-  return hal_op_elementwise_launch(context, &operands, to, 2 * slot, 2 * slot + 1, args, 0);
+  if (to == from && operands.dense && hal_op_dtype_size(to)) return copy_run(context, &operands);
+  if (!hal_op_has_slot(to) || !hal_op_has_slot(from)) return HAL_UNIMPLEMENTED;
+  const uint8_t *kernel = copy_kernels[hal_op_dtype_slots[to]][hal_op_dtype_slots[from]];
+  if (kernel[0] == COMPOSED) return copy_parts(context, call, operands.tensors[1], operands.tensors[0]);
+  const uint32_t variant = 2u * hal_op_dtype_slots[kernel[1]];
+  return hal_op_elementwise_launch(context, &operands, kernel[0], variant, variant + 1, args, 0);
+}
+
+hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call) {
+  return copy_pair(context, call);
 }

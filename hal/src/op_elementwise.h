@@ -45,7 +45,7 @@ static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *cont
   return hal_op_elementwise_check(context, operands, 0, context->info->result == HAL_OP_RESULT_BOOL ? HAL_BOOL : dtype);
 }
 
-/* Queues the contiguous or the row form of a kernel. `args` has room for HAL_OP_ELEMENTWISE_ARGS; its entries behind
+/* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `args` has room for HAL_OP_ELEMENTWISE_ARGS; its entries behind
  * the operands are the `numbers` numbers of the family. */
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                        hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
@@ -83,7 +83,8 @@ static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *
 /* Converts a number, float32 without a call: 1 when it fits the dtype. */
 static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                                       hal_op_scalar_t *out_scalar) {
-  if (HAL_LIKELY(dtype == HAL_FLOAT32 && (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE))) {
+  const int single = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
+  if (HAL_LIKELY(single && (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE))) {
     out_scalar->u.f32 = value->tag == HAL_VALUE_INT ? (float)value->u.i : (float)value->u.d;
     out_scalar->size = sizeof(float);
     return 1;

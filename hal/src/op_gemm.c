@@ -111,7 +111,7 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-/* Chooses the tiles; returns their number per matrix. */
+/* Chooses the tiles; returns their number per matrix. `element` is the size of the type that is computed in. */
 static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
   const int64_t panel = PANEL_BYTES / element, depth = s->k > 0 ? s->k : 1;
   int64_t tile_m = TILE_M, tile_n = TILE_BYTES / element;
@@ -144,8 +144,7 @@ hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *
   if (s.result_col != 1 && s.n > 1 && (s.result_row == 1 || s.m == 1)) transpose(&s, &in);
 
   uint64_t units, per_group;
-  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, hal_op_dtype_size(in.a->dtype)), (uint64_t)batch,
-                             &units))
+  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, in.alpha.size), (uint64_t)batch, &units))
     return hal_op_too_large(context, UINT64_MAX);
   const double work = (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
   per_group = work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));

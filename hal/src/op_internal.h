@@ -12,8 +12,8 @@
 #include "runtime.h"
 
 /* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool f16
- * bf16 c64 c128 */
-#define HAL_OP_DTYPE_SLOTS 12
+ * bf16 c64 c128 u16 u32 u64 */
+#define HAL_OP_DTYPE_SLOTS 15
 
 /* hal_op_info_t.result: the dtype that results must have */
 enum {
@@ -74,6 +74,11 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
 extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */
 
+/* Tells whether portable kernels know a dtype. */
+static inline int hal_op_has_slot(hal_dtype_t dtype) {
+  return (uint32_t)dtype < 32u && hal_op_dtype_slots[dtype] < HAL_OP_DTYPE_SLOTS;
+}
+
 /* Finds and caches a handle; the slow path of hal_op_kernel. */
 hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                 hal_plugin_kernel_t **out_kernel);
@@ -90,8 +95,8 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   if (HAL_UNLIKELY(slot >= HAL_OP_DTYPE_SLOTS)) return HAL_UNIMPLEMENTED;
   hal_plugin_kernel_t *kernel =
       atomic_load_explicit(&context->handles[slot * context->info->variant_count + variant], memory_order_acquire);
-  if (HAL_UNLIKELY(!kernel || (void *)kernel == (void *)&hal_op_no_kernel))
-    return hal_op_kernel_find(context, dtype, variant, out_kernel);
+  if (HAL_UNLIKELY(!kernel)) return hal_op_kernel_find(context, dtype, variant, out_kernel);
+  if (HAL_UNLIKELY((void *)kernel == (void *)&hal_op_no_kernel)) return HAL_UNIMPLEMENTED;
   *out_kernel = kernel;
   return HAL_OK;
 }
@@ -164,6 +169,8 @@ hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t 
 /* A number in the computing type of a kernel, ready to be an argument. */
 typedef struct hal_op_scalar_s {
   union {
+    double c128[2];
+    float c64[2];
     double f64;
     float f32;
     int64_t i64;
@@ -181,8 +188,11 @@ typedef struct hal_op_scalar_s {
 hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                            const char *what, hal_op_scalar_t *out_scalar);
 
-/* Size of an element in bytes, 0 for a dtype without portable kernels; its name ("float32"). */
+/* Size of an element in bytes, 0 for an unknown dtype; its name ("float32"). */
 uint32_t hal_op_dtype_size(hal_dtype_t dtype);
+/* The dtype whose kernels move elements of this size, the set `moved` of ops.yaml: uint8, int16, int32, int64,
+ * complex128. */
+hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype);
 const char *hal_op_dtype_name(hal_dtype_t dtype);
 
 /* Counts elements. Errors: HAL_INVALID_ARGUMENT when the count does not fit into 63 bits. */

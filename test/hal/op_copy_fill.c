@@ -1,9 +1,11 @@
 /* op_copy_fill.c: fill and copy in every dtype and layout, and the calls that operators refuse. */
 #include "op_testing.h"
 
-static const hal_dtype_t all_dtypes[] = {HAL_UINT8, HAL_INT8,    HAL_INT16,   HAL_INT32,
-                                         HAL_INT64, HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL};
+static const hal_dtype_t all_dtypes[] = {HAL_UINT8,   HAL_INT8,    HAL_INT16, HAL_INT32,   HAL_INT64,
+                                         HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL,  HAL_FLOAT16, HAL_BFLOAT16,
+                                         HAL_UINT16,  HAL_UINT32,  HAL_UINT64};
 #define DTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
+#define FILLED (DTYPES - 3) /* others are filled as integers of their size */
 
 /* The value as C converts it, which is also torch's rule; values whose conversion C leaves open are not compared. */
 static int converts(hal_dtype_t to, hal_dtype_t from, number_t x, number_t *out) {
@@ -13,9 +15,11 @@ static int converts(hal_dtype_t to, hal_dtype_t from, number_t x, number_t *out)
     return 1;
   }
   if (!is_floating(from) || is_floating(to)) return 1;
-  const long double limit = to == HAL_INT64 ? 0x1p63L : to == HAL_INT32 ? 0x1p31L : to == HAL_INT16 ? 0x1p15L : 0x1p7L;
-  if (!(truncl(x.f) >= -limit && truncl(x.f) < limit)) return 0;
-  out->i = (int64_t)x.f;
+  const int bits = 8 * (int)element_size(to) - 1,
+            is_unsigned = to == HAL_UINT16 || to == HAL_UINT32 || to == HAL_UINT64;
+  const long double limit = ldexpl(1, bits + is_unsigned);
+  if (!(truncl(x.f) >= (is_unsigned ? 0 : -limit) && truncl(x.f) < limit)) return 0;
+  out->i = is_unsigned ? (int64_t)(uint64_t)x.f : (int64_t)x.f;
   return 1;
 }
 
@@ -60,7 +64,8 @@ static const struct {
 
 Test(op_copy, large_operands_in_different_orders_are_copied_whole_and_nothing_else_is_written) {
   open_device();
-  static const hal_dtype_t pairs[][2] = {{HAL_FLOAT32, HAL_FLOAT32}, {HAL_FLOAT64, HAL_INT16}, {HAL_BOOL, HAL_BOOL}};
+  static const hal_dtype_t pairs[][2] = {
+      {HAL_FLOAT32, HAL_FLOAT32}, {HAL_FLOAT64, HAL_INT16}, {HAL_BOOL, HAL_BOOL}, {HAL_FLOAT16, HAL_FLOAT32}};
   for (size_t p = 0; p < sizeof pairs / sizeof pairs[0]; p++)
     for (size_t s = 0; s < LARGE_SHAPES; s++)
       for (enum layout l = 0; l < LAYOUTS * BROADCAST_ALL; l++) {
@@ -106,7 +111,7 @@ Test(op_copy, large_operands_in_three_orders_are_added) {
 Test(op_fill, every_dtype_and_layout_writes_its_elements_and_no_others) {
   open_device();
   static const int64_t sizes[] = {3, 5, 67};
-  for (size_t t = 0; t < DTYPES; t++)
+  for (size_t t = 0; t < FILLED; t++)
     for (enum layout layout = CONTIGUOUS; layout < BROADCAST_ALL; layout++) {
       tensor_t *out = tensor_new(all_dtypes[t], 3, sizes, layout);
       tensor_randomize(out, 1);
@@ -172,7 +177,7 @@ Test(op_run, a_dtype_without_kernel_is_unimplemented_and_counted) {
   must(hal_op_id("exp", &op));
   hal_op_reset_counts();
   cr_expect_eq(run("exp", (hal_value_t[]){of_tensor(x)}, 1, x, 0), HAL_UNIMPLEMENTED);
-  x->desc.dtype = HAL_FLOAT16;
+  x->desc.dtype = HAL_BOOL;
   cr_expect_eq(run("exp", (hal_value_t[]){of_tensor(x)}, 1, x, HAL_CALL_DENSE), HAL_UNIMPLEMENTED);
   x->desc.dtype = HAL_FLOAT32;
   must(run("exp", (hal_value_t[]){of_tensor(x)}, 1, x, 0));

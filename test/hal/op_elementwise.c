@@ -2,8 +2,8 @@
  * extended precision, for every dtype and layout. */
 #include "op_reference.h"
 
-static const hal_dtype_t all_dtypes[] = {HAL_UINT8, HAL_INT8,    HAL_INT16,   HAL_INT32,
-                                         HAL_INT64, HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL};
+static const hal_dtype_t all_dtypes[] = {HAL_UINT8,   HAL_INT8,    HAL_INT16, HAL_INT32,   HAL_INT64,
+                                         HAL_FLOAT32, HAL_FLOAT64, HAL_BOOL,  HAL_FLOAT16, HAL_BFLOAT16};
 #define DTYPES (sizeof all_dtypes / sizeof all_dtypes[0])
 
 /* Shapes that meet every border: empty, one element, no dimension, below and above a vector and a block of the row
@@ -36,18 +36,34 @@ static const enum layout layouts[][4] = {{CONTIGUOUS, CONTIGUOUS, CONTIGUOUS, CO
                                          {PADDED, PADDED, PADDED, PADDED}};
 #define LAYOUT_SETS (sizeof layouts / sizeof layouts[0])
 
+/* Rounds to a floating dtype; half precision is rounded from float. */
+static long double rounded(hal_dtype_t dtype, long double value) {
+  unsigned char bytes[8];
+  store(dtype, bytes, (number_t){0, value});
+  return load(dtype, bytes).f;
+}
+
 /* Tells the error of a floating result in units of the last place of the scale; 0 for equal, NaN for NaN, same
  * infinity. */
 static double error_in_ulps(hal_dtype_t dtype, long double got, long double want, long double scale) {
-  const long double rounded = dtype == HAL_FLOAT32 ? (long double)(float)want : (long double)(double)want;
-  if ((isnan(got) && isnan(want)) || got == rounded) return 0;
+  static const struct {
+    hal_dtype_t dtype;
+    int digits, lowest;
+  } formats[] = {{HAL_FLOAT32, FLT_MANT_DIG, FLT_MIN_EXP}, {HAL_FLOAT16, 11, -13}, {HAL_BFLOAT16, 8, FLT_MIN_EXP}};
+  int digits = DBL_MANT_DIG, lowest = DBL_MIN_EXP, exponent;
+  if ((isnan(got) && isnan(want)) || got == rounded(dtype, want)) return 0;
   if (isnan(got) || isnan(want) || isinf(got)) return INFINITY;
-  const int digits = dtype == HAL_FLOAT32 ? FLT_MANT_DIG : DBL_MANT_DIG;
-  const int lowest = dtype == HAL_FLOAT32 ? FLT_MIN_EXP : DBL_MIN_EXP;
-  int exponent = lowest;
+  for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+    if (formats[i].dtype == dtype) digits = formats[i].digits, lowest = formats[i].lowest;
+  exponent = lowest;
   if (scale > 0) frexpl(scale, &exponent);
   if (exponent < lowest) exponent = lowest;
   return (double)(fabsl(got - want) / ldexpl(1, exponent - digits));
+}
+
+/* Half precision is computed in float, whose error hardly shows, and rounded once. */
+static double ulps_allowed(const reference_t *ref, hal_dtype_t dtype) {
+  return is_half(dtype) ? 0.5 + ref->ulps / 256 : ref->ulps;
 }
 
 static input_t inputs_at(const reference_t *ref, tensor_t *const *in, int64_t index, const hal_value_t *args) {
@@ -82,8 +98,9 @@ static void check_element(const reference_t *ref, hal_dtype_t dtype, const input
   }
   if (scale == ANY) return;
   const double error = error_in_ulps(dtype, got.f, want, scale);
-  cr_assert_leq(error, ref->ulps + 1e-6, "%s dtype %d, %s: a=%.9Lg b=%.9Lg c=%.9Lg: got %.9Lg, want %.9Lg, %g ulps",
-                ref->name, (int)dtype, what, x->a.f, x->b.f, x->c.f, got.f, want, error);
+  cr_assert_leq(error, ulps_allowed(ref, dtype) + 1e-6,
+                "%s dtype %d, %s: a=%.9Lg b=%.9Lg c=%.9Lg: got %.9Lg, want %.9Lg, %g ulps", ref->name, (int)dtype, what,
+                x->a.f, x->b.f, x->c.f, got.f, want, error);
 }
 
 /* Runs one operator on given operands and checks every element; in[k] NULL = args[k] is a number. */
@@ -200,7 +217,7 @@ Test(op_elementwise, second_operand_as_a_number) {
           tensor_randomize(out, 3);
           hal_value_t args[5];
           args[1] = whole ? of_int((int64_t)numbers[n]) : of_double(numbers[n]);
-          if (dtype == HAL_FLOAT32) args[1] = of_double((float)numbers[n]);
+          if (dtype == HAL_FLOAT32 || is_half(dtype)) args[1] = of_double((float)numbers[n]);
           run_and_check(ref, dtype, out, (tensor_t *[]){self, NULL}, args, layout == CONTIGUOUS ? HAL_CALL_DENSE : 0,
                         "number");
           tensor_free(self);

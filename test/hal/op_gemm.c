@@ -46,8 +46,9 @@ static void check(const problem_t *p) {
       }
       const long double start = beta == 0 ? 0 : (long double)beta * tensor_get(self, at).f;
       const long double want = start + (long double)alpha * sum;
-      const long double error =
-          roundoff(p->dtype) * ((long double)(p->k + 4) * fabs(alpha) * magnitude + 4 * fabsl(start));
+      const long double computing = is_half(p->dtype) ? roundoff(HAL_FLOAT32) : roundoff(p->dtype);
+      long double error = computing * ((long double)(p->k + 4) * fabs(alpha) * magnitude + 4 * fabsl(start));
+      if (is_half(p->dtype)) error += roundoff(p->dtype) * fabsl(want) + 0x1p-25L; /* rounded once */
       const long double got = tensor_get(r, at).f;
       cr_assert(fabsl(got - want) <= error,
                 "%lld x (%lld %lld %lld) layouts %d %d %d %d at %lld %lld: got %.9Lg, want %.9Lg +- %.2Lg",
@@ -61,13 +62,13 @@ static void check(const problem_t *p) {
   free(before), tensor_free(a), tensor_free(b), tensor_free(r), tensor_free(self);
 }
 
-static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_FLOAT64};
+static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_FLOAT64, HAL_FLOAT16, HAL_BFLOAT16};
 
 Test(op_gemm, sizes_around_the_blocks, .timeout = 120) {
   open_device();
   static const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 16, 31, 33, 67},
                        ns[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 65}, ks[] = {1, 2, 3, 7, 8, 9, 31, 33};
-  for (size_t t = 0; t < 2; t++)
+  for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++)
     for (size_t i = 0; i < 12; i++)
       for (size_t j = 0; j < 12; j++)
         for (size_t k = 0; k < 8; k++)
@@ -78,7 +79,7 @@ Test(op_gemm, sizes_around_the_blocks, .timeout = 120) {
 
 Test(op_gemm, every_layout_of_every_operand, .timeout = 120) {
   open_device();
-  for (size_t t = 0; t < 2; t++)
+  for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++)
     for (enum layout a = CONTIGUOUS; a < BROADCAST_ALL; a++)
       for (enum layout b = CONTIGUOUS; b < BROADCAST_ALL; b++)
         for (enum layout r = CONTIGUOUS; r < BROADCAST_ALL; r++)
@@ -102,7 +103,7 @@ Test(op_gemm, several_tiles_and_several_blocks_of_k, .timeout = 120) {
   open_device();
   static const int64_t shapes[][3] = {{200, 300, 70}, {70, 130, 600}, {33, 10, 1030},
                                       {385, 40, 257}, {1, 513, 515},  {500, 1, 300}};
-  for (size_t t = 0; t < 2; t++)
+  for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++)
     for (size_t s = 0; s < 6; s++)
       for (int way = 0; way < 8; way++)
         check(&(problem_t){.m = shapes[s][0],

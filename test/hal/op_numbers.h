@@ -25,7 +25,9 @@ static inline hal_value_t of_list(const int64_t *list, uint32_t count) {
 }
 
 /* Unit roundoff of a floating dtype. */
-static inline long double roundoff(hal_dtype_t dtype) { return dtype == HAL_FLOAT32 ? 0x1p-24L : 0x1p-53L; }
+static inline long double roundoff(hal_dtype_t dtype) {
+  return dtype == HAL_FLOAT16 ? 0x1p-11L : dtype == HAL_BFLOAT16 ? 0x1p-8L : dtype == HAL_FLOAT32 ? 0x1p-24L : 0x1p-53L;
+}
 
 /* What `compute` writes into `out` in a process of its own with a setting of the fake device. */
 typedef void (*compute_fn_t)(unsigned char *out, size_t size);

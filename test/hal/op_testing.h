@@ -48,19 +48,38 @@ static inline void open_device(void) {
 static inline size_t element_size(hal_dtype_t dtype) {
   switch (dtype) {
     case HAL_INT64:
+    case HAL_UINT64:
     case HAL_FLOAT64:
       return 8;
     case HAL_INT32:
+    case HAL_UINT32:
     case HAL_FLOAT32:
       return 4;
     case HAL_INT16:
+    case HAL_UINT16:
+    case HAL_FLOAT16:
+    case HAL_BFLOAT16:
       return 2;
     default:
       return 1;
   }
 }
 
-static inline int is_floating(hal_dtype_t dtype) { return dtype == HAL_FLOAT32 || dtype == HAL_FLOAT64; }
+static inline int is_half(hal_dtype_t dtype) { return dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16; }
+
+static inline int is_floating(hal_dtype_t dtype) {
+  return dtype == HAL_FLOAT32 || dtype == HAL_FLOAT64 || is_half(dtype);
+}
+
+/* Rounds a float to bfloat16 by arithmetic on its value: to nearest, ties to even. */
+static inline float to_bfloat16(float value) {
+  int exponent;
+  if (value == 0 || isnan(value) || isinf(value)) return value;
+  frexpf(value, &exponent);
+  const double place = ldexp(1, (exponent < -125 ? -125 : exponent) - 8);
+  const double rounded = rint((double)value / place) * place;
+  return fabs(rounded) >= 0x1p128 ? copysignf(INFINITY, value) : (float)rounded;
+}
 
 /* Gives the strides of a layout and returns the number of elements of memory. */
 static inline int64_t set_strides(enum layout layout, int32_t ndim, const int64_t *sizes, int64_t *strides) {
@@ -140,10 +159,24 @@ static inline number_t load(hal_dtype_t dtype, const unsigned char *at) {
     int16_t i16;
     int8_t i8;
     uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    _Float16 f16;
   } v;
   memset(&v, 0, sizeof v);
   memcpy(&v, at, element_size(dtype));
   switch (dtype) {
+    case HAL_FLOAT16:
+      return (number_t){0, v.f16};
+    case HAL_BFLOAT16:
+      v.u32 <<= 16; /* the upper half of a float */
+      return (number_t){0, v.f32};
+    case HAL_UINT16:
+      return (number_t){v.u16, v.u16};
+    case HAL_UINT32:
+      return (number_t){v.u32, v.u32};
+    case HAL_UINT64:
+      return (number_t){v.i64, (uint64_t)v.i64};
     case HAL_FLOAT64:
       return (number_t){0, v.f64};
     case HAL_FLOAT32:
@@ -170,11 +203,17 @@ static inline void store(hal_dtype_t dtype, unsigned char *at, number_t value) {
   const uint64_t bits = (uint64_t)value.i;
   const double f64 = (double)value.f;
   const float f32 = (float)value.f;
+  const _Float16 f16 = (_Float16)f32; /* by way of float, as every conversion to half precision */
+  const float bf16 = to_bfloat16(f32);
   const uint8_t truth = value.i != 0;
   if (dtype == HAL_FLOAT64)
     memcpy(at, &f64, 8);
   else if (dtype == HAL_FLOAT32)
     memcpy(at, &f32, 4);
+  else if (dtype == HAL_FLOAT16)
+    memcpy(at, &f16, 2);
+  else if (dtype == HAL_BFLOAT16)
+    memcpy(at, (const char *)&bf16 + 2, 2);
   else if (dtype == HAL_BOOL)
     memcpy(at, &truth, 1);
   else

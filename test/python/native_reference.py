@@ -12,8 +12,8 @@ import torch_backend
 from torch_backend.fallback import strict
 
 CODEGEN = Path(__file__).resolve().parents[2] / "codegen"
-DTYPES = {"f32": torch.float32, "f64": torch.float64, "i64": torch.int64, "i32": torch.int32, "i16": torch.int16, "i8": torch.int8,
-          "u8": torch.uint8, "bool": torch.bool}  # fmt: skip
+DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf16": torch.bfloat16, "i64": torch.int64, "i32": torch.int32,
+          "i16": torch.int16, "i8": torch.int8, "u8": torch.uint8, "bool": torch.bool}  # fmt: skip
 
 
 def load_model():

@@ -14,7 +14,9 @@ POSITIVE = {"log", "log2", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.Tensor_Sca
 NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv"}
 SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward"}
 # The exact-precision limits of CPU torch's vectorised functions against ours: both are within a few ulp of the true value.
-TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-12}}
+# Half precision is computed in float and rounded once; CPU torch rounds the steps of some float16 operators, up to three times.
+TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-12},
+             torch.float16: {"rtol": 3 * 2**-10, "atol": 3e-6}, torch.bfloat16: {"rtol": 2**-7, "atol": 3e-6}}  # fmt: skip
 
 # Operands by (shape of the base, view); one row per case, as many columns as operators have operands.
 VIEWS = {
@@ -205,7 +207,10 @@ def test_operands_of_two_dtypes_are_promoted(op, shapes):
         extra = (1,) if op in ("add.Tensor", "sub.Tensor") else ()
         operands[0].base[operands[0].base == 0] = 1
         operands[1].base[operands[1].base == 0] = 1
-        assert_native(kernel_op(op), lambda *t: call(t, extra), operands, rtol=3e-6, atol=3e-6)
+        result = torch.result_type(*(operand.base for operand in operands))
+        # CPU torch reads a float32 operand without dimensions at full precision beside half ones; we and CUDA round it first.
+        tolerance = {torch.float16: 2**-8, torch.bfloat16: 2**-6}.get(result, 3e-6)
+        assert_native(kernel_op(op), lambda *t: call(t, extra), operands, rtol=tolerance, atol=3e-6)
 
 
 PYTHON = {
@@ -357,7 +362,7 @@ def test_result_lies_on_the_operands_device_not_the_current_one(device, module):
     assert module.current_device() == 0
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.complex64])
 def test_dtypes_without_a_kernel_are_right_and_counted_as_fallback(dtype, device):
     x = torch.randn(3, 4).to(dtype)
     before = dict(torch_backend._C.fallback_counts()).get("aten::add.Tensor", 0)
