@@ -67,7 +67,9 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
     if (!tensor.defined() || tensor.layout() != c10::kStrided) return false;
     const auto dtype = tensor.scalar_type();
     if (tensor.device().type() == c10::kCPU && tensor.dim() == 0 && !c10::isComplexType(dtype)) continue;
-    if (!c10::isIntegralType(dtype, true) && !((dtypes >> static_cast<unsigned>(dtype)) & 1)) return false;
+    const auto wide = c10::isReducedFloatingType(dtype) ? c10::ScalarType::Float : dtype;
+    const uint64_t either = UINT64_C(1) << static_cast<unsigned>(dtype) | UINT64_C(1) << static_cast<unsigned>(wide);
+    if (!c10::isIntegralType(dtype, true) && !(dtypes & either)) return false;
   }
   return true;
 }

@@ -75,6 +75,7 @@ std::optional<c10::ScalarType> reduction_dtype(c10::DeviceIndex device, uint32_t
   if (has_kernel(device, op, wanted)) return wanted;
   if (wanted == at::kBool && has_kernel(device, op, at::kByte)) return wanted;  // its bytes are 0 and 1
   if (c10::isIntegralType(wanted, true) && has_kernel(device, op, at::kLong)) return at::kLong;
+  if (c10::isReducedFloatingType(wanted) && has_kernel(device, op, at::kFloat)) return at::kFloat;
   return std::nullopt;
 }
 

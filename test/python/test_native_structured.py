@@ -207,11 +207,16 @@ def matrix(rows, columns, dtype, batch=(), seed=0):
 SIZES = [(1, 1, 1), (3, 4, 5), (17, 33, 65), (64, 64, 64), (1, 100, 7), (100, 1, 7), (130, 257, 1), (0, 3, 4), (3, 0, 4), (3, 4, 0)]
 
 
+# Half precision is summed in float32 on both sides, in other orders, and rounded once.
+PRODUCT_TOLERANCE = {torch.float32: {"rtol": 1e-5, "atol": 1e-4}, torch.float64: {"rtol": 1e-11, "atol": 1e-11},
+                     torch.float16: {"rtol": 2**-9, "atol": 1e-4}, torch.bfloat16: {"rtol": 2**-6, "atol": 1e-4}}  # fmt: skip
+
+
 @pytest.mark.parametrize("m,k,n", SIZES)
 @pytest.mark.parametrize("token", FLOATS)
 def test_matrix_products(token, m, k, n):
     dtype = DTYPES[token]
-    tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    tolerance = PRODUCT_TOLERANCE[dtype]
     for a, b in itertools.product(matrix(m, k, dtype).values(), matrix(k, n, dtype, seed=1).values()):
         check("mm", torch.mm, [a, b], **tolerance)
         for shape, beta in (((m, n), 1), ((n,), 0.5), ((m, 1), 2), ((), 1), ((m, n), 0)):
@@ -224,7 +229,7 @@ def test_matrix_products(token, m, k, n):
 @pytest.mark.parametrize("token", FLOATS)
 def test_batched_matrix_products(token):
     dtype = DTYPES[token]
-    tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-11, "atol": 1e-11}
+    tolerance = PRODUCT_TOLERANCE[dtype]
     for (m, k, n), batch in itertools.product([(3, 4, 5), (33, 17, 9), (2, 0, 3)], [1, 4, 0]):
         for a, b in itertools.product(matrix(m, k, dtype, (batch,)).values(), matrix(k, n, dtype, (batch,), 1).values()):
             check("bmm", torch.bmm, [a, b], **tolerance)
