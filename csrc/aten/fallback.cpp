@@ -1,4 +1,5 @@
-// fallback.cpp: the zero-copy fallback: runs the CPU kernel on CPU tensors that alias device memory.
+// fallback.cpp: the fallback: runs the CPU kernel on CPU tensors that stand for the device tensors, without a copy where
+// the host may touch the device's memory.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback.h"
 
@@ -6,15 +7,15 @@
 #include <ATen/core/ivalue.h>
 #include <torch/library.h>
 
-#include "aten/fallback_alias.h"
 #include "aten/fallback_info.h"
 #include "aten/fallback_random.h"
 #include "aten/fallback_route.h"
+#include "aten/fallback_scope.h"
 
 namespace torch_backend {
 namespace {
 
-c10::List<at::Tensor> list_to_cpu(AliasScope &scope, const c10::IValue &list, bool written, bool host_allowed) {
+c10::List<at::Tensor> list_to_cpu(FallbackScope &scope, const c10::IValue &list, bool written, bool host_allowed) {
   const c10::ArrayRef<c10::IValue> elements = list.toListRef();
   c10::List<at::Tensor> mapped;
   mapped.reserve(elements.size());
@@ -24,7 +25,7 @@ c10::List<at::Tensor> list_to_cpu(AliasScope &scope, const c10::IValue &list, bo
   return mapped;
 }
 
-c10::List<std::optional<at::Tensor>> optional_list_to_cpu(AliasScope &scope, const c10::IValue &list) {
+c10::List<std::optional<at::Tensor>> optional_list_to_cpu(FallbackScope &scope, const c10::IValue &list) {
   c10::List<std::optional<at::Tensor>> mapped;
   for (const c10::IValue &element : list.toListRef()) {
     // Index lists: CUDA takes indices that lie on the host, too.
@@ -34,7 +35,7 @@ c10::List<std::optional<at::Tensor>> optional_list_to_cpu(AliasScope &scope, con
   return mapped;
 }
 
-void operand_to_cpu(AliasScope &scope, const ArgInfo &arg, bool host_allowed, c10::IValue &value) {
+void operand_to_cpu(FallbackScope &scope, const ArgInfo &arg, bool host_allowed, c10::IValue &value) {
   switch (arg.kind) {
     case ArgKind::kTensor:
       if (value.isTensor()) value = scope.to_cpu(value.toTensor(), arg.written, host_allowed);
@@ -77,7 +78,7 @@ bool is_exclusive(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> results) 
   return holders == 1 || holders == count_sharing(tensor, results);
 }
 
-c10::IValue result_to_device(AliasScope &scope, const c10::IValue &value, c10::ArrayRef<c10::IValue> results) {
+c10::IValue result_to_device(FallbackScope &scope, const c10::IValue &value, c10::ArrayRef<c10::IValue> results) {
   if (value.isTensor()) {
     const at::Tensor &tensor = value.toTensor();
     return scope.to_device(tensor, is_exclusive(tensor, results));
@@ -90,7 +91,7 @@ c10::IValue result_to_device(AliasScope &scope, const c10::IValue &value, c10::A
   return mapped;
 }
 
-void results_to_device(AliasScope &scope, const OpInfo &info, torch::jit::Stack *stack) {
+void results_to_device(FallbackScope &scope, const OpInfo &info, torch::jit::Stack *stack) {
   const size_t count = info.returns.size(), first = stack->size() - count;
   if (C10_LIKELY(count == 1)) {
     c10::IValue &value = stack->back();
@@ -125,7 +126,7 @@ void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target
   if (!counted.metadata) count_fallback(counted);
   OpInfo &info = &target == &op ? counted : op_info(target);
   check_cpu_kernel(target, info, key);
-  AliasScope scope(info.name.name.c_str());
+  FallbackScope scope(info.name.name.c_str());
   const size_t first = stack->size() - info.args.size();
   for (size_t i = 0; i < info.args.size(); i++) {
     operand_to_cpu(scope, info.args[i], info.host_operands, (*stack)[first + i]);

@@ -14,7 +14,7 @@ class OperatorHandle;
 
 namespace torch_backend {
 
-// Boxed fallback of the PrivateUse1 key: runs the CPU kernel on CPU tensors that alias device memory. Throws
+// Boxed fallback of the PrivateUse1 key: runs the CPU kernel on CPU tensors that alias device memory, or on staged copies. Throws
 // c10::NotImplementedError, naming the operator, in strict mode and where no CPU kernel can answer.
 void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 

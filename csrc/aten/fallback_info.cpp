@@ -27,6 +27,10 @@ constexpr std::string_view kMetadataOps[] = {
     "aten::crow_indices", "aten::col_indices",  "aten::ccol_indices",  "aten::row_indices", "aten::values",
     "aten::indices",      "aten::is_same_size", "aten::_is_zerotensor"};
 
+// Operators that write to their running statistics, of which their schema says nothing.
+constexpr std::string_view kStatisticsOps[] = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
+constexpr std::string_view kStatistics[] = {"running_mean", "running_var"};
+
 // Operators that want lengths or sizes in host memory whatever the device of the data.
 constexpr std::string_view kHostOperandOps[] = {"aten::_pack_padded_sequence", "aten::_ctc_loss",
                                                 "aten::_ctc_loss_backward", "aten::_use_cudnn_ctc_loss"};
@@ -78,11 +82,13 @@ OpInfo *find(OpInfo *chain, const c10::OperatorName &name) {
 
 OpInfo::OpInfo(const c10::OperatorHandle &op) : name(op.operator_name()) {
   const c10::FunctionSchema &schema = op.schema();
+  const bool statistics = listed(kStatisticsOps, name.name);
   for (const c10::Argument &argument : schema.arguments()) {
     if (unwrap_optional(*argument.type()).kind() == c10::TypeKind::GeneratorType) {
       generator = static_cast<int32_t>(args.size());
     }
-    args.push_back({kind_of(*argument.type()), writes(argument.alias_info())});
+    const bool written = writes(argument.alias_info()) || (statistics && listed(kStatistics, argument.name()));
+    args.push_back({kind_of(*argument.type()), written});
   }
   for (const c10::Argument &result : schema.returns()) returns.push_back(kind_of(*result.type()));
   metadata = only_views(schema) || listed(kMetadataOps, name.name);

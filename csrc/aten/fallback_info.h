@@ -15,7 +15,7 @@ enum class ArgKind : uint8_t { kOther, kTensor, kTensorList, kOptionalTensorList
 
 struct ArgInfo {
   ArgKind kind;
-  bool written;  // the schema says that the operator mutates it
+  bool written;  // the operator mutates it
 };
 
 struct OpInfo {

@@ -6,7 +6,7 @@
 #include <torch/library.h>
 
 #include "aten/device_index.h"
-#include "aten/fallback_alias.h"
+#include "aten/fallback_storage.h"
 #include "aten/resize.h"
 #include "aten/tensor.h"
 #include "core/storage/storage.h"

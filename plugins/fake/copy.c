@@ -48,7 +48,13 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
                       "fake: copy of %zu bytes from %p on device %d to %p on device %d; there are %d "
                       "devices, and -1 is the host",
                       size, src, (int)src_device, dst, (int)dst_device, (int)fake.device_count);
-  const hal_arg_t args[] = {{&dst, sizeof dst, HAL_ARG_POINTER}, {&src, sizeof src, HAL_ARG_POINTER}};
+  void *to = dst, *from = (void *)(uintptr_t)src;
+  if (FAKE_UNLIKELY(fake.settings.protect)) {
+    hal_status_t status = fake_protect_range("memory_copy", dst_device, dst, size, &to);
+    if (!status) status = fake_protect_range("memory_copy", src_device, src, size, &from);
+    if (status) return status;
+  }
+  const hal_arg_t args[] = {{&to, sizeof to, HAL_ARG_POINTER}, {&from, sizeof from, HAL_ARG_POINTER}};
   return fake_submit(stream, &copy_kernel, size, args, 2);
 }
 
@@ -64,6 +70,10 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
                       size, pattern_size);
   if (!size) return HAL_OK;
   if (!dst) return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: fill of %zu bytes at address 0", size);
+  if (FAKE_UNLIKELY(fake.settings.protect)) {
+    const hal_status_t found = fake_protect_range("memory_fill", device, dst, size, &dst);
+    if (found) return found;
+  }
   /* Zeros, and whatever repeats one byte, take the fastest way. */
   const int bytes = pattern_size == 1 || !memcmp(pattern, (const char *)pattern + 1, pattern_size - 1);
   const hal_host_kernel_t *kernel = &fill_kernels[bytes ? 0 : __builtin_ctzll(pattern_size)];

@@ -38,6 +38,7 @@ typedef struct fake_settings_s {
   uint32_t async;    /* HAL_FAKE_ASYNC */
   uint32_t delay_us; /* HAL_FAKE_DELAY: longest pause before an item */
   uint32_t threads;  /* HAL_FAKE_THREADS: size of the pool */
+  uint32_t protect;  /* HAL_FAKE_PROTECT */
 } fake_settings_t;
 
 /* Reads HAL_FAKE_DEVICES; the first answer is kept. */
@@ -51,6 +52,7 @@ typedef struct fake_device_s {
   fake_lock_t lock; /* the list of streams */
   hal_plugin_stream_t *streams;
   _Atomic uint64_t allocated; /* bytes, memory.c */
+  _Atomic(const char *) last; /* the kernel launched last; static text; only with HAL_FAKE_PROTECT */
 } fake_device_t;
 
 typedef struct fake_state_s {
@@ -70,9 +72,46 @@ hal_status_t fake_check_device(int32_t device);
 
 /* ---- memory.c
  * ------------------------------------------------------------------------------------------------------------- */
+typedef struct fake_segment_s {
+  char *base;     /* the device address */
+  char *work;     /* where workers find the memory: `base`, or the second mapping of protected memory */
+  char *reserved; /* all addresses that are taken, guard pages included */
+  size_t reserved_size;
+  size_t size;    /* as asked for */
+  size_t mapped;  /* whole pages */
+  int32_t device; /* HAL_HOST for pinned memory */
+} fake_segment_t;
+
+/* Gives the segment that an address lies in, or in whose guard pages; returns whether there is one. */
+int fake_memory_find(const void *address, fake_segment_t *out_segment);
+/* The same in a signal handler; -1 = the table stays locked. */
+int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment);
 void fake_memory_fork_prepare(void);
 void fake_memory_fork_parent(void);
 void fake_memory_fork_child(void);
+
+/* ---- protect.c: memory that the host cannot touch, HAL_FAKE_PROTECT=1
+ * ------------------------------------------------------------------------------------- */
+/* Guards cost addresses only; 2 MiB keep both mappings aligned to huge pages, and catch strides that run far beyond. */
+#define FAKE_GUARD_BYTES ((size_t)2 << 20)
+
+/* Maps `mapped` bytes: inaccessible at `base`, usable at `work`, guard pages round both. `base` is NULL after a failure. */
+void fake_protect_map(fake_segment_t *inout_segment);
+/* Gives copies of a launch's arguments in which pointers are those of the workers' mappings; `pointers` holds them. */
+hal_status_t fake_protect_args(const hal_host_kernel_t *kernel, const hal_arg_t *args, uint32_t arg_count,
+                               hal_arg_t *out_args, void **pointers);
+/* Gives the worker's address of `size` bytes that a copy or fill uses on a device or, HAL_HOST, in host memory. */
+hal_status_t fake_protect_range(const char *call, int32_t device, const void *address, size_t size, void **out_address);
+/* Keeps for the report that this thread runs a kernel, and that it runs none. */
+void fake_protect_enter(const hal_host_kernel_t *kernel);
+void fake_protect_leave(void);
+const char *fake_protect_running(void);
+
+/* ---- fault.c: the report of an access to protected memory
+ * ------------------------------------------------------------------------------------- */
+/* Installs the handler of SIGSEGV and SIGBUS; what was installed before runs after it. */
+hal_status_t fake_fault_install(void);
+void fake_fault_uninstall(void);
 
 /* ---- queue.c: the items of one stream
  * ------------------------------------------------------------------------------------- */
@@ -226,12 +265,19 @@ void fake_pool_fork_prepare(void);
 void fake_pool_fork_parent(void);
 void fake_pool_fork_child(void);
 
+/* Computes a part of a launch on the calling thread. */
+static inline void fake_compute(const hal_host_kernel_t *kernel, const hal_host_range_t *range, void *const *args) {
+  if (FAKE_UNLIKELY(fake.settings.protect)) fake_protect_enter(kernel);
+  kernel->fn(range, args);
+  if (FAKE_UNLIKELY(fake.settings.protect)) fake_protect_leave();
+}
+
 /* Runs a launch on the calling thread, in parts on the pool when it is worth it. */
 static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
                             void *const *args) {
   if (FAKE_LIKELY(units < 2 * (uint64_t)kernel->grain || fake.settings.threads == 1)) {
     const hal_host_range_t range = {0, units};
-    kernel->fn(&range, args);
+    fake_compute(kernel, &range, args);
   } else {
     fake_pool_parallel(owner, kernel, units, args);
   }

@@ -12,16 +12,9 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-typedef struct segment_s {
-  char *base;
-  size_t size;    /* as asked for */
-  size_t mapped;  /* whole pages */
-  int32_t device; /* HAL_HOST for pinned memory */
-} segment_t;
-
 static struct {
   fake_lock_t lock;
-  segment_t *segments; /* by address */
+  fake_segment_t *segments; /* by address */
   size_t count, capacity;
 } map;
 
@@ -41,10 +34,10 @@ static size_t upper_bound(const char *address) {
   return low;
 }
 
-static hal_status_t insert(segment_t segment) {
+static hal_status_t insert(fake_segment_t segment) {
   if (map.count == map.capacity) {
     const size_t capacity = map.capacity ? 2 * map.capacity : 64;
-    segment_t *grown = hal_host->mem_alloc(capacity * sizeof *grown, alignof(segment_t));
+    fake_segment_t *grown = hal_host->mem_alloc(capacity * sizeof *grown, alignof(fake_segment_t));
     if (!grown) return HAL_RESOURCE_EXHAUSTED;
     if (map.count) memcpy(grown, map.segments, map.count * sizeof *grown);
     hal_host->mem_free(map.segments);
@@ -59,13 +52,44 @@ static hal_status_t insert(segment_t segment) {
 }
 
 /* Takes the segment that begins at `ptr` and belongs to `device` out of the table; 0 = there is none. */
-static int take_out(int32_t device, const void *ptr, segment_t *out_segment) {
+static int take_out(int32_t device, const void *ptr, fake_segment_t *out_segment) {
   const size_t end = upper_bound(ptr);
   if (!end || map.segments[end - 1].base != ptr || map.segments[end - 1].device != device) return 0;
   *out_segment = map.segments[end - 1];
   memmove(map.segments + end - 1, map.segments + end, (map.count - end) * sizeof *map.segments);
   map.count--;
   return 1;
+}
+
+/* The segment whose addresses, guard pages included, hold `address`; NULL = none. */
+static const fake_segment_t *holder(const char *address) {
+  const size_t end = upper_bound(address);
+  const fake_segment_t *below = end ? &map.segments[end - 1] : NULL;
+  const fake_segment_t *above = end < map.count ? &map.segments[end] : NULL;
+  if (below && address < below->reserved + below->reserved_size) return below;
+  return above && address >= above->reserved ? above : NULL;
+}
+
+int fake_memory_find(const void *address, fake_segment_t *out_segment) {
+  fake_lock(&map.lock);
+  const fake_segment_t *segment = holder(address);
+  if (segment) *out_segment = *segment;
+  fake_unlock(&map.lock);
+  return segment != NULL;
+}
+
+int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment) {
+  /* The thread that was interrupted may be the one that holds the lock: no waiting without an end. Sections under the
+   * lock take some 100 ns. */
+  int held = 0;
+  for (int i = 0; i < 1000000 && !held; i++) {
+    held = fake_lock_try(&map.lock);
+    if (!held) FAKE_RELAX();
+  }
+  const fake_segment_t *segment = held ? holder(address) : NULL;
+  if (segment) *out_segment = *segment;
+  if (held) fake_unlock(&map.lock);
+  return held ? segment != NULL : -1;
 }
 
 /* ---- mappings
@@ -95,23 +119,29 @@ static size_t whole_pages(size_t size) {
 }
 
 static hal_status_t map_segment(int32_t device, size_t size, size_t mapped, void **out_ptr) {
-  char *base = map_pages(mapped);
-  if (!base)
+  fake_segment_t segment = {.size = size, .mapped = mapped, .device = device};
+  if (device != HAL_HOST && fake.settings.protect) {
+    fake_protect_map(&segment);
+  } else {
+    segment.base = segment.work = segment.reserved = map_pages(mapped);
+    segment.reserved_size = mapped;
+  }
+  if (!segment.base)
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno,
                       "fake: the system gave no mapping of %zu bytes (%s); free some tensors", mapped, strerror(errno));
   fake_lock(&map.lock);
-  const hal_status_t status = insert((segment_t){base, size, mapped, device});
+  const hal_status_t status = insert(segment);
   fake_unlock(&map.lock);
   if (status) {
-    munmap(base, mapped);
+    munmap(segment.reserved, segment.reserved_size);
     return fake_error(status, 0, "fake: no host memory for the table of segments; free some memory");
   }
-  *out_ptr = base;
+  *out_ptr = segment.base;
   return HAL_OK;
 }
 
 static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, size_t *out_mapped) {
-  segment_t segment;
+  fake_segment_t segment;
   fake_lock(&map.lock);
   const int found = take_out(device, ptr, &segment);
   fake_unlock(&map.lock);
@@ -120,7 +150,7 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
                       "fake: %s(%d, %p): this is not the start of such an allocation; free each "
                       "allocation once, on its own device",
                       what, (int)device, ptr);
-  munmap(segment.base, segment.mapped);
+  munmap(segment.reserved, segment.reserved_size);
   *out_mapped = segment.mapped;
   return HAL_OK;
 }
@@ -181,12 +211,8 @@ hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *ou
 }
 
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
-  segment_t segment = {0};
-  fake_lock(&map.lock);
-  const size_t end = upper_bound(ptr);
-  if (end) segment = map.segments[end - 1];
-  fake_unlock(&map.lock);
-  if (!segment.base || (size_t)((const char *)ptr - segment.base) >= segment.size)
+  fake_segment_t segment = {0};
+  if (!fake_memory_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
     return fake_error(HAL_NOT_FOUND, 0, "fake: %p lies in no allocation of this plugin", ptr);
   hal_pointer_info_t info = {.struct_size = out_info->struct_size,
                              .base = segment.base,

@@ -169,10 +169,17 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                     launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
     return refuse(kernel, launch);
   const hal_arg_t *args = launch->args;
-  void *values[FAKE_MAX_ARGS];
+  void *values[FAKE_MAX_ARGS], *pointers[FAKE_MAX_ARGS];
+  hal_arg_t translated[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) {
     if (FAKE_UNLIKELY(!args[i].value || !is_known(&args[i]))) return refuse(kernel, launch);
     values[i] = (void *)(uintptr_t)args[i].value;
+  }
+  if (FAKE_UNLIKELY(fake.settings.protect)) {
+    const hal_status_t status = fake_protect_args(kernel, args, arg_count, translated, pointers);
+    if (status) return status;
+    for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)translated[i].value;
+    args = translated;
   }
   uint64_t units = launch->grid[0];
   if (kernel->unit == HAL_HOST_ITEMS) units *= launch->block[0];

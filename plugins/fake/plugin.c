@@ -78,6 +78,8 @@ hal_status_t hal_plugin_init(const char *options) {
   if (!fork_handled && pthread_atfork(fork_prepare, fork_parent, fork_child))
     return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no memory to register the handlers of fork");
   fork_handled = 1;
+  if (settings.protect) status = fake_fault_install();
+  if (status) return status;
   fake.settings = settings;
   fake.device_count = count;
   return HAL_OK;
@@ -87,6 +89,7 @@ hal_status_t hal_plugin_shutdown(uint32_t flags) {
   (void)flags;
   for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
   fake_pool_stop();
+  if (fake.settings.protect) fake_fault_uninstall();
   return HAL_OK;
 }
 
@@ -98,9 +101,10 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) { return fake_settings_
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
+  const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
                             .dialects = "native",
-                            .flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_FP64 | HAL_DEVICE_CPU |
+                            .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
                             .total_memory = fake.settings.memory,
                             .compute_units = fake.settings.threads,

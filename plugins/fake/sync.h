@@ -44,10 +44,14 @@ typedef struct fake_lock_s {
 
 void fake_lock_slow(fake_lock_t *lock);
 
-static inline void fake_lock(fake_lock_t *lock) {
+/* Takes the lock if it is free; returns whether. */
+static inline int fake_lock_try(fake_lock_t *lock) {
   unsigned expected = 0;
-  if (!atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
-    fake_lock_slow(lock);
+  return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
+}
+
+static inline void fake_lock(fake_lock_t *lock) {
+  if (!fake_lock_try(lock)) fake_lock_slow(lock);
 }
 
 static inline void fake_unlock(fake_lock_t *lock) {

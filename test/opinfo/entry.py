@@ -13,8 +13,9 @@ from compare import same_distribution, same_kind, same_values
 from sample import Placed
 from torch.utils._pytree import tree_leaves
 
-# HAL_FAKE_ASYNC of each mode; strict forbids fallbacks besides. A process opens its device once, so it serves modes of one value.
-MODES = {"async": "1", "inline": "0", "strict": "0"}
+# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides. A process opens its device once, so it serves
+# modes of the same values.
+MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1")}
 FALLBACK = "fallback.strict(False)"  # in the message of a forbidden fallback
 
 
@@ -214,10 +215,11 @@ def check(op, dtype, plan, emit):
     """Checks an entry in the modes of the plan. Tells whether the process is good for another check with the same modes: after an
     error the device may be in any state.
 
-    The plan: modes of one value of HAL_FAKE_ASYNC, delay (microseconds at most, before each queued item), number of samples,
+    The plan: modes with the same values in MODES, delay (microseconds at most, before each queued item), number of samples,
     backward, and the names of entries whose results are "random" or "uninitialised" and of those that take "host" operands.
     """
-    os.environ.update(HAL_FAKE_ASYNC=MODES[plan["modes"][0]], HAL_FAKE_DELAY=str(plan["delay"]))
+    asynchronous, protected = MODES[plan["modes"][0]]
+    os.environ.update(HAL_FAKE_ASYNC=asynchronous, HAL_FAKE_PROTECT=protected, HAL_FAKE_DELAY=str(plan["delay"]))
     torch.set_num_threads(1)
     import torch_backend
 

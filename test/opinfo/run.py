@@ -1,7 +1,7 @@
 """Compares every entry of PyTorch's operator database on the fake device with the CPU.
 
     python test/opinfo/run.py           float32, forward, first sample (what `make test` runs, through pytest)
-    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict
+    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged
 
 Prints a table per dtype and exits with 1 when a result differs from the committed lists (expected.json, native.json).
 """
@@ -20,21 +20,21 @@ os.environ["OMP_NUM_THREADS"] = "1"  # the CPU's side of a sample is small, and 
 os.environ.pop("HAL_FAKE_MEMORY", None)
 
 import torch
-from entry import check, entry_name, let_the_caller_seed
+from entry import MODES, check, entry_name, let_the_caller_seed
 from expected import SEVERITY, STEPS, Expected, native_steps, outcome, place_of
 from runner import run_jobs
 
 FULL = ("float32", "float16", "bfloat16", "int64", "bool", "complex64")
 DELAY = 200  # microseconds
 BATCH = 12  # jobs of a process
-SETTINGS = (("async",), ("inline", "strict"))  # modes that one process can serve
+SETTINGS = (("async",), ("inline", "strict"), ("staged",))  # modes that one process can serve
 
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="all dtypes and modes")
     parser.add_argument("--dtype", action="append", help="only this dtype (may be repeated)")
-    parser.add_argument("--mode", action="append", choices=("async", "inline", "strict"), help="only this mode (may be repeated)")
+    parser.add_argument("--mode", action="append", choices=tuple(MODES), help="only this mode (may be repeated)")
     parser.add_argument("--entry", action="append", help="only this entry: name or name.variant (may be repeated)")
     parser.add_argument("--samples", type=int, help="samples per entry (1, full: 3)")
     parser.add_argument("--slots", type=int, default=min(8, len(os.sched_getaffinity(0))), help="processes at a time")
@@ -48,7 +48,7 @@ def plans(options, lists):
     """The jobs: (entry's name, dtype's name, plan)."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    modes = options.mode or (("async", "inline", "strict") if options.full else ("async",))
+    modes = options.mode or (tuple(MODES) if options.full else ("async",))
     dtypes = options.dtype or (FULL if options.full else ("float32",))
     let_the_caller_seed()
     entries = {entry_name(op): op for op in op_db}

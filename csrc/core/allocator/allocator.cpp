@@ -175,22 +175,21 @@ hal_block_t *block_of(const c10::DataPtr &ptr) {
   return ptr.get_deleter() == &release ? static_cast<hal_block_t *>(ptr.get_context()) : nullptr;
 }
 
-c10::DataPtr adopt(c10::DataPtr &&data, size_t size, c10::DeviceIndex device) {
-  const c10::Device where(kDevice, device);
-  if (size == 0 || data.get() == nullptr) return allocate(0, device);
+bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPtr *out_block) {
   void *address = data.get();
   auto owner = std::make_unique<c10::DataPtr>(std::move(data));
+  const auto free = [](void *user_data) { delete static_cast<c10::DataPtr *>(user_data); };
   hal_block_t *block = nullptr;
-  const hal_status_t status = hal_memory_adopt(
-      device, nullptr, address, size, [](void *user_data) { delete static_cast<c10::DataPtr *>(user_data); },
-      owner.get(), &block);
+  const hal_status_t status = hal_memory_adopt(device, nullptr, address, size, free, owner.get(), &block);
   if (C10_UNLIKELY(status != HAL_OK)) {
-    data = std::move(*owner);  // the caller keeps its memory
-    fail_allocation(status, size, device);
+    data = std::move(*owner);
+    if (status == HAL_RESOURCE_EXHAUSTED) return false;
+    throw_status(status);
   }
   owner.release();
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report_usage(address, static_cast<int64_t>(size), device);
-  return {address, block, &release, where};
+  *out_block = {address, block, &release, c10::Device(kDevice, device)};
+  return true;
 }
 
 namespace {

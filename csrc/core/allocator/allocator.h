@@ -20,7 +20,7 @@ c10::DataPtr allocate(size_t size, c10::DeviceIndex device);
 hal_block_t *block_of(const c10::DataPtr &ptr);
 
 // Wraps host memory owned by `data` (a CPU DataPtr) as device memory without a copy: the HAL counts it and frees it
-// behind the work queued on the current stream. Throws c10::OutOfMemoryError over the device's limit.
-c10::DataPtr adopt(c10::DataPtr &&data, size_t size, c10::DeviceIndex device);
+// behind the work queued on the current stream. false = the device has no room for it; `data` keeps its memory.
+bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPtr *out_block);
 
 }  // namespace torch_backend

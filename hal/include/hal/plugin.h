@@ -29,6 +29,10 @@
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
  *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
  *    no current device.
+ *  - A launch names each device address that it uses as a HAL_ARG_POINTER argument of its own. No address lies in a value,
+ *    in a struct or in device memory (no tables of pointers): a plugin may have to translate addresses (to buffer objects,
+ *    to another mapping) and sees arguments only. A kernel over a list of tensors is launched with as many of them as it has
+ *    pointer arguments, again and again, or finds them at offsets from one pointer.
  *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return.
  *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface
  *    once, at the next synchronisation or query of the stream, and are then cleared; a lost device stays lost.
@@ -177,7 +181,7 @@ typedef struct hal_module_desc_s {
 
 enum { HAL_ARG_VALUE = 0, HAL_ARG_POINTER = 1, HAL_ARG_LOCAL = 2 };
 
-typedef struct hal_arg_s { /* size AND kind: OpenCL and Level Zero need both */
+typedef struct hal_arg_s { /* size AND kind: OpenCL and Level Zero need both; every address is a HAL_ARG_POINTER */
   const void *value; /* the value's address; for a pointer, the address of the device address; NULL for local memory */
   uint32_t size;     /* bytes of the value, or of local memory */
   uint32_t kind;     /* HAL_ARG_* */

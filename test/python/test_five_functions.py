@@ -1,0 +1,100 @@
+"""A plugin of five functions, built out of tree with the installed SDK: every operator answers, and the demo's network trains."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torch_backend
+
+TEMPLATE = Path(__file__).resolve().parents[2] / "plugins" / "template"
+CMAKE_DIR = subprocess.run([sys.executable, "-P", "-m", "torch_backend", "--cmake-dir"], capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory):
+    """The template as its README says to build it; its memory is marked so that a host access would be seen."""
+    folder = tmp_path_factory.mktemp("five")
+    source, build = folder / "template", folder / "build"
+    shutil.copytree(TEMPLATE, source)
+    for command in (["cmake", "-S", source, "-B", build, f"-Dtorch_backend_hal_DIR={CMAKE_DIR}"], ["cmake", "--build", build]):
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return build / "libhal_template.so"
+
+
+@pytest.fixture
+def run(plugin, run_python):
+    def run(script, **settings):
+        return run_python(script, TORCH_BACKEND=plugin, HAL_ALLOW_UNSAFE_PLUGINS="1", **settings)
+
+    return run
+
+
+TRAINING = """
+import json, torch
+import torch_backend
+from torch_backend import demo
+
+torch.manual_seed(0)
+data, network = demo.load_data(torch, 0), demo.build_network(torch)
+args = demo.parse_arguments(["--epochs", "4", "--quiet"])
+ours, cpu = (demo.train(torch, network, data, args, torch.device(name)) for name in ("template:0", "cpu"))
+print(json.dumps({"ours": ours.losses, "cpu": cpu.losses, "device": ours.parameter_device, "accuracy": ours.accuracy,
+                  "fallbacks": {row.op: row.count for row in torch_backend.fallback.report()}}))
+"""
+
+
+def test_the_demos_network_trains_with_the_cpus_losses(run):
+    summary = json.loads(run(TRAINING, timeout=300).stdout)
+    assert summary["device"] == "template:0"
+    assert len(summary["ours"]) == len(summary["cpu"]) == 92
+    assert summary["ours"][0] > 2 and summary["ours"][-1] < 1 and summary["accuracy"] > 0.6  # it has learnt something
+    assert summary["ours"] == pytest.approx(summary["cpu"], rel=1e-4)
+    assert {"aten::convolution_overrideable", "aten::addmm.out"} & set(summary["fallbacks"])  # by staged copies
+
+
+def test_basic_programs(run):
+    done = run(
+        """
+        import io, torch
+        import torch_backend
+        x = torch.randn(3, 4, device="template")
+        y = x.view(4, 3).t()
+        y[1:].zero_()
+        z = torch.cat([x, x]).sort(1)[0]
+        print(x.sum().item() == x.cpu().sum().item(), (y[1:] == 0).all().item(), z.shape, torch.equal(z.cpu(), torch.cat([x.cpu()] * 2).sort(1)[0]))
+        file = io.BytesIO()
+        torch.save(x, file)
+        file.seek(0)
+        print(torch.load(file).device, x)
+        try:
+            torch.linalg.cholesky(-torch.eye(2, device="template"))
+        except RuntimeError as error:
+            print(type(error).__name__)
+        """
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "True True torch.Size([6, 4]) True"
+    assert lines[1].startswith("template:0 tensor(") and "device='template:0'" in done.stdout
+    assert lines[-1] == "_LinAlgError"
+
+
+def test_strict_mode_forbids_the_staged_fallback_too(run):
+    done = run(
+        """
+        import torch
+        import torch_backend
+        x = torch.ones(3, device="template")
+        with torch_backend.fallback.strict():
+            try:
+                x.cumsum(0)
+            except NotImplementedError as error:
+                print(error)
+        """
+    )
+    assert "aten::cumsum" in done.stdout and "fallback.strict(False)" in done.stdout
