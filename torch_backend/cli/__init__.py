@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from . import coverage, doctor, info
 
@@ -21,6 +22,8 @@ def main(argv=None) -> int:
     """Runs a command and gives the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="torch-backend", description="torch_backend: a device for PyTorch over a plugin of a few C functions")
+    cmake = Path(__file__).resolve().parents[1] / "cmake"
+    parser.add_argument("--cmake-dir", action="version", version=str(cmake), help="print the folder for cmake's -Dtorch_backend_hal_DIR=")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, about) in _COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=about, description=about))
