@@ -73,10 +73,11 @@ bench: $(STAMPS)/install test-c
 	done
 
 docs: $(STAMPS)/install
-	mkdir -p build/docs
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) codegen/aten.py --out build/docs/aten
-	cd docs && DOXYGEN_OUT=$(CURDIR)/build/docs doxygen Doxyfile
-	$(VENV_PYTHON) docs/_tools/check_documented.py build/docs/xml
+	mkdir -p build/docs/c build/docs/cpp
+	cd docs && DOXYGEN_INPUT=../hal/include/hal DOXYGEN_OUT=$(CURDIR)/build/docs/c doxygen Doxyfile
+	cd docs && DOXYGEN_INPUT=../csrc/api DOXYGEN_OUT=$(CURDIR)/build/docs/cpp doxygen Doxyfile
+	$(VENV_PYTHON) docs/_tools/check_documented.py build/docs/c/xml build/docs/cpp/xml
 	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
 	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
 

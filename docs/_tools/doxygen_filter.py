@@ -1,7 +1,7 @@
 """Makes doxygen see the headers' ordinary comments: before a declaration, behind a member, and at the top of a file.
 
-The headers are written for people who read them; this filter, which doxygen runs on each file, turns `/* ... */` into
-`/** ... */` or `/**< ... */` on the way.
+The headers are written for people who read them; this filter, which doxygen runs on each file, turns `/* ... */` and `// ...`
+into the comments that doxygen reads, on the way.
 """
 
 from __future__ import annotations
@@ -38,6 +38,18 @@ def filtered(source: str, name: str) -> str:
     return head + _COMMENT.sub(_replace, rest[surplus:] if rest.startswith("\n" * surplus) else rest)
 
 
+def filtered_lines(source: str, name: str) -> str:
+    """The same for a C++ header, whose comments begin with `//`."""
+    lines = source.splitlines()
+    for i, line in enumerate(lines):
+        code, mark, text = line.partition("//")
+        if mark and not text.startswith("/") and not _DIRECTIVE.match(code):
+            lines[i] = f"{code}{'///<' if code.strip() else '///'}{_protected(text)}"
+    lines[0] = f"/// @file {name} " + lines[0].lstrip("/ ").split(": ", 1)[-1]
+    return "\n".join(lines) + "\n"
+
+
 if __name__ == "__main__":
     path = Path(sys.argv[1])
-    sys.stdout.write(filtered(path.read_text(encoding="utf-8"), path.name))
+    text = path.read_text(encoding="utf-8")
+    sys.stdout.write((filtered_lines if text.startswith("//") else filtered)(text, path.name))

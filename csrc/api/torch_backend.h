@@ -1,0 +1,10 @@
+// torch_backend.h: the whole C++ API.
+#pragma once
+
+#include "allocator.h"  // IWYU pragma: export
+#include "device.h"     // IWYU pragma: export
+#include "event.h"      // IWYU pragma: export
+#include "generator.h"  // IWYU pragma: export
+#include "guard.h"      // IWYU pragma: export
+#include "stream.h"     // IWYU pragma: export
+#include "version.h"    // IWYU pragma: export

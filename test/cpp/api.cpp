@@ -1,0 +1,254 @@
+// api.cpp: the C++ API on two fake devices, from the installed headers. test/python/test_cpp_api.py builds and runs it.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch_backend/torch_backend.h>
+
+#include <thread>
+
+namespace tb = torch_backend;
+
+namespace {
+
+at::Tensor ones(c10::DeviceIndex device, int64_t n = 1 << 20) {
+  return at::ones({n}, at::TensorOptions().device(c10::Device(tb::kDeviceType, device)));
+}
+
+TEST(Device, CountAndCurrent) {
+  EXPECT_TRUE(tb::is_available());
+  ASSERT_EQ(tb::device_count(), 2);
+  EXPECT_EQ(tb::current_device(), 0);
+  tb::set_device(1);
+  EXPECT_EQ(tb::exchange_device(0), 1);
+  EXPECT_EQ(tb::maybe_exchange_device(-1), -1);
+  EXPECT_EQ(tb::current_device(), 0);
+}
+
+TEST(Device, IndexOutOfRangeIsNamed) {
+  try {
+    tb::set_device(7);
+    FAIL() << "no exception";
+  } catch (const c10::Error &error) {
+    EXPECT_NE(std::string(error.what()).find("7"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(tb::current_device(), 0);
+  EXPECT_THROW(tb::device_properties(2), c10::Error);
+}
+
+TEST(Device, PropertiesAndType) {
+  EXPECT_EQ(c10::Device("fake:1"), c10::Device(tb::kDeviceType, 1));
+  const tb::DeviceProperties properties = tb::device_properties(1);
+  EXPECT_FALSE(properties.name.empty());
+  EXPECT_GT(properties.total_memory, 0u);
+  EXPECT_GT(properties.multi_processor_count, 0u);
+}
+
+TEST(Device, CurrentDeviceBelongsToTheThread) {
+  tb::set_device(1);
+  c10::DeviceIndex seen = -1;
+  std::thread([&] { seen = tb::current_device(); }).join();
+  EXPECT_EQ(seen, 0);
+  tb::set_device(0);
+}
+
+TEST(Stream, PoolDefaultAndCurrent) {
+  const tb::Stream standard = tb::get_default_stream();
+  EXPECT_EQ(standard.id(), 0);
+  EXPECT_EQ(tb::get_current_stream(), standard);
+  const tb::Stream stream = tb::get_stream_from_pool(-1, 1);
+  EXPECT_EQ(stream.device_index(), 1);
+  EXPECT_EQ(stream.priority(), -1);
+  EXPECT_NE(stream, tb::get_default_stream(1));
+  tb::set_current_stream(stream);
+  EXPECT_EQ(tb::get_current_stream(1), stream);
+  EXPECT_EQ(tb::get_current_stream(0), standard);
+  tb::set_current_stream(tb::get_default_stream(1));
+  EXPECT_EQ(tb::Stream(stream.unwrap()), stream);
+  EXPECT_THROW(tb::Stream(c10::Stream(c10::Stream::DEFAULT, c10::Device(c10::kCPU))), c10::Error);
+}
+
+TEST(Stream, SynchronizeWaitsForTheWork) {
+  const tb::Stream stream = tb::get_stream_from_pool();
+  at::Tensor x;
+  {
+    const tb::StreamGuard guard(stream);
+    x = ones(0);
+    for (int i = 0; i < 8; i++) x = x + x;
+  }
+  stream.synchronize();
+  EXPECT_TRUE(stream.query());
+  EXPECT_TRUE(stream.synchronize_for(1000000000));
+  EXPECT_EQ(x.cpu()[0].item<float>(), 256.0f);
+}
+
+TEST(Event, OrdersStreamsOfTwoDevices) {
+  const tb::Stream first = tb::get_stream_from_pool(0, 0), second = tb::get_stream_from_pool(0, 1);
+  tb::Event event;
+  EXPECT_FALSE(event.is_created());
+  EXPECT_TRUE(event.query());
+  EXPECT_THROW(event.device(), c10::Error);
+  event.block(second);
+  at::Tensor x;
+  {
+    const tb::StreamGuard guard(first);
+    x = ones(0) * 3;
+    event.record();
+  }
+  EXPECT_TRUE(event.is_created());
+  EXPECT_EQ(event.device(), c10::Device(tb::kDeviceType, 0));
+  event.block(second);
+  at::Tensor y;
+  {
+    const tb::StreamGuard guard(second);
+    y = x.to(c10::Device(tb::kDeviceType, 1)) + 1;
+  }
+  second.synchronize();
+  EXPECT_TRUE(event.query());
+  EXPECT_EQ(y.cpu()[-1].item<float>(), 4.0f);
+  EXPECT_THROW(event.record(second), c10::Error);
+}
+
+TEST(Event, TimesTheWorkBetween) {
+  tb::Event start(true), end(true), untimed;
+  EXPECT_THROW(start.elapsed_time(end), c10::Error);
+  start.record();
+  at::Tensor x = ones(0);
+  for (int i = 0; i < 16; i++) x = x + x;
+  end.record();
+  end.synchronize();
+  EXPECT_GT(start.elapsed_time(end), 0.0);
+  EXPECT_LT(end.elapsed_time(start), 0.0);
+  untimed.record();
+  untimed.synchronize();
+  EXPECT_THROW(start.elapsed_time(untimed), c10::Error);
+  tb::Event moved = std::move(start);
+  EXPECT_TRUE(moved.is_created());
+  moved.record_once(tb::get_default_stream());
+}
+
+TEST(Guard, RestoresAfterAnException) {
+  try {
+    const tb::DeviceGuard guard(1);
+    EXPECT_EQ(tb::current_device(), 1);
+    EXPECT_EQ(guard.original_device().index(), 0);
+    throw std::runtime_error("on purpose");
+  } catch (const std::runtime_error &) {
+  }
+  EXPECT_EQ(tb::current_device(), 0);
+  EXPECT_THROW(tb::DeviceGuard(c10::Device(c10::kCPU)), c10::Error);
+  EXPECT_THROW(tb::DeviceGuard(c10::DeviceIndex{9}), c10::Error);
+}
+
+TEST(Guard, OptionalOnes) {
+  {
+    tb::OptionalDeviceGuard guard;
+    EXPECT_FALSE(guard.original_device());
+    guard.set_index(1);
+    EXPECT_EQ(tb::current_device(), 1);
+    EXPECT_EQ(guard.original_device()->index(), 0);
+  }
+  EXPECT_EQ(tb::current_device(), 0);
+  const tb::Stream stream = tb::get_stream_from_pool(0, 1);
+  {
+    tb::OptionalStreamGuard guard(std::nullopt);
+    EXPECT_EQ(tb::current_device(), 0);
+    guard.reset_stream(stream);
+    EXPECT_EQ(tb::current_device(), 1);
+    EXPECT_EQ(tb::get_current_stream(), stream);
+  }
+  EXPECT_EQ(tb::get_current_stream(1), tb::get_default_stream(1));
+  EXPECT_EQ(tb::current_device(), 0);
+}
+
+TEST(Guard, SeveralStreams) {
+  const tb::Stream a = tb::get_stream_from_pool(0, 0), b = tb::get_stream_from_pool(0, 1);
+  {
+    const tb::MultiStreamGuard guard({a, b});
+    EXPECT_EQ(tb::get_current_stream(0), a);
+    EXPECT_EQ(tb::get_current_stream(1), b);
+    EXPECT_EQ(tb::current_device(), 0);
+  }
+  EXPECT_EQ(tb::get_current_stream(0), tb::get_default_stream(0));
+  EXPECT_EQ(tb::get_current_stream(1), tb::get_default_stream(1));
+  const tb::Stream c = tb::get_stream_from_pool(0, 0);
+  EXPECT_THROW(tb::MultiStreamGuard({a, c}), c10::Error);
+  EXPECT_EQ(tb::get_current_stream(0), tb::get_default_stream(0));
+}
+
+TEST(Allocator, RawMemoryIsCountedAndReturned) {
+  const size_t before = tb::memory_allocated();
+  void *ptr = tb::raw_alloc(1 << 20);
+  ASSERT_NE(ptr, nullptr);
+  EXPECT_GE(tb::memory_allocated(), before + (1 << 20));
+  EXPECT_GE(tb::memory_reserved(), tb::memory_allocated());
+  tb::raw_delete(ptr);
+  EXPECT_EQ(tb::memory_allocated(), before);
+  EXPECT_THROW(tb::raw_delete(ptr), c10::Error);
+  EXPECT_EQ(tb::raw_alloc(0), nullptr);
+  tb::raw_delete(nullptr);
+  void *other = tb::raw_alloc_with_stream(64, tb::get_stream_from_pool(0, 1));
+  EXPECT_EQ(tb::memory_allocated(), before);
+  EXPECT_GT(tb::memory_allocated(1), 0u);
+  tb::raw_delete(other);
+}
+
+TEST(Allocator, LimitsAndStatistics) {
+  const auto [free, total] = tb::mem_get_info();
+  EXPECT_LE(free, total);
+  EXPECT_THROW(tb::set_memory_fraction(0.0), c10::ValueError);
+  EXPECT_THROW(tb::set_memory_fraction(1.5), c10::ValueError);
+  tb::empty_cache();
+  tb::set_memory_fraction(1e-3);
+  EXPECT_THROW(tb::raw_alloc(total / 2), c10::OutOfMemoryError);
+  tb::set_memory_fraction(1.0);
+  tb::reset_peak_stats();
+  tb::reset_accumulated_stats();
+  EXPECT_EQ(tb::get_allocator(), c10::GetAllocator(tb::kDeviceType));
+  EXPECT_GE(tb::device_stats().num_ooms, 1);
+}
+
+TEST(Allocator, ReleasedMemoryWaitsForARecordedStream) {
+  const tb::Stream stream = tb::get_stream_from_pool();
+  at::Tensor x = ones(0), y;
+  tb::Event ready;
+  ready.record();
+  ready.block(stream);
+  {
+    const tb::StreamGuard guard(stream);
+    y = x * 2;
+  }
+  tb::record_stream(x.storage().data_ptr(), stream);
+  x.reset();
+  at::Tensor z = ones(0) * 100;  // must not take the memory that `stream` still reads
+  stream.synchronize();
+  EXPECT_EQ(y.cpu().max().item<float>(), 2.0f);
+}
+
+TEST(Generator, SameSeedSameNumbers) {
+  const auto options = at::TensorOptions().device(c10::Device(tb::kDeviceType, 0));
+  tb::manual_seed_all(42);
+  const at::Tensor a = at::rand({100}, options).cpu();
+  tb::manual_seed_all(42);
+  EXPECT_TRUE(at::equal(a, at::rand({100}, options).cpu()));
+  at::Generator generator = tb::create_generator(0);
+  generator.set_current_seed(42);
+  EXPECT_TRUE(at::equal(a, at::rand({100}, generator, options).cpu()));
+  EXPECT_EQ(tb::get_default_generator(1).device(), c10::Device(tb::kDeviceType, 1));
+}
+
+TEST(Generator, ReservedBlocksAreNotDrawnAgain) {
+  at::Generator generator = tb::create_generator(0);
+  generator.set_current_seed(7);
+  const tb::PhiloxSeed first = tb::reserve_random_blocks(generator, 10),
+                       second = tb::reserve_random_blocks(generator, 1);
+  EXPECT_EQ(first.seed, 7u);
+  EXPECT_GE(second.offset, first.offset + 10);
+  EXPECT_THROW(tb::reserve_random_blocks(at::Generator(), 1), c10::Error);
+}
+
+}  // namespace
+
+int main(int argc, char **argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  tb::open("fake");
+  return RUN_ALL_TESTS();
+}
