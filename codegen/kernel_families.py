@@ -268,7 +268,7 @@ class Random(Family):
     """Random numbers: one template, one distribution per op."""
 
     def macros(self, op, dtype):
-        for name in ("uniform", "normal", "bernoulli"):
+        for name in ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random"):
             yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
 
 
@@ -276,6 +276,21 @@ class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
     cloned = ("f32", "f64", "f16", "bf16")
+
+
+class Sequence(Family):
+    """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
+
+    def macros(self, op, dtype):
+        yield "PK_SUM", "double" if dtype.floating else "pk_u64"
+        yield "PK_SEQUENCE(x)", "pk_pow_f64(base, x)" if op.kernel == "logspace" else "(x)"
+
+
+class Triangle(Family):
+    """The lower or the upper triangle of matrices."""
+
+    def macros(self, op, dtype):
+        yield "PK_LOWER", "1" if op.kernel.startswith("tril") else "0"
 
 
 # Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.
@@ -307,6 +322,15 @@ FAMILIES = {
         Softmax("softmax", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=1),
         Softmax("softmax_backward", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=2),
         Random("random", [Variant("blocks", "groups", 1)], operands=0, scalars=None),
+        Family("dropout", [Variant("blocks", "groups", 1)], operands=1, scalars=1),
+        Family("permutation", [Variant("swaps", "items", 1), Variant("rounds", "items", _ITEMS // 32)], operands=0, scalars=0),
+        Sequence("sequence", [Variant("contig", "items", _ITEMS // 4)], operands=0, scalars=None),
+        Triangle("triangle", [Variant("rows", "items", 64)], operands=1),
+        Triangle("triangle_indices", [Variant("rows", "items", 64)], operands=0, scalars=None),
+        Family("resample", [Variant("lines", "items", 16), Variant("planes", "items", 64)], operands=4, scalars=1, result="any"),
+        Family("max_pool", [Variant("rows", "items", 16)], operands=1, scalars=0, result="any"),
+        Family("max_pool_backward", [Variant("rows", "items", 16)], operands=2, scalars=0, result="any"),
+        Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Gemm("gemm", [Variant("tiles", "groups", 1)], operands=2),
     )
 }

@@ -1,7 +1,6 @@
 // random.cpp: random numbers from the device's Philox generator. Distributions and dtypes without a kernel take the
 // fallback, which is seeded from the same generator.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli_ops.h>
 #include <ATen/ops/normal_ops.h>
@@ -10,37 +9,12 @@
 
 #include <limits>
 
-#include "aten/copy.h"
 #include "aten/fallback_call.h"
-#include "aten/op_call.h"
+#include "aten/random_draw.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
-
-using OptionalGenerator = std::optional<at::Generator>;
-
-// Blocks of four 32-bit words that `numel` elements use: a word each, two for 64-bit dtypes (hal_random_t in
-// hal/plugin.h).
-uint64_t blocks_for(int64_t numel, size_t itemsize) {
-  const uint64_t per_block = itemsize == 8 ? 2 : 4;
-  return (static_cast<uint64_t>(numel) + per_block - 1) / per_block;
-}
-
-// Fills `self` by random operator `op`. false = no kernel for it; no number was drawn.
-template <size_t kArgs>
-bool draw(at::Tensor &self, uint32_t op, const hal_value_t (&args)[kArgs], const OptionalGenerator &generator) {
-  const c10::DeviceIndex device = self.device().index();
-  if (!has_kernel(device, op, self.scalar_type())) return false;
-  // Element i of the sequence is element i in C order whatever the strides.
-  const at::Tensor target = self.is_contiguous() ? self : make_empty(self.sizes(), self.scalar_type(), device);
-  const hal_tensor_t described = describe(target);
-  const hal_tensor_t *const results[] = {&described};
-  const PhiloxState philox = reserve_philox(generator, device, blocks_for(self.numel(), self.itemsize()));
-  if (!run_op(device, op, args, results, 0, philox)) return false;
-  if (!target.is_same(self)) copy_raw(target, self);
-  return true;
-}
 
 template <typename T>
 void check_limits(double from, double to, const at::Tensor &self) {
@@ -60,7 +34,7 @@ at::Tensor &uniform_(at::Tensor &self, double from, double to, OptionalGenerator
     dtype == at::kFloat ? check_limits<float>(from, to, self) : check_limits<double>(from, to, self);
     if (self.numel() == 0) return self;
     at::assert_no_internal_overlap(self);
-    if (draw(self, HAL_OP_ID_UNIFORM, {value(from), value(to)}, generator)) return self;
+    if (draw(self, HAL_OP_ID_UNIFORM, {value(from), value(to)}, generator, dtype)) return self;
   }
   return call_fallback<at::_ops::uniform_>(self, from, to, generator);
 }
@@ -69,7 +43,7 @@ at::Tensor &normal_(at::Tensor &self, double mean, double std, OptionalGenerator
   TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
   if (self.numel() == 0) return self;
   at::assert_no_internal_overlap(self);
-  if (draw(self, HAL_OP_ID_NORMAL_FUNCTIONAL, {value(mean), value(std)}, generator)) return self;
+  if (draw(self, HAL_OP_ID_NORMAL_FUNCTIONAL, {value(mean), value(std)}, generator, self.scalar_type())) return self;
   return call_fallback<at::_ops::normal_>(self, mean, std, generator);
 }
 
@@ -77,8 +51,19 @@ at::Tensor &bernoulli_(at::Tensor &self, double p, OptionalGenerator generator) 
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
   if (self.numel() == 0) return self;
   at::assert_no_internal_overlap(self);
-  if (draw(self, HAL_OP_ID_BERNOULLI_P, {value(p)}, generator)) return self;
+  if (draw(self, HAL_OP_ID_BERNOULLI_P, {value(p)}, generator, self.scalar_type())) return self;
   return call_fallback<at::_ops::bernoulli__float>(self, p, generator);
+}
+
+// The result and its mask in one kernel. false = none for these operands.
+bool run_dropout(const at::Tensor &input, double p, const at::Tensor &result, const at::Tensor &mask) {
+  const c10::DeviceIndex device = input.device().index();
+  if (!input.is_contiguous() || !has_kernel(device, HAL_OP_ID_NATIVE_DROPOUT, input.scalar_type())) return false;
+  const hal_tensor_t operand = describe(input), first = describe(result), second = describe(mask);
+  const hal_value_t args[] = {value(operand), value(p)};
+  const hal_tensor_t *const results[] = {&first, &second};
+  const PhiloxState philox = reserve_philox(std::nullopt, device, blocks_for(input.numel(), mask.itemsize()));
+  return run_op(device, HAL_OP_ID_NATIVE_DROPOUT, args, results, 0, philox);
 }
 
 // The CPU's kernel would draw from the CPU's default generator: it takes none.
@@ -86,9 +71,17 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, doubl
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   at::Tensor mask = make_empty(input.sizes(), at::kBool, input.device().index());
   if (train && !*train) return {input.clone(), mask.fill_(true)};
+  if (input.is_contiguous() && input.is_floating_point()) {
+    at::Tensor result = make_empty(input.sizes(), input.scalar_type(), input.device().index());
+    if (input.numel() == 0 || run_dropout(input, p, result, mask)) return {result, mask};
+  }
   bernoulli_(mask, 1 - p, std::nullopt);
   const double scale = p == 1 ? 0.0 : 1.0 / (1.0 - p);
   return {input.mul(mask).mul_(scale), mask};
+}
+
+at::Tensor native_dropout_backward(const at::Tensor &grad, const at::Tensor &mask, double scale) {
+  return grad.mul(mask).mul_(scale);
 }
 
 }  // namespace
@@ -98,6 +91,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("normal_", TORCH_FN(normal_));
   m.impl("bernoulli_.float", TORCH_FN(bernoulli_));
   m.impl("native_dropout", TORCH_FN(native_dropout));
+  m.impl("native_dropout_backward", TORCH_FN(native_dropout_backward));
 }
 
 }  // namespace torch_backend

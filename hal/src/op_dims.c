@@ -49,6 +49,13 @@ hal_status_t hal_op_check_same_shape(const hal_op_context_t *context, const hal_
   return HAL_OK;
 }
 
+hal_status_t hal_op_check_same_dtype(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                     const hal_tensor_t *other, const char *other_what) {
+  if (tensor->dtype == other->dtype) return HAL_OK;
+  return hal_op_invalid(context, "%s has dtype %s, %s has %s", what, hal_op_dtype_name(tensor->dtype), other_what,
+                        hal_op_dtype_name(other->dtype));
+}
+
 void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint64_t mask, hal_op_dims_t *out_dims) {
   out_dims->count = 0;
   out_dims->operands = operands;

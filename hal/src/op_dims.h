@@ -29,6 +29,10 @@ hal_status_t hal_op_check_keepdim(const hal_op_context_t *context, const hal_ten
 hal_status_t hal_op_check_same_shape(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                      const hal_tensor_t *other, const char *other_what);
 
+/* Refuses operands of different dtypes. */
+hal_status_t hal_op_check_same_dtype(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                     const hal_tensor_t *other, const char *other_what);
+
 /* Adds the dimensions of operands of one shape, innermost first and without those of size 1. An operand with size 1 in
  * a dimension has stride 0 there. */
 void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint64_t mask, hal_op_dims_t *out_dims);

@@ -66,6 +66,15 @@ hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
 /* The same numbers by the plugin's random_fill, whose default works everywhere. */
 hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);

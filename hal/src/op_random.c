@@ -1,4 +1,4 @@
-/* op_random.c: launchers of uniform, normal and bernoulli: by the portable kernel, and by the plugin's random_fill for a
+/* op_random.c: launchers of the random distributions: by the portable kernel, and by the plugin's random_fill for a
  * device that takes no kernels. The formulas stand beside hal_random_t in hal/plugin.h.
  *
  * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit
@@ -63,23 +63,76 @@ static hal_status_t read_bernoulli(const hal_op_context_t *context, const hal_op
   return HAL_OK;
 }
 
+/* The kernel multiplies numbers of rate 1 by the parameter. */
+static hal_status_t read_exponential(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                     parameters_t *out) {
+  double rate;
+  HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &rate));
+  if (!(rate > 0)) return hal_op_invalid(context, "lambd = %g; more than 0 is needed", rate);
+  for (int i = 0; i < 3; i++) set_parameter(out, i, dtype, 1 / rate);
+  return HAL_OK;
+}
+
+static hal_status_t read_geometric(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                   parameters_t *out) {
+  double p;
+  HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &p));
+  if (!(p > 0 && p <= 1)) return hal_op_invalid(context, "p = %g; a probability above 0 is needed", p);
+  for (int i = 0; i < 3; i++) set_parameter(out, i, dtype, -1 / log1p(-p));
+  return HAL_OK;
+}
+
+static hal_status_t read_cauchy(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                parameters_t *out) {
+  double median, sigma;
+  HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &median));
+  HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &sigma));
+  if (!(sigma > 0)) return hal_op_invalid(context, "sigma = %g; more than 0 is needed", sigma);
+  set_parameter(out, 0, dtype, median);
+  set_parameter(out, 1, dtype, sigma);
+  set_parameter(out, 2, dtype, 0);
+  return HAL_OK;
+}
+
+/* Integers from `from` on; `range` is unsigned, 0 stands for 2^64. */
+static hal_status_t read_random(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                parameters_t *out) {
+  (void)dtype;
+  for (int i = 0; i < 3; i++) out->value[i] = (hal_op_scalar_t){.size = 8};
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 0, &out->value[1].u.i64));
+  return hal_op_int(context, call, 1, &out->value[0].u.i64);
+}
+
+typedef hal_status_t (*reader_t)(const hal_op_context_t *, const hal_op_call_t *, hal_dtype_t, parameters_t *);
+
+/* The distributions, by the first letter of the kernel's name. */
+static reader_t reader_of(char letter) {
+  switch (letter) {
+    case 'u':
+      return read_uniform;
+    case 'n': /* normal */
+    case 'l': /* log_normal */
+      return read_normal;
+    case 'e':
+      return read_exponential;
+    case 'g':
+      return read_geometric;
+    case 'c':
+      return read_cauchy;
+    case 'r':
+      return read_random;
+    default:
+      return read_bernoulli;
+  }
+}
+
 /* Reads and checks the call. */
 static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call,
                               const hal_tensor_t **out_tensor, int64_t *out_numel, parameters_t *out_parameters) {
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, out_tensor));
   const hal_dtype_t dtype = (*out_tensor)->dtype;
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
-  switch (context->info->kernel[0]) {
-    case 'u':
-      HAL_RETURN_IF_ERROR(read_uniform(context, call, dtype, out_parameters));
-      break;
-    case 'n':
-      HAL_RETURN_IF_ERROR(read_normal(context, call, dtype, out_parameters));
-      break;
-    default:
-      HAL_RETURN_IF_ERROR(read_bernoulli(context, call, dtype, out_parameters));
-      break;
-  }
+  HAL_RETURN_IF_ERROR(reader_of(context->info->kernel[0])(context, call, dtype, out_parameters));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, *out_tensor, "the result", out_numel));
   return *out_numel == 0 || hal_op_is_contiguous(*out_tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
 }
@@ -88,9 +141,10 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
   const hal_tensor_t *tensor;
   parameters_t parameters;
   int64_t numel;
+  const char kind = context->info->kernel[0];
+  if (kind != 'u' && kind != 'n' && kind != 'b') return HAL_UNIMPLEMENTED; /* random_fill has no more */
   HAL_RETURN_IF_ERROR(read_call(context, call, &tensor, &numel, &parameters));
   if (numel == 0) return HAL_OK;
-  const char kind = context->info->kernel[0];
   hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, p1),
                        .dst = tensor->data,
                        .count = (uint64_t)numel,

@@ -3,6 +3,7 @@ against the CPU."""
 
 import pytest
 import torch
+from torch_backend.fallback import strict
 
 
 def compare(make, inputs, device, rtol=1e-4, atol=1e-5):
@@ -183,3 +184,26 @@ def test_pooling_and_normalisation(device):
         rtol=1e-3,
         atol=1e-4,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("make", CONVOLUTIONS.values(), ids=CONVOLUTIONS.keys())
+def test_convolutions_run_on_the_device(device, make, dtype):
+    torch.manual_seed(1)
+    model = make().to(device, dtype)
+    x = torch.randn(2, 4, 9, 10, dtype=dtype).to(device).requires_grad_()
+    with strict():
+        model(x).sum().backward()
+    assert x.grad is not None and all(p.grad is not None for p in model.parameters())
+
+
+def test_large_batches_go_through_the_columns_in_parts(device):
+    """More images than the columns' buffer holds, the last part shorter; sums over the batch in the weight's gradient."""
+    compare(lambda: torch.nn.Conv2d(16, 8, 3, padding=1), [torch.randn(11, 16, 60, 61)], device, rtol=1e-3, atol=1e-3)
+    compare(lambda: torch.nn.ConvTranspose2d(8, 16, 3, stride=2), [torch.randn(9, 8, 40, 41)], device, rtol=1e-3, atol=1e-3)
+
+
+def test_a_window_that_steps_over_places_leaves_them_without_gradient(device):
+    compare(lambda: torch.nn.Conv2d(2, 3, 1, stride=3), [torch.randn(2, 2, 8, 8)], device)
+    compare(lambda: torch.nn.ConvTranspose2d(2, 3, 1, stride=3, output_padding=2), [torch.randn(2, 2, 4, 4)], device)
+    compare(lambda: torch.nn.ConvTranspose2d(2, 3, 1, dilation=2, output_padding=1), [torch.randn(2, 2, 4, 4)], device)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch_backend.fallback import strict
 
 DRAWS = {
     "uniform": lambda x: x.uniform_(-1, 3),
@@ -14,7 +15,11 @@ DRAWS = {
     "bernoulli": lambda x: x.bernoulli_(0.25),
     "bernoulli tensor": lambda x: torch.bernoulli(torch.full_like(x, 0.25)),
     "exponential": lambda x: x.exponential_(2.0),
+    "geometric": lambda x: x.geometric_(0.25),
+    "cauchy": lambda x: x.cauchy_(1.0, 2.0),
+    "log_normal": lambda x: x.log_normal_(0.5, 0.25),
     "random": lambda x: x.random_(0, 100),
+    "random without limits": lambda x: x.long().random_(),
     "randint": lambda x: torch.randint(0, 9, (1000,), device=x.device),
     "randperm": lambda x: torch.randperm(1000, device=x.device),
     "multinomial": lambda x: torch.multinomial(torch.ones(100, device=x.device), 1000, replacement=True),
@@ -120,3 +125,149 @@ def test_dropout_keeps_the_expectation(device, module):
     assert y.cpu().equal(mask.cpu() / 0.75)
     same, kept = torch.native_dropout(torch.ones(5, device=device), 0.25, False)
     assert same.eq(1).all() and kept.all()
+
+
+# ---- the derived distributions run natively and are what they say ----
+
+
+def distance(numbers, cdf):
+    """Kolmogorov and Smirnov's distance from a distribution, times the square root of the count: 1.95 is exceeded once in 1000."""
+    x = numbers.cpu().double().flatten().sort().values
+    n = x.numel()
+    below = cdf(x)
+    steps = torch.arange(n + 1, dtype=torch.float64) / n
+    return max((below - steps[:-1]).max(), (steps[1:] - below).max()).item() * math.sqrt(n)
+
+
+CONTINUOUS = {
+    "exponential": (lambda x: x.exponential_(2.5), lambda x: 1 - torch.exp(-2.5 * x)),
+    "cauchy": (lambda x: x.cauchy_(1.5, 0.5), lambda x: 0.5 + torch.atan((x - 1.5) / 0.5) / math.pi),
+    "log_normal": (lambda x: x.log_normal_(0.5, 0.75), lambda x: 0.5 * torch.erfc((0.5 - x.log()) / (0.75 * math.sqrt(2)))),
+    "uniform": (lambda x: x.uniform_(-1, 3), lambda x: (x + 1) / 4),
+    "normal": (lambda x: x.normal_(2, 3), lambda x: 0.5 * torch.erfc((2 - x) / (3 * math.sqrt(2)))),
+}
+
+
+@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_continuous_distributions(device, module, name, dtype):
+    draw, cdf = CONTINUOUS[name]
+    module.manual_seed(12)
+    with strict():
+        numbers = draw(torch.empty(1 << 18, dtype=dtype, device=device))
+    assert numbers.isfinite().all()
+    assert distance(numbers, cdf) < 1.95
+    if name == "exponential":
+        assert numbers.min() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.int32, torch.uint8], ids=str)
+def test_geometric_numbers(device, module, dtype):
+    module.manual_seed(13)
+    n, p = 1 << 18, 0.3
+    with strict():
+        numbers = torch.empty(n, dtype=dtype, device=device).geometric_(p)
+    numbers = numbers.cpu().double()
+    assert numbers.min() == 1 and numbers.eq(numbers.round()).all()
+    for k in range(1, 9):
+        expected = p * (1 - p) ** (k - 1)
+        assert abs((numbers == k).double().mean() - expected) < 5 * math.sqrt(expected / n)
+
+
+INTEGERS = [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_are_even_over_their_range(device, module, dtype):
+    module.manual_seed(14)
+    n = 1 << 18
+    low, high = (3, 40) if dtype == torch.uint8 else (-20, 17)
+    with strict():
+        numbers = torch.empty(n, dtype=dtype, device=device).random_(low, high)
+    counts = torch.bincount(numbers.cpu().long() - low, minlength=high - low).double()
+    expected = n / (high - low)
+    assert counts.numel() == high - low
+    assert ((counts - expected).pow(2) / expected).sum() < 37 + 4 * math.sqrt(2 * 37)  # chi squared with 36 degrees of freedom
+
+
+def test_integers_of_large_and_of_default_ranges(device, module):
+    module.manual_seed(15)
+    with strict():
+        wide = torch.empty(4096, dtype=torch.int64, device=device).random_(-(2**62), 2**62).cpu()
+        whole = torch.empty(4096, dtype=torch.int64, device=device).random_(-(2**63), None).cpu()
+        positive = torch.empty(4096, dtype=torch.int64, device=device).random_().cpu()
+        small = torch.empty(4096, dtype=torch.uint8, device=device).random_().cpu()
+        flags = torch.empty(4096, dtype=torch.bool, device=device).random_().cpu()
+        exact = torch.empty(4096, device=device).random_().cpu()
+    assert wide.abs().max() <= 2**62 and wide.double().abs().mean() > 2**60
+    assert 1800 < (whole < 0).sum() < 2300 and (positive >= 0).all() and positive.max() > 2**62
+    assert small.unique().numel() == 256 and 1800 < flags.sum() < 2300
+    assert exact.max() <= 2**24 and exact.max() > 2**23 and exact.eq(exact.round()).all()
+    for call in (lambda x: x.random_(5, 5), lambda x: x.to(torch.uint8).random_(0, 300)):
+        with pytest.raises(RuntimeError) as theirs:
+            call(torch.zeros(3))
+        with pytest.raises(RuntimeError) as ours:
+            call(torch.zeros(3, device=device))
+        assert str(ours.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5, 4096, 4097, 5000, 8192, 8193, 100_003])
+def test_a_permutation_holds_every_number_once(device, module, n):
+    module.manual_seed(16)
+    with strict():
+        order = torch.randperm(n, device=device)
+    assert order.dtype == torch.int64 and order.cpu().sort().values.equal(torch.arange(n))
+    if n > 4000:  # far from the identity: displacements are those of random places
+        displacement = (order.cpu() - torch.arange(n)).abs().double().mean() / n
+        assert abs(displacement - 1 / 3) < 0.02
+        assert not torch.randperm(n, device=device).cpu().equal(order.cpu())
+
+
+def test_permutations_are_equally_likely(device, module):
+    module.manual_seed(17)
+    with strict():
+        draws = [torch.randperm(3, device=device) for _ in range(3000)]
+    counts = {}
+    for draw in draws:
+        key = tuple(draw.tolist())
+        counts[key] = counts.get(key, 0) + 1
+    assert len(counts) == 6 and all(abs(count - 500) < 5 * math.sqrt(500) for count in counts.values())
+
+
+def test_large_permutations_have_no_order_left(device, module):
+    module.manual_seed(18)
+    n = 1 << 16
+    with strict():
+        order = torch.randperm(n, device=device).cpu().double()
+    place = torch.arange(n, dtype=torch.float64)
+    for a, b in ((place, order), (order[:-1], order[1:]), (place.remainder(2), order), (place, order.remainder(2))):
+        assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 5 / math.sqrt(n)
+
+
+def test_bernoulli_numbers_of_given_probabilities(device, module):
+    module.manual_seed(19)
+    p = torch.tensor([0.0, 0.1, 0.5, 1.0])
+    with strict():
+        drawn = torch.bernoulli(p.to(device).expand(100_000, 4))
+        flags = torch.empty(100_000, 4, dtype=torch.bool, device=device).bernoulli_(p.double().to(device))
+    for numbers in (drawn, flags):
+        mean = numbers.cpu().double().mean(0)
+        assert mean[0] == 0 and mean[3] == 1
+        assert (mean - p.double()).abs().max() < 5 * math.sqrt(0.25 / 100_000)
+
+
+def test_dropout_trains_natively_and_its_gradient_has_the_same_mask(device, module):
+    module.manual_seed(20)
+    layer = torch.nn.Dropout(0.25)
+    x = torch.ones(50, 2000, device=device, requires_grad=True)
+    with strict():
+        y = layer(x)
+        y.backward(torch.full_like(y, 2.0))
+    kept = y.detach().cpu() != 0
+    assert abs(kept.double().mean() - 0.75) < 0.01
+    assert torch.equal(x.grad.cpu(), kept * (2 / 0.75))
+    assert layer.eval()(x) is x
+    t = torch.ones(2000, 50, device=device).t()  # the same numbers in another memory order
+    module.manual_seed(20)
+    with strict():
+        assert (torch.native_dropout(t, 0.25, True)[1].cpu() == kept).all()

@@ -1,0 +1,50 @@
+/* pk_window.h: windows that slide over three spatial dimensions: pooling and convolution. Private to the templates and, as
+ * hal_op_window_t, to hal/src/op_window.h. */
+#ifndef PK_WINDOW_H_
+#define PK_WINDOW_H_
+
+/* Sizes of the input and of the result, and where windows lie: window o begins at o * step - pad and has `size` places that are
+ * `dilation` apart. Adaptive windows begin at floor(o * in / out) and end before ceil((o + 1) * in / out). */
+typedef struct {
+  pk_i64 channels;
+  pk_i64 in[3], out[3], size[3], step[3], pad[3], dilation[3];
+  pk_i64 adaptive;
+} pk_window_t;
+
+/* Strides of a tensor in elements: batch, channel, three spatial dimensions. */
+typedef struct {
+  pk_i64 batch, channel, space[3];
+} pk_volume_t;
+
+PK_FN pk_i64 pk_volume_at(const pk_volume_t *s, pk_i64 batch, pk_i64 channel, pk_i64 z, pk_i64 y) {
+  return batch * s->batch + channel * s->channel + z * s->space[0] + y * s->space[1];
+}
+
+/* First and one past the last input place of window o that exist; places are `dilation` apart. */
+PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_begin, pk_i64 *out_end) {
+  if (w->adaptive) {
+    *out_begin = o * w->in[d] / w->out[d];
+    *out_end = ((o + 1) * w->in[d] + w->out[d] - 1) / w->out[d];
+    return;
+  }
+  const pk_i64 begin = o * w->step[d] - w->pad[d], end = begin + (w->size[d] - 1) * w->dilation[d] + 1;
+  *out_begin = begin >= 0 ? begin : begin + (-begin + w->dilation[d] - 1) / w->dilation[d] * w->dilation[d];
+  *out_end = end < w->in[d] ? end : w->in[d];
+}
+
+/* First and one past the last window that may have input place i in it. */
+PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_begin, pk_i64 *out_end) {
+  pk_i64 begin, end;
+  if (w->adaptive) {
+    begin = i * w->out[d] / w->in[d];
+    end = ((i + 1) * w->out[d] + w->in[d] - 1) / w->in[d];
+  } else {
+    const pk_i64 reach = i + w->pad[d] - (w->size[d] - 1) * w->dilation[d];
+    begin = reach <= 0 ? 0 : (reach + w->step[d] - 1) / w->step[d];
+    end = (i + w->pad[d]) / w->step[d] + 1;
+  }
+  *out_begin = begin;
+  *out_end = end < w->out[d] ? end : w->out[d];
+}
+
+#endif /* PK_WINDOW_H_ */
