@@ -331,6 +331,8 @@ FAMILIES = {
         Family("max_pool", [Variant("rows", "items", 16)], operands=1, scalars=0, result="any"),
         Family("max_pool_backward", [Variant("rows", "items", 16)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
+        Family("conv_direct", [Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
+               operands=2, scalars=0),
         Gemm("gemm", [Variant("tiles", "groups", 1)], operands=2),
     )
 }

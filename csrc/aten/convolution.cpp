@@ -1,5 +1,5 @@
-// convolution.cpp: convolutions as matrix products over the columns of unfolded images. ATen's entry points for devices of
-// other houses only throw.
+// convolution.cpp: convolutions: the device's own operator, which the portable kernels have for few channels per group, else
+// matrix products over the columns of unfolded images. ATen's entry points for devices of other houses only throw.
 //
 // A convolution connects a large image, on which windows slide, with a small one, which has a place per window. There are
 // three products of the two images and the weight (small channels, large channels / groups, window...):
@@ -153,16 +153,33 @@ at::Tensor grouped_weight(const at::Tensor &weight, const Shape &shape, int64_t 
   return weight.view({1, shape.groups, shape.small[1] / shape.groups, -1}).expand({images, -1, -1, -1});
 }
 
+// Images so small that a matrix product per image does not pay: those of a part lie side by side in one, which costs a copy of
+// the small image.
+constexpr int64_t kFewPlaces = 400;
+
+bool joins_images(const Shape &shape, int64_t count) { return count > 1 && shape.places() < kFewPlaces; }
+
+// (image, row, window) as (1, row, image x window); no copy for columns, whose images lie side by side.
+at::Tensor joined(const at::Tensor &matrices) { return matrices.transpose(0, 1).reshape({1, matrices.size(1), -1}); }
+
+at::Tensor spread_bias(const at::Tensor &bias, const Shape &shape, const at::Tensor &result) {
+  return bias.defined() ? bias.view({1, shape.groups, -1, 1}).expand_as(result) : at::Tensor();
+}
+
 at::Tensor to_small(const Shape &shape, const at::Tensor &large, const at::Tensor &weight, const at::Tensor &bias) {
   const at::Tensor small = make_empty(shape.small, large.scalar_type(), large.device().index());
   Columns columns(shape, large);
   for (int64_t begin = 0; begin < shape.batch(); begin += columns.images()) {
     const int64_t count = std::min(columns.images(), shape.batch() - begin);
-    const at::Tensor result = grouped(small.narrow(0, begin, count).flatten(2), shape.groups);
-    const at::Tensor added =
-        bias.defined() ? bias.view({1, shape.groups, -1, 1}).expand({count, -1, -1, shape.places()}) : at::Tensor();
-    multiply(result, grouped_weight(weight, shape, count), grouped(columns.unfold(large, begin, count), shape.groups),
-             added);
+    const at::Tensor part = small.narrow(0, begin, count).flatten(2), matrices = columns.unfold(large, begin, count);
+    const bool joins = joins_images(shape, count);
+    const at::Tensor target =
+        joins ? make_empty({1, shape.small[1], count * shape.places()}, large.scalar_type(), large.device().index())
+              : part;
+    const at::Tensor result = grouped(target, shape.groups);
+    multiply(result, grouped_weight(weight, shape, target.size(0)),
+             grouped(joins ? joined(matrices) : matrices, shape.groups), spread_bias(bias, shape, result));
+    if (joins) copy_raw(target.view({shape.small[1], count, -1}).transpose(0, 1), part);
   }
   return small;
 }
@@ -172,12 +189,14 @@ at::Tensor to_large(const Shape &shape, const at::Tensor &small, const at::Tenso
   Columns columns(shape, small);
   for (int64_t begin = 0; begin < shape.batch(); begin += columns.images()) {
     const int64_t count = std::min(columns.images(), shape.batch() - begin);
-    const at::Tensor part = large.narrow(0, begin, count);
-    const at::Tensor matrix = shape.is_pointwise() ? part.flatten(2) : columns.empty(count);
-    multiply(grouped(matrix, shape.groups), grouped_weight(weight, shape, count).transpose(2, 3),
-             grouped(small.narrow(0, begin, count).flatten(2), shape.groups), at::Tensor());
+    const at::Tensor part = large.narrow(0, begin, count), source = small.narrow(0, begin, count).flatten(2);
+    const at::Tensor matrices = shape.is_pointwise() ? part.flatten(2) : columns.empty(count);
+    const bool joins = joins_images(shape, count) && !shape.is_pointwise();
+    const at::Tensor target = joins ? joined(matrices) : matrices;  // the same memory
+    multiply(grouped(target, shape.groups), grouped_weight(weight, shape, target.size(0)).transpose(2, 3),
+             grouped(joins ? joined(source) : source, shape.groups), at::Tensor());
     if (!shape.is_pointwise()) {
-      TORCH_CHECK_NOT_IMPLEMENTED(fold_windows(matrix, shape.windows(), part),
+      TORCH_CHECK_NOT_IMPLEMENTED(fold_windows(matrices, shape.windows(), part),
                                   "convolution: the device has lost col2im");
     }
   }
@@ -190,15 +209,54 @@ at::Tensor to_weight(const Shape &shape, const at::Tensor &large, const at::Tens
   Columns columns(shape, small);
   for (int64_t begin = 0; begin < shape.batch(); begin += columns.images()) {
     const int64_t count = std::min(columns.images(), shape.batch() - begin);
-    // All images of the part are one long row: (channel, image x window).
-    const auto rows = [&](const at::Tensor &matrices) {
-      return grouped(matrices.transpose(0, 1).reshape({1, matrices.size(1), -1}), shape.groups);
-    };
-    const at::Tensor left = rows(small.narrow(0, begin, count).flatten(2));
-    const at::Tensor right = rows(columns.unfold(large, begin, count));
+    const at::Tensor left = grouped(joined(small.narrow(0, begin, count).flatten(2)), shape.groups);
+    const at::Tensor right = grouped(joined(columns.unfold(large, begin, count)), shape.groups);
     multiply(sum, left, right.transpose(2, 3), begin == 0 ? at::Tensor() : sum);
   }
   return gradient;
+}
+
+// ---- the device's own operators ----
+
+hal_value_t optional_value(const hal_tensor_t &tensor, bool present) { return present ? value(tensor) : none_value(); }
+
+// The lists of a call behind its tensors.
+struct Lists {
+  c10::IntArrayRef step, pad, dilation;
+  bool transposed;
+  c10::IntArrayRef output_pad;
+  int64_t groups;
+};
+
+bool run_own(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b, const Lists &lists,
+             const at::Tensor &result) {
+  const c10::DeviceIndex device = x.device().index();
+  if (!has_kernel(device, HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, x.scalar_type())) return false;
+  const hal_tensor_t input = describe(x), weight = describe(w), target = describe(result);
+  const hal_tensor_t bias = b.defined() ? describe(b) : hal_tensor_t{};
+  const hal_value_t args[] = {
+      value(input),       value(weight),         optional_value(bias, b.defined()), value(lists.step),
+      value(lists.pad),   value(lists.dilation), value(lists.transposed),           value(lists.output_pad),
+      value(lists.groups)};
+  const hal_tensor_t *const results[] = {&target};
+  return run_op(device, HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, args, results);
+}
+
+// An undefined result is not wanted.
+bool run_own_backward(const at::Tensor &g, const at::Tensor &x, const at::Tensor &w, const Lists &lists,
+                      const at::Tensor &grad_input, const at::Tensor &grad_weight) {
+  const c10::DeviceIndex device = x.device().index();
+  if (!has_kernel(device, HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, x.scalar_type())) return false;
+  const hal_tensor_t grad = describe(g), input = describe(x), weight = describe(w);
+  const hal_tensor_t first = grad_input.defined() ? describe(grad_input) : hal_tensor_t{};
+  const hal_tensor_t second = grad_weight.defined() ? describe(grad_weight) : hal_tensor_t{};
+  const hal_value_t args[] = {
+      value(grad),        value(input),          value(weight),           value(lists.step),
+      value(lists.pad),   value(lists.dilation), value(lists.transposed), value(lists.output_pad),
+      value(lists.groups)};
+  const hal_tensor_t *const results[] = {grad_input.defined() ? &first : nullptr,
+                                         grad_weight.defined() ? &second : nullptr};
+  return run_op(device, HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, args, results);
 }
 
 // ---- the operators ----
@@ -276,7 +334,10 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
   const at::DimVector sizes = result_sizes(input, weight, step, pad, dilation, transposed, output_pad, groups);
   const at::Tensor x = prepared(input, *computing), w = prepared(weight, *computing),
                    b = biased ? prepared(*bias, *computing) : at::Tensor();
-  at::Tensor result;
+  at::Tensor result = make_empty(sizes, *computing, input.device().index());
+  if (run_own(x, w, b, {step, pad, dilation, transposed, output_pad, groups}, result)) {
+    return finished(result, input.scalar_type(), format_of(input, weight));
+  }
   if (transposed) {
     result = to_large(shape_of(sizes, input.sizes(), weight, step, pad, dilation, groups), x, w);
     at::DimVector spread(sizes.size(), 1);
@@ -304,18 +365,19 @@ Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, 
     return backward_on_cpu(grad, input, weight, step, pad, dilation, transposed, output_pad, groups, mask);
   const Shape shape = transposed ? shape_of(grad.sizes(), input.sizes(), weight, step, pad, dilation, groups)
                                  : shape_of(input.sizes(), grad.sizes(), weight, step, pad, dilation, groups);
-  const at::Tensor g = prepared(grad, *computing);
+  const at::Tensor g = prepared(grad, *computing), x = prepared(input, *computing), w = prepared(weight, *computing);
+  const auto room = [&](bool wanted, const at::Tensor &like) {
+    return wanted ? make_empty(like.sizes(), *computing, like.device().index()) : at::Tensor();
+  };
+  at::Tensor grad_input = room(mask[0], input), grad_weight = room(mask[1], weight), grad_bias;
+  if (!run_own_backward(g, x, w, {step, pad, dilation, transposed, output_pad, groups}, grad_input, grad_weight)) {
+    if (mask[0]) grad_input = transposed ? to_small(shape, g, w, at::Tensor()) : to_large(shape, g, w);
+    if (mask[1]) grad_weight = transposed ? to_weight(shape, g, x, w) : to_weight(shape, x, g, w);
+  }
   const c10::ScalarType dtype = input.scalar_type();
   const auto format = format_of(input, weight);
-  at::Tensor grad_input, grad_weight, grad_bias;
-  if (mask[0]) {
-    const at::Tensor w = prepared(weight, *computing);
-    grad_input = finished(transposed ? to_small(shape, g, w, at::Tensor()) : to_large(shape, g, w), dtype, format);
-  }
-  if (mask[1]) {
-    const at::Tensor x = prepared(input, *computing);
-    grad_weight = finished(transposed ? to_weight(shape, g, x, weight) : to_weight(shape, x, g, weight), dtype, format);
-  }
+  if (mask[0]) grad_input = finished(grad_input, dtype, format);
+  if (mask[1]) grad_weight = finished(grad_weight, dtype, format);
   if (mask[2]) grad_bias = bias_gradient(g).to(dtype);
   return {grad_input, grad_weight, grad_bias};
 }

@@ -1,6 +1,7 @@
 // random.cpp: random numbers from the device's Philox generator. Distributions and dtypes without a kernel take the
 // fallback, which is seeded from the same generator.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli_ops.h>
 #include <ATen/ops/normal_ops.h>
@@ -30,8 +31,9 @@ void check_limits(double from, double to, const at::Tensor &self) {
 
 at::Tensor &uniform_(at::Tensor &self, double from, double to, OptionalGenerator generator) {
   const c10::ScalarType dtype = self.scalar_type();
-  if (dtype == at::kFloat || dtype == at::kDouble) {
-    dtype == at::kFloat ? check_limits<float>(from, to, self) : check_limits<double>(from, to, self);
+  if (self.is_floating_point()) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "check_uniform_bounds",
+                                    [&] { check_limits<scalar_t>(from, to, self); });
     if (self.numel() == 0) return self;
     at::assert_no_internal_overlap(self);
     if (draw(self, HAL_OP_ID_UNIFORM, {value(from), value(to)}, generator, dtype)) return self;

@@ -47,4 +47,13 @@ PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_b
   *out_end = end < w->out[d] ? end : w->out[d];
 }
 
+/* First and one past the last window along dimension d whose place k exists. */
+PK_FN void pk_window_reach(const pk_window_t *w, int d, pk_i64 k, pk_i64 *out_begin, pk_i64 *out_end) {
+  const pk_i64 shift = k * w->dilation[d] - w->pad[d]; /* of window 0 */
+  const pk_i64 begin = shift >= 0 ? 0 : (-shift + w->step[d] - 1) / w->step[d];
+  const pk_i64 end = shift >= w->in[d] ? 0 : (w->in[d] - 1 - shift) / w->step[d] + 1;
+  *out_end = end < w->out[d] ? end : w->out[d];
+  *out_begin = begin < *out_end ? begin : *out_end;
+}
+
 #endif /* PK_WINDOW_H_ */
