@@ -1,4 +1,5 @@
-"""Element-wise operators on the device beside CPU torch, in one run: 16, 1k, 1M and 16M float32 and transposed operands.
+"""Element-wise operators and random numbers on the device beside CPU torch, in one run: 16, 1k, 1M and 16M float32 and
+transposed operands.
 
     python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...]
 
@@ -25,6 +26,7 @@ torch.set_num_threads(options.threads)
 
 UNARY = ["exp", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "sqrt", "neg"]
 BINARY = ["add", "mul", "div", "pow"]
+RANDOM = ["uniform_", "normal_", "exponential_", "bernoulli_"]
 
 
 def best(call, synchronize, seconds=0.15):
@@ -65,6 +67,13 @@ def pointwise(name, n):
     return build
 
 
+def random_numbers(name, n):
+    def build(device):
+        out = torch.empty(n, device=device)
+        return getattr(out, name)
+    return build
+
+
 def layouts(rows, columns):
     """Operators whose operands lie in different orders."""
     def copy(device):
@@ -94,11 +103,11 @@ def layouts(rows, columns):
 
 
 def main():
-    for name in UNARY + BINARY:
+    for name in UNARY + BINARY + RANDOM:
         if options.only and name not in options.only:
             continue
         for n in options.sizes:
-            compare(f"{name} {n}", pointwise(name, n))
+            compare(f"{name} {n}", (random_numbers if name in RANDOM else pointwise)(name, n))
     for rows, columns in ((64, 64), (512, 512), (1000, 1001), (4096, 4096), (100000, 16)):
         for name, build in layouts(rows, columns).items():
             if options.only and "layout" not in options.only:

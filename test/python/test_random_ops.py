@@ -271,3 +271,47 @@ def test_dropout_trains_natively_and_its_gradient_has_the_same_mask(device, modu
     module.manual_seed(20)
     with strict():
         assert (torch.native_dropout(t, 0.25, True)[1].cpu() == kept).all()
+
+
+def test_samples_of_given_probabilities(device, module):
+    module.manual_seed(21)
+    p = torch.tensor([0.1, 0.0, 0.6, 0.3])
+    n = 1 << 16
+    with strict():
+        many = torch.multinomial(p.to(device), n, True)
+        one_each = torch.multinomial(p.to(device).expand(n, 4).contiguous(), 1)
+    for drawn in (many, one_each):
+        assert drawn.dtype == torch.int64
+        share = torch.bincount(drawn.cpu().flatten(), minlength=4).double() / n
+        assert share[1] == 0 and (share - p.double()).abs().max() < 5 * math.sqrt(0.25 / n)
+    rows = torch.multinomial(torch.ones(100, 7, device=device), 7).cpu()
+    assert rows.sort(1).values.equal(torch.arange(7).expand(100, 7))  # without replacement: every category once
+
+
+@pytest.mark.parametrize("call", [
+    lambda d: torch.multinomial(torch.zeros(2, device=d), 1),
+    lambda d: torch.multinomial(torch.tensor([-1.0, 2.0], device=d), 3, True),
+    lambda d: torch.multinomial(torch.tensor([float("nan"), 2.0], device=d), 1),
+    lambda d: torch.multinomial(torch.ones(3, device=d), 4),
+    lambda d: torch.multinomial(torch.ones(3, device=d), 0),
+    lambda d: torch.normal(torch.zeros(2, device=d), -1.0),
+    lambda d: torch.normal(0.0, torch.tensor([-1.0], device=d)),
+])  # fmt: skip
+def test_impossible_distributions_are_refused_as_on_the_cpu(device, call):
+    with pytest.raises(RuntimeError) as theirs:
+        call("cpu")
+    with pytest.raises(RuntimeError) as ours:
+        call(device)
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_normal_numbers_of_given_means_and_deviations(device, module):
+    module.manual_seed(22)
+    n, mean, std = 4096, torch.linspace(-5, 5, 50), torch.linspace(0, 3, 50)
+    means, stds = mean.to(device).expand(n, 50), std.to(device).expand(n, 50)
+    with strict():
+        both, first, second = torch.normal(means, stds), torch.normal(means, 0.5), torch.normal(2.0, stds)
+        given = torch.normal(means, stds, out=torch.empty(0, device=device))
+    for numbers, m, s in ((both, mean, std), (first, mean, 0.5), (second, 2.0, std), (given, mean, std)):
+        assert ((numbers.cpu().mean(0) - m).abs() <= 5 * s / math.sqrt(n) + 1e-6).all()
+        assert ((numbers.cpu().std(0) - s).abs() <= 5 * s / math.sqrt(2 * n) + 1e-6).all()

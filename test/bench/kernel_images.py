@@ -1,0 +1,56 @@
+"""Convolutions of ResNet's shapes, pooling, interpolation and padding on the device beside CPU torch, in one run.
+
+    python test/bench/kernel_images.py [--threads N] [--only NAME ...]
+
+The rounds are those of kernel_elementwise.py.
+"""
+import torch
+import torch.nn.functional as F
+from kernel_elementwise import compare, numbers, options
+
+# batch, channels, side of the image, channels of the result, side of the window, stride, padding, groups
+CONVOLUTIONS = [(4, 3, 224, 64, 7, 2, 3, 1), (8, 64, 56, 64, 3, 1, 1, 1), (8, 64, 56, 256, 1, 1, 0, 1), (8, 128, 28, 128, 3, 1, 1, 1),
+                (8, 256, 14, 256, 3, 1, 1, 1), (8, 512, 7, 512, 3, 1, 1, 1), (8, 128, 28, 128, 3, 1, 1, 128)]  # fmt: skip
+
+IMAGES = {
+    "max_pool": lambda x: F.max_pool2d(x, 3, 2, 1),
+    "avg_pool": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 7),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "nearest": lambda x: F.interpolate(x, scale_factor=2),
+    "reflect": lambda x: F.pad(x, (3, 3, 3, 3), "reflect"),
+    "unfold": lambda x: F.unfold(x, 3),
+}
+
+
+def convolution(batch, channels, side, results, window, stride, padding, groups):
+    """Builders of a forward and of a backward (to the input and the weight)."""
+
+    def operands(device):
+        return numbers(device, batch, channels, side, side), numbers(device, results, channels // groups, window, window)
+
+    def forward(device):
+        x, weight = operands(device)
+        return lambda: F.conv2d(x, weight, None, stride, padding, 1, groups)
+
+    def backward(device):
+        x, weight = operands(device)
+        grad = torch.ones_like(F.conv2d(x, weight, None, stride, padding, 1, groups))
+        return lambda: torch.ops.aten.convolution_backward(grad, x, weight, None, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0],
+                                                           groups, [True, True, False])  # fmt: skip
+
+    return {"forward": forward, "backward": backward}
+
+
+def main():
+    for shape in CONVOLUTIONS:
+        for step, build in convolution(*shape).items():
+            if not options.only or "convolution" in options.only:
+                compare(f"conv {'x'.join(map(str, shape))} {step}", build)
+    for name, function in IMAGES.items():
+        if not options.only or name in options.only:
+            compare(name, lambda device: (lambda x: lambda: function(x))(numbers(device, 4, 64, 112, 112)))  # noqa: B023
+
+
+if __name__ == "__main__":
+    main()
