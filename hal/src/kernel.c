@@ -7,6 +7,7 @@
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "op_internal.h"
 
 struct hal_kernel_s {
   hal_plugin_kernel_t *handle;
@@ -110,4 +111,30 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
                          launch->arg_count);
   return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
                           hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
+}
+
+/* One-dimensional launches with the block sizes that the portable dialect is written for. */
+static hal_status_t launch_blocks(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t blocks, uint32_t block,
+                                  const hal_arg_t *args, uint32_t arg_count) {
+  if (blocks == 0) return HAL_OK;
+  if (blocks > INT32_MAX)
+    return hal_error_set(HAL_OUT_OF_RANGE, "kernel '%s': %llu blocks of %u do not fit into 2^31 - 1; split the operand",
+                         kernel->name, (unsigned long long)blocks, (unsigned)block);
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {(uint32_t)blocks, 1, 1},
+                               .block = {block, 1, 1},
+                               .arg_count = arg_count,
+                               .args = args};
+  return hal_kernel_launch(kernel, stream, &launch);
+}
+
+hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t items, const hal_arg_t *args,
+                                     uint32_t arg_count) {
+  const uint64_t blocks = items / HAL_OP_BLOCK + (items % HAL_OP_BLOCK != 0);
+  return launch_blocks(kernel, stream, blocks, HAL_OP_BLOCK, args, arg_count);
+}
+
+hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
+                                      const hal_arg_t *args, uint32_t arg_count) {
+  return launch_blocks(kernel, stream, groups, HAL_OP_GROUP_BLOCK, args, arg_count);
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "op_define.h"
 #include "op_internal.h"
 #include "op_iterator.h"
 
@@ -54,9 +55,13 @@ const uint8_t hal_op_dtype_slots[32] = {
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
-uint32_t hal_op_count(void) { return OP_COUNT; }
+uint32_t hal_op_builtin_count(void) { return OP_COUNT; }
 
-const char *hal_op_name(uint32_t op) { return op < OP_COUNT ? hal_op_infos[op].name : NULL; }
+uint32_t hal_op_count(void) { return OP_COUNT + hal_op_defined_count(); }
+
+const char *hal_op_name(uint32_t op) {
+  return op < OP_COUNT ? hal_op_infos[op].name : hal_op_defined_name(op - OP_COUNT);
+}
 
 hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
   for (uint32_t op = 0; name && op < OP_COUNT; op++)
@@ -64,8 +69,14 @@ hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
       *out_op = op;
       return HAL_OK;
     }
+  uint32_t defined;
+  if (name && hal_op_defined_find(name, &defined) == HAL_OK) {
+    *out_op = OP_COUNT + defined;
+    return HAL_OK;
+  }
   return hal_error_set(HAL_NOT_FOUND,
-                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/ops.yaml",
+                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/ops.yaml, or those "
+                       "that a library defined",
                        name ? name : "(null)");
 }
 
@@ -205,7 +216,8 @@ static inline hal_op_entry_t *entry_of(hal_op_table_t *table, uint32_t op) {
 
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   hal_device_t *owner;
-  if (op >= OP_COUNT || hal_device_get(device, &owner)) return 0;
+  if (hal_device_get(device, &owner)) return 0;
+  if (HAL_UNLIKELY(op >= OP_COUNT)) return hal_op_defined_dtypes(owner, op - OP_COUNT);
   const hal_op_entry_t *entry = entry_of(owner->ops, op);
   return entry->fn ? UINT64_MAX : entry->launch ? entry->info->dtypes : 0;
 }
@@ -217,7 +229,7 @@ static void set_device(const hal_tensor_t *tensor, int32_t ordinal) {
   if (tensor) ((hal_tensor_t *)(uintptr_t)tensor)->device = ordinal;
 }
 
-static void set_devices(const hal_op_call_t *call, int32_t ordinal) {
+void hal_op_set_devices(const hal_op_call_t *call, int32_t ordinal) {
   for (uint32_t i = 0; i < call->arg_count; i++) {
     const hal_value_t *value = &call->args[i];
     if (value->tag == HAL_VALUE_TENSOR) set_device(value->u.t, ordinal);
@@ -229,10 +241,6 @@ static void set_devices(const hal_op_call_t *call, int32_t ordinal) {
 
 static __attribute__((noinline)) hal_status_t refuse_call(int32_t device, uint32_t op, const hal_stream_t *stream,
                                                           const hal_op_call_t *call) {
-  if (op >= OP_COUNT)
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "operator number %u; this build has %u operators (hal_op_id finds one by name)", (unsigned)op,
-                         (unsigned)OP_COUNT);
   const hal_op_info_t *info = &hal_op_infos[op];
   if (!call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
@@ -258,7 +266,7 @@ static inline void count(atomic_uint_fast64_t *counter) { atomic_fetch_add_expli
 /* Asks the plugin's own op: HAL_UNIMPLEMENTED = take the portable kernel. */
 static __attribute__((noinline)) hal_status_t run_own(const hal_op_entry_t *entry, hal_device_t *device,
                                                       hal_op_call_t *call) {
-  set_devices(call, device->ordinal);
+  hal_op_set_devices(call, device->ordinal);
   const hal_status_t status = entry->fn(entry->state, call);
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
@@ -269,7 +277,7 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   stream = hal_stream_or_current(owner, stream);
-  if (HAL_UNLIKELY(op >= OP_COUNT)) return refuse_call(device, op, stream, call);
+  if (HAL_UNLIKELY(op >= OP_COUNT)) return hal_op_defined_run(owner, op - OP_COUNT, stream, call);
   const hal_op_entry_t *entry = entry_of(owner->ops, op);
   if (HAL_UNLIKELY(is_wrong(entry, call) || stream->device != owner)) return refuse_call(device, op, stream, call);
   call->stream = stream->handle;
@@ -295,18 +303,21 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
 /* ---- counts ------------------------------------------------------------------------------------------------------ */
 
 hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
-  if (op >= OP_COUNT)
-    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this build has %u operators", (unsigned)op,
-                         (unsigned)OP_COUNT);
-  hal_op_counts_t result = {.struct_size = out_counts->struct_size,
-                            .plugin = atomic_load_explicit(&counts[op].plugin, memory_order_relaxed),
-                            .portable = atomic_load_explicit(&counts[op].portable, memory_order_relaxed),
-                            .unimplemented = atomic_load_explicit(&counts[op].unimplemented, memory_order_relaxed)};
+  hal_op_counts_t result = {.struct_size = out_counts->struct_size};
+  if (op < OP_COUNT) {
+    result.plugin = atomic_load_explicit(&counts[op].plugin, memory_order_relaxed);
+    result.portable = atomic_load_explicit(&counts[op].portable, memory_order_relaxed);
+    result.unimplemented = atomic_load_explicit(&counts[op].unimplemented, memory_order_relaxed);
+  } else if (!hal_op_defined_counts(op - OP_COUNT, &result)) {
+    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
+                         (unsigned)hal_op_count());
+  }
   memcpy(out_counts, &result, out_counts->struct_size < sizeof result ? out_counts->struct_size : sizeof result);
   return HAL_OK;
 }
 
 void hal_op_reset_counts(void) {
+  hal_op_defined_reset_counts();
   for (uint32_t op = 0; op < OP_COUNT; op++) {
     atomic_store_explicit(&counts[op].plugin, 0, memory_order_relaxed);
     atomic_store_explicit(&counts[op].portable, 0, memory_order_relaxed);

@@ -80,6 +80,12 @@ hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t
 /* The same numbers by the plugin's random_fill, whose default works everywhere. */
 hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
 
+/* ---- all operators ----------------------------------------------------------------------------------------------- */
+/* Operators of codegen/ops.yaml; those that libraries define are numbered behind them (op_define.h). */
+uint32_t hal_op_builtin_count(void);
+/* Writes a device number into all descriptors of a call. */
+void hal_op_set_devices(const hal_op_call_t *call, int32_t ordinal);
+
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
 extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */

@@ -1,24 +1,40 @@
-/* module.c: modules, kernels and launches. The one dialect is "native": the portable kernels, compiled ahead of time
- * into this plugin. A kernel handle is the address of the kernel's entry in that table, which lives as long as the
- * process. */
+/* module.c: modules, kernels and launches. Two dialects: "native", the portable kernels compiled ahead of time into this
+ * plugin, and "host", kernels that the caller has compiled into its own library. A kernel handle is the address of the
+ * kernel's entry in such a table, which lives as long as its module. */
 #include <string.h>
 
 #include "fake.h"
 
 struct hal_plugin_module_s {
   int32_t device;
+  const hal_host_kernel_t *kernels; /* of the dialect "host"; NULL: the portable ones */
+  size_t count;
 };
+
+/* The kernels of a module in the dialect "host". */
+static hal_status_t check_table(const hal_module_desc_t *desc) {
+  if (!desc->data || !desc->size || desc->size % sizeof(hal_host_kernel_t))
+    return fake_error(HAL_INVALID_ARGUMENT, 0,
+                      "fake: a module in the dialect 'host' has %zu bytes at %p; give an array of hal_host_kernel_t, "
+                      "%zu bytes each",
+                      desc->size, desc->data, sizeof(hal_host_kernel_t));
+  return HAL_OK;
+}
 
 hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
-  if (!desc->dialect || strcmp(desc->dialect, "native") != 0)
+  const int host = desc->dialect && strcmp(desc->dialect, "host") == 0;
+  if (!host && (!desc->dialect || strcmp(desc->dialect, "native") != 0))
     return fake_error(HAL_UNIMPLEMENTED, 0,
-                      "fake: modules in the dialect '%s' are not accepted; the device takes 'native'",
+                      "fake: modules in the dialect '%s' are not accepted; the device takes 'native' and 'host'",
                       desc->dialect ? desc->dialect : "");
+  if (host && check_table(desc)) return HAL_INVALID_ARGUMENT;
   hal_plugin_module_t *module = hal_host->mem_alloc(sizeof *module, alignof(hal_plugin_module_t));
   if (!module) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a module; free some memory");
   module->device = device;
+  module->kernels = host ? desc->data : NULL;
+  module->count = host ? desc->size / sizeof(hal_host_kernel_t) : 0;
   *out_module = module;
   return HAL_OK;
 }
@@ -29,11 +45,14 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
 }
 
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
-  (void)module; /* names are unique over all families */
-  const hal_host_kernel_t *kernel = hal_host_kernel_find(name);
+  const hal_host_kernel_t *kernel = NULL;
+  if (!module->kernels) kernel = hal_host_kernel_find(name); /* names are unique over all families */
+  for (size_t i = 0; !kernel && i < module->count; i++)
+    if (strcmp(module->kernels[i].name, name) == 0) kernel = &module->kernels[i];
   if (!kernel)
-    return fake_error(HAL_NOT_FOUND, 0, "fake: there is no kernel '%s' among the %zu portable kernels of this build",
-                      name, hal_host_kernel_count());
+    return fake_error(HAL_NOT_FOUND, 0, "fake: there is no kernel '%s' among the %zu %s", name,
+                      module->kernels ? module->count : hal_host_kernel_count(),
+                      module->kernels ? "kernels of the module" : "portable kernels of this build");
   if (kernel->arg_count > FAKE_MAX_ARGS)
     return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' takes %u arguments, more than the %d of a portable kernel",
                       name, (unsigned)kernel->arg_count, FAKE_MAX_ARGS);

@@ -103,7 +103,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   if (status) return status;
   const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
-                            .dialects = "native",
+                            .dialects = "native,host",
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
                             .total_memory = fake.settings.memory,

@@ -27,6 +27,16 @@ HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_
  * Errors: HAL_INVALID_ARGUMENT (geometry; stream of another device). Since 0.1. */
 HAL_API hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch);
 
+/* Queues a kernel of the portable dialect over `items` items (PK_ITEM); with none it is HAL_OK without a launch.
+ * Errors: HAL_OUT_OF_RANGE for more than fit into 2^31 - 1 blocks. Since 0.1. */
+HAL_API hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t items,
+                                             const hal_arg_t *args, uint32_t arg_count);
+
+/* Queues a kernel of the portable dialect over `groups` groups (PK_GROUP); otherwise as hal_kernel_launch_items.
+ * Errors: HAL_OUT_OF_RANGE for more than 2^31 - 1 groups. Since 0.1. */
+HAL_API hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
+                                              const hal_arg_t *args, uint32_t arg_count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,7 @@
 /* op.h: operators. A call takes the plugin's own op, else the portable kernel, else HAL_UNIMPLEMENTED.
  *
- * Operators are numbered by codegen/ops.yaml; the numbers are for one build (hal_op_id finds one by name). */
+ * Operators are numbered by codegen/ops.yaml; the numbers are for one build (hal_op_id finds one by name). Libraries may
+ * define further ones (hal_op_define), which are numbered behind them and run by the same functions. */
 #ifndef HAL_OP_H_
 #define HAL_OP_H_
 
@@ -29,7 +30,25 @@ HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
 HAL_API hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 
-/* How often an operator ran, since the start or hal_op_reset_counts. */
+/* An operator of a library, for devices whose plugin has none of its name. Queues its work on `stream`, with kernels of its
+ * own (kernel.h), memory copies and the like; `call` is borrowed, its tensors say the HAL's device, its `stream` is NULL.
+ * HAL_UNIMPLEMENTED = no result was touched. */
+typedef hal_status_t (*hal_op_own_fn_t)(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call);
+
+typedef struct hal_op_desc_s {
+  size_t struct_size;
+  const char *name; /* "library::operator"; copied. Plugins are asked for their own op by this name (op_find) */
+  uint32_t argument_count;
+  uint32_t reserved;
+  hal_op_own_fn_t fn; /* NULL: plugins only */
+  void *state;        /* for fn; lives as long as the process */
+} hal_op_desc_t;
+
+/* Defines an operator for the rest of the process and gives its number. Thread-safe.
+ * Errors: HAL_INVALID_ARGUMENT; HAL_FAILED_PRECONDITION = the name is taken; HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+HAL_API hal_status_t hal_op_define(const hal_op_desc_t *desc, uint32_t *out_op);
+
+/* How often an operator ran (`portable`: by a portable kernel, or by the function of the library that defined it), since the start or hal_op_reset_counts. */
 typedef struct hal_op_counts_s {
   size_t struct_size;
   uint64_t plugin, portable, unimplemented;

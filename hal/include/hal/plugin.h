@@ -170,7 +170,8 @@ enum {
 
 /* ---- modules and kernels ------------------------------------------------------------------------------------------------
  * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
- * "c", "opencl-c", "cuda-c", "ptx", "spirv". */
+ * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
+ * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv". */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;
