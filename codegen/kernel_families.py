@@ -32,6 +32,17 @@ class Instance:
     variants: tuple
 
 
+def dtype_macros(dtype):
+    """What every instance is told about its dtype, as (name, text) pairs."""
+    yield "PK_TOKEN", dtype.computing or dtype.token
+    yield "T", dtype.ctype
+    yield "E", dtype.memory
+    yield "PK_WIDENED", "1" if dtype.element else "0"
+    yield "PK_GET(x)", f"pk_get_{dtype.token}(x)" if dtype.element else "(x)"
+    yield "PK_PUT(x)", f"pk_put_{dtype.token}(x)" if dtype.element else "(x)"
+    yield f"PK_IS_{dtype.token.upper()}", "1"
+
+
 class Family:
     """A template, its variants and its instances."""
 
@@ -53,11 +64,7 @@ class Family:
         """The instances that an op needs; the same instance may be asked for by several ops."""
         for token in op.dtypes:
             dtype = DTYPES[token]
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), ("PK_TOKEN", dtype.computing or token), ("T", dtype.ctype)]
-            macros += [("E", dtype.memory), ("PK_WIDENED", "1" if dtype.element else "0")]
-            macros += [("PK_GET(x)", f"pk_get_{token}(x)"), ("PK_PUT(x)", f"pk_put_{token}(x)")] if dtype.element else \
-                [("PK_GET(x)", "(x)"), ("PK_PUT(x)", "(x)")]
-            macros += [(f"PK_IS_{token.upper()}", "1"), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
+            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype_macros(dtype), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),
                            tuple(self.instance_variants(op, dtype)))

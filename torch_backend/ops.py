@@ -30,3 +30,19 @@ def reset() -> None:
     """Sets all counts to zero, those of the fallback too."""
     _c().operator_reset()
     _c().fallback_reset()
+
+
+class reroutes:
+    """Switches on or off, for the whole process, that operators of torch go to those of custom libraries (docs/custom-operators.md).
+
+    ``reroutes(False)`` and ``reroutes(True)`` switch at once; ``with reroutes(False):`` restores what was before.
+    """
+
+    def __init__(self, enabled: bool = True):
+        self._previous = _c().set_reroutes(bool(enabled))
+
+    def __enter__(self) -> "reroutes":
+        return self
+
+    def __exit__(self, *_) -> None:
+        _c().set_reroutes(self._previous)

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "api/custom_op.h"
 #include "aten/fallback.h"
 #include "core/allocator/allocator.h"
 #include "core/generator/generator.h"
@@ -114,6 +115,7 @@ PYBIND11_MODULE(_C, module) {
 
   module.def("operator_counts", wrap_pybind_function(&operator_counts));
   module.def("operator_reset", &hal_op_reset_counts);
+  module.def("set_reroutes", &set_reroutes, py::arg("enabled"));
   module.def("fallback_counts", wrap_pybind_function(&fallback_counts));
   module.def("fallback_reset", wrap_pybind_function(&fallback_reset));
   module.def("fallback_strict", &fallback_strict);
