@@ -17,7 +17,8 @@ from torchgen.model import BaseTy, BaseType, NativeFunction, NativeFunctionsGrou
 # checks (sub refuses bool, div makes a float of integers).
 _FLOATING = {"f32", "f64", "f16", "bf16"}
 _NUMBERS = {"u8", "i8", "i16", "i32", "i64"}
-_TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "bool": 11, "bf16": 15}
+_TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c64": 9, "c128": 10, "bool": 11,
+                  "bf16": 15}
 
 # `iterator` operators whose optional numbers, when absent, make them another operator of the list.
 WITHOUT = {"clamp": {"min": "clamp_max", "max": "clamp_min"}}

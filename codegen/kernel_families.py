@@ -8,6 +8,7 @@ gives, per op and computing dtype, one instance with the macros of Family.instan
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 
 from oplist import DTYPES
@@ -38,6 +39,7 @@ def dtype_macros(dtype):
     yield "T", dtype.ctype
     yield "E", dtype.memory
     yield "PK_WIDENED", "1" if dtype.element else "0"
+    yield "PK_IS_COMPLEX", "1" if dtype.complex else "0"
     yield "PK_GET(x)", f"pk_get_{dtype.token}(x)" if dtype.element else "(x)"
     yield "PK_PUT(x)", f"pk_put_{dtype.token}(x)" if dtype.element else "(x)"
     yield f"PK_IS_{dtype.token.upper()}", "1"
@@ -48,6 +50,8 @@ class Family:
 
     # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
     cloned = ("f32",)
+    # The launcher makes operations on real numbers of those on complex ones (hal/src/op_parts.h).
+    by_parts = False
 
     def __init__(self, name, variants, operands, scalars=0, result=None):
         self.name = name
@@ -64,6 +68,8 @@ class Family:
         """The instances that an op needs; the same instance may be asked for by several ops."""
         for token in op.dtypes:
             dtype = DTYPES[token]
+            if dtype.complex and self.by_parts:
+                continue
             macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype_macros(dtype), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),
@@ -93,8 +99,8 @@ _NEAR = re.compile(r"pk_(sin|cos)\(a\)")
 class Elementwise(Family):
     """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1.
 
-    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. Half precision has
-    the row forms only, which serve dense operands too, and clones of plain arithmetic only.
+    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. Complex numbers and
+    half precision have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
     """
 
     def is_cloned(self, op, dtype):
@@ -102,14 +108,17 @@ class Elementwise(Family):
         return super().is_cloned(op, dtype) or bool(dtype.element and arithmetic)
 
     def macros(self, op, dtype):
-        expr = op.expr_bool if dtype.token == "bool" and op.expr_bool else op.expr
+        expr = {"bool": op.expr_bool}.get(dtype.token) or (op.expr_complex if dtype.complex else op.expr)
+        if not expr:
+            sys.exit(f"codegen: {op.name} has {dtype.token} among its dtypes but no expr_complex")
         value = dtype.ring if _RING.fullmatch(expr) else dtype.ctype
-        result = DTYPES["bool"] if op.result == "bool" else dtype
+        result = DTYPES[{"bool": "bool", "real": dtype.real}.get(op.result, dtype.token)]
+        plain = "(x)" if dtype.complex else None  # no casts between structs
         yield "R", result.memory
         yield "PK_V", value
-        yield "PK_LOAD(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))"
-        yield "PK_NUMBER(x)", "((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))"
-        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else "PK_PUT((T)(x))"
+        yield "PK_LOAD(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))")
+        yield "PK_NUMBER(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))")
+        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
         yield "PK_EXPR", f"({expr})"
         near = _NEAR.fullmatch(expr) if "f32" in (dtype.token, dtype.computing) else None
         if near:
@@ -118,7 +127,8 @@ class Elementwise(Family):
 
     def instance_variants(self, op, dtype):
         slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
-        kept = [v for v in self._variants if v.name.startswith("rows") or not dtype.element]
+        rows_only = dtype.element or dtype.complex
+        kept = [v for v in self._variants if v.name.startswith("rows") or not rows_only]
         return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in kept)
 
 
@@ -211,6 +221,7 @@ class Reduce(Family):
     """Reductions over one dimension: PK_A accumulates; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH say what (reduce.pk)."""
 
     parameters = "x"
+    by_parts = True
 
     def macros(self, op, dtype):
         row = _REDUCTIONS[op.kernel]
@@ -283,6 +294,7 @@ class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
     cloned = ("f32", "f64", "f16", "bf16")
+    by_parts = True
 
 
 class Sequence(Family):

@@ -35,6 +35,11 @@ class Dtype:
         return self.token in ("c64", "c128")
 
     @property
+    def real(self):
+        """Token of the dtype of a part of a complex number; of another dtype its own."""
+        return {"c64": "f32", "c128": "f64"}.get(self.token, self.token)
+
+    @property
     def integer(self):
         """Of a number: bool is none."""
         return self.token[0] in "ui"
@@ -67,7 +72,7 @@ DTYPES = {
     )
 }
 
-_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "dtypes", "result", "also", "route"}
+_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route"}
 
 
 @dataclass(frozen=True)
@@ -83,6 +88,7 @@ class Op:
     dtypes: tuple
     expr: str = ""
     expr_bool: str = ""  # instead of expr, for bool
+    expr_complex: str = ""  # instead of expr, for complex numbers
     result: str = "same"
     route: str = "manual"
     also: tuple = field(default=())
@@ -122,8 +128,8 @@ def _op(number, entry, sets, path):
     wrong = [token for token in dtypes if token not in DTYPES]
     if wrong:
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
-    if entry.get("result", "same") not in ("same", "bool"):
-        sys.exit(f"{where}: result {entry['result']!r} is neither 'same' nor 'bool'")
+    if entry.get("result", "same") not in ("same", "bool", "real"):
+        sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
     return Op(
         number=number,
         name=entry["op"],
@@ -134,6 +140,7 @@ def _op(number, entry, sets, path):
         dtypes=tuple(token for token in DTYPES if token in dtypes),
         expr=entry.get("expr", ""),
         expr_bool=entry.get("expr_bool", ""),
+        expr_complex=entry.get("expr_complex", ""),
         result=entry.get("result", "same"),
         route=entry.get("route", "manual"),
         also=tuple(entry.get("also", ())),

@@ -34,14 +34,14 @@ bool unary_out(uint32_t op, const at::Tensor &self, const at::Tensor &out, c10::
 
 at::Tensor abs(const at::Tensor &self) {
   if (takes_unary(HAL_OP_ID_ABS, self)) {
-    at::Tensor result = result_like(self, self.scalar_type());
+    at::Tensor result = result_like(self, c10::toRealValueType(self.scalar_type()));
     if (self.numel() == 0 || run_unary(HAL_OP_ID_ABS, self, result)) return result;
   }
   return call_fallback<at::_ops::abs>(self);
 }
 
 at::Tensor &abs_out(const at::Tensor &self, at::Tensor &out) {
-  if (unary_out(HAL_OP_ID_ABS, self, out, self.scalar_type())) return out;
+  if (unary_out(HAL_OP_ID_ABS, self, out, c10::toRealValueType(self.scalar_type()))) return out;
   return call_fallback<at::_ops::abs_out>(self, out);
 }
 
@@ -85,6 +85,13 @@ at::Tensor &relu_(at::Tensor &self) {
 }
 
 // ATen's own kernel for it dispatches to a kernel table that has no entry for out-of-tree devices.
+at::Tensor &conj_physical_out(const at::Tensor &self, at::Tensor &out) {
+  TORCH_CHECK(at::can_cast(self.scalar_type(), out.scalar_type()), "result type ", self.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, self.sizes());
+  return self.is_complex() ? out.copy_(self.conj()) : out.copy_(self);
+}
+
 at::Tensor &conj_physical_(at::Tensor &self) {
   if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
   return self;
@@ -114,6 +121,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("abs.out", TORCH_FN(abs_out));
   m.impl("logical_not", TORCH_FN(logical_not));
   m.impl("logical_not.out", TORCH_FN(logical_not_out));
+  m.impl("conj_physical.out", TORCH_FN(conj_physical_out));
   m.impl("conj_physical_", TORCH_FN(conj_physical_));
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(relu_));

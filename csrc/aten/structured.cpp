@@ -66,7 +66,7 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
     const at::Tensor &tensor = *argument.tensor;
     if (!tensor.defined() || tensor.layout() != c10::kStrided) return false;
     const auto dtype = tensor.scalar_type();
-    if (tensor.device().type() == c10::kCPU && tensor.dim() == 0 && !c10::isComplexType(dtype)) continue;
+    if (tensor.device().type() == c10::kCPU && tensor.dim() == 0) continue;
     const auto wide = c10::isReducedFloatingType(dtype) ? c10::ScalarType::Float : dtype;
     const uint64_t either = UINT64_C(1) << static_cast<unsigned>(dtype) | UINT64_C(1) << static_cast<unsigned>(wide);
     if (!c10::isIntegralType(dtype, true) && !(dtypes & either)) return false;
@@ -85,35 +85,58 @@ void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments)
   for (size_t i = 0; i < 2; i++) look(outputs.given(i));
 }
 
-std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype) {
-  const bool floating = c10::isFloatingType(dtype);
+namespace {
+
+// The largest number of a floating or complex dtype.
+double largest_of(c10::ScalarType dtype) {
+  const auto real = c10::toRealValueType(dtype);
+  return real == c10::ScalarType::Double ? DBL_MAX : real == c10::ScalarType::Half ? 65504.0 : FLT_MAX;
+}
+
+bool fits_floating(double number, c10::ScalarType dtype) {
+  return !std::isfinite(number) || std::fabs(number) <= largest_of(dtype);
+}
+
+bool fits_integer(int64_t number, c10::ScalarType dtype) {
+  const size_t bits = 8 * c10::elementSize(dtype);
+  const bool is_unsigned = dtype == c10::ScalarType::Byte;
+  const int64_t largest =
+      bits == 64 ? std::numeric_limits<int64_t>::max() : (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
+  return number <= largest && number >= (is_unsigned ? 0 : -largest - 1);
+}
+
+}  // namespace
+
+std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts) {
+  const bool floating = c10::isFloatingType(dtype) || c10::isComplexType(dtype);
   switch (scalar.type()) {
     case c10::ScalarType::Bool:
       return value(scalar.toBool());
     case c10::ScalarType::Double: {
       const double number = scalar.toDouble();
       if (dtype == c10::ScalarType::Bool) return value(number != 0);
-      if (!floating) return std::nullopt;
-      const double largest = dtype == c10::ScalarType::Double ? DBL_MAX
-                             : dtype == c10::ScalarType::Half ? 65504.0
-                                                              : FLT_MAX;
-      if (std::isfinite(number) && std::fabs(number) > largest) return std::nullopt;
+      if (!floating || !fits_floating(number, dtype)) return std::nullopt;
       return value(number);
     }
     case c10::ScalarType::Long: {
       const int64_t number = scalar.toLong();
       if (dtype == c10::ScalarType::Bool) return value(number != 0);
-      if (dtype == c10::ScalarType::Half && (number > 65504 || number < -65504)) return std::nullopt;
-      if (!floating) {
-        const size_t bits = 8 * c10::elementSize(dtype);
-        const bool is_unsigned = dtype == c10::ScalarType::Byte;
-        const int64_t largest =
-            bits == 64 ? std::numeric_limits<int64_t>::max() : (INT64_C(1) << (is_unsigned ? bits : bits - 1)) - 1;
-        if (number > largest || number < (is_unsigned ? 0 : -largest - 1)) return std::nullopt;
-      }
+      if (floating ? dtype == c10::ScalarType::Half && (number > 65504 || number < -65504)
+                   : !fits_integer(number, dtype))
+        return std::nullopt;
       return value(number);
     }
-    default:  // complex, or an unsigned number beyond int64
+    case c10::ScalarType::ComplexDouble: {
+      const c10::complex<double> number = scalar.toComplexDouble();
+      if (!c10::isComplexType(dtype) || !fits_floating(number.real(), dtype) || !fits_floating(number.imag(), dtype))
+        return std::nullopt;
+      parts = {number.real(), number.imag()};
+      hal_value_t result{};
+      result.tag = HAL_VALUE_COMPLEX;
+      result.u.dl = parts.data();
+      return result;
+    }
+    default:  // an unsigned number beyond int64
       return std::nullopt;
   }
 }

@@ -93,9 +93,12 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments);
 // iterator.
 void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments);
 
+// The two parts of a complex number, which must live as long as the value that points to them.
+using NumberParts = std::array<double, 2>;
+
 // A number for a kernel that computes in `dtype`; nullopt when the value does not fit (the CPU kernel decides what
-// then).
-std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype);
+// then). Complex numbers are put into `parts`.
+std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts);
 
 // An operand as a kernel sees it: on the device, of the computing dtype, without lazy conjugate, negative or zero bits.
 // Returns the tensor itself when it is so already.
@@ -124,7 +127,7 @@ class Destination {
  public:
   Destination(const at::Tensor &result, c10::ScalarType dtype, bool aliased)
       : result_(result),
-        direct_(!aliased && result.scalar_type() == dtype && !result.is_neg()),
+        direct_(!aliased && result.scalar_type() == dtype && !result.is_neg() && !result.is_conj()),
         temporary_(direct_ ? at::Tensor() : make_empty(result.sizes(), dtype, result.device().index())) {}
 
   const at::Tensor &tensor() const { return direct_ ? result_ : temporary_; }

@@ -96,7 +96,8 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
       static_cast<int64_t>(dims.size()) == self.dim();  // an empty list: also the flattened tensor of argmax
   hal_value_t values[] = {value(descriptor), value(all ? c10::IntArrayRef() : c10::IntArrayRef(dims)), none_value()};
   if (number) {
-    const auto converted = number_value(*number, at::kDouble);
+    NumberParts unused;
+    const auto converted = number_value(*number, at::kDouble, unused);
     if (!converted) return false;
     values[2] = *converted;
   }
@@ -152,12 +153,13 @@ bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argum
   const bool adds = arguments.size() > 2;  // the first operand is added to the product
 
   ExpandedOperand operands[kMaxArguments];
+  NumberParts parts[kMaxArguments];
   hal_value_t values[kMaxArguments];
   bool aliased = false;
   for (size_t i = 0; i < arguments.size(); i++) {
     const Argument &argument = arguments[i];
     if (argument.number) {
-      const auto number = number_value(*argument.number, dtype);
+      const auto number = number_value(*argument.number, dtype, parts[i]);
       if (!number) return false;
       values[i] = *number;
       continue;

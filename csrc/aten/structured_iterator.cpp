@@ -20,6 +20,10 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool
   if (!computing || !has_kernel(device, op, *computing)) return false;
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
 
+  // Half precision computes with numbers in float; a comparison rounds them to its operands' dtype first, as torch does.
+  const bool keeps_digits = c10::isReducedFloatingType(*computing) && !bool_result;
+  const auto number_dtype = keeps_digits ? c10::ScalarType::Float : *computing;
+  NumberParts parts[kMaxArguments];
   hal_value_t values[kMaxArguments];
   ExpandedOperand operands[kMaxArguments];
   bool aliased = false;
@@ -33,9 +37,9 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool
     }
     std::optional<hal_value_t> number;
     if (argument.tensor)
-      number = number_value(argument.tensor->to(*computing).item(), *computing);
+      number = number_value(argument.tensor->to(number_dtype).item(), *computing, parts[i]);
     else if (argument.number)
-      number = number_value(*argument.number, *computing);
+      number = number_value(*argument.number, *computing, parts[i]);
     if (!number) return false;
     values[i] = *number;
   }

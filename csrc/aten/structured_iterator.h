@@ -6,6 +6,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "aten/broadcast.h"
 #include "aten/structured.h"
 
 namespace torch_backend {
@@ -37,9 +38,19 @@ inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
   return fits;
 }
 
+// Beside half precision, torch rounds the number for some operators: here only those go that need no rounding.
+inline bool is_half_number(double number, c10::ScalarType dtype) {
+  const auto single = static_cast<float>(number);
+  return dtype == c10::ScalarType::Half       ? static_cast<double>(static_cast<float>(c10::Half(single))) == number
+         : dtype == c10::ScalarType::BFloat16 ? static_cast<double>(static_cast<float>(c10::BFloat16(single))) == number
+                                              : false;
+}
+
 inline bool put_double(double number, c10::ScalarType dtype, hal_value_t &out) {
+  using c10::ScalarType;
   out = value(number);
-  return dtype == c10::ScalarType::Double || (dtype == c10::ScalarType::Float && std::fabs(number) <= FLT_MAX);
+  if (dtype == ScalarType::Float || dtype == ScalarType::ComplexFloat) return std::fabs(number) <= FLT_MAX;
+  return dtype == ScalarType::Double || dtype == ScalarType::ComplexDouble || is_half_number(number, dtype);
 }
 
 // The fast path's state: the first operand, which all others must equal in shape, dtype and device.
@@ -149,13 +160,13 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 // more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
 template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
 struct Elementwise {
-  // Makes the result; false = not a call for the fast path, nothing was done.
+  // Makes the result; false = not a call for the fast paths, nothing was done.
   template <class... Rest>
   static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
     dense::Reference reference;
-    if (!accepts(reference, self)) return false;
     Call<sizeof...(Rest)> call;
-    if (!call.gather(reference, self, rest...)) return false;
+    if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
+      return broadcast(nullptr, result, self, rest...);
     at::Tensor made =
         make_empty(reference.sizes, kBoolResult ? c10::ScalarType::Bool : reference.dtype, reference.device);
     if (C10_UNLIKELY(!call.run(reference, made))) return false;
@@ -167,15 +178,29 @@ struct Elementwise {
   template <class... Rest>
   static bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
     dense::Reference reference;
-    if (!accepts(reference, self)) return false;
-    if (!dense::matches(reference, result.unsafeGetTensorImpl())) return false;
-    if (result.scalar_type() != (kBoolResult ? c10::ScalarType::Bool : reference.dtype)) return false;
-    if (!(dense::independent(result, self) && ... && dense::independent(result, rest))) return false;
     Call<sizeof...(Rest)> call;
-    return call.gather(reference, self, rest...) && call.run(reference, result);
+    const bool dense = accepts(reference, self) && dense::matches(reference, result.unsafeGetTensorImpl()) &&
+                       result.scalar_type() == (kBoolResult ? c10::ScalarType::Bool : reference.dtype) &&
+                       (dense::independent(result, self) && ... && dense::independent(result, rest)) &&
+                       call.gather(reference, self, rest...);
+    if (C10_LIKELY(dense)) return call.run(reference, result);
+    at::Tensor unused;
+    return broadcast(&result, unused, self, rest...);
   }
 
  private:
+  static Argument argument(const at::Tensor &tensor) { return operand(tensor); }
+  static Argument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
+  static Argument argument(const c10::Scalar &scalar) { return number(scalar); }
+  static Argument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
+
+  template <class... Rest>
+  static C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
+                                     const Rest &...rest) {
+    const Argument arguments[] = {argument(self), argument(rest)...};
+    return run_broadcast(kOp, kDtypes, kBoolResult, given, made, arguments);
+  }
+
   static bool accepts(dense::Reference &reference, const at::Tensor &self) {
     const c10::TensorImpl *impl = self.unsafeGetTensorImpl();
     if (!dense::has_keys(impl, kKeySet) || !impl->is_contiguous()) return false;

@@ -7,6 +7,7 @@
 
 #include "op_internal.h"
 #include "op_iterator.h"
+#include "op_parts.h"
 
 static const struct {
   hal_dtype_t dtype;
@@ -227,8 +228,6 @@ static int store_floating(double re, double im, hal_dtype_t dtype, hal_op_scalar
   }
 }
 
-static int is_complex(hal_dtype_t dtype) { return dtype == HAL_COMPLEX64 || dtype == HAL_COMPLEX128; }
-
 hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                            const char *what, hal_op_scalar_t *out_scalar) {
   out_scalar->size = hal_op_dtype_size(dtype);
@@ -243,7 +242,7 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
         store_int(value->u.i, dtype, out_scalar);
       return HAL_OK;
     case HAL_VALUE_COMPLEX:
-      if (value->u.dl && is_complex(dtype)) {
+      if (value->u.dl && hal_op_is_complex(dtype)) {
         store_floating(value->u.dl[0], value->u.dl[1], dtype, out_scalar);
         return HAL_OK;
       }

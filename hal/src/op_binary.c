@@ -14,8 +14,7 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   uint64_t n;
   if (left->tag != HAL_VALUE_TENSOR || !hal_op_is_plain(left->u.t) || !hal_op_is_plain(result)) return 0;
   const hal_dtype_t dtype = left->u.t->dtype;
-  if (result->dtype != (info->result == HAL_OP_RESULT_BOOL ? HAL_BOOL : dtype) || !hal_op_dense_numel(result, &n))
-    return 0;
+  if (result->dtype != hal_op_result_dtype(info, dtype) || !hal_op_dense_numel(result, &n)) return 0;
   if (!hal_op_dense_scalar(context, info->scalars ? &call->args[2] : &zero, dtype, &s0)) return 0;
   if (number && (!(info->numbers >> 1 & 1) || !hal_op_dense_scalar(context, right, dtype, &b))) return 0;
   if (!number && (!hal_op_is_plain(right->u.t) || right->u.t->dtype != dtype)) return 0;

@@ -4,6 +4,7 @@
  * parts: tensors of real numbers with twice the strides. */
 #include "hal_op_variants.h"
 #include "op_elementwise.h"
+#include "op_parts.h"
 
 #define COMPOSED 0xff
 #include "hal_op_copy.inc"
@@ -12,25 +13,6 @@
 _Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
                    HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_U64_ROWS == HAL_COPY_VARIANT_COUNT - 1,
                "numbering of the copy kernels");
-
-/* A complex tensor as real numbers: its real parts, or both parts along a further dimension. Not movable. */
-typedef struct parts_s {
-  hal_tensor_t tensor;
-  int64_t sizes[HAL_OP_MAX_DIMS], strides[HAL_OP_MAX_DIMS];
-} parts_t;
-
-static int is_complex(hal_dtype_t dtype) { return dtype == HAL_COMPLEX64 || dtype == HAL_COMPLEX128; }
-
-static void take_parts(const hal_tensor_t *tensor, int both, parts_t *out) {
-  const int32_t ndim = tensor->ndim;
-  out->tensor = *tensor;
-  for (int32_t d = 0; d < ndim; d++) out->sizes[d] = tensor->sizes[d], out->strides[d] = 2 * tensor->strides[d];
-  if (both) out->sizes[ndim] = 2, out->strides[ndim] = 1;
-  out->tensor.ndim = ndim + both;
-  out->tensor.sizes = out->sizes;
-  out->tensor.strides = out->strides;
-  out->tensor.dtype = tensor->dtype == HAL_COMPLEX64 ? HAL_FLOAT32 : HAL_FLOAT64;
-}
 
 static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call);
 
@@ -48,19 +30,19 @@ static hal_status_t copy(hal_op_context_t *context, const hal_op_call_t *like, c
 /* Copies where one side or both are complex and there is no kernel for the pair. */
 static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
                                const hal_tensor_t *to) {
-  parts_t source, target;
+  hal_op_parts_t source, target;
   if (from->ndim >= HAL_OP_MAX_DIMS) return HAL_UNIMPLEMENTED;
-  if (is_complex(to->dtype) && is_complex(from->dtype)) {
-    take_parts(from, 1, &source);
-    take_parts(to, 1, &target);
+  if (hal_op_is_complex(to->dtype) && hal_op_is_complex(from->dtype)) {
+    hal_op_parts(from, HAL_OP_BOTH_PARTS, &source);
+    hal_op_parts(to, HAL_OP_BOTH_PARTS, &target);
     return copy(context, call, &source.tensor, &target.tensor);
   }
-  if (is_complex(from->dtype)) {
-    take_parts(from, 0, &source);
+  if (hal_op_is_complex(from->dtype)) {
+    hal_op_parts(from, HAL_OP_REAL_PART, &source);
     return copy(context, call, &source.tensor, to);
   }
   /* The real parts are converted into their places, and then made complex numbers there. */
-  take_parts(to, 0, &target);
+  hal_op_parts(to, HAL_OP_REAL_PART, &target);
   HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
   const hal_status_t status = copy(context, call, &target.tensor, to);
   return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */

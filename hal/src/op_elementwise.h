@@ -42,7 +42,7 @@ static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *cont
   for (int32_t k = 2; k < operands->operands; k++)
     HAL_RETURN_IF_ERROR(hal_op_elementwise_check(context, operands, k, dtype));
   *out_dtype = dtype;
-  return hal_op_elementwise_check(context, operands, 0, context->info->result == HAL_OP_RESULT_BOOL ? HAL_BOOL : dtype);
+  return hal_op_elementwise_check(context, operands, 0, hal_op_result_dtype(context->info, dtype));
 }
 
 /* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `args` has room for HAL_OP_ELEMENTWISE_ARGS; its entries behind

@@ -7,6 +7,7 @@
 
 #include "hal_op_variants.h"
 #include "op_dims.h"
+#include "op_parts.h"
 
 /* pk_gemm_t of hal/kernels/gemm.pk. */
 typedef struct gemm_s {
@@ -131,12 +132,11 @@ static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
   return s->tiles_m * s->tiles_n;
 }
 
-hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call) {
-  operands_t in;
+/* Queues the product of real matrices. */
+static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   gemm_t s;
   int64_t batch = 1, numel;
   hal_plugin_kernel_t *kernel;
-  HAL_RETURN_IF_ERROR(read_operands(context, call, &in));
   HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
   if (numel == 0) return HAL_OK;
@@ -155,4 +155,52 @@ hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *
                             HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),     HAL_OP_ARG_SCALAR(in.alpha),
                             HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group)};
   return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+}
+
+/* One of the real products of a complex one: result part = beta * self part + alpha * (a part) @ (b part), with `again`
+ * added to what the result has. */
+static hal_status_t launch_part(hal_op_context_t *context, const operands_t *in, int part, int a_part, int b_part,
+                                int again, double alpha, double beta) {
+  hal_op_parts_t a, b, result, self;
+  operands_t real = {.self = NULL};
+  hal_op_parts(in->a, a_part, &a);
+  hal_op_parts(in->b, b_part, &b);
+  hal_op_parts(in->result, part, &result);
+  real.a = &a.tensor, real.b = &b.tensor, real.result = &result.tensor;
+  if (again) {
+    real.self = real.result;
+  } else if (in->self) {
+    hal_op_parts(in->self, part, &self);
+    real.self = &self.tensor;
+  }
+  const hal_value_t numbers[] = {{.tag = HAL_VALUE_DOUBLE,
+                                  .u.d = again      ? 1
+                                         : in->self ? beta
+                                                    : 0},
+                                 {.tag = HAL_VALUE_DOUBLE, .u.d = alpha}};
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &numbers[0], real.a->dtype, "beta", &real.beta));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &numbers[1], real.a->dtype, "alpha", &real.alpha));
+  return launch(context, real);
+}
+
+/* Complex matrices as four real products. Factors with an imaginary part are left to the fallback. */
+static hal_status_t launch_complex(hal_op_context_t *context, const operands_t *in) {
+  enum { RE = HAL_OP_REAL_PART, IM = HAL_OP_IMAGINARY_PART };
+  const int single = in->a->dtype == HAL_COMPLEX64;
+  const hal_op_scalar_t *x = &in->alpha, *y = &in->beta;
+  if (!hal_op_has_dtype(context, in->a->dtype)) return HAL_UNIMPLEMENTED;
+  if ((single ? x->u.c64[1] : x->u.c128[1]) != 0 || (single ? y->u.c64[1] : y->u.c128[1]) != 0)
+    return HAL_UNIMPLEMENTED;
+  const double alpha = single ? x->u.c64[0] : x->u.c128[0], beta = single ? y->u.c64[0] : y->u.c128[0];
+  HAL_RETURN_IF_ERROR(launch_part(context, in, RE, RE, RE, 0, alpha, beta));
+  hal_status_t status = launch_part(context, in, RE, IM, IM, 1, -alpha, 0);
+  if (!status) status = launch_part(context, in, IM, RE, IM, 0, alpha, beta);
+  if (!status) status = launch_part(context, in, IM, IM, RE, 1, alpha, 0);
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+}
+
+hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call) {
+  operands_t in;
+  HAL_RETURN_IF_ERROR(read_operands(context, call, &in));
+  return hal_op_is_complex(in.a->dtype) ? launch_complex(context, &in) : launch(context, in);
 }

@@ -19,7 +19,8 @@
 enum {
   HAL_OP_RESULT_SAME = 0, /* the computing dtype, which is the dtype of operand 0 */
   HAL_OP_RESULT_BOOL = 1,
-  HAL_OP_RESULT_ANY = 2 /* the launcher checks */
+  HAL_OP_RESULT_ANY = 2, /* the launcher checks */
+  HAL_OP_RESULT_REAL = 3 /* the computing dtype, of complex numbers that of their parts */
 };
 
 typedef struct hal_op_context_s hal_op_context_t;
@@ -49,6 +50,13 @@ struct hal_op_context_s {
   hal_stream_t *stream;
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
 };
+
+/* The dtype of the result of an operator that computes in `dtype`. */
+static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dtype_t dtype) {
+  if (HAL_LIKELY(info->result == HAL_OP_RESULT_SAME)) return dtype;
+  if (info->result == HAL_OP_RESULT_BOOL) return HAL_BOOL;
+  return dtype == HAL_COMPLEX64 ? HAL_FLOAT32 : dtype == HAL_COMPLEX128 ? HAL_FLOAT64 : dtype;
+}
 
 /* ---- launchers, one per family ----------------------------------------------------------------------------------- */
 hal_status_t hal_op_launch_fill(hal_op_context_t *context, const hal_op_call_t *call);

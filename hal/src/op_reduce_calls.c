@@ -5,6 +5,8 @@
 #include "hal_op_ids.h"
 #include "op_reduce.h"
 
+#include "op_parts.h"
+
 /* Reads the dimensions at argument `index` and checks the result's shape against them. */
 static hal_status_t read_dims(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                               hal_op_reduction_t *out) {
@@ -58,6 +60,14 @@ hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t
     return hal_op_invalid(context,
                           "the reduced dimensions are empty and the operation has no neutral element; reduce over "
                           "dimensions with at least one element");
+  if (!hal_op_is_complex(reduction.a->dtype)) return hal_op_reduce(context, &reduction);
+  /* Sums: the parts are a further dimension, which is kept. */
+  hal_op_parts_t a, result;
+  if (reduction.a->ndim >= HAL_OP_MAX_DIMS || !hal_op_has_dtype(context, reduction.a->dtype)) return HAL_UNIMPLEMENTED;
+  hal_op_parts(reduction.a, HAL_OP_BOTH_PARTS, &a);
+  hal_op_parts(reduction.result, HAL_OP_BOTH_PARTS, &result);
+  reduction.a = &a.tensor;
+  reduction.result = &result.tensor;
   return hal_op_reduce(context, &reduction);
 }
 

@@ -13,8 +13,7 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   uint64_t n;
   if (self->tag != HAL_VALUE_TENSOR || !hal_op_is_plain(self->u.t) || !hal_op_is_plain(result)) return 0;
   const hal_dtype_t dtype = self->u.t->dtype;
-  if (result->dtype != (info->result == HAL_OP_RESULT_BOOL ? HAL_BOOL : dtype) || !hal_op_dense_numel(result, &n))
-    return 0;
+  if (result->dtype != hal_op_result_dtype(info, dtype) || !hal_op_dense_numel(result, &n)) return 0;
   if (!hal_op_dense_scalar(context, info->scalars > 0 ? &call->args[1] : &zero, dtype, &s0)) return 0;
   if (!hal_op_dense_scalar(context, info->scalars > 1 ? &call->args[2] : &zero, dtype, &s1)) return 0;
   hal_plugin_kernel_t *kernel = hal_op_kernel_cached(context, dtype, HAL_UNARY_VARIANT_CONTIG);

@@ -53,7 +53,7 @@ REDUCTIONS = ["sum.dim_IntList", "mean.dim", "amax", "amin"]
 
 
 @pytest.mark.parametrize("case", TENSORS)
-@pytest.mark.parametrize("name,token", [(name, token) for name in REDUCTIONS for token in STRUCTURED[name].op.dtypes])
+@pytest.mark.parametrize("name,token", [(name, token) for name in REDUCTIONS for token in STRUCTURED[name].op.dtypes if token in DTYPES])
 def test_reductions_over_every_set_of_dimensions(name, token, case):
     dtype = DTYPES[token]
     for dim, keepdim in itertools.product(dims(case), (False, True)):

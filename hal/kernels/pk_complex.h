@@ -1,0 +1,148 @@
+/* pk_complex.h: arithmetic and functions of complex numbers, for `expr_complex` of codegen/ops.yaml: pk_cmul(x, y) is
+ * pk_cmul_c64(x, y) in an instance whose PK_TOKEN is c64. Products are (ac - bd) + (ad + bc)i as they stand, as in torch;
+ * quotients are scaled by the larger part of the divisor (Smith, CACM 1962), so that they neither overflow nor vanish on the way.
+ * The functions of complex64 are computed in complex128. */
+#ifndef PK_COMPLEX_H_
+#define PK_COMPLEX_H_
+
+#define pk_complex(re, im) PK_CAT(pk_complex_, PK_TOKEN)(re, im)
+#define pk_cadd(x, y) PK_CAT(pk_cadd_, PK_TOKEN)(x, y)
+#define pk_csub(x, y) PK_CAT(pk_csub_, PK_TOKEN)(x, y)
+#define pk_cmul(x, y) PK_CAT(pk_cmul_, PK_TOKEN)(x, y)
+#define pk_cdiv(x, y) PK_CAT(pk_cdiv_, PK_TOKEN)(x, y)
+#define pk_cabs(x) PK_CAT(pk_cabs_, PK_TOKEN)(x)
+#define pk_cangle(x) PK_CAT(pk_cangle_, PK_TOKEN)(x)
+#define pk_csgn(x) PK_CAT(pk_csgn_, PK_TOKEN)(x)
+#define pk_cexp(x) PK_CAT(pk_cexp_, PK_TOKEN)(x)
+#define pk_clog(x) PK_CAT(pk_clog_, PK_TOKEN)(x)
+#define pk_csqrt(x) PK_CAT(pk_csqrt_, PK_TOKEN)(x)
+#define pk_csin(x) PK_CAT(pk_csin_, PK_TOKEN)(x)
+#define pk_ccos(x) PK_CAT(pk_ccos_, PK_TOKEN)(x)
+#define pk_ctanh(x) PK_CAT(pk_ctanh_, PK_TOKEN)(x)
+#define pk_ctan(x) PK_CAT(pk_ctan_, PK_TOKEN)(x)
+
+#define PK_DEFINE_COMPLEX(token, complex, real, part)                                        \
+  PK_FN complex pk_complex_##token(real re, real im) {                                       \
+    complex z;                                                                               \
+    z.re = re;                                                                               \
+    z.im = im;                                                                               \
+    return z;                                                                                \
+  }                                                                                          \
+  PK_FN complex pk_cadd_##token(complex x, complex y) {                                      \
+    return pk_complex_##token(x.re + y.re, x.im + y.im);                                     \
+  }                                                                                          \
+  PK_FN complex pk_csub_##token(complex x, complex y) {                                      \
+    return pk_complex_##token(x.re - y.re, x.im - y.im);                                     \
+  }                                                                                          \
+  PK_FN complex pk_cmul_##token(complex x, complex y) {                                      \
+    return pk_complex_##token(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re);         \
+  }                                                                                          \
+  PK_FN complex pk_cdiv_##token(complex x, complex y) {                                      \
+    const real re = pk_abs_##part(y.re), im = pk_abs_##part(y.im);                           \
+    if (re == (real)0 && im == (real)0) return pk_complex_##token(x.re / re, x.im / im);     \
+    if (re >= im) {                                                                          \
+      const real ratio = y.im / y.re, scale = (real)1 / (y.re + y.im * ratio);               \
+      return pk_complex_##token((x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale); \
+    }                                                                                        \
+    const real ratio = y.re / y.im, scale = (real)1 / (y.re * ratio + y.im);                 \
+    return pk_complex_##token((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale); \
+  }                                                                                          \
+  PK_FN real pk_cangle_##token(complex x) { return pk_atan2_##part(x.im, x.re); }
+PK_DEFINE_COMPLEX(c64, pk_c64, float, f32)
+PK_DEFINE_COMPLEX(c128, pk_c128, double, f64)
+
+PK_FN double pk_cabs_c128(pk_c128 x) { return hypot(x.re, x.im); }
+PK_FN float pk_cabs_c64(pk_c64 x) { /* squares of floats do not overflow in double */
+  const double re = x.re, im = x.im, infinity = 1.0 / 0.0;
+  if (re == infinity || re == -infinity || im == infinity || im == -infinity) return (float)infinity;
+  return (float)sqrt(re * re + im * im);
+}
+
+/* x / |x|, 0 of 0. */
+PK_FN pk_c128 pk_csgn_c128(pk_c128 x) {
+  const double r = pk_cabs_c128(x);
+  return r == 0.0 ? pk_complex_c128(0.0, 0.0) : pk_complex_c128(x.re / r, x.im / r);
+}
+PK_FN pk_c64 pk_csgn_c64(pk_c64 x) {
+  const float r = pk_cabs_c64(x);
+  return r == 0.0f ? pk_complex_c64(0.0f, 0.0f) : pk_complex_c64(x.re / r, x.im / r);
+}
+
+/* The cases of C99's annex G: the argument of a real number is kept, and exp(-infinity) is 0 whatever the angle. */
+PK_FN pk_c128 pk_cexp_c128(pk_c128 x) {
+  const double e = exp(x.re);
+  const int finite = x.im - x.im == 0.0;
+  if (x.im == 0.0) return pk_complex_c128(e, x.im);
+  if (!finite && e == 0.0) return pk_complex_c128(0.0, 0.0);
+  if (!finite && x.re - x.re != 0.0 && x.re > 0.0) return pk_complex_c128(e, x.im - x.im);
+  return pk_complex_c128(e * cos(x.im), e * sin(x.im));
+}
+
+/* log |x| by log1p near the unit circle, where log of the rounded |x| has lost its digits. */
+PK_FN pk_c128 pk_clog_c128(pk_c128 x) {
+  const double re = pk_abs_f64(x.re), im = pk_abs_f64(x.im), large = re > im ? re : im, small = re > im ? im : re;
+  const double r = pk_cabs_c128(x);
+  const double near = 0.5 * log1p((large - 1.0) * (large + 1.0) + small * small);
+  return pk_complex_c128(r > 0.5 && r < 2.0 ? near : log(r), atan2(x.im, x.re));
+}
+
+/* The root with a real part that is not negative; parts near the largest number are divided by 4 first. */
+PK_FN pk_c128 pk_csqrt_c128(pk_c128 x) {
+  const double infinity = 1.0 / 0.0;
+  if (x.im == infinity || x.im == -infinity) return pk_complex_c128(infinity, x.im);
+  if (x.re == 0.0 && x.im == 0.0) return pk_complex_c128(0.0, x.im);
+  const int huge = pk_abs_f64(x.re) > 4e307 || pk_abs_f64(x.im) > 4e307;
+  const double re = huge ? 0.25 * x.re : x.re, im = huge ? 0.25 * x.im : x.im;
+  const double t = sqrt(0.5 * pk_abs_f64(re) + 0.5 * hypot(re, im)), scaled = huge ? 2.0 * t : t;
+  const double other = (huge ? 2.0 : 1.0) * (im / (2.0 * t));
+  if (x.re >= 0.0 || x.re != x.re) return pk_complex_c128(scaled, other);
+  return pk_complex_c128(pk_abs_f64(other), x.im < 0.0 || (x.im == 0.0 && 1.0 / x.im < 0.0) ? -scaled : scaled);
+}
+
+/* sinh and cosh: from expm1 where exp(x) - exp(-x) would lose digits, from a square where exp overflows. */
+PK_FN void pk_hyperbolic(double x, double *out_sinh, double *out_cosh) {
+  const double a = pk_abs_f64(x), m = expm1(a), half = exp(0.5 * a);
+  const double s = a > 40.0 ? 0.5 * half * half : 0.5 * (m + m / (m + 1.0));
+  *out_cosh = a > 40.0 ? s : 0.5 * ((m + 1.0) + 1.0 / (m + 1.0));
+  *out_sinh = x < 0.0 ? -s : s;
+}
+PK_FN pk_c128 pk_csin_c128(pk_c128 x) {
+  double s, c;
+  pk_hyperbolic(x.im, &s, &c);
+  return pk_complex_c128(sin(x.re) * c, x.im == 0.0 ? x.im * cos(x.re) : cos(x.re) * s);
+}
+PK_FN pk_c128 pk_ccos_c128(pk_c128 x) {
+  double s, c;
+  pk_hyperbolic(x.im, &s, &c);
+  return pk_complex_c128(cos(x.re) * c, x.im == 0.0 || x.re == 0.0 ? -x.re * x.im : -sin(x.re) * s);
+}
+PK_FN pk_c128 pk_ctanh_c128(pk_c128 x) {
+  double s, c;
+  const double sine = sin(x.im), cosine = cos(x.im);
+  if (pk_abs_f64(x.re) > 20.0) { /* 1 - tanh < 2^-57 */
+    const double fade = 4.0 * exp(-2.0 * pk_abs_f64(x.re));
+    return pk_complex_c128(x.re < 0.0 ? -1.0 : 1.0, fade == 0.0 ? 0.0 : fade * sine * cosine);
+  }
+  pk_hyperbolic(x.re, &s, &c);
+  const double d = s * s + cosine * cosine;
+  return pk_complex_c128(s * c / d, sine * cosine / d);
+}
+PK_FN pk_c128 pk_ctan_c128(pk_c128 x) {
+  const pk_c128 t = pk_ctanh_c128(pk_complex_c128(-x.im, x.re));
+  return pk_complex_c128(t.im, -t.re);
+}
+
+#define PK_DEFINE_BY_C128(name)                                                \
+  PK_FN pk_c64 pk_##name##_c64(pk_c64 x) {                                     \
+    const pk_c128 y = pk_##name##_c128(pk_complex_c128(x.re, x.im));           \
+    return pk_complex_c64((float)y.re, (float)y.im);                           \
+  }
+PK_DEFINE_BY_C128(cexp)
+PK_DEFINE_BY_C128(clog)
+PK_DEFINE_BY_C128(csqrt)
+PK_DEFINE_BY_C128(csin)
+PK_DEFINE_BY_C128(ccos)
+PK_DEFINE_BY_C128(ctanh)
+PK_DEFINE_BY_C128(ctan)
+
+#endif /* PK_COMPLEX_H_ */
