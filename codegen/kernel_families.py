@@ -53,8 +53,9 @@ class Family:
     # The launcher makes operations on real numbers of those on complex ones (hal/src/op_parts.h).
     by_parts = False
 
-    def __init__(self, name, variants, operands, scalars=0, result=None):
+    def __init__(self, name, variants, operands, scalars=0, result=None, template=None):
         self.name = name
+        self.template = template or name  # families may share one
         self._variants = tuple(variants)
         self.operands = operands  # leading tensor arguments
         self.scalars = scalars  # number arguments that follow them, at most; None = all that follow
@@ -72,7 +73,7 @@ class Family:
                 continue
             macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype_macros(dtype), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
             macros += list(self.macros(op, dtype))
-            yield Instance(f"{op.kernel}_{token}_", f"{self.name}_{token}", tuple(macros),
+            yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros),
                            tuple(self.instance_variants(op, dtype)))
 
     def is_cloned(self, op, dtype):
@@ -296,6 +297,10 @@ class Gemm(Family):
     cloned = ("f32", "f64", "f16", "bf16")
     by_parts = True
 
+    def instance_variants(self, op, dtype):
+        """Half precision has no kernel of its own for a row vector."""
+        return self._variants if not dtype.element else self._variants[:1]
+
 
 class Sequence(Family):
     """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
@@ -316,6 +321,9 @@ class Triangle(Family):
 _ITEMS, _BLOCKS = 32768, 32
 
 # Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
+_NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1),
+        Variant("backward", "items", 256)]
+_LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
            for suffix in ("", "_more") for name in ("rows", "cols", "strided")]
 
@@ -336,6 +344,10 @@ FAMILIES = {
         Composite("norm", operands=1),
         Composite("moments", operands=1),
         Composite("aminmax", operands=1),
+        Family("layer_norm", _LAYER_NORM, operands=1, result="any"),
+        Family("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
+        Family("nll", _NLL, operands=1, result="any"),
+        Family("nll_backward", _NLL, operands=1, result="any", template="nll"),
         ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),
                                      Variant("merge", "items", 16)], operands=1, result="any"),
         Softmax("softmax", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=1),
@@ -352,6 +364,6 @@ FAMILIES = {
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Family("conv_direct", [Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
                operands=2, scalars=0),
-        Gemm("gemm", [Variant("tiles", "groups", 1)], operands=2),
+        Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
     )
 }

@@ -31,7 +31,7 @@ def collect_instances(ops):
         for instance in family.instances(op):
             known = seen.setdefault(instance.prefix, (instance, op.name))
             if known[0] is instance:
-                files.setdefault(instance.unit_file, []).append((instance, f"{family.name}.pk"))
+                files.setdefault(instance.unit_file, []).append((instance, f"{family.template}.pk"))
             elif known[0] != instance:
                 sys.exit(f"codegen: {op.name} and {known[1]} want different kernels under the name {instance.prefix}*; "
                          "give one of them another `kernel` in ops.yaml")

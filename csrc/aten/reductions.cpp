@@ -20,10 +20,33 @@
 #include <ATen/ops/vdot_ops.h>
 #include <torch/library.h>
 
+#include "aten/reductions.h"
 #include "aten/structured_calls.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
+
+at::Tensor centered_dot(const at::Tensor &self, const at::Tensor &other, const at::Tensor &center,
+                        c10::IntArrayRef dims, bool keepdim) {
+  const c10::ScalarType dtype = self.scalar_type();
+  const c10::DeviceIndex device = self.device().index();
+  if (!has_kernel(device, HAL_OP_ID_CENTERED_DOT, dtype)) return {};
+  const DimVector reduced = reduced_dims(self.dim(), dims);
+  DimVector kept(self.sizes());
+  for (const int64_t d : reduced) kept[d] = 1;
+  const at::Tensor a = prepare_operand(self, dtype, device), b = prepare_operand(other, dtype, device);
+  at::Tensor result = make_empty(kept, dtype, device);
+  const hal_tensor_t x = describe(a), y = describe(b), r = describe(result);
+  const hal_tensor_t c = center.defined() ? describe(center) : hal_tensor_t{};
+  const hal_value_t args[] = {value(x), value(y), center.defined() ? value(c) : none_value(),
+                              value(c10::IntArrayRef(reduced))};
+  const hal_tensor_t *const results[] = {&r};
+  if (!run_op(device, HAL_OP_ID_CENTERED_DOT, args, results)) return {};
+  if (keepdim) return result;
+  for (size_t i = reduced.size(); i > 0; i--) kept.erase(kept.begin() + reduced[i - 1]);
+  return result.view(kept);
+}
+
 namespace {
 
 using OptionalDims = c10::OptionalIntArrayRef;
@@ -178,20 +201,8 @@ bool are_vectors(const at::Tensor &self, const at::Tensor &other) {
 at::Tensor inner_product(const at::Tensor &self, const at::Tensor &other) {
   const c10::ScalarType dtype = self.scalar_type();
   if (!are_vectors(self, other)) return {};
-  const c10::DeviceIndex device = self.device().index();
-  if (!at::isFloatingType(dtype))
-    return dtype == at::kBool ? at::Tensor() : self.mul(other).sum(c10::IntArrayRef{0}, false, dtype);
-  if (!has_kernel(device, HAL_OP_ID_CENTERED_DOT, dtype)) return {};
-  const at::Tensor a = prepare_operand(self, dtype, device), b = prepare_operand(other, dtype, device);
-  at::Tensor result = make_empty({}, dtype, device);
-  const int64_t one = 1;
-  const hal_tensor_t x = describe(a), y = describe(b);
-  hal_tensor_t descriptor = describe(result);
-  descriptor.ndim = 1;
-  descriptor.sizes = descriptor.strides = &one;
-  const hal_value_t args[] = {value(x), value(y), none_value(), value(c10::IntArrayRef())};
-  const hal_tensor_t *const results[] = {&descriptor};
-  return run_op(device, HAL_OP_ID_CENTERED_DOT, args, results) ? result : at::Tensor();
+  if (at::isFloatingType(dtype)) return centered_dot(self, other, {}, 0, false);
+  return dtype == at::kBool ? at::Tensor() : self.mul(other).sum(c10::IntArrayRef{0}, false, dtype);
 }
 
 at::Tensor dot(const at::Tensor &self, const at::Tensor &other) {

@@ -119,8 +119,17 @@ PK_FN void PK_NAME(pack_b)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
   }
 }
 
-/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M. */
+/* Packs `rows` rows of a block of a: element (i, k) to i + k * PK_GEMM_M; the second half of 2 * PK_GEMM_M rows that are
+ * neighbours in memory goes PK_GEMM_K * PK_GEMM_M further. */
 PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 rows, T *target) {
+  if (rows == 2 * PK_GEMM_M) {
+    T *const second = target + PK_GEMM_K * PK_GEMM_M;
+    for (pk_i64 k = 0; k < depth; k++) {
+      memcpy(target + k * PK_GEMM_M, a + k * col, PK_GEMM_M * sizeof(T));
+      memcpy(second + k * PK_GEMM_M, a + k * col + PK_GEMM_M, PK_GEMM_M * sizeof(T));
+    }
+    return;
+  }
   if (row == 1 && rows == PK_GEMM_M) {
     for (pk_i64 k = 0; k < depth; k++) memcpy(target + k * PK_GEMM_M, a + k * col, PK_GEMM_M * sizeof(T));
     return;

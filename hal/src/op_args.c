@@ -292,3 +292,14 @@ int hal_op_is_contiguous(const hal_tensor_t *tensor) {
   }
   return 1;
 }
+
+hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                int64_t count, hal_dtype_t dtype) {
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, what, &numel));
+  if (numel != count || !hal_op_is_contiguous(tensor) || tensor->dtype != dtype)
+    return hal_op_invalid(context, "%s has %lld elements of dtype %s; %lld contiguous ones of %s are needed", what,
+                          (long long)numel, hal_op_dtype_name(tensor->dtype), (long long)count,
+                          hal_op_dtype_name(dtype));
+  return HAL_OK;
+}

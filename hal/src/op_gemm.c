@@ -132,6 +132,36 @@ static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
   return s->tiles_m * s->tiles_n;
 }
 
+/* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
+static int choose_strips(gemm_t *s, int64_t batch, int64_t element) {
+  const int by_columns = s->b_row == 1 && s->b_col != 1;
+  if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
+  const int64_t panel = PANEL_BYTES / element;
+  const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
+  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  s->tile_m = s->tiles_m = 1;
+  s->tile_n = TILE_BYTES / element;
+  while (s->tile_n > panel && divide_up(s->n, s->tile_n) < wanted) s->tile_n -= panel;
+  s->tiles_n = divide_up(s->n, s->tile_n);
+  return 1;
+}
+
+/* Chooses the kernel and its units, and turns the problem where that helps. */
+static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
+                                  hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
+  const hal_dtype_t dtype = in->a->dtype;
+  if (s->n == 1 && s->m > 1) transpose(s, in);
+  if (s->m == 1 && hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) == HAL_OK &&
+      choose_strips(s, batch, in->alpha.size)) {
+    *out_units = s->tiles_n;
+    return HAL_OK;
+  }
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
+  if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
+  *out_units = choose_tiles(s, batch, in->alpha.size);
+  return HAL_OK;
+}
+
 /* Queues the product of real matrices. */
 static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   gemm_t s;
@@ -140,13 +170,12 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
   if (numel == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.a->dtype, HAL_GEMM_VARIANT_TILES, &kernel));
-  if (s.result_col != 1 && s.n > 1 && (s.result_row == 1 || s.m == 1)) transpose(&s, &in);
-
+  int64_t tiles;
+  HAL_RETURN_IF_ERROR(choose_kernel(context, &in, &s, batch, &kernel, &tiles));
   uint64_t units, per_group;
-  if (__builtin_mul_overflow((uint64_t)choose_tiles(&s, batch, in.alpha.size), (uint64_t)batch, &units))
-    return hal_op_too_large(context, UINT64_MAX);
-  const double work = (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
+  if (__builtin_mul_overflow((uint64_t)tiles, (uint64_t)batch, &units)) return hal_op_too_large(context, UINT64_MAX);
+  const double reuse = s.m == 1 ? 16 : 1; /* a row vector loads an element for each multiplication */
+  const double work = reuse * (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
   per_group = work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
   const void *a = in.a->data, *b = in.b->data;
   void *result = in.result->data;

@@ -70,6 +70,10 @@ hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_c
 hal_status_t hal_op_launch_aminmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_norm(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nll(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
@@ -222,6 +226,10 @@ const char *hal_op_dtype_name(hal_dtype_t dtype);
 /* Counts elements. Errors: HAL_INVALID_ARGUMENT when the count does not fit into 63 bits. */
 hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                           int64_t *out_numel);
+
+/* Checks a contiguous tensor of `count` elements of a dtype. */
+hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                int64_t count, hal_dtype_t dtype);
 
 /* Tells whether a tensor is contiguous in C order (dimensions of size 1 have any stride). */
 int hal_op_is_contiguous(const hal_tensor_t *tensor);
