@@ -23,7 +23,8 @@ def main():
     parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--list-outputs", action="store_true", help="print the names of the C++ files and stop")
     options = parser.parse_args()
-    model = aten_model.build(oplist.load(options.ops))
+    ops = oplist.load(options.ops)
+    model = aten_model.build(ops, shells=oplist.load_shells(ops, options.ops))
     shards = aten_emit.shards(model)
     names = [f"RegisterNative_{number}.cpp" for number in range(len(shards))]
     if options.list_outputs:

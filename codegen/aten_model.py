@@ -97,8 +97,8 @@ def native_functions():
     return by_name
 
 
-def build(ops, functions=None):
-    """Matches ops.yaml (a list of oplist.Op) with the installed torch."""
+def build(ops, functions=None, shells=()):
+    """Matches ops.yaml (a list of oplist.Op, and the shells of oplist.load_shells) with the installed torch."""
     functions = native_functions() if functions is None else functions
     model = Model()
     for op in ops:
@@ -110,11 +110,16 @@ def build(ops, functions=None):
                 model.ops.append(_match(name, op, functions))
             except ValueError as error:
                 model.skipped.append(Skipped(name, str(error)))
+    for name, op in shells:
+        try:
+            model.ops.append(_match_shell(name, op, functions))
+        except ValueError as error:
+            model.skipped.append(Skipped(name, str(error)))
     return model
 
 
-def _match(name, op, functions):
-    """Gives the AtenOp for a functional name; ValueError says why there is none."""
+def _structured_group(name, functions):
+    """Gives the group of a structured operator by its functional name; ValueError says why there is none."""
     group = functions.get(name)
     if group is None:
         raise ValueError("the installed torch has no such operator")
@@ -122,6 +127,18 @@ def _match(name, op, functions):
         raise ValueError("it is not a structured operator in the installed torch")
     if str(group.functional.func.name) != name:
         raise ValueError(f"it is a form of {group.functional.func.name}")
+    return group
+
+
+def _match_shell(name, op, functions):
+    """Gives the AtenOp of a structured operator whose body is written by hand and takes all arguments."""
+    group = _structured_group(name, functions)
+    return AtenOp(name, op, group, tuple(group.functional.func.arguments.flat_all))
+
+
+def _match(name, op, functions):
+    """Gives the AtenOp for a functional name; ValueError says why there is none."""
+    group = _structured_group(name, functions)
     iterator = group.out.structured_inherits is not None
     if op.route == "iterator" and not iterator:
         raise ValueError("it has no TensorIterator in the installed torch")

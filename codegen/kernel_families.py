@@ -291,6 +291,39 @@ class Random(Family):
             yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
 
 
+class Scatter(Family):
+    """Elements combined at the places of an index: PK_RING computes sums and products."""
+
+    def macros(self, op, dtype):
+        yield "PK_RING", dtype.ring
+
+
+class Scan(Family):
+    """Running sums and the like (scan.pk)."""
+
+    def macros(self, op, dtype):
+        yield "PK_IS_LOG", "1" if op.kernel == "logcumsumexp" else "0"
+        yield "PK_WIDE", "double" if dtype.floating else dtype.ring
+        first = {"cumsum": "0", "cumprod": "1"}.get(op.kernel, "(-(PK_C(1.0) / PK_C(0.0)))")
+        yield "PK_FIRST", f"((PK_W){first})"
+        yield "PK_STEP(x, y)", {"cumsum": "((x) + (y))", "cumprod": "((x) * (y))"}.get(op.kernel, "PK_NAME(join)(x, y)")
+
+
+class ScanIndex(Family):
+    """Running extremes with their indices: PK_TAKES(v, x) compares, PK_NAN(x) tells NaN."""
+
+    def macros(self, op, dtype):
+        yield "PK_TAKES(v, x)", "((v) >= (x))" if op.kernel == "cummax" else "((v) <= (x))"
+        yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
+
+
+class Sort(Family):
+    """Sorting by radix: PK_KEY(x) gives an unsigned 64-bit number whose order is that of the elements."""
+
+    def macros(self, op, dtype):
+        yield "PK_KEY(x)", f"pk_key_{dtype.token}(x)"
+
+
 class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
@@ -365,5 +398,18 @@ FAMILIES = {
         Family("conv_direct", [Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
                operands=2, scalars=0),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
+        Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
+        Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
+        Family("scatter", [Variant("columns", "items", 1)], operands=0, result="any"),
+        Scatter("scatter_reduce", [Variant(name, "items", 1) for name in ("sum", "prod", "amax", "amin")], operands=0,
+                result="any"),
+        Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)],
+               operands=1, result="any"),
+        Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1,
+             result="any"),
+        ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
+        Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values")], operands=1,
+             result="any"),
+        Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
     )
 }

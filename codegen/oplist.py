@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 try:
@@ -115,6 +115,16 @@ def load(path=OPS_YAML):
             if other is not op:
                 sys.exit(f"codegen: {path}: {op.name} and {other.name} have the same {attribute}")
     return ops
+
+
+def load_shells(ops, path=OPS_YAML):
+    """Gives (ATen's name, the operator it is counted with) for the structured operators whose bodies are written by hand."""
+    by_name = {op.name: op for op in ops}
+    shells = yaml.safe_load(Path(path).read_text(encoding="utf-8")).get("shells", [])
+    for shell in shells:
+        if set(shell) != {"op", "uses"} or shell["uses"] not in by_name:
+            sys.exit(f"codegen: {path}: shell {shell} needs `op` and `uses`, the name of an operator of the list")
+    return [(shell["op"], replace(by_name[shell["uses"]], route="shell")) for shell in shells]
 
 
 def _op(number, entry, sets, path):

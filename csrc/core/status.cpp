@@ -31,6 +31,8 @@ void throw_status(hal_status_t status) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, message);
     case HAL_UNIMPLEMENTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
+    case HAL_OUT_OF_RANGE:
+      TORCH_CHECK_INDEX(false, message);
     case HAL_FAILED_PRECONDITION:
       if (hal_device_in_bad_fork()) message = bad_fork_message();
       [[fallthrough]];

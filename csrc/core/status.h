@@ -8,7 +8,7 @@
 namespace torch_backend {
 
 // Throws what PyTorch users expect for a failed status, with the HAL's message: RESOURCE_EXHAUSTED ->
-// c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, NOT_FOUND and the others -> c10::Error
+// c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, OUT_OF_RANGE -> c10::IndexError, NOT_FOUND and the others -> c10::Error
 // (RuntimeError).
 [[noreturn]] void throw_status(hal_status_t status);
 

@@ -9,6 +9,7 @@
 #include "device_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "index_error.h"
 #include "layer_validate.h"
 #include "text.h"
 
@@ -138,6 +139,7 @@ void hal_device_close(hal_device_t *device) {
       hal_log(HAL_LOG_WARNING, "while closing device %d: %s", device->index, hal_error_message());
     }
     hal_op_table_destroy(device->ops);
+    hal_index_error_destroy(device);
     hal_allocator_destroy(device->allocator);
     hal_stream_destroy_all(device);
     device->ops = NULL;
@@ -201,8 +203,11 @@ int32_t hal_device_exchange(int32_t device) {
 hal_status_t hal_device_synchronize(int32_t device) {
   hal_device_t *found = NULL;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
-  return status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_memory_poll(found);
+  hal_index_error_set_t indices;
+  hal_index_error_begin_all(found, &indices);
+  hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
+  status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_memory_poll(found);
+  return hal_index_error_end_all(found, &indices, status);
 }
 
 hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible) {

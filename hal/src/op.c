@@ -289,7 +289,7 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
-    hal_op_context_t context = {.info = entry->info, .device = owner, .stream = stream, .handles = entry->handles};
+    hal_op_context_t context = {.info = entry->info, .device = owner, .stream = stream, .handles = entry->handles, .op = op};
     status = entry->launch(&context, call);
     if (HAL_LIKELY(!status)) {
       count(&counts[op].portable);

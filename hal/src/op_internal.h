@@ -49,6 +49,7 @@ struct hal_op_context_s {
   hal_device_t *device;
   hal_stream_t *stream;
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
+  uint32_t op;                             /* HAL_OP_ID_* */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */
@@ -89,6 +90,15 @@ hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call
 hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scatter(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scatter_reduce(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nonzero(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_call_t *call);
 /* The same numbers by the plugin's random_fill, whose default works everywhere. */
 hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
 

@@ -49,6 +49,7 @@ struct hal_stream_s {
   hal_device_t *device;
   int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
   int32_t priority;
+  atomic_int index_error_pending; /* a kernel that reads indices was launched since the last look (index_error.h) */
 };
 
 #define HAL_STREAM_POOLS 2
@@ -65,6 +66,7 @@ struct hal_device_s {
   atomic_uint next_stream[HAL_STREAM_POOLS];
   hal_allocator_t *allocator;
   hal_op_table_t *ops;
+  _Atomic(char *) index_errors; /* in device memory: a record per stream, made at the first use (index_error.h) */
   _Atomic(hal_generator_t *) generator;
 };
 

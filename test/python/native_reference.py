@@ -23,7 +23,8 @@ def load_model():
         import aten_model
         import oplist
 
-        return aten_model.build(oplist.load())
+        ops = oplist.load()
+        return aten_model.build(ops, shells=oplist.load_shells(ops))
     finally:
         sys.path.remove(str(CODEGEN))
 

@@ -1,0 +1,37 @@
+// shells.h: hand-written bodies of structured operators (`shells` of codegen/ops.yaml): run_<name>(outputs, arguments),
+// called after ATen's meta function, on operands of one device. false = no kernel for these dtypes, nothing was written:
+// take the fallback.
+#pragma once
+
+#include <string_view>
+
+#include "aten/structured.h"
+
+namespace torch_backend {
+
+bool run_gather(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index, bool sparse_grad);
+bool run_scatter_src(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                     const at::Tensor &src);
+bool run_scatter_value(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                       const at::Scalar &value);
+bool run_scatter_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                        const at::Tensor &src, std::string_view reduce);
+bool run_scatter_value_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                              const at::Scalar &value, std::string_view reduce);
+bool run_scatter_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                     const at::Tensor &src);
+bool run_scatter_reduce_two(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                            const at::Tensor &src, std::string_view reduce, bool include_self);
+bool run_index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                   const at::Tensor &source, const at::Scalar &alpha);
+bool run_index_copy(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                    const at::Tensor &source);
+bool run_index_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                      const at::Tensor &source, std::string_view reduce, bool include_self);
+bool run_cumsum(const Outputs &outputs, const at::Tensor &self, int64_t dim, std::optional<c10::ScalarType> dtype);
+bool run_cumprod(const Outputs &outputs, const at::Tensor &self, int64_t dim, std::optional<c10::ScalarType> dtype);
+bool run_sort_stable(const Outputs &outputs, const at::Tensor &self, std::optional<bool> stable, int64_t dim,
+                     bool descending);
+bool run_topk(const Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, bool largest, bool sorted);
+
+}  // namespace torch_backend
