@@ -55,8 +55,9 @@ test-c: $(STAMPS)/venv
 test-python: $(STAMPS)/install
 	$(VENV)/bin/pytest -q test/python
 
-# The operator database with all dtypes, modes and samples; `make test` runs its fast part.
+# The tests that take minutes, and the operator database with all dtypes, modes and samples; `make test` runs its fast part.
 test-full: test $(STAMPS)/install
+	$(VENV)/bin/pytest -q -m slow test/python
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 
 test-sanitizers: $(STAMPS)/venv

@@ -11,6 +11,7 @@ import re
 import sys
 import threading
 import warnings
+from pathlib import Path
 
 from . import _hal
 
@@ -36,7 +37,10 @@ def device_name() -> str:
 
 
 def errors() -> list[str]:
-    """Gives what went wrong when torch loaded this package by itself; never raised, so that `import torch` works."""
+    """Gives what went wrong when torch loaded this package by itself, and why a plugin that was asked for is left out.
+
+    Never raised, so that `import torch` works and the other plugins of a list do.
+    """
     return list(_errors)
 
 
@@ -135,14 +139,20 @@ def _activate(names: str | None) -> None:
     global _active, _requested
     _refuse_other_backend(torch)
     _refuse_other_torch(torch)
-    resolved = names and _resolve(names)
-    # What only the environment asks for is passed on as such: the HAL ignores paths in it in privileged processes.
-    from_environment = resolved == os.environ.get("TORCH_BACKEND")
-    _hal.open_plugins(None if from_environment else resolved, _folders())
+    wanted_name = os.environ.get("TORCH_BACKEND_NAME")
+    if wanted_name:
+        _valid_name(torch, wanted_name)
+    offered, left_out = _offered(names)
+    if names:
+        resolved = _resolve(names, offered, left_out)
+        # What only the environment asks for is passed on as such: the HAL ignores paths in it in privileged processes.
+        _hal.open_plugins(None if resolved == os.environ.get("TORCH_BACKEND") else resolved, _folders())
+    else:
+        _hal.open_plugins(None, [*{str(Path(path).parent): None for path in offered.values()}, *_folders()])
     opened = _hal.plugins()
     if not opened:
         return
-    name = _valid_name(torch, os.environ.get("TORCH_BACKEND_NAME") or opened[0].name)
+    name = _valid_name(torch, wanted_name or opened[0].name)
     for stand_in in _stand_ins:
         delattr(torch, stand_in)
     _stand_ins.clear()
@@ -150,7 +160,8 @@ def _activate(names: str | None) -> None:
 
     _register.register(name)
     _active, _requested = name, names or opened[0].name
-    _errors.clear()
+    # In a list, a plugin left out was wanted; in the search for hardware it is everyday.
+    _errors[:] = [*left_out, *filter(None, _hal.report().splitlines())] if names else []
 
 
 def _folders() -> list[str]:
@@ -159,16 +170,45 @@ def _folders() -> list[str]:
     return [str(folder) for folder in (beside, _hal.PACKAGE / "plugins") if folder.is_dir()]
 
 
-def _resolve(names: str) -> str:
-    """Replaces names that other packages offer (entry points of "torch_backend.plugins") by the paths they give."""
+def _offered(names: str | None) -> tuple[dict[str, str], list[str]]:
+    """Gives the paths of plugins that other packages offer (entry points of "torch_backend.plugins"), by name.
+
+    With `names`, only those in the list are asked. One that cannot answer is left out, with the cause.
+    """
     from importlib.metadata import entry_points
 
     found = entry_points()
     select = getattr(found, "select", None)
     group = select(group="torch_backend.plugins") if select else found.get("torch_backend.plugins", ())
-    offered = {point.name: point for point in group}
+    wanted = None if names is None else {part.strip() for part in names.split(",")}
+    paths, causes = {}, []
+    for point in group:
+        if wanted is not None and point.name not in wanted:
+            continue
+        try:
+            path = str(point.load()())
+            if not os.path.isabs(path):
+                raise ValueError(f"it gave {path!r}, which is not an absolute path")
+            paths[point.name] = path
+        except Exception as error:
+            causes.append(
+                f"{point.name}: the entry point {point.value} of torch_backend.plugins failed: {error}; update its package"
+            )
+    return paths, causes
+
+
+def _resolve(names: str, offered: dict[str, str], left_out: list[str]) -> str:
+    """Replaces the names that other packages offer by their paths; raises when nothing else is left of the list."""
+    failed = {cause.partition(":")[0] for cause in left_out}
     parts = [part.strip() for part in names.split(",") if part.strip()]
-    return ",".join(str(offered[part].load()()) if part in offered else part for part in parts)
+    if failed.issuperset(parts):
+        raise RuntimeError(" ".join(left_out))
+    if names == os.environ.get("TORCH_BACKEND", "").strip() and _hal.is_privileged():
+        # The HAL refuses a list with paths as a whole when it comes from the environment, but cannot tell these from ours.
+        refused = [part for part in parts if part.startswith("/")]
+        left_out += [f"{part}: a path in TORCH_BACKEND is ignored in a set-user-id process; name a plugin" for part in refused]
+        parts = [part for part in parts if part not in refused]
+    return ",".join(offered.get(part, part) for part in parts if part not in failed)
 
 
 def _refuse_other_backend(torch) -> None:

@@ -73,11 +73,26 @@ def _check(status: int) -> None:
         raise RuntimeError(library().hal_error_message().decode(errors="replace"))
 
 
+_AT_SECURE = 23  # <elf.h>
+
+
+def is_privileged() -> bool:
+    """Tells whether this process has more rights than who started it, and so must not trust the environment."""
+    getauxval = ctypes.CDLL(None).getauxval
+    getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return getauxval(_AT_SECURE) != 0
+
+
+_added: list[str] = []
+
+
 def open_plugins(names: str | None, folders) -> None:
     """Opens a comma list of plugins, or with None the first hardware plugin that is there; `folders` are searched first."""
     hal = library()
-    for folder in folders:
-        _check(hal.hal_registry_add_path(str(folder).encode()))
+    for folder in map(str, folders):
+        if folder not in _added:
+            _check(hal.hal_registry_add_path(folder.encode()))
+            _added.append(folder)
     _check(hal.hal_registry_open(None if names is None else names.encode()))
 
 

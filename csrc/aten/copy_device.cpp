@@ -104,12 +104,14 @@ void copy_on_device(const at::Tensor &src, const at::Tensor &dst) {
 
 void copy_across_devices(const at::Tensor &src, const at::Tensor &dst) {
   if (same_elements(src, dst) && same_dense_layout(src, dst)) return copy_bytes_across(src, dst);
-  // Converted where the source lives, which is where less may have to be moved from; strides are restored at the other
-  // end.
-  const bool direct = dst.is_contiguous() && !has_bits(dst);
+  // Converted and laid out where the source lives, so that bytes arrive in place; only gaps, and bits, of the destination
+  // are work for its device.
+  const bool direct = dst.is_non_overlapping_and_dense() && !has_bits(dst);
   at::Tensor values = src;
-  if (src.scalar_type() != dst.scalar_type() || has_bits(src) || !src.is_contiguous()) {
-    values = make_empty(dst.sizes(), dst.scalar_type(), src.device().index());
+  const bool fits = direct ? same_dense_layout(src, dst) : src.is_contiguous();
+  if (!fits || src.scalar_type() != dst.scalar_type() || has_bits(src)) {
+    values = direct ? make_empty_strided(dst.sizes(), dst.strides(), dst.scalar_type(), src.device().index())
+                    : make_empty(dst.sizes(), dst.scalar_type(), src.device().index());
     copy_on_device(src, values);
   }
   const at::Tensor target = direct ? dst : make_empty(dst.sizes(), dst.scalar_type(), dst.device().index());

@@ -10,6 +10,8 @@ void throw_bad_index(c10::DeviceIndex index) {
     TORCH_CHECK(false, "invalid device ", name, ":", static_cast<int>(index), ": there are 0 devices of type '", name,
                 "'; name a plugin in TORCH_BACKEND or with torch_backend.use()");
   }
+  TORCH_CHECK(count != 1, "invalid device ", name, ":", static_cast<int>(index), ": there is 1 device of type '", name,
+              "', ", name, ":0");
   TORCH_CHECK(false, "invalid device ", name, ":", static_cast<int>(index), ": there are ", count, " devices of type '",
               name, "', ", name, ":0 to ", name, ":", count - 1);
 }

@@ -46,12 +46,23 @@ int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_runtime.bad_fork)
 
 /* ---- first use ---- */
 
+const char *hal_device_label(int32_t device) {
+  static _Thread_local char numbers[4][16]; /* a sentence names up to three devices */
+  static _Thread_local unsigned turn;
+  if (device >= 0 && device < HAL_MAX_DEVICES && hal_runtime.devices[device].label[0])
+    return hal_runtime.devices[device].label;
+  char *const number = numbers[turn++ % 4];
+  snprintf(number, sizeof numbers[0], device == HAL_HOST ? "host" : "%d", (int)device);
+  return number;
+}
+
 hal_status_t hal_device_out_of_range(int32_t device) {
   char ranges[256] = "";
   for (int32_t i = 0; i < hal_registry_plugin_count(); i++) {
     const hal_plugin_t *const plugin = &hal_runtime.plugins[i];
-    hal_text_append(ranges, sizeof ranges, "%s%s %d to %d", ranges[0] ? ", " : "", plugin->info.name,
-                    plugin->first_device, plugin->first_device + plugin->device_count - 1);
+    hal_text_append(ranges, sizeof ranges, "%s%s %d", ranges[0] ? ", " : "", plugin->info.name, plugin->first_device);
+    if (plugin->device_count > 1)
+      hal_text_append(ranges, sizeof ranges, " to %d", plugin->first_device + plugin->device_count - 1);
   }
   if (!ranges[0])
     return hal_error_set(HAL_OUT_OF_RANGE,
@@ -119,9 +130,9 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
                          name, name);
   if (atomic_load(&hal_runtime.closed))
     return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "device %d (%s) was shut down with this process's plugins; start a new "
+                         "device %s was shut down with this process's plugins; start a new "
                          "process",
-                         device, name);
+                         wanted->label);
   HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
   pthread_mutex_lock(&wanted->lock);
   const hal_status_t status = atomic_load(&wanted->ready) ? HAL_OK : build(wanted);
@@ -136,7 +147,7 @@ void hal_device_close(hal_device_t *device) {
     const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
     if (status) {
       hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
-      hal_log(HAL_LOG_WARNING, "while closing device %d: %s", device->index, hal_error_message());
+      hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
     }
     hal_op_table_destroy(device->ops);
     hal_index_error_destroy(device);

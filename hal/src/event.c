@@ -17,7 +17,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_event_t *const event = hal_malloc(sizeof *event);
   if (!event)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %d", device);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %s", found->label);
   event->device = found;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
@@ -43,9 +43,9 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "an event of device %d cannot be recorded on a stream of device %d; make the "
+                         "an event of device %s cannot be recorded on a stream of device %s; make the "
                          "event on the stream's device",
-                         device->index, stream->device->index);
+                         device->label, stream->device->label);
   const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
@@ -68,9 +68,9 @@ hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *ou
   HAL_RETURN_IF_ERROR(check_alive(start));
   if (start->device != end->device)
     return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "no time can be taken between events of two devices, %d and %d; record both on "
+                         "no time can be taken between events of two devices, %s and %s; record both on "
                          "one device",
-                         start->device->index, end->device->index);
+                         start->device->label, end->device->label);
   if (!(start->flags & end->flags & HAL_EVENT_TIMING))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "no time can be taken: make both events with HAL_EVENT_TIMING "

@@ -28,15 +28,15 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_module_t *const module = hal_malloc(sizeof *module);
   if (!module)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %d", device);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s", found->label);
   module->device = found;
   module->kernels = NULL;
   const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
   if (status) {
     hal_free(module);
     hal_error_plugin(found->plugin, HAL_SLOT_module_load, status);
-    return hal_error_prefix(status, "loading a module in the dialect '%s' (device %d accepts '%s'): ",
-                            desc->dialect ? desc->dialect : "", device, found->info.dialects);
+    return hal_error_prefix(status, "loading a module in the dialect '%s' (device %s accepts '%s'): ",
+                            desc->dialect ? desc->dialect : "", found->label, found->info.dialects);
   }
   pthread_mutex_init(&module->lock, NULL);
   *out_module = module;
@@ -50,11 +50,11 @@ void hal_module_unload(hal_module_t *module) {
     /* A failed wait means failed work, not work that goes on: the module can go either way. */
     hal_status_t status = hal_device_synchronize(device->index);
     if (status)
-      hal_log(HAL_LOG_WARNING, "before unloading a module of device %d: %s", device->index, hal_error_message());
+      hal_log(HAL_LOG_WARNING, "before unloading a module of device %s: %s", device->label, hal_error_message());
     status = hal_call_module_unload(device->plugin, module->handle);
     hal_error_plugin(device->plugin, HAL_SLOT_module_unload, status);
     if (status)
-      hal_log(HAL_LOG_WARNING, "while unloading a module of device %d: %s", device->index, hal_error_message());
+      hal_log(HAL_LOG_WARNING, "while unloading a module of device %s: %s", device->label, hal_error_message());
   }
   for (hal_kernel_t *kernel = module->kernels, *next; kernel; kernel = next) {
     next = kernel->next;
@@ -98,8 +98,9 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s' of device %d cannot be launched on a stream of device %d",
-                         kernel->name, device->index, stream->device->index);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
+                         "its device",
+                         kernel->name, device->label, stream->device->label);
   for (int i = 0; i < 3; i++)
     if (HAL_UNLIKELY(launch->grid[i] == 0 || launch->block[i] == 0))
       return hal_error_set(HAL_INVALID_ARGUMENT,

@@ -150,6 +150,7 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
                          "plugin %s cannot be found: %s; check the path", path, strerror(errno));
   HAL_RETURN_IF_ERROR(hal_file_check_owner(resolved));
   HAL_RETURN_IF_ERROR(hal_file_check_elf(resolved));
+  HAL_RETURN_IF_ERROR(hal_file_check_loads(resolved));
   hal_plugin_entry_fn_t entry = NULL;
   HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
 

@@ -219,8 +219,8 @@ static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, si
 
 static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
   return hal_error_set(HAL_INVALID_ARGUMENT,
-                       "a stream of device %d was given for device %d; use a stream of the same device",
-                       stream->device->index, device);
+                       "a stream of device %s was given for device %s; use a stream of the same device",
+                       stream->device->label, hal_device_label(device));
 }
 
 /* Everything of hal_memory_allocate but the cache hit. */
@@ -260,7 +260,7 @@ allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal
     snprintf(cause, sizeof(cause), "%s", hal_error_message());
     return hal_mem_error_exhausted(allocator, "allocate", size, cause);
   }
-  if (status) return hal_error_prefix(status, "device %d: allocating %zu bytes: ", allocator->device->index, size);
+  if (status) return hal_error_prefix(status, "device %s: allocating %zu bytes: ", allocator->device->label, size);
   *out_block = block;
   return HAL_OK;
 }
@@ -310,8 +310,8 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) {
     hal_mem_unlock(&allocator->lock);
     hal_log(HAL_LOG_ERROR,
-            "hal_memory_release: block %p of device %d was released before; the second release is ignored",
-            (void *)block, allocator->device->index);
+            "hal_memory_release: block %p of device %s was released before; the second release is ignored",
+            (void *)block, allocator->device->label);
     return;
   }
   if (source != HAL_MEM_EMPTY) account_release(allocator, block->pool->kind, block);

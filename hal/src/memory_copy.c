@@ -39,9 +39,9 @@ static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, cons
   char *stage = hal_malloc(step);
   if (!stage) {
     return hal_error_set(HAL_RESOURCE_EXHAUSTED,
-                         "hal_memory_copy: the host has no %zu bytes to stage a copy from device %d "
-                         "to device %d",
-                         step, from.device->index, to.device->index);
+                         "hal_memory_copy: the host has no %zu bytes to stage a copy from device %s "
+                         "to device %s",
+                         step, from.device->label, to.device->label);
   }
   for (size_t done = 0; done < size && !status; done += step) {
     const size_t count = size - done < step ? size - done : step;
@@ -65,16 +65,17 @@ static hal_status_t check_copy(const hal_stream_t *stream, const void *dst, int3
   if (stream->device->index != dst_device && stream->device->index != src_device) {
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "hal_memory_copy: a stream of device %d was given for a copy from device %d to device %d (-1 = host)",
-        stream->device->index, src_device, dst_device);
+        "hal_memory_copy: a stream of device %s was given for a copy from device %s to device %s; take a stream of one "
+        "of them",
+        stream->device->label, hal_device_label(src_device), hal_device_label(dst_device));
   }
   if (!size) return HAL_OK;
   if (!dst || !src) {
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_copy: %zu bytes %s address NULL", size, dst ? "from" : "to");
   }
   if (dst_device == src_device && overlap(dst, src, size)) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_copy: %zu bytes from %p to %p of device %d overlap", size,
-                         src, dst, dst_device);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_copy: %zu bytes from %p to %p of device %s overlap", size,
+                         src, dst, hal_device_label(dst_device));
   }
   return HAL_OK;
 }
@@ -107,8 +108,8 @@ hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, con
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device) {
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: a stream of device %d was given for device %d",
-                         stream->device->index, index);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: a stream of device %s was given for device %s",
+                         stream->device->label, device->label);
   }
   if (!pattern || !pattern_size || pattern_size > 16 || (pattern_size & (pattern_size - 1))) {
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: a pattern of %zu bytes; it must have 1, 2, 4, 8 or 16",

@@ -4,7 +4,7 @@
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
   hal_allocator_t *allocator = hal_calloc(1, sizeof(*allocator));
   if (!allocator) {
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %d: the host has no memory for its allocator", device->index);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for its allocator", device->label);
   }
   allocator->device = device;
   allocator->pooled = (device->info.flags & HAL_DEVICE_POOLED) != 0;
@@ -30,7 +30,7 @@ static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
     status = hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address);
   }
   if (status)
-    hal_log(HAL_LOG_ERROR, "device %d: the plugin could not free memory: %s", device->index, hal_error_message());
+    hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free memory: %s", device->label, hal_error_message());
 }
 
 void hal_allocator_destroy(hal_allocator_t *allocator) {
@@ -44,8 +44,8 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
   if (lost) {
-    hal_log(HAL_LOG_WARNING, "device %d: closed with %lld blocks, %lld bytes, that nobody released",
-            allocator->device->index, (long long)lost,
+    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that nobody released",
+            allocator->device->label, (long long)lost,
             (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
     for (int id = 0; id < HAL_MEM_STREAMS; id++) { /* work may be queued that uses them */
       const hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_SMALL];
@@ -73,8 +73,8 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
                                  hal_mem_pool_t **out_pool) {
   hal_mem_pool_t *pool = hal_calloc(1, sizeof(*pool) + HAL_MEM_BINS * sizeof(hal_block_t *));
   if (!pool) {
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %d: the host has no memory for the pool of stream %lld",
-                         allocator->device->index, (long long)stream->id);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for the pool of stream %lld",
+                         allocator->device->label, (long long)stream->id);
   }
   pool->allocator = allocator;
   pool->stream = stream;

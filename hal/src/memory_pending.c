@@ -57,7 +57,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
       forget(allocator, block);
       allocator->stats.num_device_free++;
       if (hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address)) {
-        hal_log(HAL_LOG_ERROR, "device %d: the plugin could not free a block of %zu bytes: %s", device->index,
+        hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a block of %zu bytes: %s", device->label,
                 block->size, hal_error_message());
       }
       hal_mem_slab_give(&allocator->blocks, block);

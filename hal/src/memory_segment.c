@@ -72,7 +72,7 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
     list = block->next;
     hal_mem_unlock(&allocator->lock);
     if (hal_call_memory_free(device->plugin, device->ordinal, block->address)) {
-      hal_log(HAL_LOG_ERROR, "device %d: the plugin could not free a segment of %zu bytes: %s", device->index,
+      hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a segment of %zu bytes: %s", device->label,
               block->size, hal_error_message());
     }
     hal_mem_lock(&allocator->lock);

@@ -97,8 +97,8 @@ static int accepts(const char *dialects, const char *dialect) {
 hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table) {
   hal_op_table_t *table = hal_calloc(1, sizeof *table);
   if (!table)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the operator table of device %d (%zu bytes)",
-                         (int)device->index, sizeof *table);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the operator table of device %s (%zu bytes)",
+                         device->label, sizeof *table);
   table->device = device;
   table->portable = accepts(device->info.dialects, "native");
   pthread_mutex_init(&table->lock, NULL);
@@ -196,8 +196,8 @@ static void entry_find(hal_op_table_t *table, uint32_t op) {
       entry->state = state;
     } else if (status != HAL_NOT_FOUND && status != HAL_UNIMPLEMENTED) {
       hal_error_plugin(table->device->plugin, HAL_SLOT_op_find, status);
-      hal_log(HAL_LOG_WARNING, "device %d: op_find(\"%s\") failed with %s: %s; the portable kernel is used",
-              (int)table->device->index, info->name, hal_status_name(status), hal_error_message());
+      hal_log(HAL_LOG_WARNING, "device %s: op_find(\"%s\") failed with %s: %s; the portable kernel is used",
+              table->device->label, info->name, hal_status_name(status), hal_error_message());
     }
     entry->argument_count = info->argument_count;
     entry->launch = table->portable ? info->launch : info->launch == hal_op_launch_random ? hal_op_fill_random : NULL;
@@ -250,8 +250,8 @@ static __attribute__((noinline)) hal_status_t refuse_call(int32_t device, uint32
                          (unsigned)call->arg_count, (unsigned)info->argument_count);
   if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
-  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %d, the call is for device %d",
-                       info->name, (int)stream->device->index, (int)device);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %s, the call is for device %s",
+                       info->name, stream->device->label, hal_device_label(device));
 }
 
 static inline int is_wrong(const hal_op_entry_t *entry, const hal_op_call_t *call) {

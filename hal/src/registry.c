@@ -76,6 +76,9 @@ static void add_devices(hal_plugin_t *plugin) {
     device->plugin = plugin;
     device->index = hal_runtime.device_count;
     device->ordinal = ordinal;
+    hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
+    if (device->index != ordinal)
+      hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
     pthread_mutex_init(&device->lock, NULL);
     hal_runtime.device_count++;
   }

@@ -58,6 +58,7 @@ struct hal_device_s {
   hal_plugin_t *plugin;
   int32_t index;        /* over all plugins */
   int32_t ordinal;      /* within the plugin */
+  char label[64];       /* for messages: "fake:0", or "five:1 (index 3)" behind another plugin's devices */
   atomic_int ready;     /* 1 when everything below may be used without a lock */
   pthread_mutex_t lock; /* creation of what follows, and of pool streams */
   hal_device_info_t info;
@@ -89,6 +90,9 @@ typedef struct hal_thread_s {
   hal_stream_t *stream[HAL_MAX_DEVICES];
 } hal_thread_t;
 extern _Thread_local hal_thread_t hal_thread;
+
+/* Gives the name of a device for messages; an index of none is itself. Valid until the thread's next such call. */
+const char *hal_device_label(int32_t device);
 
 /* Slow path of hal_device_get: checks the index, initialises the plugin and the device. */
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);

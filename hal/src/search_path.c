@@ -60,7 +60,11 @@ static int each_directory(int (*visit)(const char *directory, void *user_data), 
   pthread_mutex_lock(&added_lock);
   const directory_t *directory = added;
   pthread_mutex_unlock(&added_lock); /* what is behind the head never changes */
+  const directory_t *const newest = directory;
   for (; directory; directory = directory->next) {
+    const directory_t *twin = newest; /* one that was added again stands in the place of its newest entry */
+    while (twin != directory && strcmp(twin->path, directory->path)) twin = twin->next;
+    if (twin != directory) continue;
     const int result = visit(directory->path, user_data);
     if (result) return result;
   }

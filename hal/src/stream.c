@@ -50,7 +50,7 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   stream = hal_malloc(sizeof *stream);
   if (!stream) {
     status =
-        hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %d", device->index);
+        hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s", device->label);
     goto cleanup;
   }
   *stream = (hal_stream_t){.device = device, .id = pool_id(pool, slot), .priority = pool == POOL_HIGH ? -1 : 0};
@@ -97,9 +97,9 @@ hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_s
                                   memory_order_acquire);
   if (!stream)
     return hal_error_set(HAL_NOT_FOUND,
-                         "device %d has no stream with id %lld; take ids from hal_stream_id of a stream of this "
+                         "device %s has no stream with id %lld; take ids from hal_stream_id of a stream of this "
                          "process",
-                         device, (long long)id);
+                         found->label, (long long)id);
   *out_stream = stream;
   return HAL_OK;
 }

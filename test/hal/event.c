@@ -59,7 +59,7 @@ Test(event, elapsed_needs_timing_records_and_one_device) {
   assert_fails(hal_event_elapsed(start, end, &ns), HAL_FAILED_PRECONDITION, "the start event was never recorded");
   assert_ok(hal_event_record(start, NULL));
   assert_fails(hal_event_elapsed(start, end, &ns), HAL_FAILED_PRECONDITION, "the end event was never recorded");
-  assert_fails(hal_event_elapsed(start, elsewhere, &ns), HAL_INVALID_ARGUMENT, "two devices, 0 and 2");
+  assert_fails(hal_event_elapsed(start, elsewhere, &ns), HAL_INVALID_ARGUMENT, "two devices, tally:0 and five:0 (index 2)");
   cr_assert_eq(ns, -1);
   hal_event_destroy(plain);
   hal_event_destroy(start);
@@ -73,7 +73,7 @@ Test(event, a_record_on_a_stream_of_another_device_is_refused) {
   assert_ok(hal_event_create(0, 0, &event));
   assert_ok(hal_stream_default(1, &stream));
   assert_fails(hal_event_record(event, stream), HAL_INVALID_ARGUMENT,
-               "event of device 0 cannot be recorded on a stream of device 1");
+               "event of device tally:0 cannot be recorded on a stream of device tally:1");
   hal_event_destroy(event);
 }
 

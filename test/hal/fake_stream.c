@@ -154,17 +154,52 @@ Test(fake_stream, thousands_of_streams, .timeout = 120) {
   }
 }
 
-/* A queue far longer than a chunk of memory, built up behind a gate. */
+/* A queue of several chunks of memory, built up behind a gate: as long as it may get. */
 Test(fake_stream, long_queue_keeps_every_item, .timeout = 120) {
   open_mode(1, 2);
   hal_plugin_stream_t *stream = new_stream();
   float *data = new_floats(16, 0), *ones = new_floats(16, 1);
   fake_gate_t gate = {0};
   must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
-  for (int i = 0; i < 50000; i++) add_ones(stream, data, ones, 16);
+  for (int i = 0; i < 1000; i++) add_ones(stream, data, ones, 16);
   atomic_store(&gate.open, 1);
   must(fake_api.stream_synchronize(stream));
-  cr_assert_eq(data[3], 50000.0f);
+  cr_assert_eq(data[3], 1000.0f);
+}
+
+static atomic_int enqueued;
+
+static void *enqueue_without_end(void *unused) {
+  (void)unused;
+  for (int i = 0; i < 10000; i++) {
+    add_ones(shared, shared_data, shared_ones, 16);
+    atomic_fetch_add(&enqueued, 1);
+  }
+  return NULL;
+}
+
+Test(fake_stream, who_enqueues_waits_when_a_thousand_items_are_queued, .timeout = 60) {
+  open_mode(1, 2);
+  shared = new_stream();
+  shared_data = new_floats(16, 0), shared_ones = new_floats(16, 1);
+  fake_gate_t gate = {0};
+  pthread_t threads[2];
+  must(fake_api.stream_host_call(shared, fake_gate_wait, &gate));
+  for (int i = 0; i < 2; i++) cr_assert_eq(pthread_create(&threads[i], NULL, enqueue_without_end, NULL), 0);
+  for (int before = -1; before != atomic_load(&enqueued) || before < 1000;) { /* until both stand */
+    before = atomic_load(&enqueued);
+    fake_sleep_ms(100);
+  }
+  cr_assert_leq(atomic_load(&enqueued), 1024 + 2 * 64, "%d items are queued", atomic_load(&enqueued));
+  hal_plugin_stream_t *const other = new_stream(); /* another stream has room */
+  float *const data = new_floats(16, 0);
+  add_ones(other, data, shared_ones, 16);
+  must(fake_api.stream_synchronize(other));
+  cr_assert_eq(data[0], 1.0f);
+  atomic_store(&gate.open, 1);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  must(fake_api.stream_synchronize(shared));
+  cr_assert_eq(shared_data[0], 20000.0f);
 }
 
 Test(fake_stream, synchronize_timeout_tells_not_ready_in_time, .timeout = 60) {

@@ -52,7 +52,7 @@ Test(kernel, an_unknown_kernel_is_named) {
 
 Test(kernel, an_unknown_dialect_names_what_the_device_accepts) {
   hal_module_t *module;
-  assert_fails(load(0, "cobol", &module), HAL_UNIMPLEMENTED, "in the dialect 'cobol' (device 0 accepts 'tally')");
+  assert_fails(load(0, "cobol", &module), HAL_UNIMPLEMENTED, "in the dialect 'cobol' (device tally:0 accepts 'tally')");
 }
 
 Test(kernel, a_plugin_without_modules_answers_UNIMPLEMENTED) {
@@ -83,6 +83,6 @@ Test(kernel, a_stream_of_another_device_is_refused) {
   assert_ok(hal_kernel_get(module, "fail", &fail));
   assert_ok(hal_stream_default(1, &stream));
   assert_fails(hal_kernel_launch(fail, stream, &launch), HAL_INVALID_ARGUMENT,
-               "of device 0 cannot be launched on a stream of device 1");
+               "of device tally:0 cannot be launched on a stream of device tally:1");
   hal_module_unload(module);
 }

@@ -5,6 +5,7 @@
 #define TEST_HAL_MEMORY_DOUBLE_H_
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -239,6 +240,7 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
     hal_device_t *device = &hal_runtime.devices[i];
     device->plugin = plugin;
     device->index = device->ordinal = i;
+    snprintf(device->label, sizeof device->label, "double:%d", i);
     device->info.flags = flags;
     for (int id = 0; id < DOUBLE_STREAMS; id++) {
       double_.streams[i][id] = (hal_stream_t){.handle = &double_.handles[i][id], .device = device, .id = id};

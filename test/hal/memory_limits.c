@@ -22,7 +22,7 @@ static void expect_exhausted(size_t size, const char *const *parts) {
     cr_expect_not_null(strstr(hal_error_message(), *parts), "no \"%s\" in: %s", *parts, hal_error_message());
 }
 
-static const char *const facts[] = {"device 0", "tried to allocate",  "free",           "allocated",
+static const char *const facts[] = {"device double:0", "tried to allocate",  "free",           "allocated",
                                     "reserved", "largest free block", "inactive split", NULL};
 
 Test(memory_limits, the_message_of_an_out_of_memory_error_has_all_accounts) {

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,6 +43,18 @@ static const char *copy_part(const char *from, double part, const char *name) {
   snprintf(path, sizeof path, "%s/%s", directory, name);
   write_file(path, data, (size_t)((double)size * part));
   return path;
+}
+
+/* A directory with links to some plugins made for the tests. */
+static void link_fixtures(const char *const names[], char directory[64]) {
+  strcpy(directory, "/tmp/hal-registry-XXXXXX");
+  cr_assert_not_null(mkdtemp(directory));
+  for (; *names; names++) {
+    char from[PATH_MAX], to[PATH_MAX];
+    snprintf(from, sizeof from, "%s/libhal_%s.so", FIXTURE_DIR, *names);
+    snprintf(to, sizeof to, "%s/libhal_%s.so", directory, *names);
+    cr_assert_eq(symlink(from, to), 0);
+  }
 }
 
 Test(registry, nothing_is_open_at_first) {
@@ -222,6 +235,36 @@ Test(registry, a_plugin_whose_probe_says_no_is_refused_with_its_reason) {
   assert_refused(FIXTURE("absent"), HAL_UNAVAILABLE, "absent, probe: no card is plugged in");
 }
 
+Test(registry, a_plugin_that_crashes_while_it_is_loaded_is_refused) {
+  assert_refused(FIXTURE("faults"), HAL_INCOMPATIBLE, "crashes while it is loaded (signal 11, ");
+}
+Test(registry, a_plugin_that_aborts_while_it_is_loaded_is_refused) {
+  assert_refused(FIXTURE("crashes"), HAL_INCOMPATIBLE, "crashes while it is loaded (signal 6, ");
+}
+Test(registry, a_plugin_that_ends_the_process_while_it_is_loaded_is_refused) {
+  assert_refused(FIXTURE("exits"), HAL_INCOMPATIBLE, "ends the process while it is loaded (exit status 0)");
+}
+Test(registry, the_trial_of_loading_can_be_turned_off, .signal = SIGABRT) {
+  setenv("HAL_PLUGIN_TRIAL", "0", 1);
+  cr_assert_eq(hal_registry_open(FIXTURE("crashes")), HAL_OK);
+}
+Test(registry, a_search_for_hardware_passes_by_a_plugin_that_crashes) {
+  char directory[64];
+  unsetenv("TORCH_BACKEND");
+  link_fixtures((const char *const[]){"crashes", "tally", NULL}, directory);
+  assert_ok(hal_registry_add_path(directory));
+  assert_ok(hal_registry_open(NULL));
+  cr_assert_eq(hal_device_count(), 2);
+}
+
+Test(registry, a_folder_added_twice_is_searched_and_named_once) {
+  unsetenv("HAL_PLUGIN_PATH");
+  assert_ok(hal_registry_add_path("/nonexistent/a"));
+  assert_ok(hal_registry_add_path("/nonexistent/b"));
+  assert_ok(hal_registry_add_path("/nonexistent/a"));
+  assert_fails(hal_registry_open("warp"), HAL_NOT_FOUND, "libhal_warp.so in /nonexistent/a, /nonexistent/b; check");
+}
+
 Test(registry, when_none_can_be_opened_each_is_named_with_its_cause) {
   assert_fails(hal_registry_open(FIXTURE("absent") "," FIXTURE("half_event")), HAL_UNAVAILABLE,
                "no card is plugged in");
@@ -276,18 +319,6 @@ Test(registry, TORCH_BACKEND_is_the_list_when_none_is_given) {
   setenv("TORCH_BACKEND", FIXTURE("five"), 1);
   assert_ok(hal_registry_open(NULL));
   cr_assert_eq(hal_device_count(), 2);
-}
-
-/* A directory with links to some plugins made for the tests. */
-static void link_fixtures(const char *const names[], char directory[64]) {
-  strcpy(directory, "/tmp/hal-registry-XXXXXX");
-  cr_assert_not_null(mkdtemp(directory));
-  for (; *names; names++) {
-    char from[PATH_MAX], to[PATH_MAX];
-    snprintf(from, sizeof from, "%s/libhal_%s.so", FIXTURE_DIR, *names);
-    snprintf(to, sizeof to, "%s/libhal_%s.so", directory, *names);
-    cr_assert_eq(symlink(from, to), 0);
-  }
 }
 
 Test(registry, without_a_list_the_first_plugin_that_is_of_use_is_taken) {

@@ -1,9 +1,11 @@
 """What the tests share: the fake device with two devices, and a way to run a script in a process of its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -47,6 +49,36 @@ def run_python(tmp_path):
         return done
 
     return run
+
+
+PLUGIN_SOURCES = Path(__file__).parents[1] / "hal" / "plugins"
+
+
+@pytest.fixture(scope="session")
+def build_plugin(tmp_path_factory):
+    """Builds one of the C tests' plugins with the installed SDK and no CMake; returns its path."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("needs a C compiler")
+    package = Path(torch_backend.__file__).parent
+    folder = tmp_path_factory.mktemp("plugins")
+    folder.chmod(0o755)
+
+    def build(name, *sources, **definitions):
+        plugin = folder / f"libhal_{name}.so"
+        if not plugin.exists():
+            sdk = package / "cmake"
+            files = [PLUGIN_SOURCES / source for source in sources or (f"{name}.c",)]
+            # raw.c has an entry of its own, as another version of the SDK, or none, would make it
+            entry = [] if "raw.c" in sources else [sdk / "entry.c", "-Wl,-u,hal_plugin_entry"]
+            command = [compiler, "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{package / 'include'}", f"-I{sdk}",
+                       *(f"-D{key}={value}" for key, value in definitions.items()), *files, *entry,
+                       package / "lib" / "libhal_plugin.a", "-Wl,-z,now,-z,nodelete",
+                       f"-Wl,--version-script={sdk / 'plugin.map'}", "-lm", "-lpthread", "-o", plugin]  # fmt: skip
+            subprocess.run(command, check=True)
+        return plugin
+
+    return build
 
 
 @pytest.fixture(autouse=True)

@@ -105,3 +105,36 @@ def test_a_child_of_a_user_of_the_device_ends_cleanly(run_python):
 def test_an_exception_after_backward_ends_with_its_own_code(run_python):
     done = run_python(BACKWARD.join(("import torch", "raise ValueError('last')")), TORCH_BACKEND="fake", check=False)
     assert done.returncode == 1 and "ValueError: last" in done.stderr and "terminate" not in done.stderr
+
+
+ENDLESS = """
+import threading
+kept = [torch.randn(1000, device=f"fake:{i}") for i in (0, 1)]
+def enqueue(number):  # a daemon: nobody joins it
+    with torch.fake.stream(torch.fake.Stream(f"fake:{number % 2}")):
+        while True:
+            kept[number % 2] * 1.5
+for number in range(3):
+    threading.Thread(target=enqueue, args=(number,), daemon=True).start()
+kept[0] = kept[0] * 2
+"""
+
+
+def test_daemon_threads_that_enqueue_without_end_do_not_delay_the_exit(run_python):
+    """A stream's queue is bounded, so what is left to do at exit is little."""
+    done = run_python(
+        "import time, torch, torch_backend\n" + ENDLESS + "time.sleep(1.0)\nprint(time.time())",
+        TORCH_BACKEND="fake",
+        HAL_FAKE_DEVICES=2,
+        timeout=60,
+    )
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", [LIVE_TENSORS + BACKWARD, ENDLESS], ids=["live_tensors_and_streams", "daemons"])
+def test_two_hundred_exits_with_live_tensors_and_running_streams(run_python, body):
+    done = run_python(HARNESS.format(setup="", exits=200, body=body), HAL_FAKE_DEVICES=2, check=False, timeout=1800)
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert "terminate" not in done.stderr and "Fatal" not in done.stderr

@@ -69,7 +69,7 @@ def _plugins():
     import torch_backend
     from torch_backend import _hal
 
-    causes = [*torch_backend.errors(), *filter(None, _hal.report().splitlines())]
+    causes = list(dict.fromkeys((*torch_backend.errors(), *filter(None, _hal.report().splitlines()))))
     if causes:
         return Finding("plugins", " ".join(causes), "follow what the sentence says; `torch-backend info` lists the folders")
     if not torch_backend.is_active():

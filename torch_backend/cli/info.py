@@ -52,7 +52,7 @@ def show(info: dict) -> None:
         print(f"  default: {', '.join(plugin['default']) or 'none'}")
     for device in info["devices"]:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
-    for line in (*info["skipped"], *info["errors"]):
+    for line in dict.fromkeys((*info["skipped"], *info["errors"])):
         print(f"problem: {line}")
     if not info["active"]:
         print("No plugin is active. Set TORCH_BACKEND=fake, or call torch_backend.use('fake').")

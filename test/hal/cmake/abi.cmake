@@ -8,10 +8,26 @@ set(abi_arguments -DPRINT=$<TARGET_FILE:hal_abi_print> -DGOLDEN=${PROJECT_SOURCE
   -DCHANGELOG=${PROJECT_SOURCE_DIR}/hal/CHANGELOG-ABI.md -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_abi.cmake)
 add_test(NAME hal_abi_is_the_golden_file COMMAND ${CMAKE_COMMAND} ${abi_arguments})
 
-# The check itself: a slot moved, a slot forgotten and a slot without an entry are found.
-foreach(flaw swapped appended undocumented)
+# The check itself: a slot moved, put in between, of other parameters, forgotten, and without an entry are found.
+foreach(flaw swapped inserted changed appended undocumented)
   add_test(NAME hal_abi_check_finds_${flaw} COMMAND ${CMAKE_COMMAND} -DFLAW=${flaw} ${abi_arguments})
 endforeach()
 set_tests_properties(hal_abi_check_finds_swapped PROPERTIES PASS_REGULAR_EXPRESSION "differs from the golden file")
+set_tests_properties(hal_abi_check_finds_inserted PROPERTIES PASS_REGULAR_EXPRESSION "slot 4[ \\n]+was")
+set_tests_properties(hal_abi_check_finds_changed PROPERTIES PASS_REGULAR_EXPRESSION "int64_t size")
 set_tests_properties(hal_abi_check_finds_appended PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")
 set_tests_properties(hal_abi_check_finds_undocumented PROPERTIES PASS_REGULAR_EXPRESSION "has no entry for")
+
+# The same for the structs and constants of plugin.h.
+add_executable(hal_abi_structs cmake/abi_structs.c)
+target_include_directories(hal_abi_structs PRIVATE ${PROJECT_SOURCE_DIR}/hal/include)
+target_link_libraries(hal_abi_structs PRIVATE torch_backend_warnings)
+set(struct_arguments -DPRINT=$<TARGET_FILE:hal_abi_structs> -DGOLDEN=${PROJECT_SOURCE_DIR}/hal/abi/v0_structs.txt
+  -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/check_abi_structs.cmake)
+add_test(NAME hal_abi_structs_are_the_golden_file COMMAND ${CMAKE_COMMAND} ${struct_arguments})
+foreach(flaw moved renumbered grown)
+  add_test(NAME hal_abi_structs_check_finds_${flaw} COMMAND ${CMAKE_COMMAND} -DFLAW=${flaw} ${struct_arguments})
+endforeach()
+set_tests_properties(hal_abi_structs_check_finds_moved PROPERTIES PASS_REGULAR_EXPRESSION "hal_launch_t.grid at 16")
+set_tests_properties(hal_abi_structs_check_finds_renumbered PROPERTIES PASS_REGULAR_EXPRESSION "HAL_DATA_LOSS is 16")
+set_tests_properties(hal_abi_structs_check_finds_grown PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")

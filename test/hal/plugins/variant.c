@@ -1,5 +1,6 @@
 /* variant.c: the five mandatory functions and one property that the definition names. */
 #include <hal/plugin.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,10 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   memcpy(dst, src, size);
   return HAL_OK;
 }
+
+#ifdef VARIANT_CONSTRUCTOR /* runs when the file is loaded, before anybody can ask anything */
+__attribute__((constructor)) static void construct(void) { VARIANT_CONSTRUCTOR; }
+#endif
 
 #ifdef VARIANT_PROBE
 hal_status_t hal_plugin_probe(uint32_t flags) {

@@ -1,0 +1,205 @@
+"""Every kind of bad plugin: one sentence with cause and cure as a RuntimeError, `import torch` unharmed, the other plugins alive."""
+
+import platform
+import struct
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def bad_plugins(build_plugin, tmp_path_factory):
+    """The paths of the bad plugins by kind, and the words that their sentence has."""
+    folder = tmp_path_factory.mktemp("bad")
+    folder.chmod(0o755)
+    good = build_plugin("five").read_bytes()
+
+    def written(name, content, mode=0o755):
+        path = folder / f"libhal_{name}.so"
+        path.write_bytes(content)
+        path.chmod(mode)
+        return path
+
+    foreign = bytearray(good)
+    foreign[18:20] = struct.pack("<H", 8)  # e_machine: MIPS
+    variant = "variant.c"
+    return {
+        "missing": (folder / "libhal_missing.so", "cannot be found"),
+        "empty": (written("empty", b""), "is not a shared object"),
+        "text": (written("text", b"not a plugin"), "is not a shared object"),
+        "truncated": (written("truncated", good[: len(good) // 3]), "damaged or cut short"),
+        "wrong_architecture": (written("foreign", bytes(foreign)), "another processor"),
+        "wrongly_owned": (written("open", good, 0o777), "can be written by other users"),
+        "wrong_major": (build_plugin("lying_major", "raw.c", "five.c", RAW_LYING_MAJOR=1), "built for plugin ABI 7"),
+        "symbol_less": (build_plugin("no_entry", "raw.c", "five.c", RAW_NO_ENTRY=1), "exports no hal_plugin_entry"),
+        "half_grouped": (
+            build_plugin("half", variant, VARIANT_NAME='"half"', VARIANT_HALF_STREAM=1),
+            "it has stream_create but not",
+        ),
+        "crashing": (
+            build_plugin("faults", variant, VARIANT_NAME='"faults"', VARIANT_CONSTRUCTOR="raise(SIGSEGV)"),
+            "crashes while it is loaded (signal 11",
+        ),
+        "ending": (
+            build_plugin("exits", variant, VARIANT_NAME='"exits"', VARIANT_CONSTRUCTOR="exit(3)"),
+            "ends the process while it is loaded (exit status 3)",
+        ),
+        "bad_name": (build_plugin("name_cuda", variant, VARIANT_NAME='"cudalike"'), "which torch reserves"),
+        "no_device": (build_plugin("no_devices", variant, VARIANT_NAME='"no_devices"', VARIANT_DEVICES=0), "found no device"),
+        "absent": (
+            build_plugin("absent", variant, VARIANT_NAME='"absent"', VARIANT_PROBE="HAL_UNAVAILABLE"),
+            "no card is plugged in",
+        ),
+        "unknown_name": ("nosuch", "there is no libhal_nosuch.so in"),
+        "no_name": ("../fake", "cannot name a plugin"),
+    }
+
+
+KINDS = ["missing", "empty", "text", "truncated", "wrong_architecture", "wrongly_owned", "wrong_major", "symbol_less", "half_grouped",
+         "crashing", "ending", "bad_name", "no_device", "absent", "unknown_name", "no_name"]  # fmt: skip
+
+
+@pytest.fixture
+def strict_ownership(monkeypatch):
+    """Other tests may allow plugins that anybody can write."""
+    monkeypatch.delenv("HAL_ALLOW_UNSAFE_PLUGINS", raising=False)
+
+
+def test_every_kind_alone_is_one_sentence_and_fake_lives(run_python, bad_plugins, strict_ownership):
+    """In one process, since a refused plugin must leave nothing behind that the next one meets."""
+    assert sorted(bad_plugins) == sorted(KINDS)
+    kinds = {kind: (str(path), words) for kind, (path, words) in bad_plugins.items()}
+    done = run_python(
+        f"""
+        import torch, torch_backend
+        for kind, (path, words) in {kinds!r}.items():
+            try:
+                torch_backend.use(path)
+            except RuntimeError as error:
+                text = str(error)
+                assert words in text, (kind, text)
+                assert ";" in text and len(text.splitlines()) == 1, (kind, text)  # a cause; a cure
+                assert not torch_backend.is_active()
+            else:
+                raise SystemExit(f"{{kind}} was opened")
+        torch_backend.use("fake")
+        assert torch_backend.errors() == [] and torch.ones(4, device="fake").sum().item() == 4
+        """
+    )
+    assert done.stderr == ""
+
+
+def test_all_kinds_in_one_list_leave_the_good_ones(run_python, bad_plugins, build_plugin, strict_ownership):
+    paths = [str(path) for path, _ in bad_plugins.values()]
+    done = run_python(
+        f"""
+        import torch, torch_backend
+        errors = torch_backend.errors()
+        assert len(errors) == {len(paths)}, errors
+        for words in {[words for _, words in bad_plugins.values()]!r}:
+            assert any(words in error for error in errors), (words, errors)
+        assert [plugin.name for plugin in torch_backend.plugins()] == ["fake", "five"]
+        assert torch.equal(torch.ones(4, device="fake:0").to("fake:1").cpu(), torch.ones(4))
+        """,
+        TORCH_BACKEND=",".join([*paths[:8], "fake", *paths[8:], str(build_plugin("five"))]),
+    )
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failing_environment_does_not_break_import_torch(run_python, bad_plugins):
+    path, words = bad_plugins["crashing"]
+    done = run_python(
+        """
+        import torch
+        assert torch.ones(3).sum().item() == 3
+        import torch_backend
+        print(torch_backend.errors()[0])
+        """,
+        TORCH_BACKEND=path,
+    )
+    assert words in done.stdout
+
+
+def test_folders_are_named_once_however_often_one_tries(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        texts = []
+        for _ in range(3):
+            try:
+                torch_backend.use("nosuch")
+            except RuntimeError as error:
+                texts.append(str(error))
+        assert texts[0] == texts[1] == texts[2] and texts[0].count("/plugins") == 1, texts
+        """
+    )
+
+
+ENTRY_POINT = """
+import os
+def path():
+    return {result}
+"""
+
+
+@pytest.fixture
+def offer_plugin(tmp_path, monkeypatch):
+    """Makes a package that offers a plugin by an entry point; returns the folder for PYTHONPATH."""
+
+    def offer(name, result):
+        folder = tmp_path / "packages"
+        info = folder / f"{name}_plugin-1.0.dist-info"
+        info.mkdir(parents=True)
+        (folder / f"{name}_plugin.py").write_text(ENTRY_POINT.format(result=result))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-plugin\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[torch_backend.plugins]\n{name} = {name}_plugin:path\n")
+        import os
+
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]))
+
+    return offer
+
+
+def test_an_entry_point_offers_a_plugin_by_name(run_python, build_plugin, offer_plugin):
+    offer_plugin("five", repr(str(build_plugin("five"))))
+    run_python(
+        """
+        import torch, torch_backend
+        assert torch_backend.device_name() == "five" and torch.five.device_count() == 2
+        """,
+        TORCH_BACKEND="five",
+    )
+
+
+def test_a_hardware_plugin_of_another_package_is_found_without_a_request(run_python, build_plugin, offer_plugin):
+    offer_plugin("five", repr(str(build_plugin("five"))))
+    run_python("import torch, torch_backend; assert torch_backend.device_name() == 'five'")
+
+
+@pytest.mark.parametrize("result, words", [("1 / 0", "division by zero"), ("'libhal_five.so'", "not an absolute path")])
+def test_a_broken_entry_point_is_told_and_the_others_live(run_python, offer_plugin, result, words):
+    offer_plugin("five", result)
+    script = f"""
+        import torch, torch_backend
+        (error,) = torch_backend.errors()
+        assert error.startswith("five: the entry point five_plugin:path") and {words!r} in error, error
+        assert torch_backend.device_name() == "fake" and torch.ones(2, device="fake").sum().item() == 2
+        """
+    run_python(script, TORCH_BACKEND="five,fake")
+    run_python("import torch, torch_backend; assert not torch_backend.is_active() and torch.ones(2).sum() == 2")
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="what runs when a plugin is loaded is tried on Linux")
+def test_the_trial_of_loading_leaves_no_process_behind(run_python):
+    run_python(
+        """
+        import os, torch, torch_backend
+        torch_backend.use("fake")
+        torch.ones(2, device="fake").sum().item()
+        try:
+            os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            pass
+        else:
+            raise SystemExit("a child is left")
+        """
+    )
