@@ -1,9 +1,7 @@
 """Writes the C++ of one ATen operator: its general path and one short function per form, and the shards around them."""
 from __future__ import annotations
 
-import re
-
-from aten_model import FOR_VALUE, REDUCTIONS, WITHOUT, fast_dtypes, is_scalar, is_tensor
+from aten_model import REDUCTIONS, WITHOUT, Number, fast_dtypes, is_operand, is_optional, is_scalar, is_tensor
 from torchgen.api import meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import DispatcherSignature
@@ -28,9 +26,11 @@ def shards(model):
 
 def shard(ops):
     """Gives the text of one shard."""
-    headers = sorted({f"ATen/ops/{op.group.root_name}_{kind}.h" for op in ops for kind in ("meta", "ops")})
+    headers = sorted({f"ATen/ops/{op.group.root_name}_{kind}.h" for op in ops for kind in ("meta", "ops")
+                      if kind == "ops" or op.group.structured})
     # Ours come first: some headers of ATen use c10/util/Exception.h without including it.
-    lines = [BANNER, '#include "aten/shells.h"', '#include "aten/structured_calls.h"', '#include "aten/structured_iterator.h"', '#include "hal_op_ids.h"', ""]
+    includes = ("shells.h", "pointwise_meta.h", "structured_calls.h", "structured_iterator.h")
+    lines = [BANNER, *(f'#include "aten/{name}"' for name in includes), '#include "hal_op_ids.h"', ""]
     lines += [*(f"#include <{header}>" for header in headers), "#include <torch/library.h>", ""]
     lines += ["namespace torch_backend {", "namespace {", ""]
     for op in ops:
@@ -51,10 +51,8 @@ def _signature(native):
 
 def _operator(op):
     lines = []
-    if op.op.route == "iterator":
-        result = "true" if op.op.result == "bool" else "false"
-        fast = f"Elementwise<HAL_OP_ID_{op.op.identifier}, UINT64_C({fast_dtypes(op.op):#x}), {result}>"
-        lines += [f"using Fast_{op.identifier} = {fast};", ""]
+    if _has_fast_path(op):
+        lines += [f"using Fast_{op.identifier} = {_fast(op.op)};", ""]
     with native_function_manager(op.group.functional):
         lines += [*_general(op), ""]
     for native in op.forms:
@@ -82,37 +80,81 @@ def _shell(op):
     return lines
 
 
+def is_elementwise(op):
+    return op.op.route in ("iterator", "pointwise")
+
+
+def _has_fast_path(op):
+    """Rare operators do without one."""
+    return is_elementwise(op) and not op.op.rare
+
+
+def _fast(op, of=None):
+    """The class of the fast path of an operator of ops.yaml, which may stand for another one, `of`, in that one's dtypes."""
+    dtypes = fast_dtypes(op) & fast_dtypes(of or op)
+    return f"Elementwise<HAL_OP_ID_{op.identifier}, UINT64_C({dtypes:#x}), {_result(op)}>"
+
+
+def _result(op):
+    return "true" if op.result == "bool" else "false"
+
+
 def _general(op):
     """The general path: the structured meta function fills `outputs`, then the kernel runs."""
     if op.op.route == "shell":
         return _shell(op)
     signature = _signature(op.group.functional)
     parameters = ", ".join(["Outputs &outputs", *(a.decl() for a in signature.arguments())])
-    tensors = [a for a in op.arguments if is_tensor(a)]
-    listed = op.arguments if op.op.route == "iterator" or op.op.family == "gemm" else tensors
-    meta_arguments = translate(signature.arguments(), structured.meta_arguments(op.group), method=False)
     lines = [f"bool general_{op.identifier}({parameters}) {{"]
     lines += [f"  {line}" for line in _preconditions(op)]
+    lines += [f"  const c10::Scalar number_{a.name}({_expression(a)});" for a in _computed(op)]
     lines += [
-        f"  const Argument arguments[] = {{{', '.join(_argument(op, a) for a in listed)}}};",
+        f"  const Argument arguments[] = {{{', '.join(_argument(op.op, a) for a in _listed(op))}}};",
         f"  if (!{_precheck(op)}) return false;",
     ]
     if op.op.route == "structured":
         lines += ["  check_one_device(outputs, arguments);"]
-    lines += [
-        f"  Structured<at::meta::structured_{meta.name(op.group)}> structured(outputs);",
-        f"  structured.meta({', '.join(e.expr for e in meta_arguments)});",
-        *_calls_for_values(op),
-        f"  return {_call(op)};",
-        "}",
-    ]
+    lines += [*_meta(op, signature), *_calls_for_values(op)]
+    lines += ["  return false;" if op.exhaustive else f"  return {_call(op)};", "}"]
     return lines
 
 
+def _listed(op):
+    """The arguments that the kernel's call is made of, as far as it is not the business of structured_calls.h."""
+    all_of_them = is_elementwise(op) or op.op.family == "gemm"
+    return op.arguments if all_of_them else [a for a in op.arguments if is_tensor(a)]
+
+
+def _computed(op):
+    """The numbers, of the operator and of those that it may become, that are no Scalars of ATen."""
+    seen = {}
+    for arguments in ((op.arguments if is_elementwise(op) else ()), *(case.arguments for case in op.cases)):
+        seen.update({a.name: a for a in arguments if isinstance(a, Number) or not (is_operand(a) or is_scalar(a))})
+    return seen.values()
+
+
+def _expression(argument):
+    return argument.expression if isinstance(argument, Number) else argument.name
+
+
+def _meta(op, signature):
+    """The meta function: ATen's own, or a class of ours where ATen has none."""
+    if op.op.route == "pointwise":
+        operands = ", ".join(a.name for a in op.arguments if is_operand(a))
+        return [f"  Structured<meta::{op.op.meta}> structured(outputs);", f"  structured.meta({operands});"]
+    given = translate(signature.arguments(), structured.meta_arguments(op.group), method=False)
+    return [f"  Structured<at::meta::structured_{meta.name(op.group)}> structured(outputs);",
+            f"  structured.meta({', '.join(e.expr for e in given)});"]
+
+
 def _argument(op, argument):
+    """An argument of the kernel of `op`, an operator of ops.yaml."""
+    if isinstance(argument, Number) or not (is_operand(argument) or is_scalar(argument)):
+        return f"number(number_{argument.name})"
     if is_scalar(argument):
         return f"number({argument.name})"
-    return f"operand_or_number({argument.name})" if argument.name in op.op.number_args else f"operand({argument.name})"
+    name = f"*{argument.name}" if is_optional(argument) else argument.name
+    return f"operand_or_number({name})" if argument.name in op.number_args else f"operand({name})"
 
 
 def _takes_truth(op):
@@ -133,16 +175,17 @@ def _preconditions(op):
         return ["if (half_to_float) return false;"]
     if op.op.family == "softmax_backward":
         return ["if (input_dtype != grad_output.scalar_type()) return false;"]
-    return []
+    if op.op.exact:
+        return [f"if (c10::isReducedFloatingType({op.arguments[0].name}.scalar_type())) return false;"]
+    return [f"if (!{a.name}.has_value()) return false;" for a in op.arguments if is_operand(a) and is_optional(a)]
 
 
 def _call(op):
     """The call of structured_iterator.h or structured_calls.h that runs the kernel."""
     number = f"HAL_OP_ID_{op.op.identifier}"
     family = op.op.family
-    if op.op.route == "iterator":
-        result = "true" if op.op.result == "bool" else "false"
-        return f"run_elementwise({number}, structured.maybe_common_dtype(), {result}, outputs, arguments)"
+    if is_elementwise(op):
+        return f"run_elementwise({number}, structured.maybe_common_dtype(), {_result(op.op)}, outputs, arguments)"
     if family in REDUCTIONS:
         return _reduction(op, number)
     if family in ("softmax", "softmax_backward"):
@@ -166,31 +209,33 @@ def _reduction(op, number):
     return f"run_reduction({number}, {computing}, outputs, {results}, {operand}, {function}({operand}.dim(), {dims}){numbers})"
 
 
-def _for_values(op):
-    """Yields (C++ condition, number of the other operator, its operands) for each value that makes it another operator."""
-    for argument, values in FOR_VALUE.get(op.name, {}).items():
-        for number, other, operands in values:
-            identifier = "HAL_OP_ID_" + re.sub(r"[^A-Za-z0-9]", "_", other).upper()
-            yield f"{argument}.equal({number})", identifier, operands
-
-
 def _calls_for_values(op):
-    for condition, number, operands in _for_values(op):
-        arguments = ", ".join(f"operand({name})" for name in operands)
-        yield f"  if ({condition})"
-        yield f"    return run_elementwise({number}, structured.maybe_common_dtype(), false, outputs, {{{arguments}}});"
+    for case in op.cases:
+        arguments = ", ".join(_argument(case.op, a) for a in case.arguments)
+        call = f"HAL_OP_ID_{case.op.identifier}, structured.maybe_common_dtype(), {_result(case.op)}, outputs"
+        yield f"  if ({case.condition}) return run_elementwise({call}, {{{arguments}}});"
 
 
 def _fast_calls(op, kind, given, done):
     """The fast path, for the values that make the operator another one first."""
-    dtypes = f"UINT64_C({fast_dtypes(op.op):#x})"
-    calls = [(f"{c} && ", f"Elementwise<{number}, {dtypes}, false>", ", ".join(names)) for c, number, names in _for_values(op)]
-    calls += [("", f"Fast_{op.identifier}", ", ".join(_fast_argument(op, a) for a in op.arguments))]
+    calls = [(f"{c.condition} && ", _fast(c.op, op.op), ", ".join(_fast_argument(c.op, a) for a in c.arguments)) for c in op.cases]
+    if not op.exhaustive:
+        optional = [a.name for a in op.arguments if is_operand(a) and is_optional(a)]
+        calls += [("".join(f"{name}.has_value() && " for name in optional), f"Fast_{op.identifier}", ", ".join(_fast_argument(op.op, a) for a in op.arguments))]
     for condition, fast, arguments in calls:
         if kind is SchemaKind.functional:
             yield f"  if ({condition}{fast}::make(result, {arguments})) return result;"
         else:
             yield f"  if ({condition}{fast}::write({given[0]}, {arguments})) {done}"
+
+
+def _reduced(op, native, names, given):
+    """A loss: its elements, then their mean or sum."""
+    if not op.reduces:
+        return []
+    elements = ", ".join("at::Reduction::None" if name == "reduction" else name for name in names if name not in given)
+    into = f"_into({given[0]}, " if given else "("
+    return [f"  if (is_reduced(reduction)) return reduced{into}op_{op.identifier}({elements}), reduction);"]
 
 
 def _form(op, native):
@@ -201,16 +246,19 @@ def _form(op, native):
     inputs = ", ".join(a.name for a in _signature(op.group.functional).arguments())
     given = {SchemaKind.out: [a.name for a in native.func.arguments.out], SchemaKind.inplace: ["self"]}.get(kind, [])
     done = _done(native, given)
-    lines = [f"{signature.defn(name=_function(native))} {{", *_other_operator(op, native, names)]
-    if op.op.route == "iterator":
+    fallback = f"return call_fallback<at::_ops::{native.func.name.unambiguous_name()}>({', '.join(names)});"
+    lines = [f"{signature.defn(name=_function(native))} {{", *_other_operator(op, native, names),
+             *_reduced(op, native, names, given)]
+    if op.op.divides:
+        lines += [f"  if (is_integer_zero(other)) {fallback}"]
+    if _has_fast_path(op):
         if kind is SchemaKind.functional:
             lines += ["  at::Tensor result;"]
         lines += _fast_calls(op, kind, given, done)
     form = {SchemaKind.out: "Form::kOut", SchemaKind.inplace: "Form::kInplace"}.get(kind)
     lines += [f"  Outputs outputs({', '.join([form, *given])});" if form else "  Outputs outputs;"]
     lines += [f"  if (general_{op.identifier}(outputs, {inputs})) {done}"]
-    lines += [f"  return call_fallback<at::_ops::{native.func.name.unambiguous_name()}>({', '.join(names)});", "}"]
-    return lines
+    return [*lines, f"  {fallback}", "}"]
 
 
 def _done(native, given):
@@ -222,16 +270,21 @@ def _done(native, given):
 
 
 def _fast_argument(op, argument):
-    return f"OrNumber{{{argument.name}}}" if argument.name in op.op.number_args and is_tensor(argument) else argument.name
+    """An argument of the fast path of `op`, an operator of ops.yaml."""
+    if isinstance(argument, Number) or not (is_operand(argument) or is_scalar(argument)):
+        return f"c10::Scalar({_expression(argument)})"
+    name = f"*{argument.name}" if is_operand(argument) and is_optional(argument) else argument.name
+    return f"OrNumber{{{name}}}" if argument.name in op.number_args and is_tensor(argument) else name
 
 
 def _other_operator(op, native, names):
     """Hands a call that lacks an optional number on to the operator that needs no such number."""
     lines = []
-    for absent, other in WITHOUT.get(op.op.name, {}).items():
-        optional = [a for a in WITHOUT[op.op.name] if a != absent]
+    for absent, other in WITHOUT.get(op.name, {}).items():
+        optional = [a for a in WITHOUT[op.name] if a != absent]
         present = "".join(f" && {name}.has_value()" for name in optional)
         arguments = ", ".join(f"*{name}" if name in optional else name for name in names if name != absent)
-        suffix = native.func.name.unambiguous_name()[len(op.identifier):]
-        lines += [f"  if (!{absent}.has_value(){present}) return op_{other}{suffix}({arguments});"]
+        form = next((f for f in op.others[other].forms if f.func.kind() is native.func.kind()), None) if other in op.others else None
+        if form:
+            lines += [f"  if (!{absent}.has_value(){present}) return {_function(form)}({arguments});"]
     return lines

@@ -5,6 +5,7 @@ the fallback; it never stops the build.
 """
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,10 +22,14 @@ _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32
                   "bf16": 15}
 
 # `iterator` operators whose optional numbers, when absent, make them another operator of the list.
-WITHOUT = {"clamp": {"min": "clamp_max", "max": "clamp_min"}}
+WITHOUT = {
+    "clamp": {"min": "clamp_max", "max": "clamp_min"},
+    "clamp.Tensor": {"min": "clamp_max.Tensor", "max": "clamp_min.Tensor"},
+}
 
-# `iterator` operators that are another operator of the list for some values of a number: torch defines pow so, also for
+# Operators that are another operator of the list for some values of a number: torch defines pow so, also for
 # infinities (pow(-inf, 0.5) is not a number), and the other operators are faster. The tensors are the other's operands.
+# What `when` of ops.yaml cannot say: an operator under `also`, other operands.
 FOR_VALUE = {
     "pow.Tensor_Scalar": {
         "exponent": (
@@ -50,13 +55,34 @@ class Skipped:
 
 
 @dataclass(frozen=True)
+class Number:
+    """A number of a kernel that is computed from ATen's arguments."""
+
+    name: str
+    expression: str  # C++
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of ATen's arguments that make an operator another one of ops.yaml, or that it must have."""
+
+    condition: str  # C++
+    op: object  # oplist.Op
+    arguments: tuple  # of the other's frozen list
+
+
+@dataclass(frozen=True)
 class AtenOp:
     """One ATen operator with all its forms, to be computed by one operator of ops.yaml."""
 
     name: str  # "add.Tensor", the functional form
     op: object  # oplist.Op
     group: NativeFunctionsGroup
-    arguments: tuple  # of the functional schema that are in the frozen list, in its order
+    arguments: tuple  # in the order of the frozen list: arguments of the functional schema, Numbers
+    cases: tuple = ()  # asked in order; what fits none is the operator itself, unless `exhaustive`
+    exhaustive: bool = False  # an argument that fits none is an error, in the fallback's words
+    reduces: bool = False  # a loss: ATen's argument `reduction` says what becomes of the elements
+    others: dict = field(default_factory=dict, hash=False)  # {name: AtenOp} of WITHOUT
 
     @property
     def forms(self):
@@ -82,6 +108,8 @@ def fast_dtypes(op):
     tokens = set(op.dtypes)
     if tokens & _FLOATING:
         tokens |= _FLOATING
+    if op.name == "pow.Tensor_Tensor":
+        tokens &= _FLOATING  # ATen refuses integers to the power of a negative number
     return sum(1 << _TORCH_NUMBERS[token] for token in tokens)
 
 
@@ -101,13 +129,14 @@ def build(ops, functions=None, shells=()):
     """Matches ops.yaml (a list of oplist.Op, and the shells of oplist.load_shells) with the installed torch."""
     functions = native_functions() if functions is None else functions
     model = Model()
+    listed = {op.name: op for op in ops}
     for op in ops:
-        if op.route == "manual":
+        if op.route in ("manual", "part"):
             model.manual.append(op)
             continue
         for name in (op.name, *op.also):
             try:
-                model.ops.append(_match(name, op, functions))
+                model.ops.append(_match(name, op, functions, listed))
             except ValueError as error:
                 model.skipped.append(Skipped(name, str(error)))
     for name, op in shells:
@@ -115,16 +144,21 @@ def build(ops, functions=None, shells=()):
             model.ops.append(_match_shell(name, op, functions))
         except ValueError as error:
             model.skipped.append(Skipped(name, str(error)))
+    matched = {op.name: op for op in model.ops}
+    for op in model.ops:
+        op.others.update({name: matched[name] for name in WITHOUT.get(op.name, {}).values() if name in matched})
     return model
 
 
-def _structured_group(name, functions):
-    """Gives the group of a structured operator by its functional name; ValueError says why there is none."""
+def _group(name, functions, structured):
+    """Gives the group of an operator by its functional name; ValueError says why there is none."""
     group = functions.get(name)
     if group is None:
         raise ValueError("the installed torch has no such operator")
-    if isinstance(group, NativeFunction) or not group.structured:
-        raise ValueError("it is not a structured operator in the installed torch")
+    if isinstance(group, NativeFunction):
+        raise ValueError("it has one form only in the installed torch")
+    if group.structured != structured:
+        raise ValueError(f"it is {'' if group.structured else 'not '}a structured operator in the installed torch")
     if str(group.functional.func.name) != name:
         raise ValueError(f"it is a form of {group.functional.func.name}")
     return group
@@ -132,38 +166,77 @@ def _structured_group(name, functions):
 
 def _match_shell(name, op, functions):
     """Gives the AtenOp of a structured operator whose body is written by hand and takes all arguments."""
-    group = _structured_group(name, functions)
+    group = _group(name, functions, structured=True)
     return AtenOp(name, op, group, tuple(group.functional.func.arguments.flat_all))
 
 
-def _match(name, op, functions):
+def _match(name, op, functions, listed):
     """Gives the AtenOp for a functional name; ValueError says why there is none."""
-    group = _structured_group(name, functions)
-    iterator = group.out.structured_inherits is not None
+    group = _group(name, functions, structured=op.route != "pointwise")
+    iterator = group.structured and group.out.structured_inherits is not None
     if op.route == "iterator" and not iterator:
         raise ValueError("it has no TensorIterator in the installed torch")
     if op.route == "structured" and op.family not in STRUCTURED_FAMILIES:
         raise ValueError(f"no generated call for structured operators of family {op.family}")
-    if op.route not in ("iterator", "structured"):
-        raise ValueError(f"unknown route {op.route!r}; known: iterator, structured, manual")
-    return AtenOp(name, op, group, _frozen_arguments(op, group))
+    if op.route not in ("iterator", "structured", "pointwise"):
+        raise ValueError(f"unknown route {op.route!r}; known: iterator, structured, pointwise, manual, part")
+    by_name = {argument.name: argument for argument in group.functional.func.arguments.flat_all}
+    reduces = op.route != "structured" and "reduction" in by_name and not _is_in_number(op, "reduction")
+    return AtenOp(name, op, group, _frozen_arguments(op, group, reduces), tuple(_cases(name, op, by_name, listed)),
+                  any(_base(by_name[name]) == BaseType(BaseTy.str) for name in op.when), reduces)
 
 
-def _frozen_arguments(op, group):
-    """Gives the schema's arguments in the order of the frozen list."""
+def _cases(name, op, by_name, listed):
+    """Yields the Cases of an operator: those of FOR_VALUE, then those of its `when`."""
+    for argument, values in FOR_VALUE.get(name, {}).items():
+        for number, other, operands in values:
+            if other in listed:
+                yield Case(f"{argument}.equal({number})", listed[other], tuple(by_name[operand] for operand in operands))
+    for argument, values in op.when.items():
+        for value, other in values.items():
+            if other not in listed:
+                raise ValueError(f"it is {other!r} when {argument} is {value!r}, which is not in the list")
+            arguments = tuple(_argument(op, name, by_name) for name in listed[other].args)
+            yield Case(_condition(by_name[argument], value), listed[other], arguments)
+
+
+def _condition(argument, value):
+    """Gives the C++ condition that an argument has a value of ops.yaml."""
+    if value is None or value == "None":
+        return f"!{argument.name}.has_value()"
+    if isinstance(value, bool):
+        return argument.name if value else f"!{argument.name}"
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    present = f"{argument.name}.has_value() && *" if is_optional(argument) else ""
+    return f"{present}{argument.name} == {text}"
+
+
+def _argument(op, name, by_name):
+    """Gives what stands for a name of a frozen argument list."""
+    return Number(name, op.numbers[name]) if name in op.numbers else by_name[name]
+
+
+def _is_in_number(op, name):
+    return any(re.search(rf"\b{name}\b", expression) for expression in op.numbers.values())
+
+
+def _frozen_arguments(op, group, reduces):
+    """Gives the schema's arguments and the computed numbers in the order of the frozen list."""
     schema = group.functional.func
     by_name = {argument.name: argument for argument in schema.arguments.flat_all}
-    names = [name for name in op.args if name in by_name or not _may_be_absent(op, name)]
-    missing = [name for name in names if name not in by_name]
+    names = [name for name in op.args if name in by_name or name in op.numbers or not _may_be_absent(op, name)]
+    missing = [name for name in names if name not in by_name and name not in op.numbers]
     if missing:
         raise ValueError(f"its schema {schema} lacks {', '.join(missing)} of the frozen argument list")
-    arguments = tuple(by_name[name] for name in names)
-    unused = [name for name in by_name if name not in op.args and not _is_known_elsewhere(op, by_name[name])]
+    arguments = tuple(_argument(op, name, by_name) for name in names)
+    known = {*op.args, *op.when, *op.unused, *(["reduction"] if reduces else [])}
+    unused = [name for name in by_name if name not in known and not _is_in_number(op, name)
+              and not _is_known_elsewhere(op, by_name[name])]
     if unused:
         raise ValueError(f"its schema {schema} has arguments that the frozen list does not know: {', '.join(unused)}")
-    if op.route == "iterator":
+    if op.route != "structured":
         for argument in arguments:
-            if not (is_tensor(argument) or is_scalar(argument)):
+            if not (is_operand(argument) or is_number(argument)):
                 raise ValueError(f"argument {argument.name} is neither a tensor nor a number: {argument.type}")
     return arguments
 
@@ -196,6 +269,17 @@ def _base(argument):
 def is_tensor(argument):
     """Tells whether an argument is a tensor that is always there."""
     return argument.type == BaseType(BaseTy.Tensor)
+
+
+def is_operand(argument):
+    """Tells whether an argument is a tensor, optional or not."""
+    return not isinstance(argument, Number) and _base(argument) == BaseType(BaseTy.Tensor)
+
+
+def is_number(argument):
+    """Tells whether an argument is a number of any kind that is always there, or an optional Scalar."""
+    plain = (BaseType(BaseTy.int), BaseType(BaseTy.float))
+    return isinstance(argument, Number) or is_scalar(argument) or argument.type in plain
 
 
 def is_scalar(argument):

@@ -48,6 +48,9 @@ def dtype_macros(dtype):
 class Family:
     """A template, its variants and its instances."""
 
+    # Headers of hal/kernels that only this family needs.
+    headers = ()
+
     # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
     cloned = ("f32",)
     # The launcher makes operations on real numbers of those on complex ones (hal/src/op_parts.h).
@@ -92,19 +95,28 @@ class Family:
 # An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
 _RING = re.compile(r"[abcs01\s+\-*()~&|^]+")
 # Functions that cost tens of instructions: fewer elements are worth a thread.
-_SLOW = re.compile(r"pk_(exp|expm1|log|log1p|log2|sin|cos|tan|tanh|sigmoid|erf|pow|atan2)\b|/")
+_FAST_FUNCTIONS = "abs|sign|maximum|minimum|fmax|fmin|sqrt|floor|ceil|trunc|rint|is_nan|is_inf|signbit|copysign|choose"
+_SLOW = re.compile(rf"pk_(?!({_FAST_FUNCTIONS})\b)\w+|/")
 # Functions of float that are straight-line code for |x| below a limit only (hal/kernels/pk_float.h).
 _NEAR = re.compile(r"pk_(sin|cos)\(a\)")
 
 
 class Elementwise(Family):
-    """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1.
+    """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1, s2.
 
-    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. Complex numbers and
-    half precision have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
+    PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. The numbers are one
+    argument of type PK_S: a T, or for more than one number PK_NUMBERS of them. Complex numbers, half precision and rare
+    operators have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
     """
 
+    headers = ("pk_special.h",)
+
+    # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/src/op_elementwise.h.
+    MOST_NUMBERS = 3
+
     def is_cloned(self, op, dtype):
+        if op.rare:
+            return False
         arithmetic = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
         return super().is_cloned(op, dtype) or bool(dtype.element and arithmetic)
 
@@ -120,17 +132,37 @@ class Elementwise(Family):
         yield "PK_LOAD(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))")
         yield "PK_NUMBER(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))")
         yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
+        yield from self.numbers(op, dtype)
+        yield "PK_RARE", "1" if op.rare else "0"
+        yield "PK_NUMBER_FORM", "1" if op.number_args and not op.rare else "0"
         yield "PK_EXPR", f"({expr})"
         near = _NEAR.fullmatch(expr) if "f32" in (dtype.token, dtype.computing) else None
         if near:
             yield "PK_NEAR(x)", "pk_is_near(x)"
             yield "PK_EXPR_NEAR(x)", f"pk_{near[1]}_near(x)"
 
+    def numbers(self, op, dtype):
+        """The type of the numbers' argument, and each of them."""
+        count = len(op.args) - self.operands
+        if count > self.MOST_NUMBERS:
+            sys.exit(f"codegen: {op.name} has {count} numbers; kernels take at most {self.MOST_NUMBERS}")
+        yield "PK_S", f"pk_numbers_{dtype.computing or dtype.token}" if count > 1 else "T"
+        none = "pk_none(T)" if dtype.complex else "((T)0)"
+        for i in range(self.MOST_NUMBERS):
+            yield f"PK_S{i}(s)", f"((s).number[{i}])" if count > 1 else ("(s)", none, none)[i]
+
     def instance_variants(self, op, dtype):
         slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
-        rows_only = dtype.element or dtype.complex
+        rows_only = op.rare or dtype.element or dtype.complex
         kept = [v for v in self._variants if v.name.startswith("rows") or not rows_only]
+        kept = [v for v in kept if not v.name.endswith("_s") or (op.number_args and not op.rare)]
         return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in kept)
+
+
+class Unary(Elementwise):
+    """Of one operand: the function is most of the work, so float32 has versions of its own."""
+
+    headers = (*Elementwise.headers, "pk_single.h")
 
 
 class Copy(Family):
@@ -324,6 +356,14 @@ class Sort(Family):
         yield "PK_KEY(x)", f"pk_key_{dtype.token}(x)"
 
 
+class Optimizer(Family):
+    """One step of an optimizer: one template, one algorithm per op."""
+
+    def macros(self, op, dtype):
+        for name in ("adam", "sgd", "adagrad"):
+            yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
+
+
 class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
@@ -365,7 +405,7 @@ FAMILIES = {
     for family in (
         Family("fill", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=0, scalars=1),
         Copy("copy", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
-        Elementwise("unary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, scalars=None),
+        Unary("unary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, scalars=None),
         Elementwise("binary", [Variant("contig", "items", _ITEMS), Variant("contig_s", "items", _ITEMS),
                                Variant("rows", "items", _BLOCKS), Variant("rows_s", "items", _BLOCKS)],
                     operands=2, scalars=None),
@@ -411,5 +451,6 @@ FAMILIES = {
         Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values")], operands=1,
              result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
+        Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),
     )
 }

@@ -72,7 +72,8 @@ DTYPES = {
     )
 }
 
-_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route"}
+_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
+         "numbers", "meta", "unused", "exact", "divides"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,13 @@ class Op:
     result: str = "same"
     route: str = "manual"
     also: tuple = field(default=())
+    rare: bool = False  # row forms only, compiled once
+    exact: bool = False  # results are not the same in a wider dtype
+    divides: bool = False  # by `other`
+    when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
+    numbers: dict = field(default_factory=dict, hash=False)  # {number: C++ expression over ATen's arguments}
+    unused: tuple = ()  # ATen's arguments that say nothing
+    meta: str = ""  # of the route `pointwise`: the class of csrc/aten/pointwise_meta.h that gives shapes and dtypes
 
     @property
     def identifier(self):
@@ -154,4 +162,11 @@ def _op(number, entry, sets, path):
         result=entry.get("result", "same"),
         route=entry.get("route", "manual"),
         also=tuple(entry.get("also", ())),
+        rare=entry.get("rare", False),
+        exact=entry.get("exact", False),
+        divides=entry.get("divides", False),
+        when=entry.get("when", {}),
+        numbers=entry.get("numbers", {}),
+        unused=tuple(entry.get("unused", ())),
+        meta=entry.get("meta", ""),
     )

@@ -1,15 +1,20 @@
-// pointwise_manual.cpp: pointwise operators that ATen does not express through TensorIterator's structured kernels, and
-// the reductions over all elements. What has no kernel goes to the fallback.
+// pointwise_manual.cpp: pointwise operators that are calls of others, relu, and the reductions over all elements.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/pointwise.h"
 
+#include <ATen/ScalarOps.h>
+#include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/hardtanh_native.h>
+#include <ATen/ops/isnan_native.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/abs_ops.h>
-#include <ATen/ops/isnan_native.h>
-#include <ATen/ops/logical_not_ops.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/pow_ops.h>
 #include <ATen/ops/relu_native.h>
+#include <ATen/ops/remainder_native.h>
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
@@ -43,19 +48,6 @@ at::Tensor abs(const at::Tensor &self) {
 at::Tensor &abs_out(const at::Tensor &self, at::Tensor &out) {
   if (unary_out(HAL_OP_ID_ABS, self, out, c10::toRealValueType(self.scalar_type()))) return out;
   return call_fallback<at::_ops::abs_out>(self, out);
-}
-
-at::Tensor logical_not(const at::Tensor &self) {
-  if (takes_unary(HAL_OP_ID_LOGICAL_NOT, self)) {
-    at::Tensor result = result_like(self, at::kBool);
-    if (self.numel() == 0 || run_unary(HAL_OP_ID_LOGICAL_NOT, self, result)) return result;
-  }
-  return call_fallback<at::_ops::logical_not>(self);
-}
-
-at::Tensor &logical_not_out(const at::Tensor &self, at::Tensor &out) {
-  if (unary_out(HAL_OP_ID_LOGICAL_NOT, self, out, at::kBool)) return out;
-  return call_fallback<at::_ops::logical_not_out>(self, out);
 }
 
 // max(a, 0). false = no kernel.
@@ -97,6 +89,28 @@ at::Tensor &conj_physical_(at::Tensor &self) {
   return self;
 }
 
+// ---- operators of Python that are others ----
+at::Tensor shift_left_number(const at::Tensor &self, const at::Scalar &other) {
+  return at::bitwise_left_shift(self, other);
+}
+at::Tensor &shift_left_number_(at::Tensor &self, const at::Scalar &other) { return self.bitwise_left_shift_(other); }
+at::Tensor shift_left(const at::Tensor &self, const at::Tensor &other) { return at::bitwise_left_shift(self, other); }
+at::Tensor &shift_left_(at::Tensor &self, const at::Tensor &other) { return self.bitwise_left_shift_(other); }
+at::Tensor shift_right_number(const at::Tensor &self, const at::Scalar &other) {
+  return at::bitwise_right_shift(self, other);
+}
+at::Tensor &shift_right_number_(at::Tensor &self, const at::Scalar &other) { return self.bitwise_right_shift_(other); }
+at::Tensor shift_right(const at::Tensor &self, const at::Tensor &other) { return at::bitwise_right_shift(self, other); }
+at::Tensor &shift_right_(at::Tensor &self, const at::Tensor &other) { return self.bitwise_right_shift_(other); }
+
+// A number to the power of a tensor: the number counts as a tensor without dimensions.
+at::Tensor pow_of_number(const at::Scalar &self, const at::Tensor &exponent) {
+  return at::pow(at::native::wrapped_scalar_tensor(self), exponent);
+}
+at::Tensor &pow_of_number_out(const at::Scalar &self, const at::Tensor &exponent, at::Tensor &out) {
+  return at::pow_out(out, at::native::wrapped_scalar_tensor(self), exponent);
+}
+
 void check_not_empty(const at::Tensor &self, const char *name) {
   TORCH_CHECK(
       self.numel() > 0, name,
@@ -119,14 +133,27 @@ at::Tensor min(const at::Tensor &self) {
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("abs", TORCH_FN(abs));
   m.impl("abs.out", TORCH_FN(abs_out));
-  m.impl("logical_not", TORCH_FN(logical_not));
-  m.impl("logical_not.out", TORCH_FN(logical_not_out));
   m.impl("conj_physical.out", TORCH_FN(conj_physical_out));
   m.impl("conj_physical_", TORCH_FN(conj_physical_));
   m.impl("relu", TORCH_FN(relu));
   m.impl("relu_", TORCH_FN(relu_));
   m.impl("max", TORCH_FN(max));
   m.impl("min", TORCH_FN(min));
+  m.impl("__lshift__.Scalar", TORCH_FN(shift_left_number));
+  m.impl("__lshift__.Tensor", TORCH_FN(shift_left));
+  m.impl("__ilshift__.Scalar", TORCH_FN(shift_left_number_));
+  m.impl("__ilshift__.Tensor", TORCH_FN(shift_left_));
+  m.impl("__rshift__.Scalar", TORCH_FN(shift_right_number));
+  m.impl("__rshift__.Tensor", TORCH_FN(shift_right));
+  m.impl("__irshift__.Scalar", TORCH_FN(shift_right_number_));
+  m.impl("__irshift__.Tensor", TORCH_FN(shift_right_));
+  m.impl("pow.Scalar", TORCH_FN(pow_of_number));
+  m.impl("pow.Scalar_out", TORCH_FN(pow_of_number_out));
+  m.impl("hardtanh", TORCH_FN(at::native::hardtanh));
+  m.impl("hardtanh.out", TORCH_FN(at::native::hardtanh_out));
+  m.impl("hardtanh_", TORCH_FN(at::native::hardtanh_));
+  m.impl("remainder.Scalar_Tensor",
+         static_cast<at::Tensor (*)(const at::Scalar &, const at::Tensor &)>(at::native::remainder));
   m.impl("isnan", TORCH_FN(at::native::isnan));
 }
 

@@ -55,6 +55,18 @@ void Outputs::set(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef stride
   }
 }
 
+std::optional<c10::ScalarType> kernel_dtype(uint64_t kernels, c10::ScalarType dtype) {
+  using c10::ScalarType;
+  const auto has = [kernels](ScalarType candidate) { return (kernels >> static_cast<unsigned>(candidate)) & 1; };
+  if (C10_LIKELY(has(dtype))) return dtype;
+  if (c10::isReducedFloatingType(dtype) && has(ScalarType::Float)) return ScalarType::Float;
+  if (c10::isReducedFloatingType(dtype) || dtype == ScalarType::Float)
+    return has(ScalarType::Double) ? std::optional(ScalarType::Double) : std::nullopt;
+  const bool narrow =
+      dtype == ScalarType::Byte || dtype == ScalarType::Char || dtype == ScalarType::Short || dtype == ScalarType::Int;
+  return narrow && has(ScalarType::Long) ? std::optional(ScalarType::Long) : std::nullopt;
+}
+
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
   uint64_t dtypes = 0;
   for (const Argument &argument : arguments)
@@ -67,9 +79,7 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
     if (!tensor.defined() || tensor.layout() != c10::kStrided) return false;
     const auto dtype = tensor.scalar_type();
     if (tensor.device().type() == c10::kCPU && tensor.dim() == 0) continue;
-    const auto wide = c10::isReducedFloatingType(dtype) ? c10::ScalarType::Float : dtype;
-    const uint64_t either = UINT64_C(1) << static_cast<unsigned>(dtype) | UINT64_C(1) << static_cast<unsigned>(wide);
-    if (!c10::isIntegralType(dtype, true) && !(dtypes & either)) return false;
+    if (!c10::isIntegralType(dtype, true) && !kernel_dtype(dtypes, dtype)) return false;
   }
   return true;
 }

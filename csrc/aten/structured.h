@@ -85,6 +85,10 @@ inline Argument number(const std::optional<c10::Scalar> &scalar) {
   return {nullptr, scalar ? &*scalar : nullptr, false};
 }
 
+// The dtype to compute in where ATen computes in `dtype`, given the dtypes with a kernel (bit = dtype): that dtype, or a
+// wider one in which every result is the same once it is cast back. nullopt when there is none.
+std::optional<c10::ScalarType> kernel_dtype(uint64_t kernels, c10::ScalarType dtype);
+
 // False when the operator cannot run natively on these operands whatever the meta function says, so that nothing is
 // allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a kernel.
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments);

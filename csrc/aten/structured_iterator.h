@@ -156,6 +156,12 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 
 }  // namespace dense
 
+// A divisor that is a number and the integer 0.
+inline bool is_integer_zero(const at::Tensor &other) {
+  if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
+  return other.dim() == 0 && c10::isIntegralType(other.scalar_type(), true) && !other.is_nonzero();
+}
+
 // An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one
 // more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
 template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
@@ -237,10 +243,10 @@ struct Elementwise {
   };
 };
 
-// The general path behind a meta function that has set outputs[0]: `computing` is the iterator's common dtype (nullopt
-// when it has none). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
+// The general path behind a meta function that has set outputs[0]: `common` is the iterator's common dtype (nullopt
+// when it has none: that of the only operand). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
 // resized).
-bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> computing, bool bool_result, const Outputs &outputs,
+bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<Argument> arguments);
 
 }  // namespace torch_backend

@@ -125,6 +125,21 @@ typedef struct {
 #define PK_CAT(a, b) PK_CAT_(a, b)
 #define PK_CAT3(a, b, c) PK_CAT(a, PK_CAT(b, c))
 
+/* The numbers of an element-wise operator that has more than one, by computing type. */
+#define PK_MOST_NUMBERS 3
+#define PK_DEFINE_NUMBERS(token, type) \
+  typedef struct {                     \
+    type number[PK_MOST_NUMBERS];      \
+  } pk_numbers_##token;
+PK_DEFINE_NUMBERS(u8, pk_u8)
+PK_DEFINE_NUMBERS(i8, pk_i8)
+PK_DEFINE_NUMBERS(i16, pk_i16)
+PK_DEFINE_NUMBERS(i32, pk_i32)
+PK_DEFINE_NUMBERS(i64, pk_i64)
+PK_DEFINE_NUMBERS(f32, float)
+PK_DEFINE_NUMBERS(f64, double)
+PK_DEFINE_NUMBERS(bool, pk_bool)
+
 /* What every instance is given by macro: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */
 #define PK_NAME(variant) PK_CAT(PK_PREFIX, variant)
 #define PK_C(x) ((T)(x))

@@ -6,6 +6,7 @@
 #define PK_COMPLEX_H_
 
 #define pk_complex(re, im) PK_CAT(pk_complex_, PK_TOKEN)(re, im)
+#define pk_none(type) pk_complex(0, 0) /* a number that the operator does not have */
 #define pk_cadd(x, y) PK_CAT(pk_cadd_, PK_TOKEN)(x, y)
 #define pk_csub(x, y) PK_CAT(pk_csub_, PK_TOKEN)(x, y)
 #define pk_cmul(x, y) PK_CAT(pk_cmul_, PK_TOKEN)(x, y)

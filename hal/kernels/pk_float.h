@@ -63,6 +63,12 @@ PK_FN float pk_exp_f32(float x) {
   pk_exp2m1(pk_exp_argument(x), &power);
   return (float)power;
 }
+PK_FN float pk_exp2_f32(float x) {
+  double power;
+  const float y = x > 129.0f ? 129.0f : x;
+  pk_exp2m1((double)(y < -151.0f ? -151.0f : y), &power);
+  return (float)power;
+}
 PK_FN float pk_expm1_f32(float x) {
   double power;
   return pk_with_sign((float)pk_exp2m1(pk_exp_argument(x), &power), x);
@@ -133,6 +139,11 @@ PK_FN float pk_log_f32(float x) {
   double n;
   const double f = pk_split((double)x, &n);
   return pk_log_ends(x, (float)pk_log_of_parts(f, n));
+}
+PK_FN float pk_log10_f32(float x) {
+  double n;
+  const double f = pk_split((double)x, &n);
+  return pk_log_ends(x, (float)(pk_log_of_parts(f, n) * 0.4342944819032518));
 }
 PK_FN float pk_log2_f32(float x) {
   double n;

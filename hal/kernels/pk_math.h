@@ -25,6 +25,38 @@
 #define pk_trunc(x) PK_CAT(pk_trunc_, PK_TOKEN)(x)
 #define pk_pow(x, y) PK_CAT(pk_pow_, PK_TOKEN)(x, y)
 #define pk_atan2(x, y) PK_CAT(pk_atan2_, PK_TOKEN)(x, y)
+#define pk_rint(x) PK_CAT(pk_rint_, PK_TOKEN)(x)
+#define pk_exp2(x) PK_CAT(pk_exp2_, PK_TOKEN)(x)
+#define pk_log10(x) PK_CAT(pk_log10_, PK_TOKEN)(x)
+#define pk_asin(x) PK_CAT(pk_asin_, PK_TOKEN)(x)
+#define pk_acos(x) PK_CAT(pk_acos_, PK_TOKEN)(x)
+#define pk_atan(x) PK_CAT(pk_atan_, PK_TOKEN)(x)
+#define pk_sinh(x) PK_CAT(pk_sinh_, PK_TOKEN)(x)
+#define pk_cosh(x) PK_CAT(pk_cosh_, PK_TOKEN)(x)
+#define pk_asinh(x) PK_CAT(pk_asinh_, PK_TOKEN)(x)
+#define pk_acosh(x) PK_CAT(pk_acosh_, PK_TOKEN)(x)
+#define pk_atanh(x) PK_CAT(pk_atanh_, PK_TOKEN)(x)
+#define pk_erfc(x) PK_CAT(pk_erfc_, PK_TOKEN)(x)
+#define pk_lgamma(x) PK_CAT(pk_lgamma_, PK_TOKEN)(x)
+#define pk_signbit(x) PK_CAT(pk_signbit_, PK_TOKEN)(x)
+#define pk_copysign(x, y) PK_CAT(pk_copysign_, PK_TOKEN)(x, y)
+#define pk_hypot(x, y) PK_CAT(pk_hypot_, PK_TOKEN)(x, y)
+#define pk_nextafter(x, y) PK_CAT(pk_nextafter_, PK_TOKEN)(x, y)
+#define pk_fmax(x, y) PK_CAT(pk_fmax_, PK_TOKEN)(x, y)
+#define pk_fmin(x, y) PK_CAT(pk_fmin_, PK_TOKEN)(x, y)
+#define pk_is_inf(x) PK_CAT(pk_is_inf_, PK_TOKEN)(x)
+#define pk_logaddexp(x, y) PK_CAT(pk_logaddexp_, PK_TOKEN)(x, y)
+#define pk_logaddexp2(x, y) PK_CAT(pk_logaddexp2_, PK_TOKEN)(x, y)
+#define pk_log_sigmoid(x) PK_CAT(pk_log_sigmoid_, PK_TOKEN)(x)
+#define pk_logit(x) PK_CAT(pk_logit_, PK_TOKEN)(x)
+#define pk_logit_backward(g, x, eps) PK_CAT(pk_logit_backward_, PK_TOKEN)(g, x, eps)
+#define pk_gelu_tanh_slope(x) PK_CAT(pk_gelu_tanh_slope_, PK_TOKEN)(x)
+#define pk_cross_entropy(x, y) PK_CAT(pk_cross_entropy_, PK_TOKEN)(x, y)
+#define PK_SQRT_1_2 PK_C(0.70710678118654752440)
+#define PK_SQRT_1_2PI PK_C(0.39894228040143267794)
+#define PK_GELU_SLOPE PK_C(0.79788456080286535588) /* sqrt(2 / pi) */
+#define PK_PI PK_C(3.14159265358979323846)
+#define PK_INFINITY (PK_C(1.0) / PK_C(0.0))
 
 /* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. Two
  * selections: gcc 12 does not vectorise nested uses of one with `||`. */
@@ -99,6 +131,20 @@ PK_DEFINE_MATH_1(tan, tan)
 PK_DEFINE_MATH_1(floor, floor)
 PK_DEFINE_MATH_1(ceil, ceil)
 PK_DEFINE_MATH_1(trunc, trunc)
+PK_DEFINE_MATH_1(rint, rint)
+PK_DEFINE_MATH_1(asin, asin)
+PK_DEFINE_MATH_1(acos, acos)
+PK_DEFINE_MATH_1(atan, atan)
+PK_DEFINE_MATH_1(sinh, sinh)
+PK_DEFINE_MATH_1(cosh, cosh)
+PK_DEFINE_MATH_1(asinh, asinh)
+PK_DEFINE_MATH_1(acosh, acosh)
+PK_DEFINE_MATH_1(atanh, atanh)
+PK_DEFINE_MATH_1(erfc, erfc)
+PK_DEFINE_MATH_F64(exp2, exp2)
+PK_DEFINE_MATH_F64(log10, log10)
+PK_DEFINE_MATH_F64(lgamma, lgamma)
+PK_FN float pk_lgamma_f32(float x) { return (float)lgamma((double)x); }
 PK_DEFINE_MATH_F64(exp, exp)
 PK_DEFINE_MATH_F64(expm1, expm1)
 PK_DEFINE_MATH_F64(log, log)
@@ -121,6 +167,8 @@ PK_DEFINE_MATH_F32(expm1, expm1)
 PK_DEFINE_MATH_F32(log, log)
 PK_DEFINE_MATH_F32(log1p, log1p)
 PK_DEFINE_MATH_F32(log2, log2)
+PK_DEFINE_MATH_F32(exp2, exp2)
+PK_DEFINE_MATH_F32(log10, log10)
 PK_DEFINE_MATH_F32(sin, sin)
 PK_DEFINE_MATH_F32(cos, cos)
 PK_DEFINE_MATH_F32(tanh, tanh)
@@ -128,5 +176,86 @@ PK_DEFINE_MATH_F32(erf, erf)
 PK_FN float pk_sigmoid_f32(float x) { return 1.0f / (1.0f + PK_F32(exp)(-x)); }
 PK_FN float pk_pow_f32(float x, float y) { return PK_F32(pow)(x, y); }
 #endif
+
+PK_FN pk_i32 pk_signbit_f32(float x) { return (pk_i32)(pk_bits_of_float(x) >> 31); }
+PK_FN pk_i32 pk_signbit_f64(double x) { return signbit(x) != 0; }
+PK_FN pk_i32 pk_signbit_i64(pk_i64 x) { return x < 0; }
+PK_FN pk_i32 pk_signbit_bool(pk_bool x) { return (void)x, 0; }
+PK_FN double pk_copysign_f64(double x, double y) { return copysign(x, y); }
+PK_FN float pk_copysign_f32(float x, float y) { return PK_F32(copysign)(x, y); }
+PK_FN double pk_hypot_f64(double x, double y) { return hypot(x, y); }
+PK_FN float pk_hypot_f32(float x, float y) { return PK_F32(hypot)(x, y); }
+PK_FN double pk_nextafter_f64(double x, double y) { return nextafter(x, y); }
+PK_FN float pk_nextafter_f32(float x, float y) { return PK_F32(nextafter)(x, y); }
+
+/* Operators that take integers and give them back as they are. */
+PK_FN pk_i64 pk_floor_i64(pk_i64 x) { return x; }
+PK_FN pk_i64 pk_ceil_i64(pk_i64 x) { return x; }
+PK_FN pk_i64 pk_trunc_i64(pk_i64 x) { return x; }
+PK_FN pk_i64 pk_rint_i64(pk_i64 x) { return x; }
+
+/* 1 for +infinity, -1 for -infinity, 0 for all others. */
+#define PK_DEFINE_IS_INF(token, type) \
+  PK_FN pk_i32 pk_is_inf_##token(type x) { return x == (type)1 / (type)0 ? 1 : x == (type)-1 / (type)0 ? -1 : 0; }
+PK_DEFINE_IS_INF(f32, float)
+PK_DEFINE_IS_INF(f64, double)
+PK_FN pk_i32 pk_is_inf_i64(pk_i64 x) { return (void)x, 0; }
+PK_FN pk_i32 pk_is_inf_bool(pk_bool x) { return (void)x, 0; }
+
+/* A NaN is no number and loses against one. */
+#define PK_DEFINE_NUMBER_ORDER(token, type)      \
+  PK_FN type pk_fmax_##token(type x, type y) {   \
+    const type larger = x > y ? x : y;           \
+    return y != y ? x : larger;                  \
+  }                                              \
+  PK_FN type pk_fmin_##token(type x, type y) {   \
+    const type smaller = x < y ? x : y;          \
+    return y != y ? x : smaller;                 \
+  }
+PK_DEFINE_NUMBER_ORDER(f32, float)
+PK_DEFINE_NUMBER_ORDER(f64, double)
+PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
+
+/* log(e^x + e^y) and its kin: the larger one stands before the logarithm. */
+#define PK_LOG2_E_OF(type) ((type)1.44269504088896340736)
+#define PK_DEFINE_LOGADDEXP(token, type)                                                                      \
+  PK_FN type pk_logaddexp_##token(type x, type y) {                                                           \
+    if (x == y && pk_is_inf_##token(x)) return x;                                                             \
+    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x - y)));               \
+  }                                                                                                           \
+  PK_FN type pk_logaddexp2_##token(type x, type y) {                                                          \
+    if (x == y && pk_is_inf_##token(x)) return x;                                                             \
+    return pk_maximum_##token(x, y) +                                                                         \
+           pk_log1p_##token(pk_exp2_##token(-pk_abs_##token(x - y))) * PK_LOG2_E_OF(type);                    \
+  }                                                                                                           \
+  PK_FN type pk_log_sigmoid_##token(type x) {                                                                 \
+    return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));             \
+  }
+#define PK_DEFINE_SLOPES(token, type)                                                                            \
+  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }                              \
+  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                                               \
+    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;                               \
+    if (x < lowest || x > highest) return eps < (type)0 ? (type)0 / (type)0 : (type)0;                           \
+    return x == (type)0 || x == (type)1 ? g * ((type)1 / (type)0) : g / (x * ((type)1 - x));                     \
+  }                                                                                                              \
+  /* Logarithms are bounded by -100; what is no probability gives NaN. */                                         \
+  PK_FN type pk_cross_entropy_##token(type x, type y) {                                                          \
+    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);                                        \
+    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);                                          \
+    return (y - (type)1) * no - y * yes;                                                                         \
+  }                                                                                                              \
+  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                                                    \
+  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                                                \
+    const type k = (type)0.79788456080286535588, square = x * x;                                                 \
+    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));                                       \
+    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);                                            \
+    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;                                \
+  }
+PK_DEFINE_SLOPES(f32, float)
+PK_DEFINE_SLOPES(f64, double)
+PK_DEFINE_LOGADDEXP(f32, float)
+PK_DEFINE_LOGADDEXP(f64, double)
+
+#include "pk_integer.h"
 
 #endif /* PK_MATH_H_ */

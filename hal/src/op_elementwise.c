@@ -37,8 +37,27 @@ static hal_status_t read_any(const hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_elementwise_read(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
                                      hal_op_elementwise_t *out_operands) {
   out_operands->operands = inputs + 1;
-  if (HAL_LIKELY(call->flags & HAL_CALL_DENSE && read_dense(call, inputs, out_operands))) return HAL_OK;
+  if (HAL_LIKELY(call->flags & HAL_CALL_DENSE && read_dense(call, inputs, out_operands)))
+    return HAL_OK;
   return read_any(context, call, inputs, out_operands);
+}
+
+hal_status_t hal_op_elementwise_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                        hal_op_numbers_t *out_numbers) {
+  static const hal_value_t zero = {.tag = HAL_VALUE_INT};
+  const hal_op_info_t *info = context->info;
+  const uint32_t count = info->scalars > 1 ? HAL_OP_ELEMENTWISE_NUMBERS : 1;
+  hal_op_scalar_t number;
+  memset(out_numbers->bytes, 0, sizeof out_numbers->bytes);
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t place = info->operands + i;
+    const int given = i < info->scalars;
+    HAL_RETURN_IF_ERROR(hal_op_scalar(context, given ? &call->args[place] : &zero, dtype,
+                                      given ? info->arguments[place] : "", &number));
+    memcpy(out_numbers->bytes + i * number.size, &number.u, number.size);
+  }
+  out_numbers->size = count * number.size;
+  return HAL_OK;
 }
 
 hal_status_t hal_op_elementwise_wrong_dtype(const hal_op_context_t *context, const hal_op_elementwise_t *operands,

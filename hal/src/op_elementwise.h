@@ -7,6 +7,8 @@
 #ifndef HAL_SRC_OP_ELEMENTWISE_H_
 #define HAL_SRC_OP_ELEMENTWISE_H_
 
+#include <string.h>
+
 #include "op_iterator.h"
 
 /* The operands of one call, checked. */
@@ -20,6 +22,20 @@ typedef struct hal_op_elementwise_s {
 
 /* Numbers and the trailing arguments: room for a family's numbers, n, block and rows behind the operands. */
 #define HAL_OP_ELEMENTWISE_ARGS (HAL_OP_MAX_OPERANDS + 2 + 3)
+
+#define HAL_OP_ELEMENTWISE_NUMBERS 3 /* PK_MOST_NUMBERS of hal/kernels/pk.h */
+
+/* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or room for all. */
+typedef struct hal_op_numbers_s {
+  _Alignas(8) unsigned char bytes[HAL_OP_ELEMENTWISE_NUMBERS * sizeof(double)];
+  uint32_t size;
+} hal_op_numbers_t;
+#define HAL_OP_ARG_NUMBERS(numbers) \
+  { (numbers).bytes, (numbers).size, HAL_ARG_VALUE }
+
+/* Reads the numbers, which follow the operands. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_elementwise_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                        hal_op_numbers_t *out_numbers);
 
 /* Reads result 0 and the first `inputs` arguments, all of one shape. Errors: HAL_INVALID_ARGUMENT. */
 hal_status_t hal_op_elementwise_read(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
@@ -90,6 +106,19 @@ static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal
     return 1;
   }
   return hal_op_scalar(context, value, dtype, "", out_scalar) == HAL_OK;
+}
+
+/* Reads the numbers, none or one of them without a call: 1 when they fit the dtype. */
+static inline int hal_op_dense_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                       hal_op_numbers_t *out_numbers) {
+  static const hal_value_t zero = {.tag = HAL_VALUE_INT};
+  const hal_op_info_t *info = context->info;
+  hal_op_scalar_t number;
+  if (HAL_UNLIKELY(info->scalars > 1)) return hal_op_elementwise_numbers(context, call, dtype, out_numbers) == HAL_OK;
+  if (!hal_op_dense_scalar(context, info->scalars ? &call->args[info->operands] : &zero, dtype, &number)) return 0;
+  memcpy(out_numbers->bytes, &number.u, sizeof number.u);
+  out_numbers->size = number.size;
+  return 1;
 }
 
 #endif /* HAL_SRC_OP_ELEMENTWISE_H_ */

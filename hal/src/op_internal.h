@@ -39,7 +39,7 @@ typedef struct hal_op_info_s {
   uint16_t variant_count;
   uint16_t family;  /* number of the module */
   uint8_t operands; /* tensor arguments, which come first: a, b, c */
-  uint8_t scalars;  /* number arguments, which follow: s0, s1 */
+  uint8_t scalars;  /* number arguments, which follow: s0, s1, s2 */
   uint8_t numbers;  /* bit i: tensor argument i may be given as a number */
   uint8_t result;   /* HAL_OP_RESULT_* */
 } hal_op_info_t;
@@ -89,6 +89,7 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_optimizer(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_scatter(hal_op_context_t *context, const hal_op_call_t *call);

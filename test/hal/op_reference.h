@@ -40,6 +40,7 @@ typedef struct reference_s {
   }
 #define BOTH(name, floating, integer) FLOATING(name, floating) INTEGER(name, integer)
 #define COMPARE(name, op) BOTH(name, a op b, a op b)
+#define COMPARE_TRUTH(name, op) BOTH(name, (a != 0) op(b != 0), (a != 0) op(b != 0))
 
 BOTH(add, a + s0 * b, A + S * B)
 BOTH(sub, a - s0 * b, A - S * B)
@@ -84,6 +85,29 @@ BOTH(clamp_max, isnan(a) ? a : fminl(a, s0), a < s0 ? a : s0)
 BOTH(clamp, isnan(a) ? a : fminl(fmaxl(a, x->s0.f), x->s1.f), a<s0 ? s0 : a> s1 ? s1 : a)
 BOTH(logical_not, a == 0, a == 0)
 INTEGER(not, ~A)
+
+FLOATING(asin, asinl(a))
+FLOATING(acos, acosl(a))
+FLOATING(atan, atanl(a))
+FLOATING(sinh, sinhl(a))
+FLOATING(cosh, coshl(a))
+FLOATING(asinh, asinhl(a))
+FLOATING(acosh, acoshl(a))
+FLOATING(atanh, atanhl(a))
+FLOATING(erfc, erfcl(a))
+FLOATING(exp2, exp2l(a))
+FLOATING(log10, log10l(a))
+BOTH(round, rintl(a), a)
+FLOATING(copysign, copysignl(a, b))
+FLOATING(hypot, hypotl(a, b))
+BOTH(fmax, fmaxl(a, b), a > b ? a : b)
+BOTH(fmin, fminl(a, b), a < b ? a : b)
+BOTH(fmod, fmodl(a, b), b == 0 || b == -1 ? 0 : a % b)
+FLOATING(leaky_relu, a > 0 ? a : a * s0)
+FLOATING(hardtanh_backward, b <= x->s0.f || b >= x->s1.f ? 0 : a)
+BOTH(threshold, a <= s0 ? x->s1.f : a, a <= s0 ? s1 : a)
+COMPARE_TRUTH(logical_and, &&)
+COMPARE_TRUTH(logical_or, ||)
 
 /* Sums of products that may cancel: the error is measured against the largest term. */
 static long double terms(long double x, long double y, long double z, long double *scale) {
@@ -176,6 +200,28 @@ static const reference_t references[] = {
     {"addcdiv", 3, 1, 0.5, 0, 0, 3, addcdiv_f, NULL},
     {"lerp.Scalar", 2, 1, 0.25, 0, 0, 4, lerp_f, NULL},
     {"lerp.Scalar", 2, 1, 0.75, 0, 0, 4, lerp_f, NULL},
+    {"asin", 1, 0, 0, 0, 0, LIBM, asin_f, NULL},
+    {"acos", 1, 0, 0, 0, 0, LIBM, acos_f, NULL},
+    {"atan", 1, 0, 0, 0, 0, LIBM, atan_f, NULL},
+    {"sinh", 1, 0, 0, 0, 0, LIBM, sinh_f, NULL},
+    {"cosh", 1, 0, 0, 0, 0, LIBM, cosh_f, NULL},
+    {"asinh", 1, 0, 0, 0, 0, LIBM, asinh_f, NULL},
+    {"acosh", 1, 0, 0, 0, 0, LIBM, acosh_f, NULL},
+    {"atanh", 1, 0, 0, 0, 0, LIBM, atanh_f, NULL},
+    {"erfc", 1, 0, 0, 0, 0, 4, erfc_f, NULL},
+    {"exp2", 1, 0, 0, 0, 0, LIBM, exp2_f, NULL},
+    {"log10", 1, 0, 0, 0, 0, LIBM, log10_f, NULL},
+    {"round", 1, 0, 0, 0, 0, 0, round_f, round_i},
+    {"copysign.Tensor", 2, 0, 0, 0, 0, 0, copysign_f, NULL},
+    {"hypot", 2, 0, 0, 0, 0, LIBM, hypot_f, NULL},
+    {"fmax", 2, 0, 0, 0, 0, 0, fmax_f, fmax_i},
+    {"fmin", 2, 0, 0, 0, 0, 0, fmin_f, fmin_i},
+    {"fmod.Tensor", 2, 0, 0, 0, 0, 0, fmod_f, fmod_i},
+    {"leaky_relu", 1, 1, 0.125, 0, 0, EXACT, leaky_relu_f, NULL},
+    {"hardtanh_backward", 2, 2, -0.5, 0.75, 0, 0, hardtanh_backward_f, NULL},
+    {"threshold", 1, 2, 1, 7, 0, 0, threshold_f, threshold_i},
+    {"logical_and", 2, 0, 0, 0, 1, 0, logical_and_f, logical_and_i},
+    {"logical_or", 2, 0, 0, 0, 1, 0, logical_or_f, logical_or_i},
 };
 /* On bool a result is true where the integer is not zero, except that `~` is the logical complement. */
 static inline int64_t integer_reference(const reference_t *ref, hal_dtype_t dtype, const input_t *x) {

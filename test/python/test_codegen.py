@@ -13,7 +13,7 @@ from native_reference import CODEGEN, load_model, overload
 MODEL = load_model()
 GENERATED = [(op, native) for op in MODEL.ops for native in op.forms]
 TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
-                7: torch.float64, 11: torch.bool, 15: torch.bfloat16}  # fmt: skip
+                7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_functional_inplace_and_out_forms_come_together():
         assert len(op.forms) >= 2
 
 
-@pytest.mark.parametrize("op", [op for op in MODEL.ops if op.op.route == "iterator"], ids=lambda op: op.name)
+@pytest.mark.parametrize("op", [op for op in MODEL.ops if op.op.route in ("iterator", "pointwise") and not op.op.rare], ids=lambda op: op.name)
 def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
     """The fast path skips ATen's promotion and checks: for each of its dtypes CPU torch must give that dtype (or bool)."""
     mask = codegen.model.fast_dtypes(op.op)
@@ -60,8 +60,9 @@ def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
         dtype = TORCH_DTYPES[number]
         arguments, keywords = [], {}
         keyword_only = {a.name for a in op.group.functional.func.arguments.flat_kwarg_only}
-        for argument in op.arguments:
-            given = torch.ones(2, dtype=dtype) if str(argument.type) == "Tensor" else 1
+        texts = {"rounding_mode": "trunc", "approximate": "none", "reduction": 0, "is_result": False, "self_is_result": False}
+        for argument in op.group.functional.func.arguments.flat_all:
+            given = torch.ones(2, dtype=dtype) if str(argument.type) in ("Tensor", "Tensor?") else texts.get(argument.name, 1)
             if argument.name in keyword_only:
                 keywords[argument.name] = given
             else:

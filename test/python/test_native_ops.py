@@ -9,10 +9,11 @@ import torch_backend
 from native_reference import DTYPES, Sample, assert_native, assert_same, load_model, native_count, overload, place, strict
 
 MODEL = load_model()
-ELEMENTWISE = {op.name: op for op in MODEL.ops if op.op.route == "iterator"}
-POSITIVE = {"log", "log2", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.Tensor_Scalar", "log1p"}
-NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv"}
-SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward"}
+ELEMENTWISE = {op.name: op for op in MODEL.ops if op.op.route in ("iterator", "pointwise")}
+POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.Tensor_Scalar", "log1p"}
+NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv", "div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
+SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward", "sinh", "cosh", "exp2"}
+PROBABILITIES = {"logit": 0, "logit_backward": 1}  # which operand
 # The exact-precision limits of CPU torch's vectorised functions against ours: both are within a few ulp of the true value.
 # Half precision is computed in float and rounded once; CPU torch rounds the steps of some float16 operators, up to three times.
 TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol": 1e-12, "atol": 1e-12},
@@ -56,8 +57,11 @@ def values(op, dtype, shape, position):
     if dtype == torch.bool:
         return torch.randint(0, 2, shape, generator=generator).bool()
     if not dtype.is_floating_point:
-        low = 0 if dtype == torch.uint8 else -5
-        return torch.randint(low, 6, shape, generator=generator).to(dtype)
+        low = 0 if dtype == torch.uint8 or op.startswith("pow") else -5
+        whole = torch.randint(low, 6, shape, generator=generator).to(dtype)
+        return torch.where(whole == 0, torch.full_like(whole, 3), whole) if op in NOT_ZERO else whole
+    if PROBABILITIES.get(op) == position:
+        return torch.rand(shape, generator=generator, dtype=torch.float64).mul(0.9).add(0.05).to(dtype)
     if op in POSITIVE and position == 0:
         return torch.rand(shape, generator=generator, dtype=torch.float64).add(0.1).mul(2).to(dtype)
     numbers = torch.randn(shape, generator=generator, dtype=torch.float64) * (0.7 if op in SMALL else 2)
@@ -66,36 +70,60 @@ def values(op, dtype, shape, position):
     return numbers.to(dtype)
 
 
+def schema(op):
+    """The arguments of the functional form, in order."""
+    return list(ELEMENTWISE[op].group.functional.func.arguments.flat_all)
+
+
+def is_operand(argument):
+    return str(argument.type) in ("Tensor", "Tensor?")
+
+
+def operand_count(op):
+    return sum(is_operand(a) for a in schema(op))
+
+
 def numbers(op, dtype):
-    """Gives the sets of numbers to try: one list per call, in the order of the schema."""
-    names = [a.name for a in ELEMENTWISE[op].arguments if str(a.type) in ("Scalar", "Scalar?")]
-    if dtype.is_floating_point:
-        choice = {"alpha": (1, 0.5), "min": (-0.5, 0), "max": (0.75, 1), "threshold": (0.1, 0), "value": (1, 0.3),
-                  "weight": (0.3, 0.8), "exponent": (2, 0.5, -1, -0.5, 3, 1.7, 0), "other": (0.5, 1)}  # fmt: skip
-    elif dtype == torch.bool:
-        choice = {"alpha": (1, True), "other": (1, False)}
-    else:
-        choice = {"alpha": (1, 2), "min": (1, 2), "max": (3, 4), "other": (2,)}
-    return list(zip(*(choice[name] for name in names))) if names else [()]
+    """Gives the sets of other arguments to try: one list per call, in the order of the schema."""
+    names = [a.name for a in schema(op) if not is_operand(a)]
+    choice = {"alpha": (1, 0.5), "min": (-0.5, 0), "max": (0.75, 1), "threshold": (0.1, 0), "value": (1, 0.3),
+              "weight": (0.3, 0.8), "exponent": (2, 0.5, -1, -0.5, 3, 1.7, 0), "other": (0.5, 1), "negative_slope": (0.1, 0),
+              "scale": (1, 1.5), "input_scale": (1, 0.5), "beta": (1, 2), "lambd": (0.5, 0), "decimals": (0, 2, -1),
+              "approximate": ("none", "tanh"), "rounding_mode": ("floor", "trunc", None), "eps": (None, 0.1), "reduction": (0, 1, 2),
+              "is_result": (False, True), "self_is_result": (False,), "min_val": (-0.5, -1), "max_val": (0.5, 1), "delta": (1.0, 0.3),
+              "nan": (None, 1.0), "posinf": (None, 2.0), "neginf": (None, -3.0)}  # fmt: skip
+    if dtype == torch.bool:
+        choice.update({"alpha": (1, True), "other": (1, False)})
+    elif not dtype.is_floating_point:
+        choice.update({"alpha": (1, 2), "min": (1, 2), "max": (3, 4), "other": (2,), "value": (1, 3), "exponent": (2, 0, 3),
+                       "threshold": (1, 2), "rounding_mode": ("floor", "trunc")})  # fmt: skip
+    count = max((len(choice[name]) for name in names), default=1)
+    return [tuple(choice[name][i % len(choice[name])] for name in names) for i in range(count)]
 
 
 def calls(op, dtype, case):
-    """Gives (operands, numbers) for each call of a case; numbers follow the operands in every schema."""
-    count = sum(str(a.type) == "Tensor" for a in ELEMENTWISE[op].arguments)
-    operands = [Sample(values(op, dtype, shape, i), VIEWS[view]) for i, (shape, view) in enumerate(CASES[case][:count])]
+    """Gives (operands, other arguments) for each call of a case."""
+    columns = CASES[case][: operand_count(op)]
+    operands = [Sample(values(op, dtype, shape, i), VIEWS[view]) for i, (shape, view) in enumerate(columns)]
     return [(operands, extra) for extra in numbers(op, dtype)]
 
 
 def schema_call(op, native):
-    """Gives a function that calls an overload with operands and numbers; keyword-only numbers by name."""
+    """Gives a function that calls an overload with operands and other arguments; keyword-only ones by name."""
     function = overload(native)
+    arguments = schema(op)
     keyword_only = {a.name for a in ELEMENTWISE[op].group.functional.func.arguments.flat_kwarg_only}
-    names = [a.name for a in ELEMENTWISE[op].arguments if str(a.type) in ("Scalar", "Scalar?")]
 
     def call(operands, extra, **keywords):
-        positional = [x for name, x in zip(names, extra) if name not in keyword_only]
-        keywords.update({name: x for name, x in zip(names, extra) if name in keyword_only})
-        return function(*operands, *positional, **keywords)
+        operands, extra = iter(operands), iter(extra)
+        positional = []
+        for argument in arguments:
+            value = next(operands) if is_operand(argument) else next(extra)
+            if argument.name in keyword_only:
+                keywords[argument.name] = value
+            else:
+                positional.append(value)
+        return function(*positional, **keywords)
 
     return call
 
@@ -112,7 +140,7 @@ def out_name(op):
 
 def kernel_op(op):
     """The operators of ops.yaml that may compute an ATen operator."""
-    return ("pow.Tensor_Tensor", "mul.Tensor", "sqrt", "rsqrt", "reciprocal") if op == "pow.Tensor_Scalar" else ELEMENTWISE[op].op.name
+    return (ELEMENTWISE[op].op.name, *(case.op.name for case in ELEMENTWISE[op].cases))
 
 
 def every_op_and_dtype():
@@ -170,12 +198,12 @@ def test_inplace_equals_the_cpu(op, token):
         check_inplace(op, DTYPES[token], case)
 
 
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, float("inf"), -float("inf"), float("nan"), 1e-40, 1e30, -1e30, 88.0, -104.0]
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, float("inf"), -float("inf"), float("nan"), 1e-40, -1e-40, 3.0, -3.0, 1e30, -1e30, 88.0, -104.0]
 
 
 def with_special_values():
     """sin, cos and tan of 1e30 have no common meaning: they are left out."""
-    ops = [op for op in ELEMENTWISE if len(ELEMENTWISE[op].arguments) <= 2 and op not in ("sin", "cos", "tan")]
+    ops = [op for op in ELEMENTWISE if operand_count(op) <= 2 and op not in ("sin", "cos", "tan", "sinc")]
     return [(op, token) for op in ops for token in ("f32", "f64") if token in ELEMENTWISE[op].op.dtypes]
 
 
@@ -183,11 +211,48 @@ def with_special_values():
 def test_special_values_equal_the_cpus(op, token):
     dtype = DTYPES[token]
     pairs = torch.tensor(list(itertools.product(SPECIAL, SPECIAL)), dtype=dtype)
-    count = sum(str(a.type) == "Tensor" for a in ELEMENTWISE[op].arguments)
-    operands = [Sample(pairs[:, i].contiguous()) for i in range(count)]
+    operands = [Sample(pairs[:, i].contiguous()) for i in range(operand_count(op))]
     call = schema_call(op, forms(op)[0])
     for extra in numbers(op, dtype):
         assert_native(kernel_op(op), lambda *t: call(t, extra), operands, **TOLERANCE[dtype])
+
+
+# Quotients of the smallest integer and -1 stop the CPU's process; the others wrap as in C.
+DIVISIONS = {"div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
+
+
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if "i64" in ELEMENTWISE[op].op.dtypes and operand_count(op) <= 2])
+@pytest.mark.parametrize("token", ["i64", "i32", "i16", "i8", "u8"])
+def test_extreme_integers_equal_the_cpus(op, token):
+    dtype = DTYPES[token]
+    limits = torch.iinfo(dtype)
+    extremes = sorted({limits.min, limits.min + 1, max(limits.min, -2), max(limits.min, -1), 0, 1, 2, 7, 31, 64, limits.max - 1, limits.max})
+    pairs = [(a, b) for a, b in itertools.product(extremes, extremes) if op not in DIVISIONS or b not in (0, -1)]
+    columns = torch.tensor(pairs, dtype=dtype)
+    operands = [Sample(columns[:, i].contiguous()) for i in range(operand_count(op))]
+    call = schema_call(op, forms(op)[0])
+    for extra in numbers(op, dtype):
+        assert_native(kernel_op(op), lambda *t: call(t, extra), operands, **TOLERANCE[torch.float32])
+
+
+# ---- dtypes that are cast to one with a kernel ----
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if ELEMENTWISE[op].op.rare])
+def test_rare_operators_of_other_dtypes_equal_the_cpus(op, dtype):
+    """Halves are computed in float and rounded once, small integers in 64 bits."""
+    call = schema_call(op, forms(op)[0])
+    tolerance = {torch.float16: 2e-3, torch.bfloat16: 1.6e-2}.get(dtype, 3e-6)
+    for case in ("dense", "mixed strides", "broadcast both"):
+        for operands, extra in calls(op, dtype, case):
+            try:
+                call([place(a, "cpu") for a in operands], extra)
+            except (RuntimeError, NotImplementedError) as error:
+                if "not implemented for" in str(error) and dtype.is_floating_point:
+                    continue  # we answer for more dtypes
+                with pytest.raises(type(error)):
+                    call([place(a, torch_backend.device_name()) for a in operands], extra)
+                continue
+            assert_native(kernel_op(op), lambda *t: call(t, extra), operands, rtol=tolerance, atol=tolerance)
 
 
 # ---- type promotion and numbers ----
@@ -405,6 +470,15 @@ def test_gradients_equal_the_cpus(op, device):
         gradients.append([t.grad for t in tensors])
     for theirs, ours in zip(*gradients):
         assert_same(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+# ---- divisions of integers by 0 ----
+def test_integers_divided_by_the_number_0_raise_as_on_the_cpu(device):
+    x = torch.arange(4, device=device)
+    for call in (lambda: x // 0, lambda: x % 0, lambda: torch.fmod(x, 0), lambda: torch.div(x, 0, rounding_mode="trunc")):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            call()
+    assert torch.equal((x.float() // 0).cpu(), torch.arange(4).float() // 0)
 
 
 def test_native_count_counts_every_form(device):

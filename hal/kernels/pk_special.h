@@ -1,0 +1,401 @@
+/* pk_special.h: the special functions, in double; operators cast other dtypes to it. No tables of fitted coefficients: power
+ * series where they do not cancel, asymptotic series and continued fractions where they converge, sums over equal steps for
+ * integrals of analytic functions, Newton's method for inverses. They are rare, so loops are not unrolled for speed.
+ * Ends of the domains are torch's. */
+#ifndef PK_SPECIAL_H_
+#define PK_SPECIAL_H_
+
+#define PK_INF64 (1.0 / 0.0)
+#define PK_NAN64 (0.0 / 0.0)
+#define PK_PI64 3.14159265358979323846
+#define PK_EULER 0.57721566490153286061
+#define PK_SQRT_PI64 1.77245385090551602730
+#define PK_SQRT2_64 1.41421356237309504880
+#define PK_ENOUGH 1e-17 /* a term below this part of a sum changes nothing */
+
+/* ---- gamma and zeta ---- */
+
+/* B(2k) / (2k)!, k = 1 .. 10: Bernoulli's numbers, for sums by Euler and Maclaurin. */
+PK_FN double pk_bernoulli(int k) {
+  switch (k) {
+    case 1: return 1.0 / 12;
+    case 2: return -1.0 / 720;
+    case 3: return 1.0 / 30240;
+    case 4: return -1.0 / 1209600;
+    case 5: return 1.0 / 47900160;
+    case 6: return -691.0 / 1307674368000.0;
+    case 7: return 1.0 / 74724249600.0;
+    case 8: return -3617.0 / 10670622842880000.0;
+    case 9: return 43867.0 / 5109094217170944000.0;
+    default: return -174611.0 / 802857662698291200000.0;
+  }
+}
+
+/* Hurwitz' zeta: the sum of (q + k)^-s over k >= 0. */
+PK_FN double pk_zeta_f64(double s, double q) {
+  if (s == 1.0) return PK_INF64;
+  if (!(s > 1.0) || q != q) return PK_NAN64;
+  if (q <= 0.0) {
+    if (q == floor(q)) return PK_INF64;
+    if (s != floor(s)) return PK_NAN64;
+  }
+  double sum = 0.0, a = q;
+  for (; a < 12.0 + s; a += 1.0) {
+    const double term = pow(a, -s);
+    sum += term;
+    if (a > 0.0 && fabs(term) < PK_ENOUGH * fabs(sum)) return sum;
+  }
+  const double power = pow(a, -s);
+  sum += power * a / (s - 1.0) + 0.5 * power;
+  double factor = s, scale = power / a;
+  for (int k = 1; k <= 10; k++) {
+    const double term = pk_bernoulli(k) * factor * scale;
+    sum += term;
+    if (fabs(term) < PK_ENOUGH * fabs(sum)) break;
+    factor *= (s + 2 * k - 1) * (s + 2 * k);
+    scale /= a * a;
+  }
+  return sum;
+}
+
+PK_FN double pk_digamma_f64(double x) {
+  if (x == 0.0) return copysign(PK_INF64, -x);
+  double result = 0.0;
+  if (x < 0.0) {
+    const double part = x - floor(x);
+    if (part == 0.0) return PK_NAN64;
+    result = -PK_PI64 / tan(PK_PI64 * part);
+    x = 1.0 - x;
+  }
+  for (; x < 10.0; x += 1.0) result -= 1.0 / x;
+  double sum = 0.0, scale = 1.0 / (x * x), power = scale, factorial = 1.0;
+  for (int k = 1; k <= 8; k++, power *= scale) { /* B(2k) / (2k) = B(2k) / (2k)! * (2k - 1)! */
+    sum += pk_bernoulli(k) * factorial * power;
+    factorial *= (2.0 * k) * (2.0 * k + 1.0);
+  }
+  return x < PK_INF64 ? result + log(x) - 0.5 / x - sum : x;
+}
+
+/* Of order 1, by reflection for negative x. */
+PK_FN double pk_trigamma_f64(double x) {
+  if (!(x < 0.5)) return pk_zeta_f64(2.0, x);
+  const double s = sin(PK_PI64 * (x - floor(x)));
+  return PK_PI64 * PK_PI64 / (s * s) - pk_zeta_f64(2.0, 1.0 - x);
+}
+PK_FN double pk_polygamma_f64(double x, double n) {
+  if (n == 0.0) return pk_digamma_f64(x);
+  if (n == 1.0) return pk_trigamma_f64(x);
+  const double value = exp(lgamma(n + 1.0)) * pk_zeta_f64(n + 1.0, x);
+  return fmod(n, 2.0) == 0.0 ? -value : value;
+}
+/* x^a e^-x / gamma(a + 1). For large a, where logarithms of large numbers would cancel, by Stirling's series. */
+PK_FN double pk_gamma_density(double a, double x) {
+  if (a < 20.0) return exp(a * log(x) - x - lgamma(a + 1.0));
+  const double mu = (x - a) / a;
+  double excess; /* mu - log(1 + mu) */
+  if (fabs(mu) < 0.1) {
+    double power = mu * mu;
+    excess = 0.0;
+    for (int k = 2; k < 24; k++, power *= -mu) excess += power / k;
+  } else {
+    excess = mu - log1p(mu);
+  }
+  const double r = 1.0 / (a * a);
+  const double correction = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / a;
+  return exp(-a * excess - correction) / sqrt(2.0 * PK_PI64 * a);
+}
+/* The lower incomplete gamma function by its series, for x < a + 1, and the upper one by Legendre's continued fraction. */
+PK_FN double pk_gamma_series(double a, double x) {
+  double term = 1.0, sum = 1.0;
+  for (double k = a + 1.0; term > PK_ENOUGH * sum && k < a + 1e6; k += 1.0) {
+    term *= x / k;
+    sum += term;
+  }
+  return pk_gamma_density(a, x) * sum;
+}
+PK_FN double pk_gamma_fraction(double a, double x) {
+  const double least = 1e-300;
+  double b = x + 1.0 - a, c = 1.0 / least, d = 1.0 / b, value = d;
+  for (int i = 1; i < 1000000; i++) {
+    const double n = -i * (i - a);
+    b += 2.0;
+    d = n * d + b;
+    d = 1.0 / (fabs(d) < least ? least : d);
+    c = b + n / c;
+    c = fabs(c) < least ? least : c;
+    value *= c * d;
+    if (fabs(c * d - 1.0) < 1e-16) break;
+  }
+  return pk_gamma_density(a, x) * a * value;
+}
+PK_FN double pk_incomplete_gamma(double a, double x, int upper) {
+  if (a != a || x != x || a < 0.0 || x < 0.0) return PK_NAN64;
+  if (a == 0.0) return x > 0.0 ? !upper : PK_NAN64;
+  if (x == 0.0) return upper;
+  if (a == PK_INF64) return x == PK_INF64 ? PK_NAN64 : upper;
+  if (x == PK_INF64) return !upper;
+  if (x < a + 1.0) return upper ? 1.0 - pk_gamma_series(a, x) : pk_gamma_series(a, x);
+  return upper ? pk_gamma_fraction(a, x) : 1.0 - pk_gamma_fraction(a, x);
+}
+PK_FN double pk_igamma_f64(double a, double x) { return pk_incomplete_gamma(a, x, 0); }
+PK_FN double pk_igammac_f64(double a, double x) { return pk_incomplete_gamma(a, x, 1); }
+
+/* ---- error functions ---- */
+
+/* The x with erfc(x) = z, 0 < z <= 1: Winitzki's approximation, then Halley's method, which triples the digits. */
+PK_FN double pk_erfc_inverse(double z) {
+  const double l = log(z * (2.0 - z)), b = 4.330746750799873 + 0.5 * l; /* 2 / (0.147 pi) */
+  double x = sqrt(sqrt(b * b - l / 0.147) - b);
+  for (int i = 0; i < 3; i++) {
+    const double u = (z - erfc(x)) * (PK_SQRT_PI64 / 2.0) * exp(x * x);
+    x -= u / (1.0 + x * u);
+  }
+  return x;
+}
+PK_FN double pk_erfinv_f64(double y) {
+  const double a = fabs(y);
+  if (!(a <= 1.0)) return PK_NAN64;
+  if (a == 1.0) return copysign(PK_INF64, y);
+  double x;
+  if (a > 0.5) {
+    x = pk_erfc_inverse(1.0 - a);
+  } else {
+    x = a * (PK_SQRT_PI64 / 2.0) * (1.0 + a * a * (PK_PI64 / 12.0));
+    for (int i = 0; i < 3; i++) {
+      const double u = (erf(x) - a) * (PK_SQRT_PI64 / 2.0) * exp(x * x);
+      x -= u / (1.0 + x * u);
+    }
+  }
+  return copysign(x, y);
+}
+PK_FN double pk_ndtri_f64(double p) {
+  if (!(p >= 0.0 && p <= 1.0)) return PK_NAN64;
+  if (p == 0.0) return -PK_INF64;
+  if (p == 1.0) return PK_INF64;
+  return p > 0.5 ? PK_SQRT2_64 * pk_erfc_inverse(2.0 * (1.0 - p)) : -PK_SQRT2_64 * pk_erfc_inverse(2.0 * p);
+}
+/* e^(x^2) erfc(x); the square in two parts, since the exponential multiplies its error. */
+PK_FN double pk_erfcx_f64(double x) {
+  if (x < 0.0) {
+    if (x < -26.7) return PK_INF64;
+    const double square = x * x;
+    return exp(square) * (1.0 + fma(x, x, -square)) * erfc(x);
+  }
+  if (x < 10.0) {
+    const double square = x * x;
+    return exp(square) * (1.0 + fma(x, x, -square)) * erfc(x);
+  }
+  const double r = 0.5 / x / x;
+  double term = 1.0, sum = 1.0;
+  for (int k = 1; k < 16; k++) {
+    term *= -(2 * k - 1) * r;
+    sum += term;
+  }
+  return sum / (x * PK_SQRT_PI64);
+}
+PK_FN double pk_log_ndtr_f64(double x) {
+  const double t = x / PK_SQRT2_64;
+  return x < -1.0 ? log(pk_erfcx_f64(-t) / 2.0) - t * t : log1p(-erfc(t) / 2.0);
+}
+
+/* ---- modified Bessel functions ---- */
+
+/* The series of I(n, x), n = 0 or 1, without a factor (x / 2)^n. */
+PK_FN double pk_bessel_i_series(double n, double x) {
+  const double q = 0.25 * x * x;
+  double term = 1.0, sum = 1.0;
+  for (double k = 1.0; term > PK_ENOUGH * sum; k += 1.0) {
+    term *= q / (k * (k + n));
+    sum += term;
+  }
+  return sum;
+}
+/* e^-x I(n, x) for x > 20: Hankel's expansion, whose least term is e^-2x. */
+PK_FN double pk_bessel_i_far(double n, double x) {
+  double term = 1.0, sum = 1.0;
+  for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
+    const double odd = 2 * k - 1;
+    term *= (odd * odd - 4.0 * n * n) / (8.0 * k * x);
+    sum += term;
+  }
+  return sum / sqrt(2.0 * PK_PI64 * x);
+}
+PK_FN double pk_bessel_i(double n, double x, int scaled) {
+  const double a = fabs(x), sign = n > 0.0 && x < 0.0 ? -1.0 : 1.0;
+  if (!(a > 20.0)) {
+    const double value = (n > 0.0 ? 0.5 * x : 1.0) * pk_bessel_i_series(n, a);
+    return scaled ? exp(-a) * value : value;
+  }
+  if (a == PK_INF64) return scaled ? sign * 0.0 : sign * a;
+  const double half = exp(0.5 * a), value = sign * pk_bessel_i_far(n, a);
+  return scaled ? value : value * half * half;
+}
+PK_FN double pk_i0_f64(double x) { return pk_bessel_i(0.0, x, 0); }
+PK_FN double pk_i0e_f64(double x) { return pk_bessel_i(0.0, x, 1); }
+PK_FN double pk_i1_f64(double x) { return pk_bessel_i(1.0, x, 0); }
+PK_FN double pk_i1e_f64(double x) { return pk_bessel_i(1.0, x, 1); }
+
+/* e^x K(n, x) for x > 1/2: the integral of e^(-x (cosh t - 1)) cosh(n t), whose sum over equal steps is exact to the last digits. */
+PK_FN double pk_bessel_k_integral(double n, double x) {
+  const double h = 0.5 / sqrt(x + 2.0);
+  double sum = 0.5;
+  for (int k = 1; k < 400; k++) {
+    const double t = h * k, s = sinh(0.5 * t), term = exp(-2.0 * x * s * s) * cosh(n * t);
+    sum += term;
+    if (term < PK_ENOUGH * sum) break;
+  }
+  return h * sum;
+}
+/* K(0, x) and K(1, x) for 0 < x <= 2 by their series; H are the harmonic numbers. */
+PK_FN double pk_bessel_k_series(double n, double x) {
+  const double q = 0.25 * x * x, l = log(0.5 * x) + PK_EULER;
+  double term = 1.0, sum = n > 0.0 ? 0.5 - l : -l, harmonic = 0.0;
+  for (double k = 1.0; k < 40.0; k += 1.0) {
+    term *= q / (k * (k + n));
+    harmonic += 1.0 / k;
+    sum += term * (n > 0.0 ? harmonic + 0.5 / (k + 1.0) - l : harmonic - l);
+    if (term < PK_ENOUGH) break;
+  }
+  return n > 0.0 ? 1.0 / x - 0.5 * x * sum : sum;
+}
+PK_FN double pk_bessel_k(double n, double x, int scaled) {
+  if (x == 0.0) return PK_INF64;
+  if (!(x > 0.0)) return PK_NAN64;
+  if (x == PK_INF64) return 0.0;
+  if (x <= 2.0) return pk_bessel_k_series(n, x) * (scaled ? exp(x) : 1.0);
+  return pk_bessel_k_integral(n, x) * (scaled ? 1.0 : exp(-x));
+}
+PK_FN double pk_k0_f64(double x) { return pk_bessel_k(0.0, x, 0); }
+PK_FN double pk_k0e_f64(double x) { return pk_bessel_k(0.0, x, 1); }
+PK_FN double pk_k1_f64(double x) { return pk_bessel_k(1.0, x, 0); }
+PK_FN double pk_k1e_f64(double x) { return pk_bessel_k(1.0, x, 1); }
+
+/* ---- Bessel functions ---- */
+
+/* J or Y (second) of order n = 0 or 1 for 0 < x < 25. Miller's backward recurrence gives all J up to a factor, which the sum
+ * J(0) + 2 J(2) + 2 J(4) + ... = 1 tells; Y are Neumann's sums of them. */
+PK_FN double pk_bessel_near(int n, double x, int second) {
+  double above = 0.0, here = 1e-280, one = 0.0, norm = 0.0, even = 0.0, odd = 0.0;
+  for (int k = 2 * (int)(0.5 * x + 24.0); k > 0; k--) {
+    const int half = k / 2;
+    const double sign = half & 1 ? -1.0 : 1.0;
+    if (k & 1) {
+      if (half > 0) odd += sign * k / ((double)half * (half + 1)) * here;
+      if (k == 1) one = here;
+    } else {
+      norm += 2.0 * here;
+      even += sign / half * here;
+    }
+    const double below = 2.0 * k / x * here - above;
+    above = here;
+    here = below;
+    if (fabs(here) > 1e200) {
+      here *= 1e-200, above *= 1e-200, one *= 1e-200, norm *= 1e-200, even *= 1e-200, odd *= 1e-200;
+    }
+  }
+  norm += here;
+  const double j = (n ? one : here) / norm;
+  if (!second) return j;
+  const double l = log(0.5 * x) + PK_EULER;
+  if (n == 0) return 2.0 / PK_PI64 * (l * j - 2.0 * even / norm);
+  return 2.0 / PK_PI64 * ((l - 1.0) * j - (here / x + odd) / norm);
+}
+/* The same from 25 on: Hankel's expansion about the phase x - (2 n + 1) pi / 4. */
+PK_FN double pk_bessel_far(int n, double x, int second) {
+  double p = 1.0, q = 0.0, term = 1.0;
+  for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
+    const double o = 2 * k - 1;
+    term *= (4.0 * n * n - o * o) / (8.0 * k * x);
+    const double sign = k & 2 ? -1.0 : 1.0;
+    if (k & 1) q += sign * term;
+    else p += sign * term;
+  }
+  const double s = sin(x), c = cos(x);
+  /* sqrt(2) times cosine and sine of the phase */
+  const double cosine = n ? s - c : c + s, sine = n ? -(s + c) : s - c;
+  const double value = second ? p * sine + q * cosine : p * cosine - q * sine;
+  return value / sqrt(PK_PI64 * x);
+}
+PK_FN double pk_bessel(int n, double x, int second) {
+  const double a = fabs(x), sign = n && x < 0.0 ? -1.0 : 1.0;
+  if (x != x) return x;
+  if (second && x < 0.0) return PK_NAN64;
+  if (a == 0.0) return second ? -PK_INF64 : n ? 0.0 : 1.0;
+  if (a == PK_INF64) return 0.0;
+  if (a < 1e-9) return second ? (n ? -2.0 / (PK_PI64 * x) : 2.0 / PK_PI64 * (log(0.5 * x) + PK_EULER)) : n ? 0.5 * x : 1.0;
+  return sign * (a < 25.0 ? pk_bessel_near(n, a, second) : pk_bessel_far(n, a, second));
+}
+PK_FN double pk_j0_f64(double x) { return pk_bessel(0, x, 0); }
+PK_FN double pk_j1_f64(double x) { return pk_bessel(1, x, 0); }
+PK_FN double pk_y0_f64(double x) { return pk_bessel(0, x, 1); }
+PK_FN double pk_y1_f64(double x) { return pk_bessel(1, x, 1); }
+PK_FN double pk_spherical_j0_f64(double x) {
+  if (fabs(x) == PK_INF64) return 0.0;
+  return fabs(x) < 0.01 ? 1.0 - x * x / 6.0 * (1.0 - x * x / 20.0) : sin(x) / x;
+}
+
+/* ---- Airy's function ---- */
+
+/* Solves y'' = x y from (x, y, slope) by Taylor's series in steps of at most 1/2. */
+PK_FN double pk_airy_steps(double from, double y, double slope, double to) {
+  for (double x = from; x != to;) {
+    const double left = to - x, h = fabs(left) > 0.5 ? (left < 0.0 ? -0.5 : 0.5) : left;
+    double c0 = y, c1 = slope, c2 = 0.5 * x * y, power = h, sum = c0 + c1 * h, rise = c1; /* three coefficients at a time */
+    for (int k = 2; k < 30; k++) {
+      rise += k * c2 * power;
+      power *= h;
+      sum += c2 * power;
+      const double next = (x * c1 + c0) / ((k + 1.0) * k);
+      c0 = c1;
+      c1 = c2;
+      c2 = next;
+    }
+    y = sum;
+    slope = rise;
+    x = fabs(left) > 0.5 ? x + h : to;
+  }
+  return y;
+}
+PK_FN double pk_airy_ai_f64(double x) {
+  if (fabs(x) == PK_INF64 || x != x) return PK_NAN64;
+  if (x > 103.892) return 0.0;
+  const double a = fabs(x), zeta = 2.0 / 3.0 * a * sqrt(a);
+  if (x > 1.0) return sqrt(x / 3.0) / PK_PI64 * pk_bessel_k_integral(1.0 / 3.0, zeta) * exp(-zeta);
+  if (x > -9.0) return pk_airy_steps(0.0, 0.35502805388781723926, -0.25881940379280679841, x); /* Ai(0), Ai'(0) */
+  double p = 1.0, q = 0.0, term = 1.0;
+  for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
+    term *= (6.0 * k - 5.0) * (6.0 * k - 1.0) / (72.0 * k * zeta);
+    const double sign = k & 2 ? -1.0 : 1.0;
+    if (k & 1) q += sign * term;
+    else p += sign * term;
+  }
+  const double phase = zeta - 0.25 * PK_PI64;
+  return (p * cos(phase) + q * sin(phase)) / (PK_SQRT_PI64 * sqrt(sqrt(a)));
+}
+
+/* ---- orthogonal polynomials ---- */
+
+/* The polynomial of a degree (an integer in 63 bits; of negative degree 0) from p(0) = 1, p(1) = first and the recurrence of
+ * its kind. */
+enum { PK_CHEBYSHEV, PK_HERMITE, PK_HERMITE_E, PK_LAGUERRE, PK_LEGENDRE };
+PK_FN double pk_polynomial(int kind, double first, double x, double degree) {
+  if (!(degree > -1.0 && degree < 9.2e18)) return 0.0;
+  double before = 1.0, here = first;
+  const double n = trunc(degree);
+  if (n < 1.0) return before;
+  for (double k = 1.0; k < n && here == here; k += 1.0) {
+    double next;
+    switch (kind) {
+      case PK_CHEBYSHEV: next = 2.0 * x * here - before; break;
+      case PK_HERMITE: next = 2.0 * x * here - 2.0 * k * before; break;
+      case PK_HERMITE_E: next = x * here - k * before; break;
+      case PK_LAGUERRE: next = ((2.0 * k + 1.0 - x) * here - k * before) / (k + 1.0); break;
+      default: next = ((2.0 * k + 1.0) * x * here - k * before) / (k + 1.0); break;
+    }
+    before = here;
+    here = next;
+  }
+  return here;
+}
+
+#endif /* PK_SPECIAL_H_ */
