@@ -57,7 +57,11 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
   return device < 0 ? static_cast<c10::DeviceIndex>(-1) : exchange_device(device);
 }
 
-void synchronize(c10::DeviceIndex device) { check(hal_device_synchronize(index_or_current(device))); }
+void synchronize(c10::DeviceIndex device) {
+  const int32_t index = index_or_current(device);
+  if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
+  check_work(hal_device_synchronize(index));
+}
 
 DeviceProperties device_properties(c10::DeviceIndex device) {
   hal_device_info_t info{};

@@ -41,10 +41,10 @@ bool is_initialized(c10::DeviceIndex device) noexcept;
 // Gives the calling thread's current device, 0 at first. Since 0.1.
 c10::DeviceIndex current_device() noexcept;
 
-// Sets the calling thread's current device. Throws c10::IndexError for an index out of range. Since 0.1.
+// Sets the calling thread's current device. Throws c10::Error for an index out of range. Since 0.1.
 void set_device(c10::DeviceIndex device);
 
-// Sets the current device and gives the one before. Throws c10::IndexError for an index out of range. Since 0.1.
+// Sets the current device and gives the one before. Throws c10::Error for an index out of range. Since 0.1.
 c10::DeviceIndex exchange_device(c10::DeviceIndex device);
 
 // The same, where a negative index changes nothing and gives -1. Since 0.1.

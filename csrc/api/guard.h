@@ -12,7 +12,7 @@
 
 namespace torch_backend {
 
-// Makes a device the calling thread's current one for a scope. Throws c10::IndexError for an index out of range. Since 0.1.
+// Makes a device the calling thread's current one for a scope. Throws c10::Error for an index out of range. Since 0.1.
 class DeviceGuard {
  public:
   explicit DeviceGuard(c10::DeviceIndex device) : original_(exchange_device(device)), current_(device) {}

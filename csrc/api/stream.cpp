@@ -10,7 +10,7 @@ int32_t index_or_current(c10::DeviceIndex device) { return device < 0 ? hal_devi
 
 bool done(hal_status_t status) {
   if (status == HAL_NOT_READY) return false;
-  check(status);
+  check_work(status);
   return true;
 }
 
@@ -23,7 +23,7 @@ Stream::Stream(c10::Stream stream) : stream_(stream) {
 
 bool Stream::query() const { return done(hal_stream_query(to_hal(stream_))); }
 
-void Stream::synchronize() const { check(hal_stream_synchronize(to_hal(stream_))); }
+void Stream::synchronize() const { check_work(hal_stream_synchronize(to_hal(stream_))); }
 
 bool Stream::synchronize_for(int64_t nanoseconds) const {
   return done(hal_stream_synchronize_timeout(to_hal(stream_), nanoseconds));

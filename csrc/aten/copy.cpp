@@ -65,7 +65,7 @@ at::Scalar local_scalar_dense(const at::Tensor &self) {
   AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] {
                    scalar_t element;
                    check(hal_memory_copy(stream, &element, HAL_HOST, address_of(self), device, sizeof element));
-                   check(hal_stream_synchronize(stream));
+                   check_work(hal_stream_synchronize(stream));
                    result = at::Scalar(element);
                  }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool,

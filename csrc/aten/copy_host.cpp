@@ -52,7 +52,7 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   if (small || (non_blocking && is_pinned(src))) {
     release_behind(stream, src);
   } else {
-    check(hal_stream_synchronize(stream));
+    check_work(hal_stream_synchronize(stream));
   }
 }
 
@@ -65,7 +65,7 @@ void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   if (non_blocking && is_pinned(dst)) {
     release_behind(stream, dst);
   } else {
-    check(hal_stream_synchronize(stream));
+    check_work(hal_stream_synchronize(stream));
   }
 }
 

@@ -96,7 +96,7 @@ void StorageMap::note_written(const c10::TensorImpl *cpu) {
 }
 
 void StorageMap::load() {
-  if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed))) check(hal_device_synchronize(device_));
+  if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed))) check_work(hal_device_synchronize(device_));
   hal_stream_t *stream = current_stream(device_);
   if (C10_UNLIKELY(staged_)) {
     for (const Pair &pair : pairs_) {
@@ -104,7 +104,7 @@ void StorageMap::load() {
       check(hal_memory_copy(stream, pair.data, HAL_HOST, pair.device->data(), device_, pair.nbytes));
     }
   }
-  check(hal_stream_synchronize(stream));
+  check_work(hal_stream_synchronize(stream));
 }
 
 void StorageMap::store() {
@@ -155,7 +155,7 @@ c10::DataPtr take_memory(c10::StorageImpl &cpu, c10::DeviceIndex device) {
 c10::DataPtr copy_memory(const c10::StorageImpl &cpu, c10::DeviceIndex device) {
   hal_stream_t *stream = current_stream(device);
   c10::DataPtr block = queue_copy(stream, cpu.data(), cpu.nbytes(), device);
-  if (cpu.nbytes()) check(hal_stream_synchronize(stream));
+  if (cpu.nbytes()) check_work(hal_stream_synchronize(stream));
   return block;
 }
 

@@ -43,7 +43,7 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, hal_op_call_t &call) {
   const hal_status_t status = hal_op_run(device, op, nullptr, &call);
   if (C10_LIKELY(status == HAL_OK)) return true;
   if (status == HAL_UNIMPLEMENTED) return false;
-  throw_status(status);
+  throw_work_status(status);
 }
 
 // The same from arrays: `flags` HAL_CALL_*, `philox` for random operators.

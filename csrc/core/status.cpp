@@ -31,14 +31,17 @@ void throw_status(hal_status_t status) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, message);
     case HAL_UNIMPLEMENTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
-    case HAL_OUT_OF_RANGE:
-      TORCH_CHECK_INDEX(false, message);
     case HAL_FAILED_PRECONDITION:
       if (hal_device_in_bad_fork()) message = bad_fork_message();
       [[fallthrough]];
     default:
       TORCH_CHECK(false, message);
   }
+}
+
+void throw_work_status(hal_status_t status) {
+  if (status == HAL_OUT_OF_RANGE) TORCH_CHECK_INDEX(false, hal_error_message());
+  throw_status(status);
 }
 
 void warn_status(hal_status_t status, const char *what) noexcept {

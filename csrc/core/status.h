@@ -8,13 +8,20 @@
 namespace torch_backend {
 
 // Throws what PyTorch users expect for a failed status, with the HAL's message: RESOURCE_EXHAUSTED ->
-// c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, OUT_OF_RANGE -> c10::IndexError, NOT_FOUND and the others -> c10::Error
-// (RuntimeError).
+// c10::OutOfMemoryError, UNIMPLEMENTED -> c10::NotImplementedError, the others -> c10::Error (RuntimeError).
 [[noreturn]] void throw_status(hal_status_t status);
+
+// The same for calls that run work or wait for it, where OUT_OF_RANGE tells of an index in a tensor -> c10::IndexError.
+[[noreturn]] void throw_work_status(hal_status_t status);
 
 // Throws when `status` is not HAL_OK.
 inline void check(hal_status_t status) {
   if (C10_UNLIKELY(status != HAL_OK)) throw_status(status);
+}
+
+// The same for calls that run work or wait for it.
+inline void check_work(hal_status_t status) {
+  if (C10_UNLIKELY(status != HAL_OK)) throw_work_status(status);
 }
 
 // Logs a failed status as a warning, for noexcept places.

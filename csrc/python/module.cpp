@@ -49,7 +49,10 @@ py::dict device_properties(int32_t device) {
   return result;
 }
 
-void synchronize(int32_t device) { check(hal_device_synchronize(device)); }
+void synchronize(int32_t device) {
+  if (device >= hal_device_count()) check(hal_device_ensure(device));  // an index out of range, in words
+  check_work(hal_device_synchronize(device));
+}
 
 // ---- memory ----
 void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }

@@ -25,7 +25,7 @@ hal_event_t *to_event(void *event) { return static_cast<hal_event_t *>(event); }
 
 bool done(hal_status_t status) {
   if (status == HAL_NOT_READY) return false;
-  check(status);
+  check_work(status);
   return true;
 }
 
@@ -89,9 +89,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return handle;
   }
   bool queryStream(const Stream &stream) const override { return done(hal_stream_query(to_hal(stream))); }
-  void synchronizeStream(const Stream &stream) const override { check(hal_stream_synchronize(to_hal(stream))); }
+  void synchronizeStream(const Stream &stream) const override { check_work(hal_stream_synchronize(to_hal(stream))); }
   void synchronizeDevice(const DeviceIndex device) const override {
-    check(hal_device_synchronize(device < 0 ? hal_device_current() : device));
+    const int32_t index = device < 0 ? hal_device_current() : device;
+    if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
+    check_work(hal_device_synchronize(index));
   }
   bool isStreamCapturing(const Stream &) const override { return false; }  // the HAL has no capture yet
   void recordDataPtrOnStream(const c10::DataPtr &ptr, const Stream &stream) const override {

@@ -9,12 +9,12 @@ int main(int argc, char **argv) {
   std::cout << "torch_backend " << TORCH_BACKEND_VERSION << ", " << static_cast<int>(torch_backend::device_count())
             << " device(s), the first is " << torch_backend::device_properties(0).name << "\n";
 
-  const at::Tensor a = at::full({256, 256}, 0.5, at::TensorOptions().device(torch_backend::kDeviceType));
   torch_backend::Event start(/*timing=*/true), end(/*timing=*/true);
   const torch_backend::Stream stream = torch_backend::get_stream_from_pool();
   at::Tensor product;
   {
     const torch_backend::StreamGuard guard(stream);
+    const at::Tensor a = at::full({256, 256}, 0.5, at::TensorOptions().device(torch_backend::kDeviceType));
     start.record();
     product = at::mm(a, a);
     end.record();
