@@ -190,7 +190,7 @@ def test_training_runs_on_each_plugin_with_the_cpus_losses(run_three):
             return torch.tensor(result)
 
         truth = losses("cpu")
-        for device in (FAKE, LATER, "fake:6"):
+        for device in (FAKE, FIVE, LATER, "fake:6"):
             torch.testing.assert_close(losses(device), truth)
         """,
         LATER_DELAY_US=100,
