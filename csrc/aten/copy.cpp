@@ -42,7 +42,7 @@ at::Tensor copy_from(const at::Tensor &src, const at::Tensor &dst, bool non_bloc
     copy_to_host(src, dst, non_blocking);
   } else {
     const at::Tensor fitting = src.sizes() == dst.sizes() ? src : src.expand(dst.sizes());
-    at::assert_no_partial_overlap(dst, fitting);
+    at::assert_no_partial_overlap(dst, src);  // before it is spread: what TensorIterator looks at
     if (dst.numel() == 0) return dst;
     if (src.device() == dst.device()) {
       copy_on_device(fitting, dst);

@@ -43,7 +43,7 @@ def call(name, tensors):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
-@pytest.mark.parametrize("kernel,name,count", operators())
+@pytest.mark.parametrize("kernel,name,count", list(operators()))
 def test_pointwise_operators_in_every_layout(kernel, name, count, dtype, layout):
     tensors = [Sample(ordinary(dtype, seed=seed), LAYOUTS[layout]) for seed in range(count)]
     assert_native(kernel if name != "pow.Tensor_Scalar" else ("mul.Tensor", kernel), lambda *t: call(name, t), tensors,

@@ -165,7 +165,7 @@ def test_given_results_of_every_shape_and_dtype(name, layout, dtype):
         assert_like_cpu(run, f"{name} {operand} {second} into {layout} {dtype}")
 
 
-INPLACE_VIEWS = ["dense", "transposed", "strided", "column", "scalar", "empty", "expanded", "overlapping", "permuted", "diagonal"]
+INPLACE_VIEWS = ["dense", "transposed", "strided", "column", "scalar", "empty", "expanded", "permuted", "diagonal"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -187,7 +187,6 @@ OVERLAPS = {
     "itself": lambda x: (x[:5], x[:5]),
     "the next row": lambda x: (x[1:], x[:-1]),
     "the row before": lambda x: (x[:-1], x[1:]),
-    "its transpose": lambda x: (x[:6, :6], x[:6, :6].t()),
     "a row of it": lambda x: (x, x[2]),
     "an element of it": lambda x: (x, x[2, 2]),
     "the other half": lambda x: (x[:3], x[3:]),
@@ -208,6 +207,17 @@ def test_operands_that_share_memory(overlap, dtype):
             return [whole]
 
         assert_like_cpu(run, f"operator {i}, {overlap}")
+
+
+# What the CPU makes of these depends on the order in which it walks; ours is defined: all operands are read first.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.complex64], ids=str)
+def test_operands_that_read_the_result_in_another_order_are_read_first(dtype, device):
+    for operator in (torch.add, torch.mul):
+        for view in (lambda x: x.t(), lambda x: x.flip(0), lambda x: x[:1].expand(6, 6), lambda x: x[:, :1].expand(6, 6)):
+            x = base(dtype, 0)[:, :6].contiguous()
+            want = operator(x, view(x))
+            ours = x.to(device)
+            torch.testing.assert_close(operator(ours, view(ours), out=ours).cpu(), want)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8], ids=str)
