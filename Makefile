@@ -20,7 +20,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codeg
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
-	@echo "make test-full        make test, then PyTorch's operator database in all dtypes and modes"
+	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -55,9 +55,11 @@ test-c: $(STAMPS)/venv
 test-python: $(STAMPS)/install
 	$(VENV)/bin/pytest -q test/python
 
-# The tests that take minutes, and the operator database with all dtypes, modes and samples; `make test` runs its fast part.
+# The tests that take minutes, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
+# modes and samples, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
+	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 
 test-sanitizers: $(STAMPS)/venv

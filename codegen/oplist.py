@@ -146,6 +146,8 @@ def _op(number, entry, sets, path):
     wrong = [token for token in dtypes if token not in DTYPES]
     if wrong:
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
+    if entry.get("rare") and any(arg.endswith("|number") for arg in entry["args"]):
+        sys.exit(f"{where}: a rare operator has no form with a number; write its operands without '|number'")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
     return Op(

@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback_scope.h"
 
+#include "aten/fallback_shells.h"
 #include "aten/op_call.h"
 #include "aten/sparse_parts.h"
 
@@ -28,6 +29,13 @@ at::Tensor make_alias(StorageRef storage, c10::DispatchKey backend, const at::Te
   copy_metadata(impl, like.unsafeGetTensorImpl());
   if (C10_UNLIKELY(like.unsafeGetTensorImpl()->is_wrapped_number())) impl->set_wrapped_number(true);
   return alias;
+}
+
+FallbackScope::~FallbackScope() {
+  for (TensorPair &pair : tensors_) {
+    if (C10_UNLIKELY(!is_shell(pair.cpu))) continue;
+    if (storages_.forget(pair.cpu.storage().unsafeGetStorageImpl())) give_shell(std::move(pair.cpu));
+  }
 }
 
 void FallbackScope::set_device(c10::Device device) {
@@ -72,10 +80,21 @@ at::Tensor FallbackScope::to_cpu(const at::Tensor &tensor, bool written, bool ho
                               "The operator '", op_, "' has no kernel for quantized, nested or ", tensor.layout(),
                               " tensors on device type '", tensor.device().type(),
                               "', and the fallback to the CPU takes strided and sparse ones only.");
-  at::Tensor alias =
-      make_alias(storages_.to_cpu(tensor.storage().unsafeGetStorageImpl()), c10::DispatchKey::CPU, tensor);
-  tensors_.push_back({tensor, alias, written});
-  return alias;
+  at::Tensor cpu = strided_to_cpu(tensor);
+  tensors_.push_back({tensor, cpu, written});
+  return cpu;
+}
+
+at::Tensor FallbackScope::strided_to_cpu(const at::Tensor &tensor) {
+  c10::StorageImpl *storage = tensor.storage().unsafeGetStorageImpl();
+  at::Tensor shell = storages_.staged() ? at::Tensor() : take_shell(tensor);
+  if (C10_UNLIKELY(!shell.defined())) return make_alias(storages_.to_cpu(storage), c10::DispatchKey::CPU, tensor);
+  const StorageRef cpu = storages_.to_cpu(storage, StorageRef::reclaim_copy(shell.storage().unsafeGetStorageImpl()));
+  // A second view of a storage: its shell goes without the storage that it had.
+  if (cpu.get() != shell.storage().unsafeGetStorageImpl()) {
+    shell.unsafeGetTensorImpl()->set_storage_keep_dtype(c10::Storage(cpu));
+  }
+  return shell;
 }
 
 void FallbackScope::begin() {

@@ -15,6 +15,7 @@ namespace torch_backend {
 class FallbackScope {
  public:
   explicit FallbackScope(const char *op) : op_(op) {}
+  ~FallbackScope();
   FallbackScope(const FallbackScope &) = delete;
   FallbackScope &operator=(const FallbackScope &) = delete;
 
@@ -49,6 +50,7 @@ class FallbackScope {
   };
 
   at::Tensor host_operand(const at::Tensor &tensor, bool written, bool host_allowed);
+  at::Tensor strided_to_cpu(const at::Tensor &tensor);
   at::Tensor sparse_to_cpu(const at::Tensor &tensor, bool written);
   void note_written();
   void restore_metadata(TensorPair &pair);

@@ -46,7 +46,7 @@ StorageMap::~StorageMap() {
   // A kernel written in Python may have kept an alias. It must not outlive the memory: give it a share of the device
   // storage.
   for (Pair &pair : pairs_) {
-    if (C10_LIKELY(pair.cpu.use_count() == 1)) continue;
+    if (C10_LIKELY(!pair.cpu || pair.cpu.use_count() == 1)) continue;
     auto *owner = new StorageRef(pair.device);
     const auto release = [](void *context) { delete static_cast<StorageRef *>(context); };
     pair.cpu->set_data_ptr_noswap(c10::DataPtr(pair.device->mutable_data(), owner, release, c10::Device(c10::kCPU)));
@@ -60,7 +60,7 @@ void StorageMap::open(c10::DeviceIndex device) {
   staged_ = !has_flag(device, HAL_DEVICE_HOST_VISIBLE);
 }
 
-StorageRef StorageMap::to_cpu(c10::StorageImpl *storage) {
+StorageRef StorageMap::to_cpu(c10::StorageImpl *storage, StorageRef unused) {
   for (const Pair &pair : pairs_) {
     if (pair.device.get() == storage) return pair.cpu;
   }
@@ -69,10 +69,28 @@ StorageRef StorageMap::to_cpu(c10::StorageImpl *storage) {
   // A storage of zeros without memory (_efficientzerotensor) has none on the CPU either.
   if (C10_UNLIKELY(staged_) && memory.get() != nullptr) memory = c10::GetCPUAllocator()->allocate(nbytes);
   void *data = memory.get();
-  auto cpu = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory),
+  if (unused) {
+    unused->set_data_ptr_noswap(std::move(memory));
+    unused->set_nbytes(nbytes);
+    unused->set_resizable(storage->resizable());
+  } else {
+    unused = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory),
                                                    c10::GetCPUAllocator(), storage->resizable());
-  pairs_.push_back({StorageRef::reclaim_copy(storage), cpu, data, nbytes, nbytes, 0});
-  return cpu;
+  }
+  pairs_.push_back({StorageRef::reclaim_copy(storage), unused, data, nbytes, nbytes, 0});
+  return unused;
+}
+
+bool StorageMap::forget(const c10::StorageImpl *cpu) {
+  if (staged_) return false;
+  for (Pair &pair : pairs_) {
+    if (pair.cpu.get() != cpu) continue;
+    // After an exception it may own memory that nobody has taken.
+    if (cpu->data() != pair.data || pair.cpu.use_count() != 2 || pair.cpu.weak_use_count() != 1) return false;
+    pair.cpu.reset();
+    return true;
+  }
+  return false;
 }
 
 StorageRef StorageMap::to_device(const c10::StorageImpl *cpu) const {

@@ -26,8 +26,15 @@ class StorageMap {
   // Takes note of the operands' device; before any of their storages is mapped.
   void open(c10::DeviceIndex device);
 
-  // The CPU storage of a device storage.
-  StorageRef to_cpu(c10::StorageImpl *storage);
+  // Whether the CPU storages are copies.
+  bool staged() const { return staged_; }
+
+  // The CPU storage of a device storage; `unused`, if given, becomes it.
+  StorageRef to_cpu(c10::StorageImpl *storage, StorageRef unused = {});
+
+  // Forgets a CPU storage that is to serve again; false where it may not: somebody beside one tensor holds it, or it owns
+  // memory.
+  bool forget(const c10::StorageImpl *cpu);
 
   // The device storage of a CPU storage, null for one that is none of ours.
   StorageRef to_device(const c10::StorageImpl *cpu) const;

@@ -68,12 +68,13 @@ static void advise(const hal_allocator_t *allocator, const accounts_t *accounts,
   } else if (accounts->limit && (!accounts->total || accounts->limit <= accounts->total) &&
              (accounts->size > accounts->limit || accounts->allocated > accounts->limit - accounts->size)) {
     snprintf(text, size,
-             "The limit of %s set for this process stops it: raise it (hal_memory_set_limit) or free blocks.",
+             "The limit of %s set for this process stops it: raise it (set_per_process_memory_fraction in torch, "
+             "hal_memory_set_limit in C) or free blocks.",
              readable(accounts->limit).text);
   } else if (unused >= accounts->size && split == SIZE_MAX) {
     snprintf(text, size,
              "%s are reserved but unused, in pieces too small for this: PYTORCH_ALLOC_CONF=max_split_size_mb:%zu keeps "
-             "large blocks whole; hal_memory_empty_cache between phases of the program helps too.",
+             "large blocks whole; emptying the cache between phases of the program helps too.",
              readable(unused).text, accounts->size / HAL_MEM_MIB > 20 ? accounts->size / HAL_MEM_MIB : (size_t)20);
   } else if (unused >= accounts->size) {
     snprintf(text, size,

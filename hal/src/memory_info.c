@@ -57,6 +57,5 @@ hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
     }
   }
   if (find_by_plugins(address, out_device)) return HAL_OK;
-  return hal_error_set(HAL_NOT_FOUND, "address %p is not memory of any of the %d devices; is it host memory?", address,
-                       hal_runtime.device_count);
+  return hal_error_set(HAL_NOT_FOUND, "address %p is memory of no device; is it host memory?", address);
 }

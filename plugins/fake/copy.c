@@ -45,9 +45,9 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   if (!dst || !src || dst_device < HAL_HOST || src_device < HAL_HOST || dst_device >= fake.device_count ||
       src_device >= fake.device_count)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: copy of %zu bytes from %p on device %d to %p on device %d; there are %d "
-                      "devices, and -1 is the host",
-                      size, src, (int)src_device, dst, (int)dst_device, (int)fake.device_count);
+                      "fake: copy of %zu bytes from %p on device %d to %p on device %d; the devices are 0 to %d, and "
+                      "-1 is the host",
+                      size, src, (int)src_device, dst, (int)dst_device, (int)fake.device_count - 1);
   void *to = dst, *from = (void *)(uintptr_t)src;
   if (FAKE_UNLIKELY(fake.settings.protect)) {
     hal_status_t status = fake_protect_range("memory_copy", dst_device, dst, size, &to);

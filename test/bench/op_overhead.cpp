@@ -1,5 +1,6 @@
-// op_overhead.cpp: calls at::add on 16 floats a given number of times, so that callgrind can count what one call costs.
-// Usage: op_overhead cpu|PLUGIN functional|out|broadcast|scalar COUNT [PLUGIN_DIRECTORY]
+// op_overhead.cpp: calls at::add on 16 floats a given number of times, so that callgrind can count what one call costs; in
+// the forms fallback and fallback_out an operator that no device has.
+// Usage: op_overhead cpu|PLUGIN functional|out|broadcast|scalar|fallback|fallback_out COUNT [PLUGIN_DIRECTORY]
 #include <ATen/ATen.h>
 #include <hal/hal.h>
 
@@ -9,7 +10,7 @@
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: %s cpu|PLUGIN functional|out|broadcast|scalar COUNT [PLUGIN_DIRECTORY]\n", argv[0]);
+    std::fprintf(stderr, "usage: %s cpu|PLUGIN FORM COUNT [PLUGIN_DIRECTORY]; the forms stand in the source\n", argv[0]);
     return 2;
   }
   const char *form = argv[2];
@@ -30,6 +31,10 @@ int main(int argc, char **argv) {
     for (long i = 0; i < count; i++) out = at::add(x, row);
   else if (std::strcmp(form, "scalar") == 0)
     for (long i = 0; i < count; i++) out = at::add(x, 2);
+  else if (std::strcmp(form, "fallback") == 0)  // 2 x
+    for (long i = 0; i < count; i++) out = at::special_hermite_polynomial_h(x, y);
+  else if (std::strcmp(form, "fallback_out") == 0)
+    for (long i = 0; i < count; i++) at::special_hermite_polynomial_h_out(out, x, y);
   else
     for (long i = 0; i < count; i++) out = at::add(x, y);
   const float sum = out.sum().item<float>();

@@ -200,7 +200,9 @@ Test(op_elementwise, second_operand_as_a_number) {
   static const double numbers[] = {0, 1, -3, 2.5, 1e-3};
   for (size_t r = 0; r < REFERENCE_COUNT; r++) {
     const reference_t *ref = &references[r];
-    if (ref->operands != 2 || strstr(ref->name, "_backward") || strstr(ref->name, "lerp")) continue;
+    if (ref->operands != 2 || strstr(ref->name, "_backward") || strstr(ref->name, "lerp") ||
+        strstr(ref->name, "copysign"))
+      continue; /* no number in their place */
     for (size_t t = 0; t < DTYPES; t++)
       for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++)
         for (enum layout layout = CONTIGUOUS; layout < LAYOUTS; layout++) {

@@ -49,6 +49,14 @@ FLOATING(div, a / b)
 BOTH(maximum, isnan(a) ? a : isnan(b) ? b : fmaxl(a, b), a > b ? a : b)
 BOTH(minimum, isnan(a) ? a : isnan(b) ? b : fminl(a, b), a < b ? a : b)
 FLOATING(pow, powl(a, b))
+/* Modulo 2^64, from the highest bit of the exponent down; the value of a fraction is cut off, as torch does. */
+static int64_t pow_i(const input_t *x) {
+  const int64_t a = x->a.i, b = x->b.i;
+  if (b < 0) return a == 1 || (a == -1 && b % 2 == 0) ? 1 : a == -1 ? -1 : 0;
+  uint64_t power = 1;
+  for (int bit = 62; bit >= 0; bit--) power = power * power * (b >> bit & 1 ? (uint64_t)a : 1u);
+  return (int64_t)power;
+}
 FLOATING(atan2, atan2l(a, b))
 INTEGER(and, A &B)
 INTEGER(or, A | B)
@@ -77,8 +85,11 @@ FLOATING(tan, tanl(a))
 FLOATING(tanh, tanhl(a))
 FLOATING(sigmoid, 1 / (1 + expl(-a)))
 FLOATING(erf, erfl(a))
+INTEGER(floor, a)
 FLOATING(floor, floorl(a))
+INTEGER(ceil, a)
 FLOATING(ceil, ceill(a))
+INTEGER(trunc, a)
 FLOATING(trunc, truncl(a))
 BOTH(clamp_min, isnan(a) ? a : fmaxl(a, s0), a > s0 ? a : s0)
 BOTH(clamp_max, isnan(a) ? a : fminl(a, s0), a < s0 ? a : s0)
@@ -133,6 +144,9 @@ static long double sigmoid_backward_f(const input_t *x, long double *scale) {
   if (fmaxl(fabsl(g), fabsl(y)) > 1e18L) *scale = ANY; /* products overflow on the way */
   return value;
 }
+static int64_t addcmul_i(const input_t *x) {
+  return (int64_t)((uint64_t)x->a.i + (uint64_t)x->s0.i * (uint64_t)x->b.i * (uint64_t)x->c.i);
+}
 static long double addcmul_f(const input_t *x, long double *scale) {
   return terms(x->a.f, x->s0.f * x->b.f * x->c.f, 0, scale);
 }
@@ -156,7 +170,7 @@ static const reference_t references[] = {
     {"div.Tensor", 2, 0, 0, 0, 0, EXACT, div_f, NULL},
     {"maximum", 2, 0, 0, 0, 0, 0, maximum_f, maximum_i},
     {"minimum", 2, 0, 0, 0, 0, 0, minimum_f, minimum_i},
-    {"pow.Tensor_Tensor", 2, 0, 0, 0, 0, LIBM, pow_f, NULL},
+    {"pow.Tensor_Tensor", 2, 0, 0, 0, 0, LIBM, pow_f, pow_i},
     {"atan2", 2, 0, 0, 0, 0, LIBM, atan2_f, NULL},
     {"bitwise_and.Tensor", 2, 0, 0, 0, 0, 0, NULL, and_i},
     {"bitwise_or.Tensor", 2, 0, 0, 0, 0, 0, NULL, or_i},
@@ -188,15 +202,15 @@ static const reference_t references[] = {
     {"tanh", 1, 0, 0, 0, 0, LIBM, tanh_f, NULL},
     {"sigmoid", 1, 0, 0, 0, 0, LIBM, sigmoid_f, NULL},
     {"erf", 1, 0, 0, 0, 0, LIBM, erf_f, NULL},
-    {"floor", 1, 0, 0, 0, 0, 0, floor_f, NULL},
-    {"ceil", 1, 0, 0, 0, 0, 0, ceil_f, NULL},
-    {"trunc", 1, 0, 0, 0, 0, 0, trunc_f, NULL},
+    {"floor", 1, 0, 0, 0, 0, 0, floor_f, floor_i},
+    {"ceil", 1, 0, 0, 0, 0, 0, ceil_f, ceil_i},
+    {"trunc", 1, 0, 0, 0, 0, 0, trunc_f, trunc_i},
     {"clamp_min", 1, 1, 3, 0, 0, 0, clamp_min_f, clamp_min_i},
     {"clamp_max", 1, 1, 3, 0, 0, 0, clamp_max_f, clamp_max_i},
     {"clamp", 1, 2, 1, 5, 0, 0, clamp_f, clamp_i},
     {"logical_not", 1, 0, 0, 0, 1, 0, logical_not_f, logical_not_i},
     {"bitwise_not", 1, 0, 0, 0, 0, 0, NULL, not_i},
-    {"addcmul", 3, 1, 0.5, 0, 0, 3, addcmul_f, NULL},
+    {"addcmul", 3, 1, 0.5, 0, 0, 3, addcmul_f, addcmul_i},
     {"addcdiv", 3, 1, 0.5, 0, 0, 3, addcdiv_f, NULL},
     {"lerp.Scalar", 2, 1, 0.25, 0, 0, 4, lerp_f, NULL},
     {"lerp.Scalar", 2, 1, 0.75, 0, 0, 4, lerp_f, NULL},

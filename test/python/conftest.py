@@ -21,6 +21,19 @@ SETTINGS = ("TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_DEVICE_BACKEND_AUTOLOA
             "HAL_FAKE_DEVICES", "HAL_FAKE_MEMORY", "PYTORCH_ALLOC_CONF")  # fmt: skip
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "host_memory(reason): needs device memory that the host may touch; left out with HAL_FAKE_PROTECT=1")
+
+
+def pytest_collection_modifyitems(items):
+    """With HAL_FAKE_PROTECT=1 all tests run but those that say why they cannot."""
+    if os.environ.get("HAL_FAKE_PROTECT") != "1":
+        return
+    for item in items:
+        for marker in item.iter_markers("host_memory"):
+            item.add_marker(pytest.mark.skip(reason=f"the host cannot touch the memory: {marker.args[0]}"))
+
+
 @pytest.fixture
 def device():
     """The device type's name."""

@@ -140,6 +140,29 @@ def test_results_count_in_the_memory_statistics(device, module):
     assert torch.accelerator.memory_allocated() == before
 
 
+FULL = """
+import torch
+import torch_backend
+x = torch.ones(256, device="fake")  # a segment of 2 MiB for small blocks
+rest = torch.empty(512 * 1024, device="fake")  # the other 2 MiB
+out = torch.empty(0, device="fake")
+for _ in range(100):
+    y, z = torch.cumsum(x, 0), torch.cumsum(x, 0, out=out)
+print(y[-1].item(), z[-1].item(), len(torch.unique(y)))
+try:
+    torch.cumsum(rest, 0)
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+
+
+def test_a_full_device_serves_small_fallbacks_from_its_cache(run_python):
+    done = run_python(FULL, TORCH_BACKEND="fake", HAL_FAKE_MEMORY="4M")
+    numbers, message = done.stdout.splitlines()
+    assert numbers == "256.0 256.0 256"
+    assert message.startswith("out of memory on fake:0: tried to allocate 2.00 MiB") and "hal_" not in message
+
+
 def test_a_result_whose_conjugate_bit_the_kernel_flips(device):
     torch.manual_seed(0)
     a, b = torch.randn(3, 3, dtype=torch.complex64), torch.randn(2, 3, dtype=torch.complex64)
@@ -252,6 +275,31 @@ def test_custom_cpu_operators_serve_the_device(device):
     del x
     torch.zeros(4, device=device)  # would take the memory, were it free
     assert kept[0].tolist() == [0, 1, 2, 3]
+
+
+def test_one_call_leaves_nothing_to_the_next(device):
+    seen, views = [], []
+
+    @torch.library.custom_op("torch_backend_test::leave", mutates_args=(), device_types="cpu")
+    def leave(x: torch.Tensor) -> torch.Tensor:
+        seen.append((getattr(x, "mark", None), x.is_conj(), x.dtype, tuple(x.shape), x.stride(), x.storage_offset()))
+        x.mark = "left by an earlier call"
+        views.append(x.view(-1)[:2] if x.is_contiguous() else None)
+        return x.clone()
+
+    operands = [torch.arange(6.0).view(2, 3), torch.ones(3, dtype=torch.complex64).conj(), torch.arange(4), torch.arange(6.0).view(2, 3).t(),
+                torch.arange(9.0)[3:], torch.tensor(True), torch.empty(0, 2), torch.arange(5, dtype=torch.float64)]  # fmt: skip
+    for x in operands * 3:
+        torch.cumsum(x.to(device).float() if not x.is_complex() else torch.ones(2, device=device), 0)
+        given = x.to(device)
+        seen.clear()
+        assert leave(given).cpu().resolve_conj().equal(x)
+        layout = (given.is_conj(), given.dtype, tuple(given.shape), given.stride(), given.storage_offset())
+        assert seen == [(None, *layout)]
+    del given
+    torch.full((1000,), -1.0, device=device)  # would take the memory of what the kernels kept, were it free
+    for x, view in zip(operands * 3, views):
+        assert view is None or view.resolve_conj().equal(x.reshape(-1)[:2])
 
 
 def test_errors_of_the_cpu_kernel_come_through(device):

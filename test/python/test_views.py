@@ -165,3 +165,25 @@ def test_record_stream_keeps_memory_until_the_stream_is_done(device, module):
     z = torch.zeros(1024, device=device)
     stream.synchronize()
     assert y.cpu().equal(torch.full((1024,), 2.0)) and z.cpu().equal(torch.zeros(1024))
+
+
+# Of sparse and nested tensors: they answer with parts, which are tensors already.
+PARTS = {"_values", "_indices", "_sparse_broadcast_to", "_nested_view_from_buffer", "_nested_get_values", "_nested_view_from_jagged"}
+DEVICE_KEYS = ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+
+def test_no_view_of_a_strided_tensor_reaches_the_fallback():
+    """On memory that the host cannot touch the fallback would copy all of it for a change of sizes."""
+    seen, known = 0, set(torch._C._dispatch_get_all_op_names())
+    for schema in torch._C._jit_get_all_schemas():
+        namespace, name = schema.name.split("::")
+        qualified = schema.name + (f".{schema.overload_name}" if schema.overload_name else "")
+        if namespace != "aten" or name in PARTS or qualified not in known:
+            continue
+        aliases = [result.alias_info for result in schema.returns]
+        is_view = bool(aliases) and all(alias is not None and not alias.is_write for alias in aliases)
+        operator = getattr(getattr(torch.ops.aten, name), schema.overload_name or "default")
+        if is_view or torch.Tag.inplace_view in operator.tags:
+            assert any(torch._C._dispatch_has_kernel_for_dispatch_key(qualified, key) for key in DEVICE_KEYS), qualified
+            seen += 1
+    assert seen > 80
