@@ -71,7 +71,7 @@ def words(message):
     return first
 
 
-def assert_like_cpu(function, what, *, strides=True):
+def assert_like_cpu(function, what, *, strides=True, rounded=None):
     """Compares a call on the device with the same call on the CPU."""
     theirs, ours = outcome(function, "cpu"), outcome(function, torch_backend.device_name())
     assert ours[0] == theirs[0], f"{what}: {ours} instead of {theirs}"
@@ -85,7 +85,7 @@ def assert_like_cpu(function, what, *, strides=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), what
         if strides and b.numel() > 0:
             assert a.stride() == b.stride(), what
-        tolerance = ROUNDED.get(b.dtype, 1e-9)
+        tolerance = max(ROUNDED.get(b.dtype, 1e-9), ROUNDED.get(rounded, 0))
         torch.testing.assert_close(a.cpu(), b, rtol=tolerance, atol=tolerance, equal_nan=True, msg=lambda m: f"{what}: {m}")
 
 
@@ -162,7 +162,7 @@ def test_given_results_of_every_shape_and_dtype(name, layout, dtype):
             assert result is out
             return [result]
 
-        assert_like_cpu(run, f"{name} {operand} {second} into {layout} {dtype}")
+        assert_like_cpu(run, f"{name} {operand} {second} into {layout} {dtype}", rounded=torch.float32 if operand == torch.int64 else operand)
 
 
 INPLACE_VIEWS = ["dense", "transposed", "strided", "column", "scalar", "empty", "expanded", "permuted", "diagonal"]
@@ -213,10 +213,10 @@ def test_operands_that_share_memory(overlap, dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.float16, torch.complex64], ids=str)
 def test_operands_that_read_the_result_in_another_order_are_read_first(dtype, device):
     for operator in (torch.add, torch.mul):
-        for view in (lambda x: x.t(), lambda x: x.flip(0), lambda x: x[:1].expand(6, 6), lambda x: x[:, :1].expand(6, 6)):
-            x = base(dtype, 0)[:, :6].contiguous()
+        for view in (lambda x: x.t(), lambda x: x[:1].expand(6, 6), lambda x: x[:, :1].expand(6, 6)):
+            x = base(dtype, 0)[:, :6]
             want = operator(x, view(x))
-            ours = x.to(device)
+            ours = base(dtype, 0).to(device)[:, :6]  # not dense: of such operands torch does not say that they overlap
             torch.testing.assert_close(operator(ours, view(ours), out=ours).cpu(), want)
 
 

@@ -61,7 +61,7 @@ CASES = {
     "in place on a view of a view": "(x[1][1:].cumsum_(0), x)",
     "in place through unfold": "(x.view(-1).unfold(0, 2, 2).cumsum_(1), x)",
     "out=": "(torch.cumsum(x, 1, out=out), out)",
-    "out= that is a view": "(torch.cumsum(x[0], 0, out=x[:, 1][:3].new_zeros(0)), torch.cumsum(x[0, :3], 0, out=x[:, 1]), x)",
+    "out= that is a view": "(torch.cumsum(x[0], 0, out=x[:, 1][:3].new_zeros(0)), torch.cumsum(x[0, :3], 0, out=x[:, 3]), x)",
     "out= that must grow": "(torch.cumsum(x, 1, out=small), small, small.untyped_storage().nbytes())",
     "out= that grows within its storage": "(torch.cumsum(x.view(-1)[:5], 0, out=room[:0]), room)",
     "out= is an operand": "(torch.cumsum(x, 1, out=x), x)",
