@@ -249,8 +249,8 @@ def _form(op, native):
     fallback = f"return call_fallback<at::_ops::{native.func.name.unambiguous_name()}>({', '.join(names)});"
     lines = [f"{signature.defn(name=_function(native))} {{", *_other_operator(op, native, names),
              *_reduced(op, native, names, given)]
-    if op.op.divides:
-        lines += [f"  if (is_integer_zero(other)) {fallback}"]
+    if op.op.refuse:
+        lines += [f"  if ({op.op.refuse}) {fallback}"]
     if _has_fast_path(op):
         if kind is SchemaKind.functional:
             lines += ["  at::Tensor result;"]

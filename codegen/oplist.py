@@ -73,7 +73,7 @@ DTYPES = {
 }
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
-         "numbers", "meta", "unused", "exact", "divides"}
+         "numbers", "meta", "unused", "exact", "refuse"}
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Op:
     also: tuple = field(default=())
     rare: bool = False  # row forms only, compiled once
     exact: bool = False  # results are not the same in a wider dtype
-    divides: bool = False  # by `other`
+    refuse: str = ""  # C++ condition for calls that are an error
     when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
     numbers: dict = field(default_factory=dict, hash=False)  # {number: C++ expression over ATen's arguments}
     unused: tuple = ()  # ATen's arguments that say nothing
@@ -166,7 +166,7 @@ def _op(number, entry, sets, path):
         also=tuple(entry.get("also", ())),
         rare=entry.get("rare", False),
         exact=entry.get("exact", False),
-        divides=entry.get("divides", False),
+        refuse=entry.get("refuse", ""),
         when=entry.get("when", {}),
         numbers=entry.get("numbers", {}),
         unused=tuple(entry.get("unused", ())),
