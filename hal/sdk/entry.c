@@ -29,7 +29,7 @@ _Static_assert(HAL_STRUCT_SIZE(hal_launch_t, args) == 48, "ABI: hal_launch_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, offset) == 64, "ABI: hal_op_call_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_random_t, p1) == 72, "ABI: hal_random_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_collective_t, displs) == 64, "ABI: hal_collective_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, reserved) == 64, "ABI: hal_profile_record_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, mem_free) == 48, "ABI: hal_host_api_t");
 #endif
 

@@ -11,6 +11,7 @@
 #include "hal/status.h"
 #include "index_error.h"
 #include "layer_validate.h"
+#include "profile_internal.h"
 #include "text.h"
 
 _Thread_local hal_thread_t hal_thread;
@@ -33,6 +34,7 @@ static void after_fork_in_child(void) {
     if (touched) atomic_store(&hal_runtime.devices[i].ready, 0);
   }
   if (touched) atomic_store(&hal_runtime.bad_fork, 1);
+  hal_profile_after_fork();
 }
 
 static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
@@ -135,7 +137,9 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
                          wanted->label);
   HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
   pthread_mutex_lock(&wanted->lock);
-  const hal_status_t status = atomic_load(&wanted->ready) ? HAL_OK : build(wanted);
+  const int was_ready = atomic_load(&wanted->ready);
+  const hal_status_t status = was_ready ? HAL_OK : build(wanted);
+  if (!was_ready && !status) hal_profile_device_ready(wanted);
   pthread_mutex_unlock(&wanted->lock);
   if (!status) *out_device = wanted;
   return status;

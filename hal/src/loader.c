@@ -14,6 +14,7 @@
 #include "layer.h"
 #include "layer_validate.h"
 #include "log_internal.h"
+#include "profile_internal.h"
 #include "search_path.h"
 #include "slots.h"
 #include "status_internal.h"
@@ -22,13 +23,14 @@
 #define SLOT_SIZE sizeof(void (*)(void))
 
 static const hal_host_api_t host_api = {
-    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, mem_free),
+    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation),
     .major = HAL_ABI_MAJOR,
     .minor = HAL_ABI_MINOR,
     .error_set = hal_error_from_plugin,
     .log = hal_log_from_plugin,
     .mem_alloc = hal_malloc_aligned,
     .mem_free = hal_free,
+    .profile_correlation = hal_profile_correlation,
 };
 
 /* The defaults of sdk/defaults.h reach the host by this name on both sides. */

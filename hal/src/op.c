@@ -8,6 +8,7 @@
 #include "op_define.h"
 #include "op_internal.h"
 #include "op_iterator.h"
+#include "profile_internal.h"
 
 #include "hal_op_variants.h"
 
@@ -273,7 +274,7 @@ static __attribute__((noinline)) hal_status_t run_own(const hal_op_entry_t *entr
   return hal_error_prefix(status, "%s: ", entry->info->name);
 }
 
-hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   stream = hal_stream_or_current(owner, stream);
@@ -298,6 +299,19 @@ hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_o
   }
   if (status == HAL_UNIMPLEMENTED) count(&counts[op].unimplemented);
   return status;
+}
+
+/* Out of line, so that the way without a profile stays short. */
+static __attribute__((noinline)) hal_status_t run_profiled(int32_t device, uint32_t op, hal_stream_t *stream,
+                                                           hal_op_call_t *call) {
+  const uint32_t outer = hal_profile_begin_op(op);
+  const hal_status_t status = run(device, op, stream, call);
+  hal_profile_end_op(outer);
+  return status;
+}
+
+hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  return hal_profile_is_on() ? run_profiled(device, op, stream, call) : run(device, op, stream, call);
 }
 
 /* ---- counts ------------------------------------------------------------------------------------------------------ */

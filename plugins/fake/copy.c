@@ -49,13 +49,16 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
                       "-1 is the host",
                       size, src, (int)src_device, dst, (int)dst_device, (int)fake.device_count - 1);
   void *to = dst, *from = (void *)(uintptr_t)src;
+  fake_note_t room;
+  const fake_note_t *note = NULL;
+  if (fake_profile_any()) note = fake_note_copy(&room, stream, dst_device, src_device, size);
   if (FAKE_UNLIKELY(fake.settings.protect)) {
     hal_status_t status = fake_protect_range("memory_copy", dst_device, dst, size, &to);
     if (!status) status = fake_protect_range("memory_copy", src_device, src, size, &from);
     if (status) return status;
   }
   const hal_arg_t args[] = {{&to, sizeof to, HAL_ARG_POINTER}, {&from, sizeof from, HAL_ARG_POINTER}};
-  return fake_submit(stream, &copy_kernel, size, args, 2);
+  return fake_submit(stream, &copy_kernel, size, args, 2, note);
 }
 
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
@@ -74,9 +77,12 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
     const hal_status_t found = fake_protect_range("memory_fill", device, dst, size, &dst);
     if (found) return found;
   }
+  fake_note_t room;
+  const fake_note_t *note = NULL;
+  if (fake_profile_any()) note = fake_note_fill(&room, stream, device, size);
   /* Zeros, and whatever repeats one byte, take the fastest way. */
   const int bytes = pattern_size == 1 || !memcmp(pattern, (const char *)pattern + 1, pattern_size - 1);
   const hal_host_kernel_t *kernel = &fill_kernels[bytes ? 0 : __builtin_ctzll(pattern_size)];
   const hal_arg_t args[] = {{&dst, sizeof dst, HAL_ARG_POINTER}, {pattern, (uint32_t)pattern_size, HAL_ARG_VALUE}};
-  return fake_submit(stream, kernel, bytes ? size : size / pattern_size, args, 2);
+  return fake_submit(stream, kernel, bytes ? size : size / pattern_size, args, 2, note);
 }

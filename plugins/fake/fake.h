@@ -35,6 +35,7 @@
 typedef struct fake_settings_s {
   uint64_t memory;   /* HAL_FAKE_MEMORY: bytes per device */
   uint64_t fault;    /* HAL_FAKE_FAULT: which launch fails, 0 = none */
+  uint64_t profile;  /* HAL_FAKE_PROFILE: records that a device's profile holds */
   uint32_t async;    /* HAL_FAKE_ASYNC */
   uint32_t delay_us; /* HAL_FAKE_DELAY: longest pause before an item */
   uint32_t threads;  /* HAL_FAKE_THREADS: size of the pool */
@@ -48,11 +49,19 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings);
 
 /* ---- plugin.c
  * ------------------------------------------------------------------------------------------------------------- */
+typedef struct fake_profile_s {
+  fake_lock_t lock;
+  atomic_uint on;
+  hal_profile_record_t *records; /* settings.profile of them; NULL: none were ever collected, or all are read */
+  uint64_t count, lost;
+} fake_profile_t;
+
 typedef struct fake_device_s {
   fake_lock_t lock; /* the list of streams */
   hal_plugin_stream_t *streams;
   _Atomic uint64_t allocated; /* bytes, memory.c */
   _Atomic(const char *) last; /* the kernel launched last; static text; only with HAL_FAKE_PROTECT */
+  fake_profile_t profile;
 } fake_device_t;
 
 typedef struct fake_state_s {
@@ -60,6 +69,8 @@ typedef struct fake_state_s {
   int32_t device_count; /* 0 before init */
   fake_device_t devices[FAKE_MAX_DEVICES];
   _Atomic uint64_t launches; /* counted only when settings.fault */
+  atomic_uint profiled;      /* devices that collect records */
+  atomic_uint keep_names;    /* records may name kernels: the names outlive their modules */
 } fake_state_t;
 
 extern fake_state_t fake;
@@ -123,10 +134,12 @@ enum {
   FAKE_ITEM_HOST_CALL = 4
 };
 
+enum { FAKE_ITEM_FAULT = 1 /* fails instead of running */, FAKE_ITEM_NOTED = 2 /* a note stands at the end */ };
+
 typedef struct fake_item_s {
   uint32_t size; /* bytes to the next item, a multiple of 16 */
   uint16_t kind;
-  uint16_t fault; /* 1: fails instead of running */
+  uint16_t flags; /* of a launch */
   union {
     struct {
       const hal_host_kernel_t *kernel;
@@ -237,11 +250,41 @@ void fake_stream_schedule(hal_plugin_stream_t *stream);
 void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation);
 void fake_event_fork_child(void);
 
+/* ---- profile.c: records of what ran
+ * --------------------------------------------------------------------------------------- */
+/* What a record says, apart from its times. Written when work is submitted. */
+typedef struct fake_note_s {
+  uint64_t correlation, bytes;
+  hal_plugin_stream_t *stream; /* only compared */
+  int32_t device;
+  uint16_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+} fake_note_t;
+
+/* Whether a device collects records: what every submission asks first. */
+static inline int fake_profile_any(void) {
+  return FAKE_UNLIKELY(atomic_load_explicit(&fake.profiled, memory_order_relaxed) != 0);
+}
+int fake_profile_is_on(int32_t device);
+/* Write a note and give it; NULL, not written: the device of the work collects none. */
+const fake_note_t *fake_note_launch(fake_note_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
+                                    uint32_t arg_count);
+const fake_note_t *fake_note_copy(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
+                                  int32_t src_device, uint64_t size);
+const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
+/* fake_run, and a record of it. */
+void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
+                    uint64_t units, void *const *args);
+void fake_profile_fork_child(void);
+
+static inline const fake_note_t *fake_item_note(const fake_item_t *item) {
+  return (const fake_note_t *)(const void *)((const char *)item + item->size - sizeof(fake_note_t));
+}
+
 /* ---- module.c
  * ------------------------------------------------------------------------------------------------------------- */
-/* Runs a launch, or queues it with copies of the arguments. */
+/* Runs a launch, or queues it with copies of the arguments and of the note (NULL: none). */
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
-                         const hal_arg_t *args, uint32_t arg_count);
+                         const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note);
 
 /* ---- pool.c: the worker threads of the process
  * ------------------------------------------------------------------------------ */

@@ -7,9 +7,14 @@
 
 struct hal_plugin_module_s {
   int32_t device;
-  const hal_host_kernel_t *kernels; /* of the dialect "host"; NULL: the portable ones */
+  const hal_host_kernel_t *kernels; /* of the dialect "host", our copy; NULL: the portable ones */
   size_t count;
+  hal_plugin_module_t *next;              /* of the retired */
+  alignas(hal_host_kernel_t) char text[]; /* the copy, and behind it the names */
 };
+
+/* Modules that were unloaded after a profile began: its records may still name their kernels. */
+static _Atomic(hal_plugin_module_t *) retired;
 
 /* The kernels of a module in the dialect "host". */
 static hal_status_t check_table(const hal_module_desc_t *desc) {
@@ -21,6 +26,25 @@ static hal_status_t check_table(const hal_module_desc_t *desc) {
   return HAL_OK;
 }
 
+static size_t table_bytes(const hal_host_kernel_t *kernels, size_t count) {
+  size_t bytes = count * sizeof *kernels;
+  for (size_t i = 0; i < count; i++) bytes += strlen(kernels[i].name) + 1;
+  return bytes;
+}
+
+/* Copies a table and its names to `room`, which is aligned as the table. */
+static const hal_host_kernel_t *copy_table(char *room, const hal_host_kernel_t *kernels, size_t count) {
+  char *name = room + count * sizeof *kernels;
+  for (size_t i = 0; i < count; i++) {
+    hal_host_kernel_t kernel = kernels[i];
+    const size_t bytes = strlen(kernel.name) + 1;
+    kernel.name = memcpy(name, kernel.name, bytes);
+    memcpy(room + i * sizeof kernel, &kernel, sizeof kernel);
+    name += bytes;
+  }
+  return (const hal_host_kernel_t *)(const void *)room;
+}
+
 hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
@@ -30,17 +54,27 @@ hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *des
                       "fake: modules in the dialect '%s' are not accepted; the device takes 'native' and 'host'",
                       desc->dialect ? desc->dialect : "");
   if (host && check_table(desc)) return HAL_INVALID_ARGUMENT;
-  hal_plugin_module_t *module = hal_host->mem_alloc(sizeof *module, alignof(hal_plugin_module_t));
+  const hal_host_kernel_t *kernels = host ? desc->data : NULL;
+  const size_t count = host ? desc->size / sizeof *kernels : 0;
+  hal_plugin_module_t *module =
+      hal_host->mem_alloc(sizeof *module + table_bytes(kernels, count), alignof(hal_plugin_module_t));
   if (!module) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a module; free some memory");
   module->device = device;
-  module->kernels = host ? desc->data : NULL;
-  module->count = host ? desc->size / sizeof(hal_host_kernel_t) : 0;
+  module->count = count;
+  module->kernels = host ? copy_table(module->text, kernels, count) : NULL;
   *out_module = module;
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
-  hal_host->mem_free(module);
+  if (!module || !module->kernels || !atomic_load_explicit(&fake.keep_names, memory_order_relaxed)) {
+    hal_host->mem_free(module);
+    return HAL_OK;
+  }
+  module->next = atomic_load_explicit(&retired, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(&retired, &module->next, module, memory_order_release,
+                                                memory_order_relaxed)) {
+  }
   return HAL_OK;
 }
 
@@ -115,13 +149,14 @@ static inline uint32_t value_bytes(uint32_t size) { return (size + 7) & ~7u; }
 
 /* Queues a launch with copies of the values, which lie behind their addresses. */
 static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
-                            const hal_arg_t *args, uint32_t arg_count, uint32_t fault) {
+                            const hal_arg_t *args, uint32_t arg_count, uint32_t flags, const fake_note_t *note) {
   const uint32_t header = (uint32_t)(sizeof(fake_item_t) + arg_count * sizeof(void *));
   uint32_t bytes = header;
   for (uint32_t i = 0; i < arg_count; i++) bytes += value_bytes(args[i].size);
+  if (FAKE_UNLIKELY(note != NULL)) bytes += (uint32_t)sizeof *note;
   fake_item_t *item = fake_queue_reserve(stream, bytes, FAKE_ITEM_LAUNCH);
   if (!item) return HAL_RESOURCE_EXHAUSTED;
-  item->fault = (uint16_t)fault;
+  item->flags = (uint16_t)flags;
   item->u.launch.kernel = kernel;
   item->u.launch.units = units;
   char *value = (char *)item + header;
@@ -136,6 +171,10 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
       memcpy(value, args[i].value, size);
     value += value_bytes(size);
   }
+  if (FAKE_UNLIKELY(note != NULL)) {
+    item->flags |= FAKE_ITEM_NOTED;
+    memcpy((char *)item + item->size - sizeof *note, note, sizeof *note);
+  }
   fake_queue_commit(stream, item);
   return HAL_OK;
 }
@@ -143,19 +182,22 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
 /* On the calling thread. Nothing is ever queued before it: with HAL_FAKE_ASYNC=0 every call has finished when it
  * returns, and threads that use one stream take turns. */
 static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
-                            void *const *values) {
+                            void *const *values, const fake_note_t *note) {
   if (stream) fake_lock(&stream->lock);
-  fake_run(stream, kernel, units, values);
+  if (FAKE_UNLIKELY(note != NULL))
+    fake_run_noted(note, stream, kernel, units, values);
+  else
+    fake_run(stream, kernel, units, values);
   if (stream) fake_unlock(&stream->lock);
   return HAL_OK;
 }
 
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
-                         const hal_arg_t *args, uint32_t arg_count) {
-  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, 0);
+                         const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note) {
+  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, 0, note);
   void *values[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)args[i].value;
-  return run_now(stream, kernel, units, values);
+  return run_now(stream, kernel, units, values, note);
 }
 
 /* HAL_FAKE_FAULT=n: the n-th launch of the process fails when it runs, as a kernel on a device would. */
@@ -188,12 +230,15 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                     launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
     return refuse(kernel, launch);
   const hal_arg_t *args = launch->args;
+  fake_note_t room;
+  const fake_note_t *note = NULL;
   void *values[FAKE_MAX_ARGS], *pointers[FAKE_MAX_ARGS];
   hal_arg_t translated[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) {
     if (FAKE_UNLIKELY(!args[i].value || !is_known(&args[i]))) return refuse(kernel, launch);
     values[i] = (void *)(uintptr_t)args[i].value;
   }
+  if (fake_profile_any()) note = fake_note_launch(&room, stream, args, arg_count);
   if (FAKE_UNLIKELY(fake.settings.protect)) {
     const hal_status_t status = fake_protect_args(kernel, args, arg_count, translated, pointers);
     if (status) return status;
@@ -202,9 +247,10 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
   }
   uint64_t units = launch->grid[0];
   if (kernel->unit == HAL_HOST_ITEMS) units *= launch->block[0];
-  uint32_t fault = 0;
-  if (FAKE_UNLIKELY(fake.settings.fault))
-    fault = atomic_fetch_add_explicit(&fake.launches, 1, memory_order_relaxed) + 1 == fake.settings.fault;
-  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, fault);
-  return FAKE_UNLIKELY(fault) ? inject(stream, kernel) : run_now(stream, kernel, units, values);
+  uint32_t flags = 0;
+  if (FAKE_UNLIKELY(fake.settings.fault) &&
+      atomic_fetch_add_explicit(&fake.launches, 1, memory_order_relaxed) + 1 == fake.settings.fault)
+    flags = FAKE_ITEM_FAULT;
+  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, flags, note);
+  return FAKE_UNLIKELY(flags) ? inject(stream, kernel) : run_now(stream, kernel, units, values, note);
 }

@@ -60,6 +60,7 @@ static void fork_parent(void) {
 static void fork_child(void) {
   fake_stream_fork_child();
   fake_event_fork_child();
+  fake_profile_fork_child();
   fake_memory_fork_child();
   fake_pool_fork_child();
 }

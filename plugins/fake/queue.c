@@ -20,7 +20,9 @@ struct fake_chunk_s {
 #define CHUNK_ROOM (CHUNK_BYTES - (uint32_t)sizeof(fake_item_t))
 
 _Static_assert(sizeof(fake_item_t) % 8 == 0, "argument addresses follow the header");
-_Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + 16 < CHUNK_ROOM,
+_Static_assert(sizeof(fake_note_t) % 16 == 0, "a note at the end of an item is aligned");
+_Static_assert(FAKE_MAX_ARGS *(FAKE_MAX_ARG_BYTES + sizeof(void *)) + sizeof(fake_item_t) + sizeof(fake_note_t) + 16 <
+                   CHUNK_ROOM,
                "every item fits");
 
 /* Under the lock: goes on in another chunk. */
@@ -72,7 +74,7 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
   fake_item_t *item = (fake_item_t *)(void *)(stream->write_chunk->data + stream->write_offset);
   item->size = size;
   item->kind = (uint16_t)kind;
-  item->fault = 0;
+  item->flags = 0;
   return item;
 }
 

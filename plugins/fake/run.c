@@ -120,12 +120,21 @@ static void pause_randomly(void) {
   nanosleep(&pause, NULL);
 }
 
+/* A launch with flags: made to fail, or observed. */
+static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
+  const hal_host_kernel_t *kernel = item->u.launch.kernel;
+  if (item->flags & FAKE_ITEM_FAULT)
+    fake_stream_fail(stream, HAL_INTERNAL, kernel->name);
+  else
+    fake_run_noted(fake_item_note(item), stream, kernel, item->u.launch.units, item->args);
+}
+
 static void run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
   if (FAKE_UNLIKELY(fake.settings.delay_us)) pause_randomly();
   switch (item->kind) {
     case FAKE_ITEM_LAUNCH:
-      if (FAKE_UNLIKELY(item->fault))
-        fake_stream_fail(stream, HAL_INTERNAL, item->u.launch.kernel->name);
+      if (FAKE_UNLIKELY(item->flags))
+        run_flagged(stream, item);
       else
         fake_run(stream, item->u.launch.kernel, item->u.launch.units, item->args);
       break;

@@ -85,16 +85,18 @@ static uint64_t machine_memory(void) {
 
 hal_status_t fake_settings_read(fake_settings_t *out_settings) {
   const uint32_t cores = core_count() < FAKE_MAX_THREADS ? core_count() : FAKE_MAX_THREADS;
-  uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0, protect = 0;
+  uint64_t async = 0, delay = 0, threads = 0, memory = 0, fault = 0, protect = 0, profile = 0;
   hal_status_t status = read_number("HAL_FAKE_ASYNC", 0, 1, 1, &async);
   if (!status) status = read_number("HAL_FAKE_DELAY", 0, 1000000, 0, &delay);
   if (!status) status = read_number("HAL_FAKE_THREADS", 1, FAKE_MAX_THREADS, cores, &threads);
   if (!status) status = read_number("HAL_FAKE_FAULT", 0, UINT64_MAX, 0, &fault);
   if (!status) status = read_number("HAL_FAKE_PROTECT", 0, 1, 0, &protect);
+  if (!status) status = read_number("HAL_FAKE_PROFILE", 1, UINT64_C(1) << 30, UINT64_C(1) << 18, &profile);
   if (!status) status = read_size("HAL_FAKE_MEMORY", 4096, machine_memory(), &memory);
   if (status) return status;
   *out_settings = (fake_settings_t){.memory = memory,
                                     .fault = fault,
+                                    .profile = profile,
                                     .async = (uint32_t)async,
                                     .delay_us = (uint32_t)delay,
                                     .threads = (uint32_t)threads,

@@ -32,13 +32,17 @@ static inline void *fake_host_mem_alloc(size_t size, size_t alignment) {
 
 static inline void fake_host_mem_free(void *ptr) { free(ptr); }
 
+static _Thread_local uint64_t fake_correlation; /* of what this thread submits */
+static inline uint64_t fake_host_correlation(void) { return fake_correlation; }
+
 static const hal_host_api_t fake_host = {.struct_size = sizeof(hal_host_api_t),
                                          .major = HAL_ABI_MAJOR,
                                          .minor = HAL_ABI_MINOR,
                                          .error_set = fake_host_error_set,
                                          .log = fake_host_log,
                                          .mem_alloc = fake_host_mem_alloc,
-                                         .mem_free = fake_host_mem_free};
+                                         .mem_free = fake_host_mem_free,
+                                         .profile_correlation = fake_host_correlation};
 
 static hal_plugin_api_t fake_api = {.struct_size = sizeof(hal_plugin_api_t)};
 

@@ -24,6 +24,7 @@
 #include "hal/memory.h"
 #include "hal/op.h"
 #include "hal/plugin.h"
+#include "hal/profile.h"
 #include "hal/registry.h"
 #include "hal/status.h"
 #include "hal/stream.h"

@@ -313,16 +313,31 @@ typedef struct hal_collective_s {
 } hal_collective_t;
 
 /* ---- profiling ---------------------------------------------------------------------------------------------------------- */
-enum { HAL_PROFILE_KERNEL = 0, HAL_PROFILE_COPY = 1, HAL_PROFILE_FILL = 2, HAL_PROFILE_RANGE = 3 };
+/* LOST is no work: it says that a full buffer has dropped records. */
+enum {
+  HAL_PROFILE_KERNEL = 0,
+  HAL_PROFILE_COPY = 1,
+  HAL_PROFILE_FILL = 2,
+  HAL_PROFILE_RANGE = 3,
+  HAL_PROFILE_LOST = 4
+};
+enum {
+  HAL_COPY_UNKNOWN = 0,
+  HAL_COPY_HOST_TO_DEVICE = 1,
+  HAL_COPY_DEVICE_TO_HOST = 2,
+  HAL_COPY_DEVICE_TO_DEVICE = 3, /* within one device */
+  HAL_COPY_PEER = 4              /* between two devices */
+};
 
 typedef struct hal_profile_record_s {
   size_t struct_size;
-  const char *name;
-  int64_t start_ns, end_ns; /* device clock */
-  uint64_t correlation, bytes;
-  hal_plugin_stream_t *stream;
-  uint32_t kind; /* HAL_PROFILE_* */
-  uint32_t reserved;
+  const char *name;            /* of the kernel or range; a copy's or fill's may be anything */
+  int64_t start_ns, end_ns;    /* device clock */
+  uint64_t correlation;        /* hal_host->profile_correlation() at the moment of submission; 0: unknown */
+  uint64_t bytes;              /* copied or filled; HAL_PROFILE_LOST: the number of records that are missing */
+  hal_plugin_stream_t *stream; /* NULL: a synchronous call; may be destroyed by now, it is only compared */
+  uint32_t kind;               /* HAL_PROFILE_* */
+  uint32_t direction;          /* of a copy: HAL_COPY_*; else 0 */
 } hal_profile_record_t;
 
 typedef void (*hal_profile_sink_t)(void *user_data, const hal_profile_record_t *record);
@@ -339,6 +354,10 @@ typedef struct hal_host_api_s {
   void (*log)(int32_t level, const char *message);
   void *(*mem_alloc)(size_t size, size_t alignment); /* alignment: a power of two; NULL when there is no memory */
   void (*mem_free)(void *ptr);
+  /* Gives the number that records of work submitted by this thread now are to carry (hal_profile_record_t.correlation).
+   * Asked when work is submitted while records are collected, not when it runs. An older host does not have it: look at
+   * struct_size. */
+  uint64_t (*profile_correlation)(void);
 } hal_host_api_t;
 
 /* ---- what the plugin gives to the host: one flat table, filled by the archive's entry --------------------------------------- */

@@ -5,12 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifndef FIVE_NAME
+#define FIVE_NAME "five"
+#endif
+
 enum { DEVICES = 2, ALIGNMENT = 256 };
 
 static int known(int32_t device) { return device >= 0 && device < DEVICES; }
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
-  out_info->name = "five";
+  out_info->name = FIVE_NAME;
   out_info->vendor = "tests";
   out_info->version = "1";
   return HAL_OK;

@@ -1,0 +1,74 @@
+/* profile.h: what ran on the devices and when: kernels, copies and fills with their times, streams and the operators that
+ * caused them.
+ *
+ *   hal_profile_start();
+ *   ... work ...
+ *   hal_device_synchronize(0);
+ *   hal_profile_stop();
+ *   hal_profile_read(print, NULL, &lost);
+ *
+ * There is one profile per process, over all devices. With it off an operator costs one load more. Times are those of the
+ * host's monotonic clock (CLOCK_MONOTONIC), whatever clock the device has. */
+#ifndef HAL_PROFILE_H_
+#define HAL_PROFILE_H_
+
+#include "hal/api.h"
+#include "hal/plugin.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* hal_profile_activity_t.stream of work that was on no stream: a synchronous copy or fill. */
+#define HAL_PROFILE_NO_STREAM INT64_C(-1)
+
+/* One piece of work that a device has done. All of it is borrowed for the call that gets it. */
+typedef struct hal_profile_activity_s {
+  size_t struct_size;
+  const char *name;         /* of the kernel; "copy" and "fill" where the plugin gives none */
+  const char *op;           /* the operator that submitted it, "name.overload"; "" = none, such as a plain copy */
+  int64_t start_ns, end_ns; /* of the host's monotonic clock; start <= end */
+  uint64_t correlation;     /* the innermost hal_profile_push of the thread that submitted it; 0 = none */
+  uint64_t bytes;           /* copied or filled; 0 for kernels */
+  int64_t stream;           /* hal_stream_id, or HAL_PROFILE_NO_STREAM */
+  int32_t device;
+  uint32_t kind;      /* HAL_PROFILE_KERNEL, _COPY, _FILL or _RANGE */
+  uint32_t direction; /* of a copy: HAL_COPY_*; else 0 */
+} hal_profile_activity_t;
+
+typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);
+
+/* Begins a profile: the devices in use, and those that come into use later, collect a record of all work submitted from now
+ * on. Records of an earlier profile that nobody read are forgotten.
+ * Errors: HAL_FAILED_PRECONDITION when one is running; a plugin's failure, after which none is running. Since 0.1. */
+HAL_API hal_status_t hal_profile_start(void);
+
+/* Ends the profile; its records stay for hal_profile_read. Work that has not ended by now leaves none: synchronise before.
+ * Errors: HAL_FAILED_PRECONDITION when none is running; a plugin's failure. Since 0.1. */
+HAL_API hal_status_t hal_profile_stop(void);
+
+/* Tells whether a profile is running: 1 or 0. Since 0.1. */
+HAL_API int32_t hal_profile_running(void);
+
+/* Tells whether the device's plugin collects records at all: 1 or 0. Since 0.1. */
+HAL_API int32_t hal_profile_supported(int32_t device);
+
+/* Hands the records collected so far to `fn`, each stream's in its order, and forgets them. Also while the profile runs.
+ * `out_lost` (may be NULL) is the number of records that are missing because a device's buffer was full; read more often,
+ * or give the device a larger buffer. `fn` calls no function of this header. Since 0.1. */
+HAL_API hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost);
+
+/* Opens a bracket: work that this thread submits until hal_profile_pop carries `correlation`, which is below 2^48. Brackets
+ * nest; a pop without a push does nothing, and those of an earlier profile are forgotten. Beyond 64 levels the 64th counts.
+ * Outside a profile both do nothing. Errors: HAL_INVALID_ARGUMENT for 0 and numbers of 2^48 and more. Since 0.1. */
+HAL_API hal_status_t hal_profile_push(uint64_t correlation);
+HAL_API void hal_profile_pop(void);
+
+/* Marks a named range of the calling thread in the vendor's own tools, or closes the innermost one when `name` is NULL; for
+ * the plugin of `device`. Costs a plugin's call, profile or not. Errors: as hal_device_ensure. Since 0.1. */
+HAL_API hal_status_t hal_profile_range(int32_t device, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_PROFILE_H_ */
