@@ -145,14 +145,19 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   return status;
 }
 
+void hal_device_drain(hal_device_t *device) {
+  if (!atomic_load(&device->ready) || hal_device_in_bad_fork()) return;
+  const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
+  if (status) {
+    hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
+    hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
+  }
+  hal_allocator_drain(device->allocator);
+}
+
 void hal_device_close(hal_device_t *device) {
   const int was_ready = atomic_exchange(&device->ready, 0);
   if (was_ready && !hal_device_in_bad_fork()) {
-    const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
-    if (status) {
-      hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
-      hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
-    }
     hal_op_table_destroy(device->ops);
     hal_index_error_destroy(device);
     hal_allocator_destroy(device->allocator);

@@ -7,7 +7,11 @@
 /* Registers what happens in a forked child; once per process. */
 void hal_device_watch_forks(void);
 
-/* Drains a device that was used and destroys what it owns. Called once per device, by hal_registry_close. */
+/* Waits for the work of a device that was used, and ends what waited for it. */
+void hal_device_drain(hal_device_t *device);
+
+/* Destroys what a device owns. Called once per device, by hal_registry_close, when all devices are drained: memory of one
+ * may wait for streams of another. */
 void hal_device_close(hal_device_t *device);
 
 /* Fails with HAL_OUT_OF_RANGE, naming the index and the devices there are. */

@@ -136,7 +136,6 @@ static int is_foreign(const setting_t *setting) {
                                      "pinned_use_background_threads",
                                      "pinned_reserve_segment_size_mb",
                                      "pinned_max_round_threshold_mb",
-                                     "pinned_max_cached_size_mb",
                                      "graph_capture_record_stream_reuse",
                                      "per_process_memory_fraction"};
   for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
@@ -155,6 +154,8 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
     /* A segment must hold the largest request it serves. */
     set_megabytes(setting, HAL_MEM_LARGE_LIMIT / HAL_MEM_MIB - 1, "the value must be at least 10",
                   &config->large_segment_size);
+  } else if (key_is(setting, "pinned_max_cached_size_mb")) {
+    set_megabytes(setting, 0, "the value must be greater than 0", &config->pinned_max_cached_size);
   } else if (key_is(setting, "garbage_collection_threshold")) {
     set_threshold(setting, &config->garbage_collection_threshold);
   } else if (key_is(setting, "roundup_power2_divisions")) {
@@ -176,7 +177,8 @@ static void apply(const setting_t *setting, hal_mem_config_t *config) {
 static void defaults(hal_mem_config_t *config) {
   *config = (hal_mem_config_t){.max_split_size = SIZE_MAX,
                                .max_non_split_rounding = HAL_MEM_LARGE_SEGMENT,
-                               .large_segment_size = HAL_MEM_LARGE_SEGMENT};
+                               .large_segment_size = HAL_MEM_LARGE_SEGMENT,
+                               .pinned_max_cached_size = SIZE_MAX};
 }
 
 static const char *skip_spaces(const char *text) {

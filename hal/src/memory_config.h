@@ -21,6 +21,7 @@ typedef struct hal_mem_config_s {
   size_t max_split_size;               /* bytes; blocks from this size on are not split; SIZE_MAX = no limit */
   size_t max_non_split_rounding;       /* bytes by which such a block may be larger than the request */
   size_t large_segment_size;           /* bytes */
+  size_t pinned_max_cached_size;       /* bytes; page-locked host memory of more is not cached */
   double garbage_collection_threshold; /* share of the limit, 0 = off */
   uint32_t roundup_divisions[HAL_MEM_ROUNDUP_STEPS]; /* 0 or 1 = off */
   uint32_t roundup_on;                               /* any of them is in force */

@@ -29,17 +29,18 @@ hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
   return HAL_OK;
 }
 
-/* Asks the plugins that run; 1 when one of them knows the address as memory of a device. */
-static int find_by_plugins(const void *address, int32_t *out_device) {
+int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
+  /* After a fork, and after the end, the plugins must not be called. */
+  if (hal_device_in_bad_fork() || atomic_load(&hal_runtime.closed)) return 0;
   for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
     hal_plugin_t *plugin = &hal_runtime.plugins[i];
     hal_pointer_info_t info = {.struct_size = sizeof(info), .device = HAL_HOST};
     if (atomic_load_explicit(&plugin->state, memory_order_acquire) != HAL_PLUGIN_READY) continue;
-    if (!hal_call_memory_pointer_info(plugin, address, &info) && info.device >= 0 &&
-        info.device < plugin->device_count) {
-      *out_device = plugin->first_device + info.device;
-      return 1;
-    }
+    if (hal_call_memory_pointer_info(plugin, address, &info)) continue;
+    const int of_device = info.device >= 0 && info.device < plugin->device_count;
+    if (pinned ? info.kind != HAL_POINTER_PINNED : !of_device) continue;
+    *out_device = plugin->first_device + (of_device ? info.device : 0); /* pinned memory may be of all its devices */
+    return 1;
   }
   return 0;
 }
@@ -56,6 +57,6 @@ hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
       return HAL_OK;
     }
   }
-  if (find_by_plugins(address, out_device)) return HAL_OK;
+  if (hal_mem_ask_plugins(address, 0, out_device)) return HAL_OK;
   return hal_error_set(HAL_NOT_FOUND, "address %p is memory of no device; is it host memory?", address);
 }

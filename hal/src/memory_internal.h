@@ -7,6 +7,7 @@
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
 #include "call.h"
+#include "host_memory_internal.h"
 #include "memory_config.h"
 #include "memory_lock.h"
 #include "memory_slab.h"
@@ -22,7 +23,8 @@ enum {
   HAL_MEM_POOLED = 2,  /* the plugin's memory_alloc_async, for a plugin that pools itself */
   HAL_MEM_EMPTY = 3,   /* no memory: size 0 */
   HAL_MEM_ACTION = 4,  /* no block at all, only a deferred free_fn */
-  HAL_MEM_SOURCES = 5
+  HAL_MEM_HOST = 5,    /* page-locked host memory: host_memory*.c */
+  HAL_MEM_SOURCES = 6
 };
 
 enum {
@@ -100,6 +102,7 @@ struct hal_allocator_s {
   hal_mem_stats_t stats;
   hal_mem_config_t config;
   hal_mem_pool_t foreign[HAL_MEM_SOURCES][2];
+  hal_mem_host_t host;
   hal_block_t *map;    /* root of the address map */
   size_t limit;        /* hal_memory_set_limit; 0 = none */
   atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
@@ -178,6 +181,11 @@ void hal_mem_queues_destroy(hal_allocator_t *allocator);
 /* Runs the free_fn of a list, without the lock. A free_fn that releases another block is not nested: its list is run
  * after it, by the outermost call, so that chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
+
+/* ---- memory_info.c ---- */
+/* Asks the plugins that run; 1 when one of them knows the address as memory of a device, or with `pinned` as page-locked
+ * host memory. Never in a forked child or after hal_registry_close. */
+int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device);
 
 /* ---- memory_error.c ---- */
 /* The error of a request that cannot be met: sizes, accounts, and the setting that would have helped. Takes the lock.

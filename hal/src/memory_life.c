@@ -33,14 +33,19 @@ static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
     hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free memory: %s", device->label, hal_error_message());
 }
 
-void hal_allocator_destroy(hal_allocator_t *allocator) {
+void hal_allocator_drain(hal_allocator_t *allocator) {
   hal_block_t *ready = NULL;
-  if (!allocator) return;
   hal_mem_lock(&allocator->lock);
   hal_mem_pending_drain(allocator, &ready);
   hal_mem_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
+}
+
+void hal_allocator_destroy(hal_allocator_t *allocator) {
+  if (!allocator) return;
+  hal_allocator_drain(allocator);
   hal_mem_lock(&allocator->lock);
+  hal_mem_host_close(allocator);
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
   if (lost) {
@@ -88,11 +93,7 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
 
 static void empty_cache(hal_device_t *device) {
   hal_allocator_t *allocator = device->allocator;
-  hal_block_t *ready = NULL;
-  hal_mem_lock(&allocator->lock);
-  hal_mem_pending_drain(allocator, &ready);
-  hal_mem_unlock(&allocator->lock);
-  hal_mem_ready_run(ready);
+  hal_allocator_drain(allocator);
   hal_mem_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);
   hal_mem_unlock(&allocator->lock);

@@ -38,13 +38,18 @@ static void forget(hal_allocator_t *allocator, hal_block_t *block) {
   hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
 }
 
+/* Device memory counts in the device's statistics; host memory and actions do not. */
+static int is_counted(const hal_block_t *block) {
+  return block->pool->source != HAL_MEM_ACTION && block->pool->source != HAL_MEM_HOST;
+}
+
 /* Ends a block that nothing uses any more. */
 static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t **ready) {
   hal_mem_pool_t *pool = block->pool;
   hal_device_t *device = allocator->device;
   if (block->state == HAL_MEM_PENDING) {
     atomic_fetch_sub_explicit(&allocator->pending, 1, memory_order_relaxed);
-    if (pool->source != HAL_MEM_ACTION) {
+    if (is_counted(block)) {
       hal_mem_stat_decrease(&allocator->stats, pool->kind, HAL_MEM_PENDING_BLOCKS, 1);
       hal_mem_stat_decrease(&allocator->stats, pool->kind, HAL_MEM_PENDING_BYTES, (int64_t)block->size);
     }
@@ -64,6 +69,9 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
       return;
     case HAL_MEM_EMPTY:
       hal_mem_slab_give(&allocator->blocks, block);
+      return;
+    case HAL_MEM_HOST:
+      hal_mem_host_return(allocator, block);
       return;
     case HAL_MEM_ADOPTED:
       forget(allocator, block);
@@ -106,7 +114,7 @@ void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, 
   if (use && block->state != HAL_MEM_PENDING) {
     block->state = HAL_MEM_PENDING;
     atomic_fetch_add_explicit(&allocator->pending, 1, memory_order_relaxed);
-    if (block->pool->source != HAL_MEM_ACTION) {
+    if (is_counted(block)) {
       hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BLOCKS, -1);
       hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BYTES, -(int64_t)block->size);
     }

@@ -77,8 +77,7 @@ static void add_devices(hal_plugin_t *plugin) {
     device->index = hal_runtime.device_count;
     device->ordinal = ordinal;
     hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
-    if (device->index != ordinal)
-      hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
+    if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
     pthread_mutex_init(&device->lock, NULL);
     hal_runtime.device_count++;
   }
@@ -249,6 +248,7 @@ int32_t hal_registry_provides(int32_t index, uint32_t slot) {
 void hal_registry_close(void) {
   pthread_mutex_lock(&registry_lock);
   if (!atomic_exchange(&hal_runtime.closed, 1)) {
+    for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_drain(&hal_runtime.devices[i]);
     for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_close(&hal_runtime.devices[i]);
     for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
       hal_plugin_t *const plugin = &hal_runtime.plugins[i];

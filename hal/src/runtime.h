@@ -30,10 +30,10 @@ enum {
 enum { HAL_PLUGIN_COLD = 0, HAL_PLUGIN_READY = 1, HAL_PLUGIN_FAILED = 2 };
 
 struct hal_plugin_s {
-  hal_plugin_api_t api; /* called through call.h only: slots that an older plugin does not have are NULL */
-  uint32_t layers;      /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
+  hal_plugin_api_t api;            /* called through call.h only: slots that an older plugin does not have are NULL */
+  uint32_t layers;                 /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
   struct hal_validate_s *validate; /* of the validate layer */
-  int32_t index;        /* in hal_runtime.plugins */
+  int32_t index;                   /* in hal_runtime.plugins */
   int32_t first_device, device_count;
   atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */
   int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
@@ -119,6 +119,8 @@ static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stre
 /* Parts that a device owns; create is called once under device->lock, destroy by hal_registry_close. */
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator);
 void hal_allocator_destroy(hal_allocator_t *allocator);
+/* Waits for what queued work still uses of the memory that was released, and ends it. */
+void hal_allocator_drain(hal_allocator_t *allocator);
 hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table);
 void hal_op_table_destroy(hal_op_table_t *table);
 

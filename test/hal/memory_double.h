@@ -77,21 +77,32 @@ static void double_wait(hal_plugin_stream_t *stream, uint64_t mark) {
   if (stream->done < mark) stream->done = mark;
 }
 
-static hal_status_t double_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  (void)device, (void)flags;
-  DOUBLE_ENTER(memory_alloc)
+/* Makes a segment; the lock is held. */
+static hal_status_t double_acquire(size_t size, void **out_ptr) {
   size_t i = 0;
   if (double_.total && (size > double_.total || double_.live_bytes > double_.total - size)) {
-    DOUBLE_LEAVE(hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: it does not fit"));
+    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: it does not fit");
   }
   while (i < DOUBLE_SEGMENTS && double_.segments[i].address) i++;
   void *address = i < DOUBLE_SEGMENTS ? aligned_alloc(512, (size + 511) / 512 * 512) : NULL;
-  if (!address) DOUBLE_LEAVE(hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: malloc failed"));
+  if (!address) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "double: malloc failed");
   double_.segments[i].address = address;
   double_.segments[i].size = size;
   double_.live_count++, double_.live_bytes += size;
   *out_ptr = address;
-  DOUBLE_LEAVE(HAL_OK);
+  return HAL_OK;
+}
+
+static hal_status_t double_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)flags;
+  DOUBLE_ENTER(memory_alloc)
+  DOUBLE_LEAVE(double_acquire(size, out_ptr));
+}
+
+static hal_status_t double_host_alloc(int32_t device, size_t size, void **out_ptr) {
+  (void)device;
+  DOUBLE_ENTER(host_alloc)
+  DOUBLE_LEAVE(double_acquire(size, out_ptr));
 }
 
 /* Frees a segment; the lock is held. */
@@ -113,6 +124,12 @@ static hal_status_t double_release(void *ptr) {
 static hal_status_t double_memory_free(int32_t device, void *ptr) {
   (void)device;
   DOUBLE_ENTER(memory_free)
+  DOUBLE_LEAVE(double_release(ptr));
+}
+
+static hal_status_t double_host_free(int32_t device, void *ptr) {
+  (void)device;
+  DOUBLE_ENTER(host_free)
   DOUBLE_LEAVE(double_release(ptr));
 }
 
@@ -223,6 +240,9 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->api.memory_alloc_async = double_memory_alloc_async;
   plugin->api.memory_free_async = double_memory_free_async;
   plugin->api.memory_copy = double_memory_copy;
+  plugin->api.host_alloc = double_host_alloc;
+  plugin->api.host_free = double_host_free;
+  plugin->api.provided[HAL_SLOT_host_alloc / 64] |= UINT64_C(1) << (HAL_SLOT_host_alloc % 64);
   plugin->api.stream_synchronize = double_stream_synchronize;
   plugin->api.stream_query = double_stream_query;
   plugin->api.event_create = double_event_create;

@@ -19,6 +19,7 @@
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
+#include "hal/host_memory.h"
 #include "hal/kernel.h"
 #include "hal/log.h"
 #include "hal/memory.h"

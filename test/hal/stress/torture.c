@@ -87,6 +87,20 @@ static hal_status_t use_memory(hal_stream_t *stream) {
   return status;
 }
 
+static hal_status_t use_host_memory(hal_stream_t *stream) {
+  hal_block_t *block = NULL;
+  void *staging = NULL;
+  hal_status_t status = hal_host_allocate(0, 1000, &staging);
+  if (!status) status = hal_memory_allocate(0, stream, 1000, &block);
+  if (!status) status = hal_host_record_stream(staging, stream);
+  if (!status) memset(staging, 7, 1000);
+  if (!status) status = hal_memory_copy(stream, hal_memory_block_address(block), 0, staging, HAL_HOST, 1000);
+  const hal_status_t freed = hal_host_free(staging);
+  hal_memory_release(block);
+  if (!status) status = hal_host_empty_cache(0);
+  return status ? status : freed;
+}
+
 static hal_status_t scenario(const char *path) {
   hal_stream_t *stream = NULL;
   hal_generator_t *generator = NULL;
@@ -99,6 +113,7 @@ static hal_status_t scenario(const char *path) {
   if (!status) status = use_events(stream);
   if (!status) status = use_kernel(stream);
   if (!status) status = use_memory(stream);
+  if (!status) status = use_host_memory(stream);
   if (!status) status = hal_device_synchronize(0);
   if (!status) status = hal_memory_empty_cache(0);
   return status;
