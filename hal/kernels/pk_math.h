@@ -235,8 +235,8 @@ PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
   PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }                              \
   PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                                               \
     const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;                               \
-    if (x < lowest || x > highest) return eps < (type)0 ? (type)0 / (type)0 : (type)0;                           \
-    return x == (type)0 || x == (type)1 ? g * ((type)1 / (type)0) : g / (x * ((type)1 - x));                     \
+    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                                             \
+    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                                                          \
   }                                                                                                              \
   /* Logarithms are bounded by -100; what is no probability gives NaN. */                                         \
   PK_FN type pk_cross_entropy_##token(type x, type y) {                                                          \

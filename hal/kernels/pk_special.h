@@ -62,8 +62,8 @@ PK_FN double pk_digamma_f64(double x) {
   if (x == 0.0) return copysign(PK_INF64, -x);
   double result = 0.0;
   if (x < 0.0) {
-    const double part = x - floor(x);
-    if (part == 0.0) return PK_NAN64;
+    const double part = x - rint(x); /* exact, and small for small x, unlike x - floor(x) */
+    if (part == 0.0 || part != part) return PK_NAN64; /* a pole; -infinity */
     result = -PK_PI64 / tan(PK_PI64 * part);
     x = 1.0 - x;
   }
@@ -88,21 +88,26 @@ PK_FN double pk_polygamma_f64(double x, double n) {
   const double value = exp(lgamma(n + 1.0)) * pk_zeta_f64(n + 1.0, x);
   return fmod(n, 2.0) == 0.0 ? -value : value;
 }
+/* mu - log(1 + mu) */
+PK_FN double pk_gamma_excess(double mu) {
+  if (fabs(mu) >= 0.1) return mu - log1p(mu);
+  double power = mu * mu, excess = 0.0;
+  for (int k = 2; k < 24; k++, power *= -mu) excess += power / k;
+  return excess;
+}
 /* x^a e^-x / gamma(a + 1). For large a, where logarithms of large numbers would cancel, by Stirling's series. */
 PK_FN double pk_gamma_density(double a, double x) {
   if (a < 20.0) return exp(a * log(x) - x - lgamma(a + 1.0));
-  const double mu = (x - a) / a;
-  double excess; /* mu - log(1 + mu) */
-  if (fabs(mu) < 0.1) {
-    double power = mu * mu;
-    excess = 0.0;
-    for (int k = 2; k < 24; k++, power *= -mu) excess += power / k;
-  } else {
-    excess = mu - log1p(mu);
-  }
   const double r = 1.0 / (a * a);
   const double correction = (1.0 / 12 - r * (1.0 / 360 - r * (1.0 / 1260 - r * (1.0 / 1680 - r / 1188)))) / a;
-  return exp(-a * excess - correction) / sqrt(2.0 * PK_PI64 * a);
+  return exp(-a * pk_gamma_excess((x - a) / a) - correction) / sqrt(2.0 * PK_PI64 * a);
+}
+/* Both for a beyond 1e8, where the others would take millions of terms: Temme's expansion, whose second term is below 1e-13. */
+PK_FN double pk_gamma_large(double a, double x, int upper) {
+  const double mu = (x - a) / a, excess = pk_gamma_excess(mu), eta = copysign(sqrt(2.0 * excess), mu);
+  const double slope = fabs(mu) < 1e-3 ? -1.0 / 3 + eta * (1.0 / 12 - eta * (2.0 / 135)) : 1.0 / mu - 1.0 / eta;
+  const double rest = exp(-a * excess) * slope / sqrt(2.0 * PK_PI64 * a), root = copysign(sqrt(a * excess), mu);
+  return upper ? 0.5 * erfc(root) + rest : 0.5 * erfc(-root) - rest;
 }
 /* The lower incomplete gamma function by its series, for x < a + 1, and the upper one by Legendre's continued fraction. */
 PK_FN double pk_gamma_series(double a, double x) {
@@ -134,6 +139,7 @@ PK_FN double pk_incomplete_gamma(double a, double x, int upper) {
   if (x == 0.0) return upper;
   if (a == PK_INF64) return x == PK_INF64 ? PK_NAN64 : upper;
   if (x == PK_INF64) return !upper;
+  if (a > 1e8) return pk_gamma_large(a, x, upper);
   if (x < a + 1.0) return upper ? 1.0 - pk_gamma_series(a, x) : pk_gamma_series(a, x);
   return upper ? pk_gamma_fraction(a, x) : 1.0 - pk_gamma_fraction(a, x);
 }

@@ -3,6 +3,7 @@
 The tolerances are relative to the largest value: sums of a thousand terms, and functions that grow fast.
 """
 
+import mpmath
 import pytest
 import torch
 from torch.nn import functional
@@ -71,3 +72,47 @@ def test_special_functions(device, name, dtype):
 def test_nan_to_num_of_integers_and_bools(device):
     for values in (torch.tensor([1, -3, 7]), torch.tensor([True, False])):
         assert torch.equal(torch.nan_to_num(values.to(device)).cpu(), values)
+
+
+# name: (arguments, the true value by mpmath), where CPU torch gives another number or none.
+TRUE = {
+    "digamma of nearly 0": (torch.digamma, (-1e-40,), 1e40), "digamma": (torch.digamma, (-2.75,), -1.9590552649779970),
+    "igamma": (torch.igamma, (88.0, 88.0), 0.51417666885746397), "igammac": (torch.igammac, (88.0, 88.0), 0.48582333114253603),
+    "igamma of many": (torch.igamma, (1.1e8, 109879000.0), 4.093647517152905e-31), "of more": (torch.igamma, (1e30, 1e30), 0.5),
+    "igammac of many": (torch.igammac, (1.1e8, 1.1e8 - 3e4), 0.99788590621097164), "of NaN": (torch.igamma, (float("nan"), 0.0), float("nan")),
+    "j0": (torch.special.bessel_j0, (3.0,), -0.26005195490193343762), "j0 at infinity": (torch.special.bessel_j0, (float("inf"),), 0.0),
+    "airy": (torch.special.airy_ai, (-3.0,), -0.37881429367765807434), "i0 at infinity": (torch.i0, (-float("inf"),), float("inf")),
+    "gelu at infinity": (functional.gelu, (float("inf"),), float("inf")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_special_functions_are_right_where_the_cpu_is_not(device, name):
+    function, arguments, value = TRUE[name]
+    ours = function(*(torch.tensor([x], dtype=torch.float64).to(device) for x in arguments)).cpu()
+    torch.testing.assert_close(ours, torch.tensor([value], dtype=torch.float64), rtol=2e-13, atol=0, equal_nan=True)
+
+
+def test_the_remainder_of_a_tiny_divisor(device):
+    """Exact by integers: both are multiples of the smallest float32."""
+    unit = 2**149
+    a, b = torch.tensor([1.0, -0.5, 3.0]), torch.tensor([1e-40, 1e-40, 3e-39])
+    whole = [(int(x * unit) if x >= 0 else -int(-x * unit), int(y * unit)) for x, y in zip(a.double().tolist(), b.double().tolist())]
+    assert [round(v * unit) for v in torch.remainder(a.to(device), b.to(device)).double().tolist()] == [x % y for x, y in whole]
+
+
+MPMATH = {
+    "digamma": (torch.digamma, mpmath.digamma), "j0": (torch.special.bessel_j0, lambda x: mpmath.besselj(0, x)),
+    "j1": (torch.special.bessel_j1, lambda x: mpmath.besselj(1, x)), "y0": (torch.special.bessel_y0, lambda x: mpmath.bessely(0, x)),
+    "y1": (torch.special.bessel_y1, lambda x: mpmath.bessely(1, x)), "airy": (torch.special.airy_ai, mpmath.airyai),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MPMATH)
+def test_special_functions_equal_mpmaths(device, name):
+    """The CPU is too inexact for a comparison in test_native_ops.py."""
+    function, true = MPMATH[name]
+    x = torch.randn(300, generator=torch.Generator().manual_seed(7), dtype=torch.float64) * 4
+    x = x.abs() if name.startswith("y") else x
+    expected = torch.tensor([float(true(mpmath.mpf(value))) for value in x.tolist()], dtype=torch.float64)
+    torch.testing.assert_close(function(x.to(device)).cpu(), expected, rtol=2e-13, atol=2e-14)
