@@ -2,7 +2,6 @@
 // transfer: on the host when uploading, on the device (order) and on the host (dtype, bits) when downloading.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/EmptyTensor.h>
-#include <ATen/detail/PrivateUse1HooksInterface.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <new>
 
 #include "aten/copy.h"
+#include "core/allocator/host_allocator.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {
@@ -19,15 +19,37 @@ namespace {
 // copy into the buffer costs more than the wait. CUDA's driver buffers the same 64 KiB.
 constexpr size_t kBufferedBytes = 64 * 1024;
 
-bool is_pinned(const at::Tensor &host) { return at::detail::getPrivateUse1Hooks().isPinnedPtr(host.const_data_ptr()); }
-
-// Keeps host memory alive until the work now queued on the stream is done.
+// Keeps host memory alive until the work now queued on the stream, which uses it, is done.
 void release_behind(hal_stream_t *stream, const at::Tensor &host) {
   auto owner = std::make_unique<c10::Storage>(host.storage());
-  check(hal_memory_defer(
-      hal_stream_device(stream), stream, [](void *data) { delete static_cast<c10::Storage *>(data); }, owner.get()));
-  owner.release();
+  const auto free = [](void *data) { delete static_cast<c10::Storage *>(data); };
+  const hal_status_t status = hal_memory_defer(hal_stream_device(stream), stream, free, owner.get());
+  if (status == HAL_OK)
+    owner.release();
+  else
+    check_work(hal_stream_synchronize(stream));  // before the owner goes
 }
+
+// A copy between a device and host memory that need not be waited for: the memory is page-locked and the caller, who said
+// non_blocking, leaves its values alone until the stream is done. The memory itself may be freed earlier.
+class PinnedCopy {
+ public:
+  PinnedCopy(hal_stream_t *stream, const at::Tensor &host, bool non_blocking)
+      : stream_(stream), host_(host), allowed_(non_blocking && is_pinned(host.const_data_ptr())) {
+    // Before the copy is queued: nothing may fail between it and what guards its memory.
+    if (allowed_) recorded_ = record_host_memory(host.const_data_ptr(), stream);
+  }
+  explicit operator bool() const { return allowed_; }
+  // To be called when the copy is queued. Memory that another library locked is kept alive by its storage.
+  void queued() const {
+    if (!recorded_) release_behind(stream_, host_);
+  }
+
+ private:
+  hal_stream_t *stream_;
+  const at::Tensor &host_;
+  bool allowed_, recorded_ = false;
+};
 
 void upload_buffered(hal_stream_t *stream, const at::Tensor &src, const at::Tensor &dst, size_t nbytes) {
   std::unique_ptr<void, decltype(&std::free)> buffer(std::malloc(nbytes), &std::free);
@@ -40,16 +62,19 @@ void upload_buffered(hal_stream_t *stream, const at::Tensor &src, const at::Tens
   buffer.release();
 }
 
-// Copies bytes; `owned`: nobody else will write to the host memory.
+// Copies bytes; `owned`: nobody else will write to the host memory, so that only its life matters.
 void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, bool owned) {
   const size_t nbytes = dst.nbytes();
   if (nbytes == 0) return;
   const c10::DeviceIndex device = dst.device().index();
   hal_stream_t *stream = current_stream(device);
   const bool small = nbytes <= kBufferedBytes;
-  if (small && !owned) return upload_buffered(stream, src, dst, nbytes);
+  const PinnedCopy pinned(stream, src, non_blocking && !owned);
+  if (small && !owned && !pinned) return upload_buffered(stream, src, dst, nbytes);
   check(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
-  if (small || (non_blocking && is_pinned(src))) {
+  if (pinned) {
+    pinned.queued();
+  } else if (owned && (small || non_blocking)) {
     release_behind(stream, src);
   } else {
     check_work(hal_stream_synchronize(stream));
@@ -61,9 +86,10 @@ void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   if (nbytes == 0) return;
   const c10::DeviceIndex device = src.device().index();
   hal_stream_t *stream = current_stream(device);
+  const PinnedCopy pinned(stream, dst, non_blocking);
   check(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes));
-  if (non_blocking && is_pinned(dst)) {
-    release_behind(stream, dst);
+  if (pinned) {
+    pinned.queued();
   } else {
     check_work(hal_stream_synchronize(stream));
   }

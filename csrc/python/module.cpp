@@ -14,6 +14,7 @@
 #include "api/custom_op.h"
 #include "aten/fallback.h"
 #include "core/allocator/allocator.h"
+#include "core/allocator/host_allocator.h"
 #include "core/generator/generator.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
@@ -58,6 +59,39 @@ void synchronize(int32_t device) {
 void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }
 
 void set_memory_limit(int32_t device, uint64_t bytes) { check(hal_memory_set_limit(device, bytes)); }
+
+py::dict to_dict(const c10::CachingAllocator::Stat &stat) {
+  py::dict result;
+  result["current"] = stat.current;
+  result["peak"] = stat.peak;
+  result["allocated"] = stat.allocated;
+  result["freed"] = stat.freed;
+  return result;
+}
+
+py::dict to_dict(const c10::CachingAllocator::DurationStat &stat) {
+  py::dict result;
+  result["total"] = stat.total;
+  result["max"] = stat.max;
+  result["min"] = stat.min;
+  result["count"] = stat.count;
+  result["avg"] = stat.count == 0 ? 0.0 : static_cast<double>(stat.total) / static_cast<double>(stat.count);
+  return result;
+}
+
+py::dict host_memory_stats() {
+  const at::HostStats stats = host_allocator()->get_stats();
+  py::dict result;
+  result["num_host_alloc"] = stats.num_host_alloc;
+  result["num_host_free"] = stats.num_host_free;
+  result["allocations"] = to_dict(stats.allocations);
+  result["allocated_bytes"] = to_dict(stats.allocated_bytes);
+  result["active_requests"] = to_dict(stats.active_requests);
+  result["active_bytes"] = to_dict(stats.active_bytes);
+  result["host_alloc_time"] = to_dict(stats.host_alloc_time);
+  result["host_free_time"] = to_dict(stats.host_free_time);
+  return result;
+}
 
 // ---- random numbers ----
 py::object python_generator(int32_t device) {
@@ -111,6 +145,9 @@ PYBIND11_MODULE(_C, module) {
   module.def("synchronize", wrap_pybind_function_no_gil(&synchronize), py::arg("device"));
 
   module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
+  module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
+  module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });
+  module.def("reset_accumulated_host_memory_stats", [] { host_allocator()->reset_accumulated_stats(); });
   module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
 
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));

@@ -20,16 +20,20 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
                        allocator->device->label, size, used, held - used, cause);
 }
 
-/* Takes a cached block, or a new one; when there is no room, after everything that the cache holds was given back. The
- * lock is held. */
-static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block, hal_block_t **ready) {
+/* Takes a cached block, or a new one; when there is no room, after everything that streams use was waited for and everything
+ * that the cache holds was given back. The lock is held, and given up while waiting. */
+static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
+  hal_block_t *ready = NULL;
   size_t rounded;
   const uint32_t class = hal_mem_host_class(size, &rounded);
   *out_block = hal_mem_host_reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
   const hal_status_t status = hal_mem_host_create(allocator, rounded, size, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
-  hal_mem_pending_drain(allocator, ready);
+  hal_mem_pending_drain(allocator, &ready);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready); /* may free host memory, too */
+  hal_mem_lock(&allocator->lock);
   *out_block = hal_mem_host_reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
   hal_mem_host_trim(allocator, 0);
@@ -55,7 +59,7 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
   hal_mem_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
-  const hal_status_t status = take(allocator, size, &block, &ready);
+  const hal_status_t status = take(allocator, size, &block);
   char cause[256];
   snprintf(cause, sizeof(cause), "%s", status ? hal_error_message() : "");
   void *address = status ? NULL : block->address;

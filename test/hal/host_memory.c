@@ -307,6 +307,19 @@ Test(host_memory, the_cache_and_pending_blocks_are_given_back_before_giving_up) 
   cr_assert_eq(double_close(), 0);
 }
 
+static void give_later(void *address) { give(address); }
+
+Test(host_memory, what_a_deferred_function_frees_makes_room) {
+  double_.total = 8 * MIB;
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  char *held = take(6 * MIB);
+  double_enqueue(double_stream(0, 0), held, 6 * MIB);
+  cr_assert_eq(hal_memory_defer(0, NULL, give_later, held), HAL_OK);
+  give(take(8 * MIB));
+  cr_expect_eq(double_.violations, 0);
+  cr_assert_eq(double_close(), 0);
+}
+
 Test(host_memory, other_failures_of_the_plugin_are_told_and_leave_nothing_behind) {
   void *address = NULL;
   cr_assert_eq(double_open(1, 0), HAL_OK);

@@ -204,9 +204,3 @@ def test_a_fraction_of_the_memory_is_a_limit(run_python):
         TORCH_BACKEND="fake",
         HAL_FAKE_MEMORY="512M",
     )
-
-
-def test_pin_memory_is_harmless_and_honest(device):
-    tensor = torch.ones(8).pin_memory()
-    assert tensor.sum().item() == 8 and not tensor.is_pinned()
-    assert tensor.to(device, non_blocking=True).sum().item() == 8

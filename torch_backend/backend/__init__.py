@@ -27,6 +27,8 @@ from .devices import (
 )
 from .memory import (
     empty_cache,
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
@@ -35,7 +37,9 @@ from .memory import (
     memory_stats,
     memory_stats_as_nested_dict,
     memory_summary,
+    reset_accumulated_host_memory_stats,
     reset_accumulated_memory_stats,
+    reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
 )
@@ -60,10 +64,11 @@ from torch import OutOfMemoryError
 __all__ = [
     "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "current_device", "current_stream",
     "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
-    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init",
-    "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
-    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated", "memory_reserved",
-    "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "random", "reset_accumulated_memory_stats",
+    "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "host_memory_stats",
+    "host_memory_stats_as_nested_dict", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
+    "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "random",
+    "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction", "set_rng_state",
     "set_rng_state_all", "set_stream", "stream", "streams", "synchronize",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The caching allocator: statistics under torch's names, and giving memory back."""
+"""The caching allocators of device and pinned host memory: statistics under torch's names, and giving memory back."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def memory_stats_as_nested_dict(device=None) -> dict:
     return torch._C._accelerator_getDeviceStats(_get_device_index(device, optional=True))
 
 
-def memory_stats(device=None) -> dict:
-    """Gives the statistics of a device under flat names such as "allocated_bytes.all.current", as torch.cuda.memory_stats."""
+def _flatten(nested: dict) -> dict:
     flat = {}
 
     def add(prefix: str, value) -> None:
@@ -30,8 +29,13 @@ def memory_stats(device=None) -> dict:
         else:
             flat[prefix] = value
 
-    add("", memory_stats_as_nested_dict(device))
+    add("", nested)
     return dict(sorted(flat.items()))
+
+
+def memory_stats(device=None) -> dict:
+    """Gives the statistics of a device under flat names such as "allocated_bytes.all.current", as torch.cuda.memory_stats."""
+    return _flatten(memory_stats_as_nested_dict(device))
 
 
 def _bytes(kind: str, what: str, device) -> int:
@@ -66,6 +70,33 @@ def reset_peak_memory_stats(device=None) -> None:
 def reset_accumulated_memory_stats(device=None) -> None:
     """Sets the totals of allocated and freed memory to zero."""
     torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
+
+
+def host_memory_stats_as_nested_dict() -> dict:
+    """Gives the statistics of pinned host memory, added up over the devices that were used, as nested dictionaries.
+
+    "allocations" and "allocated_bytes" count page-locked blocks, used and cached, "active_requests" and "active_bytes" those
+    in use by tensors or by copies, each with current / peak / allocated / freed; bytes are of blocks rounded up to their size
+    class. "host_alloc_time" and "host_free_time" tell how long the plugin took, in microseconds, with total / max / min /
+    count / avg; "num_host_alloc" and "num_host_free" how often it was asked. All are zero before the first use.
+    """
+    return _C.host_memory_stats()
+
+
+def host_memory_stats() -> dict:
+    """Gives the statistics of pinned host memory under flat names such as "active_bytes.current", as
+    torch.cuda.host_memory_stats; `host_memory_stats_as_nested_dict` explains them."""
+    return _flatten(host_memory_stats_as_nested_dict())
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Sets every peak of pinned host memory to the current value."""
+    _C.reset_peak_host_memory_stats()
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Sets the totals, counts and times of pinned host memory to zero."""
+    _C.reset_accumulated_host_memory_stats()
 
 
 def mem_get_info(device=None) -> tuple:

@@ -1,8 +1,8 @@
 // hooks.cpp: what torch asks of an accelerator besides its guard. Asking whether it is there initialises nothing.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
-#include <c10/core/CPUAllocator.h>
 
 #include "core/allocator/allocator.h"
+#include "core/allocator/host_allocator.h"
 #include "core/generator/generator.h"
 #include "core/status.h"
 #include "core/storage/storage.h"
@@ -33,10 +33,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return device < 0 ? getCurrentDevice() : exchangeDevice(device);
   }
 
-  // Host memory is not pinned by us yet: any address is accepted by copies, so "pinned" memory is the CPU allocator's
-  // and is_pinned() says honestly that it is pageable.
-  bool isPinnedPtr(const void *) const override { return false; }
-  at::Allocator *getPinnedMemoryAllocator() const override { return c10::GetCPUAllocator(); }
+  // Where a plugin cannot lock pages, the allocator gives ordinary memory and is_pinned() says so.
+  bool isPinnedPtr(const void *address) const override { return is_pinned(address); }
+  at::Allocator *getPinnedMemoryAllocator() const override { return host_allocator(); }
 
   at::Device getDeviceFromPtr(void *address) const override {
     int32_t device = 0;
