@@ -13,9 +13,9 @@
 #define PK_SQRT2_64 1.41421356237309504880
 #define PK_ENOUGH 1e-17 /* a term below this part of a sum changes nothing */
 
-/* ---- gamma and zeta ---- */
+/* ---- gamma ---- */
 
-/* B(2k) / (2k)!, k = 1 .. 10: Bernoulli's numbers, for sums by Euler and Maclaurin. */
+/* B(2k) / (2k)!, k = 1 .. 8: Bernoulli's numbers, for sums by Euler and Maclaurin. */
 PK_FN double pk_bernoulli(int k) {
   switch (k) {
     case 1: return 1.0 / 12;
@@ -25,37 +25,8 @@ PK_FN double pk_bernoulli(int k) {
     case 5: return 1.0 / 47900160;
     case 6: return -691.0 / 1307674368000.0;
     case 7: return 1.0 / 74724249600.0;
-    case 8: return -3617.0 / 10670622842880000.0;
-    case 9: return 43867.0 / 5109094217170944000.0;
-    default: return -174611.0 / 802857662698291200000.0;
+    default: return -3617.0 / 10670622842880000.0;
   }
-}
-
-/* Hurwitz' zeta: the sum of (q + k)^-s over k >= 0. */
-PK_FN double pk_zeta_f64(double s, double q) {
-  if (s == 1.0) return PK_INF64;
-  if (!(s > 1.0) || q != q) return PK_NAN64;
-  if (q <= 0.0) {
-    if (q == floor(q)) return PK_INF64;
-    if (s != floor(s)) return PK_NAN64;
-  }
-  double sum = 0.0, a = q;
-  for (; a < 12.0 + s; a += 1.0) {
-    const double term = pow(a, -s);
-    sum += term;
-    if (a > 0.0 && fabs(term) < PK_ENOUGH * fabs(sum)) return sum;
-  }
-  const double power = pow(a, -s);
-  sum += power * a / (s - 1.0) + 0.5 * power;
-  double factor = s, scale = power / a;
-  for (int k = 1; k <= 10; k++) {
-    const double term = pk_bernoulli(k) * factor * scale;
-    sum += term;
-    if (fabs(term) < PK_ENOUGH * fabs(sum)) break;
-    factor *= (s + 2 * k - 1) * (s + 2 * k);
-    scale /= a * a;
-  }
-  return sum;
 }
 
 PK_FN double pk_digamma_f64(double x) {
@@ -76,18 +47,6 @@ PK_FN double pk_digamma_f64(double x) {
   return x < PK_INF64 ? result + log(x) - 0.5 / x - sum : x;
 }
 
-/* Of order 1, by reflection for negative x. */
-PK_FN double pk_trigamma_f64(double x) {
-  if (!(x < 0.5)) return pk_zeta_f64(2.0, x);
-  const double s = sin(PK_PI64 * (x - floor(x)));
-  return PK_PI64 * PK_PI64 / (s * s) - pk_zeta_f64(2.0, 1.0 - x);
-}
-PK_FN double pk_polygamma_f64(double x, double n) {
-  if (n == 0.0) return pk_digamma_f64(x);
-  if (n == 1.0) return pk_trigamma_f64(x);
-  const double value = exp(lgamma(n + 1.0)) * pk_zeta_f64(n + 1.0, x);
-  return fmod(n, 2.0) == 0.0 ? -value : value;
-}
 /* mu - log(1 + mu) */
 PK_FN double pk_gamma_excess(double mu) {
   if (fabs(mu) >= 0.1) return mu - log1p(mu);
@@ -377,31 +336,6 @@ PK_FN double pk_airy_ai_f64(double x) {
   }
   const double phase = zeta - 0.25 * PK_PI64;
   return (p * cos(phase) + q * sin(phase)) / (PK_SQRT_PI64 * sqrt(sqrt(a)));
-}
-
-/* ---- orthogonal polynomials ---- */
-
-/* The polynomial of a degree (an integer in 63 bits; of negative degree 0) from p(0) = 1, p(1) = first and the recurrence of
- * its kind. */
-enum { PK_CHEBYSHEV, PK_HERMITE, PK_HERMITE_E, PK_LAGUERRE, PK_LEGENDRE };
-PK_FN double pk_polynomial(int kind, double first, double x, double degree) {
-  if (!(degree > -1.0 && degree < 9.2e18)) return 0.0;
-  double before = 1.0, here = first;
-  const double n = trunc(degree);
-  if (n < 1.0) return before;
-  for (double k = 1.0; k < n && here == here; k += 1.0) {
-    double next;
-    switch (kind) {
-      case PK_CHEBYSHEV: next = 2.0 * x * here - before; break;
-      case PK_HERMITE: next = 2.0 * x * here - 2.0 * k * before; break;
-      case PK_HERMITE_E: next = x * here - k * before; break;
-      case PK_LAGUERRE: next = ((2.0 * k + 1.0 - x) * here - k * before) / (k + 1.0); break;
-      default: next = ((2.0 * k + 1.0) * x * here - k * before) / (k + 1.0); break;
-    }
-    before = here;
-    here = next;
-  }
-  return here;
 }
 
 #endif /* PK_SPECIAL_H_ */

@@ -40,25 +40,16 @@ C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noe
   }
 }
 
-// The HAL numbers devices; torch's users know them as "fake:0".
-std::string with_device_name(std::string message, int32_t device) {
-  const std::string numbered = "on device " + std::to_string(device) + ":";
-  const size_t at = message.find(numbered);
-  if (at == std::string::npos) return message;
-  return message.replace(at, numbered.size(),
-                         "on " + c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)).str() + ":");
-}
-
 [[noreturn]] C10_NOINLINE void fail_allocation(hal_status_t status, size_t size, int32_t device) {
   if (status != HAL_RESOURCE_EXHAUSTED) throw_status(status);
-  const std::string message = with_device_name(hal_error_message(), device);
   if (c10::memoryProfilingEnabled()) {
+    const std::string message = hal_error_message();
     const hal_memory_stats_t stats = read_stats(device);
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(size), stats.allocated_bytes[HAL_POOL_ALL].current,
                                      stats.reserved_bytes[HAL_POOL_ALL].current,
                                      c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)));
+    hal_error_set(status, "%s", message.c_str());  // the thread's message may be another one by now
   }
-  hal_error_set(status, "%s", message.c_str());
   throw_status(status);
 }
 
