@@ -341,6 +341,16 @@ class Scan(Family):
         yield "PK_STEP(x, y)", {"cumsum": "((x) + (y))", "cumprod": "((x) * (y))"}.get(op.kernel, "PK_NAME(join)(x, y)")
 
 
+class Check(Family):
+    """Looks through an operand for values that are an error: PK_EXPR holds for the others, PK_KIND says what to report."""
+
+    KINDS = {"check_divisor": "PK_BAD_DIVISOR", "check_probability": "PK_BAD_PROBABILITY"}
+
+    def macros(self, op, dtype):
+        yield "PK_EXPR", f"({op.expr})"
+        yield "PK_KIND", self.KINDS[op.kernel]
+
+
 class ScanIndex(Family):
     """Running extremes with their indices: PK_TAKES(v, x) compares, PK_NAN(x) tells NaN."""
 
@@ -440,6 +450,7 @@ FAMILIES = {
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
+        Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
         Family("scatter", [Variant("columns", "items", 1)], operands=0, result="any"),
         Scatter("scatter_reduce", [Variant(name, "items", 1) for name in ("sum", "prod", "amax", "amin")], operands=0,
                 result="any"),

@@ -73,7 +73,7 @@ DTYPES = {
 }
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
-         "numbers", "meta", "unused", "exact", "refuse"}
+         "numbers", "meta", "unused", "exact", "refuse", "check"}
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ class Op:
     rare: bool = False  # row forms only, compiled once
     exact: bool = False  # results are not the same in a wider dtype
     refuse: str = ""  # C++ condition for calls that are an error
+    check: dict = field(default_factory=dict, hash=False)  # {argument: operator of the family `check`}, one for all
     when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
     numbers: dict = field(default_factory=dict, hash=False)  # {number: C++ expression over ATen's arguments}
     unused: tuple = ()  # ATen's arguments that say nothing
@@ -116,6 +117,10 @@ def load(path=OPS_YAML):
     document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     sets = document["sets"]
     ops = [_op(number, entry, sets, path) for number, entry in enumerate(document["ops"])]
+    checks = {op.name for op in ops if op.family == "check"}
+    for op in ops:
+        if not set(op.check) <= set(op.args) or not set(op.check.values()) <= checks or len(set(op.check.values())) > 1:
+            sys.exit(f"codegen: {path}: op {op.name}: check {op.check} is not {{its args: one operator of the family check}}")
     for attribute in ("name", "identifier"):
         seen = {}
         for op in ops:
@@ -167,6 +172,7 @@ def _op(number, entry, sets, path):
         rare=entry.get("rare", False),
         exact=entry.get("exact", False),
         refuse=entry.get("refuse", ""),
+        check=entry.get("check", {}),
         when=entry.get("when", {}),
         numbers=entry.get("numbers", {}),
         unused=tuple(entry.get("unused", ())),

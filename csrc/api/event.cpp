@@ -26,18 +26,18 @@ void Event::record_once(const Stream &stream) {
 }
 
 void Event::block(const Stream &stream) const {
-  if (event_ != nullptr) check(hal_stream_wait_event(to_hal(stream.unwrap()), event_));
+  if (event_ != nullptr) check_work(hal_stream_wait_event(to_hal(stream.unwrap()), event_));
 }
 
 bool Event::query() const {
   if (event_ == nullptr) return true;
   const hal_status_t status = hal_event_query(event_);
-  if (status != HAL_NOT_READY) check(status);
+  if (status != HAL_NOT_READY) check_work(status);
   return status != HAL_NOT_READY;
 }
 
 void Event::synchronize() const {
-  if (event_ != nullptr) check(hal_event_synchronize(event_));
+  if (event_ != nullptr) check_work(hal_event_synchronize(event_));
 }
 
 double Event::elapsed_time(const Event &end) const {

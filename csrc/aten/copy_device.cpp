@@ -55,7 +55,7 @@ class Event {
   ~Event() { hal_event_destroy(event_); }
   Event(const Event &) = delete;
   Event &operator=(const Event &) = delete;
-  void block(hal_stream_t *stream) { check(hal_stream_wait_event(stream, event_)); }
+  void block(hal_stream_t *stream) { check_work(hal_stream_wait_event(stream, event_)); }
 
  private:
   hal_event_t *event_ = nullptr;

@@ -31,7 +31,7 @@ at::Tensor weighted(at::Tensor &&elements, const Weight &weight) {
   return weight && weight->defined() ? elements.mul_(*weight) : std::move(elements);
 }
 
-// A probability outside of [0, 1] gives NaN, where the CPU raises: the values are on the device.
+// An element outside of [0, 1] raises at the next synchronisation: the values are on the device.
 at::Tensor cross_entropy(const at::Tensor &self, const at::Tensor &target, const Weight &weight, int64_t reduction) {
   auto elements = pointwise<meta::Binary>(HAL_OP_ID_BINARY_CROSS_ENTROPY, self, target);
   if (!elements) return call_fallback<at::_ops::binary_cross_entropy>(self, target, weight, reduction);

@@ -9,7 +9,7 @@
 #include "device_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "index_error.h"
+#include "kernel_error.h"
 #include "layer_validate.h"
 #include "profile_internal.h"
 #include "text.h"
@@ -159,7 +159,7 @@ void hal_device_close(hal_device_t *device) {
   const int was_ready = atomic_exchange(&device->ready, 0);
   if (was_ready && !hal_device_in_bad_fork()) {
     hal_op_table_destroy(device->ops);
-    hal_index_error_destroy(device);
+    hal_kernel_error_destroy(device);
     hal_allocator_destroy(device->allocator);
     hal_stream_destroy_all(device);
     device->ops = NULL;
@@ -223,11 +223,11 @@ int32_t hal_device_exchange(int32_t device) {
 hal_status_t hal_device_synchronize(int32_t device) {
   hal_device_t *found = NULL;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_index_error_set_t indices;
-  hal_index_error_begin_all(found, &indices);
+  hal_kernel_error_marks_t marks;
+  hal_kernel_error_mark_all(found, &marks);
   hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
   status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_memory_poll(found);
-  return hal_index_error_end_all(found, &indices, status);
+  return hal_kernel_error_collect_all(found, &marks, status);
 }
 
 hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible) {

@@ -4,6 +4,7 @@
 #include "call.h"
 #include "event_internal.h"
 #include "hal/status.h"
+#include "kernel_error.h"
 
 /* After a fork or hal_registry_close the plugin cannot be asked any more, and events may outlive both. */
 static hal_status_t check_alive(const hal_event_t *event) {
@@ -21,6 +22,8 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   event->device = found;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
+  atomic_init(&event->stream, NULL);
+  atomic_init(&event->mark, 0);
   const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
   if (status) {
     hal_free(event);
@@ -49,19 +52,29 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
+  atomic_store_explicit(&event->mark, hal_kernel_error_mark(stream), memory_order_relaxed);
+  atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
+}
+
+/* Tells what the work before the event met. */
+static hal_status_t finish(const hal_event_t *event, hal_status_t status) {
+  hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
+  if (!stream) return status;
+  return hal_kernel_error_collect(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), status);
 }
 
 hal_status_t hal_event_query(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(check_alive(event));
   hal_plugin_t *const plugin = event->device->plugin;
-  return hal_error_plugin(plugin, HAL_SLOT_event_query, hal_call_event_query(plugin, event->handle));
+  return finish(event, hal_error_plugin(plugin, HAL_SLOT_event_query, hal_call_event_query(plugin, event->handle)));
 }
 
 hal_status_t hal_event_synchronize(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(check_alive(event));
   hal_plugin_t *const plugin = event->device->plugin;
-  return hal_error_plugin(plugin, HAL_SLOT_event_synchronize, hal_call_event_synchronize(plugin, event->handle));
+  return finish(
+      event, hal_error_plugin(plugin, HAL_SLOT_event_synchronize, hal_call_event_synchronize(plugin, event->handle)));
 }
 
 hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {

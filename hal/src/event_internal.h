@@ -9,6 +9,9 @@ struct hal_event_s {
   hal_device_t *device;
   uint32_t flags;      /* HAL_EVENT_* */
   atomic_int recorded; /* at least once */
+  /* Where it was recorded last, and hal_kernel_error_mark then. */
+  _Atomic(hal_stream_t *) stream;
+  _Atomic uint64_t mark;
 };
 
 #endif /* HAL_SRC_EVENT_INTERNAL_H_ */

@@ -64,6 +64,10 @@ const char *hal_op_name(uint32_t op) {
   return op < OP_COUNT ? hal_op_infos[op].name : hal_op_defined_name(op - OP_COUNT);
 }
 
+const char *hal_op_argument(uint32_t op, uint32_t argument) {
+  return op < OP_COUNT && argument < hal_op_infos[op].argument_count ? hal_op_infos[op].arguments[argument] : NULL;
+}
+
 hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
   for (uint32_t op = 0; name && op < OP_COUNT; op++)
     if (strcmp(name, hal_op_infos[op].name) == 0) {
@@ -274,6 +278,24 @@ static __attribute__((noinline)) hal_status_t run_own(const hal_op_entry_t *entr
   return hal_error_prefix(status, "%s: ", entry->info->name);
 }
 
+/* Looks through the operands in which some values are an error (`check` of codegen/ops.yaml), where they are tensors of a
+ * dtype that can hold them. */
+static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
+  const hal_op_entry_t *entry = entry_of(of->device->ops, of->info->check);
+  hal_op_context_t context = *of;
+  if (!entry->launch) return HAL_OK;
+  context.info = entry->info;
+  context.handles = entry->handles;
+  for (uint32_t i = 0; of->info->checked >> i; i++) {
+    if (!(of->info->checked >> i & 1) || call->args[i].tag != HAL_VALUE_TENSOR) continue;
+    const hal_value_t args[] = {call->args[i], {.tag = HAL_VALUE_INT, .u.i = i}};
+    const hal_op_call_t operand = {.struct_size = sizeof operand, .args = args, .arg_count = 2};
+    const hal_status_t status = entry->launch(&context, &operand);
+    if (status && status != HAL_UNIMPLEMENTED) return status;
+  }
+  return HAL_OK;
+}
+
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
@@ -291,6 +313,7 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
     hal_op_context_t context = {.info = entry->info, .device = owner, .stream = stream, .handles = entry->handles, .op = op};
+    if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
     status = entry->launch(&context, call);
     if (HAL_LIKELY(!status)) {
       count(&counts[op].portable);

@@ -42,6 +42,8 @@ typedef struct hal_op_info_s {
   uint8_t scalars;  /* number arguments, which follow: s0, s1, s2 */
   uint8_t numbers;  /* bit i: tensor argument i may be given as a number */
   uint8_t result;   /* HAL_OP_RESULT_* */
+  uint8_t checked;  /* bit i: argument i is looked through before, by the operator `check` of the family `check` */
+  uint16_t check;
 } hal_op_info_t;
 
 struct hal_op_context_s {
@@ -99,11 +101,14 @@ hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *
 hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_call_t *call);
 /* The same numbers by the plugin's random_fill, whose default works everywhere. */
 hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
 
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
+/* The name of an argument of an operator of codegen/ops.yaml; NULL when there is none. */
+const char *hal_op_argument(uint32_t op, uint32_t argument);
 /* Operators of codegen/ops.yaml; those that libraries define are numbered behind them (op_define.h). */
 uint32_t hal_op_builtin_count(void);
 /* Writes a device number into all descriptors of a call. */

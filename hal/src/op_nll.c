@@ -1,6 +1,7 @@
 /* op_nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
  * N x places, all contiguous. */
 #include "hal_op_variants.h"
+#include "kernel_error.h"
 #include "op_reduce.h"
 
 #define CHUNK 4096 /* samples of a group: 64 in each accumulator */
@@ -8,14 +9,15 @@
 enum { NONE = 0, MEAN = 1, SUM = 2 }; /* torch's numbers of reductions */
 
 typedef struct loss_s {
-  int64_t n, classes, places, ignore, reduction;
+  int64_t n, classes, places, ignore, reduction, site;
+  void *error; /* the stream's record, for targets that name no class */
   uint64_t samples;
   hal_dtype_t dtype;
   const hal_tensor_t *target, *weight; /* weight may be NULL */
 } loss_t;
 
 /* Reads what both directions share; arguments: target, weight at `first`, reduction, ignore_index at `numbers`. */
-static hal_status_t read_loss(const hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *input,
+static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *input,
                               uint32_t first, uint32_t numbers, loss_t *out) {
   if (input->ndim != 3)
     return hal_op_invalid(context, "the input has %d dimensions; N x classes x places are needed", (int)input->ndim);
@@ -41,7 +43,9 @@ static hal_status_t read_loss(const hal_op_context_t *context, const hal_op_call
   if (out->reduction < NONE || out->reduction > SUM)
     return hal_op_invalid(context, "reduction is %lld; 0 (none), 1 (mean) and 2 (sum) are known",
                           (long long)out->reduction);
-  return hal_op_int(context, call, numbers + 1, &out->ignore);
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers + 1, &out->ignore));
+  out->site = (int64_t)context->op << 8;
+  return hal_kernel_error_address(context->stream, &out->error);
 }
 
 static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
@@ -54,8 +58,10 @@ static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal
   void *weight = in->weight ? in->weight->data : a; /* an address in any case */
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),   HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),
                             HAL_OP_ARG_POINTER(weight),   HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(in->classes),
-                            HAL_OP_ARG_VALUE(in->places), HAL_OP_ARG_VALUE(in->ignore),  HAL_OP_ARG_VALUE(with_weight)};
-  return hal_op_launch_items(context, kernel, in->samples, args, 9);
+                            HAL_OP_ARG_VALUE(in->places), HAL_OP_ARG_VALUE(in->ignore),  HAL_OP_ARG_VALUE(with_weight),
+                            HAL_OP_ARG_VALUE(in->site),   HAL_OP_ARG_POINTER(in->error)};
+  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, in->samples, args, 11));
+  return hal_kernel_error_launched(context->stream);
 }
 
 static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
@@ -79,15 +85,16 @@ static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal
                             HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),  HAL_OP_ARG_POINTER(weight),
                             HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(chunk),      HAL_OP_ARG_VALUE(in->classes),
                             HAL_OP_ARG_VALUE(in->places),  HAL_OP_ARG_VALUE(in->ignore), HAL_OP_ARG_VALUE(with_weight),
-                            HAL_OP_ARG_VALUE(mean),        HAL_OP_ARG_VALUE(final)};
-  hal_status_t status = hal_op_launch_groups(context, kernel, chunks, args, 14);
+                            HAL_OP_ARG_VALUE(mean),        HAL_OP_ARG_VALUE(final),      HAL_OP_ARG_VALUE(in->site),
+                            HAL_OP_ARG_POINTER(in->error)};
+  hal_status_t status = hal_op_launch_groups(context, kernel, chunks, args, 16);
   if (!status && !final) {
     const hal_arg_t last[] = {HAL_OP_ARG_POINTER(target), HAL_OP_ARG_POINTER(total), HAL_OP_ARG_POINTER(sums),
                               HAL_OP_ARG_VALUE(chunks), HAL_OP_ARG_VALUE(mean)};
     status = hal_op_launch_groups(context, finish, 1, last, 5);
   }
   hal_memory_release(block);
-  return status;
+  return status ? status : hal_kernel_error_launched(context->stream);
 }
 
 /* Arguments: self, target, weight, reduction, ignore_index. Results: the losses or their sum or mean; the total weight
@@ -123,6 +130,8 @@ hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(dy),      HAL_OP_ARG_POINTER(classes),
                             HAL_OP_ARG_POINTER(weight),    HAL_OP_ARG_POINTER(total),   HAL_OP_ARG_VALUE(lines),
                             HAL_OP_ARG_VALUE(in.classes),  HAL_OP_ARG_VALUE(in.places), HAL_OP_ARG_VALUE(in.ignore),
-                            HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(each),      HAL_OP_ARG_VALUE(mean)};
-  return hal_op_launch_items(context, kernel, lines, args, 12);
+                            HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(each),      HAL_OP_ARG_VALUE(mean),
+                            HAL_OP_ARG_VALUE(in.site),     HAL_OP_ARG_POINTER(in.error)};
+  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, lines, args, 14));
+  return hal_kernel_error_launched(context->stream);
 }

@@ -7,7 +7,7 @@
 
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
-#include "index_error.h"
+#include "kernel_error.h"
 #include "op_dims.h"
 #include "op_index.h"
 
@@ -98,7 +98,7 @@ static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
   uint64_t launches = 1;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, s->variant, &kernel));
   if (s->kept.numel == 0 || s->n == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_index_error_address(context->stream, &error));
+  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
   for (int32_t d = HAL_OP_ROW_DIMS; d < s->kept.ndim; d++) launches *= (uint64_t)s->kept.size[d];
   for (uint64_t i = 0; i < launches; i++) {
     uint64_t rest = i;
@@ -112,7 +112,7 @@ static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
     const hal_status_t status = launch_one(context, s, kernel, error, address);
     if (status) return status == HAL_UNIMPLEMENTED && i > 0 ? HAL_INTERNAL : status;
   }
-  return hal_index_error_launched(context->stream);
+  return hal_kernel_error_launched(context->stream);
 }
 
 /* Reads what both families have in common; `checked` is the argument after `optional`. */

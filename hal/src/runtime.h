@@ -49,10 +49,12 @@ struct hal_stream_s {
   hal_device_t *device;
   int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
   int32_t priority;
-  atomic_int index_error_pending; /* a kernel that reads indices was launched since the last look (index_error.h) */
+  /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
+  _Atomic uint64_t reporters, looked;
 };
 
 #define HAL_STREAM_POOLS 2
+#define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
 
 struct hal_device_s {
   hal_plugin_t *plugin;
@@ -67,7 +69,7 @@ struct hal_device_s {
   atomic_uint next_stream[HAL_STREAM_POOLS];
   hal_allocator_t *allocator;
   hal_op_table_t *ops;
-  _Atomic(char *) index_errors; /* in device memory: a record per stream, made at the first use (index_error.h) */
+  _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
   _Atomic(hal_generator_t *) generator;
 };
 

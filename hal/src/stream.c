@@ -5,7 +5,7 @@
 #include "device_internal.h"
 #include "event_internal.h"
 #include "hal/status.h"
-#include "index_error.h"
+#include "kernel_error.h"
 #include "status_internal.h"
 
 enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
@@ -130,29 +130,29 @@ int32_t hal_stream_priority(const hal_stream_t *stream) { return stream->priorit
 hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  const int pending = hal_index_error_begin(stream);
+  const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_synchronize(plugin, stream->handle);
   status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, status) : hal_memory_poll(stream->device);
-  return hal_index_error_end(stream, pending, status);
+  return hal_kernel_error_collect(stream, mark, status);
 }
 
 hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  const int pending = hal_index_error_begin(stream);
+  const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
   status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status)
                   : hal_memory_poll(stream->device);
-  return hal_index_error_end(stream, pending, status);
+  return hal_kernel_error_collect(stream, mark, status);
 }
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  const int pending = hal_index_error_begin(stream);
+  const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_query(plugin, stream->handle);
   status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_query, status) : hal_memory_poll(stream->device);
-  return hal_index_error_end(stream, pending, status);
+  return hal_kernel_error_collect(stream, mark, status);
 }
 
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {

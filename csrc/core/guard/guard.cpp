@@ -114,11 +114,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(hal_event_record(target, where));
   }
   void block(void *event, const Stream &stream) const override {
-    if (event != nullptr) check(hal_stream_wait_event(to_hal(stream), to_event(event)));
+    if (event != nullptr) check_work(hal_stream_wait_event(to_hal(stream), to_event(event)));
   }
   bool queryEvent(void *event) const override { return event == nullptr || done(hal_event_query(to_event(event))); }
   void synchronizeEvent(void *event) const override {
-    if (event != nullptr) check(hal_event_synchronize(to_event(event)));
+    if (event != nullptr) check_work(hal_event_synchronize(to_event(event)));
   }
   void destroyEvent(void *event, const DeviceIndex) const noexcept override { hal_event_destroy(to_event(event)); }
   double elapsedTime(void *start, void *end, const DeviceIndex) const override {

@@ -19,10 +19,12 @@ HAL_API void hal_event_destroy(hal_event_t *event);
  * Errors: HAL_INVALID_ARGUMENT for a stream of another device. Since 0.1. */
 HAL_API hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream);
 
-/* Tells without waiting whether the recorded work is done; never recorded counts as done. Errors: HAL_NOT_READY. Since 0.1. */
+/* Tells without waiting whether the recorded work is done; never recorded counts as done. Errors: HAL_NOT_READY; what
+ * hal_event_synchronize answers. Since 0.1. */
 HAL_API hal_status_t hal_event_query(hal_event_t *event);
 
-/* Waits until the recorded work is done. Since 0.1. */
+/* Waits until the recorded work is done. Errors: what that work met in values that only kernels see, once, as
+ * hal_stream_synchronize. Since 0.1. */
 HAL_API hal_status_t hal_event_synchronize(hal_event_t *event);
 
 /* Gives nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.

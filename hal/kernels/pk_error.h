@@ -1,0 +1,56 @@
+/* pk_error.h: what a kernel says about values that are an error and that no host has seen: an index out of range, a divisor of
+ * 0. The kernel goes on without them; the host reads the first one of a stream back at the stream's next synchronisation
+ * (hal/src/kernel_error.h). */
+#ifndef PK_ERROR_H_
+#define PK_ERROR_H_
+
+#define PK_BAD_INDEX 0u       /* value: the index, bound: the size of the dimension */
+#define PK_BAD_CLASS 1u       /* value: the target, bound: the number of classes */
+#define PK_BAD_DIVISOR 2u     /* value: 0 */
+#define PK_BAD_PROBABILITY 3u /* value: a float or a double, bound: its bytes */
+
+/* The first error of a stream. Whoever turns `state` from 0 to 1 writes the rest, then makes it 2. */
+typedef struct {
+  pk_u32 state, kind;
+  pk_i64 site; /* operator * 256 + dimension or argument */
+  union {
+    pk_i64 i64;
+    float f32;
+    double f64;
+  } value;
+  pk_i64 bound;
+} pk_error_t;
+
+#if defined(PK_OPENCL)
+PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) { return atomic_cmpxchg((volatile __global uint *)word, 0u, 1u) == 0u; }
+PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) {
+  mem_fence(CLK_GLOBAL_MEM_FENCE);
+  (void)atomic_xchg((volatile __global uint *)word, 2u);
+}
+#elif defined(PK_CUDA)
+PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) { return atomicCAS(word, 0u, 1u) == 0u; }
+PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) {
+  __threadfence();
+  (void)atomicExch(word, 2u);
+}
+#else
+PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) {
+  pk_u32 expected = 0;
+  return __atomic_compare_exchange_n(word, &expected, 1u, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) { __atomic_store_n(word, 2u, __ATOMIC_RELEASE); }
+#endif
+
+/* Reports a value whose type is `token` (i64, f32, f64), unless an earlier error waits for the host. */
+#define PK_REPORT(token, error, what, where, number, limit) \
+  do {                                                      \
+    if (pk_claim(&(error)->state)) {                        \
+      (error)->kind = (what);                               \
+      (error)->site = (where);                              \
+      (error)->value.token = (number);                      \
+      (error)->bound = (limit);                             \
+      pk_publish(&(error)->state);                          \
+    }                                                       \
+  } while (0)
+
+#endif /* PK_ERROR_H_ */
