@@ -153,6 +153,22 @@ for count in (16, 1_000_000):  # below and above what a blocking upload would bu
     )
 
 
+def test_to_cpu_waits_unless_non_blocking_asks_for_a_pinned_result(run_python):
+    """torch makes the result pinned then, as for CUDA."""
+    run_python(
+        BUSY
+        + """
+on_device = torch.full((1_000_000,), 3.0, device="fake")
+occupy()
+late = on_device.to("cpu", non_blocking=True)
+assert late.is_pinned() and not stream.query()
+plain = on_device.to("cpu")  # behind it on the stream
+assert not plain.is_pinned() and torch.all(plain == 3) and torch.all(late == 3)
+""",
+        **DELAYED,
+    )
+
+
 def test_blocking_copies_of_pinned_memory_wait(run_python):
     run_python(
         BUSY
