@@ -141,3 +141,90 @@ def test_group_and_instance_norm(device, shape):
 
 def test_rms_norm(device):
     assert_native(device, lambda x, w: F.rms_norm(x, (40,), w), random(5, 40), random(40))
+
+
+# ---- half precision: computed in float32, rounded once ----
+HALVES = [torch.float16, torch.bfloat16]
+NORMS = {
+    "batch": lambda x, w=None, b=None: F.batch_norm(x, None, None, w, b, True),
+    "evaluation": lambda x, w=None, b=None: F.batch_norm(x, *statistics(x, w), w, b),
+    "group": lambda x, w=None, b=None: F.group_norm(x, 3, w, b),
+    "one group": lambda x, w=None, b=None: F.group_norm(x, 1, w, b),
+    "instance": lambda x, w=None, b=None: F.instance_norm(x, None, None, w, b),
+}
+
+
+def statistics(x, w):
+    """Running statistics in the dtype of the weight."""
+    dtype = x.dtype if w is None else w.dtype
+    return tuple(torch.linspace(low, 2, 6).to(x.device, dtype) for low in (-1, 0.5))
+
+
+def close_to(a, b, dtype, roundings):
+    limit = roundings * torch.finfo(dtype).eps
+    error = (a.detach().cpu().double() - b.detach().double()).abs().max()
+    assert error <= limit * b.detach().double().abs().max(), (error, limit)
+
+
+@pytest.mark.parametrize("parameters", ["half", "float32", "none"])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_half_precision_is_rounded_once(device, name, dtype, parameters):
+    for shape in ((4, 6, 5), (2, 6, 9, 8), (3, 6, 2, 3, 4)):
+        kind = dtype if parameters == "half" else torch.float32
+        operands = [random(*shape).add(2).to(dtype)]
+        if parameters != "none":
+            operands += [random(6, seed=1).to(kind), random(6, seed=2).to(kind)]
+        exact = NORMS[name](*(t.double() for t in operands))
+        with strict():
+            ours = NORMS[name](*(t.to(device) for t in operands))
+        assert (ours.dtype, ours.shape) == (dtype, exact.shape)
+        close_to(ours, exact, dtype, 0.51)
+
+
+@pytest.mark.parametrize("parameters", ["half", "float32"])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_gradients_of_half_precision(device, name, dtype, parameters):
+    """Saved statistics are rounded to the parameters' dtype, on the CPU as here."""
+    kind = dtype if parameters == "half" else torch.float32
+    operands = [random(2, 6, 9, 8).to(dtype), random(6, seed=1).to(kind), random(6, seed=2).to(kind)]
+    theirs = results(NORMS[name], operands, "cpu")
+    with strict():
+        ours = results(NORMS[name], operands, device)
+    for a, b in zip(ours, theirs):
+        assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
+        close_to(a, b, dtype, 4)
+
+
+@pytest.mark.parametrize("kind", ["half", "float32"])
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_batch_norm_of_halves_keeps_running_statistics(device, dtype, kind):
+    ours, theirs = (torch.nn.BatchNorm2d(6).to(where, dtype if kind == "half" else torch.float32) for where in (device, "cpu"))
+    for step in range(3):
+        x = (random(2, 6, 5, 4, seed=step) * (step + 1) + step).to(dtype)
+        with strict():
+            y = ours(x.to(device))
+        close_to(y, theirs(x), dtype, 2)
+    for name in ("running_mean", "running_var"):
+        a, b = getattr(ours, name), getattr(theirs, name)
+        assert a.dtype == b.dtype
+        close_to(a, b, b.dtype if kind == "half" else torch.float16, 2)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_statistics_have_the_parameters_dtype(device, dtype):
+    x = random(4, 6, 5).to(dtype)
+    for w in (None, torch.ones(6, dtype=dtype), torch.ones(6)):
+        for call in (lambda x, w: torch.native_batch_norm(x, w, w, None, None, True, 0.1, 1e-5),
+                     lambda x, w: torch.native_group_norm(x, w, w, 4, 6, 5, 2, 1e-5)):  # fmt: skip
+            with strict():
+                ours = call(x.to(device), None if w is None else w.to(device))
+            assert [t.dtype for t in ours] == [t.dtype for t in call(x, w)]
+
+
+def test_parameters_that_the_cpu_refuses_are_refused(device):
+    x, w, mean = random(4, 6, 5).half(), torch.ones(6).half(), torch.zeros(6)
+    for where in ("cpu", device):
+        with pytest.raises(RuntimeError, match="expected scalar type Half but found Float|mixed dtype"):
+            F.batch_norm(*(t.to(where) for t in (x, mean, mean + 1, w, w)), training=True)
