@@ -9,7 +9,7 @@ import sys
 import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
-from . import _C, _dlpack, _serialization, backend
+from . import _C, _dlpack, _profiler, _serialization, backend
 from .backend import amp, memory, random, streams
 
 
@@ -22,6 +22,7 @@ def register(name: str) -> None:
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     _dlpack.install()
+    _profiler.install(name)
     _serialization.install()
     atexit.register(_quiesce)
 

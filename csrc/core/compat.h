@@ -12,6 +12,11 @@
 #error "torch_backend builds against torch 2.11 to 2.15; install one of them in the Python that builds it"
 #endif
 
+// Kineto's profilers for devices of other makers: in 2.13, and only where torch was built with Kineto.
+#if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>) && __has_include(<kineto/IActivityProfiler.h>)
+#define TORCH_BACKEND_ACTIVITY_PROFILER 1
+#endif
+
 namespace torch_backend {
 
 // Makes an autograd node for a handle type: Edge::function is an intrusive_ptr in 2.13 and was a shared_ptr before.

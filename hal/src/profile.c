@@ -199,8 +199,10 @@ hal_status_t hal_profile_stop(void) {
     status =
         hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
   } else {
+    status = each_ready_device(end_device); /* first: a record without its operator's number is worth little */
     atomic_store(&hal_profile_number, 0);
-    status = each_ready_device(end_device);
+    const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */
+    if (late) status = late;
   }
   pthread_mutex_unlock(&profile_lock);
   return status;

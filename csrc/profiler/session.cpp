@@ -1,0 +1,252 @@
+// session.cpp: one profile: the HAL's records become Kineto's rows, on the device and stream where they ran and linked to
+// the operator that submitted them.
+#include "profiler/session.h"
+
+#ifdef TORCH_BACKEND_ACTIVITY_PROFILER
+#include <c10/util/Exception.h>
+#include <output_base.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "core/allocator/allocator.h"
+
+namespace torch_backend {
+namespace {
+
+using libkineto::ActivityType;
+using libkineto::GenericTraceActivity;
+
+// The record_functions that the calling thread is in, innermost last; of the profile with this number.
+struct UserIds {
+  const void *session = nullptr;
+  std::vector<uint64_t> ids;
+};
+thread_local UserIds user_ids;
+
+std::vector<uint64_t> &user_ids_of(const void *session) {
+  if (user_ids.session != session) user_ids = {session, {}};  // left open by an earlier profile
+  return user_ids.ids;
+}
+
+int64_t read_clock(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+}
+
+// What turns the HAL's clock into Kineto's. Of a few readings the one that was interrupted least.
+int64_t epoch_offset() {
+  int64_t best = INT64_MAX, offset = 0;
+  for (int i = 0; i < 5; i++) {
+    const int64_t before = read_clock(CLOCK_MONOTONIC), epoch = read_clock(CLOCK_REALTIME);
+    const int64_t took = read_clock(CLOCK_MONOTONIC) - before;
+    if (took >= best) continue;
+    best = took;
+    offset = epoch - before - took / 2;
+  }
+  return offset;
+}
+
+// Waits for the work queued on a stream. An event does not take a failure away, as synchronising would: the user's next
+// synchronisation is to raise it.
+void drain(int32_t device, hal_stream_t *stream) {
+  hal_event_t *event = nullptr;
+  if (hal_event_create(device, 0, &event) != HAL_OK) return;
+  if (hal_event_record(event, stream) == HAL_OK) hal_event_synchronize(event);
+  hal_event_destroy(event);
+}
+
+void drain(int32_t device) {
+  for (int64_t id = 0; id <= 2 * HAL_STREAMS_PER_POOL; id++) {  // the default stream, and those of both pools
+    hal_stream_t *stream = nullptr;
+    if (hal_stream_from_id(device, id, &stream) == HAL_OK) drain(device, stream);
+  }
+}
+
+// The row of synchronous calls follows those of the streams: trace files know no negative numbers.
+constexpr int32_t kSynchronousRow = 2 * HAL_STREAMS_PER_POOL + 1;
+
+int32_t row_of(int64_t stream) {
+  return stream == HAL_PROFILE_NO_STREAM ? kSynchronousRow : static_cast<int32_t>(stream);
+}
+
+// Names as CUDA's rows have them, so that tools find what they look for.
+std::string row_name(const Activity &activity) {
+  static const char *const copies[] = {"Memcpy", "Memcpy HtoD", "Memcpy DtoH", "Memcpy DtoD", "Memcpy PtoP"};
+  if (activity.kind == HAL_PROFILE_COPY) return copies[activity.direction < std::size(copies) ? activity.direction : 0];
+  return activity.kind == HAL_PROFILE_FILL ? "Memset (Device)" : activity.name;
+}
+
+ActivityType row_type(uint32_t kind) {
+  switch (kind) {
+    case HAL_PROFILE_COPY:
+      return ActivityType::GPU_MEMCPY;
+    case HAL_PROFILE_FILL:
+      return ActivityType::GPU_MEMSET;
+    case HAL_PROFILE_RANGE:
+      return ActivityType::GPU_USER_ANNOTATION;
+    default:
+      return ActivityType::CONCURRENT_KERNEL;
+  }
+}
+
+std::string device_name(int32_t device) { return c10::Device(kDevice, static_cast<c10::DeviceIndex>(device)).str(); }
+
+libkineto::DeviceInfo device_info(int32_t device) {
+  return {device, device + libkineto::kExceedMaxPid, device_name(device), device_name(device)};
+}
+
+}  // namespace
+
+// ---- start and stop ----
+
+void ProfilerSession::report(const std::string &problem) {
+  errors_.push_back(problem);
+  TORCH_WARN("torch.profiler: ", problem);
+}
+
+void ProfilerSession::start() {
+  if (hal_profile_start() != HAL_OK) {
+    report(std::string("the device's rows will be missing: ") + hal_error_message());
+    status_ = libkineto::TraceStatus::ERROR;
+    return;
+  }
+  running_ = true;
+  status_ = libkineto::TraceStatus::RECORDING;
+  for (int32_t device = 0; device < hal_device_count(); device++)
+    if (hal_device_is_initialized(device) && !hal_profile_supported(device))
+      report("there will be no rows of " + device_name(device) + ", since its plugin collects none (profile_read)");
+}
+
+void ProfilerSession::stop() {
+  if (!running_) return;
+  for (int32_t device = 0; device < hal_device_count(); device++)
+    if (hal_device_is_initialized(device)) drain(device);
+  running_ = false;
+  if (hal_profile_stop() != HAL_OK) report(std::string("rows may be missing: ") + hal_error_message());
+  read();
+  status_ = libkineto::TraceStatus::PROCESSING;
+}
+
+ProfilerSession::~ProfilerSession() {
+  if (running_) hal_profile_stop();
+}
+
+void ProfilerSession::read() {
+  struct Reader {
+    std::vector<Activity> *activities;
+    int64_t offset;
+  } reader{&activities_, epoch_offset()};
+  uint64_t lost = 0;
+  const auto keep = [](void *user_data, const hal_profile_activity_t *from) {
+    const auto *to = static_cast<const Reader *>(user_data);
+    to->activities->push_back({from->name, from->op, from->start_ns + to->offset, from->end_ns + to->offset,
+                               from->correlation, from->bytes, from->stream, from->device, from->kind,
+                               from->direction});
+  };
+  if (hal_profile_read(keep, &reader, &lost) != HAL_OK)
+    report(std::string("rows may be missing: ") + hal_error_message());
+  if (lost > 0)
+    report(std::to_string(lost) +
+           " rows are missing, since a device's buffer was full; profile fewer steps at a time (schedule=)");
+}
+
+// ---- rows ----
+
+void ProfilerSession::add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
+  const ActivityType type = row_type(activity.kind);
+  const Place place{activity.device, row_of(activity.stream)};
+  if (types_.count(type) == 0) return;
+  buffer_->emplace_activity(buffer_->span, type, row_name(activity));
+  GenericTraceActivity &row = *buffer_->activities.back();
+  row.startTime = activity.start_ns;
+  row.endTime = activity.end_ns;
+  row.device = activity.device;
+  row.resource = place.second;
+  row.id = static_cast<int32_t>(activity.correlation);
+  if (activity.correlation != 0 && linked) row.linked = linked(static_cast<int32_t>(activity.correlation));
+  row.addMetadata("device", activity.device);
+  row.addMetadata("stream", place.second);
+  if (activity.correlation != 0) row.addMetadata("correlation", activity.correlation);
+  if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
+  if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
+  places_.insert(place);
+
+  const auto user = user_ids_.find(activity.correlation);
+  if (user == user_ids_.end()) return;
+  const auto [span, is_new] = annotations_.try_emplace({user->second, place}, Span{activity.start_ns, activity.end_ns});
+  if (is_new) return;
+  span->second.start_ns = std::min(span->second.start_ns, activity.start_ns);
+  span->second.end_ns = std::max(span->second.end_ns, activity.end_ns);
+}
+
+void ProfilerSession::add_annotations(const libkineto::getLinkedActivityCallback &linked) {
+  if (types_.count(ActivityType::GPU_USER_ANNOTATION) == 0) return;
+  for (const auto &[key, span] : annotations_) {
+    const libkineto::ITraceActivity *annotated = linked ? linked(static_cast<int32_t>(key.first)) : nullptr;
+    if (annotated == nullptr) continue;
+    buffer_->emplace_activity(buffer_->span, ActivityType::GPU_USER_ANNOTATION, annotated->name());
+    GenericTraceActivity &row = *buffer_->activities.back();
+    row.startTime = span.start_ns;
+    row.endTime = span.end_ns;
+    row.device = key.second.first;
+    row.resource = key.second.second;
+    row.id = static_cast<int32_t>(key.first);
+  }
+}
+
+void ProfilerSession::processTrace(libkineto::ActivityLogger &logger) { processTrace(logger, nullptr, 0, 0); }
+
+void ProfilerSession::processTrace(libkineto::ActivityLogger &logger, libkineto::getLinkedActivityCallback linked,
+                                   int64_t start_ns, int64_t end_ns) {
+  buffer_ = std::make_unique<libkineto::CpuTraceBuffer>();
+  buffer_->gpuOpCount = static_cast<int>(activities_.size());
+  buffer_->span = libkineto::TraceSpan(buffer_->gpuOpCount, 0, "torch_backend", "");
+  buffer_->span.startTime = start_ns;
+  buffer_->span.endTime = end_ns;
+  const std::lock_guard<std::mutex> guard(lock_);
+  for (const Activity &activity : activities_) add_row(activity, linked);
+  add_annotations(linked);
+  activities_.clear();
+  annotations_.clear();
+  for (const auto &row : buffer_->activities) logger.handleActivity(*row);  // only now: it keeps their addresses
+  int32_t before = -1;
+  for (const auto &[device, row] : places_) {  // getDeviceInfo() names the first
+    if (device != places_.begin()->first && device != before) logger.handleDeviceInfo(device_info(device), start_ns);
+    before = device;
+  }
+}
+
+std::unique_ptr<libkineto::DeviceInfo> ProfilerSession::getDeviceInfo() {
+  if (places_.empty()) return nullptr;
+  return std::make_unique<libkineto::DeviceInfo>(device_info(places_.begin()->first));
+}
+
+std::vector<libkineto::ResourceInfo> ProfilerSession::getResourceInfos() {
+  std::vector<libkineto::ResourceInfo> infos;
+  for (const auto &[device, row] : places_)
+    infos.push_back({row, row, device, row == kSynchronousRow ? "synchronous" : "stream " + std::to_string(row)});
+  return infos;
+}
+
+// ---- what a thread is about ----
+
+void ProfilerSession::pushCorrelationId(uint64_t id) {
+  hal_profile_push(id);
+  if (user_ids.session != this || user_ids.ids.empty()) return;
+  const std::lock_guard<std::mutex> guard(lock_);
+  user_ids_[id] = user_ids.ids.back();
+}
+
+void ProfilerSession::popCorrelationId() { hal_profile_pop(); }
+
+void ProfilerSession::pushUserCorrelationId(uint64_t id) { user_ids_of(this).push_back(id); }
+
+void ProfilerSession::popUserCorrelationId() {
+  std::vector<uint64_t> &ids = user_ids_of(this);
+  if (!ids.empty()) ids.pop_back();
+}
+
+}  // namespace torch_backend
+#endif  // TORCH_BACKEND_ACTIVITY_PROFILER

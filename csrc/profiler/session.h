@@ -1,0 +1,80 @@
+// session.h: one profile of torch.profiler (ProfilerActivity.PrivateUse1), from its start to the rows of its trace.
+#pragma once
+
+#include "core/compat.h"
+
+#ifdef TORCH_BACKEND_ACTIVITY_PROFILER
+#include <IActivityProfiler.h>
+#include <libkineto.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/status.h"
+
+namespace torch_backend {
+
+// What one record of the HAL says, kept beyond the call that hands it out.
+struct Activity {
+  std::string name, op;
+  int64_t start_ns, end_ns;  // since 1970, as Kineto's
+  uint64_t correlation, bytes;
+  int64_t stream;
+  int32_t device;
+  uint32_t kind, direction;
+};
+
+class ProfilerSession final : public libkineto::IActivityProfilerSession {
+ public:
+  explicit ProfilerSession(const std::set<libkineto::ActivityType> &types) : types_(types) {}
+  ~ProfilerSession() override;
+
+  void start() override;
+  // Waits for the devices first: what was submitted belongs to the profile.
+  void stop() override;
+  std::vector<std::string> errors() override { return errors_; }
+  void processTrace(libkineto::ActivityLogger &logger) override;
+  void processTrace(libkineto::ActivityLogger &logger, libkineto::getLinkedActivityCallback linked, int64_t start_ns,
+                    int64_t end_ns) override;
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override;
+  std::vector<libkineto::ResourceInfo> getResourceInfos() override;
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
+
+  // Called by the thread that runs an operator, at its begin and end.
+  void pushCorrelationId(uint64_t id) override;
+  void popCorrelationId() override;
+  // The same for record_function.
+  void pushUserCorrelationId(uint64_t id) override;
+  void popUserCorrelationId() override;
+
+ private:
+  struct Span {
+    int64_t start_ns, end_ns;
+  };
+  using Place = std::pair<int32_t, int32_t>;  // device and row
+
+  void report(const std::string &problem);
+  void read();
+  void add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked);
+  void add_annotations(const libkineto::getLinkedActivityCallback &linked);
+
+  const std::set<libkineto::ActivityType> types_;
+  std::vector<std::string> errors_;
+  std::vector<Activity> activities_;
+  std::set<Place> places_;
+  std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
+  bool running_ = false;
+
+  std::mutex lock_;                                         // of the map below
+  std::unordered_map<uint64_t, uint64_t> user_ids_;         // an operator's id -> that of the record_function around it
+  std::map<std::pair<uint64_t, Place>, Span> annotations_;  // where the work of a record_function ran, and when
+};
+
+}  // namespace torch_backend
+#endif  // TORCH_BACKEND_ACTIVITY_PROFILER
