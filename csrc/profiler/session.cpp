@@ -48,22 +48,6 @@ int64_t epoch_offset() {
   return offset;
 }
 
-// Waits for the work queued on a stream. An event does not take a failure away, as synchronising would: the user's next
-// synchronisation is to raise it.
-void drain(int32_t device, hal_stream_t *stream) {
-  hal_event_t *event = nullptr;
-  if (hal_event_create(device, 0, &event) != HAL_OK) return;
-  if (hal_event_record(event, stream) == HAL_OK) hal_event_synchronize(event);
-  hal_event_destroy(event);
-}
-
-void drain(int32_t device) {
-  for (int64_t id = 0; id <= 2 * HAL_STREAMS_PER_POOL; id++) {  // the default stream, and those of both pools
-    hal_stream_t *stream = nullptr;
-    if (hal_stream_from_id(device, id, &stream) == HAL_OK) drain(device, stream);
-  }
-}
-
 // The row of synchronous calls follows those of the streams: trace files know no negative numbers.
 constexpr int32_t kSynchronousRow = 2 * HAL_STREAMS_PER_POOL + 1;
 
@@ -121,8 +105,6 @@ void ProfilerSession::start() {
 
 void ProfilerSession::stop() {
   if (!running_) return;
-  for (int32_t device = 0; device < hal_device_count(); device++)
-    if (hal_device_is_initialized(device)) drain(device);
   running_ = false;
   if (hal_profile_stop() != HAL_OK) report(std::string("rows may be missing: ") + hal_error_message());
   read();

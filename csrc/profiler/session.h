@@ -36,7 +36,7 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   ~ProfilerSession() override;
 
   void start() override;
-  // Waits for the devices first: what was submitted belongs to the profile.
+  // Waits for the devices: what was submitted belongs to the profile.
   void stop() override;
   std::vector<std::string> errors() override { return errors_; }
   void processTrace(libkineto::ActivityLogger &logger) override;

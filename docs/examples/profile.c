@@ -34,8 +34,7 @@ int main(int argument_count, char **arguments) {
   if (!status) status = hal_memory_allocate(0, NULL, BYTES, &block);
   if (!status) status = hal_profile_start();
   if (!status) status = work(block, host);
-  if (!status) status = hal_device_synchronize(0); /* what has not ended leaves no record */
-  if (!status) status = hal_profile_stop();
+  if (!status) status = hal_profile_stop(); /* waits for the work */
   if (!status) status = hal_profile_read(print, &count, &lost);
   if (status) fprintf(stderr, "%s: %s\n", hal_status_name(status), hal_error_message());
   printf("%d records, %llu lost\n", count, (unsigned long long)lost);

@@ -171,6 +171,29 @@ static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *devic
   return result;
 }
 
+/* Waits for the work queued on a stream by an event of the plugin's: synchronising would take a failure away that the
+ * user's next synchronisation is to tell. A wait that fails costs records, no more. */
+static void wait_for(hal_device_t *device, hal_plugin_stream_t *stream) {
+  hal_plugin_event_t *event = NULL;
+  if (!stream || hal_call_event_create(device->plugin, device->ordinal, 0, &event)) return;
+  if (!hal_call_event_record(device->plugin, event, stream)) hal_call_event_synchronize(device->plugin, event);
+  hal_call_event_destroy(device->plugin, event);
+}
+
+/* No device's lock is held: the work may need one. */
+static void wait_for_all(void) {
+  for (int32_t i = 0; i < hal_device_count(); i++) {
+    hal_device_t *const device = &hal_runtime.devices[i];
+    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
+    wait_for(device, device->default_stream.handle);
+    for (int pool = 0; pool < HAL_STREAM_POOLS; pool++)
+      for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
+        const hal_stream_t *const stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_acquire);
+        if (stream) wait_for(device, stream->handle);
+      }
+  }
+}
+
 hal_status_t hal_profile_start(void) {
   hal_status_t status = HAL_OK;
   pthread_mutex_lock(&profile_lock);
@@ -199,6 +222,7 @@ hal_status_t hal_profile_stop(void) {
     status =
         hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
   } else {
+    wait_for_all();
     status = each_ready_device(end_device); /* first: a record without its operator's number is worth little */
     atomic_store(&hal_profile_number, 0);
     const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */

@@ -231,8 +231,7 @@ Test(profile, a_kernel_carries_the_name_of_its_operator) {
   negate(side, &a, &out);
   hal_profile_pop();
   assert_ok(hal_memory_fill(side, 0, a.data, "", 1, 100));
-  assert_ok(hal_device_synchronize(0));
-  assert_ok(hal_profile_stop());
+  assert_ok(hal_profile_stop()); /* waits for the work */
   negate(NULL, &a, &out);
   assert_ok(hal_device_synchronize(0));
   cr_assert_eq(read_all(), 3);
@@ -282,6 +281,16 @@ Test(profile, threads_keep_their_numbers_apart) {
   cr_assert_eq(read_all(), 1000);
   for (size_t i = 0; i < seen.count; i++) found[seen.list[i].correlation]++;
   for (int i = 0; i < 4; i++) cr_assert_eq(found[i + 1], (size_t)workers[i].runs);
+}
+
+Test(profile, stopping_takes_no_failure_away) {
+  setenv("HAL_FAKE_FAULT", "2", 1);
+  open_fake();
+  hal_tensor_t a = vector(), out = vector();
+  assert_ok(hal_profile_start());
+  for (int i = 0; i < 3; i++) negate(NULL, &a, &out);
+  assert_ok(hal_profile_stop());
+  assert_fails(hal_device_synchronize(0), HAL_INTERNAL, "neg");
 }
 
 Test(profile, a_lost_record_is_counted) {

@@ -3,7 +3,6 @@
  *
  *   hal_profile_start();
  *   ... work ...
- *   hal_device_synchronize(0);
  *   hal_profile_stop();
  *   hal_profile_read(print, NULL, &lost);
  *
@@ -43,8 +42,8 @@ typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *
  * Errors: HAL_FAILED_PRECONDITION when one is running; a plugin's failure, after which none is running. Since 0.1. */
 HAL_API hal_status_t hal_profile_start(void);
 
-/* Ends the profile; its records stay for hal_profile_read. Work that has not ended by now leaves none: synchronise before.
- * Errors: HAL_FAILED_PRECONDITION when none is running; a plugin's failure. Since 0.1. */
+/* Ends the profile, once the work submitted so far is done; its records stay for hal_profile_read. A failure of that work
+ * stays for the next synchronisation. Errors: HAL_FAILED_PRECONDITION when none is running; a plugin's failure. Since 0.1. */
 HAL_API hal_status_t hal_profile_stop(void);
 
 /* Tells whether a profile is running: 1 or 0. Since 0.1. */
