@@ -61,6 +61,8 @@ HAL_API hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint
  * nest; a pop without a push does nothing, and those of an earlier profile are forgotten. Beyond 64 levels the 64th counts.
  * Outside a profile both do nothing. Errors: HAL_INVALID_ARGUMENT for 0 and numbers of 2^48 and more. Since 0.1. */
 HAL_API hal_status_t hal_profile_push(uint64_t correlation);
+
+/* Closes the innermost bracket of this thread. Since 0.1. */
 HAL_API void hal_profile_pop(void);
 
 /* Marks a named range of the calling thread in the vendor's own tools, or closes the innermost one when `name` is NULL; for
