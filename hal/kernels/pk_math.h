@@ -37,6 +37,7 @@
 #define pk_acosh(x) PK_CAT(pk_acosh_, PK_TOKEN)(x)
 #define pk_atanh(x) PK_CAT(pk_atanh_, PK_TOKEN)(x)
 #define pk_erfc(x) PK_CAT(pk_erfc_, PK_TOKEN)(x)
+#define pk_log_ndtr(x) PK_CAT(pk_log_ndtr_, PK_TOKEN)(x)
 #define pk_lgamma(x) PK_CAT(pk_lgamma_, PK_TOKEN)(x)
 #define pk_signbit(x) PK_CAT(pk_signbit_, PK_TOKEN)(x)
 #define pk_copysign(x, y) PK_CAT(pk_copysign_, PK_TOKEN)(x, y)

@@ -162,6 +162,11 @@ PK_FN double pk_log_ndtr_f64(double x) {
   const double t = x / PK_SQRT2_64;
   return x < -1.0 ? log(pk_erfcx_f64(-t) / 2.0) - t * t : log1p(-erfc(t) / 2.0);
 }
+/* In float32 the square rounds as in x * x / 2: torch's gradient is exp(-(x * x / 2 + log_ndtr(x))), where that rounding cancels. */
+PK_FN float pk_log_ndtr_f32(float x) {
+  const float t = x * 0.70710678f;
+  return x < -1.0f ? (float)log(pk_erfcx_f64(-(double)t) / 2.0) - t * t : (float)pk_log_ndtr_f64((double)x);
+}
 
 /* ---- modified Bessel functions ---- */
 
