@@ -1,39 +1,11 @@
 /* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the loops of the family `unary` on the host, where they
  * are all that is computed: half of the instructions of pk_float.h, whose versions the other families keep, for errors of at
- * most 1.0, 0.8, 1.3, 1.4 and 1.3 ulp at every 997th float (test/hal/kernel_float.c). Polynomials by hal/kernels/tools/minimax.py. */
+ * most 1.0, 0.8, 1.3, 1.4 and 1.3 ulp at every 997th float (test/hal/kernel_float.c). exp is that of
+ * pk_exp.h. Polynomials by hal/kernels/tools/minimax.py. */
 #ifndef PK_SINGLE_H_
 #define PK_SINGLE_H_
 
 #ifdef PK_HOST
-
-#define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
-#define PK_LN2_HIGH 0.693359375f      /* 10 bits, so that n times it is exact */
-#define PK_LN2_LOW -2.12194440e-4f
-
-/* e^x - 1 for x = n ln 2 + r, without 2^n: e^r - 1; and n + 256. The polynomial is that of pk_exp.h. */
-PK_FN float pk_single_exp_part(float x, pk_u32 *out_whole) {
-  const float shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
-  const float r = (x - n * PK_LN2_HIGH) - n * PK_LN2_LOW;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  *out_whole = pk_bits_of_float(shifted) - pk_bits_of_float(PK_SINGLE_ROUNDER) + 256u;
-  return p * (r * r) + r;
-}
-/* x 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
-PK_FN float pk_single_scale(float x, pk_u32 whole) {
-  const pk_u32 half = whole >> 1;
-  return x * pk_float_of_bits((half - 1u) << 23) * pk_float_of_bits((whole - half - 1u) << 23);
-}
-PK_FN float pk_single_exp(float x) {
-  pk_u32 whole;
-  const float y = x > 89.0f ? 89.0f : x; /* infinity from 88.73 on */
-  const float p = pk_single_exp_part(y < -104.0f ? -104.0f : y, &whole) + 1.0f;
-  return pk_single_scale(p, whole);
-}
 
 /* x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f^2 / 2 + f^3 P(f). Subnormal numbers are scaled up first. */
 PK_FN float pk_single_log(float x) {
