@@ -50,3 +50,34 @@ class strict:
 def is_strict() -> bool:
     """Tells whether fallbacks raise."""
     return _c().fallback_strict()
+
+
+class force:
+    """Makes operators take the fallback although the device has kernels for them, for the whole process.
+
+    For finding out whether a wrong result comes from a kernel. ``names`` are those of `torch_backend.ops.report`
+    (``"sort.stable"``), or their first parts (``"sort"``). Waits for the devices' work; no other thread may run operators
+    meanwhile. ``with force("sort"):`` gives the kernels back at the end, ``force("sort")`` alone keeps them off. The setting
+    ``HAL_DISABLE_OPS=sort,cumsum`` does the same from the start. ValueError: no operator has such a name.
+    """
+
+    def __init__(self, *names: str):
+        known = _c().operator_names()
+        self._ops = [op for op, name in enumerate(known) if name in names or name.split(".")[0] in names]
+        missing = set(names) - {known[op] for op in self._ops} - {known[op].split(".")[0] for op in self._ops}
+        if missing:
+            raise ValueError(f"no operator of ours is called {', '.join(sorted(missing))}; a name is \"sort\" or \"sort.stable\"")
+        self._set(False)
+
+    def _set(self, enabled: bool) -> None:
+        for device in range(_c().device_count()):
+            if _c().is_initialized(device):
+                _c().synchronize(device)
+        for op in self._ops:
+            _c().set_operator_enabled(op, enabled)
+
+    def __enter__(self) -> "force":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self._set(True)

@@ -15,6 +15,7 @@
 #include "aten/fallback.h"
 #include "core/allocator/allocator.h"
 #include "core/allocator/host_allocator.h"
+#include "core/device.h"
 #include "core/generator/generator.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
@@ -48,11 +49,6 @@ py::dict device_properties(int32_t device) {
   result["uuid"] = py::bytes(reinterpret_cast<const char *>(info.uuid), sizeof(info.uuid));
   result["flags"] = info.flags;
   return result;
-}
-
-void synchronize(int32_t device) {
-  if (device >= hal_device_count()) check(hal_device_ensure(device));  // an index out of range, in words
-  check_work(hal_device_synchronize(device));
 }
 
 // ---- memory ----
@@ -118,6 +114,14 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> operator_coun
   return result;
 }
 
+std::vector<std::string> operator_names() {
+  std::vector<std::string> names;
+  for (uint32_t op = 0; op < hal_op_count(); op++) names.emplace_back(hal_op_name(op));
+  return names;
+}
+
+void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
+
 std::vector<std::tuple<std::string, uint64_t>> fallback_counts() {
   std::vector<std::tuple<std::string, uint64_t>> result;
   for (const FallbackEntry &entry : fallback_report()) result.emplace_back(entry.op, entry.count);
@@ -142,7 +146,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("current_device", &hal_device_current);
   module.def("exchange_device", &hal_device_exchange, py::arg("device"));
   module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
-  module.def("synchronize", wrap_pybind_function_no_gil(&synchronize), py::arg("device"));
+  module.def("synchronize", wrap_pybind_function_no_gil(&synchronize_device), py::arg("device"));
 
   module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
   module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
@@ -155,6 +159,8 @@ PYBIND11_MODULE(_C, module) {
 
   module.def("operator_counts", wrap_pybind_function(&operator_counts));
   module.def("operator_reset", &hal_op_reset_counts);
+  module.def("operator_names", wrap_pybind_function(&operator_names));
+  module.def("set_operator_enabled", wrap_pybind_function(&set_operator_enabled), py::arg("op"), py::arg("enabled"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));
   module.def("fallback_counts", wrap_pybind_function(&fallback_counts));
   module.def("fallback_reset", wrap_pybind_function(&fallback_reset));

@@ -3,6 +3,7 @@
 #include "hal/op.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "op_define.h"
@@ -186,26 +187,42 @@ hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t 
   return hal_error_prefix(status, "%s: ", context->info->name);
 }
 
+static atomic_uchar disabled[OP_COUNT];
+
+/* Tells whether calls of the operator shall answer HAL_UNIMPLEMENTED: hal_op_set_enabled, or HAL_DISABLE_OPS, which lists
+ * full names ("sort.stable"), first parts ("sort") or "*". */
+static int is_disabled(uint32_t op) {
+  if (atomic_load_explicit(&disabled[op], memory_order_relaxed)) return 1;
+  const char *const listed = getenv("HAL_DISABLE_OPS");
+  if (!listed) return 0;
+  char first[96];
+  snprintf(first, sizeof first, "%.*s", (int)strcspn(hal_op_infos[op].name, "."), hal_op_infos[op].name);
+  return accepts(listed, "*") || accepts(listed, hal_op_infos[op].name) || accepts(listed, first);
+}
+
 /* Asks the plugin for its op, once; an op that was asked for is cached whatever the answer. */
 static void entry_find(hal_op_table_t *table, uint32_t op) {
   hal_op_entry_t *entry = &table->entries[op];
   const hal_op_info_t *info = &hal_op_infos[op];
   pthread_mutex_lock(&table->lock);
   if (!atomic_load_explicit(&entry->known, memory_order_relaxed)) {
+    const int off = is_disabled(op);
     hal_op_fn_t fn = NULL;
     void *state = NULL;
     const hal_status_t status =
-        hal_call_op_find(table->device->plugin, table->device->ordinal, info->name, &fn, &state);
-    if (status == HAL_OK) {
-      entry->fn = fn;
-      entry->state = state;
-    } else if (status != HAL_NOT_FOUND && status != HAL_UNIMPLEMENTED) {
+        off ? HAL_NOT_FOUND : hal_call_op_find(table->device->plugin, table->device->ordinal, info->name, &fn, &state);
+    entry->fn = status == HAL_OK ? fn : NULL;
+    entry->state = state;
+    if (status != HAL_OK && status != HAL_NOT_FOUND && status != HAL_UNIMPLEMENTED) {
       hal_error_plugin(table->device->plugin, HAL_SLOT_op_find, status);
       hal_log(HAL_LOG_WARNING, "device %s: op_find(\"%s\") failed with %s: %s; the portable kernel is used",
               table->device->label, info->name, hal_status_name(status), hal_error_message());
     }
     entry->argument_count = info->argument_count;
-    entry->launch = table->portable ? info->launch : info->launch == hal_op_launch_random ? hal_op_fill_random : NULL;
+    entry->launch = off                                    ? NULL
+                    : table->portable                      ? info->launch
+                    : info->launch == hal_op_launch_random ? hal_op_fill_random
+                                                           : NULL;
     entry->info = info;
     entry->handles = &table->handles[info->first_handle];
     atomic_store_explicit(&entry->known, 1, memory_order_release);
@@ -225,6 +242,21 @@ uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   if (HAL_UNLIKELY(op >= OP_COUNT)) return hal_op_defined_dtypes(owner, op - OP_COUNT);
   const hal_op_entry_t *entry = entry_of(owner->ops, op);
   return entry->fn ? UINT64_MAX : entry->launch ? entry->info->dtypes : 0;
+}
+
+hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled) {
+  if (op >= OP_COUNT)
+    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; the operators that can be disabled are those below %u",
+                         (unsigned)op, (unsigned)OP_COUNT);
+  atomic_store(&disabled[op], !enabled);
+  for (int32_t device = 0; device < hal_device_count(); device++) {
+    if (!hal_device_is_initialized(device)) continue;
+    hal_op_table_t *const table = hal_runtime.devices[device].ops;
+    pthread_mutex_lock(&table->lock);
+    atomic_store_explicit(&table->entries[op].known, 0, memory_order_release);
+    pthread_mutex_unlock(&table->lock);
+  }
+  return HAL_OK;
 }
 
 /* ---- a call ------------------------------------------------------------------------------------------------------ */

@@ -8,6 +8,8 @@ import sys
 import pytest
 import torch
 
+import without_kernels
+
 PROTECTED = {"TORCH_BACKEND": "fake", "HAL_FAKE_PROTECT": "1", "HAL_FAKE_DEVICES": "2"}
 
 TOUCH = """
@@ -161,7 +163,7 @@ def answers(request, tmp_path_factory):
     (folder / "cases.json").write_text(json.dumps(CASES))
     settings = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND"))}
     path = {"HAL_PLUGIN_PATH": os.environ["HAL_PLUGIN_PATH"]} if "HAL_PLUGIN_PATH" in os.environ else {}
-    done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], cwd=folder, env={**settings, **path, **PROTECTED, **request.param},
+    done = subprocess.run([sys.executable, "-P", "-c", PROGRAM], cwd=folder, env={**settings, **path, **PROTECTED, **without_kernels.SETTING, **request.param},
                           capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return {name: (ours, theirs) for name, ours, theirs in map(json.loads, done.stdout.splitlines())}

@@ -25,6 +25,12 @@ HAL_API hal_status_t hal_op_id(const char *name, uint32_t *out_op);
  * costs an array look-up. Since 0.1. */
 HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
 
+/* Makes every device answer HAL_UNIMPLEMENTED to an operator (`enabled` 0), or run it again (1): to find out whether a wrong
+ * result is a kernel's, and to test fallbacks. HAL_DISABLE_OPS in the environment does the same for the whole process: a comma
+ * list of names ("sort.stable"), of their first parts ("sort"), or "*". Not while another thread runs operators.
+ * Errors: HAL_OUT_OF_RANGE, also for operators of libraries. Since 0.1. */
+HAL_API hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled);
+
 /* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled by the
  * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
