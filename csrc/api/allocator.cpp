@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/allocator/allocator.h"
+#include "core/device.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {
@@ -43,8 +44,6 @@ RawBlocks &raw_blocks() {
   static RawBlocks *blocks = new RawBlocks;  // never destroyed: memory may be freed while the process ends
   return *blocks;
 }
-
-c10::DeviceIndex index_or_current(c10::DeviceIndex device) { return device < 0 ? current_device() : device; }
 
 hal_memory_stats_t stats_of(c10::DeviceIndex device) {
   hal_memory_stats_t stats{};

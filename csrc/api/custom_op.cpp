@@ -23,8 +23,7 @@ class CallValues {
     for (const c10::IValue &argument : arguments) values_.push_back(convert(argument));
   }
 
-  const hal_value_t *data() const { return values_.data(); }
-  uint32_t count() const { return static_cast<uint32_t>(values_.size()); }
+  c10::ArrayRef<hal_value_t> all() const { return values_; }
 
  private:
   const hal_tensor_t *descriptor(const at::Tensor &tensor) { return &tensors_.emplace_back(describe(tensor)); }
@@ -112,13 +111,7 @@ bool CustomOp::run(c10::Device device, std::initializer_list<c10::IValue> argume
   for (const at::Tensor &result : results) described.push_back(describe(result));
   c10::SmallVector<const hal_tensor_t *, 4> addresses;
   for (const hal_tensor_t &result : described) addresses.push_back(&result);
-  hal_op_call_t call{};
-  call.struct_size = sizeof(call);
-  call.arg_count = values.count();
-  call.result_count = static_cast<uint32_t>(addresses.size());
-  call.args = values.data();
-  call.results = addresses.data();
-  return run_op(device.index(), number_, call);
+  return run_op(device.index(), number_, values.all(), addresses);
 }
 
 void CustomOp::refuse(std::initializer_list<at::Tensor> tensors) const {

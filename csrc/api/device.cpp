@@ -6,13 +6,12 @@
 
 #include <filesystem>
 
+#include "core/device.h"
 #include "core/status.h"
 #include "hal/hal.h"
 
 namespace torch_backend {
 namespace {
-
-int32_t index_or_current(c10::DeviceIndex device) { return device < 0 ? hal_device_current() : device; }
 
 // The plugins that are installed with this library: ../plugins, seen from it.
 void add_own_plugins() {
@@ -57,11 +56,7 @@ c10::DeviceIndex maybe_exchange_device(c10::DeviceIndex device) {
   return device < 0 ? static_cast<c10::DeviceIndex>(-1) : exchange_device(device);
 }
 
-void synchronize(c10::DeviceIndex device) {
-  const int32_t index = index_or_current(device);
-  if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
-  check_work(hal_device_synchronize(index));
-}
+void synchronize(c10::DeviceIndex device) { synchronize_device(device); }
 
 DeviceProperties device_properties(c10::DeviceIndex device) {
   hal_device_info_t info{};

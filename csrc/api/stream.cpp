@@ -1,32 +1,22 @@
 // stream.cpp: streams of the C++ API, over the HAL.
 #include "api/stream.h"
 
+#include "core/device.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {
-namespace {
-
-int32_t index_or_current(c10::DeviceIndex device) { return device < 0 ? hal_device_current() : device; }
-
-bool done(hal_status_t status) {
-  if (status == HAL_NOT_READY) return false;
-  check_work(status);
-  return true;
-}
-
-}  // namespace
 
 Stream::Stream(c10::Stream stream) : stream_(stream) {
   TORCH_CHECK(stream.device_type() == kDeviceType, "Expected a stream of device type '", kDeviceType,
               "', but found one on '", stream.device(), "'");
 }
 
-bool Stream::query() const { return done(hal_stream_query(to_hal(stream_))); }
+bool Stream::query() const { return is_done(hal_stream_query(to_hal(stream_))); }
 
 void Stream::synchronize() const { check_work(hal_stream_synchronize(to_hal(stream_))); }
 
 bool Stream::synchronize_for(int64_t nanoseconds) const {
-  return done(hal_stream_synchronize_timeout(to_hal(stream_), nanoseconds));
+  return is_done(hal_stream_synchronize_timeout(to_hal(stream_), nanoseconds));
 }
 
 int Stream::priority() const { return hal_stream_priority(to_hal(stream_)); }

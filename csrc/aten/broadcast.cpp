@@ -132,13 +132,7 @@ bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Ten
   if (given ? !accepts_result(operands, *given, dtype) : !make_result(operands, dtype, result)) return false;
   const hal_tensor_t descriptor = describe(given ? *given : result);
   const hal_tensor_t *const results[] = {&descriptor};
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(arguments.size());
-  call.result_count = 1;
-  call.args = values;
-  call.results = results;
-  if (!run_op(reference.device, op, call)) return false;
+  if (!run_op(reference.device, op, {values, arguments.size()}, results)) return false;
   if (!given) made = std::move(result);
   return true;
 }

@@ -52,40 +52,25 @@ const hal_tensor_t &Strided::descriptor() {
   return tensor_;
 }
 
-namespace {
-
-bool run(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args, const hal_tensor_t &result) {
-  const hal_tensor_t *const results[] = {&result};
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(args.size());
-  call.result_count = 1;
-  call.args = args.data();
-  call.results = results;
-  return run_op(device, op, call);
-}
-
-}  // namespace
-
 bool run_take(uint32_t op, c10::DeviceIndex device, Strided &result, Strided &self, int64_t dim, Strided &index,
               bool checked) {
   const hal_value_t args[] = {value(self.descriptor()), value(dim), value(index.descriptor()),
                               value(static_cast<int64_t>(checked))};
-  return run(device, op, {args, op == HAL_OP_ID_INDEX_TENSOR ? 4u : 3u}, result.descriptor());
+  return run_op(device, op, {args, op == HAL_OP_ID_INDEX_TENSOR ? 4u : 3u}, {&result.descriptor()});
 }
 
 bool run_put(uint32_t op, c10::DeviceIndex device, Strided &self, int64_t dim, Strided &index, Strided &src,
              bool checked) {
   const hal_value_t args[] = {value(dim), value(index.descriptor()), value(src.descriptor()),
                               value(static_cast<int64_t>(checked))};
-  return run(device, op, {args, op == HAL_OP_ID_INDEX_PUT ? 4u : 3u}, self.descriptor());
+  return run_op(device, op, {args, op == HAL_OP_ID_INDEX_PUT ? 4u : 3u}, {&self.descriptor()});
 }
 
 bool run_combine(uint32_t op, c10::DeviceIndex device, Strided &self, int64_t dim, Strided &index, Strided &src,
                  Combine combine, bool checked) {
   const hal_value_t args[] = {value(dim), value(index.descriptor()), value(src.descriptor()),
                               value(static_cast<int64_t>(combine)), value(static_cast<int64_t>(checked))};
-  return run(device, op, {args, op == HAL_OP_ID__INDEX_PUT_IMPL_ ? 5u : 4u}, self.descriptor());
+  return run_op(device, op, {args, op == HAL_OP_ID__INDEX_PUT_IMPL_ ? 5u : 4u}, {&self.descriptor()});
 }
 
 std::optional<c10::ScalarType> combining_dtype(c10::ScalarType dtype) {

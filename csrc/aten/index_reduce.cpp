@@ -46,12 +46,6 @@ bool combine_into(uint32_t op, const at::Tensor &result, const Places &places, c
   });
 }
 
-const at::Tensor &started(const Outputs &outputs, const at::Tensor &self) {
-  const at::Tensor &result = outputs[0];
-  if (!result.is_same(self)) result.copy_(self);
-  return result;
-}
-
 Combine combine_of(at::native::ReductionType reduce) {
   switch (reduce) {
     case at::native::ReductionType::PROD:

@@ -27,12 +27,6 @@ at::Tensor element_of(const at::Scalar &number, const at::Tensor &like) {
   return element;
 }
 
-const at::Tensor &started(const Outputs &outputs, const at::Tensor &self) {
-  const at::Tensor &result = outputs[0];
-  if (!result.is_same(self)) result.copy_(self);
-  return result;
-}
-
 bool scatter_into(const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src) {
   const at::Tensor indices = long_index(index), elements = src.resolve_conj().resolve_neg();
   Strided target(result), places(indices), source(elements);

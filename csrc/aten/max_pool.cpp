@@ -57,13 +57,7 @@ bool run(uint32_t op, c10::ArrayRef<const at::Tensor> operands, const Lists &lis
   for (const c10::IntArrayRef list : lists) args.push_back(value(list));
   const hal_tensor_t *pointers[2];
   for (size_t i = 0; i < results.size(); i++) pointers[i] = &described[operands.size() + i];
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(args.size());
-  call.result_count = static_cast<uint32_t>(results.size());
-  call.args = args.data();
-  call.results = pointers;
-  return run_op(operands[0].device().index(), op, call);
+  return run_op(operands[0].device().index(), op, args, {pointers, results.size()});
 }
 
 // Fills values and places, which have the right sizes.

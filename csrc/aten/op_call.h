@@ -46,17 +46,16 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, hal_op_call_t &call) {
   throw_work_status(status);
 }
 
-// The same from arrays: `flags` HAL_CALL_*, `philox` for random operators.
-template <size_t kArgs, size_t kResults>
-inline bool run_op(c10::DeviceIndex device, uint32_t op, const hal_value_t (&args)[kArgs],
-                   const hal_tensor_t *const (&results)[kResults], uint32_t flags = 0, PhiloxState philox = {0, 0}) {
+// The same from arguments and results: `flags` HAL_CALL_*, `philox` for random operators.
+inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args,
+                   c10::ArrayRef<const hal_tensor_t *> results, uint32_t flags = 0, PhiloxState philox = {0, 0}) {
   hal_op_call_t call{};
   call.struct_size = sizeof call;
-  call.arg_count = kArgs;
-  call.result_count = kResults;
+  call.arg_count = static_cast<uint32_t>(args.size());
+  call.result_count = static_cast<uint32_t>(results.size());
   call.flags = flags;
-  call.args = args;
-  call.results = results;
+  call.args = args.data();
+  call.results = results.data();
   call.seed = philox.seed;
   call.offset = philox.offset;
   return run_op(device, op, call);
@@ -72,6 +71,19 @@ inline at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10:
                              std::optional<c10::MemoryFormat> format = std::nullopt) {
   const CurrentDevice current(device);
   return at::Tensor(at::detail::empty_generic(sizes, allocator(), kKeySet, dtype, format));
+}
+
+// A new contiguous tensor of the sizes of one that exists, whose elements were counted then: without the checks of the sizes and
+// without a change of the current device.
+inline at::Tensor make_dense(c10::IntArrayRef sizes, int64_t numel, c10::ScalarType dtype, int64_t itemsize,
+                             c10::DeviceIndex device) {
+  const auto bytes = static_cast<size_t>(numel * itemsize);
+  auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                                       allocate(bytes, device), allocator(), /*resizable=*/true);
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(std::move(storage)), kKeySet,
+                                                         c10::scalarTypeToTypeMeta(dtype));
+  if (sizes.size() != 1 || sizes[0] != 0) tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  return tensor;
 }
 
 // A new tensor with the given strides, uninitialised.

@@ -111,13 +111,8 @@ void launch_step(uint32_t op, c10::ArrayRef<const at::Tensor *> state, c10::Arra
                 self.sizes(), ", but got ", state[i]->sizes());
     results[i] = rows[i].emplace(*state[i], like, dtype).descriptor();
   }
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(values.size());
-  call.result_count = static_cast<uint32_t>(state.size());
-  call.args = values.data();
-  call.results = results;
-  TORCH_CHECK_NOT_IMPLEMENTED(run_op(device, op, call), "the device has no kernel for a fused optimizer in ", dtype);
+  TORCH_CHECK_NOT_IMPLEMENTED(run_op(device, op, values, {results, state.size()}),
+                              "the device has no kernel for a fused optimizer in ", dtype);
   for (size_t i = 0; i < state.size(); i++) rows[i]->finish();
 }
 

@@ -152,14 +152,7 @@ at::Tensor &random_to(at::Tensor &self, int64_t to, OptionalGenerator generator)
 bool run_randperm(const at::Tensor &target, const PhiloxState &philox) {
   const c10::DeviceIndex device = target.device().index();
   const hal_tensor_t described = describe(target);
-  const hal_tensor_t *const results[] = {&described};
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.result_count = 1;
-  call.results = results;
-  call.seed = philox.seed;
-  call.offset = philox.offset;
-  return run_op(device, HAL_OP_ID_RANDPERM, call);
+  return run_op(device, HAL_OP_ID_RANDPERM, {}, {&described}, 0, philox);
 }
 
 // One Philox block per element at most, which is what few elements take (hal/src/op_permutation.c).

@@ -9,6 +9,13 @@
 
 namespace torch_backend {
 
+// The first output with the elements of `self`, which bodies that change some of them start from.
+inline const at::Tensor &started(const Outputs &outputs, const at::Tensor &self) {
+  const at::Tensor &result = outputs[0];
+  if (!result.is_same(self)) result.copy_(self);
+  return result;
+}
+
 bool run_gather(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index, bool sparse_grad);
 bool run_scatter_src(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                      const at::Tensor &src);

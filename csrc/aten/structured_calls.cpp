@@ -14,17 +14,6 @@ namespace {
 constexpr size_t kMaxResults = 2;
 constexpr size_t kMaxArguments = 5;
 
-bool run(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> values,
-         c10::ArrayRef<const hal_tensor_t *> results) {
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(values.size());
-  call.result_count = static_cast<uint32_t>(results.size());
-  call.args = values.data();
-  call.results = results.data();
-  return run_op(device, op, call);
-}
-
 // A reduction's result with the reduced dimensions kept, which is how kernels see it.
 struct KeptShape {
   DimVector sizes, strides;
@@ -113,7 +102,7 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
     if (as_bytes && !counts) shapes[i]->descriptor.dtype = HAL_UINT8;
     pointers[i] = &shapes[i]->descriptor;
   }
-  if (!run(device, op, {values, number ? 3u : 2u}, {pointers, results})) return false;
+  if (!run_op(device, op, {values, number ? 3u : 2u}, {pointers, results})) return false;
   for (size_t i = 0; i < results; i++) destinations[i]->finish();
   return true;
 }
@@ -140,7 +129,7 @@ bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> op
   const Destination destination(result, dtype, aliased);
   const AtLeastOneDim descriptor(destination.tensor());
   const hal_tensor_t *const results[] = {&descriptor.descriptor};
-  if (!run(device, op, {values, operands.size() + 1}, results)) return false;
+  if (!run_op(device, op, {values, operands.size() + 1}, results)) return false;
   destination.finish();
   return true;
 }
@@ -176,7 +165,7 @@ bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argum
   const Destination destination(result, dtype, aliased);
   const hal_tensor_t descriptor = describe(destination.tensor());
   const hal_tensor_t *const results[] = {&descriptor};
-  if (!run(device, op, {values, arguments.size()}, results)) return false;
+  if (!run_op(device, op, {values, arguments.size()}, results)) return false;
   destination.finish();
   return true;
 }

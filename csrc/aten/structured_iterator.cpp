@@ -63,13 +63,7 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
   const Destination destination(result, bool_result ? c10::ScalarType::Bool : *computing, aliased);
   const hal_tensor_t descriptor = describe(destination.tensor());
   const hal_tensor_t *const results[] = {&descriptor};
-  hal_op_call_t call{};
-  call.struct_size = sizeof call;
-  call.arg_count = static_cast<uint32_t>(arguments.size());
-  call.result_count = 1;
-  call.args = values;
-  call.results = results;
-  if (!run_op(device, op, call)) return false;
+  if (!run_op(device, op, {values, arguments.size()}, results)) return false;
   destination.finish();
   return true;
 }

@@ -174,7 +174,8 @@ struct Elementwise {
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
       return broadcast(nullptr, result, self, rest...);
     at::Tensor made =
-        make_empty(reference.sizes, kBoolResult ? c10::ScalarType::Bool : reference.dtype, reference.device);
+        make_dense(reference.sizes, reference.impl->numel(), kBoolResult ? c10::ScalarType::Bool : reference.dtype,
+                   kBoolResult ? 1 : reference.itemsize, reference.device);
     if (C10_UNLIKELY(!call.run(reference, made))) return false;
     result = std::move(made);
     return true;
@@ -225,7 +226,7 @@ struct Elementwise {
     hal_value_t values[kRest + 1];
 
     template <class... Rest>
-    bool gather(const dense::Reference &reference, const at::Tensor &self, const Rest &...rest) {
+    C10_ALWAYS_INLINE bool gather(const dense::Reference &reference, const at::Tensor &self, const Rest &...rest) {
       descriptors[0] = dense::describe_like(reference, self.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
       values[0] = value(descriptors[0]);
       [[maybe_unused]] size_t i = 0;

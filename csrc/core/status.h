@@ -24,6 +24,13 @@ inline void check_work(hal_status_t status) {
   if (C10_UNLIKELY(status != HAL_OK)) throw_work_status(status);
 }
 
+// The same for questions: false = not yet.
+inline bool is_done(hal_status_t status) {
+  if (status == HAL_NOT_READY) return false;
+  check_work(status);
+  return true;
+}
+
 // Logs a failed status as a warning, for noexcept places.
 void warn_status(hal_status_t status, const char *what) noexcept;
 

@@ -9,18 +9,6 @@ static const struct {
               {3, {5, 33, 7}}, {4, {2, 1, 65, 3}}, {5, {3, 2, 4, 2, 5}}, {2, {20011, 3}}};
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
-static int64_t output_of(const tensor_t *t, uint64_t mask, int64_t index) {
-  int64_t output = 0, scale = 1;
-  for (int32_t d = t->desc.ndim - 1; d >= 0; d--) {
-    const int64_t x = index % t->sizes[d];
-    index /= t->sizes[d];
-    if (mask >> d & 1) continue;
-    output += x * scale;
-    scale *= t->sizes[d];
-  }
-  return output;
-}
-
 /* What one output collects. */
 typedef struct sums_s {
   long double sum, square, power, dot, magnitude, high, low;

@@ -24,6 +24,19 @@ static inline hal_value_t of_list(const int64_t *list, uint32_t count) {
   return (hal_value_t){.tag = HAL_VALUE_INT_LIST, .count = count, .u.il = list};
 }
 
+/* The place in the output, in row order, of element `index` of `t`, when the dimensions of `mask` are reduced. */
+static inline int64_t output_of(const tensor_t *t, uint64_t mask, int64_t index) {
+  int64_t output = 0, scale = 1;
+  for (int32_t d = t->desc.ndim - 1; d >= 0; d--) {
+    const int64_t x = index % t->sizes[d];
+    index /= t->sizes[d];
+    if (mask >> d & 1) continue;
+    output += x * scale;
+    scale *= t->sizes[d];
+  }
+  return output;
+}
+
 /* Unit roundoff of a floating dtype. */
 static inline long double roundoff(hal_dtype_t dtype) {
   return dtype == HAL_FLOAT16 ? 0x1p-11L : dtype == HAL_BFLOAT16 ? 0x1p-8L : dtype == HAL_FLOAT32 ? 0x1p-24L : 0x1p-53L;

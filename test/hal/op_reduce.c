@@ -12,19 +12,6 @@ static void keepdim(const shape_t *in, uint64_t mask, int64_t *sizes) {
   for (int32_t d = 0; d < in->ndim; d++) sizes[d] = mask >> d & 1 ? 1 : in->sizes[d];
 }
 
-/* Logical index of the output that element `index` of the operand belongs to. */
-static int64_t output_of(const tensor_t *t, uint64_t mask, int64_t index) {
-  int64_t output = 0, scale = 1;
-  for (int32_t d = t->desc.ndim - 1; d >= 0; d--) {
-    const int64_t x = index % t->sizes[d];
-    index /= t->sizes[d];
-    if (mask >> d & 1) continue;
-    output += x * scale;
-    scale *= t->sizes[d];
-  }
-  return output;
-}
-
 typedef struct sums_s {
   long double sum, magnitude, high, low;
   uint64_t isum;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/device.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 
@@ -149,9 +150,6 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     check(hal_memory_info(index_or_current(device), &free, &total));
     return {free, total};
   }
-
- private:
-  static int32_t index_or_current(c10::DeviceIndex device) { return device < 0 ? hal_device_current() : device; }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // messages name the index and the count; what is noexcept logs.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "core/device.h"
 #include "core/dtypes.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
@@ -22,12 +23,6 @@ int32_t index_of(const Device &device) {
 }
 
 hal_event_t *to_event(void *event) { return static_cast<hal_event_t *>(event); }
-
-bool done(hal_status_t status) {
-  if (status == HAL_NOT_READY) return false;
-  check_work(status);
-  return true;
-}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDevice; }
@@ -88,13 +83,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     check(hal_stream_native(to_hal(stream), &handle));
     return handle;
   }
-  bool queryStream(const Stream &stream) const override { return done(hal_stream_query(to_hal(stream))); }
+  bool queryStream(const Stream &stream) const override { return is_done(hal_stream_query(to_hal(stream))); }
   void synchronizeStream(const Stream &stream) const override { check_work(hal_stream_synchronize(to_hal(stream))); }
-  void synchronizeDevice(const DeviceIndex device) const override {
-    const int32_t index = device < 0 ? hal_device_current() : device;
-    if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
-    check_work(hal_device_synchronize(index));
-  }
+  void synchronizeDevice(const DeviceIndex device) const override { synchronize_device(device); }
   bool isStreamCapturing(const Stream &) const override { return false; }  // the HAL has no capture yet
   void recordDataPtrOnStream(const c10::DataPtr &ptr, const Stream &stream) const override {
     hal_block_t *block = block_of(ptr);
@@ -116,7 +107,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void block(void *event, const Stream &stream) const override {
     if (event != nullptr) check_work(hal_stream_wait_event(to_hal(stream), to_event(event)));
   }
-  bool queryEvent(void *event) const override { return event == nullptr || done(hal_event_query(to_event(event))); }
+  bool queryEvent(void *event) const override { return event == nullptr || is_done(hal_event_query(to_event(event))); }
   void synchronizeEvent(void *event) const override {
     if (event != nullptr) check_work(hal_event_synchronize(to_event(event)));
   }

@@ -1,0 +1,23 @@
+// device.h: a device's index as torch gives it, and waiting for a device.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include "core/status.h"
+#include "hal/hal.h"
+
+namespace torch_backend {
+
+// The index itself, or that of the calling thread's current device for a negative one.
+inline c10::DeviceIndex index_or_current(c10::DeviceIndex device) {
+  return device < 0 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device;
+}
+
+// Waits for all work of a device; -1 = the current one. Throws what failed since the last look, and for an index out of range.
+inline void synchronize_device(int32_t device) {
+  const int32_t index = device < 0 ? hal_device_current() : device;
+  if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
+  check_work(hal_device_synchronize(index));
+}
+
+}  // namespace torch_backend
