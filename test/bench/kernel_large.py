@@ -1,0 +1,124 @@
+"""Operators on 16 M float32 numbers with out= beside CPU torch in one run, both with all cores, in both modes of the fake device.
+
+Usage: python kernel_large.py [--check] [--quick] [--only NAME ...]. Targets, times of ours over the CPU's: elementwise 1.15; rows
+broadcast 1.15; reductions over either axis 1.5; softmax 1.2; uniform random numbers 0.25. The worst row judges.
+
+The sides take turns, with a pause before each and a call that is not timed; a time is the median of the turns' best calls. With
+--check the exit code is 1 when a target is missed.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+ROWS, COLUMNS = 4096, 4096
+PAUSE = 0.05  # seconds: OpenMP's threads spin for milliseconds after the CPU's calls and must not hold a core of ours
+TARGETS = {"elementwise": 1.15, "row broadcast": 1.15, "reduction": 1.5, "softmax": 1.2, "random": 0.25}
+# name: (subject, statement over x and y, both ROWS x COLUMNS; r, a row; c, a column; m, a mask; out, row and column, results)
+STATEMENTS = {
+    "x + y": ("elementwise", "torch.add(x, y, out=out)"),
+    "x * 2": ("elementwise", "torch.mul(x, 2.0, out=out)"),
+    "x / y": ("elementwise", "torch.div(x, y, out=out)"),
+    "maximum": ("elementwise", "torch.maximum(x, y, out=out)"),
+    "x < y": ("elementwise", "torch.lt(x, y, out=mask)"),
+    "where": ("elementwise", "torch.where(m, x, y, out=out)"),
+    "addcmul": ("elementwise", "torch.addcmul(x, x, y, out=out)"),
+    "clamp": ("elementwise", "torch.clamp(x, 0.5, 1.5, out=out)"),
+    "copy": ("elementwise", "out.copy_(x)"),
+    "fill": ("elementwise", "out.fill_(1.0)"),
+    "relu": ("elementwise", "torch.clamp_min(x, 0.0, out=out)"),
+    "sqrt": ("elementwise", "torch.sqrt(x, out=out)"),
+    "exp": ("elementwise", "torch.exp(x, out=out)"),
+    "log": ("elementwise", "torch.log(x, out=out)"),
+    "tanh": ("elementwise", "torch.tanh(x, out=out)"),
+    "sigmoid": ("elementwise", "torch.sigmoid(x, out=out)"),
+    "erf": ("elementwise", "torch.erf(x, out=out)"),
+    "sin": ("elementwise", "torch.sin(x, out=out)"),
+    "x + row": ("row broadcast", "torch.add(x, r, out=out)"),
+    "x * column": ("row broadcast", "torch.mul(x, c, out=out)"),
+    "sum rows": ("reduction", "torch.sum(x, 1, out=column)"),
+    "sum columns": ("reduction", "torch.sum(x, 0, out=row)"),
+    "sum all": ("reduction", "torch.sum(x, (0, 1), out=one)"),
+    "mean rows": ("reduction", "torch.mean(x, 1, out=column)"),
+    "amax rows": ("reduction", "torch.amax(x, 1, out=column)"),
+    "amax columns": ("reduction", "torch.amax(x, 0, out=row)"),
+    "argmax rows": ("reduction", "torch.argmax(x, 1, out=indices)"),
+    "var rows": ("reduction", "torch.var(x, 1, out=column)"),
+    "var columns": ("reduction", "torch.var(x, 0, out=row)"),
+    "norm rows": ("reduction", "torch.linalg.vector_norm(x, dim=1, out=column)"),
+    "softmax rows": ("softmax", "torch.softmax(x, 1, out=out)"),
+    "softmax columns": ("softmax", "torch.softmax(x, 0, out=out)"),
+    "log_softmax rows": ("softmax", "torch.log_softmax(x, 1, out=out)"),
+    "uniform": ("random", "out.uniform_()"),
+}
+
+
+def operands(torch, device):
+    """What the statements name, on one device."""
+    generator = torch.Generator().manual_seed(1)
+    x, y = (torch.rand(ROWS, COLUMNS, generator=generator) * 2 + 0.1 for _ in range(2))
+    names = {"x": x, "y": y, "r": y[0].clone(), "c": y[:, :1].clone(), "m": x < y, "out": torch.zeros_like(x), "row": torch.zeros(COLUMNS),
+             "column": torch.zeros(ROWS), "one": torch.zeros(()), "mask": x < y, "indices": torch.zeros(ROWS, dtype=torch.int64)}  # fmt: skip
+    return {name: tensor.to(device) for name, tensor in names.items()}
+
+
+def child(rounds, only):
+    """Measures every row in this process's mode and prints them as JSON."""
+    import torch
+
+    import torch_backend
+
+    torch_backend.use("fake")
+    sides = [("fake", torch.get_device_module("fake").synchronize), ("cpu", lambda: None)]
+    names = [operands(torch, device) for device, _ in sides]
+    rows = []
+    for what, (subject, statement) in STATEMENTS.items():
+        if only and what not in only:
+            continue
+        code = compile(statement, what, "eval")
+        times = ([], [])
+        for _ in range(rounds):
+            for (_, synchronize), scope, column in zip(sides, names, times):
+                time.sleep(PAUSE)
+                calls = []
+                for _ in range(4):
+                    begin = time.perf_counter()
+                    eval(code, {"torch": torch, **scope})
+                    synchronize()
+                    calls.append(time.perf_counter() - begin)
+                column.append(min(calls[1:]))
+        ours, peer = map(statistics.median, times)
+        rows.append({"what": what, "subject": subject, "ours": ours, "peer": peer})
+    print(json.dumps(rows))
+
+
+def main() -> int:
+    """Prints the rows of both modes; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser.add_argument("--only", nargs="*", help="rows to measure", choices=list(STATEMENTS))
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        child(3 if args.quick else 9, args.only)
+        return 0
+    missed = 0
+    for mode, name in (("0", "inline"), ("1", "asynchronous")):
+        command = [sys.executable, "-P", __file__, "--child", *sys.argv[1:]]
+        environment = dict(os.environ, HAL_FAKE_ASYNC=mode, TORCH_BACKEND="fake")
+        rows = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        print(f"{name:<18}{'fake ms':>9}{'cpu ms':>9}{'ratio':>7}{'target':>8}  verdict")
+        for row in rows:
+            ratio, target = row["ours"] / row["peer"], TARGETS[row["subject"]]
+            missed += ratio > target
+            print(f"{row['what']:<18}{row['ours'] * 1e3:>9.2f}{row['peer'] * 1e3:>9.2f}{ratio:>7.2f}{target:>8.2f}  {'met' if ratio <= target else 'MISSED'}")  # fmt: skip
+    return 1 if args.check and missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

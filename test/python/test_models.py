@@ -1,0 +1,78 @@
+"""Networks train on the device as on the CPU: the same losses, parameters on the device, kernels of the device."""
+
+import copy
+
+import models
+import pytest
+import torch
+
+import torch_backend
+
+STEPS = 12
+NATIVE_SHARE = 0.9  # of the operator calls of a training step
+
+
+def train(name, start, device, dtype=None, scaler=False):
+    """Trains a copy of `start`; gives the losses and the model."""
+    model = copy.deepcopy(start).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)  # Adam would blow up the rounding of gradients that are 0
+    scaling = torch.amp.GradScaler(device, enabled=scaler, init_scale=256.0)
+    losses = []
+    for batch in models.batches(name, STEPS):
+        batch = [part.to(device) for part in batch]
+        optimizer.zero_grad()
+        with torch.autocast(device, dtype=dtype, enabled=dtype is not None):
+            loss = model.loss(batch)
+        scaling.scale(loss).backward()
+        scaling.step(optimizer)
+        scaling.update()
+        losses.append(loss.item())
+    return losses, model
+
+
+@pytest.fixture(scope="module", params=models.MODELS)
+def reference(request):
+    """A model's name, a fresh model and the CPU's losses and trained model."""
+    torch.manual_seed(0)
+    start = models.MODELS[request.param]()
+    return request.param, start, *train(request.param, start, "cpu")
+
+
+def test_float32_losses_and_weights_are_the_cpus(device, reference):
+    name, start, expected, trained = reference
+    assert min(expected[-3:]) < expected[0]  # it learns, or the comparison shows nothing
+    losses, model = train(name, start, device)
+    assert losses == pytest.approx(expected, rel=1e-4)
+    for parameter in (*model.parameters(), *model.buffers()):
+        assert parameter.device.type == device
+    for (key, ours), theirs in zip(model.state_dict().items(), trained.state_dict().values()):
+        assert (ours.cpu() - theirs).double().norm() <= 1e-4 * theirs.double().norm() + 1e-5, key
+
+
+def test_nearly_all_calls_of_a_step_run_natively(device, reference):
+    name, start, *_ = reference
+    torch_backend.ops.reset()
+    train(name, start, device)
+    rows = torch_backend.ops.report()
+    native, fallback = sum(row.native for row in rows), sum(row.fallback for row in rows)
+    assert native >= NATIVE_SHARE * (native + fallback), [row for row in rows if row.fallback]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_mixed_precision_follows_the_cpus_float32_losses(device, reference, dtype):
+    name, start, expected, _ = reference
+    losses, model = train(name, start, device, dtype, scaler=dtype is torch.float16)
+    assert losses == pytest.approx(expected, rel=0.04)
+    assert all(parameter.dtype is torch.float32 and parameter.device.type == device for parameter in model.parameters())
+
+
+def test_a_trained_model_answers_on_the_cpu_as_on_the_device(device, reference, tmp_path):
+    name, start, *_ = reference
+    _, model = train(name, start, device)
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    host = models.MODELS[name]()
+    host.load_state_dict(torch.load(tmp_path / "weights.pt", map_location="cpu", weights_only=True))
+    batch = models.batches(name, 1)[0]
+    with torch.no_grad():
+        ours, theirs = model.eval().loss([part.to(device) for part in batch]), host.eval().loss(batch)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-4)
