@@ -83,7 +83,8 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, doubl
 }
 
 at::Tensor native_dropout_backward(const at::Tensor &grad, const at::Tensor &mask, double scale) {
-  return grad.mul(mask).mul_(scale);
+  const at::Tensor kept = grad.mul(mask);
+  return grad.is_floating_point() || grad.is_complex() ? kept.mul_(scale) : kept.mul(scale);  // integers become floats
 }
 
 }  // namespace

@@ -166,9 +166,10 @@ inline bool is_integer_zero(const at::Tensor &other) {
 // more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
 template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
 struct Elementwise {
-  // Makes the result; false = not a call for the fast paths, nothing was done.
+  // Makes the result; false = not a call for the fast paths, nothing was done. Flat: calls of c10's small accessors cost more than
+  // they do.
   template <class... Rest>
-  static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+  [[gnu::flatten]] static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
     dense::Reference reference;
     Call<sizeof...(Rest)> call;
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))

@@ -9,6 +9,11 @@ import torch
 from torch.testing._comparison import default_tolerances
 from torch.utils._pytree import tree_leaves
 
+# Entries that choose among elements, of which torch leaves open which of equal ones ("not stable"), with the place of `dim` among the
+# arguments after the operand: their indices must name equal elements, each once.
+CHOICES = {"argsort": 0, "kthvalue": 1, "sort": 0, "topk": 1}
+# Entries whose statistics of half precision come in float32 on accelerators (torch/_refs, native_layer_norm) and are half on the CPU.
+FLOAT_STATISTICS = ("native_layer_norm",)
 ROUNDING = 4  # our error over the CPU's own error, both against double precision
 SIGNIFICANCE = 2.69  # Kolmogorov-Smirnov coefficient, sqrt(-ln(alpha / 2) / 2), for one false alarm in a million
 ENOUGH = 64  # elements below which a distribution says nothing
@@ -39,6 +44,39 @@ def same_kind(ours, cpus, device):
             if getattr(a, what) != getattr(b, what):
                 return f"result {i} has {what} {getattr(a, what)}, the CPU's {getattr(b, what)}"
     return None
+
+
+def narrowed(ours, cpus):
+    """Float32 results where the CPU's are of half precision, in that; everything else as it is."""
+
+    def one(a, b):
+        half = isinstance(b, torch.Tensor) and b.dtype in (torch.float16, torch.bfloat16)
+        return a.to(b.dtype) if half and isinstance(a, torch.Tensor) and a.dtype == torch.float32 else a
+
+    ours, cpus = tree_leaves(ours), tree_leaves(cpus)
+    return [one(a, b) for a, b in zip(ours, cpus)] if len(ours) == len(cpus) else ours
+
+
+def same_choice(name, sample, ours, cpus):
+    """Compares indices by the elements they name; gives (sentence or None, results without the indices of both sides)."""
+    place, rest = CHOICES[name], []
+    dim = sample.kwargs.get("dim", sample.args[place] if len(sample.args) > place else -1)
+    if sample.kwargs.get("stable") or sample.input.dim() == 0:
+        return None, ours, cpus
+    for a, b in zip(tree_leaves(ours), tree_leaves(cpus)):
+        if name != "argsort" and not rest:
+            rest = [a], [b]  # the values
+            continue
+        a, source = _dense(a), _dense(sample.input)
+        chosen, wanted = ((i if i.dim() == source.dim() else i.unsqueeze(dim)) for i in (a, _dense(b)))
+        if bool(((chosen < 0) | (chosen >= source.size(dim))).any()):
+            return "an index is out of range", ours, cpus
+        if bool((torch.sort(chosen, dim).values.diff(dim=dim) == 0).any()):
+            return "an element was chosen twice", ours, cpus
+        message = _close(source.gather(dim, chosen), source.gather(dim, wanted))
+        if message:
+            return f"elements at the indices: {message}", ours, cpus
+    return (None, *rest) if rest else (None, [], [])
 
 
 def same_values(ours, cpus, exact):
