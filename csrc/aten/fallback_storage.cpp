@@ -114,7 +114,8 @@ void StorageMap::note_written(const c10::TensorImpl *cpu) {
 }
 
 void StorageMap::load() {
-  if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed))) check_work(hal_device_synchronize(device_));
+  if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed)))
+    check_work(hal_device_synchronize(device_));
   hal_stream_t *stream = current_stream(device_);
   if (C10_UNLIKELY(staged_)) {
     for (const Pair &pair : pairs_) {

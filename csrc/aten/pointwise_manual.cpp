@@ -3,12 +3,12 @@
 #include "aten/pointwise.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/abs_ops.h>
 #include <ATen/ops/bitwise_left_shift.h>
 #include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/hardtanh_native.h>
 #include <ATen/ops/isnan_native.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/abs_ops.h>
 #include <ATen/ops/max_ops.h>
 #include <ATen/ops/min_ops.h>
 #include <ATen/ops/pow.h>

@@ -5,11 +5,12 @@
  * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p stands at p * N * depth + k * N + j, with
  * zeros beyond the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32 registers),
  * 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per cycle. */
-#define PK_GEMM_M 8                         /* rows of a micro-kernel, at most */
-#define PK_GEMM_N (128 / (int)sizeof(T))    /* columns of a panel */
-#define PK_GEMM_TILE_N (512 / (int)sizeof(T)) /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
-#define PK_GEMM_TILE_M 192                  /* rows of a tile, at most */
-#define PK_GEMM_K 256                       /* depth of a block */
+#define PK_GEMM_M 8                      /* rows of a micro-kernel, at most */
+#define PK_GEMM_N (128 / (int)sizeof(T)) /* columns of a panel */
+#define PK_GEMM_TILE_N \
+  (512 / (int)sizeof(T))   /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
+#define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
+#define PK_GEMM_K 256      /* depth of a block */
 
 typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
@@ -91,11 +92,11 @@ PK_FN void PK_NAME(pack_rows)(const T *b, pk_i64 row, pk_i64 depth, pk_i64 width
     for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, PK_GEMM_N * sizeof(T));
     return;
   }
-#define PK_PIECE(size)                                                                                                \
-  if (width & (size)) {                                                                                               \
-    for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, (size) * sizeof(T));                \
-    b += (size);                                                                                                      \
-    panel += (size);                                                                                                  \
+#define PK_PIECE(size)                                                                                 \
+  if (width & (size)) {                                                                                \
+    for (pk_i64 k = 0; k < depth; k++) memcpy(panel + k * PK_GEMM_N, b + k * row, (size) * sizeof(T)); \
+    b += (size);                                                                                       \
+    panel += (size);                                                                                   \
   }
   PK_PIECE(16) PK_PIECE(8) PK_PIECE(4) PK_PIECE(2) PK_PIECE(1)
 #undef PK_PIECE
@@ -146,24 +147,22 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 
 /* Sums of `rows` x `vectors` vectors. Both are constant where this is inlined, and `packed` too: element (i, k) of a stands at
  * i + k * PK_GEMM_M, else at i * row + k. Rows of the panel are `step` apart. */
-#define PK_DEFINE_MICRO(bytes)                                                                                     \
-  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int packed, pk_i64 depth,      \
-                                            const T *a, pk_i64 row, const T *panel, pk_i64 step, T *product) {     \
-    enum { LANES = bytes / (int)sizeof(T) };                                                                       \
-    PK_CAT(PK_NAME(v), bytes) x[8][2];                                                                             \
-    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
-      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) x[i][v] = (PK_CAT(PK_NAME(v), bytes)){0};           \
-    for (pk_i64 k = 0; k < depth; k++, panel += step) {                                                            \
-      PK_CAT(PK_NAME(v), bytes) y[2];                                                                              \
-      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
-        y[v] = *(const PK_CAT(PK_NAME(v), bytes) *)(panel + v * LANES);                                            \
-      _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                       \
-        _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) \
-        x[i][v] += (packed ? a[i + k * PK_GEMM_M] : a[i * row + k]) * y[v];                                         \
-    }                                                                                                              \
-    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++)                                                         \
-      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)                                                    \
-        *(PK_CAT(PK_NAME(v), bytes) *)(product + i * PK_GEMM_N + v * LANES) = x[i][v];                             \
+#define PK_DEFINE_MICRO(bytes)                                                                                         \
+  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int packed, pk_i64 depth,         \
+                                            const T *a, pk_i64 row, const T *panel, pk_i64 step, T *product) {         \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                           \
+    PK_CAT(PK_NAME(v), bytes) x[8][2];                                                                                 \
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)   \
+        x[i][v] = (PK_CAT(PK_NAME(v), bytes)){0};                                                                      \
+    for (pk_i64 k = 0; k < depth; k++, panel += step) {                                                                \
+      PK_CAT(PK_NAME(v), bytes) y[2];                                                                                  \
+      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) y[v] =                                                 \
+          *(const PK_CAT(PK_NAME(v), bytes) *)(panel + v * LANES);                                                     \
+      _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) \
+          x[i][v] += (packed ? a[i + k * PK_GEMM_M] : a[i * row + k]) * y[v];                                          \
+    }                                                                                                                  \
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) * \
+        (PK_CAT(PK_NAME(v), bytes) *)(product + i * PK_GEMM_N + v * LANES) = x[i][v];                                  \
   }
 PK_DEFINE_MICRO(64)
 PK_DEFINE_MICRO(32)
@@ -172,19 +171,23 @@ PK_DEFINE_MICRO(16)
 
 /* Computes a product of `rows` (8, 4, 2 or 1) x `width` elements for the instruction set of the entry, a constant. row = 0:
  * a is packed. */
-PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row, const T *panel,
-                          pk_i64 step, T *product) {
-#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                                     \
-  if (row == 0)                                                                                                      \
-    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 1, depth, a, 0, panel + (column), step, product + (column));          \
-  else                                                                                                               \
+PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
+                          const T *panel, pk_i64 step, T *product) {
+#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                            \
+  if (row == 0)                                                                                             \
+    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 1, depth, a, 0, panel + (column), step, product + (column)); \
+  else                                                                                                      \
     PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 0, depth, a, row, panel + (column), step, product + (column));
-#define PK_MICRO(bytes, vectors, column)                              \
-  switch (rows) {                                                     \
-    case 8: PK_MICRO_ROWS(bytes, 8, vectors, column) break;           \
-    case 4: PK_MICRO_ROWS(bytes, 4, vectors, column) break;           \
-    case 2: PK_MICRO_ROWS(bytes, 2, vectors, column) break;           \
-    default: PK_MICRO_ROWS(bytes, 1, vectors, column) break;          \
+#define PK_MICRO(bytes, vectors, column)              \
+  switch (rows) {                                     \
+    case 8:                                           \
+      PK_MICRO_ROWS(bytes, 8, vectors, column) break; \
+    case 4:                                           \
+      PK_MICRO_ROWS(bytes, 4, vectors, column) break; \
+    case 2:                                           \
+      PK_MICRO_ROWS(bytes, 2, vectors, column) break; \
+    default:                                          \
+      PK_MICRO_ROWS(bytes, 1, vectors, column) break; \
   }
   if (isa == PK_ISA_AVX512) {
     if (width * (pk_i64)sizeof(T) > 64) {

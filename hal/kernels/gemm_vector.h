@@ -6,27 +6,28 @@
  * eight vectors of columns stay in registers while k runs. Devices: an item computes a column. */
 #ifdef PK_HOST
 /* Inner products of a with `columns` (4 or 1) columns that are `stride` apart: two accumulators each. */
-#define PK_DEFINE_DOTS(bytes)                                                                                           \
-  PK_FN void PK_CAT(PK_NAME(dots_), bytes)(const int columns, pk_i64 depth, const T *a, const T *b, pk_i64 stride, T *x) { \
-    enum { LANES = bytes / (int)sizeof(T) };                                                                            \
-    PK_CAT(PK_NAME(v), bytes) y[4][2];                                                                                  \
-    pk_i64 k = 0;                                                                                                       \
-    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) y[c][0] = y[c][1] = (PK_CAT(PK_NAME(v), bytes)){0};       \
-    for (; k + 2 * LANES <= depth; k += 2 * LANES) {                                                                    \
-      const PK_CAT(PK_NAME(v), bytes) a0 = *(const PK_CAT(PK_NAME(v), bytes) *)(a + k);                                 \
-      const PK_CAT(PK_NAME(v), bytes) a1 = *(const PK_CAT(PK_NAME(v), bytes) *)(a + k + LANES);                         \
-      _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) {                                                       \
-        y[c][0] += a0 * *(const PK_CAT(PK_NAME(v), bytes) *)(b + c * stride + k);                                       \
-        y[c][1] += a1 * *(const PK_CAT(PK_NAME(v), bytes) *)(b + c * stride + k + LANES);                               \
-      }                                                                                                                 \
-    }                                                                                                                   \
-    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) {                                                         \
-      const PK_CAT(PK_NAME(v), bytes) both = y[c][0] + y[c][1];                                                         \
-      T sum = 0;                                                                                                        \
-      for (pk_i64 j = k; j < depth; j++) sum += a[j] * b[c * stride + j];                                               \
-      for (int l = 0; l < LANES; l++) sum += both[l];                                                                   \
-      x[c] += sum;                                                                                                      \
-    }                                                                                                                   \
+#define PK_DEFINE_DOTS(bytes)                                                                                      \
+  PK_FN void PK_CAT(PK_NAME(dots_), bytes)(const int columns, pk_i64 depth, const T *a, const T *b, pk_i64 stride, \
+                                           T *x) {                                                                 \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                       \
+    PK_CAT(PK_NAME(v), bytes) y[4][2];                                                                             \
+    pk_i64 k = 0;                                                                                                  \
+    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) y[c][0] = y[c][1] = (PK_CAT(PK_NAME(v), bytes)){0};  \
+    for (; k + 2 * LANES <= depth; k += 2 * LANES) {                                                               \
+      const PK_CAT(PK_NAME(v), bytes) a0 = *(const PK_CAT(PK_NAME(v), bytes) *)(a + k);                            \
+      const PK_CAT(PK_NAME(v), bytes) a1 = *(const PK_CAT(PK_NAME(v), bytes) *)(a + k + LANES);                    \
+      _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) {                                                  \
+        y[c][0] += a0 * *(const PK_CAT(PK_NAME(v), bytes) *)(b + c * stride + k);                                  \
+        y[c][1] += a1 * *(const PK_CAT(PK_NAME(v), bytes) *)(b + c * stride + k + LANES);                          \
+      }                                                                                                            \
+    }                                                                                                              \
+    _Pragma("GCC unroll 4") for (int c = 0; c < columns; c++) {                                                    \
+      const PK_CAT(PK_NAME(v), bytes) both = y[c][0] + y[c][1];                                                    \
+      T sum = 0;                                                                                                   \
+      for (pk_i64 j = k; j < depth; j++) sum += a[j] * b[c * stride + j];                                          \
+      for (int l = 0; l < LANES; l++) sum += both[l];                                                              \
+      x[c] += sum;                                                                                                 \
+    }                                                                                                              \
   }
 PK_DEFINE_DOTS(64)
 PK_DEFINE_DOTS(32)
@@ -43,15 +44,15 @@ PK_FN void PK_NAME(dots)(const int isa, const int columns, pk_i64 depth, const T
 }
 
 /* Adds a[k] * row k of b to eight vectors of columns, for `depth` values of k. */
-#define PK_DEFINE_ROWS(bytes)                                                                                           \
-  PK_FN void PK_CAT(PK_NAME(rows_), bytes)(pk_i64 depth, const T *a, pk_i64 step, const T *b, pk_i64 stride, T *x) {    \
-    enum { LANES = bytes / (int)sizeof(T) };                                                                            \
-    PK_CAT(PK_NAME(v), bytes) y[8];                                                                                     \
-    _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++) y[v] = (PK_CAT(PK_NAME(v), bytes)){0};                          \
-    for (pk_i64 k = 0; k < depth; k++, b += stride)                                                                     \
-      _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++)                                                               \
-        y[v] += a[k * step] * *(const PK_CAT(PK_NAME(v), bytes) *)(b + v * LANES);                                      \
-    _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++) *(PK_CAT(PK_NAME(v), bytes) *)(x + v * LANES) += y[v];          \
+#define PK_DEFINE_ROWS(bytes)                                                                                        \
+  PK_FN void PK_CAT(PK_NAME(rows_), bytes)(pk_i64 depth, const T *a, pk_i64 step, const T *b, pk_i64 stride, T *x) { \
+    enum { LANES = bytes / (int)sizeof(T) };                                                                         \
+    PK_CAT(PK_NAME(v), bytes) y[8];                                                                                  \
+    _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++) y[v] = (PK_CAT(PK_NAME(v), bytes)){0};                       \
+    for (pk_i64 k = 0; k < depth; k++, b += stride)                                                                  \
+      _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++) y[v] +=                                                    \
+          a[k * step] * *(const PK_CAT(PK_NAME(v), bytes) *)(b + v * LANES);                                         \
+    _Pragma("GCC unroll 8") for (int v = 0; v < 8; v++) * (PK_CAT(PK_NAME(v), bytes) *)(x + v * LANES) += y[v];      \
   }
 PK_DEFINE_ROWS(64)
 PK_DEFINE_ROWS(32)
@@ -59,7 +60,8 @@ PK_DEFINE_ROWS(16)
 #undef PK_DEFINE_ROWS
 
 /* The products of a strip of columns, added to x. */
-PK_FN void PK_NAME(strip)(const int isa, const pk_gemm_t *s, pk_i64 depth, pk_i64 columns, const T *a, const T *b, T *x) {
+PK_FN void PK_NAME(strip)(const int isa, const pk_gemm_t *s, pk_i64 depth, pk_i64 columns, const T *a, const T *b,
+                          T *x) {
   const pk_i64 block = 8 * (isa == PK_ISA_AVX512 ? 64 : isa == PK_ISA_AVX2 ? 32 : 16) / (pk_i64)sizeof(T);
   pk_i64 j = 0;
   if (s->b_row == 1 && s->b_col != 1) {
@@ -94,8 +96,9 @@ PK_KERNEL_9(PK_NAME(vector), PK_GLOBAL T *, result, PK_GLOBAL const T *, a, PK_G
         const pk_i64 depth = s.k - k0 < 16 * PK_GEMM_K ? s.k - k0 : 16 * PK_GEMM_K;
         PK_NAME(strip)(pk_isa, &s, depth, columns, a0 + k0 * s.a_col, b0 + k0 * s.b_row, product);
       }
-      PK_NAME(store)(&s, product, 1, columns, alpha, beta, 1, self + batch * s.self_batch + column0 * s.self_col,
-                     result + batch * s.result_batch + column0 * s.result_col);
+      PK_NAME(store)
+      (&s, product, 1, columns, alpha, beta, 1, self + batch * s.self_batch + column0 * s.self_col,
+       result + batch * s.result_batch + column0 * s.result_col);
     }
   }
 }

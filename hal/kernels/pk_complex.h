@@ -22,32 +22,28 @@
 #define pk_ctanh(x) PK_CAT(pk_ctanh_, PK_TOKEN)(x)
 #define pk_ctan(x) PK_CAT(pk_ctan_, PK_TOKEN)(x)
 
-#define PK_DEFINE_COMPLEX(token, complex, real, part)                                        \
-  PK_FN complex pk_complex_##token(real re, real im) {                                       \
-    complex z;                                                                               \
-    z.re = re;                                                                               \
-    z.im = im;                                                                               \
-    return z;                                                                                \
-  }                                                                                          \
-  PK_FN complex pk_cadd_##token(complex x, complex y) {                                      \
-    return pk_complex_##token(x.re + y.re, x.im + y.im);                                     \
-  }                                                                                          \
-  PK_FN complex pk_csub_##token(complex x, complex y) {                                      \
-    return pk_complex_##token(x.re - y.re, x.im - y.im);                                     \
-  }                                                                                          \
-  PK_FN complex pk_cmul_##token(complex x, complex y) {                                      \
-    return pk_complex_##token(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re);         \
-  }                                                                                          \
-  PK_FN complex pk_cdiv_##token(complex x, complex y) {                                      \
-    const real re = pk_abs_##part(y.re), im = pk_abs_##part(y.im);                           \
-    if (re == (real)0 && im == (real)0) return pk_complex_##token(x.re / re, x.im / im);     \
-    if (re >= im) {                                                                          \
-      const real ratio = y.im / y.re, scale = (real)1 / (y.re + y.im * ratio);               \
-      return pk_complex_##token((x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale); \
-    }                                                                                        \
-    const real ratio = y.re / y.im, scale = (real)1 / (y.re * ratio + y.im);                 \
-    return pk_complex_##token((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale); \
-  }                                                                                          \
+#define PK_DEFINE_COMPLEX(token, complex, real, part)                                                          \
+  PK_FN complex pk_complex_##token(real re, real im) {                                                         \
+    complex z;                                                                                                 \
+    z.re = re;                                                                                                 \
+    z.im = im;                                                                                                 \
+    return z;                                                                                                  \
+  }                                                                                                            \
+  PK_FN complex pk_cadd_##token(complex x, complex y) { return pk_complex_##token(x.re + y.re, x.im + y.im); } \
+  PK_FN complex pk_csub_##token(complex x, complex y) { return pk_complex_##token(x.re - y.re, x.im - y.im); } \
+  PK_FN complex pk_cmul_##token(complex x, complex y) {                                                        \
+    return pk_complex_##token(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re);                           \
+  }                                                                                                            \
+  PK_FN complex pk_cdiv_##token(complex x, complex y) {                                                        \
+    const real re = pk_abs_##part(y.re), im = pk_abs_##part(y.im);                                             \
+    if (re == (real)0 && im == (real)0) return pk_complex_##token(x.re / re, x.im / im);                       \
+    if (re >= im) {                                                                                            \
+      const real ratio = y.im / y.re, scale = (real)1 / (y.re + y.im * ratio);                                 \
+      return pk_complex_##token((x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale);                 \
+    }                                                                                                          \
+    const real ratio = y.re / y.im, scale = (real)1 / (y.re * ratio + y.im);                                   \
+    return pk_complex_##token((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale);                   \
+  }                                                                                                            \
   PK_FN real pk_cangle_##token(complex x) { return pk_atan2_##part(x.im, x.re); }
 PK_DEFINE_COMPLEX(c64, pk_c64, float, f32)
 PK_DEFINE_COMPLEX(c128, pk_c128, double, f64)
@@ -133,10 +129,10 @@ PK_FN pk_c128 pk_ctan_c128(pk_c128 x) {
   return pk_complex_c128(t.im, -t.re);
 }
 
-#define PK_DEFINE_BY_C128(name)                                                \
-  PK_FN pk_c64 pk_##name##_c64(pk_c64 x) {                                     \
-    const pk_c128 y = pk_##name##_c128(pk_complex_c128(x.re, x.im));           \
-    return pk_complex_c64((float)y.re, (float)y.im);                           \
+#define PK_DEFINE_BY_C128(name)                                      \
+  PK_FN pk_c64 pk_##name##_c64(pk_c64 x) {                           \
+    const pk_c128 y = pk_##name##_c128(pk_complex_c128(x.re, x.im)); \
+    return pk_complex_c64((float)y.re, (float)y.im);                 \
   }
 PK_DEFINE_BY_C128(cexp)
 PK_DEFINE_BY_C128(clog)

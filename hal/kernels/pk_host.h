@@ -30,32 +30,32 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_UNPAREN(...) __VA_ARGS__
 
 /* The body gets the entry's instruction set as the constant pk_isa. */
-#define PK_HOST_FN(attribute, fn_name, name, isa, args)                                     \
-  attribute static void fn_name(const hal_host_range_t *pk_range, void *const *pk_args) {   \
-    PK_CAT(name, _body)(pk_range, isa, PK_UNPAREN args);                                    \
+#define PK_HOST_FN(attribute, fn_name, name, isa, args)                                   \
+  attribute static void fn_name(const hal_host_range_t *pk_range, void *const *pk_args) { \
+    PK_CAT(name, _body)(pk_range, isa, PK_UNPAREN args);                                  \
   }
-#define PK_ENTRIES_0(name, count, args)                              \
-  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)         \
-  extern const pk_host_entry_t PK_CAT(name, _entry);                 \
+#define PK_ENTRIES_0(name, count, args)                      \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args) \
+  extern const pk_host_entry_t PK_CAT(name, _entry);         \
   const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), count, {PK_CAT(name, _base), 0, 0}};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
-#define PK_ENTRIES_1(name, count, args)                                                                             \
-  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                                                        \
-  PK_HOST_FN(__attribute__((target("avx2,fma"))), PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)                     \
-  PK_HOST_FN(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), PK_CAT(name, _avx512), name,   \
-             PK_ISA_AVX512, args)                                                                                   \
-  extern const pk_host_entry_t PK_CAT(name, _entry);                                                                \
-  const pk_host_entry_t PK_CAT(name, _entry) = {                                                                    \
+#define PK_ENTRIES_1(name, count, args)                                                                           \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                                                      \
+  PK_HOST_FN(__attribute__((target("avx2,fma"))), PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)                   \
+  PK_HOST_FN(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), PK_CAT(name, _avx512), name, \
+             PK_ISA_AVX512, args)                                                                                 \
+  extern const pk_host_entry_t PK_CAT(name, _entry);                                                              \
+  const pk_host_entry_t PK_CAT(name, _entry) = {                                                                  \
       PK_STRING(name), count, {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0
 #endif
 
 /* A kernel: `params` and `args` in parentheses; the body follows. */
-#define PK_HOST_KERNEL(name, count, params, args)                                                                     \
-  PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range, const int pk_isa, PK_UNPAREN params);          \
-  PK_CAT(PK_ENTRIES_, PK_CLONES)(name, count, args)                                                                   \
-  PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range, const int pk_isa __attribute__((unused)),      \
-                                     PK_UNPAREN params)
+#define PK_HOST_KERNEL(name, count, params, args)                                                            \
+  PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range, const int pk_isa, PK_UNPAREN params); \
+  PK_CAT(PK_ENTRIES_, PK_CLONES)                                                                             \
+  (name, count, args) PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range,                   \
+                                                         const int pk_isa __attribute__((unused)), PK_UNPAREN params)
 
 #endif /* PK_HOST_H_ */

@@ -50,12 +50,12 @@ PK_FN pk_i64 pk_pow_i64(pk_i64 x, pk_i64 y) {
 }
 
 /* ---- shifts: too many places leave 0, or the sign ---- */
-#define PK_DEFINE_SHIFTS(token, type, unsigned_type, bits)                                                    \
-  PK_FN type pk_shift_left_##token(type x, type y) {                                                          \
-    return y < 0 || y >= (bits) ? (type)0 : (type)(unsigned_type)((pk_u64)(unsigned_type)x << (pk_u32)y);     \
-  }                                                                                                           \
-  PK_FN type pk_shift_right_##token(type x, type y) {                                                         \
-    return (type)(x >> (pk_u32)(y < 0 || y >= (bits) ? (bits) - 1 : y));                                      \
+#define PK_DEFINE_SHIFTS(token, type, unsigned_type, bits)                                                \
+  PK_FN type pk_shift_left_##token(type x, type y) {                                                      \
+    return y < 0 || y >= (bits) ? (type)0 : (type)(unsigned_type)((pk_u64)(unsigned_type)x << (pk_u32)y); \
+  }                                                                                                       \
+  PK_FN type pk_shift_right_##token(type x, type y) {                                                     \
+    return (type)(x >> (pk_u32)(y < 0 || y >= (bits) ? (bits)-1 : y));                                    \
   }
 PK_DEFINE_SHIFTS(i64, pk_i64, pk_u64, 64)
 PK_DEFINE_SHIFTS(i32, pk_i32, pk_u32, 32)
@@ -68,20 +68,20 @@ PK_FN pk_u8 pk_shift_right_u8(pk_u8 x, pk_u8 y) { return y >= 8 ? 0 : (pk_u8)(x 
 PK_FN float pk_fmod_f32(float x, float y) { return PK_F32(fmod)(x, y); }
 PK_FN double pk_fmod_f64(double x, double y) { return fmod(x, y); }
 /* Python's floor division and its remainder: the quotient is computed from the exact remainder, so that both agree. */
-#define PK_DEFINE_DIVISIONS(token, type)                                                \
-  PK_FN type pk_remainder_##token(type x, type y) {                                     \
-    const type r = pk_fmod_##token(x, y);                                               \
-    return r != (type)0 && (r < (type)0) != (y < (type)0) ? r + y : r;                  \
-  }                                                                                     \
-  PK_FN type pk_div_trunc_##token(type x, type y) { return pk_trunc_##token(x / y); }   \
-  PK_FN type pk_div_floor_##token(type x, type y) {                                     \
-    const type quotient = x / y;                                                        \
-    if (y == (type)0) return quotient;                                                  \
-    const type r = pk_fmod_##token(x, y);                                               \
+#define PK_DEFINE_DIVISIONS(token, type)                                                   \
+  PK_FN type pk_remainder_##token(type x, type y) {                                        \
+    const type r = pk_fmod_##token(x, y);                                                  \
+    return r != (type)0 && (r < (type)0) != (y < (type)0) ? r + y : r;                     \
+  }                                                                                        \
+  PK_FN type pk_div_trunc_##token(type x, type y) { return pk_trunc_##token(x / y); }      \
+  PK_FN type pk_div_floor_##token(type x, type y) {                                        \
+    const type quotient = x / y;                                                           \
+    if (y == (type)0) return quotient;                                                     \
+    const type r = pk_fmod_##token(x, y);                                                  \
     const type below = r != (type)0 && (r < (type)0) != (y < (type)0) ? (type)1 : (type)0; \
-    const type whole = (x - r) / y - below, floored = pk_floor_##token(whole);          \
-    if (whole == (type)0) return pk_copysign_##token((type)0, quotient);                \
-    return whole - floored > (type)0.5 ? floored + (type)1 : floored;                   \
+    const type whole = (x - r) / y - below, floored = pk_floor_##token(whole);             \
+    if (whole == (type)0) return pk_copysign_##token((type)0, quotient);                   \
+    return whole - floored > (type)0.5 ? floored + (type)1 : floored;                      \
   }
 PK_DEFINE_DIVISIONS(f32, float)
 PK_DEFINE_DIVISIONS(f64, double)

@@ -61,14 +61,14 @@
 
 /* Comparison with itself finds NaN; the second operand is given back unless it is smaller, and so when it is NaN. Two
  * selections: gcc 12 does not vectorise nested uses of one with `||`. */
-#define PK_DEFINE_ORDER(token, type)                 \
-  PK_FN type pk_maximum_##token(type x, type y) {    \
-    const type larger = x > y ? x : y;               \
-    return x != x ? x : larger;                      \
-  }                                                  \
-  PK_FN type pk_minimum_##token(type x, type y) {    \
-    const type smaller = x < y ? x : y;              \
-    return x != x ? x : smaller;                     \
+#define PK_DEFINE_ORDER(token, type)              \
+  PK_FN type pk_maximum_##token(type x, type y) { \
+    const type larger = x > y ? x : y;            \
+    return x != x ? x : larger;                   \
+  }                                               \
+  PK_FN type pk_minimum_##token(type x, type y) { \
+    const type smaller = x < y ? x : y;           \
+    return x != x ? x : smaller;                  \
   }
 PK_DEFINE_ORDER(f32, float)
 PK_DEFINE_ORDER(f64, double)
@@ -204,14 +204,14 @@ PK_FN pk_i32 pk_is_inf_i64(pk_i64 x) { return (void)x, 0; }
 PK_FN pk_i32 pk_is_inf_bool(pk_bool x) { return (void)x, 0; }
 
 /* A NaN is no number and loses against one. */
-#define PK_DEFINE_NUMBER_ORDER(token, type)      \
-  PK_FN type pk_fmax_##token(type x, type y) {   \
-    const type larger = x > y ? x : y;           \
-    return y != y ? x : larger;                  \
-  }                                              \
-  PK_FN type pk_fmin_##token(type x, type y) {   \
-    const type smaller = x < y ? x : y;          \
-    return y != y ? x : smaller;                 \
+#define PK_DEFINE_NUMBER_ORDER(token, type)    \
+  PK_FN type pk_fmax_##token(type x, type y) { \
+    const type larger = x > y ? x : y;         \
+    return y != y ? x : larger;                \
+  }                                            \
+  PK_FN type pk_fmin_##token(type x, type y) { \
+    const type smaller = x < y ? x : y;        \
+    return y != y ? x : smaller;               \
   }
 PK_DEFINE_NUMBER_ORDER(f32, float)
 PK_DEFINE_NUMBER_ORDER(f64, double)
@@ -219,38 +219,37 @@ PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
 
 /* log(e^x + e^y) and its kin: the larger one stands before the logarithm. */
 #define PK_LOG2_E_OF(type) ((type)1.44269504088896340736)
-#define PK_DEFINE_LOGADDEXP(token, type)                                                                      \
-  PK_FN type pk_logaddexp_##token(type x, type y) {                                                           \
-    if (x == y && pk_is_inf_##token(x)) return x;                                                             \
-    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x - y)));               \
-  }                                                                                                           \
-  PK_FN type pk_logaddexp2_##token(type x, type y) {                                                          \
-    if (x == y && pk_is_inf_##token(x)) return x;                                                             \
-    return pk_maximum_##token(x, y) +                                                                         \
-           pk_log1p_##token(pk_exp2_##token(-pk_abs_##token(x - y))) * PK_LOG2_E_OF(type);                    \
-  }                                                                                                           \
-  PK_FN type pk_log_sigmoid_##token(type x) {                                                                 \
-    return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));             \
+#define PK_DEFINE_LOGADDEXP(token, type)                                                                              \
+  PK_FN type pk_logaddexp_##token(type x, type y) {                                                                   \
+    if (x == y && pk_is_inf_##token(x)) return x;                                                                     \
+    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x - y)));                       \
+  }                                                                                                                   \
+  PK_FN type pk_logaddexp2_##token(type x, type y) {                                                                  \
+    if (x == y && pk_is_inf_##token(x)) return x;                                                                     \
+    return pk_maximum_##token(x, y) + pk_log1p_##token(pk_exp2_##token(-pk_abs_##token(x - y))) * PK_LOG2_E_OF(type); \
+  }                                                                                                                   \
+  PK_FN type pk_log_sigmoid_##token(type x) {                                                                         \
+    return pk_minimum_##token(x, (type)0) - pk_log1p_##token(pk_exp_##token(-pk_abs_##token(x)));                     \
   }
-#define PK_DEFINE_SLOPES(token, type)                                                                            \
-  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); }                              \
-  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                                               \
-    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;                               \
-    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                                             \
-    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                                                          \
-  }                                                                                                              \
-  /* Logarithms are bounded by -100; what is no probability gives NaN. */                                         \
-  PK_FN type pk_cross_entropy_##token(type x, type y) {                                                          \
-    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);                                        \
-    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);                                          \
-    return (y - (type)1) * no - y * yes;                                                                         \
-  }                                                                                                              \
-  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                                                    \
-  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                                                \
-    const type k = (type)0.79788456080286535588, square = x * x;                                                 \
-    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));                                       \
-    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);                                            \
-    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;                                \
+#define PK_DEFINE_SLOPES(token, type)                                               \
+  PK_FN type pk_logit_##token(type x) { return pk_log_##token(x / ((type)1 - x)); } \
+  PK_FN type pk_logit_backward_##token(type g, type x, type eps) {                  \
+    const type lowest = eps < (type)0 ? (type)0 : eps, highest = (type)1 - lowest;  \
+    if (x >= lowest && x <= highest) return g / (x * ((type)1 - x));                \
+    return eps < (type)0 ? (type)0 / (type)0 : (type)0;                             \
+  }                                                                                 \
+  /* Logarithms are bounded by -100; what is no probability gives NaN. */           \
+  PK_FN type pk_cross_entropy_##token(type x, type y) {                             \
+    const type no = pk_maximum_##token(pk_log1p_##token(-x), (type)-100);           \
+    const type yes = pk_maximum_##token(pk_log_##token(x), (type)-100);             \
+    return (y - (type)1) * no - y * yes;                                            \
+  }                                                                                 \
+  /* d/dx of x (1 + t) / 2, t = tanh(k (x + 0.044715 x^3)) */                       \
+  PK_FN type pk_gelu_tanh_slope_##token(type x) {                                   \
+    const type k = (type)0.79788456080286535588, square = x * x;                    \
+    const type t = pk_tanh_##token(k * (x + (type)0.044715 * square * x));          \
+    const type inner = k * ((type)1 + (type)(3 * 0.044715) * square);               \
+    return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;   \
   }
 PK_DEFINE_SLOPES(f32, float)
 PK_DEFINE_SLOPES(f64, double)

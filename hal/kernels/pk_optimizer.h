@@ -3,8 +3,9 @@
 #define PK_OPTIMIZER_H_
 
 typedef struct {
-  double lr;        /* unless the flag LR says that it is in device memory */
-  double number[4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay eps */
+  double lr; /* unless the flag LR says that it is in device memory */
+  double number
+      [4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay eps */
   pk_i32 flags, pad;
 } pk_optimizer_t;
 

@@ -3,33 +3,33 @@
 #define PK_PHILOX_H_
 
 /* One round, and the next key; constants of the paper. */
-#define PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                                       \
-  {                                                                                       \
-    const pk_u64 m0 = (pk_u64)0xD2511F53u * (c0), m1 = (pk_u64)0xCD9E8D57u * (c2);        \
-    c0 = (pk_u32)(m1 >> 32) ^ (c1) ^ (key0);                                              \
-    c2 = (pk_u32)(m0 >> 32) ^ (c3) ^ (key1);                                              \
-    c1 = (pk_u32)m1;                                                                      \
-    c3 = (pk_u32)m0;                                                                      \
-    key0 += 0x9E3779B9u;                                                                  \
-    key1 += 0xBB67AE85u;                                                                  \
+#define PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                                \
+  {                                                                                \
+    const pk_u64 m0 = (pk_u64)0xD2511F53u * (c0), m1 = (pk_u64)0xCD9E8D57u * (c2); \
+    c0 = (pk_u32)(m1 >> 32) ^ (c1) ^ (key0);                                       \
+    c2 = (pk_u32)(m0 >> 32) ^ (c3) ^ (key1);                                       \
+    c1 = (pk_u32)m1;                                                               \
+    c3 = (pk_u32)m0;                                                               \
+    key0 += 0x9E3779B9u;                                                           \
+    key1 += 0xBB67AE85u;                                                           \
   }
 
 /* The four words of block `counter`, in lvalues c0 to c3. The upper half of the counter stays 0. */
-#define PK_PHILOX_BLOCK(seed, counter, c0, c1, c2, c3)                  \
-  {                                                                     \
-    pk_u32 key0 = (pk_u32)(seed), key1 = (pk_u32)((seed) >> 32);        \
-    c0 = (pk_u32)(counter), c1 = (pk_u32)((counter) >> 32);             \
-    c2 = 0, c3 = 0;                                                     \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
-    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                         \
+#define PK_PHILOX_BLOCK(seed, counter, c0, c1, c2, c3)           \
+  {                                                              \
+    pk_u32 key0 = (pk_u32)(seed), key1 = (pk_u32)((seed) >> 32); \
+    c0 = (pk_u32)(counter), c1 = (pk_u32)((counter) >> 32);      \
+    c2 = 0, c3 = 0;                                              \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
+    PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
   }
 
 #ifdef PK_HOST
@@ -62,7 +62,8 @@ PK_FN void pk_normal_angle_f32(pk_u32 w, float *out_cos, float *out_sin) {
   const float x = (float)(pk_i32)(w - (quadrant << 30)) * 1.4629180792671596e-9f; /* pi / 2 / 2^30; |x| <= pi / 4 */
   const float z = x * x;
   const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
-  const float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
+  const float c =
+      ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
   const int odd = (int)(quadrant & 1u);
   *out_cos = pk_float_of_bits(pk_bits_of_float(odd ? s : c) ^ ((quadrant + 1u) & 2u) << 30);
   *out_sin = pk_float_of_bits(pk_bits_of_float(odd ? c : s) ^ (quadrant & 2u) << 30);

@@ -18,14 +18,22 @@
 /* B(2k) / (2k)!, k = 1 .. 8: Bernoulli's numbers, for sums by Euler and Maclaurin. */
 PK_FN double pk_bernoulli(int k) {
   switch (k) {
-    case 1: return 1.0 / 12;
-    case 2: return -1.0 / 720;
-    case 3: return 1.0 / 30240;
-    case 4: return -1.0 / 1209600;
-    case 5: return 1.0 / 47900160;
-    case 6: return -691.0 / 1307674368000.0;
-    case 7: return 1.0 / 74724249600.0;
-    default: return -3617.0 / 10670622842880000.0;
+    case 1:
+      return 1.0 / 12;
+    case 2:
+      return -1.0 / 720;
+    case 3:
+      return 1.0 / 30240;
+    case 4:
+      return -1.0 / 1209600;
+    case 5:
+      return 1.0 / 47900160;
+    case 6:
+      return -691.0 / 1307674368000.0;
+    case 7:
+      return 1.0 / 74724249600.0;
+    default:
+      return -3617.0 / 10670622842880000.0;
   }
 }
 
@@ -33,7 +41,7 @@ PK_FN double pk_digamma_f64(double x) {
   if (x == 0.0) return copysign(PK_INF64, -x);
   double result = 0.0;
   if (x < 0.0) {
-    const double part = x - rint(x); /* exact, and small for small x, unlike x - floor(x) */
+    const double part = x - rint(x);                  /* exact, and small for small x, unlike x - floor(x) */
     if (part == 0.0 || part != part) return PK_NAN64; /* a pole; -infinity */
     result = -PK_PI64 / tan(PK_PI64 * part);
     x = 1.0 - x;
@@ -277,8 +285,10 @@ PK_FN double pk_bessel_far(int n, double x, int second) {
     const double o = 2 * k - 1;
     term *= (4.0 * n * n - o * o) / (8.0 * k * x);
     const double sign = k & 2 ? -1.0 : 1.0;
-    if (k & 1) q += sign * term;
-    else p += sign * term;
+    if (k & 1)
+      q += sign * term;
+    else
+      p += sign * term;
   }
   const double s = sin(x), c = cos(x);
   /* sqrt(2) times cosine and sine of the phase */
@@ -292,7 +302,8 @@ PK_FN double pk_bessel(int n, double x, int second) {
   if (second && x < 0.0) return PK_NAN64;
   if (a == 0.0) return second ? -PK_INF64 : n ? 0.0 : 1.0;
   if (a == PK_INF64) return 0.0;
-  if (a < 1e-9) return second ? (n ? -2.0 / (PK_PI64 * x) : 2.0 / PK_PI64 * (log(0.5 * x) + PK_EULER)) : n ? 0.5 * x : 1.0;
+  if (a < 1e-9)
+    return second ? (n ? -2.0 / (PK_PI64 * x) : 2.0 / PK_PI64 * (log(0.5 * x) + PK_EULER)) : n ? 0.5 * x : 1.0;
   return sign * (a < 25.0 ? pk_bessel_near(n, a, second) : pk_bessel_far(n, a, second));
 }
 PK_FN double pk_j0_f64(double x) { return pk_bessel(0, x, 0); }
@@ -310,7 +321,8 @@ PK_FN double pk_spherical_j0_f64(double x) {
 PK_FN double pk_airy_steps(double from, double y, double slope, double to) {
   for (double x = from; x != to;) {
     const double left = to - x, h = fabs(left) > 0.5 ? (left < 0.0 ? -0.5 : 0.5) : left;
-    double c0 = y, c1 = slope, c2 = 0.5 * x * y, power = h, sum = c0 + c1 * h, rise = c1; /* three coefficients at a time */
+    double c0 = y, c1 = slope, c2 = 0.5 * x * y, power = h, sum = c0 + c1 * h,
+           rise = c1; /* three coefficients at a time */
     for (int k = 2; k < 30; k++) {
       rise += k * c2 * power;
       power *= h;
@@ -336,8 +348,10 @@ PK_FN double pk_airy_ai_f64(double x) {
   for (int k = 1; k < 40 && fabs(term) > PK_ENOUGH; k++) {
     term *= (6.0 * k - 5.0) * (6.0 * k - 1.0) / (72.0 * k * zeta);
     const double sign = k & 2 ? -1.0 : 1.0;
-    if (k & 1) q += sign * term;
-    else p += sign * term;
+    if (k & 1)
+      q += sign * term;
+    else
+      p += sign * term;
   }
   const double phase = zeta - 0.25 * PK_PI64;
   return (p * cos(phase) + q * sin(phase)) / (PK_SQRT_PI64 * sqrt(sqrt(a)));

@@ -14,28 +14,28 @@
  * result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
 #if PK_PAIRED
 #define PK_OPERANDS 4
-#define PK_KERNEL_STAGE(v)                                                                                              \
-  PK_KERNEL_9(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, PK_GLOBAL const PK_S *, b,              \
+#define PK_KERNEL_STAGE(v)                                                                                 \
+  PK_KERNEL_9(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, PK_GLOBAL const PK_S *, b, \
               PK_GLOBAL const PK_A *, c, pk_rows_t, kept, pk_u64, units, pk_u64, per_group, pk_reduce_t, s, T, s0)
 #define PK_NUMBER(place) (s.with_c ? c[place] : (PK_A)0)
 #define PK_AT(i, k) PK_TAKE(PK_GET(p[i]), PK_GET(q[k]), z)
 #else
 #define PK_OPERANDS 2
-#define PK_KERNEL_STAGE(v)                                                                                              \
-  PK_KERNEL_7(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, pk_rows_t, kept, pk_u64, units, pk_u64, \
-              per_group, pk_reduce_t, s, T, s0)
+#define PK_KERNEL_STAGE(v)                                                                                      \
+  PK_KERNEL_7(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, pk_rows_t, kept, pk_u64, units, \
+              pk_u64, per_group, pk_reduce_t, s, T, s0)
 #define PK_NUMBER(place) 0
 #define PK_AT(i, k) PK_TAKE(p[i], 0, 0)
 #endif
 
 /* Writes an output or a chunk's partial result: finished unless `divisor` is negative, as an accumulator unless `final`. */
-#define PK_WRITE(place, x)                                             \
-  {                                                                    \
-    const PK_A pk_x = s.divisor < 0 ? (x) : PK_FINISH(x, s.divisor);   \
-    if (s.final)                                                       \
-      result[place] = PK_PUT_R(pk_x);                                  \
-    else                                                               \
-      ((PK_GLOBAL PK_A *)result)[place] = pk_x;                        \
+#define PK_WRITE(place, x)                                           \
+  {                                                                  \
+    const PK_A pk_x = s.divisor < 0 ? (x) : PK_FINISH(x, s.divisor); \
+    if (s.final)                                                     \
+      result[place] = PK_PUT_R(pk_x);                                \
+    else                                                             \
+      ((PK_GLOBAL PK_A *)result)[place] = pk_x;                      \
   }
 
 /* The reduced dimension has stride 1 in a and b. */
@@ -102,30 +102,30 @@ PK_KERNEL_STAGE(rows) {
 #else
 #define PK_STRIP_NUMBER(zw)
 #endif
-#define PK_STRIP_4(w, xw, zw)                                                                                    \
-  {                                                                                                          \
-    PK_STRIP_NUMBER(zw)                                                                                      \
-    const pk_i64 k = (w) * PK_LSIZE + l;                                                                     \
-    const PK_A v0 = PK_COMBINE(PK_AT(k, k), PK_AT(s.stride + k, s.b_stride + k));                            \
-    const PK_A v1 = PK_COMBINE(PK_AT(2 * s.stride + k, 2 * s.b_stride + k),                                  \
-                               PK_AT(3 * s.stride + k, 3 * s.b_stride + k));                                 \
-    PK_P(xw, l) = PK_COMBINE(PK_P(xw, l), PK_COMBINE(v0, v1));                                               \
+#define PK_STRIP_4(w, xw, zw)                                                                                 \
+  {                                                                                                           \
+    PK_STRIP_NUMBER(zw)                                                                                       \
+    const pk_i64 k = (w)*PK_LSIZE + l;                                                                        \
+    const PK_A v0 = PK_COMBINE(PK_AT(k, k), PK_AT(s.stride + k, s.b_stride + k));                             \
+    const PK_A v1 =                                                                                           \
+        PK_COMBINE(PK_AT(2 * s.stride + k, 2 * s.b_stride + k), PK_AT(3 * s.stride + k, 3 * s.b_stride + k)); \
+    PK_P(xw, l) = PK_COMBINE(PK_P(xw, l), PK_COMBINE(v0, v1));                                                \
   }
-#define PK_STRIP_1(w, xw, zw)                                                                                    \
-  if ((w) * PK_LSIZE < width) {                                                                              \
-    PK_EACH(l) {                                                                                             \
-      const pk_i64 k = (w) * PK_LSIZE + l;                                                                   \
-      if (k < width) {                                                                                       \
-        PK_STRIP_NUMBER(zw)                                                                                  \
-        PK_P(xw, l) = PK_COMBINE(PK_P(xw, l), PK_AT(k, k));                                                  \
-      }                                                                                                      \
-    }                                                                                                        \
+#define PK_STRIP_1(w, xw, zw)                               \
+  if ((w)*PK_LSIZE < width) {                               \
+    PK_EACH(l) {                                            \
+      const pk_i64 k = (w)*PK_LSIZE + l;                    \
+      if (k < width) {                                      \
+        PK_STRIP_NUMBER(zw)                                 \
+        PK_P(xw, l) = PK_COMBINE(PK_P(xw, l), PK_AT(k, k)); \
+      }                                                     \
+    }                                                       \
   }
 #define PK_STRIP_FLUSH(xw, yw)                        \
   PK_P(yw, l) = PK_COMBINE(PK_P(yw, l), PK_P(xw, l)); \
   PK_P(xw, l) = PK_INIT;
 #define PK_STRIP_STORE(w, yw) \
-  if ((w) * PK_LSIZE + l < width) PK_WRITE(place + ((w) * PK_LSIZE + l) * s.result_column, PK_P(yw, l))
+  if ((w)*PK_LSIZE + l < width) PK_WRITE(place + ((w)*PK_LSIZE + l) * s.result_column, PK_P(yw, l))
 
 /* A kept dimension of `columns` elements has stride 1 in a and b; the reduced one any stride. */
 PK_KERNEL_STAGE(cols) {

@@ -28,7 +28,8 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_module_t *const module = hal_malloc(sizeof *module);
   if (!module)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s", found->label);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s",
+                         found->label);
   module->device = found;
   module->kernels = NULL;
   const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
@@ -98,7 +99,8 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
                          "its device",
                          kernel->name, device->label, stream->device->label);
   for (int i = 0; i < 3; i++)

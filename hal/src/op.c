@@ -344,7 +344,8 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
-    hal_op_context_t context = {.info = entry->info, .device = owner, .stream = stream, .handles = entry->handles, .op = op};
+    hal_op_context_t context = {
+        .info = entry->info, .device = owner, .stream = stream, .handles = entry->handles, .op = op};
     if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
     status = entry->launch(&context, call);
     if (HAL_LIKELY(!status)) {

@@ -37,8 +37,7 @@ static hal_status_t read_any(const hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_elementwise_read(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
                                      hal_op_elementwise_t *out_operands) {
   out_operands->operands = inputs + 1;
-  if (HAL_LIKELY(call->flags & HAL_CALL_DENSE && read_dense(call, inputs, out_operands)))
-    return HAL_OK;
+  if (HAL_LIKELY(call->flags & HAL_CALL_DENSE && read_dense(call, inputs, out_operands))) return HAL_OK;
   return read_any(context, call, inputs, out_operands);
 }
 

@@ -141,8 +141,8 @@ hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeou
   hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
-  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status)
-                  : hal_memory_poll(stream->device);
+  status =
+      status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status) : hal_memory_poll(stream->device);
   return hal_kernel_error_collect(stream, mark, status);
 }
 

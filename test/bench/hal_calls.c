@@ -68,8 +68,8 @@ int main(int argument_count, char **arguments) {
     fprintf(stderr, "usage: %s [plugin name or path] [calls per row]\n", arguments[0]);
     return 2;
   }
-  if (hal_registry_open(argument_count > 1 ? arguments[1] : "fake") || hal_device_get(0, &device) || hal_stream_acquire(0, 0, &stream) ||
-      hal_event_create(0, 0, &event) || hal_generator_default(0, &generator)) {
+  if (hal_registry_open(argument_count > 1 ? arguments[1] : "fake") || hal_device_get(0, &device) ||
+      hal_stream_acquire(0, 0, &stream) || hal_event_create(0, 0, &event) || hal_generator_default(0, &generator)) {
     fprintf(stderr, "%s\n", hal_error_message());
     return 1;
   }

@@ -10,7 +10,8 @@
 
 int main(int argc, char **argv) {
   if (argc < 4) {
-    std::fprintf(stderr, "usage: %s cpu|PLUGIN FORM COUNT [PLUGIN_DIRECTORY]; the forms stand in the source\n", argv[0]);
+    std::fprintf(stderr, "usage: %s cpu|PLUGIN FORM COUNT [PLUGIN_DIRECTORY]; the forms stand in the source\n",
+                 argv[0]);
     return 2;
   }
   const char *form = argv[2];

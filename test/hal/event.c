@@ -59,7 +59,8 @@ Test(event, elapsed_needs_timing_records_and_one_device) {
   assert_fails(hal_event_elapsed(start, end, &ns), HAL_FAILED_PRECONDITION, "the start event was never recorded");
   assert_ok(hal_event_record(start, NULL));
   assert_fails(hal_event_elapsed(start, end, &ns), HAL_FAILED_PRECONDITION, "the end event was never recorded");
-  assert_fails(hal_event_elapsed(start, elsewhere, &ns), HAL_INVALID_ARGUMENT, "two devices, tally:0 and five:0 (index 2)");
+  assert_fails(hal_event_elapsed(start, elsewhere, &ns), HAL_INVALID_ARGUMENT,
+               "two devices, tally:0 and five:0 (index 2)");
   cr_assert_eq(ns, -1);
   hal_event_destroy(plain);
   hal_event_destroy(start);

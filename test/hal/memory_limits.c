@@ -23,7 +23,7 @@ static void expect_exhausted(size_t size, const char *const *parts) {
 }
 
 static const char *const facts[] = {"device double:0", "tried to allocate",  "free",           "allocated",
-                                    "reserved", "largest free block", "inactive split", NULL};
+                                    "reserved",        "largest free block", "inactive split", NULL};
 
 Test(memory_limits, the_message_of_an_out_of_memory_error_has_all_accounts) {
   double_.total = 100 * MIB;
