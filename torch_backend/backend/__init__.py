@@ -84,3 +84,7 @@ def __getattr__(name: str):
 
         return getattr(inductor, name)
     raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Optional, Union
+
 import torch
 
 from torch_backend import _C
+
+Device = Optional[Union[torch.device, str, int]]  # what functions take for a device; None is the current one
 
 _name = "privateuseone"
 
@@ -43,3 +47,12 @@ def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -
     if not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
     return _C.current_device()
+
+
+def existing_index(device: Device) -> int:
+    """Gives the index that `device` means, the current device's for None; raises for an index that no device has."""
+    index, count = _get_device_index(device, optional=True), _C.device_count()
+    if not 0 <= index < count:
+        there = f"it has {count} ('{_name}:0' to '{_name}:{count - 1}')" if count else "it has none"
+        raise RuntimeError(f"device index {index} is out of range: there is no '{_name}:{index}' in this process, {there}")
+    return index

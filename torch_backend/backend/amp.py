@@ -6,6 +6,8 @@ import torch
 
 from ._utils import name
 
+__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_amp_supported_dtype", "is_bf16_supported"]
+
 
 def get_amp_supported_dtype() -> list:
     """Gives the dtypes that torch.autocast may use."""
@@ -18,14 +20,31 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 class autocast(torch.autocast):
-    """torch.autocast for this device."""
+    """torch.autocast for this device, with the parameters of torch.cuda.amp.autocast; dtype None: torch.get_autocast_dtype."""
 
-    def __init__(self, dtype=None, enabled: bool = True, cache_enabled=None):
+    def __init__(self, enabled: bool = True, dtype: torch.dtype | None = None, cache_enabled: bool | None = None):
         super().__init__(name(), dtype=dtype, enabled=enabled, cache_enabled=cache_enabled)
 
 
 class GradScaler(torch.amp.GradScaler):
     """torch.amp.GradScaler for this device."""
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(name(), *args, **kwargs)
+    def __init__(
+        self,
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ):
+        super().__init__(name(), init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+
+
+def custom_fwd(fwd=None, *, cast_inputs: torch.dtype | None = None):
+    """torch.amp.custom_fwd for this device: decorates the `forward` of a torch.autograd.Function."""
+    return torch.amp.custom_fwd(fwd, device_type=name(), cast_inputs=cast_inputs)
+
+
+def custom_bwd(bwd=None):
+    """torch.amp.custom_bwd for this device: decorates the `backward` of a torch.autograd.Function."""
+    return torch.amp.custom_bwd(bwd, device_type=name())

@@ -8,7 +8,7 @@ import torch
 
 from torch_backend import _C
 
-from ._utils import _get_device_index, name
+from ._utils import Device, _get_device_index, existing_index, name
 
 _fork_handler = False
 
@@ -57,7 +57,7 @@ def current_device() -> int:
     return _C.current_device()
 
 
-def set_device(device) -> None:
+def set_device(device: Device) -> None:
     """Sets the calling thread's current device: an index, a string or a torch.device; without an index nothing changes."""
     index = _get_device_index(device, optional=True)
     if index >= 0:
@@ -67,7 +67,7 @@ def set_device(device) -> None:
 class device:
     """Context manager that changes the current device; None or a negative index change nothing."""
 
-    def __init__(self, device):
+    def __init__(self, device: Device):
         self.idx = _get_device_index(device, optional=True)
         self.prev_idx = -1
 
@@ -88,9 +88,9 @@ class device_of(device):
         super().__init__(obj.device.index if obj.device.type == name() else -1)
 
 
-def synchronize(device=None) -> None:
+def synchronize(device: Device = None) -> None:
     """Waits for all work of a device; raises what failed on it."""
-    _C.synchronize(_get_device_index(device, optional=True))
+    _C.synchronize(existing_index(device))
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ class DeviceProperties:
     flags: int = field(default=0, repr=False)
 
 
-def get_device_properties(device=None) -> DeviceProperties:
+def get_device_properties(device: Device = None) -> DeviceProperties:
     """Describes a device."""
-    return DeviceProperties(**_C.device_properties(_get_device_index(device, optional=True)))
+    return DeviceProperties(**_C.device_properties(existing_index(device)))
 
 
-def get_device_name(device=None) -> str:
+def get_device_name(device: Device = None) -> str:
     """Gives a device's name."""
     return get_device_properties(device).name
 
 
-def get_device_capability(device=None) -> dict:
+def get_device_capability(device: Device = None) -> dict:
     """Gives what tensors of a device may be, as torch.accelerator.get_device_capability."""
-    return torch.accelerator.get_device_capability(torch.device(name(), _get_device_index(device, optional=True)))
+    return torch.accelerator.get_device_capability(torch.device(name(), existing_index(device)))

@@ -6,7 +6,7 @@ import torch
 
 from torch_backend import _C
 
-from ._utils import _get_device_index
+from ._utils import Device, existing_index
 
 
 def empty_cache() -> None:
@@ -14,9 +14,9 @@ def empty_cache() -> None:
     _C.empty_cache(-1)
 
 
-def memory_stats_as_nested_dict(device=None) -> dict:
+def memory_stats_as_nested_dict(device: Device = None) -> dict:
     """Gives the statistics of a device as nested dictionaries: kind, pool, and current / peak / allocated / freed."""
-    return torch._C._accelerator_getDeviceStats(_get_device_index(device, optional=True))
+    return torch._C._accelerator_getDeviceStats(existing_index(device))
 
 
 def _flatten(nested: dict) -> dict:
@@ -33,7 +33,7 @@ def _flatten(nested: dict) -> dict:
     return dict(sorted(flat.items()))
 
 
-def memory_stats(device=None) -> dict:
+def memory_stats(device: Device = None) -> dict:
     """Gives the statistics of a device under flat names such as "allocated_bytes.all.current", as torch.cuda.memory_stats."""
     return _flatten(memory_stats_as_nested_dict(device))
 
@@ -42,34 +42,34 @@ def _bytes(kind: str, what: str, device) -> int:
     return memory_stats_as_nested_dict(device)[kind]["all"][what]
 
 
-def memory_allocated(device=None) -> int:
+def memory_allocated(device: Device = None) -> int:
     """Gives the bytes that tensors hold."""
     return _bytes("allocated_bytes", "current", device)
 
 
-def max_memory_allocated(device=None) -> int:
+def max_memory_allocated(device: Device = None) -> int:
     """Gives the most bytes that tensors held since the start or `reset_peak_memory_stats`."""
     return _bytes("allocated_bytes", "peak", device)
 
 
-def memory_reserved(device=None) -> int:
+def memory_reserved(device: Device = None) -> int:
     """Gives the bytes that the allocator holds, used or cached."""
     return _bytes("reserved_bytes", "current", device)
 
 
-def max_memory_reserved(device=None) -> int:
+def max_memory_reserved(device: Device = None) -> int:
     """Gives the most bytes that the allocator held since the start or `reset_peak_memory_stats`."""
     return _bytes("reserved_bytes", "peak", device)
 
 
-def reset_peak_memory_stats(device=None) -> None:
+def reset_peak_memory_stats(device: Device = None) -> None:
     """Sets every peak to the current value."""
-    torch._C._accelerator_resetPeakStats(_get_device_index(device, optional=True))
+    torch._C._accelerator_resetPeakStats(existing_index(device))
 
 
-def reset_accumulated_memory_stats(device=None) -> None:
+def reset_accumulated_memory_stats(device: Device = None) -> None:
     """Sets the totals of allocated and freed memory to zero."""
-    torch._C._accelerator_resetAccumulatedStats(_get_device_index(device, optional=True))
+    torch._C._accelerator_resetAccumulatedStats(existing_index(device))
 
 
 def host_memory_stats_as_nested_dict() -> dict:
@@ -99,16 +99,16 @@ def reset_accumulated_host_memory_stats() -> None:
     _C.reset_accumulated_host_memory_stats()
 
 
-def mem_get_info(device=None) -> tuple:
+def mem_get_info(device: Device = None) -> tuple:
     """Gives free and total bytes of a device; total 0 = unknown."""
-    return torch._C._accelerator_getMemoryInfo(_get_device_index(device, optional=True))
+    return torch._C._accelerator_getMemoryInfo(existing_index(device))
 
 
-def set_per_process_memory_fraction(fraction: float, device=None) -> None:
+def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
     """Limits what the allocator may take of a device's memory; more raises torch.OutOfMemoryError."""
     if not 0.0 < fraction <= 1.0:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
-    index = _get_device_index(device, optional=True)
+    index = existing_index(device)
     total = mem_get_info(index)[1]
     if total == 0:
         raise RuntimeError(f"the memory of device {index} is not known, so a fraction of it cannot be a limit")
@@ -136,9 +136,9 @@ _SUMMARY = (
 )
 
 
-def memory_summary(device=None, abbreviated: bool = False) -> str:
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """Gives a table of the statistics for people; abbreviated: without a row for each pool."""
-    index = _get_device_index(device, optional=True)
+    index = existing_index(device)
     stats = memory_stats_as_nested_dict(index)
     line = "| {:<28} | {:>11} | {:>11} | {:>11} | {:>11} |".format
     rule = "-" * len(line("", "", "", "", ""))

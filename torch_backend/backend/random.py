@@ -6,7 +6,7 @@ import torch
 
 from torch_backend import _C
 
-from ._utils import _get_device_index
+from ._utils import Device, existing_index
 
 
 def default_generators() -> tuple:
@@ -14,8 +14,8 @@ def default_generators() -> tuple:
     return tuple(_C.default_generator(index) for index in range(_C.device_count()))
 
 
-def _get_generator(device=None) -> torch.Generator:
-    return _C.default_generator(_get_device_index(device, optional=True))
+def _get_generator(device: Device = None) -> torch.Generator:
+    return _C.default_generator(existing_index(device))
 
 
 def manual_seed(seed: int) -> None:
@@ -45,7 +45,7 @@ def initial_seed() -> int:
     return _get_generator().initial_seed()
 
 
-def get_rng_state(device=None) -> torch.Tensor:
+def get_rng_state(device: Device = None) -> torch.Tensor:
     """Gives the state of a device's default generator: 16 bytes, seed and offset."""
     return _get_generator(device).get_state()
 
@@ -55,7 +55,7 @@ def get_rng_state_all() -> list:
     return [generator.get_state() for generator in default_generators()]
 
 
-def set_rng_state(new_state: torch.Tensor, device=None) -> None:
+def set_rng_state(new_state: torch.Tensor, device: Device = None) -> None:
     """Sets the state of a device's default generator."""
     _get_generator(device).set_state(new_state)
 
@@ -66,9 +66,9 @@ def set_rng_state_all(new_states) -> None:
         set_rng_state(state, index)
 
 
-def _get_rng_state_offset(device=None) -> int:
+def _get_rng_state_offset(device: Device = None) -> int:
     return _get_generator(device).get_offset()
 
 
-def _set_rng_state_offset(offset: int, device=None) -> None:
+def _set_rng_state_offset(offset: int, device: Device = None) -> None:
     _get_generator(device).set_offset(offset)

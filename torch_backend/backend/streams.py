@@ -5,24 +5,24 @@ from __future__ import annotations
 import torch
 from torch import Event, Stream
 
-from ._utils import _get_device_index, name
+from ._utils import Device, existing_index, name
 
 __all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
 
 
 def _device(device) -> torch.device:
-    return torch.device(name(), _get_device_index(device, optional=True))
+    return torch.device(name(), existing_index(device))
 
 
-def current_stream(device=None) -> Stream:
+def current_stream(device: Device = None) -> Stream:
     """Gives the calling thread's current stream of a device."""
     return torch.accelerator.current_stream(_device(device))
 
 
-def default_stream(device=None) -> Stream:
+def default_stream(device: Device = None) -> Stream:
     """Gives the default stream of a device, whose id is 0."""
     kind = int(torch._C._autograd.DeviceType.PrivateUse1)
-    return Stream(stream_id=0, device_index=_get_device_index(device, optional=True), device_type=kind)
+    return Stream(stream_id=0, device_index=existing_index(device), device_type=kind)
 
 
 def set_stream(stream: Stream | None) -> None:

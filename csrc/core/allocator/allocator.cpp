@@ -137,17 +137,13 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     check(hal_memory_record_stream(block, to_hal(stream)));
   }
 
-  Stats getDeviceStats(c10::DeviceIndex device) override { return to_torch(read_stats(index_or_current(device))); }
-  void resetAccumulatedStats(c10::DeviceIndex device) override {
-    check(hal_memory_reset_accumulated_stats(index_or_current(device)));
-  }
-  void resetPeakStats(c10::DeviceIndex device) override {
-    check(hal_memory_reset_peak_stats(index_or_current(device)));
-  }
+  Stats getDeviceStats(c10::DeviceIndex device) override { return to_torch(read_stats(device)); }
+  void resetAccumulatedStats(c10::DeviceIndex device) override { check(hal_memory_reset_accumulated_stats(device)); }
+  void resetPeakStats(c10::DeviceIndex device) override { check(hal_memory_reset_peak_stats(device)); }
 
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex device) override {
     size_t free = 0, total = 0;
-    check(hal_memory_info(index_or_current(device), &free, &total));
+    check(hal_memory_info(device, &free, &total));
     return {free, total};
   }
 };

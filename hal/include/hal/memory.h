@@ -87,7 +87,8 @@ typedef struct hal_memory_stats_s {
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free, max_split_size;
 } hal_memory_stats_t;
 
-/* Gives the statistics of a device. The caller sets `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+/* Gives the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
+ * `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_stats(int32_t device, hal_memory_stats_t *out_stats);
 
 /* Sets every peak to the current value. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
