@@ -136,3 +136,67 @@ def test_state_of_the_scaler_travels(device):
     copy = torch.amp.GradScaler(device)
     copy.load_state_dict(scaler.state_dict())
     assert copy.get_scale() == 512.0
+
+
+def test_the_modules_autocast_takes_its_arguments_as_torch_cudas(device):
+    module, x = torch.get_device_module(device), torch.ones(3, 3, device=device)
+    with module.amp.autocast():
+        assert (x @ x).dtype is torch.float16
+    with module.amp.autocast(True, torch.bfloat16), module.amp.autocast(False):
+        assert (x @ x).dtype is torch.float32
+
+    @module.amp.autocast(dtype=torch.bfloat16)
+    def product(x):
+        return x @ x
+
+    assert product(x).dtype is torch.bfloat16 and not torch.is_autocast_enabled(device)
+
+
+@pytest.mark.parametrize("kind", ["torch.amp", "module"])
+def test_functions_of_our_own_choose_their_precision(device, kind):
+    amp = torch.get_device_module(device).amp
+    forward_decorator, backward_decorator = {
+        "torch.amp": (torch.amp.custom_fwd(device_type=device, cast_inputs=torch.float32), torch.amp.custom_bwd(device_type=device)),
+        "module": (amp.custom_fwd(cast_inputs=torch.float32), amp.custom_bwd),
+    }[kind]
+    seen = []
+
+    class Square(torch.autograd.Function):
+        @staticmethod
+        @forward_decorator
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            seen.append((x.dtype, torch.is_autocast_enabled(device)))
+            return x @ x
+
+        @staticmethod
+        @backward_decorator
+        def backward(ctx, grad):
+            (x,) = ctx.saved_tensors
+            seen.append((x.dtype, torch.is_autocast_enabled(device)))
+            return grad @ x.t() + x.t() @ grad
+
+    x = torch.ones(3, 3, dtype=torch.float16, device=device, requires_grad=True)
+    with torch.autocast(device):
+        result = Square.apply(x)
+    assert result.dtype is torch.float32
+    result.sum().backward()
+    assert seen == [(torch.float32, False)] * 2 and x.grad.dtype is torch.float16
+
+
+def test_what_torch_says_of_autocast_on_the_device(device):
+    assert torch.amp.is_autocast_available(device)
+    assert not torch.is_autocast_enabled(device)
+    torch.set_autocast_dtype(device, torch.bfloat16)
+    try:
+        with torch.autocast(device):
+            assert torch.is_autocast_enabled(device)
+            assert (torch.ones(2, 2, device=device) @ torch.ones(2, 2, device=device)).dtype is torch.bfloat16
+    finally:
+        torch.set_autocast_dtype(device, torch.float16)
+
+
+def test_the_modules_scaler_takes_its_arguments_as_torch_cudas(device):
+    scaler = torch.get_device_module(device).amp.GradScaler(16.0, 4.0, 0.25, 3, enabled=True)
+    assert (scaler.get_scale(), scaler.get_growth_factor(), scaler.get_backoff_factor(), scaler.get_growth_interval()) == (16.0, 4.0, 0.25, 3)
+    assert scaler.scale(torch.ones(1, device=device)).item() == 16 and scaler.is_enabled()

@@ -122,6 +122,35 @@ def test_generated_methods(device):
     assert getattr(torch.ones(2).untyped_storage(), device)().device.type == device
 
 
+def test_generated_methods_take_every_form_of_device_and_the_cpus_options(device):
+    to = device  # the methods are named after the device type
+    tensor = torch.arange(24.0).reshape(1, 2, 3, 4)
+    for form in (1, f"{device}:1", torch.device(device, 1)):
+        assert getattr(tensor, to)(form).device == torch.device(device, 1)
+        assert getattr(tensor.untyped_storage(), to)(form).device == torch.device(device, 1)
+    there = getattr(tensor, to)(non_blocking=True, memory_format=torch.channels_last)
+    assert there.is_contiguous(memory_format=torch.channels_last) and torch.equal(there.cpu(), tensor)
+    assert getattr(there, to)() is there
+    with pytest.raises((RuntimeError, ValueError), match=f"must be {device} device"):
+        getattr(tensor, to)("cpu")
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_generated_methods_of_sequences_and_typed_storages(device):
+    packed = torch.nn.utils.rnn.pack_padded_sequence(torch.randn(3, 2, 4), [3, 2])
+    there = getattr(packed, device)()
+    assert getattr(there, f"is_{device}") and there.data.device.type == device and not getattr(packed, f"is_{device}")
+    assert torch.equal(there.cpu().data, packed.data)
+    storage = getattr(torch.tensor([1.0, 2.0]).storage(), device)()
+    assert getattr(storage, f"is_{device}") and storage.tolist() == [1, 2] and storage.cpu().device.type == "cpu"
+
+
+def test_types_by_name(device):
+    there = torch.ones(2).type(f"torch.{device}.DoubleTensor")
+    assert there.device.type == device and there.dtype is torch.float64
+    assert there.type() == f"torch.{device}.DoubleTensor" and there.type("torch.FloatTensor").device.type == "cpu"
+
+
 def test_module_to_keeps_the_identity_of_parameters(device):
     network = torch.nn.Linear(2, 2)
     before = list(network.parameters())

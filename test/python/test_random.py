@@ -146,6 +146,74 @@ def test_fork_rng_restores_the_state(module, device):
     assert torch.equal(module.get_rng_state(), before)
 
 
+def test_fork_rng_of_all_devices_of_some_and_of_none(module, device):
+    def draw():
+        return torch.rand(5), torch.rand(5, device=f"{device}:0"), torch.rand(5, device=f"{device}:1")
+
+    before = [torch.get_rng_state(), *module.get_rng_state_all()]
+    for options, kept in ((dict(devices=range(2)), (0, 1)), (dict(devices=[1], device_type=device), (1,)), (dict(devices=[]), ())):
+        with torch.random.fork_rng(**options):
+            draw()
+        after = [torch.get_rng_state(), *module.get_rng_state_all()]
+        assert torch.equal(after[0], before[0])  # the CPU's always
+        assert [torch.equal(after[1 + index], before[1 + index]) for index in (0, 1)] == [index in kept for index in (0, 1)]
+        module.set_rng_state_all(before[1:])
+    with pytest.raises(KeyError), torch.random.fork_rng(devices=range(2)):
+        draw()
+        raise KeyError
+    assert all(map(torch.equal, module.get_rng_state_all(), before[1:]))
+    with torch.random.fork_rng(enabled=False):
+        draw()
+    assert not torch.equal(module.get_rng_state(1), before[2])
+
+
+def test_torch_seed_reaches_every_device(module):
+    seed = torch.seed()
+    assert [generator.initial_seed() for generator in module.default_generators] == [seed, seed] == [torch.initial_seed()] * 2
+
+
+@pytest.mark.parametrize("seed", [-1, 0, 2**63, 2**64 - 1])
+def test_seeds_mean_what_they_mean_on_the_cpu(module, device, seed):
+    expected = torch.Generator().manual_seed(seed).initial_seed()
+    module.manual_seed(seed)
+    assert module.initial_seed() == torch.Generator(device=device).manual_seed(seed).initial_seed() == expected
+
+
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, "a"])
+def test_what_is_no_seed_is_refused(module, seed):
+    with pytest.raises((RuntimeError, ValueError, OverflowError)):
+        module.manual_seed(seed)
+
+
+DRAWS = {
+    "rand": lambda device, generator: torch.rand(64, device=device, generator=generator),
+    "randn": lambda device, generator: torch.randn(64, device=device, generator=generator),
+    "randint": lambda device, generator: torch.randint(1000, (64,), device=device, generator=generator),
+    "randperm": lambda device, generator: torch.randperm(64, device=device, generator=generator),
+    "normal": lambda device, generator: torch.normal(torch.zeros(64, device=device), 1.0, generator=generator),
+    "bernoulli": lambda device, generator: torch.bernoulli(torch.full((64,), 0.5, device=device), generator=generator),
+    "multinomial": lambda device, generator: torch.multinomial(torch.ones(64, device=device), 32, generator=generator),
+    "poisson": lambda device, generator: torch.poisson(torch.full((64,), 9.0, device=device), generator=generator),
+    **{name: lambda device, generator, name=name, arguments=arguments:
+       getattr(torch.empty(64, device=device), name)(*arguments, generator=generator)
+       for name, arguments in {"uniform_": (2, 3), "normal_": (), "random_": (5,), "exponential_": (), "geometric_": (0.5,), "cauchy_": (),
+                               "log_normal_": (), "bernoulli_": (0.5,)}.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS.keys())
+def test_every_operator_draws_from_the_given_generator_alone(module, device, draw):
+    generator = torch.Generator(device=device).manual_seed(5)
+    before = module.get_rng_state_all()
+    state = generator.get_state()
+    first, second = draw(device, generator).cpu(), draw(device, generator).cpu()
+    assert not torch.equal(first, second) and not torch.equal(generator.get_state(), state)
+    assert torch.equal(draw(device, generator.manual_seed(5)).cpu(), first)
+    assert all(map(torch.equal, module.get_rng_state_all(), before))
+    with pytest.raises(RuntimeError, match="generator"):
+        draw(device, torch.Generator())
+
+
 def test_threads_draw_disjoint_numbers_from_one_generator(device):
     """The offset is reserved atomically: no block of Philox is used twice."""
     from concurrent.futures import ThreadPoolExecutor

@@ -182,3 +182,58 @@ def test_backward_runs_on_the_streams_of_the_forward(module, device):
         (weight @ weight).sum().backward()
     stream.synchronize()
     assert weight.grad.eq(512).all().item()
+
+
+def test_streams_and_events_are_torchs_generic_ones(module, device):
+    """What torch.Stream and torch.Event document, without a word of torch.fake."""
+    stream = torch.Stream(device=f"{device}:1", priority=-1)
+    assert (stream.device, stream.device_index, stream.device_type) == (torch.device(device, 1), 1, int(torch._C._autograd.DeviceType.PrivateUse1))
+    assert stream == torch.Stream(stream_id=stream.stream_id, device_index=1, device_type=stream.device_type)
+    assert hash(stream) == hash(module.current_stream(1)) or stream != module.current_stream(1)
+    assert torch.Stream().device.type == torch.Event().device.type == device  # the accelerator's without a device
+    with stream:
+        assert torch.accelerator.current_device_index() == 1
+        event = torch.Event(device=device, enable_timing=True)
+        event.record()
+    event.synchronize()
+    assert event.query() and event.device == torch.device(device, 1) and event.event_id != 0
+    assert torch.accelerator.current_device_index() == 0
+    event.wait(module.current_stream())
+    event.record(stream)
+    stream.wait_event(event)
+    stream.wait_stream(torch.Stream(device=device))
+    assert stream.record_event(torch.Event(device=device)).device == stream.device
+    stream.synchronize()
+    assert stream.query() and f"device_type={device}" in repr(stream) and f"device_type={device}" in repr(event)
+
+
+def test_times_of_events_that_are_not_there_are_refused(module, device):
+    start, end = torch.Event(device=device, enable_timing=True), torch.Event(device=device, enable_timing=True)
+    with pytest.raises(ValueError, match="recorded"):
+        start.elapsed_time(end)
+    start.record(), end.record(), end.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+
+def test_events_cannot_be_shared_between_processes_and_say_so(device):
+    event = torch.Event(device=device, interprocess=True)
+    event.record()
+    with pytest.raises(NotImplementedError, match="ipc"):
+        event.ipc_handle()
+
+
+def test_a_stream_of_another_device_type_is_refused(module, device):
+    stream = torch.Stream(device="cpu")
+    for use in (lambda: module.set_stream(stream), lambda: module.stream(stream).__enter__(), lambda: torch.Event(device=device).record(stream),
+                lambda: module.current_stream().wait_stream(stream), lambda: torch.ones(1, device=device).record_stream(stream)):  # fmt: skip
+        with pytest.raises((RuntimeError, ValueError), match="(?i)cpu"):
+            use()
+
+
+@pytest.mark.parametrize("wrong", ["x", 3, object()])
+def test_what_is_no_stream_is_refused(module, wrong):
+    with pytest.raises(TypeError):
+        module.set_stream(wrong)
+    with pytest.raises((TypeError, AttributeError)):
+        with module.stream(wrong):
+            pass
