@@ -24,6 +24,21 @@ Test(device, the_plugin_is_initialised_by_the_first_use) {
   assert_ok(hal_device_ensure(1));
 }
 
+Test(device, statistics_of_a_device_that_nobody_used_are_zeros_and_start_nothing) {
+  hal_memory_stats_t stats;
+  memset(&stats, 0xff, sizeof stats);
+  stats.struct_size = sizeof stats;
+  open_fixture("tally");
+  assert_ok(hal_memory_stats(1, &stats));
+  cr_assert_eq(stats.allocated_bytes[HAL_POOL_ALL].current, 0);
+  cr_assert_eq(stats.num_ooms, 0);
+  assert_ok(hal_memory_reset_peak_stats(1));
+  assert_ok(hal_memory_reset_accumulated_stats(1));
+  cr_assert_not(hal_device_is_initialized(1));
+  assert_fails(hal_memory_stats(2, &stats), HAL_OUT_OF_RANGE, "device 2");
+  assert_fails(hal_memory_reset_peak_stats(-1), HAL_OUT_OF_RANGE, "device -1");
+}
+
 Test(device, a_failed_init_is_reported_at_every_use) {
   open_fixture("no_driver");
   cr_assert_eq(hal_device_count(), 1);
