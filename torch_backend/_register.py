@@ -29,7 +29,8 @@ def register(name: str) -> None:
 
 def _quiesce() -> None:
     """Before the interpreter ends: autograd's device threads need the GIL no more, and queued work is done."""
-    if _C.in_bad_fork():  # this child has neither those threads nor the devices
+    if _C.in_bad_fork():  # this child has neither those threads nor the devices: torch's engine must not wait 10 s for them
+        os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0")
         return
     seconds = float(os.environ.get("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "10"))  # torch's own limit for the same wait
     if not _C.quiesce_autograd(seconds):
