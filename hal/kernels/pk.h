@@ -10,6 +10,7 @@
  *   - item kernels: PK_ITEM(i, n) { ... } once, at the top level, guards i < n;
  *   - group kernels: PK_GROUP(g) { ... } once, at the top level; in it PK_EACH(l) { ... } runs for each item of the group and
  *     PK_SYNC() stands only BETWEEN PK_EACH regions; a loop around PK_EACH regions must be uniform;
+ *     PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for all items;
  *   - the items of a PK_ITEM or PK_EACH are independent: what one writes, no other reads or writes in the same region. An
  *     item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only where the
  *     launcher refuses equal addresses;
@@ -39,6 +40,7 @@ typedef ulong pk_u64;
   if (i < (n))
 #define PK_GROUP(g) for (pk_u64 g = get_group_id(0), g##_1 = 1; g##_1; g##_1 = 0)
 #define PK_EACH(l) for (pk_i32 l = get_local_id(0), l##_1 = 1; l##_1; l##_1 = 0)
+#define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
 #define PK_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
@@ -63,6 +65,7 @@ typedef unsigned long long pk_u64;
   if (i < (n))
 #define PK_GROUP(g) for (pk_u64 g = blockIdx.x, g##_1 = 1; g##_1; g##_1 = 0)
 #define PK_EACH(l) for (pk_i32 l = threadIdx.x, l##_1 = 1; l##_1; l##_1 = 0)
+#define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
 #define PK_SYNC() __syncthreads()
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
@@ -102,6 +105,7 @@ typedef uint64_t pk_u64;
 #define PK_VECTOR_LOOP(j, n) PK_INDEPENDENT for (pk_u64 j = 0; j < (n); j++)
 #define PK_GROUP(g) for (pk_u64 g = pk_range->begin; g < pk_range->end; g++)
 #define PK_EACH(l) for (pk_i32 l = 0; l < PK_LSIZE; l++)
+#define PK_EACH_BELOW(l, n) PK_INDEPENDENT for (pk_i32 l = 0; l < (pk_i32)(n); l++)
 #define PK_SYNC() ((void)0) /* the boundary between two loops is the barrier */
 #define PK_PRIV(T, name) T name##_[PK_LSIZE]
 #define PK_P(name, l) name##_[l]
@@ -120,6 +124,20 @@ typedef struct {
 
 #define PK_LSIZE 64 /* items of a group, in every group kernel */
 #define PK_MAXD 6   /* dimensions of a row form after collapsing; the launcher loops over further ones */
+
+/* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, behind a PK_SYNC. Steps of
+ * constant size: on the host each is a few vector instructions. */
+#define PK_FOLD_STEP(s, d, combine)                         \
+  PK_EACH_BELOW(l, d) { s[l] = combine(s[l], s[l + (d)]); } \
+  PK_SYNC();
+#define PK_FOLD(s, combine)    \
+  PK_FOLD_STEP(s, 32, combine) \
+  PK_FOLD_STEP(s, 16, combine) \
+  PK_FOLD_STEP(s, 8, combine)  \
+  PK_FOLD_STEP(s, 4, combine)  \
+  PK_FOLD_STEP(s, 2, combine)  \
+  PK_FOLD_STEP(s, 1, combine)
+#define PK_PLUS(x, y) ((x) + (y))
 
 #define PK_CAT_(a, b) a##b
 #define PK_CAT(a, b) PK_CAT_(a, b)

@@ -74,20 +74,13 @@ PK_KERNEL_STAGE(rows) {
           PK_EACH(l) { PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_AT(j + l, j + l)); }
         }
         if (j < end) {
-          PK_EACH(l) {
-            if (j + l < end) PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_AT(j + l, j + l));
-          }
+          PK_EACH_BELOW(l, end - j) { PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_AT(j + l, j + l)); }
         }
         PK_EACH(l) { PK_P(y, l) = PK_COMBINE(PK_P(y, l), PK_P(x, l)); }
       }
       PK_EACH(l) { t[l] = PK_P(y, l); }
       PK_SYNC();
-      for (pk_i32 d = PK_LSIZE / 2; d > 0; d >>= 1) {
-        PK_EACH(l) {
-          if (l < d) t[l] = PK_COMBINE(t[l], t[l + d]);
-        }
-        PK_SYNC();
-      }
+      PK_FOLD(t, PK_COMBINE)
       PK_EACH(l) {
         if (l == 0) PK_WRITE(offset[0] + part, t[0])
       }

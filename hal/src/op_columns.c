@@ -50,12 +50,19 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
   const void *a = self->data;
   int64_t matrix_batch = matrix->strides[0], matrix_row = matrix->strides[1];
   uint64_t n = (uint64_t)(numel / (unfolds ? window.out[2] : volume.space[2]));
+  int64_t lines = 1;
+  if (unfolds) { /* an item costs several divisions: on CPUs it makes as many runs as fill a thread's attention */
+    const uint64_t most = hal_op_units_per_group(context, (uint64_t)window.out[2]);
+    lines = most < (uint64_t)window.out[1] ? (int64_t)most : window.out[1];
+    n = n / (uint64_t)window.out[1] * (uint64_t)((window.out[1] + lines - 1) / lines);
+  }
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(out),
                             HAL_OP_ARG_POINTER(a),
                             HAL_OP_ARG_VALUE(n),
                             HAL_OP_ARG_VALUE(window),
                             HAL_OP_ARG_VALUE(volume.strides),
                             HAL_OP_ARG_VALUE(matrix_batch),
-                            HAL_OP_ARG_VALUE(matrix_row)};
-  return hal_op_launch_items(context, kernel, n, args, 7);
+                            HAL_OP_ARG_VALUE(matrix_row),
+                            HAL_OP_ARG_VALUE(lines)};
+  return hal_op_launch_items(context, kernel, n, args, unfolds ? 8 : 7);
 }
