@@ -1,31 +1,13 @@
-"""A process ends cleanly whatever it did last: many exits each, from a harness that forks before the device is used."""
+"""A process ends cleanly whatever it did last: many exits each, of children that were forked before the device was used."""
 
+import json
+import re
 import time
+from pathlib import Path
 
 import pytest
 
-HARNESS = """
-import os, sys
-import torch, torch_backend
-torch_backend.use("fake")
-# A thread that waits for the GIL does not get it before the main thread blocks or ends: without the step at exit, half of the
-# children that end right after backward() then abort.
-sys.setswitchinterval(100)
-{setup}
-bad, children = [], []
-for number in range({exits}):
-    child = os.fork()
-    if child == 0:
-        break
-    status = os.waitpid(child, 0)[1]
-    if status:
-        bad.append(status)
-else:
-    print(f"{{len(bad)}} of {exits} exits failed: {{bad}}")
-    sys.exit(bool(bad))
-{body}
-# The child falls off the end: the interpreter is finalised as in any script.
-"""
+HARNESS = Path(__file__).with_name("exits.py").read_text()
 
 BACKWARD = """
 x = torch.ones(4, device="fake", requires_grad=True)
@@ -56,14 +38,17 @@ for _ in range(3):
     optimizer.step()
 """
 
+# With HAL_FAKE_DELAY=200 the items take a tenth of a second together.
 LIVE_TENSORS = """
 kept = [torch.randn(1000, device=f"fake:{i}") for i in (0, 1)]
 stream = torch.fake.Stream()
 event = torch.fake.Event()
 with torch.fake.stream(stream):
-    for _ in range(50):
+    for _ in range(600):
         kept[0] = kept[0] * 1.5
     event.record()
+if os.environ.get("HAL_FAKE_DELAY") and os.environ["HAL_FAKE_ASYNC"] == "1":
+    assert not stream.query() and not event.query(), "the stream's work was over before the exit"
 torch.kept = kept, stream, event, torch.Generator(device="fake")
 """
 
@@ -71,45 +56,6 @@ CPU_BACKWARD = """
 x = torch.ones(8, requires_grad=True)
 (x * 2).sum().backward()
 """
-
-
-EXCEPTION = BACKWARD + "\nsys.stderr = open(os.devnull, 'w')\nsys.exit(0)\n"
-
-
-def test_twenty_exits_right_after_backward(run_python):
-    done = run_python(HARNESS.format(setup="", exits=20, body=BACKWARD), HAL_FAKE_DEVICES=2, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "terminate" not in done.stderr and "Fatal" not in done.stderr
-
-
-@pytest.mark.parametrize(
-    "body",
-    [CUSTOM_FUNCTION, TRAINING, LIVE_TENSORS, CPU_BACKWARD, EXCEPTION],
-    ids=["custom_function", "training", "live_tensors", "cpu_backward", "sys_exit"],
-)
-def test_exits_after_other_last_words(run_python, body):
-    done = run_python(HARNESS.format(setup="", exits=5, body=body), HAL_FAKE_DEVICES=2, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "terminate" not in done.stderr and "Fatal" not in done.stderr
-
-
-def test_a_child_of_a_process_that_ran_backward_on_the_cpu_ends_cleanly(run_python):
-    """Its parent's autograd threads do not exist in it; nothing may wait for them."""
-    done = run_python(HARNESS.format(setup=CPU_BACKWARD, exits=5, body="torch.ones(3, device='fake')"), check=False)
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr[-3000:]
-
-
-def test_a_child_of_a_user_of_the_device_ends_cleanly_and_at_once(run_python):
-    begin = time.monotonic()
-    done = run_python(HARNESS.format(setup=BACKWARD, exits=5, body=""), check=False)
-    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr[-3000:]
-    assert time.monotonic() - begin < 40  # torch's engine waits 10 s in each for threads that only the parent has
-
-
-def test_an_exception_after_backward_ends_with_its_own_code(run_python):
-    done = run_python(BACKWARD.join(("import torch", "raise ValueError('last')")), TORCH_BACKEND="fake", check=False)
-    assert done.returncode == 1 and "ValueError: last" in done.stderr and "terminate" not in done.stderr
-
 
 ENDLESS = """
 import threading
@@ -122,6 +68,94 @@ for number in range(3):
     threading.Thread(target=enqueue, args=(number,), daemon=True).start()
 kept[0] = kept[0] * 2
 """
+
+# The interpreter joins such threads before anything else of the exit.
+LAST_THREAD = """
+import threading
+def enqueue():
+    x = torch.randn(1000, device="fake:1")
+    for _ in range(600):
+        x = x * 1.5
+    torch.last = x
+threading.Thread(target=enqueue).start()
+"""
+
+SYS_EXIT = "\nsys.exit(3)\n"
+EXCEPTION = "\nraise ValueError('last')\n"
+TRACEBACK = r"Traceback \(most recent call last\):\n(?: .*\n)+ValueError: last\n"
+
+# name: (body, exit code, regular expression of all that is on stderr)
+ENDINGS = {
+    "the end": (LIVE_TENSORS, 0, ""),
+    "after backward": (LIVE_TENSORS + BACKWARD, 0, ""),
+    "sys.exit": (LIVE_TENSORS + SYS_EXIT, 3, ""),
+    "exception": (LIVE_TENSORS + EXCEPTION, 1, TRACEBACK),
+    "daemons": (ENDLESS, 0, ""),
+    "exception beside daemons": (ENDLESS + EXCEPTION, 1, TRACEBACK),
+    "last thread": (LAST_THREAD + LIVE_TENSORS, 0, ""),
+}
+
+
+@pytest.fixture
+def ends(run_python, tmp_path):
+    """Runs bodies in turn in `exits` children; gives how each ended."""
+
+    def run(*bodies, exits, setup="", seconds=120, **settings):
+        job = {"bodies": bodies, "exits": exits, "setup": setup, "seconds": seconds}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        done = run_python(HARNESS, arguments=("-X", "faulthandler"), timeout=seconds * exits, HAL_FAKE_DEVICES=2, **settings)
+        found = json.loads(done.stdout)
+        assert sorted(end["number"] for end in found) == list(range(exits))
+        return found
+
+    return run
+
+
+def faults(found, expected=((0, ""),)):
+    """The exits that were late, or ended with another code or other words than expected, in sentences."""
+    sentences = []
+    for end in found:
+        code, words = expected[end["number"] % len(expected)]
+        if end["late"] or end["code"] != code or not re.fullmatch(words, end["stderr"]):
+            sentences.append(f"exit {end['number']}: code {end['code']}{', late' if end['late'] else ''}\n{end['stderr']}")
+    return sentences
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["os.abort()", "os.kill(os.getpid(), 11)", "import atexit, time; atexit.register(time.sleep, 600)", "os._exit(1)",
+     "os.write(2, b'terminate called without an active exception\\n')"],
+    ids=["abort", "segmentation fault", "hang", "code", "words"],
+)  # fmt: skip
+def test_a_bad_exit_among_good_ones_is_found(ends, body):
+    """What the tests below would see if an exit went wrong."""
+    found = faults(ends("torch.ones(3, device='fake')", body, exits=2, seconds=10))
+    assert len(found) == 1 and found[0].startswith("exit 1:"), found
+
+
+def test_twenty_exits_right_after_backward(ends):
+    assert not faults(ends(BACKWARD, exits=20))
+
+
+def test_exits_after_other_last_words(ends):
+    bodies = [CUSTOM_FUNCTION, TRAINING, LIVE_TENSORS, CPU_BACKWARD, BACKWARD + "\nsys.exit(0)"]
+    assert not faults(ends(*bodies, exits=20))
+
+
+def test_a_child_of_a_process_that_ran_backward_on_the_cpu_ends_cleanly(ends):
+    """Its parent's autograd threads do not exist in it; nothing may wait for them."""
+    assert not faults(ends("torch.ones(3, device='fake')", setup=CPU_BACKWARD, exits=5))
+
+
+def test_a_child_of_a_user_of_the_device_ends_cleanly_and_at_once(ends):
+    begin = time.monotonic()
+    assert not faults(ends("", setup=BACKWARD, exits=5))
+    assert time.monotonic() - begin < 40  # torch's engine waits 10 s in each for threads that only the parent has
+
+
+def test_an_exception_after_backward_ends_with_its_own_code(run_python):
+    done = run_python("import torch" + BACKWARD + EXCEPTION, TORCH_BACKEND="fake", check=False)
+    assert done.returncode == 1 and re.fullmatch(TRACEBACK, done.stderr), done.stderr
 
 
 def test_daemon_threads_that_enqueue_without_end_do_not_delay_the_exit(run_python):
@@ -136,9 +170,20 @@ def test_daemon_threads_that_enqueue_without_end_do_not_delay_the_exit(run_pytho
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("body", [LIVE_TENSORS + BACKWARD, ENDLESS], ids=["live_tensors_and_streams", "daemons"])
-def test_two_hundred_exits_with_live_tensors_and_running_streams(run_python, body):
-    done = run_python(HARNESS.format(setup="", exits=200, body=body), HAL_FAKE_DEVICES=2, check=False, timeout=1800)
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert "terminate" not in done.stderr and "Fatal" not in done.stderr
+@pytest.mark.parametrize(("asynchronous", "exits"), [("1", 200), ("0", 50)], ids=["asynchronous", "inline"])
+def test_two_hundred_exits_with_live_tensors_and_running_streams(ends, asynchronous, exits):
+    bodies, codes, words = zip(*ENDINGS.values())
+    begin = time.monotonic()
+    found = ends(*bodies, exits=exits, HAL_FAKE_ASYNC=asynchronous, HAL_FAKE_DELAY=200)
+    print(f"{exits} exits in {time.monotonic() - begin:.0f} s")
+    assert not faults(found, tuple(zip(codes, words)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asynchronous", ["0", "1"])
+@pytest.mark.parametrize("ending", list(ENDINGS))
+def test_an_interpreter_of_its_own_ends_as_the_children_do(run_python, ending, asynchronous):
+    body, code, words = ENDINGS[ending]
+    settings = {"TORCH_BACKEND": "fake", "HAL_FAKE_DEVICES": 2, "HAL_FAKE_ASYNC": asynchronous, "HAL_FAKE_DELAY": 200}
+    done = run_python("import os, sys, torch" + body, check=False, **settings)
+    assert done.returncode == code and re.fullmatch(words, done.stderr), done.stderr
