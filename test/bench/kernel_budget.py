@@ -1,6 +1,7 @@
 """Counts the host's portable kernels, and the size and compile time of their library, beside the budget.
 
-Usage: kernel_budget.py --table PK_TABLE --library LIBRARY [--time BUILD_FOLDER]. The exit code is 1 when the budget is exceeded.
+Usage: kernel_budget.py [--table PK_TABLE] [--library LIBRARY] [--time BUILD_FOLDER], by default those that `make test-c` builds. The
+exit code is 1 when the budget is exceeded.
 
   kernels  rows of the generated table: at most 2,500
   size     code and data of the archive, by `size`: at most 12 MB
@@ -17,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+BUILD = Path(__file__).parents[2] / "build" / "release"
 MOST_KERNELS, MOST_BYTES, MOST_SECONDS = 2500, 12_000_000, 90
 
 
@@ -60,8 +62,8 @@ def compile_seconds(build):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--table", type=Path, required=True, help="the generated pk_table.inc")
-    parser.add_argument("--library", type=Path, required=True, help="the archive of the kernels")
+    parser.add_argument("--table", type=Path, default=BUILD / "generated/kernels/pk_table.inc", help="the generated pk_table.inc")
+    parser.add_argument("--library", type=Path, default=BUILD / "hal/kernels/libhal_kernels.a", help="the archive of the kernels")
     parser.add_argument("--time", type=Path, metavar="BUILD_FOLDER", help="also compile all kernels once")
     options = parser.parse_args()
     names = kernels(options.table)

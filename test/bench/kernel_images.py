@@ -4,9 +4,14 @@
 
 The rounds are those of kernel_elementwise.py.
 """
-import torch
-import torch.nn.functional as F
-from kernel_elementwise import compare, numbers, options
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kernel_elementwise import compare, numbers, options  # noqa: E402  found by the line above, and before torch: it sets its threads
+
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
 
 # batch, channels, side of the image, channels of the result, side of the window, stride, padding, groups
 CONVOLUTIONS = [(4, 3, 224, 64, 7, 2, 3, 1), (8, 64, 56, 64, 3, 1, 1, 1), (8, 64, 56, 256, 1, 1, 0, 1), (8, 128, 28, 128, 3, 1, 1, 1),

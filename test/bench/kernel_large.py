@@ -7,16 +7,15 @@ The sides take turns, with a pause before each and a call that is not timed; a t
 --check the exit code is 1 when a target is missed.
 """
 
-import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
 import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
+import sides  # noqa: E402  found by the line above
 
 ROWS, COLUMNS = 4096, 4096
-PAUSE = 0.05  # seconds: OpenMP's threads spin for milliseconds after the CPU's calls and must not hold a core of ours
 TARGETS = {"elementwise": 1.15, "row broadcast": 1.15, "reduction": 1.5, "softmax": 1.2, "random": 0.25}
 # name: (subject, statement over x and y, both ROWS x COLUMNS; r, a row; c, a column; m, a mask; out, row and column, results)
 STATEMENTS = {
@@ -66,58 +65,43 @@ def operands(torch, device):
     return {name: tensor.to(device) for name, tensor in names.items()}
 
 
+def best_call(torch, code, scope, synchronize):
+    """Seconds of the best of three calls, after one that is not timed."""
+    names = {"torch": torch, **scope}
+    return min([sides.time_row(lambda: eval(code, names), synchronize, 1) for _ in range(4)][1:])
+
+
 def child(rounds, only):
     """Measures every row in this process's mode and prints them as JSON."""
-    import torch
-
-    import torch_backend
-
-    torch_backend.use("fake")
-    sides = [("fake", torch.get_device_module("fake").synchronize), ("cpu", lambda: None)]
-    names = [operands(torch, device) for device, _ in sides]
+    torch = sides.torch_with_device()
+    both = [(operands(torch, device), sides.synchronizer(torch, device)) for device in ("fake", "cpu")]
     rows = []
     for what, (subject, statement) in STATEMENTS.items():
         if only and what not in only:
             continue
         code = compile(statement, what, "eval")
-        times = ([], [])
-        for _ in range(rounds):
-            for (_, synchronize), scope, column in zip(sides, names, times):
-                time.sleep(PAUSE)
-                calls = []
-                for _ in range(4):
-                    begin = time.perf_counter()
-                    eval(code, {"torch": torch, **scope})
-                    synchronize()
-                    calls.append(time.perf_counter() - begin)
-                column.append(min(calls[1:]))
-        ours, peer = map(statistics.median, times)
+        ours, peer = sides.alternate(*(lambda side=side: best_call(torch, code, *side) for side in both), rounds)
         rows.append({"what": what, "subject": subject, "ours": ours, "peer": peer})
     print(json.dumps(rows))
 
 
 def main() -> int:
     """Prints the rows of both modes; returns the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds")
+    parser = sides.parser(__doc__)
     parser.add_argument("--only", nargs="*", help="rows to measure", choices=list(STATEMENTS))
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.child:
-        child(3 if args.quick else 9, args.only)
+    options = parser.parse_args()
+    if options.child:
+        child(3 if options.quick else 9, options.only)
         return 0
-    missed = 0
-    for mode, name in (("0", "inline"), ("1", "asynchronous")):
-        command = [sys.executable, "-P", __file__, "--child", *sys.argv[1:]]
-        environment = dict(os.environ, HAL_FAKE_ASYNC=mode, TORCH_BACKEND="fake")
-        rows = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        print(f"{name:<18}{'fake ms':>9}{'cpu ms':>9}{'ratio':>7}{'target':>8}  verdict")
+    table = sides.Table(18, 9, 9, 7, 8)
+    for mode, title in sides.MODES:
+        rows = sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode)
+        table.head(title, "fake ms", "cpu ms", "ratio", "target")
         for row in rows:
             ratio, target = row["ours"] / row["peer"], TARGETS[row["subject"]]
-            missed += ratio > target
-            print(f"{row['what']:<18}{row['ours'] * 1e3:>9.2f}{row['peer'] * 1e3:>9.2f}{ratio:>7.2f}{target:>8.2f}  {'met' if ratio <= target else 'MISSED'}")  # fmt: skip
-    return 1 if args.check and missed else 0
+            table.row(row["what"], f"{row['ours'] * 1e3:.2f}", f"{row['peer'] * 1e3:.2f}", f"{ratio:.2f}", f"{target:.2f}",
+                      met=ratio <= target)  # fmt: skip
+    return table.exit_code(options)
 
 
 if __name__ == "__main__":

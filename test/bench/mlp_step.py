@@ -9,17 +9,15 @@ Times are medians; the sides run alternately in one process, with a pause before
 the exit code is 1 when a target is missed.
 """
 
-import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
-import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
+import sides  # noqa: E402  found by the line above
 
 SIZES = {"64-128-128-10": (64, 128, 128, 10), "784-512-512-10": (784, 512, 512, 10)}
 BATCH, STEPS = 64, 20
-PAUSE = 0.03  # seconds: OpenMP's threads spin for milliseconds after the CPU's steps and must not hold a core of ours
 TARGETS = {"0": 1.2, "1": 1.5}
 LOSS_DIFFERENCE = 1e-4
 
@@ -37,7 +35,7 @@ class Side:
         self.x = torch.randn(BATCH, sizes[0], generator=generator).to(device)
         self.y = torch.randint(sizes[-1], (BATCH,), generator=generator).to(device)
         self.criterion = torch.nn.CrossEntropyLoss()
-        self.synchronize = torch.get_device_module(device).synchronize if device != "cpu" else lambda: None
+        self.synchronize = sides.synchronizer(torch, device)
         self.losses = []
 
     def step(self):
@@ -49,62 +47,39 @@ class Side:
 
     def time(self):
         """Seconds of a step in a row of them."""
-        time.sleep(PAUSE)
         for _ in range(3):
             loss = self.step()
         self.losses.append(loss.item())
-        begin = time.perf_counter()
-        for _ in range(STEPS):
-            self.step()
-        self.synchronize()
-        return (time.perf_counter() - begin) / STEPS
+        return sides.time_row(self.step, self.synchronize, STEPS)
 
 
 def child(quick):
     """Measures every row in this process's mode and prints them as JSON."""
-    import torch
-
-    import torch_backend
-
-    torch_backend.use("fake")
+    torch = sides.torch_with_device()
     rows = []
     for name, sizes in SIZES.items():
         for optimizer in ("SGD", "Adam"):
-            sides = [Side(torch, device, sizes, optimizer) for device in ("fake", "cpu")]
-            times = [[side.time() for side in sides] for _ in range(3 if quick else 11)]
-            ours, peer = (statistics.median(column) for column in zip(*times))
-            difference = max(abs(a - b) / abs(b) for a, b in zip(*(side.losses for side in sides)))
+            both = [Side(torch, device, sizes, optimizer) for device in ("fake", "cpu")]
+            ours, peer = sides.alternate(*(side.time for side in both), 3 if quick else 11)
+            difference = max(abs(a - b) / abs(b) for a, b in zip(*(side.losses for side in both)))
             rows.append({"what": f"{name}, {optimizer}", "ours": ours, "peer": peer, "difference": difference})
     print(json.dumps(rows))
 
 
-def run_child(mode, quick):
-    command = [sys.executable, "-P", __file__, "--child"] + (["--quick"] if quick else [])
-    environment = dict(os.environ, HAL_FAKE_ASYNC=mode)
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.splitlines()[-1])
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = sides.parser(__doc__).parse_args()
     if options.child:
         child(options.quick)
         return 0
-    missed = 0
-    print(f"{'what':<40}{'ours':>10}{'CPU torch':>12}{'ratio':>8}{'target':>8}{'losses':>10}  verdict")
-    for mode, name in (("0", "inline"), ("1", "asynchronous")):
-        for row in run_child(mode, options.quick):
+    table = sides.Table(40, 10, 12, 8, 8, 10)
+    table.head("what", "ours", "CPU torch", "ratio", "target", "losses")
+    for mode, title in sides.MODES:
+        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode):
             ratio = row["ours"] / row["peer"]
-            met = ratio <= TARGETS[mode] and row["difference"] <= LOSS_DIFFERENCE
-            missed += not met
-            times = f"{row['ours'] * 1e6:>7.0f} us{row['peer'] * 1e6:>9.0f} us"
-            print(f"{row['what'] + ', ' + name:<40}{times}{ratio:>8.2f}{TARGETS[mode]:>8.2f}{row['difference']:>10.1e}  "
-                  f"{'met' if met else 'MISSED'}", flush=True)  # fmt: skip
-    return 1 if options.check and missed else 0
+            table.row(f"{row['what']}, {title}", f"{row['ours'] * 1e6:.0f} us", f"{row['peer'] * 1e6:.0f} us", f"{ratio:.2f}",
+                      f"{TARGETS[mode]:.2f}", f"{row['difference']:.1e}",
+                      met=ratio <= TARGETS[mode] and row["difference"] <= LOSS_DIFFERENCE)  # fmt: skip
+    return table.exit_code(options)
 
 
 if __name__ == "__main__":

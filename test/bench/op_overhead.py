@@ -14,7 +14,6 @@ Usage: python op_overhead.py [--check] [--quick] [--only small,instructions,larg
 Times are medians; both sides run alternately in the same process. With --check the exit code is 1 when a target is missed.
 """
 
-import argparse
 import json
 import os
 import re
@@ -26,23 +25,14 @@ import tempfile
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
+import sides  # noqa: E402  found by the line above
+
 SMALL, LARGE = 16, 16 * 1024 * 1024
-# Seconds between the two sides of a large row: the other side's threads (OpenMP's spin for milliseconds after each of the
-# CPU's calls) must not hold a core while this side is timed.
-PAUSE = 0.03
 TARGETS = {"inline": 0.8, "awake": 1.2, "instructions": 3000, "fallback": 17000, "allocated": 0.4, "out": 1.2}
 
 
 # ---- the measuring process: one mode of the fake device ----
-def alternate(ours, peer, rounds):
-    """Runs two timed functions in turn; gives the median of each in seconds."""
-    samples = ([], [])
-    for _ in range(rounds):
-        for function, times in zip((ours, peer), samples):
-            times.append(function())
-    return statistics.median(samples[0]), statistics.median(samples[1])
-
-
 def measure_small(torch, quick):
     """x + y on 16 floats: back to back with a synchronisation, and single calls after idleness."""
     synchronize = torch.get_device_module("fake").synchronize
@@ -66,7 +56,6 @@ def measure_small(torch, quick):
         x, y = pairs[where]
 
         def run():
-            time.sleep(0.002)
             begin = time.perf_counter()
             x + y
             return time.perf_counter() - begin
@@ -75,31 +64,22 @@ def measure_small(torch, quick):
 
     row("fake")(), row("cpu")()
     rounds = 20 if quick else 100
-    return {"row": alternate(row("fake"), row("cpu"), rounds), "asleep": alternate(asleep("fake"), asleep("cpu"), rounds)}
+    return {"row": sides.alternate(row("fake"), row("cpu"), rounds, pause=0),
+            "asleep": sides.alternate(asleep("fake"), asleep("cpu"), rounds, pause=0.002)}  # fmt: skip
 
 
 def measure_large(torch, quick):
     """x + y on 16 M floats, with a new result and with out=."""
-    synchronize = torch.get_device_module("fake").synchronize
     pairs = {where: [torch.ones(LARGE, device=where) for _ in range(3)] for where in ("fake", "cpu")}
 
     def timed(where, with_out):
         x, y, out = pairs[where]
-
-        def call():
-            begin = time.perf_counter()
-            if with_out:
-                torch.add(x, y, out=out)
-            else:
-                x + y
-            if where == "fake":
-                synchronize()
-            return time.perf_counter() - begin
+        synchronize = sides.synchronizer(torch, where)
+        call = (lambda: torch.add(x, y, out=out)) if with_out else lambda: x + y
 
         def run():
-            time.sleep(PAUSE)
-            call()  # wakes the threads
-            return statistics.median(call() for _ in range(3))
+            sides.time_row(call, synchronize, 1)  # wakes the threads
+            return statistics.median(sides.time_row(call, synchronize, 1) for _ in range(3))
 
         return run
 
@@ -107,25 +87,17 @@ def measure_large(torch, quick):
     for name, with_out in (("allocated", False), ("out", True)):
         ours, peer = timed("fake", with_out), timed("cpu", with_out)
         ours(), peer()
-        result[name] = alternate(ours, peer, 5 if quick else 15)
+        result[name] = sides.alternate(ours, peer, 5 if quick else 15)
     return result
 
 
-def child(what, quick):
-    """Measures one subject in this process's mode and prints it as JSON."""
-    import torch
-
-    import torch_backend
-
-    torch_backend.use("fake")
-    print(json.dumps({"small": measure_small, "large": measure_large}[what](torch, quick)))
+def child(part, quick):
+    """Measures one part in this process's mode and prints it as JSON."""
+    print(json.dumps({"small": measure_small, "large": measure_large}[part](sides.torch_with_device(), quick)))
 
 
-def run_child(what, quick, **settings):
-    environment = dict(os.environ, **settings)
-    command = [sys.executable, "-P", __file__, "--child", what] + (["--quick"] if quick else [])
-    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
-    return json.loads(output.splitlines()[-1])
+def run_child(part, quick, **settings):
+    return sides.run_child(__file__, "--only", part, *(["--quick"] if quick else []), **settings)
 
 
 # ---- instructions ----
@@ -163,34 +135,28 @@ def count_instructions(program, plugins, device, form):
 
 
 # ---- the table ----
-class Table:
-    """Prints rows as they come; counts the missed targets."""
+class Table(sides.Table):
+    """A row is judged by its ratio, or by another measured value."""
 
     def __init__(self):
-        self.missed = 0
-        print(f"{'what':<44}{'ours':>12}{'CPU torch':>12}{'ratio':>8}{'target':>9}  verdict", flush=True)
+        super().__init__(44, 12, 12, 8, 9)
+        self.head("what", "ours", "CPU torch", "ratio", "target")
 
-    def row(self, what, ours, peer, unit, target=None, measured=None):
-        """`measured` is what the target judges; the ratio unless given."""
+    def judge(self, what, ours, peer, unit, target=None, measured=None):
         scale = {"ns": 1e9, "ms": 1e3, "": 1}[unit]
         ratio = ours / peer
-        verdict = "-"
-        if target is not None:
-            met = (ratio if measured is None else measured) <= target
-            self.missed += not met
-            verdict = "met" if met else "MISSED"
-        wanted = "-" if target is None else f"{target:g}"
+        met = None if target is None else (ratio if measured is None else measured) <= target
         numbers = (f"{value * scale:,.{2 if unit == 'ms' else 0}f} {unit}".strip() for value in (ours, peer))
-        print("{:<44}{:>12}{:>12}{:>8.2f}{:>9}  {}".format(what, *numbers, ratio, wanted, verdict), flush=True)
+        self.row(what, *numbers, f"{ratio:.2f}", "-" if target is None else f"{target:g}", met=met)
 
 
 def small_rows(table, quick):
     inline = run_child("small", quick, HAL_FAKE_ASYNC="0")
-    table.row("16 floats, inline", *inline["row"], "ns", TARGETS["inline"])
+    table.judge("16 floats, inline", *inline["row"], "ns", TARGETS["inline"])
     behind = run_child("small", quick, HAL_FAKE_ASYNC="1")
-    table.row("16 floats, asynchronous, worker awake", *behind["row"], "ns", TARGETS["awake"])
-    table.row("16 floats, asynchronous, worker asleep", *behind["asleep"], "ns")
-    table.row("16 floats, inline, after idleness", *inline["asleep"], "ns")
+    table.judge("16 floats, asynchronous, worker awake", *behind["row"], "ns", TARGETS["awake"])
+    table.judge("16 floats, asynchronous, worker asleep", *behind["asleep"], "ns")
+    table.judge("16 floats, inline, after idleness", *inline["asleep"], "ns")
 
 
 def instruction_rows(table, quick):
@@ -206,32 +172,29 @@ def instruction_rows(table, quick):
                 continue
             ours, peer = (count_instructions(program, plugins, device, form) for device in ("fake", "cpu"))
             name = form if "fallback" in form else f"at::add, {form}"
-            table.row(f"instructions of {name}", ours, peer, "", TARGETS.get(target), ours)
+            table.judge(f"instructions of {name}", ours, peer, "", TARGETS.get(target), ours)
 
 
 def large_rows(table, quick):
     for mode, asynchronous in (("inline", "0"), ("asynchronous", "1")):
         rows = run_child("large", quick, HAL_FAKE_ASYNC=asynchronous)
-        table.row(f"16 M floats, new result, {mode}", *rows["allocated"], "ms", TARGETS["allocated"])
-        table.row(f"16 M floats, out=, {mode}", *rows["out"], "ms", TARGETS["out"])
+        table.judge(f"16 M floats, new result, {mode}", *rows["allocated"], "ms", TARGETS["allocated"])
+        table.judge(f"16 M floats, out=, {mode}", *rows["out"], "ms", TARGETS["out"])
     rows = run_child("large", quick, HAL_FAKE_ASYNC="1", THP_MEM_ALLOC_ENABLE="1")
-    table.row("16 M floats, new result, CPU with huge pages", *rows["allocated"], "ms")
+    table.judge("16 M floats, new result, CPU with huge pages", *rows["allocated"], "ms")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser = sides.parser(__doc__)
     parser.add_argument("--only", default="small,instructions,large", help="comma list of the parts to run")
-    parser.add_argument("--child", choices=("small", "large"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options.child, options.quick)
+        child(options.only, options.quick)
         return 0
     table = Table()
     for part in options.only.split(","):
         {"small": small_rows, "instructions": instruction_rows, "large": large_rows}[part](table, options.quick)
-    return 1 if options.check and table.missed else 0
+    return table.exit_code(options)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,101 @@
+"""What the benchmarks of two sides share: ours and CPU torch measured in turn by one process, a process for each mode of the fake
+device, and a table whose rows are judged.
+
+A script runs itself once more with --child in each mode (`run_child`); that process measures and prints its figures as JSON, and the
+script prints them beside its targets.
+"""
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+MODES = (("0", "inline"), ("1", "asynchronous"))  # HAL_FAKE_ASYNC and its name in the tables
+# Seconds before a side is timed: OpenMP's threads spin for milliseconds after the CPU's calls and must not hold a core of ours.
+PAUSE = 0.05
+
+
+# ---- in the process that measures ----
+def torch_with_device():
+    """Imports torch with the fake device in use, and gives it."""
+    import torch
+
+    import torch_backend
+
+    torch_backend.use("fake")
+    return torch
+
+
+def synchronizer(torch, device):
+    """Gives the function that waits for a side's work."""
+    return torch.get_device_module(device).synchronize if device != "cpu" else lambda: None
+
+
+def time_row(call, synchronize, calls):
+    """Seconds of one call in a row of them with one synchronisation at its end."""
+    begin = time.perf_counter()
+    for _ in range(calls):
+        call()
+    synchronize()
+    return (time.perf_counter() - begin) / calls
+
+
+def alternate(ours, peer, rounds, pause=PAUSE):
+    """Runs two functions that give seconds in turn, each after a pause; gives the median of each."""
+    samples = ([], [])
+    for _ in range(rounds):
+        for function, seconds in zip((ours, peer), samples):
+            time.sleep(pause)
+            seconds.append(function())
+    return statistics.median(samples[0]), statistics.median(samples[1])
+
+
+# ---- in the process that judges ----
+def parser(script_doc, with_child=True):
+    """The options that such scripts have; --quick and --child only those that measure by `run_child`."""
+    result = argparse.ArgumentParser(description=script_doc.splitlines()[0])
+    result.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    if not with_child:
+        return result
+    result.add_argument("--quick", action="store_true", help="fewer rounds")
+    result.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    return result
+
+
+def run_json(*arguments, **settings):
+    """Runs Python with arguments and environment settings; gives the JSON that it prints last."""
+    environment = dict(os.environ, TORCH_BACKEND="fake", **settings)
+    output = subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output[re.search(r"^[\[{]", output, re.MULTILINE).start() :])
+
+
+def run_child(script, *arguments, **settings):
+    """Runs the script as the process that measures."""
+    return run_json(script, "--child", *arguments, **settings)
+
+
+class Table:
+    """Columns of given widths, the first from the left, and a verdict; rows are printed as they come, the missed ones counted."""
+
+    def __init__(self, *widths):
+        self.widths = widths
+        self.missed = 0
+
+    def head(self, *names):
+        self._print(names, "verdict")
+
+    def row(self, *cells, met):
+        """`met` is None in a row without a target."""
+        self.missed += met is not None and not met
+        self._print(cells, "-" if met is None else "met" if met else "MISSED")
+
+    def _print(self, cells, verdict):
+        first, *others = (f"{cell:{'<' if i == 0 else '>'}{width}}" for i, (cell, width) in enumerate(zip(cells, self.widths)))
+        print(first + "".join(others) + "  " + verdict, flush=True)
+
+    def exit_code(self, options):
+        return 1 if options.check and self.missed else 0
