@@ -1,4 +1,4 @@
-"""Fails when a public function of the headers has no sentence: reads doxygen's XML."""
+"""Fails when a public function of the headers has no sentence, or a sentence went to the wrong name: reads doxygen's XML."""
 
 from __future__ import annotations
 
@@ -25,8 +25,14 @@ def undocumented(xml: Path):
     return functions, sorted(set(missing))
 
 
+def misplaced(xml: Path):
+    """Gives the names with a comment that stood behind something else: doxygen leaves the `<` of the filter's mark in it."""
+    return [member.findtext("name") for path in sorted(xml.glob("*.xml")) for member in ElementTree.parse(path).getroot().iter("memberdef")
+            if any("".join(member.find(tag).itertext()).lstrip().startswith("<") for tag in ("briefdescription", "detaileddescription"))]  # fmt: skip
+
+
 def main() -> int:
-    """Prints what lacks a sentence."""
+    """Prints what lacks a sentence and how many functions there are."""
     wrong = False
     for folder in sys.argv[1:]:
         functions, missing = undocumented(Path(folder))
@@ -34,7 +40,11 @@ def main() -> int:
             print(f"undocumented: {name}", file=sys.stderr)
         if functions < 50:
             print(f"only {functions} functions in {folder}: doxygen did not see the headers", file=sys.stderr)
-        wrong |= bool(missing) or functions < 50
+        strays = misplaced(Path(folder))
+        for name in strays:
+            print(f"a comment that belongs elsewhere: {name}", file=sys.stderr)
+        print(f"{folder}: {functions} functions, {len(missing)} undocumented")
+        wrong |= bool(missing or strays) or functions < 50
     return 1 if wrong else 0
 
 
