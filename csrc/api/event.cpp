@@ -29,12 +29,7 @@ void Event::block(const Stream &stream) const {
   if (event_ != nullptr) check_work(hal_stream_wait_event(to_hal(stream.unwrap()), event_));
 }
 
-bool Event::query() const {
-  if (event_ == nullptr) return true;
-  const hal_status_t status = hal_event_query(event_);
-  if (status != HAL_NOT_READY) check_work(status);
-  return status != HAL_NOT_READY;
-}
+bool Event::query() const { return event_ == nullptr || is_done(hal_event_query(event_)); }
 
 void Event::synchronize() const {
   if (event_ != nullptr) check_work(hal_event_synchronize(event_));
