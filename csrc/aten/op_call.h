@@ -37,16 +37,8 @@ class CurrentDevice {
   bool changed_ = false;
 };
 
-// Runs operator `op` on the device's current stream. false = the device has no kernel for it and nothing was touched:
-// take the fallback. Throws on every other failure.
-inline bool run_op(c10::DeviceIndex device, uint32_t op, hal_op_call_t &call) {
-  const hal_status_t status = hal_op_run(device, op, nullptr, &call);
-  if (C10_LIKELY(status == HAL_OK)) return true;
-  if (status == HAL_UNIMPLEMENTED) return false;
-  throw_work_status(status);
-}
-
-// The same from arguments and results: `flags` HAL_CALL_*, `philox` for random operators.
+// Runs operator `op` on the device's current stream: `flags` HAL_CALL_*, `philox` for random operators. false = the device
+// has no kernel for it and nothing was touched: take the fallback. Throws on every other failure.
 inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args,
                    c10::ArrayRef<const hal_tensor_t *> results, uint32_t flags = 0, PhiloxState philox = {0, 0}) {
   hal_op_call_t call{};
@@ -58,7 +50,10 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value
   call.results = results.data();
   call.seed = philox.seed;
   call.offset = philox.offset;
-  return run_op(device, op, call);
+  const hal_status_t status = hal_op_run(device, op, nullptr, &call);
+  if (C10_LIKELY(status == HAL_OK)) return true;
+  if (status == HAL_UNIMPLEMENTED) return false;
+  throw_work_status(status);
 }
 
 // Tells whether the operator may run natively when it computes in `dtype`; an array look-up.
