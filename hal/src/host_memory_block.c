@@ -1,8 +1,8 @@
 /* host_memory_block.c: size classes, and blocks of page-locked host memory from and to the plugin. */
 #define _POSIX_C_SOURCE 200809L
-#include <time.h>
-
 #include "host_memory_block.h"
+
+#include "clock.h"
 
 /* ---- size classes ---- */
 
@@ -35,11 +35,8 @@ static void decrease(hal_stat_t *stat, size_t amount) {
   stat->freed += (int64_t)amount;
 }
 
-static int64_t now_us(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
+/* Microseconds. */
+static int64_t now_us(void) { return hal_clock_ns() / 1000; }
 
 static void note_time(hal_duration_t *duration, int64_t started) {
   const int64_t time = now_us() - started;

@@ -16,9 +16,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "call.h"
+#include "clock.h"
 #include "host_malloc.h"
 #include "layer_validate.h"
 #include "log_internal.h"
@@ -44,12 +44,6 @@ static _Thread_local struct {
   int depth;
   int64_t start_ns[MAX_DEPTH];
 } trace;
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* Ops whose refusal would be the leak or the hang that a torture test looks for. */
 static int releases(uint32_t slot) {
@@ -161,7 +155,7 @@ hal_status_t hal_layer_enter(hal_layer_call_t *call) {
   }
   if (plugin->layers & HAL_LAYER_TRACE) {
     call->stages |= HAL_LAYER_TRACE;
-    if (trace.depth < MAX_DEPTH) trace.start_ns[trace.depth] = now_ns();
+    if (trace.depth < MAX_DEPTH) trace.start_ns[trace.depth] = hal_clock_ns();
     trace.depth++;
   }
   return HAL_OK;
@@ -169,7 +163,7 @@ hal_status_t hal_layer_enter(hal_layer_call_t *call) {
 
 static void trace_end(const hal_layer_call_t *call, hal_status_t status) {
   const hal_plugin_t *const plugin = call->plugin;
-  const int64_t end = now_ns();
+  const int64_t end = hal_clock_ns();
   trace.depth--;
   const int64_t start = trace.depth < MAX_DEPTH ? trace.start_ns[trace.depth] : end;
   char line[256];

@@ -6,9 +6,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "hal/profile.h"
 
-#include <time.h>
-
 #include "call.h"
+#include "clock.h"
 #include "hal/log.h"
 #include "hal/op.h"
 #include "hal/status.h"
@@ -88,23 +87,17 @@ hal_status_t hal_profile_range(int32_t device, const char *name) {
 
 /* ---- clocks ------------------------------------------------------------------------------------------------------- */
 
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* Takes the pair of the fastest of a few calls: the others may have been interrupted between the two clocks. */
 static hal_status_t read_clocks(hal_device_t *device, clock_pair_t *out_pair) {
   enum { TRIES = 5 };
   int64_t best = INT64_MAX;
   for (int i = 0; i < TRIES; i++) {
     clock_pair_t pair;
-    const int64_t begin = now_ns();
+    const int64_t begin = hal_clock_ns();
     const hal_status_t status =
         hal_call_profile_timestamp(device->plugin, device->ordinal, &pair.device_ns, &pair.host_ns);
     if (status) return hal_error_plugin(device->plugin, HAL_SLOT_profile_timestamp, status);
-    const int64_t took = now_ns() - begin;
+    const int64_t took = hal_clock_ns() - begin;
     if (took >= best) continue;
     best = took;
     *out_pair = pair;

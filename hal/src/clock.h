@@ -1,0 +1,16 @@
+/* clock.h: the clock that durations are measured by. Private to hal/src. Who includes it defines _POSIX_C_SOURCE before
+ * everything else. */
+#ifndef HAL_SRC_CLOCK_H_
+#define HAL_SRC_CLOCK_H_
+
+#include <stdint.h>
+#include <time.h>
+
+/* Gives the time in nanoseconds since some moment before the process; never goes back. */
+static inline int64_t hal_clock_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+#endif /* HAL_SRC_CLOCK_H_ */
