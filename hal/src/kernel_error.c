@@ -131,17 +131,11 @@ hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_s
   return read_record(stream);
 }
 
-static hal_stream_t *stream_at(hal_device_t *device, int id) {
-  if (id == 0) return &device->default_stream;
-  return atomic_load_explicit(&device->streams[(id - 1) / HAL_STREAMS_PER_POOL][(id - 1) % HAL_STREAMS_PER_POOL],
-                              memory_order_acquire);
-}
-
 void hal_kernel_error_mark_all(hal_device_t *device, hal_kernel_error_marks_t *out_marks) {
   memset(out_marks, 0, sizeof *out_marks);
   if (!atomic_load_explicit(&device->kernel_errors, memory_order_acquire)) return;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
-    const hal_stream_t *const stream = stream_at(device, id);
+    const hal_stream_t *const stream = hal_stream_at(device, id);
     if (stream) out_marks->mark[id] = hal_kernel_error_mark(stream);
   }
 }
@@ -150,6 +144,6 @@ hal_status_t hal_kernel_error_collect_all(hal_device_t *device, const hal_kernel
                                           hal_status_t status) {
   /* One failure at a time: the next ones are for the next synchronisation. */
   for (int id = 0; !status && id < HAL_STREAMS_OF_DEVICE; id++)
-    if (marks->mark[id]) status = hal_kernel_error_collect(stream_at(device, id), marks->mark[id], HAL_OK);
+    if (marks->mark[id]) status = hal_kernel_error_collect(hal_stream_at(device, id), marks->mark[id], HAL_OK);
   return status;
 }

@@ -32,7 +32,7 @@ typedef struct accounts_s {
 
 static size_t largest_free(hal_allocator_t *allocator) {
   size_t largest = 0;
-  for (int id = 0; id < HAL_MEM_STREAMS; id++) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) {
       hal_mem_pool_t *pool = allocator->pools[id][kind];
       if (!pool) continue;

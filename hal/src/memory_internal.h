@@ -13,9 +13,6 @@
 #include "memory_slab.h"
 #include "memory_stats.h"
 
-/* Streams of a device: the default stream and the pools', by id. */
-#define HAL_MEM_STREAMS (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
-
 /* Where a block's memory comes from. */
 enum {
   HAL_MEM_CACHED = 0,  /* cut from a segment */
@@ -97,7 +94,7 @@ struct hal_allocator_s {
   hal_mem_lock_t lock;
   int32_t pooled; /* the plugin pools memory itself */
   hal_device_t *device;
-  hal_mem_pool_t *pools[HAL_MEM_STREAMS][2]; /* by stream id and kind, made on demand */
+  hal_mem_pool_t *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;
   hal_mem_config_t config;

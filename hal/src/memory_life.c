@@ -52,7 +52,7 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
     hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that nobody released",
             allocator->device->label, (long long)lost,
             (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
-    for (int id = 0; id < HAL_MEM_STREAMS; id++) { /* work may be queued that uses them */
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* work may be queued that uses them */
       const hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_SMALL];
       if (!pool) pool = allocator->pools[id][HAL_MEM_LARGE];
       if (pool) hal_mem_stream_wait(allocator, pool->stream);
@@ -65,7 +65,7 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
   }
   hal_mem_events_destroy(allocator);
   hal_mem_unlock(&allocator->lock);
-  for (int id = 0; id < HAL_MEM_STREAMS; id++) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);
   }
   hal_mem_queues_destroy(allocator);

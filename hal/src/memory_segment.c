@@ -114,7 +114,7 @@ size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
 
 size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
   size_t given = 0;
-  for (int id = 0; id < HAL_MEM_STREAMS; id++) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) {
       hal_mem_pool_t *pool = allocator->pools[id][kind];
       if (pool) given += hal_mem_segment_trim(pool, SIZE_MAX);
@@ -126,7 +126,7 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
 /* Gives the free segment of the large pools that was released first, NULL when there is none. */
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
-  for (int id = 0; id < HAL_MEM_STREAMS; id++) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_LARGE];
     if (!pool) continue;
     hal_mem_pool_settle(pool);

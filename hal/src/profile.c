@@ -178,12 +178,10 @@ static void wait_for_all(void) {
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_runtime.devices[i];
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
-    wait_for(device, device->default_stream.handle);
-    for (int pool = 0; pool < HAL_STREAM_POOLS; pool++)
-      for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
-        const hal_stream_t *const stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_acquire);
-        if (stream) wait_for(device, stream->handle);
-      }
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+      const hal_stream_t *const stream = hal_stream_at(device, id);
+      if (stream) wait_for(device, stream->handle);
+    }
   }
 }
 
@@ -249,13 +247,12 @@ typedef struct reader_s {
   int64_t stream;
 } reader_t;
 
+/* Without streams all handles are NULL, and the first one, the default stream's, is meant. */
 static int64_t stream_id(hal_device_t *device, hal_plugin_stream_t *handle) {
-  if (handle == device->default_stream.handle) return 0; /* without streams: NULL is the one there is */
-  for (int pool = 0; pool < HAL_STREAM_POOLS && handle; pool++)
-    for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
-      const hal_stream_t *const stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_acquire);
-      if (stream && stream->handle == handle) return stream->id;
-    }
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    const hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream && stream->handle == handle) return id;
+  }
   return HAL_PROFILE_NO_STREAM;
 }
 

@@ -54,6 +54,7 @@ struct hal_stream_s {
 };
 
 #define HAL_STREAM_POOLS 2
+/* The default stream and the pools', by id. */
 #define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
 
 struct hal_device_s {
@@ -116,6 +117,14 @@ static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stre
   if (stream) return stream;
   stream = hal_thread.stream[device->index];
   return stream ? stream : &device->default_stream;
+}
+
+/* Gives the stream with an id from 0 to HAL_STREAMS_OF_DEVICE - 1; NULL when its place in the pool is still empty. */
+static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
+  if (id == 0) return &device->default_stream;
+  const int64_t place = id - 1;
+  return atomic_load_explicit(&device->streams[place / HAL_STREAMS_PER_POOL][place % HAL_STREAMS_PER_POOL],
+                              memory_order_acquire);
 }
 
 /* Parts that a device owns; create is called once under device->lock, destroy by hal_registry_close. */

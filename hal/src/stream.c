@@ -90,11 +90,7 @@ hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t *
 hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_stream_t *stream = NULL;
-  if (id == 0) stream = &found->default_stream;
-  if (id > 0 && id <= HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
-    stream = atomic_load_explicit(&found->streams[(id - 1) / HAL_STREAMS_PER_POOL][(id - 1) % HAL_STREAMS_PER_POOL],
-                                  memory_order_acquire);
+  hal_stream_t *const stream = id >= 0 && id < HAL_STREAMS_OF_DEVICE ? hal_stream_at(found, id) : NULL;
   if (!stream)
     return hal_error_set(HAL_NOT_FOUND,
                          "device %s has no stream with id %lld; take ids from hal_stream_id of a stream of this "
