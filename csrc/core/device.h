@@ -1,4 +1,4 @@
-// device.h: a device's index as torch gives it, and waiting for a device.
+// device.h: a device's index as torch gives it, the devices in use, and waiting for a device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,6 +11,13 @@ namespace torch_backend {
 // The index itself, or that of the calling thread's current device for a negative one.
 inline c10::DeviceIndex index_or_current(c10::DeviceIndex device) {
   return device < 0 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device;
+}
+
+// Calls `function` with the index of each device that was used in this process.
+template <class Function>
+void for_each_used_device(const Function &function) {
+  for (int32_t device = 0; device < hal_device_count(); ++device)
+    if (hal_device_is_initialized(device)) function(device);
 }
 
 // Waits for all work of a device; -1 = the current one. Throws what failed since the last look, and for an index out of range.

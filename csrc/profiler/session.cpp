@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "core/allocator/allocator.h"
+#include "core/device.h"
 
 namespace torch_backend {
 namespace {
@@ -98,9 +99,10 @@ void ProfilerSession::start() {
   }
   running_ = true;
   status_ = libkineto::TraceStatus::RECORDING;
-  for (int32_t device = 0; device < hal_device_count(); device++)
-    if (hal_device_is_initialized(device) && !hal_profile_supported(device))
+  for_each_used_device([this](int32_t device) {
+    if (!hal_profile_supported(device))
       report("there will be no rows of " + device_name(device) + ", since its plugin collects none (profile_read)");
+  });
 }
 
 void ProfilerSession::stop() {

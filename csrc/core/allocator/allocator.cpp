@@ -116,9 +116,9 @@ struct DeviceAllocator final : c10::DeviceAllocator {
   }
 
   bool initialized() override {
-    for (int32_t device = 0; device < hal_device_count(); ++device)
-      if (hal_device_is_initialized(device)) return true;
-    return false;
+    bool any = false;
+    for_each_used_device([&any](int32_t) { any = true; });
+    return any;
   }
 
   // Private pools come with graphs; until then every block is in the default pool {0, 0}.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/device.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 
@@ -32,13 +33,6 @@ void add(c10::CachingAllocator::DurationStat &to, const hal_duration_t &from) {
   to.count += from.count;
 }
 
-// torch's statistics of pinned memory know no devices: those that were used are added up.
-template <class Function>
-void for_each_used_device(const Function &function) {
-  for (int32_t device = 0; device < hal_device_count(); ++device)
-    if (hal_device_is_initialized(device)) function(device);
-}
-
 struct HostAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t size) override {
     void *address = nullptr;
@@ -54,6 +48,7 @@ struct HostAllocator final : at::HostAllocator {
   }
   void empty_cache() override { check(hal_host_empty_cache(-1)); }
 
+  // torch's statistics of pinned memory know no devices: those that were used are added up.
   at::HostStats get_stats() override {
     at::HostStats result;
     result.bucket_allocation.clear();  // counts powers of two, which the HAL's size classes are not

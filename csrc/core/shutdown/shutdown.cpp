@@ -29,6 +29,7 @@
 
 #include "core/allocator/allocator.h"
 #include "core/compat.h"
+#include "core/device.h"
 #include "core/status.h"
 
 namespace torch_backend {
@@ -99,11 +100,10 @@ bool quiesce_autograd(double seconds) {
 }
 
 void drain_devices() {
-  for (int32_t device = 0; device < hal_device_count(); ++device) {
-    if (!hal_device_is_initialized(device)) continue;
+  for_each_used_device([](int32_t device) {
     const hal_status_t status = hal_device_synchronize(device);
     if (status != HAL_OK) warn_status(status, "work that was still queued at the end of the process failed");
-  }
+  });
 }
 
 }  // namespace torch_backend
