@@ -3,6 +3,7 @@
 #include <c10/util/ApproximateClock.h>
 #include <torch/csrc/profiler/stubs/base.h>
 
+#include "core/device.h"
 #include "core/status.h"
 
 namespace torch_backend {
@@ -28,8 +29,8 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
   float elapsed(const ProfilerVoidEventStub *start, const ProfilerVoidEventStub *end) const override {
     auto *first = static_cast<hal_event_t *>(start->get()), *last = static_cast<hal_event_t *>(end->get());
     int64_t nanoseconds = 0;
-    check(hal_event_synchronize(first));
-    check(hal_event_synchronize(last));
+    check_work(hal_event_synchronize(first));
+    check_work(hal_event_synchronize(last));
     check(hal_event_elapsed(first, last, &nanoseconds));
     return static_cast<float>(nanoseconds) / 1000.0f;
   }
@@ -52,7 +53,7 @@ struct Stubs final : torch::profiler::impl::ProfilerStubs {
     hal_device_exchange(before);
   }
 
-  void synchronize() const override { check(hal_device_synchronize(hal_device_current())); }
+  void synchronize() const override { synchronize_device(-1); }
 };
 
 const bool registered = [] {
