@@ -206,6 +206,12 @@ int32_t hal_device_is_initialized(int32_t device) {
          atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire);
 }
 
+hal_status_t hal_device_used(int32_t device, hal_device_t **out_device) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  *out_device = hal_device_is_initialized(device) ? &hal_runtime.devices[device] : NULL;
+  return HAL_OK;
+}
+
 int32_t hal_device_current(void) { return hal_thread.device; }
 
 hal_status_t hal_device_set_current(int32_t device) {

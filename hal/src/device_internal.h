@@ -17,6 +17,10 @@ void hal_device_close(hal_device_t *device);
 /* Fails with HAL_OUT_OF_RANGE, naming the index and the devices there are. */
 hal_status_t hal_device_out_of_range(int32_t device);
 
+/* Gives the device when it was used, NULL when it was not; starts nothing. For questions about a device that its use alone
+ * gives answers to. Errors: HAL_OUT_OF_RANGE. */
+hal_status_t hal_device_used(int32_t device, hal_device_t **out_device);
+
 /* Destroys the device's streams: stream.c. */
 void hal_stream_destroy_all(hal_device_t *device);
 

@@ -1,18 +1,23 @@
 /* host_memory_stats.c: reading and resetting the statistics of page-locked host memory. */
 #include <string.h>
 
+#include "device_internal.h"
 #include "memory_internal.h"
 
+/* As hal_memory_stats: asking must not start a driver. */
 hal_status_t hal_host_stats(int32_t index, hal_host_stats_t *out_stats) {
   hal_device_t *device;
+  hal_host_stats_t stats = {0};
   if (!out_stats || out_stats->struct_size < sizeof(size_t)) {
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_host_stats: set out_stats->struct_size to sizeof(hal_host_stats_t)");
   }
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  hal_mem_lock(&device->allocator->lock);
-  hal_host_stats_t stats = device->allocator->host.stats;
-  hal_mem_unlock(&device->allocator->lock);
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  if (device) {
+    hal_mem_lock(&device->allocator->lock);
+    stats = device->allocator->host.stats;
+    hal_mem_unlock(&device->allocator->lock);
+  }
   stats.struct_size = out_stats->struct_size < sizeof(stats) ? out_stats->struct_size : sizeof(stats);
   memcpy(out_stats, &stats, stats.struct_size);
   return HAL_OK;
@@ -34,7 +39,8 @@ static void reset_accumulated(hal_host_stats_t *stats) {
 
 static hal_status_t reset(int32_t index, void (*apply)(hal_host_stats_t *stats)) {
   hal_device_t *device;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  if (!device) return HAL_OK;
   hal_mem_lock(&device->allocator->lock);
   apply(&device->allocator->host.stats);
   hal_mem_unlock(&device->allocator->lock);

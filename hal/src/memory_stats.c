@@ -97,27 +97,24 @@ void hal_mem_stats_reset_accumulated(hal_mem_stats_t *stats) {
   stats->num_device_alloc = stats->num_device_free = 0;
 }
 
-static hal_status_t read_started(int32_t index, hal_memory_stats_t *out_stats) {
-  hal_device_t *device;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  hal_allocator_t *allocator = device->allocator;
+static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats) {
   hal_mem_lock(&allocator->lock);
   hal_mem_stats_read(&allocator->stats, out_stats);
   hal_mem_unlock(&allocator->lock);
   const size_t split = allocator->config.max_split_size;
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
-  return HAL_OK;
 }
 
 /* Nothing is counted on a device that nobody used, and asking is no use: it must not start a driver. */
 hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
+  hal_device_t *device;
   hal_memory_stats_t stats = {0};
   if (!out_stats || out_stats->struct_size < sizeof(size_t)) {
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_memory_stats: set out_stats->struct_size to sizeof(hal_memory_stats_t)");
   }
-  if (index < 0 || index >= hal_device_count()) return hal_device_out_of_range(index);
-  if (hal_device_is_initialized(index)) HAL_RETURN_IF_ERROR(read_started(index, &stats));
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  if (device) read_used(device->allocator, &stats);
   stats.struct_size = out_stats->struct_size < sizeof(stats) ? out_stats->struct_size : sizeof(stats);
   memcpy(out_stats, &stats, stats.struct_size);
   return HAL_OK;
@@ -125,9 +122,8 @@ hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
 
 static hal_status_t reset(int32_t index, void (*apply)(hal_mem_stats_t *stats)) {
   hal_device_t *device;
-  if (index < 0 || index >= hal_device_count()) return hal_device_out_of_range(index);
-  if (!hal_device_is_initialized(index)) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  if (!device) return HAL_OK;
   hal_mem_lock(&device->allocator->lock);
   apply(&device->allocator->stats);
   hal_mem_unlock(&device->allocator->lock);

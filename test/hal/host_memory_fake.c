@@ -52,6 +52,22 @@ Test(host_memory_fake, memory_freed_while_a_late_stream_copies_keeps_its_values)
   cr_assert_eq(stats.allocations.current, 0);
 }
 
+Test(host_memory_fake, statistics_of_a_device_that_nobody_used_are_zeros_and_start_nothing) {
+  hal_host_stats_t stats;
+  memset(&stats, 0xff, sizeof stats);
+  stats.struct_size = sizeof stats;
+  open_late();
+  assert_ok(hal_host_stats(1, &stats));
+  cr_assert_eq(stats.struct_size, sizeof stats);
+  for (size_t i = sizeof(size_t); i < sizeof stats; i++) cr_assert_eq(((const char *)&stats)[i], 0, "byte %zu", i);
+  assert_ok(hal_host_reset_peak_stats(1));
+  assert_ok(hal_host_reset_accumulated_stats(1));
+  cr_assert_not(hal_device_is_initialized(0));
+  cr_assert_not(hal_device_is_initialized(1));
+  assert_fails(hal_host_stats(2, &stats), HAL_OUT_OF_RANGE, "device 2");
+  assert_fails(hal_host_reset_peak_stats(-1), HAL_OUT_OF_RANGE, "device -1");
+}
+
 Test(host_memory_fake, closing_waits_for_streams_of_every_device) {
   hal_stream_t *streams[2];
   void *address[2];

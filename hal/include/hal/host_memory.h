@@ -63,14 +63,14 @@ typedef struct hal_host_stats_s {
   int64_t num_host_alloc, num_host_free;
 } hal_host_stats_t;
 
-/* Gives the statistics of a device. The caller sets `out_stats->struct_size`. Errors: HAL_INVALID_ARGUMENT = it is not set;
- * as hal_device_ensure. Since 0.1. */
+/* Gives the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
+ * `out_stats->struct_size`. Errors: HAL_INVALID_ARGUMENT = it is not set; HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_stats(int32_t device, hal_host_stats_t *out_stats);
 
-/* Sets every peak to the current value. Errors: as hal_device_ensure. Since 0.1. */
+/* Sets every peak to the current value. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_reset_peak_stats(int32_t device);
 
-/* Sets every total, count and time to zero. Errors: as hal_device_ensure. Since 0.1. */
+/* Sets every total, count and time to zero. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_reset_accumulated_stats(int32_t device);
 
 #ifdef __cplusplus
