@@ -62,9 +62,9 @@ class force:
     """
 
     def __init__(self, *names: str):
-        known = _c().operator_names()
-        self._ops = [op for op, name in enumerate(known) if name in names or name.split(".")[0] in names]
-        missing = set(names) - {known[op] for op in self._ops} - {known[op].split(".")[0] for op in self._ops}
+        forms = [{name, name.split(".")[0]} for name in _c().operator_names()]
+        self._ops = [op for op, form in enumerate(forms) if not form.isdisjoint(names)]
+        missing = set(names).difference(*forms)
         if missing:
             raise ValueError(f"no operator of ours is called {', '.join(sorted(missing))}; a name is \"sort\" or \"sort.stable\"")
         self._set(False)
