@@ -71,8 +71,9 @@ hal_status_t hal_device_out_of_range(int32_t device) {
                          "device %d is out of range: there is none, since no plugin is open; set "
                          "TORCH_BACKEND or name one in hal_registry_open",
                          device);
-  return hal_error_set(HAL_OUT_OF_RANGE, "device %d is out of range: this process has %d (%s); give a smaller index",
-                       device, hal_device_count(), ranges);
+  return hal_error_set(HAL_OUT_OF_RANGE,
+                       "device %d is out of range: this process has %d (%s); give an index in [0, %d)", device,
+                       hal_device_count(), ranges, hal_device_count());
 }
 
 /* Initialises the plugin once per process; a failure stays. */
