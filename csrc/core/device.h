@@ -8,9 +8,13 @@
 
 namespace torch_backend {
 
-// The index itself, or that of the calling thread's current device for a negative one.
-inline c10::DeviceIndex index_or_current(c10::DeviceIndex device) {
-  return device < 0 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device;
+// The index itself, or that of the calling thread's current device for -1, torch's word for it. Throws for other negatives; who
+// uses an index finds out whether there are so many devices.
+template <class Index>
+Index index_or_current(Index device) {
+  if (device == -1) return static_cast<Index>(hal_device_current());
+  if (C10_UNLIKELY(device < 0)) check(hal_device_ensure(device));  // out of range, in words
+  return device;
 }
 
 // Calls `function` with the index of each device that was used in this process.
@@ -22,7 +26,7 @@ void for_each_used_device(const Function &function) {
 
 // Waits for all work of a device; -1 = the current one. Throws what failed since the last look, and for an index out of range.
 inline void synchronize_device(int32_t device) {
-  const int32_t index = device < 0 ? hal_device_current() : device;
+  const int32_t index = index_or_current(device);
   if (index >= hal_device_count()) check(hal_device_ensure(index));  // an index out of range, in words
   check_work(hal_device_synchronize(index));
 }

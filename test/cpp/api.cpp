@@ -34,6 +34,18 @@ TEST(Device, IndexOutOfRangeIsNamed) {
   EXPECT_THROW(tb::device_properties(2), c10::Error);
 }
 
+TEST(Device, MinusOneIsTheCurrentOneAndOtherNegativesAreRefused) {
+  tb::set_device(1);
+  EXPECT_EQ(tb::get_current_stream(-1).device_index(), 1);
+  tb::synchronize(-1);
+  tb::set_device(0);
+  EXPECT_THROW(tb::get_current_stream(-2), c10::Error);
+  EXPECT_THROW(tb::get_default_stream(-3), c10::Error);
+  EXPECT_THROW(tb::device_properties(-2), c10::Error);
+  EXPECT_THROW(tb::memory_allocated(-2), c10::Error);
+  EXPECT_THROW(tb::synchronize(-128), c10::Error);
+}
+
 TEST(Device, PropertiesAndType) {
   EXPECT_EQ(c10::Device("fake:1"), c10::Device(tb::kDeviceType, 1));
   const tb::DeviceProperties properties = tb::device_properties(1);

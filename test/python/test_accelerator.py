@@ -96,11 +96,20 @@ MEMORY = ("memory_stats", "memory_allocated", "get_memory_info", "reset_peak_mem
 
 
 @pytest.mark.parametrize("name, index", [*((name, index) for name in MEMORY for index in (2, 99, -3)), ("get_device_capability", -3),
-                                         ("current_stream", 2), ("synchronize", 2), ("set_device_index", 2)])  # fmt: skip
+                                         ("current_stream", 2), ("current_stream", -2), ("current_stream", -3), ("synchronize", 2),
+                                         ("synchronize", -2), ("synchronize", -128), ("set_device_index", 2)])  # fmt: skip
 def test_an_index_that_no_device_has_is_refused(device, name, index):
     torch.ones(1, device=device)
     with pytest.raises(RuntimeError, match="out of range|negative"):
         getattr(torch.accelerator, name)(index)
+
+
+def test_minus_one_is_the_current_device(module):
+    with module.device(1):
+        stream = torch.Stream()
+        with stream:
+            assert torch.accelerator.current_stream(-1) == stream != torch.accelerator.current_stream(0)
+        torch.accelerator.synchronize(-1)
 
 
 @pytest.mark.parametrize("form", ["cpu", torch.device("meta")])

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/allocator/allocator.h"
+#include "core/device.h"
 #include "core/status.h"
 
 namespace torch_backend {
@@ -85,7 +86,7 @@ PhiloxGenerator *PhiloxGenerator::clone_impl() const {
 }
 
 int32_t checked_index(c10::DeviceIndex device) {
-  const int32_t index = device < 0 ? hal_device_current() : device;
+  const int32_t index = index_or_current<int32_t>(device);
   int32_t plugin = 0, ordinal = 0;
   check(hal_device_locate(index, &plugin, &ordinal));
   return index;
@@ -114,15 +115,15 @@ at::Generator new_generator(c10::DeviceIndex device) {
 }
 
 PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::DeviceIndex device, uint64_t blocks) {
+  const int32_t index = index_or_current<int32_t>(device);
   hal_generator_t *state = nullptr;
   if (generator.has_value() && generator->defined()) {
     const auto *impl = at::check_generator<PhiloxGenerator>(generator);
-    const int32_t index = device < 0 ? hal_device_current() : device;
     TORCH_CHECK(impl->device().index() == index, "Expected a '", kDevice, ":", index, "' generator device but found '",
                 impl->device(), "'");
     state = impl->state();
   } else {
-    check(hal_generator_default(device < 0 ? hal_device_current() : device, &state));
+    check(hal_generator_default(index, &state));
   }
   PhiloxState result{};
   hal_generator_reserve(state, blocks, &result.seed, &result.offset);

@@ -19,7 +19,7 @@ Device device_at(int32_t index) { return Device(kDevice, static_cast<DeviceIndex
 // Checks the type and gives the index, the current one for a device without an index.
 int32_t index_of(const Device &device) {
   TORCH_CHECK(device.type() == kDevice, "Expected a device of type '", kDevice, "' but found '", device, "'");
-  return device.has_index() ? device.index() : hal_device_current();
+  return index_or_current<int32_t>(device.index());
 }
 
 hal_event_t *to_event(void *event) { return static_cast<hal_event_t *>(event); }

@@ -3,6 +3,7 @@
 
 #include "core/allocator/allocator.h"
 #include "core/allocator/host_allocator.h"
+#include "core/device.h"
 #include "core/generator/generator.h"
 #include "core/status.h"
 #include "core/storage/storage.h"
@@ -16,7 +17,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return hal_device_count() > 0; }
   bool hasPrimaryContext(DeviceIndex device) const override {
-    return hal_device_is_initialized(device < 0 ? hal_device_current() : device) != 0;
+    return hal_device_is_initialized(index_or_current(device)) != 0;
   }
   void init() const override { check(hal_device_ensure(hal_device_current())); }
 

@@ -5,6 +5,7 @@
 #include <c10/core/Stream.h>
 
 #include "core/allocator/allocator.h"
+#include "core/device.h"
 #include "core/status.h"
 
 namespace torch_backend {
@@ -27,7 +28,7 @@ inline hal_stream_t *to_hal(const c10::Stream &stream) {
 // The calling thread's current stream of a device; index -1 = current device.
 inline hal_stream_t *current_stream(c10::DeviceIndex device) {
   hal_stream_t *result = nullptr;
-  check(hal_stream_current(device < 0 ? hal_device_current() : device, &result));
+  check(hal_stream_current(index_or_current(device), &result));
   return result;
 }
 
