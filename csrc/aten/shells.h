@@ -1,11 +1,10 @@
-// shells.h: hand-written bodies of structured operators (`shells` of codegen/ops.yaml): run_<name>(outputs, arguments),
-// called after ATen's meta function, on operands of one device. false = no kernel for these dtypes, nothing was written:
-// take the fallback.
+// shells.h: the bodies of structured operators that codegen registers (`shells` of codegen/ops.yaml), as structured_body.h
+// asks for them.
 #pragma once
 
 #include <string_view>
 
-#include "aten/structured.h"
+#include "aten/structured_body.h"
 
 namespace torch_backend {
 

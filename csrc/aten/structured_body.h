@@ -1,10 +1,11 @@
 // structured_body.h: structured operators of ATen whose kernels are called by hand. ATen's meta function checks the call
-// and makes or resizes the results; a body fills them:
+// and makes or resizes the results; a body, whose operands are strided tensors of one device, fills them:
 //
 //   bool body(const Outputs &outputs, <arguments of the functional form>);
 //
 // false = no kernel for this call and nothing was written: the fallback answers. Registered with
-// TORCH_FN((Functional<at::_ops::tril, at::meta::structured_tril, &body>::call)), and alike for Out and Inplace.
+// TORCH_FN((Functional<at::_ops::tril, at::meta::structured_tril, &body>::call)), and alike for Out and Inplace; by codegen for
+// the operators under `shells` of codegen/ops.yaml.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -36,8 +37,9 @@ inline bool takes(const at::ITensorListRef &list) {
 template <class T>
 void look(const at::Tensor *&, const T &) {}
 inline void look(const at::Tensor *&first, const at::Tensor &tensor) {
+  if (!tensor.defined()) return;
   if (!first) first = &tensor;
-  if (tensor.defined() && first->device() != tensor.device()) throw_two_devices(first->device(), tensor.device());
+  if (first->device() != tensor.device()) throw_two_devices(first->device(), tensor.device());
 }
 inline void look(const at::Tensor *&first, const at::ITensorListRef &list) {
   for (const at::Tensor &tensor : list) look(first, tensor);
@@ -45,12 +47,12 @@ inline void look(const at::Tensor *&first, const at::ITensorListRef &list) {
 
 template <class Meta, auto kBody, class... Args>
 bool attempt(Outputs &outputs, const Args &...args) {
-  if (!(takes(args) && ...)) return false;
   const at::Tensor *first = nullptr;
   (look(first, args), ...);
   for (size_t i = 0; i < 2; i++) {
     if (outputs.given(i)) look(first, *outputs.given(i));
   }
+  if (!(takes(args) && ...)) return false;
   Structured<Meta> structured(outputs);
   structured.meta(args...);
   return kBody(std::as_const(outputs), args...);
