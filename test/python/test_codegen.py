@@ -92,7 +92,8 @@ def test_coverage_names_every_form(tmp_path):
     document = json.loads((tmp_path / "coverage.json").read_text())
     names = {name for entry in document["operators"] for name in entry["forms"].values()}
     assert names == {str(native.func.name) for _, native in GENERATED}
-    assert document["torch"] == torch.__version__
+    public, _, build = str(torch.__version__).partition("+")  # PyPI's wheel for CUDA has the build in torch.__version__ alone
+    assert document["torch"] in (public, f"{public}+{build}")
     assert document["skipped"] == []
     for entry in document["operators"]:
         assert f"| `{entry['op']}` |" in (tmp_path / "operators.md").read_text()
