@@ -10,30 +10,29 @@
 #define PK_LN2_HIGH 0.693359375f      /* 10 bits, so that n times it is exact */
 #define PK_LN2_LOW -2.12194440e-4f
 
-/* e^x - 1 for x = n ln 2 + r, without 2^n: e^r - 1; and n + 256. Minimax polynomial of degree 6 for e^r - 1, |r| <= ln(2) / 2,
- * and ln 2 in two parts as in Moshier's Cephes library (expf). */
-PK_FN float pk_single_exp_part(float x, pk_u32 *out_whole) {
-  const float shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
-  const float r = (x - n * PK_LN2_HIGH) - n * PK_LN2_LOW;
+/* e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of degree 6, as in Moshier's Cephes library (expf). */
+PK_FN float pk_single_exp_rest(float r) {
   float p = 1.9875691500e-4f;
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  *out_whole = pk_bits_of_float(shifted) - pk_bits_of_float(PK_SINGLE_ROUNDER) + 256u;
   return p * (r * r) + r;
 }
-/* x 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
-PK_FN float pk_single_scale(float x, pk_u32 whole) {
-  const pk_u32 half = whole >> 1;
-  return x * pk_float_of_bits((half - 1u) << 23) * pk_float_of_bits((whole - half - 1u) << 23);
+/* e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. */
+PK_FN float pk_single_exp_part(float x, pk_u32 *out_n) {
+  const float shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
+  *out_n = pk_bits_of_float(shifted) - pk_bits_of_float(PK_SINGLE_ROUNDER);
+  return pk_single_exp_rest((x - n * PK_LN2_HIGH) - n * PK_LN2_LOW);
 }
 PK_FN float pk_single_exp(float x) {
-  pk_u32 whole;
+  pk_u32 n;
   const float y = x > 89.0f ? 89.0f : x; /* infinity from 88.73 on */
-  const float p = pk_single_exp_part(y < -104.0f ? -104.0f : y, &whole) + 1.0f;
-  return pk_single_scale(p, whole);
+  const float p = pk_single_exp_part(y < -104.0f ? -104.0f : y, &n) + 1.0f;
+  /* 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
+  const pk_u32 whole = n + 256u, half = whole >> 1;
+  return p * pk_float_of_bits((half - 1u) << 23) * pk_float_of_bits((whole - half - 1u) << 23);
 }
 
 PK_FN float pk_exp_wide_f32(float x) { return pk_single_exp(x); }

@@ -1,7 +1,7 @@
 /* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the loops of the family `unary` on the host, where they
- * are all that is computed: half of the instructions of pk_float.h, whose versions the other families keep, for errors of at
- * most 1.0, 0.8, 1.3, 1.4 and 1.3 ulp at every 997th float (test/hal/kernel_float.c). exp is that of
- * pk_exp.h. Polynomials by hal/kernels/tools/minimax.py. */
+ * are all that is computed: a third of the time of pk_float.h, whose versions the other families keep, for errors of at most 1.1,
+ * 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernel_float.c); CUDA's have up to 2. exp is that of pk_exp.h. Polynomials by
+ * hal/kernels/tools/minimax.py. */
 #ifndef PK_SINGLE_H_
 #define PK_SINGLE_H_
 
@@ -28,50 +28,47 @@ PK_FN float pk_single_log(float x) {
   return pk_log_ends(x, n * PK_LN2_HIGH + (small + f));
 }
 
-/* x + x^3 Q(x^2) near 0, else 1 - 2 / (e^2x + 1), which is 1 from 9.02 on. */
+/* e^t - 1 = 2^n p + (2^n - 1) for |t| < 60: p = e^r - 1 and 2^n. ln 2 in one part, which is off by 2e-9: what t loses in n ln 2
+ * counts only where 2^n is near 1, so for functions that 1 bounds. */
+PK_FN float pk_single_expm1_part(float t, float *out_scale) {
+  const float shifted = t * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
+  const float r = t - n * 0.693147180559945309f;
+  *out_scale = pk_float_of_bits((pk_bits_of_float(shifted) + 127u) << 23);
+  return pk_single_exp_rest(r);
+}
+
+/* m / (m + 2), m = e^2x - 1; it is 1 from 9.02 on. */
 PK_FN float pk_single_tanh(float x) {
-  const float a = pk_abs_of_float(x), z = a * a, bound = a > 10.0f ? 10.0f : a;
-  float q = 0.002147529791422345f;
-  q = q * z - 0.008182666204581485f;
-  q = q * z + 0.021702964109321904f;
-  q = q * z - 0.053947203760750996f;
-  q = q * z + 0.133332097602636f;
-  q = q * z - 0.3333333090658879f;
-  const float far = 1.0f - 2.0f / (pk_single_exp(bound + bound) + 1.0f);
-  return pk_with_sign(a < 0.625f ? a + a * z * q : far, x);
+  const float a = pk_abs_of_float(x), bound = a > 10.0f ? 10.0f : a;
+  float scale;
+  const float p = pk_single_expm1_part(bound + bound, &scale), m = scale * p + (scale - 1.0f);
+  return pk_with_sign(m / (m + 2.0f), x);
 }
 
-/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, in two parts, as its rounding would show twice: the quotient of the first parts, then
- * what the second parts change, where the reciprocal of 1 + e is the quotient or 1 less it. */
+/* 1 / (1 + e) or e / (1 + e), e = e^-|x|, whose n is at most 0: 2^24 in the one factor and its inverse in the other make room
+ * for subnormal results. */
 PK_FN float pk_single_sigmoid(float x) {
-  const float a = pk_abs_of_float(x), bound = a > 104.0f ? 104.0f : a;
-  pk_u32 whole;
-  const float part = pk_single_exp_part(-bound, &whole), sum = 1.0f + part;
-  const float e = pk_single_scale(sum, whole), rest = pk_single_scale(part - (sum - 1.0f), whole);
-  const float d = 1.0f + e, d_rest = (e - (d - 1.0f)) + rest;
-  const float quotient = (x < 0.0f ? e : 1.0f) / d, reciprocal = x < 0.0f ? 1.0f - quotient : quotient;
-  return quotient + ((x < 0.0f ? rest : 0.0f) - quotient * d_rest) * reciprocal;
+  const float a = -pk_abs_of_float(x);
+  pk_u32 n;
+  const float p = pk_single_exp_part(a < -104.0f ? -104.0f : a, &n) + 1.0f;
+  const float e = p * pk_float_of_bits((n + 24u + 127u) << 23) * 5.9604644775390625e-8f;
+  return (x < 0.0f ? e : 1.0f) / (1.0f + e);
 }
 
-/* x + x (2 / sqrt(pi) - 1 + x^2 Q(x^2)) up to 1, then 1 - e^P(x), which is 1 from 3.92 on. */
+/* 1 - e^(-x (1 + P(x))), which is 1 from 3.92 on. */
 PK_FN float pk_single_erf(float x) {
-  const float a = pk_abs_of_float(x), z = a * a, b = a > 4.0f ? 4.0f : a;
-  float q = -9.722147131093048e-06f;
-  q = q * z + 0.00011286207191885185f;
-  q = q * z - 0.0008487043564205783f;
-  q = q * z + 0.005221251297177005f;
-  q = q * z - 0.0268655170194136f;
-  q = q * z + 0.11283784212024395f;
-  q = q * z - 0.3761263861472392f;
-  float p = -2.1686625140120105e-05f;
-  p = p * b + 0.0004413336130698042f;
-  p = p * b - 0.004204547630557429f;
-  p = p * b + 0.025208216835501465f;
-  p = p * b - 0.10841851165478035f;
-  p = p * b - 0.6332199566518056f;
-  p = p * b - 1.1295783907465469f;
-  p = p * b + 0.00018803279354674113f;
-  return pk_with_sign(a < 1.0f ? a + a * (0.12837916709551256f + z * q) : 1.0f - pk_single_exp(p), x);
+  const float a = pk_abs_of_float(x), b = a > 4.0f ? 4.0f : a;
+  float scale, p = 9.256266717231176e-06f;
+  p = p * b - 0.00011764135025877064f;
+  p = p * b + 0.0006328372859251836f;
+  p = p * b - 0.001667028413266964f;
+  p = p * b + 0.00016039712581508047f;
+  p = p * b + 0.019153063277148285f;
+  p = p * b - 0.10277783032378804f;
+  p = p * b - 0.6366193819872361f;
+  p = p * b - 0.1283791716108864f;
+  const float e = pk_single_expm1_part(p * b - b, &scale);
+  return pk_with_sign((1.0f - scale) - scale * e, x);
 }
 
 #define pk_exp_f32 pk_single_exp

@@ -20,6 +20,11 @@ PK_FN pk_i64 pk_volume_at(const pk_volume_t *s, pk_i64 batch, pk_i64 channel, pk
   return batch * s->batch + channel * s->channel + z * s->space[0] + y * s->space[1];
 }
 
+/* x / y rounded up or down for x >= 0, y > 0. Steps and dilations are mostly 1, and a division of 64 bits takes as long as a vector
+ * loop over a short row. */
+PK_FN pk_i64 pk_window_up(pk_i64 x, pk_i64 y) { return y == 1 ? x : (x + y - 1) / y; }
+PK_FN pk_i64 pk_window_down(pk_i64 x, pk_i64 y) { return y == 1 ? x : x / y; }
+
 /* First and one past the last input place of window o that exist; places are `dilation` apart. */
 PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_begin, pk_i64 *out_end) {
   if (w->adaptive) {
@@ -28,7 +33,7 @@ PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_b
     return;
   }
   const pk_i64 begin = o * w->step[d] - w->pad[d], end = begin + (w->size[d] - 1) * w->dilation[d] + 1;
-  *out_begin = begin >= 0 ? begin : begin + (-begin + w->dilation[d] - 1) / w->dilation[d] * w->dilation[d];
+  *out_begin = begin >= 0 ? begin : begin + pk_window_up(-begin, w->dilation[d]) * w->dilation[d];
   *out_end = end < w->in[d] ? end : w->in[d];
 }
 
@@ -40,8 +45,8 @@ PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_b
     end = ((i + 1) * w->out[d] + w->in[d] - 1) / w->in[d];
   } else {
     const pk_i64 reach = i + w->pad[d] - (w->size[d] - 1) * w->dilation[d];
-    begin = reach <= 0 ? 0 : (reach + w->step[d] - 1) / w->step[d];
-    end = (i + w->pad[d]) / w->step[d] + 1;
+    begin = reach <= 0 ? 0 : pk_window_up(reach, w->step[d]);
+    end = pk_window_down(i + w->pad[d], w->step[d]) + 1;
   }
   *out_begin = begin;
   *out_end = end < w->out[d] ? end : w->out[d];
@@ -50,8 +55,8 @@ PK_FN void pk_window_owners(const pk_window_t *w, int d, pk_i64 i, pk_i64 *out_b
 /* First and one past the last window along dimension d whose place k exists. */
 PK_FN void pk_window_reach(const pk_window_t *w, int d, pk_i64 k, pk_i64 *out_begin, pk_i64 *out_end) {
   const pk_i64 shift = k * w->dilation[d] - w->pad[d]; /* of window 0 */
-  const pk_i64 begin = shift >= 0 ? 0 : (-shift + w->step[d] - 1) / w->step[d];
-  const pk_i64 end = shift >= w->in[d] ? 0 : (w->in[d] - 1 - shift) / w->step[d] + 1;
+  const pk_i64 begin = shift >= 0 ? 0 : pk_window_up(-shift, w->step[d]);
+  const pk_i64 end = shift >= w->in[d] ? 0 : pk_window_down(w->in[d] - 1 - shift, w->step[d]) + 1;
   *out_end = end < w->out[d] ? end : w->out[d];
   *out_begin = begin < *out_end ? begin : *out_end;
 }

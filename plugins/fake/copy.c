@@ -1,43 +1,77 @@
 /* copy.c: memory_copy and memory_fill. All devices live in the host's memory, so that both are launches of two kernels
  * of our own, queued, divided among threads and ordered like any other. */
+#include <stdint.h>
 #include <string.h>
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "fake.h"
 
 /* Bytes worth a thread of their own: 1 MiB takes about 100 us from memory, waking a worker 5 to 50 us. */
 #define COPY_GRAIN (1u << 20)
 
-static void copy_range(const hal_host_range_t *range, void *const *args) {
-  char *dst = *(char *const *)args[0];
-  const char *src = *(const char *const *)args[1];
-  memcpy(dst + range->begin, src + range->begin, range->end - range->begin);
-}
+/* Copies and fills beyond the caches of a core store past them: a plain store first reads the line that it overwrites, which
+ * makes a fill of 64 MiB 1.4 to 5 times slower. Smaller ones stay in the cache, where whoever comes next wants them. */
+#define STREAM_BYTES (8u << 20)
+#define BLOCK 16 /* bytes of a store; a pattern divides it */
 
-/* Units are patterns. memcpy of a constant size is one store, at any alignment. */
-#define FILL_RANGE(size)                                                                        \
-  static void fill_range_##size(const hal_host_range_t *range, void *const *args) {             \
-    char *dst = *(char *const *)args[0];                                                        \
-    unsigned char pattern[size];                                                                \
-    memcpy(pattern, args[1], size);                                                             \
-    for (uint64_t i = range->begin; i < range->end; i++) memcpy(dst + i * size, pattern, size); \
+/* Stores `count` blocks at `dst`, which is aligned; the source moves on by `step` bytes per block, 0 = a pattern. */
+#if defined(__SSE2__)
+static void store_blocks(char *dst, const char *src, size_t step, size_t count, int stream) {
+  if (!stream) {
+    for (size_t i = 0; i < count; i++)
+      _mm_store_si128((__m128i *)(void *)(dst + i * BLOCK),
+                      _mm_loadu_si128((const __m128i *)(const void *)(src + i * step)));
+    return;
   }
-FILL_RANGE(2)
-FILL_RANGE(4)
-FILL_RANGE(8)
-FILL_RANGE(16)
+  for (size_t i = 0; i < count; i++)
+    _mm_stream_si128((__m128i *)(void *)(dst + i * BLOCK),
+                     _mm_loadu_si128((const __m128i *)(const void *)(src + i * step)));
+  _mm_sfence(); /* such stores are ordered with nothing else, not even with the one that tells that the item is done */
+}
+#else
+static void store_blocks(char *dst, const char *src, size_t step, size_t count, int stream) {
+  (void)stream;
+  for (size_t i = 0; i < count; i++) memcpy(dst + i * BLOCK, src + i * step, BLOCK);
+}
+#endif
 
-static void fill_range_1(const hal_host_range_t *range, void *const *args) {
-  memset(*(char *const *)args[0] + range->begin, *(const unsigned char *)args[1], range->end - range->begin);
+/* How many bytes from `dst` on come before the first aligned block, of `size`. */
+static size_t head_of(const char *dst, size_t size) {
+  const size_t head = (size_t)(-(uintptr_t)dst & (BLOCK - 1));
+  return head < size ? head : size;
 }
 
-static const hal_host_kernel_t copy_kernel = {"memory_copy", copy_range, 2, HAL_HOST_ITEMS, COPY_GRAIN, 0};
-static const hal_host_kernel_t fill_kernels[] = {
-    {"memory_fill_1", fill_range_1, 2, HAL_HOST_ITEMS, COPY_GRAIN, 0},
-    {"memory_fill_2", fill_range_2, 2, HAL_HOST_ITEMS, COPY_GRAIN / 2, 0},
-    {"memory_fill_4", fill_range_4, 2, HAL_HOST_ITEMS, COPY_GRAIN / 4, 0},
-    {"memory_fill_8", fill_range_8, 2, HAL_HOST_ITEMS, COPY_GRAIN / 8, 0},
-    {"memory_fill_16", fill_range_16, 2, HAL_HOST_ITEMS, COPY_GRAIN / 16, 0},
-};
+static void copy_range(const hal_host_range_t *range, void *const *args) {
+  char *const dst = *(char *const *)args[0] + range->begin;
+  const char *const src = *(const char *const *)args[1] + range->begin;
+  const size_t size = range->end - range->begin, total = *(const size_t *)args[2];
+  if (total < STREAM_BYTES) {
+    memcpy(dst, src, size);
+    return;
+  }
+  const size_t head = head_of(dst, size), blocks = (size - head) / BLOCK, end = head + blocks * BLOCK;
+  memcpy(dst, src, head);
+  store_blocks(dst + head, src + head, BLOCK, blocks, 1);
+  memcpy(dst + end, src + end, size - end);
+}
+
+/* The pattern fills a block; `begin` bytes of the destination come before what is filled with it here. */
+static void fill_range(const hal_host_range_t *range, void *const *args) {
+  char *const dst = *(char *const *)args[0] + range->begin;
+  const unsigned char *const pattern = args[1];
+  const size_t size = range->end - range->begin, total = *(const size_t *)args[2];
+  const size_t head = head_of(dst, size), blocks = (size - head) / BLOCK;
+  char turned[BLOCK];
+  for (size_t i = 0; i < BLOCK; i++) turned[i] = (char)pattern[(range->begin + head + i) % BLOCK];
+  for (size_t i = 0; i < head; i++) dst[i] = (char)pattern[(range->begin + i) % BLOCK];
+  store_blocks(dst + head, turned, 0, blocks, total >= STREAM_BYTES);
+  for (size_t i = head + blocks * BLOCK; i < size; i++) dst[i] = turned[(i - head) % BLOCK];
+}
+
+static const hal_host_kernel_t copy_kernel = {"memory_copy", copy_range, 3, HAL_HOST_ITEMS, COPY_GRAIN, 0};
+static const hal_host_kernel_t fill_kernel = {"memory_fill", fill_range, 3, HAL_HOST_ITEMS, COPY_GRAIN, 0};
 
 hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
                                     int32_t src_device, size_t size) {
@@ -57,8 +91,9 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
     if (!status) status = fake_protect_range("memory_copy", src_device, src, size, &from);
     if (status) return status;
   }
-  const hal_arg_t args[] = {{&to, sizeof to, HAL_ARG_POINTER}, {&from, sizeof from, HAL_ARG_POINTER}};
-  return fake_submit(stream, &copy_kernel, size, args, 2, note);
+  const hal_arg_t args[] = {
+      {&to, sizeof to, HAL_ARG_POINTER}, {&from, sizeof from, HAL_ARG_POINTER}, {&size, sizeof size, HAL_ARG_VALUE}};
+  return fake_submit(stream, &copy_kernel, size, args, 3, note);
 }
 
 hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
@@ -80,9 +115,9 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
   fake_note_t room;
   const fake_note_t *note = NULL;
   if (fake_profile_any()) note = fake_note_fill(&room, stream, device, size);
-  /* Zeros, and whatever repeats one byte, take the fastest way. */
-  const int bytes = pattern_size == 1 || !memcmp(pattern, (const char *)pattern + 1, pattern_size - 1);
-  const hal_host_kernel_t *kernel = &fill_kernels[bytes ? 0 : __builtin_ctzll(pattern_size)];
-  const hal_arg_t args[] = {{&dst, sizeof dst, HAL_ARG_POINTER}, {pattern, (uint32_t)pattern_size, HAL_ARG_VALUE}};
-  return fake_submit(stream, kernel, bytes ? size : size / pattern_size, args, 2, note);
+  char block[BLOCK];
+  for (size_t i = 0; i < BLOCK; i += pattern_size) memcpy(block + i, pattern, pattern_size);
+  const hal_arg_t args[] = {
+      {&dst, sizeof dst, HAL_ARG_POINTER}, {block, sizeof block, HAL_ARG_VALUE}, {&size, sizeof size, HAL_ARG_VALUE}};
+  return fake_submit(stream, &fill_kernel, size, args, 3, note);
 }

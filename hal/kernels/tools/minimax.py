@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the polynomial coefficients of hal/kernels/pk_float.h and prints them with the error of each.
+"""Computes the polynomial coefficients of hal/kernels/pk_float.h and pk_single.h and prints them with the error of each.
 
 Each is the minimax polynomial of its function: Remez's exchange algorithm in 60 decimal digits, for the weighted error
 weight(x) * (P(x) - f(x)), where the weight turns the error of P into the relative error of what it is used for.
@@ -67,6 +67,7 @@ EXP2 = by_taylor(lambda r: mp.expm1(r * mp.log(2)) / r, mp.log(2))
 LOG = by_taylor(lambda f: mp.log1p(f) / f, 1)
 LOG2 = by_taylor(lambda f: mp.log1p(f) / f / mp.log(2), 1 / mp.log(2))
 ERF = by_taylor(lambda a: -mp.log(mp.erfc(a), 2) / a, 2 / mp.sqrt(mp.pi) / mp.log(2))
+ERF_SINGLE = by_taylor(lambda a: -mp.log(mp.erfc(a)) / a - 1, 2 / mp.sqrt(mp.pi) - 1)
 SIN = by_taylor(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1)
 
 
@@ -79,6 +80,11 @@ def erf_weight(a):
     return a * mp.erfc(a) * mp.log(2) / mp.erf(a) if a > TINY else mp.sqrt(mp.pi) / 2 * mp.log(2)
 
 
+def erf_single_weight(a):
+    """The same in erf = 1 - e^(-a (1 + P))."""
+    return erf_weight(a) / mp.log(2)
+
+
 # name: (what, function, weight, low, high, degree)
 POLYNOMIALS = {
     "exp2": ("(2^r - 1) / r", EXP2, relative(EXP2), -0.5, 0.5, 5),
@@ -86,6 +92,7 @@ POLYNOMIALS = {
     "log2": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 9),
     "log2_long": ("log2(1 + f) / f", LOG2, relative(LOG2), ROOT - 1, mp.sqrt(2) - 1, 15),
     "erf": ("-log2(1 - erf(a)) / a", ERF, erf_weight, 0, 4, 8),
+    "erf_single": ("-log(1 - erf(a)) / a - 1", ERF_SINGLE, erf_single_weight, 0, 4, 8),
     "sin": ("sin(r) / r over r^2", SIN, relative(SIN), 0, QUARTER, 3),
     "cos": ("cos(r) over r^2", lambda z: mp.cos(mp.sqrt(z)), relative(lambda z: mp.cos(mp.sqrt(z))), 0, QUARTER, 4),
 }
