@@ -19,7 +19,9 @@ AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd")
 
 
 def parameters(function):
-    """Names, kinds and whether they may be left out, as a caller sees them."""
+    """Names, kinds and whether they may be left out, as a caller sees them; none of a builtin, which has no signature."""
+    if inspect.isbuiltin(function):  # torch.cuda._is_in_bad_fork of a build with CUDA, which takes nothing
+        return []
     found = inspect.signature(inspect.unwrap(function)).parameters.values()
     return [(parameter.name, parameter.kind, parameter.default is not parameter.empty) for parameter in found]
 

@@ -238,8 +238,13 @@ def test_index_put_accumulates_equal_indices_in_every_dtype(dtype):
 
 
 def test_the_last_of_equal_indices_wins():
-    natively(lambda x, i, v: x.index_put_((i,), v), Sample(torch.zeros(3)), Sample(torch.zeros(5000, dtype=torch.long)),
-             Sample(torch.arange(5000.0)))  # fmt: skip
+    """The CPU is no truth here: with two threads any of them may win."""
+    device = torch_backend.device_name()
+    for _ in range(20):
+        x, places, values = torch.zeros(3, device=device), torch.zeros(5000, dtype=torch.long), torch.arange(5000.0)
+        with strict():
+            x.index_put_((places.to(device),), values.to(device))
+        assert x.tolist() == [4999, 0, 0]
 
 
 def test_put():
