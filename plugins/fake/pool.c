@@ -19,6 +19,12 @@
  * by more than about an eighth. */
 #define PARTS_PER_THREAD 8
 
+/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take. */
+#define FIRST_STEP 256
+
+/* A sleeping thread takes 5 to 50 us to come, and whoever wakes it about 5. */
+#define WORTH_WAKING_NS 60e3
+
 /* A launch that is being computed by several threads. Lives on the stack of the thread that started it. */
 typedef struct job_s {
   const hal_host_kernel_t *kernel;
@@ -278,17 +284,38 @@ int fake_pool_push(hal_plugin_stream_t *stream) {
   return 1;
 }
 
+/* Large steps of items end at whole cache lines and vectors; small ones may be rows, for which that means nothing. */
+static uint64_t whole_lines(const hal_host_kernel_t *kernel, uint64_t units) {
+  return kernel->unit == HAL_HOST_ITEMS && units >= 32768 ? (units + 1023) & ~UINT64_C(1023) : units;
+}
+
+/* Computes on the calling thread, in steps that double, until the rest would take so long that other threads are worth waking:
+ * how long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done. */
+static uint64_t run_alone(const job_t *job) {
+  const int64_t start = fake_now();
+  const uint64_t grain = job->kernel->grain ? job->kernel->grain : 1, first = job->units / FIRST_STEP;
+  uint64_t step = whole_lines(job->kernel, first < grain ? grain : first), done = 0;
+  for (;;) {
+    const hal_host_range_t range = {done, job->units - done < step ? job->units : done + step};
+    fake_compute(job->kernel, &range, job->args);
+    done = range.end;
+    if (done == job->units) return done;
+    const double rest = (double)(fake_now() - start) / (double)done * (double)(job->units - done);
+    if (rest > WORTH_WAKING_NS) return done;
+    step = step < job->part / 2 ? 2 * step : job->part;
+  }
+}
+
 void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
                         void *const *args) {
   const uint64_t grain = kernel->grain ? kernel->grain : 1, threads = fake.settings.threads;
   job_t job = {.kernel = kernel, .args = args, .units = units, .owner = owner};
-  job.part = units / (threads * PARTS_PER_THREAD) + 1;
-  if (job.part < grain) job.part = grain;
-  if (kernel->unit == HAL_HOST_ITEMS)
-    /* Large parts of items end at whole cache lines and vectors; small ones may be rows, for which that means nothing.
-     */
-    if (kernel->unit == HAL_HOST_ITEMS && job.part >= 65536) job.part = (job.part + 1023) & ~UINT64_C(1023);
-  const uint64_t others = (units - 1) / job.part;
+  const uint64_t part = units / (threads * PARTS_PER_THREAD) + 1;
+  job.part = whole_lines(kernel, part < grain ? grain : part);
+  const uint64_t done = run_alone(&job);
+  if (done == units) return;
+  atomic_store_explicit(&job.begin, done, memory_order_relaxed);
+  const uint64_t others = (units - done - 1) / job.part;
   if (ensure_started() && others) job.seats = (uint32_t)(others < threads - 1 ? others : threads - 1);
 
   if (!job.seats) {
