@@ -109,7 +109,7 @@ class Elementwise(Family):
     operators have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
     """
 
-    headers = ("pk_special.h",)
+    headers = ("pk_special.h", "pk_single.h")
 
     # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/src/op_elementwise.h.
     MOST_NUMBERS = 3
@@ -157,12 +157,6 @@ class Elementwise(Family):
         kept = [v for v in self._variants if v.name.startswith("rows") or not rows_only]
         kept = [v for v in kept if not v.name.endswith("_s") or (op.number_args and not op.rare)]
         return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in kept)
-
-
-class Unary(Elementwise):
-    """Of one operand: the function is most of the work, so float32 has versions of its own."""
-
-    headers = (*Elementwise.headers, "pk_single.h")
 
 
 class Copy(Family):
@@ -415,7 +409,7 @@ FAMILIES = {
     for family in (
         Family("fill", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=0, scalars=1),
         Copy("copy", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
-        Unary("unary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, scalars=None),
+        Elementwise("unary", [Variant("contig", "items", _ITEMS), Variant("rows", "items", _BLOCKS)], operands=1, scalars=None),
         Elementwise("binary", [Variant("contig", "items", _ITEMS), Variant("contig_s", "items", _ITEMS),
                                Variant("rows", "items", _BLOCKS), Variant("rows_s", "items", _BLOCKS)],
                     operands=2, scalars=None),
