@@ -171,11 +171,12 @@ typedef struct {
   pk_i64 stride[PK_ROW_OPERANDS][PK_MAXD];
 } pk_rows_t;
 
-/* Gives the offsets of row r for the first `operands` operands. */
+/* Gives the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
+ * a division of 64 bits takes as long as a vector loop over a short row. */
 PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 *offsets) {
   for (int k = 0; k < operands; k++) offsets[k] = 0;
   for (int d = 0; d < rows->ndim; d++) {
-    const pk_u64 q = r / (pk_u64)rows->size[d];
+    const pk_u64 q = d + 1 < rows->ndim ? r / (pk_u64)rows->size[d] : 0;
     const pk_i64 x = (pk_i64)(r - q * (pk_u64)rows->size[d]);
     for (int k = 0; k < operands; k++) offsets[k] += x * rows->stride[k][d];
     r = q;

@@ -16,7 +16,7 @@ typedef struct {
 PK_FN void pk_cursor_seek(const pk_rows_t *rows, int operands, pk_u64 position, pk_cursor_t *at) {
   for (int k = 0; k < operands; k++) at->offset[k] = 0;
   for (int d = 0; d < rows->ndim; d++) {
-    const pk_u64 next = position / (pk_u64)rows->size[d];
+    const pk_u64 next = d + 1 < rows->ndim ? position / (pk_u64)rows->size[d] : 0;
     at->index[d] = (pk_i64)(position - next * (pk_u64)rows->size[d]);
     for (int k = 0; k < operands; k++) at->offset[k] += at->index[d] * rows->stride[k][d];
     position = next;
