@@ -2,7 +2,7 @@
  * queued item and is rebuilt on demand after a fork.
  *
  * A worker takes, in this order: a seat in a running parallel launch, the next stream of the urgent list, of the normal
- * list. Without work it looks at `fake_pool_work` for FAKE_SPIN_NS and then sleeps on a word of its own. Everything
+ * list. Without work it looks at `fake_pool_work` for a moment and then sleeps on a word of its own. Everything
  * else is under one lock, so that "nothing to do, going to sleep" and "here is work, is somebody looking?" exclude each
  * other. Whoever takes work while there is more wakes the next worker, so that an enqueue pays for one wake-up at most.
  */
@@ -22,8 +22,9 @@
 /* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take. */
 #define FIRST_STEP 256
 
-/* A sleeping thread takes 5 to 50 us to come, and whoever wakes it about 5. */
+/* A sleeping thread takes 5 to 50 us to come, and whoever wakes it about 5. One that is looking for work comes within one. */
 #define WORTH_WAKING_NS 60e3
+#define WORTH_SHARING_NS 6e3
 
 /* A launch that is being computed by several threads. Lives on the stack of the thread that started it. */
 typedef struct job_s {
@@ -52,9 +53,9 @@ typedef struct stream_list_s {
 static struct {
   fake_lock_t lock, start_lock;
   atomic_int started;
-  uint32_t workers;  /* threads that were started */
-  atomic_uint alive; /* threads that have not ended */
-  uint32_t looking;  /* workers that are awake and look for work */
+  uint32_t workers;    /* threads that were started */
+  atomic_uint alive;   /* threads that have not ended */
+  atomic_uint looking; /* workers that are awake and look for work; changed under the lock */
   int stopping;
   worker_t *idle; /* asleep, the last one first: its caches are warm */
   job_t *jobs;
@@ -211,7 +212,8 @@ static void *worker_main(void *argument) {
     } else {
       pool.looking++;
       fake_unlock(&pool.lock);
-      FAKE_SPIN_UNTIL(atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
+      FAKE_SPIN_FOR(fake.settings.async ? FAKE_SPIN_NS : FAKE_HELPER_SPIN_NS,
+                    atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
       fake_lock(&pool.lock);
       pool.looking--;
       spun = 1;
@@ -289,8 +291,8 @@ static uint64_t whole_lines(const hal_host_kernel_t *kernel, uint64_t units) {
   return kernel->unit == HAL_HOST_ITEMS && units >= 32768 ? (units + 1023) & ~UINT64_C(1023) : units;
 }
 
-/* Computes on the calling thread, in steps that double, until the rest would take so long that other threads are worth waking:
- * how long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done. */
+/* Computes on the calling thread, in steps that double, until the rest would take so long that another thread is worth calling: how
+ * long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done. */
 static uint64_t run_alone(const job_t *job) {
   const int64_t start = fake_now();
   const uint64_t grain = job->kernel->grain ? job->kernel->grain : 1, first = job->units / FIRST_STEP;
@@ -301,7 +303,8 @@ static uint64_t run_alone(const job_t *job) {
     done = range.end;
     if (done == job->units) return done;
     const double rest = (double)(fake_now() - start) / (double)done * (double)(job->units - done);
-    if (rest > WORTH_WAKING_NS) return done;
+    const unsigned looking = atomic_load_explicit(&pool.looking, memory_order_relaxed);
+    if (rest > (looking ? WORTH_SHARING_NS : WORTH_WAKING_NS)) return done;
     step = step < job->part / 2 ? 2 * step : job->part;
   }
 }

@@ -11,6 +11,11 @@
 /* An idle worker, or a thread that waits, looks at the memory for so long before it sleeps. */
 #define FAKE_SPIN_NS 20000
 
+/* The same for the workers of a device that computes inline: they come to the caller's help and have nothing else to do, as
+ * OpenMP's threads, which spin for milliseconds (libgomp's GOMP_SPINCOUNT). A thread that has to be woken comes 50 us late, when most
+ * launches of a small network are over. */
+#define FAKE_HELPER_SPIN_NS 400000
+
 #if defined(__x86_64__) || defined(__i386__)
 #define FAKE_RELAX() __builtin_ia32_pause()
 #elif defined(__aarch64__)
@@ -26,11 +31,12 @@ void fake_futex_wake(atomic_uint *word, int count);
 /* CLOCK_MONOTONIC in nanoseconds. */
 int64_t fake_now(void);
 
-/* Spins with `condition` re-read until it holds or FAKE_SPIN_NS are over. The clock is read once in 16 rounds: a
+/* Spins with `condition` re-read until it holds or so many nanoseconds are over. The clock is read once in 16 rounds: a
  * round's pause takes 10 to 50 ns, reading the clock about 25. */
-#define FAKE_SPIN_UNTIL(condition)                          \
+#define FAKE_SPIN_UNTIL(condition) FAKE_SPIN_FOR(FAKE_SPIN_NS, condition)
+#define FAKE_SPIN_FOR(nanoseconds, condition)               \
   do {                                                      \
-    const int64_t spin_end_ = fake_now() + FAKE_SPIN_NS;    \
+    const int64_t spin_end_ = fake_now() + (nanoseconds);   \
     for (uint32_t spin_ = 1; !(condition); spin_++) {       \
       FAKE_RELAX();                                         \
       if (spin_ % 16 == 0 && fake_now() > spin_end_) break; \
