@@ -25,6 +25,15 @@ PK_FN pk_i64 pk_volume_at(const pk_volume_t *s, pk_i64 batch, pk_i64 channel, pk
 PK_FN pk_i64 pk_window_up(pk_i64 x, pk_i64 y) { return y == 1 ? x : (x + y - 1) / y; }
 PK_FN pk_i64 pk_window_down(pk_i64 x, pk_i64 y) { return y == 1 ? x : x / y; }
 
+/* Takes the lowest digit of *x to base `n`: most dimensions of an image that has fewer than three are 1. */
+PK_FN pk_i64 pk_window_digit(pk_u64 *x, pk_i64 n) {
+  if (n == 1) return 0;
+  const pk_u64 rest = *x / (pk_u64)n;
+  const pk_i64 digit = (pk_i64)(*x - rest * (pk_u64)n);
+  *x = rest;
+  return digit;
+}
+
 /* First and one past the last input place of window o that exist; places are `dilation` apart. */
 PK_FN void pk_window_places(const pk_window_t *w, int d, pk_i64 o, pk_i64 *out_begin, pk_i64 *out_end) {
   if (w->adaptive) {
