@@ -9,6 +9,13 @@ JOBS ?= $(shell nproc)
 VENV_PYTHON := $(VENV)/bin/python
 STAMPS := build/stamps
 
+# The C tests and the package are two build trees of the same C sources: with ccache, where it is installed, the second takes the
+# objects of the first, if the compiler has the same name and paths are relative to the tree.
+export CC CXX
+export CMAKE_C_COMPILER_LAUNCHER := $(if $(shell command -v ccache),ccache)
+export CCACHE_BASEDIR := $(CURDIR)
+export CCACHE_NOHASHDIR := 1
+
 # While building, `import torch` must not load the extension that is being replaced.
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 unexport PYTHONPATH
