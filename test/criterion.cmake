@@ -10,6 +10,12 @@ else()
   set(TORCH_BACKEND_CRITERION OFF)
 endif()
 
+# Seconds of a program; with sanitizers the matrix products take a minute on an idle machine.
+set(TORCH_BACKEND_TEST_TIMEOUT 120)
+if(TORCH_BACKEND_SANITIZE)
+  set(TORCH_BACKEND_TEST_TIMEOUT 400)
+endif()
+
 set(TORCH_BACKEND_FAIL_PATTERN
   "Tested: 0;ERROR: (Leak|Address)Sanitizer;runtime error:;WARNING: ThreadSanitizer")
 
@@ -17,7 +23,7 @@ function(add_criterion_test name target)
   add_test(NAME ${name} COMMAND ${target} ${ARGN})
   # A test that expects a signal needs it delivered. Plugins in a build folder that others may write are fine here.
   # lsan.supp: what Criterion itself leaks, a timer for each test with a time limit.
-  set_tests_properties(${name} PROPERTIES TIMEOUT 120
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${TORCH_BACKEND_TEST_TIMEOUT}
     ENVIRONMENT "ASAN_OPTIONS=handle_segv=0;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
     FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}")
 endfunction()
