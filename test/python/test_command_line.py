@@ -28,6 +28,12 @@ def test_wrong_usage_exits_with_2(arguments):
     assert done.returncode == 2 and "usage:" in done.stderr
 
 
+def test_the_folder_for_cmake_is_one_line_however_narrow_the_terminal():
+    done = command("--cmake-dir", COLUMNS="20")
+    (folder,) = done.stdout.splitlines()
+    assert done.returncode == 0 and os.path.isfile(os.path.join(folder, "torch_backend_hal-config.cmake"))
+
+
 def test_doctor_finds_nothing_wrong_with_a_good_installation():
     done = command("doctor", "--json", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -18,12 +18,20 @@ _COMMANDS = {
 }
 
 
+class _Print(argparse.Action):
+    """Prints a constant and ends; unlike argparse's `version`, which breaks it into lines as wide as the terminal."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print(self.const)
+        parser.exit()
+
+
 def main(argv=None) -> int:
     """Runs a command and gives the exit code."""
     argv = list(sys.argv[1:] if argv is None else argv)
     parser = argparse.ArgumentParser(prog="torch-backend", description="torch_backend: a device for PyTorch over a plugin of a few C functions")
     cmake = Path(__file__).resolve().parents[1] / "cmake"
-    parser.add_argument("--cmake-dir", action="version", version=str(cmake), help="print the folder for cmake's -Dtorch_backend_hal_DIR=")
+    parser.add_argument("--cmake-dir", action=_Print, nargs=0, const=str(cmake), help="print the folder for cmake's -Dtorch_backend_hal_DIR=")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, about) in _COMMANDS.items():
         module.add_arguments(commands.add_parser(name, help=about, description=about))
