@@ -286,8 +286,10 @@ int fake_pool_push(hal_plugin_stream_t *stream) {
   return 1;
 }
 
-/* Large steps of items end at whole cache lines and vectors; small ones may be rows, for which that means nothing. */
-static uint64_t whole_lines(const hal_host_kernel_t *kernel, uint64_t units) {
+/* How many units a step of about `units` has: no fewer than are worth one. Large steps of items end at whole cache lines and
+ * vectors; small ones may be rows, for which that means nothing. */
+static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
+  if (units < kernel->grain) units = kernel->grain;
   return kernel->unit == HAL_HOST_ITEMS && units >= 32768 ? (units + 1023) & ~UINT64_C(1023) : units;
 }
 
@@ -295,8 +297,7 @@ static uint64_t whole_lines(const hal_host_kernel_t *kernel, uint64_t units) {
  * long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done. */
 static uint64_t run_alone(const job_t *job) {
   const int64_t start = fake_now();
-  const uint64_t grain = job->kernel->grain ? job->kernel->grain : 1, first = job->units / FIRST_STEP;
-  uint64_t step = whole_lines(job->kernel, first < grain ? grain : first), done = 0;
+  uint64_t step = step_of(job->kernel, job->units / FIRST_STEP + 1), done = 0;
   for (;;) {
     const hal_host_range_t range = {done, job->units - done < step ? job->units : done + step};
     fake_compute(job->kernel, &range, job->args);
@@ -311,10 +312,9 @@ static uint64_t run_alone(const job_t *job) {
 
 void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
                         void *const *args) {
-  const uint64_t grain = kernel->grain ? kernel->grain : 1, threads = fake.settings.threads;
+  const uint64_t threads = fake.settings.threads;
   job_t job = {.kernel = kernel, .args = args, .units = units, .owner = owner};
-  const uint64_t part = units / (threads * PARTS_PER_THREAD) + 1;
-  job.part = whole_lines(kernel, part < grain ? grain : part);
+  job.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
   const uint64_t done = run_alone(&job);
   if (done == units) return;
   atomic_store_explicit(&job.begin, done, memory_order_relaxed);
