@@ -210,11 +210,14 @@ def _calls_for_values(op):
 
 
 def _fast_calls(op, kind, given, done):
-    """The fast path, for the values that make the operator another one first."""
+    """The fast path: first for the values that make the operator another one, last with a number that is the first operand."""
     calls = [(f"{c.condition} && ", _fast(c.op, op.op), ", ".join(_fast_argument(c.op, a) for a in c.arguments)) for c in op.cases]
     if not op.exhaustive:
         optional = [a.name for a in op.arguments if is_operand(a) and is_optional(a)]
         calls += [("".join(f"{name}.has_value() && " for name in optional), f"Fast_{op.identifier}", ", ".join(_fast_argument(op.op, a) for a in op.arguments))]
+    if op.op.commutes:
+        first, second = (a.name for a in op.arguments)
+        calls += [(f"{first}.is_cpu() && ", f"Fast_{op.identifier}", f"{second}, OrNumber{{{first}}}")]
     for condition, fast, arguments in calls:
         if kind is SchemaKind.functional:
             yield f"  if ({condition}{fast}::make(result, {arguments})) return result;"

@@ -73,7 +73,7 @@ DTYPES = {
 }
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
-         "numbers", "meta", "unused", "exact", "refuse", "check"}
+         "numbers", "meta", "unused", "exact", "refuse", "check", "commutes"}
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,7 @@ class Op:
     also: tuple = field(default=())
     rare: bool = False  # row forms only, compiled once
     exact: bool = False  # results are not the same in a wider dtype
+    commutes: bool = False  # f(a, b) = f(b, a), bit for bit
     refuse: str = ""  # C++ condition for calls that are an error
     check: dict = field(default_factory=dict, hash=False)  # {argument: operator of the family `check`}, one for all
     when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
@@ -153,6 +154,8 @@ def _op(number, entry, sets, path):
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
     if entry.get("rare") and any(arg.endswith("|number") for arg in entry["args"]):
         sys.exit(f"{where}: a rare operator has no form with a number; write its operands without '|number'")
+    if entry.get("commutes") and (len(entry["args"]) != 2 or not entry["args"][1].endswith("|number")):
+        sys.exit(f"{where}: only operators of an operand and an 'operand|number' say that they commute")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
     return Op(
@@ -171,6 +174,7 @@ def _op(number, entry, sets, path):
         also=tuple(entry.get("also", ())),
         rare=entry.get("rare", False),
         exact=entry.get("exact", False),
+        commutes=entry.get("commutes", False),
         refuse=entry.get("refuse", ""),
         check=entry.get("check", {}),
         when=entry.get("when", {}),

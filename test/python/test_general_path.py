@@ -137,6 +137,39 @@ def test_numbers_beside_tensors(dtype):
             assert_like_cpu(run, f"operator {i}, {dtype}, {layout}, {number}", strides=i != 4)
 
 
+# Calls that reach mul and its like with the number as first operand.
+NUMBER_FIRST = {
+    "mul.Scalar": lambda x, n: torch.ops.aten.mul.Scalar(x, n),
+    "mul_.Scalar": lambda x, n: torch.ops.aten.mul_.Scalar(x, n),
+    "mul, a host tensor first": lambda x, n: torch.mul(torch.tensor(n), x),
+    "mul, out= of wrong size": lambda x, n: torch.mul(torch.tensor(n), x, out=torch.empty(0, dtype=x.dtype, device=x.device)),
+    "_foreach_mul_": lambda x, n: (torch._foreach_mul_([x], n), x)[1],
+    "bitwise_and.Scalar_Tensor": lambda x, n: torch.bitwise_and(n, x),
+    "bitwise_xor.Scalar_Tensor": lambda x, n: torch.bitwise_xor(n, x),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", NUMBER_FIRST)
+def test_a_number_may_be_the_first_operand(name, dtype):
+    for number, layout in itertools.product(NUMBERS, ["dense", "transposed", "strided", "scalar", "empty", "overlapping"]):
+
+        def run(device, number=number, layout=layout):
+            return [NUMBER_FIRST[name](LAYOUTS[layout](base(dtype, 0).to(device)), number)]
+
+        assert_like_cpu(run, f"{name}, {dtype}, {layout}, {number}", strides=False)
+
+
+def test_a_number_that_comes_first_makes_no_tensor_on_the_device(device, module):
+    """The optimizers of torch.optim multiply every parameter so."""
+    x = torch.ones(8, device=device)
+    before = module.memory_stats()["allocation.all.allocated"]
+    torch._foreach_mul_([x], 0.5)
+    torch.ops.aten.mul_.Scalar(x, 0.5)
+    assert module.memory_stats()["allocation.all.allocated"] == before
+    assert x.tolist() == [0.25] * 8
+
+
 OUTS = {
     "right": lambda dtype, device: torch.zeros(6, 8, dtype=dtype, device=device),
     "transposed": lambda dtype, device: torch.zeros(8, 6, dtype=dtype, device=device).t(),
