@@ -368,6 +368,12 @@ class Optimizer(Family):
             yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
 
 
+class LstmCell(Family):
+    """The pointwise part of a step of an LSTM, forward and backward."""
+
+    headers = ("pk_single.h",)
+
+
 class Gemm(Family):
     """Matrix products: the inner loops live on fused multiply-adds and wide registers, in both dtypes."""
 
@@ -401,6 +407,7 @@ _ITEMS, _BLOCKS = 32768, 32
 _NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1),
         Variant("backward", "items", 256)]
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
+_LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]
 _STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
            for suffix in ("", "_more") for name in ("rows", "cols", "strided")]
 
@@ -423,6 +430,8 @@ FAMILIES = {
         Composite("aminmax", operands=1),
         Family("layer_norm", _LAYER_NORM, operands=1, result="any"),
         Family("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
+        LstmCell("lstm_cell", _LSTM_CELL, operands=3, result="any"),
+        LstmCell("lstm_cell_backward", _LSTM_CELL, operands=0, result="any", template="lstm_cell"),
         Family("nll", _NLL, operands=1, result="any"),
         Family("nll_backward", _NLL, operands=1, result="any", template="nll"),
         ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),

@@ -303,3 +303,11 @@ hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tenso
                           hal_op_dtype_name(dtype));
   return HAL_OK;
 }
+
+hal_status_t hal_op_optional_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                   int64_t count, hal_dtype_t dtype, const hal_tensor_t **out_tensor) {
+  *out_tensor = NULL;
+  if (call->args[index].tag == HAL_VALUE_NONE) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_tensor));
+  return hal_op_check_dense(context, *out_tensor, context->info->arguments[index], count, dtype);
+}

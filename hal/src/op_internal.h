@@ -91,6 +91,8 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_optimizer(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call);
@@ -246,6 +248,10 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
 /* Checks a contiguous tensor of `count` elements of a dtype. */
 hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                 int64_t count, hal_dtype_t dtype);
+
+/* Gives argument `index`, which may be missing, as such a tensor; NULL when it is missing. */
+hal_status_t hal_op_optional_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                   int64_t count, hal_dtype_t dtype, const hal_tensor_t **out_tensor);
 
 /* Tells whether a tensor is contiguous in C order (dimensions of size 1 have any stride). */
 int hal_op_is_contiguous(const hal_tensor_t *tensor);

@@ -22,15 +22,6 @@ static hal_status_t read_matrix(const hal_op_context_t *context, const hal_tenso
   return HAL_OK;
 }
 
-/* Reads argument `index`, which may be missing: an operand with `count` elements, NULL when there is none. */
-static hal_status_t optional(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index, int64_t count,
-                             hal_dtype_t dtype, const hal_tensor_t **out) {
-  *out = NULL;
-  if (call->args[index].tag == HAL_VALUE_NONE) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out));
-  return hal_op_check_dense(context, *out, context->info->arguments[index], count, dtype);
-}
-
 hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *input, *weight, *bias, *results[3];
   matrix_t m;
@@ -38,8 +29,8 @@ hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_ca
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &input));
   HAL_RETURN_IF_ERROR(read_matrix(context, input, &m));
-  HAL_RETURN_IF_ERROR(optional(context, call, 1, m.n, m.dtype, &weight));
-  HAL_RETURN_IF_ERROR(optional(context, call, 2, m.n, m.dtype, &bias));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 1, m.n, m.dtype, &weight));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 2, m.n, m.dtype, &bias));
   HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[3], m.accumulator, "eps", &eps));
   for (uint32_t i = 0; i < 3; i++) HAL_RETURN_IF_ERROR(hal_op_result(context, call, i, &results[i]));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, results[0], "the result", m.rows * m.n, m.dtype));
@@ -146,7 +137,7 @@ hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const 
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &in.mean));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 3, &in.rstd));
   HAL_RETURN_IF_ERROR(read_matrix(context, in.input, &in.m));
-  HAL_RETURN_IF_ERROR(optional(context, call, 4, in.m.n, in.m.dtype, &in.weight));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 4, in.m.n, in.m.dtype, &in.weight));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.grad, "grad_out", in.m.rows * in.m.n, in.m.dtype));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.mean, "mean", in.m.rows, in.m.accumulator));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.rstd, "rstd", in.m.rows, in.m.accumulator));

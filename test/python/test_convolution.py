@@ -139,6 +139,45 @@ def test_lstm_with_projections(device):
     compare(lambda: torch.nn.LSTM(5, 7, num_layers=2, proj_size=3, bidirectional=True), [torch.randn(6, 3, 5)], device)
 
 
+def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
+    """The definition of a step of an LSTM: hy, cy and the activated gates."""
+    gates = sum(part for part in (input_gates, hidden_gates, input_bias, hidden_bias) if part is not None)
+    i, f, c, o = gates.chunk(4, 1)
+    i, f, c, o = i.sigmoid(), f.sigmoid(), c.tanh(), o.sigmoid()
+    cy = f * cx + i * c
+    return o * cy.tanh(), cy, torch.cat([i, f, c, o], 1)
+
+
+LSTM_OPERANDS = {
+    "dense": lambda a, b, c, p, q: (a, b, c, p, q),
+    "no bias": lambda a, b, c, p, q: (a, b, c),
+    "one bias": lambda a, b, c, p, q: (a, b, c, None, q),
+    "views": lambda a, b, c, p, q: (a.t().contiguous().t(), b.repeat(1, 2)[:, ::2], c.flip(0), p.repeat(2)[::2], q),
+    "state of one sample": lambda a, b, c, p, q: (a, b, c[:1], p, q),
+    "gates of one sample": lambda a, b, c, p, q: (a[:1], b, c, p, q),
+    "no sample": lambda a, b, c, p, q: (a[:0], b[:0], c[:0], p, q),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", LSTM_OPERANDS)
+def test_lstm_cell_of_any_operands(device, name, dtype):
+    torch.manual_seed(0)
+    operands = LSTM_OPERANDS[name](*(torch.randn(*shape).to(dtype) for shape in ((3, 20), (3, 20), (3, 5), (20,), (20,))))
+    results = torch.ops.aten._thnn_fused_lstm_cell(*(x if x is None else x.to(device) for x in operands))
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-6}.get(dtype, 2e-2)
+    for ours, exact in zip(results, lstm_cell(*(x if x is None else x.double() for x in operands)), strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.cpu().double(), exact, rtol=tolerance, atol=tolerance)
+
+
+def test_lstm_cell_refuses_gates_that_do_not_fit(device):
+    gates, state = torch.ones(3, 20, device=device), torch.ones(3, 5, device=device)
+    for operands in ((gates, gates[:2], state), (gates, gates, state[:, :4]), (gates, gates, state, gates[0, :7], gates[0, :7])):
+        with pytest.raises(RuntimeError, match="must match the size"):
+            torch.ops.aten._thnn_fused_lstm_cell(*operands)
+
+
 @pytest.mark.parametrize("kind", [torch.nn.LSTMCell, torch.nn.GRUCell, torch.nn.RNNCell])
 def test_cells_that_start_from_nothing(device, kind):
     compare(lambda: kind(4, 3), [torch.randn(2, 4)], device)
