@@ -385,6 +385,12 @@ class Gemm(Family):
         return self._variants if not dtype.element else self._variants[:1]
 
 
+class Convolution(Family):
+    """Convolutions: matrix products, as those of Gemm."""
+
+    cloned = ("f32", "f64")
+
+
 class Sequence(Family):
     """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
 
@@ -448,8 +454,9 @@ FAMILIES = {
         Family("max_pool", [Variant("rows", "items", 16)], operands=1, scalars=0, result="any"),
         Family("max_pool_backward", [Variant("rows", "items", 16)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
-        Family("conv_direct", [Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
-               operands=2, scalars=0),
+        Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
+                                    Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
+                    operands=2, scalars=0),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

@@ -7,6 +7,7 @@
 
 #include "hal_op_variants.h"
 #include "op_dims.h"
+#include "op_gemm.h"
 #include "op_parts.h"
 
 /* pk_gemm_t of hal/kernels/gemm.pk. */
@@ -16,7 +17,7 @@ typedef struct gemm_s {
   int64_t b_batch, b_row, b_col;
   int64_t self_batch, self_row, self_col;
   int64_t result_batch, result_row, result_col;
-  int64_t tile_m, tile_n, tiles_m, tiles_n;
+  hal_op_tiles_t tiles;
 } gemm_t;
 
 typedef struct operands_s {
@@ -112,24 +113,26 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-/* Chooses the tiles; returns their number per matrix. `element` is the size of the type that is computed in. */
-static int64_t choose_tiles(gemm_t *s, int64_t batch, int64_t element) {
-  const int64_t panel = PANEL_BYTES / element, depth = s->k > 0 ? s->k : 1;
-  int64_t tile_m = TILE_M, tile_n = TILE_BYTES / element;
+hal_op_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
+                                 int keep_n) {
+  const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
+  int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
   /* In double: only a rough figure is needed, and no product overflows. */
-  const double work = (double)s->m * (double)s->n * (double)depth / TILE_WORK;
+  const double work = (double)m * (double)n * (double)depth / TILE_WORK;
   const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
-  /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
-  const int keep_n = s->a_col != 1 && s->b_col == 1;
-  while (keep_n && tile_m > LEAST_M && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_m -= 16;
-  while (tile_n > panel && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_n -= panel;
-  while (tile_m > LEAST_M && divide_up(s->m, tile_m) * divide_up(s->n, tile_n) < wanted) tile_m -= 16;
+  while (keep_n && tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
+  while (tile_n > panel && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= panel;
+  while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
   /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
-  s->tile_m = divide_up(divide_up(s->m, divide_up(s->m, tile_m)), 8) * 8;
-  s->tile_n = divide_up(divide_up(s->n, divide_up(s->n, tile_n)), panel) * panel;
-  s->tiles_m = divide_up(s->m, s->tile_m);
-  s->tiles_n = divide_up(s->n, s->tile_n);
-  return s->tiles_m * s->tiles_n;
+  hal_op_tiles_t tiles = {.tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), 8) * 8,
+                          .tile_n = divide_up(divide_up(n, divide_up(n, tile_n)), panel) * panel};
+  tiles.tiles_m = divide_up(m, tiles.tile_m);
+  tiles.tiles_n = divide_up(n, tiles.tile_n);
+  return tiles;
+}
+
+uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work) {
+  return work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
 }
 
 /* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
@@ -139,10 +142,9 @@ static int choose_strips(gemm_t *s, int64_t batch, int64_t element) {
   const int64_t panel = PANEL_BYTES / element;
   const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
   const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
-  s->tile_m = s->tiles_m = 1;
-  s->tile_n = TILE_BYTES / element;
-  while (s->tile_n > panel && divide_up(s->n, s->tile_n) < wanted) s->tile_n -= panel;
-  s->tiles_n = divide_up(s->n, s->tile_n);
+  s->tiles = (hal_op_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
+  while (s->tiles.tile_n > panel && divide_up(s->n, s->tiles.tile_n) < wanted) s->tiles.tile_n -= panel;
+  s->tiles.tiles_n = divide_up(s->n, s->tiles.tile_n);
   return 1;
 }
 
@@ -153,12 +155,15 @@ static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gem
   if (s->n == 1 && s->m > 1) transpose(s, in);
   if (s->m == 1 && hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) == HAL_OK &&
       choose_strips(s, batch, in->alpha.size)) {
-    *out_units = s->tiles_n;
+    *out_units = s->tiles.tiles_n;
     return HAL_OK;
   }
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
   if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
-  *out_units = choose_tiles(s, batch, in->alpha.size);
+  /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
+  const int keep_n = s->a_col != 1 && s->b_col == 1;
+  s->tiles = hal_op_gemm_tiles(s->m, s->n, s->k, batch, in->alpha.size, TILE_M, keep_n);
+  *out_units = s->tiles.tiles_m * s->tiles.tiles_n;
   return HAL_OK;
 }
 
@@ -175,8 +180,8 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   uint64_t units, per_group;
   if (__builtin_mul_overflow((uint64_t)tiles, (uint64_t)batch, &units)) return hal_op_too_large(context, UINT64_MAX);
   const double reuse = s.m == 1 ? 16 : 1; /* a row vector loads an element for each multiplication */
-  const double work = reuse * (double)s.tile_m * (double)s.tile_n * (double)(s.k + 1);
-  per_group = work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
+  per_group =
+      hal_op_gemm_per_group(context, reuse * (double)s.tiles.tile_m * (double)s.tiles.tile_n * (double)(s.k + 1));
   const void *a = in.a->data, *b = in.b->data;
   void *result = in.result->data;
   const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */

@@ -86,7 +86,7 @@ hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_c
 hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_conv_direct(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_convolution(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);

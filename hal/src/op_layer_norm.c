@@ -71,29 +71,6 @@ static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in
   return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, 10);
 }
 
-/* Adds up the chunks' sums: `sums` are chunks x n. */
-static hal_status_t add_chunks(const hal_op_context_t *context, const matrix_t *m, int64_t chunks, void *sums,
-                               const hal_tensor_t *result) {
-  const int64_t sizes[] = {chunks, m->n}, strides[] = {m->n, 1}, kept[] = {1, m->n}, dim = 0;
-  const hal_tensor_t source = {.struct_size = sizeof source,
-                               .data = sums,
-                               .sizes = sizes,
-                               .strides = strides,
-                               .ndim = 2,
-                               .dtype = m->accumulator};
-  hal_tensor_t row = *result;
-  row.ndim = 2, row.sizes = kept, row.strides = strides;
-  const hal_tensor_t *const target = &row;
-  const hal_value_t args[] = {hal_op_value(&source), {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = &dim}};
-  if (m->accumulator == result->dtype) return hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &target, 1);
-  hal_tensor_t sum = row; /* in place of the first chunk: the sums of other columns are elsewhere */
-  sum.data = sums, sum.dtype = m->accumulator;
-  const hal_tensor_t *const own = &sum;
-  HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &own, 1));
-  const hal_value_t total = hal_op_value(&sum);
-  return hal_op_run_part(context, HAL_OP_ID_COPY, &total, 1, &target, 1);
-}
-
 /* Gradients of weight and bias, either of which may be NULL. */
 static hal_status_t launch_parameters(hal_op_context_t *context, const backward_t *in, const hal_tensor_t *weight,
                                       const hal_tensor_t *bias) {
@@ -123,8 +100,8 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
                             HAL_OP_ARG_VALUE(rows),          HAL_OP_ARG_VALUE(n),
                             HAL_OP_ARG_VALUE(chunk),         HAL_OP_ARG_VALUE(with_weight)};
   hal_status_t status = hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 12);
-  if (!status && weight) status = add_chunks(context, &in->m, chunks, weight_sums, weight);
-  if (!status && bias) status = add_chunks(context, &in->m, chunks, bias_sums, bias);
+  if (!status && weight) status = hal_op_add_rows(context, chunks, weight_sums, in->m.accumulator, weight);
+  if (!status && bias) status = hal_op_add_rows(context, chunks, bias_sums, in->m.accumulator, bias);
   hal_memory_release(block);
   return status;
 }

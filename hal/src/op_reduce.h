@@ -24,6 +24,11 @@ hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtyp
 hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
                              const hal_tensor_t *const *results, uint32_t result_count);
 
+/* Adds up `rows` rows of scratch memory at `sums`, of `dtype`, into `result`, a contiguous tensor with as many elements as a row. Where
+ * the result is of another dtype, the first row holds the sum afterwards. */
+hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void *sums, hal_dtype_t dtype,
+                             const hal_tensor_t *result);
+
 static inline hal_value_t hal_op_value(const hal_tensor_t *tensor) {
   return (hal_value_t){.tag = HAL_VALUE_TENSOR, .u.t = tensor};
 }

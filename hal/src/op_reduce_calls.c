@@ -103,6 +103,25 @@ hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const
   return hal_op_run(context->device->index, op, context->stream, &call);
 }
 
+hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void *sums, hal_dtype_t dtype,
+                             const hal_tensor_t *result) {
+  int64_t n;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &n));
+  const int64_t sizes[] = {rows, n}, strides[] = {n, 1}, kept[] = {1, n}, dim = 0;
+  hal_tensor_t source = *result, row = *result;
+  source.data = sums, source.dtype = dtype, source.ndim = 2, source.sizes = sizes, source.strides = strides;
+  row.ndim = 2, row.sizes = kept, row.strides = strides;
+  const hal_tensor_t *const target = &row;
+  const hal_value_t args[] = {hal_op_value(&source), {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = &dim}};
+  if (dtype == result->dtype) return hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &target, 1);
+  hal_tensor_t sum = row; /* in place of the first row: the sums of other columns are elsewhere */
+  sum.data = sums, sum.dtype = dtype;
+  const hal_tensor_t *const own = &sum;
+  HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &own, 1));
+  const hal_value_t total = hal_op_value(&sum);
+  return hal_op_run_part(context, HAL_OP_ID_COPY, &total, 1, &target, 1);
+}
+
 /* The smallest and the largest element: two operators. */
 hal_status_t hal_op_launch_aminmax(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *low, *high;

@@ -7,8 +7,9 @@
  *           rounding of a long sum stays small */
 #include "pk_window.h"
 
-PK_KERNEL_9(PK_NAME(small), PK_GLOBAL T *, small, PK_GLOBAL const T *, large, PK_GLOBAL const T *, weight, PK_GLOBAL const T *, bias,
-            pk_i32, has_bias, pk_u64, n, pk_window_t, w, pk_i64, small_per_group, pk_i64, large_per_group) {
+PK_KERNEL_9(PK_NAME(small), PK_GLOBAL T *, small, PK_GLOBAL const T *, large, PK_GLOBAL const T *, weight,
+            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_u64, n, pk_window_t, w, pk_i64, small_per_group, pk_i64,
+            large_per_group) {
   PK_ITEM(r, n) {
     const pk_i64 small_channels = w.channels / large_per_group * small_per_group;
     pk_u64 rest = r;
@@ -46,8 +47,9 @@ PK_KERNEL_9(PK_NAME(small), PK_GLOBAL T *, small, PK_GLOBAL const T *, large, PK
   }
 }
 
-PK_KERNEL_9(PK_NAME(large), PK_GLOBAL T *, large, PK_GLOBAL const T *, small, PK_GLOBAL const T *, weight, PK_GLOBAL const T *, bias,
-            pk_i32, has_bias, pk_u64, n, pk_window_t, w, pk_i64, small_per_group, pk_i64, large_per_group) {
+PK_KERNEL_9(PK_NAME(large), PK_GLOBAL T *, large, PK_GLOBAL const T *, small, PK_GLOBAL const T *, weight,
+            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_u64, n, pk_window_t, w, pk_i64, small_per_group, pk_i64,
+            large_per_group) {
   PK_ITEM(r, n) {
     const pk_i64 small_channels = w.channels / large_per_group * small_per_group;
     pk_u64 rest = r;
@@ -58,7 +60,8 @@ PK_KERNEL_9(PK_NAME(large), PK_GLOBAL T *, large, PK_GLOBAL const T *, small, PK
     PK_VECTOR_LOOP(j, (pk_u64)w.in[2]) { x[j] = start; }
     for (pk_i64 k = 0; k < small_per_group; k++) {
       const pk_i64 o = c / large_per_group * small_per_group + k;
-      PK_GLOBAL const T *factor = weight + (o * large_per_group + c % large_per_group) * w.size[0] * w.size[1] * w.size[2];
+      PK_GLOBAL const T *factor =
+          weight + (o * large_per_group + c % large_per_group) * w.size[0] * w.size[1] * w.size[2];
       for (pk_i64 kz = 0; kz < w.size[0]; kz++) {
         const pk_i64 from_z = z + w.pad[0] - kz * w.dilation[0], oz = pk_window_down(from_z, w.step[0]);
         if (from_z < 0 || oz * w.step[0] != from_z || oz >= w.out[0]) continue;
@@ -86,8 +89,8 @@ PK_KERNEL_9(PK_NAME(large), PK_GLOBAL T *, large, PK_GLOBAL const T *, small, PK
 }
 
 #define PK_SUMS 16
-PK_KERNEL_8(PK_NAME(weight), PK_GLOBAL T *, weight, PK_GLOBAL const T *, large, PK_GLOBAL const T *, small, pk_u64, n, pk_window_t, w,
-            pk_i64, batches, pk_i64, small_per_group, pk_i64, large_per_group) {
+PK_KERNEL_8(PK_NAME(weight), PK_GLOBAL T *, weight, PK_GLOBAL const T *, large, PK_GLOBAL const T *, small, pk_u64, n,
+            pk_window_t, w, pk_i64, batches, pk_i64, small_per_group, pk_i64, large_per_group) {
   PK_ITEM(r, n) {
     const pk_i64 small_channels = w.channels / large_per_group * small_per_group;
     pk_u64 rest = r;
@@ -105,9 +108,10 @@ PK_KERNEL_8(PK_NAME(weight), PK_GLOBAL T *, weight, PK_GLOBAL const T *, large, 
       pk_u32 next = 0; /* short rows fill all partial sums in turn */
       for (pk_i64 z = z0; z < z1; z++) {
         for (pk_i64 y = y0; y < y1; y++) {
-          const pk_i64 iz = z * w.step[0] - w.pad[0] + kz * w.dilation[0], iy = y * w.step[1] - w.pad[1] + ky * w.dilation[1];
-          PK_GLOBAL const T *p =
-              large + (((batch * w.channels + c) * w.in[0] + iz) * w.in[1] + iy) * w.in[2] - w.pad[2] + kx * w.dilation[2];
+          const pk_i64 iz = z * w.step[0] - w.pad[0] + kz * w.dilation[0],
+                       iy = y * w.step[1] - w.pad[1] + ky * w.dilation[1];
+          PK_GLOBAL const T *p = large + (((batch * w.channels + c) * w.in[0] + iz) * w.in[1] + iy) * w.in[2] -
+                                 w.pad[2] + kx * w.dilation[2];
           PK_GLOBAL const T *q = small + (((batch * small_channels + o) * w.out[0] + z) * w.out[1] + y) * w.out[2];
           pk_i64 j = begin;
           if (w.step[2] == 1) {
