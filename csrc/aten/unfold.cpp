@@ -1,4 +1,4 @@
-// unfold.cpp: im2col and col2im, the operators of torch.nn.Unfold and Fold, and what convolutions share with them.
+// unfold.cpp: im2col and col2im, the operators of torch.nn.Unfold and Fold.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 #include <ATen/native/im2col_shape_check.h>
@@ -6,7 +6,6 @@
 #include <ATen/ops/im2col_ops.h>
 #include <torch/library.h>
 
-#include "aten/columns.h"
 #include "aten/copy.h"
 #include "aten/fallback_call.h"
 #include "aten/op_call.h"
@@ -15,6 +14,13 @@
 namespace torch_backend {
 namespace {
 
+// The windows that slide over the spatial dimensions of an image (batch, channel, ...); `count` of them per dimension.
+struct Windows {
+  c10::IntArrayRef count, size, dilation, pad, step;
+};
+
+// Writes the matrix of an image (batch, channel x place in the window, window), or the image whose places sum what the windows of a
+// matrix have there. false = no kernel for the dtype.
 bool run_columns(uint32_t op, const at::Tensor &self, const Windows &windows, const at::Tensor &result) {
   const hal_tensor_t operand = describe(self), target = describe(result);
   const hal_value_t args[] = {value(operand),          value(windows.count), value(windows.size),
@@ -84,8 +90,8 @@ bool unfold(const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef dila
   const Counts counts(self.sizes(), size, dilation, pad, step);
   const bool batched = self.dim() == 4;
   return run_into(HAL_OP_ID_IM2COL, self, out, [&](const at::Tensor &image, const at::Tensor &matrix) {
-    return unfold_windows(batched ? image : image.unsqueeze(0), {counts.values, size, dilation, pad, step},
-                          batched ? matrix : matrix.unsqueeze(0));
+    return run_columns(HAL_OP_ID_IM2COL, batched ? image : image.unsqueeze(0),
+                       {counts.values, size, dilation, pad, step}, batched ? matrix : matrix.unsqueeze(0));
   });
 }
 
@@ -126,8 +132,8 @@ bool fold(const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef dilati
   const bool batched = self.dim() == 3;
   return run_into(HAL_OP_ID_COL2IM, self, out, [&](const at::Tensor &given, const at::Tensor &image) {
     const at::Tensor matrix = given.stride(-1) == 1 ? given : given.contiguous();
-    return fold_windows(batched ? matrix : matrix.unsqueeze(0), {counts.values, size, dilation, pad, step},
-                        batched ? image : image.unsqueeze(0));
+    return run_columns(HAL_OP_ID_COL2IM, batched ? matrix : matrix.unsqueeze(0),
+                       {counts.values, size, dilation, pad, step}, batched ? image : image.unsqueeze(0));
   });
 }
 
@@ -151,14 +157,6 @@ at::Tensor col2im(const at::Tensor &self, c10::IntArrayRef output_size, c10::Int
 }
 
 }  // namespace
-
-bool unfold_windows(const at::Tensor &image, const Windows &windows, const at::Tensor &matrix) {
-  return run_columns(HAL_OP_ID_IM2COL, image, windows, matrix);
-}
-
-bool fold_windows(const at::Tensor &matrix, const Windows &windows, const at::Tensor &image) {
-  return run_columns(HAL_OP_ID_COL2IM, matrix, windows, image);
-}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("im2col", TORCH_FN(im2col));

@@ -20,10 +20,6 @@ static inline void tensor_fill_ordinary(tensor_t *t, uint64_t seed) {
   tensor_upload(t);
 }
 
-static inline hal_value_t of_list(const int64_t *list, uint32_t count) {
-  return (hal_value_t){.tag = HAL_VALUE_INT_LIST, .count = count, .u.il = list};
-}
-
 /* The place in the output, in row order, of element `index` of `t`, when the dimensions of `mask` are reduced. */
 static inline int64_t output_of(const tensor_t *t, uint64_t mask, int64_t index) {
   int64_t output = 0, scale = 1;

@@ -183,19 +183,7 @@ Test(op_reduce, nan_propagates_wherever_it_stands) {
       }
 }
 
-/* ---- values and indices
- * ----------------------------------------------------------------------------------------------------- */
-
-static hal_status_t run_two(const char *name, const hal_value_t *args, const tensor_t *values,
-                            const tensor_t *indices) {
-  uint32_t op;
-  must(hal_op_id(name, &op));
-  const hal_tensor_t *const both[] = {&values->desc, &indices->desc}, *const one[] = {&indices->desc};
-  hal_op_call_t call = {.struct_size = sizeof call, .arg_count = 2, .args = args};
-  call.result_count = name[0] == 'm' ? 2 : 1;
-  call.results = name[0] == 'm' ? both : one;
-  return hal_op_run(0, op, NULL, &call);
-}
+/* ---- values and indices ---- */
 
 /* The first extreme element of every output, as torch defines it: NaN beats numbers, the first of equals wins. */
 static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape, enum layout in, enum layout out,
@@ -211,7 +199,7 @@ static void check_index(const char *op, hal_dtype_t dtype, const shape_t *shape,
   else
     tensor_fill_ordinary(a, (uint64_t)shape->sizes[0]); /* many equal elements in integers */
   const hal_value_t args[] = {of_tensor(a), of_list(list, dim < 0 ? 0 : 1)};
-  must(run_two(op, args, v, x));
+  must(op[0] == 'm' ? run_two(op, args, 2, v, x) : run(op, args, 2, x, 0)); /* max.dim, argmax */
   tensor_download(v), tensor_download(x);
   const int high = strstr(op, "max") != NULL;
   int64_t *best = malloc((size_t)(x->numel + 1) * sizeof *best),

@@ -267,4 +267,24 @@ static inline hal_value_t of_tensor(const tensor_t *t) {
 static inline hal_value_t of_int(int64_t i) { return (hal_value_t){.tag = HAL_VALUE_INT, .u.i = i}; }
 static inline hal_value_t of_double(double d) { return (hal_value_t){.tag = HAL_VALUE_DOUBLE, .u.d = d}; }
 
+/* The place of an element of a contiguous tensor of five dimensions. */
+static inline int64_t at5(const int64_t *sizes, int64_t n, int64_t c, int64_t z, int64_t y, int64_t x) {
+  return (((n * sizes[1] + c) * sizes[2] + z) * sizes[3] + y) * sizes[4] + x;
+}
+
+static inline hal_value_t of_list(const int64_t *list, uint32_t count) {
+  return (hal_value_t){.tag = HAL_VALUE_INT_LIST, .count = count, .u.il = list};
+}
+
+/* Runs an operator with two results. */
+static inline hal_status_t run_two(const char *name, const hal_value_t *args, uint32_t count, const tensor_t *a,
+                                   const tensor_t *b) {
+  uint32_t op;
+  must(hal_op_id(name, &op));
+  const hal_tensor_t *const results[] = {&a->desc, &b->desc};
+  hal_op_call_t call = {
+      .struct_size = sizeof call, .arg_count = count, .result_count = 2, .args = args, .results = results};
+  return hal_op_run(0, op, NULL, &call);
+}
+
 #endif /* TEST_HAL_OP_TESTING_H_ */

@@ -1,24 +1,6 @@
 /* op_window.c: max pooling, unfolding and folding, and sparse maps along a dimension, against loops in plain C. */
 #include "op_testing.h"
 
-static int64_t at5(const int64_t *sizes, int64_t n, int64_t c, int64_t z, int64_t y, int64_t x) {
-  return (((n * sizes[1] + c) * sizes[2] + z) * sizes[3] + y) * sizes[4] + x;
-}
-
-static hal_value_t of_list(const int64_t *list, uint32_t count) {
-  return (hal_value_t){.tag = HAL_VALUE_INT_LIST, .count = count, .u.il = list};
-}
-
-static hal_status_t run_two(const char *name, const hal_value_t *args, uint32_t count, const tensor_t *a,
-                            const tensor_t *b) {
-  uint32_t op;
-  must(hal_op_id(name, &op));
-  const hal_tensor_t *const results[] = {&a->desc, &b->desc};
-  hal_op_call_t call = {
-      .struct_size = sizeof call, .arg_count = count, .result_count = 2, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &call);
-}
-
 static const int64_t in[] = {2, 3, 5, 6, 7}, size[] = {2, 3, 2}, step[] = {2, 1, 3}, pad[] = {1, 1, 0},
                      dilation[] = {1, 2, 1};
 
@@ -148,92 +130,4 @@ Test(op_window, a_sparse_map_sums_in_order_along_any_dimension_of_any_layout) {
   const hal_value_t args[] = {of_tensor(a), of_tensor(s), of_tensor(i), of_tensor(w), of_int(1)};
   cr_assert_eq(run("resample", args, 5, r, 0), HAL_INVALID_ARGUMENT);
   tensor_free(a), tensor_free(r), tensor_free(s), tensor_free(i), tensor_free(w);
-}
-
-/* ---- direct convolution ---- */
-
-enum { GROUPS = 2, LARGE = 2, SMALL = 3 }; /* channels per group */
-
-/* Calls visit(large element, weight element, small element) for every product of the convolution. */
-static void each_product(const int64_t *large, const int64_t *small, void (*visit)(void *, int64_t, int64_t, int64_t),
-                         void *state) {
-  const int64_t places = size[0] * size[1] * size[2], columns = small[2] * small[3] * small[4];
-  for (int64_t k = 0; k < small[0] * small[1] * columns; k++) {
-    const int64_t o = k / columns % small[1], n = k / columns / small[1];
-    const int64_t x0 = k % small[4], y0 = k / small[4] % small[3], z0 = k / small[4] / small[3] % small[2];
-    for (int64_t c = 0; c < LARGE; c++)
-      for (int64_t w = 0; w < places; w++) {
-        const int64_t z = z0 * step[0] - pad[0] + w / size[2] / size[1] * dilation[0];
-        const int64_t y = y0 * step[1] - pad[1] + w / size[2] % size[1] * dilation[1];
-        const int64_t x = x0 * step[2] - pad[2] + w % size[2] * dilation[2];
-        if (z < 0 || z >= large[2] || y < 0 || y >= large[3] || x < 0 || x >= large[4]) continue;
-        visit(state, at5(large, n, o / SMALL * LARGE + c, z, y, x), (o * LARGE + c) * places + w, k);
-      }
-  }
-}
-
-typedef struct sums_s {
-  const double *large, *weight, *small;
-  double *to_large, *to_weight, *to_small;
-} sums_t;
-
-static void add_products(void *state, int64_t l, int64_t w, int64_t s) {
-  const sums_t *sums = state;
-  sums->to_small[s] += sums->large[l] * sums->weight[w];
-  sums->to_large[l] += sums->small[s] * sums->weight[w];
-  sums->to_weight[w] += sums->small[s] * sums->large[l];
-}
-
-static tensor_t *small_numbers(const int64_t *sizes, int seed) {
-  tensor_t *t = tensor_new(HAL_FLOAT64, 5, sizes, CONTIGUOUS);
-  for (int64_t k = 0; k < t->numel; k++) ((double *)(void *)t->host)[k] = (double)((k * 7 + seed) % 9 - 4);
-  tensor_upload(t);
-  return t;
-}
-
-static void expect(tensor_t *got, const double *want, const double *bias, int64_t channels) {
-  tensor_download(got);
-  const int64_t places = bias ? got->numel / got->sizes[0] / channels : 1;
-  for (int64_t k = 0; k < got->numel; k++)
-    cr_assert_eq(tensor_get(got, k).f, want[k] + (bias ? bias[k / places % channels] : 0), "element %lld",
-                 (long long)k);
-}
-
-Test(op_window, convolutions_of_few_channels_and_their_gradients_both_ways) {
-  open_device();
-  const int64_t large[] = {2, GROUPS * LARGE, in[2], in[3], in[4]};
-  const int64_t small[] = {2, GROUPS * SMALL, windows(0), windows(1), windows(2)};
-  const int64_t weights[] = {GROUPS * SMALL, LARGE, size[0], size[1], size[2]}, zero[] = {0, 0, 0};
-  tensor_t *l = small_numbers(large, 1), *w = small_numbers(weights, 2), *s = small_numbers(small, 3);
-  double *memory = calloc((size_t)(l->numel + w->numel + s->numel), sizeof *memory);
-  sums_t sums = {.large = (void *)l->host,
-                 .weight = (void *)w->host,
-                 .small = (void *)s->host,
-                 .to_large = memory,
-                 .to_weight = memory + l->numel,
-                 .to_small = memory + l->numel + w->numel};
-  each_product(large, small, add_products, &sums);
-
-  for (int transposed = 0; transposed < 2; transposed++) {
-    tensor_t *input = transposed ? s : l, *grad = transposed ? l : s;
-    tensor_t *result = tensor_new(HAL_FLOAT64, 5, transposed ? large : small, CONTIGUOUS);
-    tensor_t *to_input = tensor_new(HAL_FLOAT64, 5, transposed ? small : large, CONTIGUOUS);
-    tensor_t *to_weight = tensor_new(HAL_FLOAT64, 5, weights, CONTIGUOUS);
-    const int64_t channels = result->sizes[1];
-    tensor_t *bias = tensor_new(HAL_FLOAT64, 1, &channels, CONTIGUOUS);
-    for (int64_t k = 0; k < channels; k++) ((double *)(void *)bias->host)[k] = (double)(k + 1);
-    tensor_upload(bias);
-    hal_value_t args[] = {of_tensor(input),     of_tensor(w),       of_tensor(bias),  of_list(step, 3), of_list(pad, 3),
-                          of_list(dilation, 3), of_int(transposed), of_list(zero, 3), of_int(GROUPS)};
-    must(run("convolution_overrideable", args, 9, result, 0));
-    expect(result, transposed ? sums.to_large : sums.to_small, (void *)bias->host, channels);
-    args[0] = of_tensor(grad), args[1] = of_tensor(input), args[2] = of_tensor(w);
-    must(run_two("convolution_backward_overrideable", args, 9, to_input, to_weight));
-    expect(to_input, transposed ? sums.to_small : sums.to_large, NULL, 1);
-    expect(to_weight, sums.to_weight, NULL, 1);
-    args[8] = of_int(3); /* channels do not divide */
-    cr_assert_eq(run_two("convolution_backward_overrideable", args, 9, to_input, to_weight), HAL_INVALID_ARGUMENT);
-    tensor_free(result), tensor_free(to_input), tensor_free(to_weight), tensor_free(bias);
-  }
-  free(memory), tensor_free(l), tensor_free(w), tensor_free(s);
 }
