@@ -391,6 +391,12 @@ class Convolution(Family):
     cloned = ("f32", "f64")
 
 
+class Attention(Family):
+    """Scaled dot product attention and its gradients: matrix products, and exponentials of float32."""
+
+    cloned = ("f32", "f64")
+
+
 class Sequence(Family):
     """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
 
@@ -414,6 +420,7 @@ _NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("f
         Variant("backward", "items", 256)]
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]
+_ATTENTION = [Variant(name, "groups", 1) for name in ("forward", "backward")]
 _STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
            for suffix in ("", "_more") for name in ("rows", "cols", "strided")]
 
@@ -457,6 +464,8 @@ FAMILIES = {
         Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
                                     Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],
                     operands=2, scalars=0),
+        Attention("attention", _ATTENTION, operands=3, result="any"),
+        Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

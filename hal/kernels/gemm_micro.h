@@ -145,24 +145,25 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 #undef PK_TRANSPOSE
 #endif
 
-/* Sums of `rows` x `vectors` vectors. Both are constant where this is inlined, and `packed` too: element (i, k) of a stands at
- * i + k * PK_GEMM_M, else at i * row + k. Rows of the panel are `step` apart. */
+/* Sums of `rows` x `vectors` vectors, added to what the product has when `more`. rows and vectors are constant where this is
+ * inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`, those of the product `target` apart. */
 #define PK_DEFINE_MICRO(bytes)                                                                                         \
-  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int packed, pk_i64 depth,         \
-                                            const T *a, pk_i64 row, const T *panel, pk_i64 step, T *product) {         \
+  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int more, pk_i64 depth,           \
+                                            const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,           \
+                                            T *product, pk_i64 target) {                                               \
     enum { LANES = bytes / (int)sizeof(T) };                                                                           \
-    PK_CAT(PK_NAME(v), bytes) x[8][2];                                                                                 \
+    typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                          \
+    vector x[8][2];                                                                                                    \
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)   \
-        x[i][v] = (PK_CAT(PK_NAME(v), bytes)){0};                                                                      \
+        x[i][v] = more ? *(const vector *)(product + i * target + v * LANES) : (vector){0};                            \
     for (pk_i64 k = 0; k < depth; k++, panel += step) {                                                                \
-      PK_CAT(PK_NAME(v), bytes) y[2];                                                                                  \
-      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) y[v] =                                                 \
-          *(const PK_CAT(PK_NAME(v), bytes) *)(panel + v * LANES);                                                     \
+      vector y[2];                                                                                                     \
+      _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) y[v] = *(const vector *)(panel + v * LANES);           \
       _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) \
-          x[i][v] += (packed ? a[i + k * PK_GEMM_M] : a[i * row + k]) * y[v];                                          \
+          x[i][v] += a[i * row + k * col] * y[v];                                                                      \
     }                                                                                                                  \
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) * \
-        (PK_CAT(PK_NAME(v), bytes) *)(product + i * PK_GEMM_N + v * LANES) = x[i][v];                                  \
+        (vector *)(product + i * target + v * LANES) = x[i][v];                                                        \
   }
 PK_DEFINE_MICRO(64)
 PK_DEFINE_MICRO(32)
@@ -173,11 +174,11 @@ PK_DEFINE_MICRO(16)
  * a is packed. */
 PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
                           const T *panel, pk_i64 step, T *product) {
-#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                            \
-  if (row == 0)                                                                                             \
-    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 1, depth, a, 0, panel + (column), step, product + (column)); \
-  else                                                                                                      \
-    PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 0, depth, a, row, panel + (column), step, product + (column));
+#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                                   \
+  if (row == 0) PK_CAT(PK_NAME(micro_), bytes)                                                                     \
+  (r, vectors, 0, depth, a, 1, PK_GEMM_M, panel + (column), step, product + (column), PK_GEMM_N);                  \
+  else PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 0, depth, a, row, 1, panel + (column), step, product + (column), \
+                                      PK_GEMM_N);
 #define PK_MICRO(bytes, vectors, column)              \
   switch (rows) {                                     \
     case 8:                                           \

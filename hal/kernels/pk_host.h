@@ -4,8 +4,8 @@
  * A hot instance (PK_CLONES 1) gets entries for AVX2 and AVX-512 as well, chosen once per process (host_table.c). Plain
  * functions and a table of addresses, not target_clones: an ifunc's resolver runs before the sanitizers' own start, and
  * clang 14 has no target_clones in C. PK_NO_CLONES leaves the further entries out. All entries give equal bits, as contraction is
- * off and no body reassociates; in gemm and the functions of float32 it is on, and the base, which has no fused multiply-add, rounds
- * otherwise than the others (hal/kernels/CMakeLists.txt). */
+ * off and no body reassociates; in gemm, attention and the functions of float32 it is on, and the base, which has no fused
+ * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_
 
@@ -39,13 +39,15 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
   extern const pk_host_entry_t PK_CAT(name, _entry);         \
   const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), count, {PK_CAT(name, _base), 0, 0}};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
-#define PK_ENTRIES_1(name, count, args)                                                                           \
-  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                                                      \
-  PK_HOST_FN(__attribute__((target("avx2,fma"))), PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)                   \
-  PK_HOST_FN(__attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl"))), PK_CAT(name, _avx512), name, \
-             PK_ISA_AVX512, args)                                                                                 \
-  extern const pk_host_entry_t PK_CAT(name, _entry);                                                              \
-  const pk_host_entry_t PK_CAT(name, _entry) = {                                                                  \
+#define PK_HAS_CLONES 1
+#define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
+#define PK_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
+#define PK_ENTRIES_1(name, count, args)                                          \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                     \
+  PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)       \
+  PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args) \
+  extern const pk_host_entry_t PK_CAT(name, _entry);                             \
+  const pk_host_entry_t PK_CAT(name, _entry) = {                                 \
       PK_STRING(name), count, {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0

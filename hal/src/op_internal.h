@@ -80,6 +80,8 @@ hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const 
 hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_attention_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_call_t *call);

@@ -1,0 +1,71 @@
+// attention.h: what the two ways of computing scaled dot product attention share: shapes, their checks, the layout of results.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace torch_backend {
+
+using OptionalTensor = std::optional<at::Tensor>;
+
+// One call's shapes: `heads` query heads share `kv_heads` heads of keys and values, in groups of neighbours.
+struct AttentionShapes {
+  int64_t batch, heads, kv_heads, queries, keys, value_size;
+
+  int64_t matrices() const { return batch * kv_heads; }
+  // Of one matrix: a group's heads below each other.
+  int64_t rows() const { return kv_heads == 0 ? queries : heads / kv_heads * queries; }
+};
+
+// Reads the shapes of query, key and value, of 3 dimensions (head, row, number) or 4 with the batch in front. Throws where
+// they do not fit together, differ in dtype or device, or are not floating.
+AttentionShapes attention_shapes(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value);
+
+// True for a mask of up to 4 dimensions that broadcasts to (batch, head, query, key).
+bool is_broadcast_of(const at::Tensor &mask, const AttentionShapes &shapes);
+
+// An uninitialised tensor whose dimensions lie in memory in the order of those of `model`, as torch's meta function says of the
+// result.
+at::Tensor empty_in_order_of(const at::Tensor &model, c10::IntArrayRef sizes);
+
+// What a call is asked for beside its tensors; `scale` is resolved.
+struct AttentionOptions {
+  double dropout;
+  bool causal, return_weights;
+  double scale;
+};
+
+// The outputs of the forward operator: result, log(sum(exp(scores))) of each row as float32, two unused tensors, the largest
+// numbers of queries and keys, seed and offset of the dropout, the weights where they are asked for.
+using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
+                                   at::Tensor, at::Tensor>;
+// Gradients of query, key, value and bias; those that are not wanted are undefined.
+using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// Seed and offset of the dropout as host numbers, as CUDA saves its state outside of graphs.
+at::Tensor state_number(uint64_t number);
+uint64_t state_number(const at::Tensor &number);
+
+// ---- as products of matrices and a softmax (attention_composed.cpp) ----
+AttentionResult composed_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                                   const OptionalTensor &bias, const AttentionOptions &options);
+AttentionGradients composed_attention_backward(const at::Tensor &grad, const at::Tensor &query, const at::Tensor &key,
+                                               const at::Tensor &value, const at::Tensor &bias,
+                                               std::array<bool, 4> wanted, const AttentionOptions &options,
+                                               const at::Tensor &seed, const at::Tensor &offset);
+
+// ---- in one kernel (attention_fused.cpp); nothing where the device has none for such a call ----
+std::optional<AttentionResult> fused_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                                               const OptionalTensor &bias, const AttentionOptions &options);
+// `wanted` of query, key and value.
+std::optional<AttentionGradients> fused_attention_backward(const at::Tensor &grad, const at::Tensor &query,
+                                                           const at::Tensor &key, const at::Tensor &value,
+                                                           const at::Tensor &bias, std::array<bool, 4> wanted,
+                                                           const at::Tensor &result, const at::Tensor &logarithms,
+                                                           const AttentionOptions &options);
+
+}  // namespace torch_backend

@@ -1,0 +1,192 @@
+/* attention_device.h: attention.pk on devices. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
+ * compute the scores of a key each, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
+ * an item adds up in global memory no other item touches. */
+#define PK_ROWS 8
+
+/* The score of a key for query i, -inf where it is not seen. */
+PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL const E *k, PK_GLOBAL const E *b,
+                       T scale, pk_i64 i, pk_i64 j) {
+  if (s->causal && j > i) return -PK_INFINITY;
+  T x = PK_C(0.0);
+  for (pk_i64 d = 0; d < s->size; d++) x += PK_GET(q[i * s->query[2] + d]) * PK_GET(k[j * s->key[2] + d]);
+  return s->with_bias ? x * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : x * scale;
+}
+
+PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms, PK_GLOBAL const E *, query,
+             PK_GLOBAL const E *, key, PK_GLOBAL const E *, value, PK_GLOBAL const E *, bias, pk_attention_t, s, T,
+             scale, pk_u64, units, pk_u64, per_group) {
+  const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
+  PK_GROUP(g) {
+    PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
+    PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
+    PK_LOCAL_ARRAY(T, top, PK_ROWS);
+    PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+    PK_LOCAL_ARRAY(T, decay, PK_ROWS);
+    PK_LOCAL_ARRAY(T, sum, PK_ROWS);
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 row = (pk_i64)u / blocks, begin = ((pk_i64)u - row * blocks) * s.block;
+      const pk_i64 end = s.queries - begin < s.block ? s.queries : begin + s.block;
+      const pk_i64 batch = row / s.heads, head = row - batch * s.heads, kv_head = head / s.shared;
+      PK_GLOBAL const E *q = query + batch * s.query[0] + head * s.query[1],
+                        *b = bias + batch * s.bias[0] + head * s.bias[1];
+      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1];
+      PK_GLOBAL const E *v = value + batch * s.value[0] + kv_head * s.value[1];
+      PK_GLOBAL E *r = result + batch * s.result[0] + head * s.result[1];
+      for (pk_i64 q0 = begin; q0 < end; q0 += PK_ROWS) {
+        const pk_i32 width = end - q0 < PK_ROWS ? (pk_i32)(end - q0) : PK_ROWS;
+        const pk_i64 limit = pk_attention_limit(&s, q0 + width);
+        PK_EACH(l) {
+          if (l < PK_ROWS) top[l] = -PK_INFINITY, sum[l] = PK_C(0.0);
+          for (pk_i64 e = l; e < PK_ROWS * PK_HEAD_SIZE; e += PK_LSIZE) sums[e] = PK_C(0.0);
+        }
+        PK_SYNC();
+        for (pk_i64 k0 = 0; k0 < limit; k0 += PK_LSIZE) {
+          const pk_i32 count = limit - k0 < PK_LSIZE ? (pk_i32)(limit - k0) : PK_LSIZE;
+          PK_EACH(l) {
+            for (pk_i32 i = 0; i < width && l < count; i++)
+              weights[i * PK_LSIZE + l] = PK_NAME(score)(&s, q, k, b, scale, q0 + i, k0 + l);
+          }
+          PK_SYNC();
+          PK_EACH_BELOW(l, width) {
+            T peak = top[l];
+            for (pk_i32 j = 0; j < count; j++) {
+              const T x = weights[l * PK_LSIZE + j];
+              peak = x > peak ? x : peak;
+            }
+            shift[l] = peak == -PK_INFINITY ? PK_C(0.0) : peak; /* nothing seen yet: exp(-inf - 0) = 0 */
+            decay[l] = pk_exp_wide(top[l] - shift[l]);
+            top[l] = peak;
+          }
+          PK_SYNC();
+          PK_EACH(l) {
+            for (pk_i32 i = 0; i < width && l < count; i++)
+              weights[i * PK_LSIZE + l] = pk_exp_wide(weights[i * PK_LSIZE + l] - shift[i]);
+          }
+          PK_SYNC();
+          PK_EACH(l) {
+            if (l < width) {
+              T x = PK_C(0.0);
+              for (pk_i32 j = 0; j < count; j++) x += weights[l * PK_LSIZE + j];
+              sum[l] = sum[l] * decay[l] + x;
+            }
+            for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE)
+              for (pk_i32 i = 0; i < width; i++) {
+                T x = PK_C(0.0);
+                for (pk_i32 j = 0; j < count; j++)
+                  x += weights[i * PK_LSIZE + j] * PK_GET(v[(k0 + j) * s.value[2] + d]);
+                sums[i * PK_HEAD_SIZE + d] = sums[i * PK_HEAD_SIZE + d] * decay[i] + x;
+              }
+          }
+          PK_SYNC();
+        }
+        PK_EACH(l) {
+          if (l < width)
+            logarithms[row * s.queries + q0 + l] = sum[l] != PK_C(0.0) ? top[l] + pk_log(sum[l]) : -PK_INFINITY;
+          for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE)
+            for (pk_i32 i = 0; i < width; i++)
+              r[(q0 + i) * s.result[2] + d] =
+                  PK_PUT(sum[i] != PK_C(0.0) ? sums[i * PK_HEAD_SIZE + d] / sum[i] : PK_C(0.0));
+        }
+        PK_SYNC();
+      }
+    }
+  }
+}
+
+PK_KERNEL_14(PK_NAME(backward), PK_GLOBAL E *, grad_query, PK_GLOBAL E *, grad_key, PK_GLOBAL E *, grad_value,
+             PK_GLOBAL const E *, grad, PK_GLOBAL const E *, query, PK_GLOBAL const E *, key, PK_GLOBAL const E *,
+             value, PK_GLOBAL const E *, bias, PK_GLOBAL const E *, result, PK_GLOBAL const T *, logarithms,
+             pk_attention_t, s, T, scale, pk_u64, units, pk_u64, per_group) {
+  PK_GROUP(g) {
+    PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
+    PK_LOCAL_ARRAY(T, slopes, PK_ROWS * PK_LSIZE);
+    PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
+    PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+    PK_LOCAL_ARRAY(T, delta, PK_ROWS);
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 row = (pk_i64)u / s.parts, part = (pk_i64)u - row * s.parts;
+      const pk_i64 batch = row / s.kv_heads, kv_head = row - batch * s.kv_heads;
+      const pk_i64 begin = part * s.part, end = s.keys - begin < s.part ? s.keys : begin + s.part;
+      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1];
+      PK_GLOBAL const E *v = value + batch * s.value[0] + kv_head * s.value[1];
+      PK_GLOBAL E *gk = grad_key + batch * s.grad_key[0] + kv_head * s.grad_key[1];
+      PK_GLOBAL E *gv = grad_value + batch * s.grad_value[0] + kv_head * s.grad_value[1];
+      PK_EACH(l) {
+        for (pk_i64 j = begin; j < end; j++) {
+          for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_KEY); d += PK_LSIZE)
+            gk[j * s.grad_key[2] + d] = PK_PUT(PK_C(0.0));
+          for (pk_i64 d = l; d < s.value_size && (s.wanted & PK_GRAD_VALUE); d += PK_LSIZE)
+            gv[j * s.grad_value[2] + d] = PK_PUT(PK_C(0.0));
+        }
+      }
+      for (pk_i64 head = kv_head * s.shared; head < (kv_head + 1) * s.shared; head++) {
+        PK_GLOBAL const E *q = query + batch * s.query[0] + head * s.query[1],
+                          *b = bias + batch * s.bias[0] + head * s.bias[1];
+        PK_GLOBAL const E *dr = grad + batch * s.grad[0] + head * s.grad[1];
+        PK_GLOBAL const E *r = result + batch * s.result[0] + head * s.result[1];
+        PK_GLOBAL E *gq = grad_query + part * s.part_stride + batch * s.grad_query[0] + head * s.grad_query[1];
+        for (pk_i64 q0 = 0; q0 < s.queries; q0 += PK_ROWS) {
+          const pk_i32 width = s.queries - q0 < PK_ROWS ? (pk_i32)(s.queries - q0) : PK_ROWS;
+          const pk_i64 seen = pk_attention_limit(&s, q0 + width), limit = seen < end ? seen : end;
+          PK_EACH(l) {
+            if (l < width) {
+              const T logarithm = logarithms[(batch * s.heads + head) * s.queries + q0 + l];
+              T x = PK_C(0.0);
+              for (pk_i64 d = 0; d < s.value_size; d++)
+                x += PK_GET(dr[(q0 + l) * s.grad[2] + d]) * PK_GET(r[(q0 + l) * s.result[2] + d]);
+              delta[l] = x;
+              shift[l] =
+                  logarithm == -PK_INFINITY ? PK_INFINITY : logarithm; /* a row that sees nothing: weights of 0 */
+            }
+            for (pk_i64 e = l; e < PK_ROWS * PK_HEAD_SIZE; e += PK_LSIZE) sums[e] = PK_C(0.0);
+          }
+          PK_SYNC();
+          for (pk_i64 k0 = begin; k0 < limit; k0 += PK_LSIZE) {
+            const pk_i32 count = limit - k0 < PK_LSIZE ? (pk_i32)(limit - k0) : PK_LSIZE;
+            PK_EACH(l) {
+              for (pk_i32 i = 0; i < width && l < count; i++) {
+                const T weight = pk_exp_wide(PK_NAME(score)(&s, q, k, b, scale, q0 + i, k0 + l) - shift[i]);
+                T x = PK_C(0.0);
+                for (pk_i64 d = 0; d < s.value_size; d++)
+                  x += PK_GET(dr[(q0 + i) * s.grad[2] + d]) * PK_GET(v[(k0 + l) * s.value[2] + d]);
+                weights[i * PK_LSIZE + l] = weight;
+                slopes[i * PK_LSIZE + l] = scale * weight * (x - delta[i]);
+              }
+            }
+            PK_SYNC();
+            PK_EACH(l) {
+              for (pk_i64 d = l; d < s.value_size && (s.wanted & PK_GRAD_VALUE); d += PK_LSIZE)
+                for (pk_i32 j = 0; j < count; j++) {
+                  T x = PK_GET(gv[(k0 + j) * s.grad_value[2] + d]);
+                  for (pk_i32 i = 0; i < width; i++)
+                    x += weights[i * PK_LSIZE + j] * PK_GET(dr[(q0 + i) * s.grad[2] + d]);
+                  gv[(k0 + j) * s.grad_value[2] + d] = PK_PUT(x);
+                }
+              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_KEY); d += PK_LSIZE)
+                for (pk_i32 j = 0; j < count; j++) {
+                  T x = PK_GET(gk[(k0 + j) * s.grad_key[2] + d]);
+                  for (pk_i32 i = 0; i < width; i++)
+                    x += slopes[i * PK_LSIZE + j] * PK_GET(q[(q0 + i) * s.query[2] + d]);
+                  gk[(k0 + j) * s.grad_key[2] + d] = PK_PUT(x);
+                }
+              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_QUERY); d += PK_LSIZE)
+                for (pk_i32 i = 0; i < width; i++)
+                  for (pk_i32 j = 0; j < count; j++)
+                    sums[i * PK_HEAD_SIZE + d] += slopes[i * PK_LSIZE + j] * PK_GET(k[(k0 + j) * s.key[2] + d]);
+            }
+            PK_SYNC();
+          }
+          PK_EACH(l) {
+            for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_QUERY); d += PK_LSIZE)
+              for (pk_i32 i = 0; i < width; i++)
+                gq[(q0 + i) * s.grad_query[2] + d] = PK_PUT(sums[i * PK_HEAD_SIZE + d]);
+          }
+          PK_SYNC();
+        }
+      }
+    }
+  }
+}
+#undef PK_ROWS
