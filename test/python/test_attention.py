@@ -18,11 +18,11 @@ def operands(dtype=torch.float32, batch=2, heads=4, kv_heads=None, queries=5, ke
     return [torch.randn(batch, *shape).to(dtype) for shape in shapes]
 
 
-def run(place, tensors, mask=None, **options):
-    """Gives the result and the gradients of the operands, and of the mask where it takes one."""
+def run(place, tensors, mask=None, learned=True, **options):
+    """Gives the result and the gradients of the operands, and of a floating mask that is `learned`."""
     leaves = [t.detach().to(place).requires_grad_() for t in tensors]
     if mask is not None:
-        mask = mask.detach().to(place).requires_grad_(mask.is_floating_point())
+        mask = mask.detach().to(place).requires_grad_(learned and mask.is_floating_point())
     result = F.scaled_dot_product_attention(*leaves, attn_mask=mask, **options)
     assert result.device.type == place
     result.double().sin().sum().backward()
@@ -129,6 +129,117 @@ def test_operands_of_three_dimensions(device):
     operator = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
     result = operator(*(t.to(device) for t in tensors))[0]
     torch.testing.assert_close(result.cpu(), run("cpu", tensors)[0], rtol=2e-5, atol=2e-5)
+
+
+# ---- the fused kernel: without dropout and without a gradient of the mask ----
+
+
+def exact(tensors, mask=None, **options):
+    """Result and gradients on the CPU in float64, by the formula."""
+    mask = mask.double() if mask is not None and mask.is_floating_point() else mask
+    with sdpa_kernel(SDPBackend.MATH):
+        return run("cpu", [t.double() for t in tensors], mask, learned=False, **options)
+
+
+def compare_exactly(device, tensors, mask=None, **options):
+    tolerance = TOLERANCE[tensors[0].dtype]
+    theirs = exact(tensors, mask, **options)
+    for ours, want in zip(run(device, tensors, mask, learned=False, **options), theirs, strict=True):
+        torch.testing.assert_close(ours.double(), want, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(32, 32, 16), (33, 65, 20), (1, 130, 64), (130, 1, 3), (700, 900, 8)], ids=str)
+@pytest.mark.parametrize("causal", [False, True])
+def test_lengths_that_are_no_multiples_of_blocks(device, dtype, sizes, causal):
+    queries, keys, size = sizes
+    compare_exactly(device, operands(dtype, 1, 2, 1, queries, keys, size), is_causal=causal, enable_gqa=True)
+
+
+@pytest.mark.parametrize("shape", [(7,), (5, 7), (1, 7), (5, 1), (2, 1, 5, 7), (1, 4, 1, 7), (2, 4, 5, 7), (2, 1, 1, 7)], ids=str)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_constant_masks_of_every_broadcast_shape(device, shape, dtype):
+    torch.manual_seed(1)
+    compare_exactly(device, operands(dtype), torch.randn(shape).to(dtype))
+    compare_exactly(device, operands(dtype), torch.rand(shape) > 0.3)
+
+
+def test_a_transposed_and_an_expanded_mask(device):
+    torch.manual_seed(1)
+    compare_exactly(device, operands(), torch.randn(7, 5).mT)
+    compare_exactly(device, operands(), torch.randn(2, 1, 5, 7).expand(2, 4, 5, 7))
+
+
+def test_operands_that_are_parts_of_one_projection(device):
+    """As models have them: (batch, sequence, 3, head, number), and the gradients' way back."""
+    packed = torch.randn(2, 9, 3, 4, 16)
+    results = []
+    for place, dtype in ((device, torch.float32), ("cpu", torch.float64)):
+        leaf = packed.to(place, dtype).requires_grad_()
+        result = F.scaled_dot_product_attention(*leaf.permute(2, 0, 3, 1, 4).unbind(), is_causal=True)
+        result.sin().sum().backward()
+        results.append((result.detach().cpu().double(), leaf.grad.cpu().double()))
+    torch.testing.assert_close(results[0], results[1], rtol=2e-5, atol=2e-5)
+
+
+def test_rows_whose_numbers_are_not_neighbours_and_an_expanded_gradient(device):
+    query, key, value = (t.mT.contiguous().mT for t in operands())
+    compare_exactly(device, (query, key, value))
+    leaf = query.to(device).requires_grad_()
+    F.scaled_dot_product_attention(leaf, key.to(device), value.to(device)).sum().backward()
+    reference = query.double().requires_grad_()
+    F.scaled_dot_product_attention(reference, key.double(), value.double()).sum().backward()
+    torch.testing.assert_close(leaf.grad.cpu().double(), reference.grad, rtol=2e-5, atol=2e-5)
+
+
+def test_expanded_keys_and_values(device):
+    query, key, value = operands(kv_heads=1)
+    compare_exactly(device, (query, key.expand(2, 4, 7, 8), value.expand(2, 4, 7, 8)))
+
+
+@pytest.mark.parametrize("size", [256, 257])
+def test_heads_around_the_largest_that_the_kernel_takes(device, size):
+    compare_exactly(device, operands(batch=1, heads=2, size=size))
+
+
+def test_a_long_sequence_keeps_no_matrix_of_weights(device):
+    length, heads = 2048, 2
+    tensors = [t.to(device).requires_grad_() for t in operands(batch=1, heads=heads, queries=length, keys=length, size=8)]
+    torch.fake.synchronize()
+    torch.fake.reset_peak_memory_stats()
+    before = torch.fake.memory_allocated()
+    F.scaled_dot_product_attention(*tensors, is_causal=True).sum().backward()
+    torch.fake.synchronize()
+    assert torch.fake.max_memory_allocated() - before < heads * length * length * 4 / 4
+
+
+def test_gradients_are_those_of_finite_differences(device):
+    tensors = [t.to(device).requires_grad_() for t in operands(torch.float64, 1, 4, 2, queries=4, keys=3, size=3)]
+    mask = torch.randn(4, 3, dtype=torch.float64, device=device)
+    assert torch.autograd.gradcheck(lambda *leaves: F.scaled_dot_product_attention(*leaves, mask, enable_gqa=True), tensors)
+
+
+def test_one_gradient_alone(device):
+    tensors = operands(queries=40, keys=70)
+    want = exact(tensors)[1:]
+    for i in range(3):
+        leaves = [t.to(device).requires_grad_(n == i) for n, t in enumerate(tensors)]
+        F.scaled_dot_product_attention(*leaves).sin().sum().backward()
+        torch.testing.assert_close(leaves[i].grad.cpu().double(), want[i], rtol=2e-5, atol=2e-5)
+
+
+def test_a_mask_in_float_beside_operands_in_half_precision(device):
+    mask = torch.randn(5, 7) * 30
+    query, key, value = (t.to(device) for t in operands(torch.bfloat16))
+    ours = torch.ops.aten._scaled_dot_product_fused_attention_overrideable(query, key, value, mask.to(device))[0]
+    theirs = F.scaled_dot_product_attention(*(t.float() for t in operands(torch.bfloat16)), mask)
+    torch.testing.assert_close(ours.cpu().float(), theirs, rtol=1e-2, atol=1e-2)
+
+
+def test_a_mask_that_does_not_broadcast_is_refused(device):
+    tensors = [t.to(device) for t in operands()]
+    with pytest.raises(RuntimeError, match="must match the size|broadcast|must be broadcastable"):
+        torch.ops.aten._scaled_dot_product_fused_attention_overrideable(*tensors, torch.ones(5, 6, device=device))
 
 
 # ---- dropout ----
