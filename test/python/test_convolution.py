@@ -3,6 +3,7 @@ against the CPU."""
 
 import pytest
 import torch
+import torch_backend
 from torch_backend.fallback import strict
 
 
@@ -137,6 +138,43 @@ def test_lstm_with_given_state_and_gradient_of_the_cell_state(device):
 
 def test_lstm_with_projections(device):
     compare(lambda: torch.nn.LSTM(5, 7, num_layers=2, proj_size=3, bidirectional=True), [torch.randn(6, 3, 5)], device)
+
+
+@pytest.mark.parametrize("options", [{"batch_first": True}, {"num_layers": 3}, {"num_layers": 2, "dropout": 1.0}, {"bias": False}], ids=str)
+def test_lstm_from_a_given_state(device, options):
+    torch.manual_seed(0)
+    network, places = torch.nn.LSTM(5, 7, **options), {}
+    samples, state = (3, 6, 5), torch.randn(2, options.get("num_layers", 1), 3 if "batch_first" in options else 6, 7)
+    for place in ("cpu", device):
+        network.zero_grad(set_to_none=True)
+        network.to(place)
+        x, h, c = (leaf.to(place).detach().requires_grad_() for leaf in (torch.linspace(-1, 1, 90).view(samples), *state))
+        results, (last_h, last_c) = network(x, (h, c))
+        (results.sin().sum() + last_h.cos().sum() + last_c.square().sum()).backward()
+        places[place] = [results, last_h, last_c, x.grad, h.grad, c.grad, *(p.grad for p in network.parameters())]
+    for ours, theirs in zip(places[device], places["cpu"], strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5, check_stride=True)
+
+
+def test_lstm_multiplies_by_the_weights_of_the_input_once(device):
+    network, x = torch.nn.LSTM(5, 7).to(device), torch.randn(6, 3, 5, device=device)
+    torch_backend.ops.reset()
+    network(x)
+    products = {row.op: row.native for row in torch_backend.ops.report() if "mm" in row.op}
+    assert products == {"mm": 6, "addmm": 1}
+
+
+def test_lstm_passes_gradgradcheck(device):
+    network = torch.nn.LSTM(2, 2).double().to(device)
+    x = torch.randn(2, 1, 2, dtype=torch.float64, device=device, requires_grad=True)
+    assert torch.autograd.gradgradcheck(lambda x: network(x)[0], (x,))
+
+
+def test_lstm_without_steps_is_refused_and_without_samples_is_not(device):
+    network = torch.nn.LSTM(5, 7).to(device)
+    with pytest.raises(RuntimeError, match="sequence length to be larger than 0"):
+        network(torch.ones(0, 3, 5, device=device))
+    assert network(torch.ones(2, 0, 5, device=device))[0].shape == (2, 0, 7)
 
 
 def lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
