@@ -7,25 +7,27 @@
 #define PK_BUFFER(name, n) T name[n] __attribute__((aligned(64)))
 
 /* Packs `count` rows of `size` elements as columns, times `scale`. */
-PK_FN void PK_NAME(pack_columns_of)(const T *rows, pk_i64 row, pk_i64 count, pk_i64 size, T scale, T *panel) {
-  PK_NAME(pack_b)(rows, 1, row, size, count, panel);
+PK_FN void PK_NAME(pack_columns_of)(const int pk_isa, const T *rows, pk_i64 row, pk_i64 count, pk_i64 size, T scale,
+                                    T *panel) {
+  (void)pk_isa;
+  PK_OF_ISA(pack)(rows, 1, row, size, count, panel);
   if (scale != PK_C(1.0))
     for (pk_i64 i = 0; i < size * PK_GEMM_N; i++) panel[i] *= scale;
 }
 
 /* The scores of `count` keys from k0 on for the queries from q0 on, whose columns are `queries`. */
-PK_FN void PK_NAME(scores_of)(const int isa, const pk_attention_t *s, const T *queries, const T *key, const T *bias,
+PK_FN void PK_NAME(scores_of)(const int pk_isa, const pk_attention_t *s, const T *queries, const T *key, const T *bias,
                               pk_i64 q0, pk_i64 width, pk_i64 k0, pk_i64 count, T *offsets, T *scores) {
-  PK_NAME(product_rows)
-  (isa, count, width <= PK_HALF ? PK_HALF : PK_GEMM_N, s->size, key + k0 * s->key[2], s->key[2], queries, PK_GEMM_N,
-   scores, PK_GEMM_N, 0);
+  PK_OF_ISA(product_rows)
+  (count, width <= PK_HALF ? PK_HALF : PK_GEMM_N, s->size, key + k0 * s->key[2], s->key[2], queries, PK_GEMM_N, scores,
+   PK_GEMM_N, 0);
   if (s->with_bias) {
     const T *first = bias + q0 * s->bias[2] + k0 * s->bias[3];
     if (s->bias[2] == 0) {
       for (pk_i64 k = 0; k < count; k++)
         for (int l = 0; l < PK_GEMM_N; l++) scores[k * PK_GEMM_N + l] += first[k * s->bias[3]];
     } else {
-      PK_NAME(pack_b)(first, s->bias[3], s->bias[2], count, width, offsets);
+      PK_OF_ISA(pack)(first, s->bias[3], s->bias[2], count, width, offsets);
       for (pk_i64 i = 0; i < count * PK_GEMM_N; i++) scores[i] += offsets[i];
     }
   }
@@ -79,7 +81,7 @@ PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms,
       const E *q = query + batch * s.query[0] + head * s.query[1] + q0 * s.query[2];
       const E *k = key + batch * s.key[0] + kv_head * s.key[1], *v = value + batch * s.value[0] + kv_head * s.value[1];
       const E *b = bias + batch * s.bias[0] + head * s.bias[1];
-      PK_NAME(pack_columns_of)(q, s.query[2], width, s.size, scale, queries);
+      PK_NAME(pack_columns_of)(pk_isa, q, s.query[2], width, s.size, scale, queries);
       for (int l = 0; l < PK_GEMM_N; l++) top[l] = -PK_INFINITY, sum[l] = PK_C(0.0);
       for (pk_i64 k0 = 0; k0 < limit; k0 += PK_KEYS) {
         const pk_i64 count = limit - k0 < PK_KEYS ? limit - k0 : PK_KEYS;
@@ -92,7 +94,7 @@ PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms,
           for (pk_i64 d = 0; d < padded; d++) sums[i * padded + d] *= decay[i];
         pk_i64 step = s.value[2];
         const T *rows = PK_NAME(whole_rows)(v + k0 * s.value[2], count, s.value_size, spare, &step);
-        PK_NAME(product_columns)(pk_isa, width, padded, count, scores, rows, step, sums, padded, k0 > 0);
+        PK_OF_ISA(product_columns)(width, padded, count, scores, rows, step, sums, padded, k0 > 0);
       }
       E *r = result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2];
       for (pk_i64 i = 0; i < width; i++, r += s.result[2]) {
@@ -173,21 +175,20 @@ PK_KERNEL_14(PK_NAME(backward), PK_GLOBAL E *, grad_query, PK_GLOBAL E *, grad_k
             continue;
           }
           PK_NAME(pack_columns_of)
-          (result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2], s.result[2], width, s.value_size,
-           PK_C(1.0), queries);
-          PK_NAME(pack_columns_of)(dr, s.grad[2], width, s.value_size, PK_C(1.0), grads);
+          (pk_isa, result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2], s.result[2], width,
+           s.value_size, PK_C(1.0), queries);
+          PK_NAME(pack_columns_of)(pk_isa, dr, s.grad[2], width, s.value_size, PK_C(1.0), grads);
           PK_NAME(rows_before)
           (&s, width, logarithms + (batch * s.heads + head) * s.queries + q0, grads, queries, shift, delta);
-          PK_NAME(pack_columns_of)(q, s.query[2], width, s.size, scale, queries);
+          PK_NAME(pack_columns_of)(pk_isa, q, s.query[2], width, s.size, scale, queries);
           pk_i64 q_step = s.query[2], d_step = s.grad[2];
           const T *q_rows = PK_NAME(whole_rows)(q, width, s.size, query_rows, &q_step);
           const T *d_rows = PK_NAME(whole_rows)(dr, width, s.value_size, grad_rows, &d_step);
           for (pk_i64 k0 = begin; k0 < limit; k0 += PK_KEYS) {
             const pk_i64 count = end - k0 < PK_KEYS ? end - k0 : PK_KEYS;
             PK_NAME(scores_of)(pk_isa, &s, queries, k, b, q0, width, k0, count, offsets, weights);
-            PK_NAME(product_rows)
-            (pk_isa, count, lanes, s.value_size, v + k0 * s.value[2], s.value[2], grads, PK_GEMM_N, slopes, PK_GEMM_N,
-             0);
+            PK_OF_ISA(product_rows)
+            (count, lanes, s.value_size, v + k0 * s.value[2], s.value[2], grads, PK_GEMM_N, slopes, PK_GEMM_N, 0);
             if (width <= PK_HALF)
               PK_NAME(slopes_of)(PK_HALF, count, shift, delta, scale, weights, slopes);
             else
@@ -217,3 +218,4 @@ PK_KERNEL_14(PK_NAME(backward), PK_GLOBAL E *, grad_query, PK_GLOBAL E *, grad_k
 #undef PK_KEYS
 #undef PK_BUFFER
 #undef PK_HALF
+#undef PK_OF_ISA

@@ -54,51 +54,43 @@ PK_FN void PK_NAME(product)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, con
 #undef PK_PRODUCT
 }
 
-/* product_rows: rows of a are contiguous. product_columns: its columns are, PK_GEMM_N apart. */
-#define PK_DEFINE_PRODUCTS(attribute, suffix, isa)                                                              \
-  attribute static __attribute__((noinline, unused)) void PK_CAT(PK_NAME(product_rows), suffix)(                \
-      pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, pk_i64 a_row, const T *b, pk_i64 b_row, T *c, pk_i64 c_row, \
-      int more) {                                                                                               \
-    if (more)                                                                                                   \
-      PK_NAME(product)(isa, m, n, depth, a, a_row, 1, b, b_row, c, c_row, 1);                                   \
-    else                                                                                                        \
-      PK_NAME(product)(isa, m, n, depth, a, a_row, 1, b, b_row, c, c_row, 0);                                   \
-  }                                                                                                             \
-  attribute static __attribute__((noinline, unused)) void PK_CAT(PK_NAME(product_columns), suffix)(             \
-      pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row, T *c, pk_i64 c_row, int more) {   \
-    if (more)                                                                                                   \
-      PK_NAME(product)(isa, m, n, depth, a, 1, PK_GEMM_N, b, b_row, c, c_row, 1);                               \
-    else                                                                                                        \
-      PK_NAME(product)(isa, m, n, depth, a, 1, PK_GEMM_N, b, b_row, c, c_row, 0);                               \
+/* product_rows: rows of a are contiguous. product_columns: its columns are, PK_GEMM_N apart. pack: element (k, j) of a panel from
+ * k * row + j * col, zeros behind the last of `width` columns. */
+#define PK_DEFINE_PRODUCTS(suffix, attribute, isa)                                                                    \
+  attribute static void PK_CAT(PK_NAME(product_rows), suffix)(pk_i64 m, pk_i64 n, pk_i64 depth, const T *a,           \
+                                                              pk_i64 a_row, const T *b, pk_i64 b_row, T *c,           \
+                                                              pk_i64 c_row, int more) {                               \
+    if (more)                                                                                                         \
+      PK_NAME(product)(isa, m, n, depth, a, a_row, 1, b, b_row, c, c_row, 1);                                         \
+    else                                                                                                              \
+      PK_NAME(product)(isa, m, n, depth, a, a_row, 1, b, b_row, c, c_row, 0);                                         \
+  }                                                                                                                   \
+  attribute static void PK_CAT(PK_NAME(product_columns), suffix)(                                                     \
+      pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row, T *c, pk_i64 c_row, int more) {         \
+    if (more)                                                                                                         \
+      PK_NAME(product)(isa, m, n, depth, a, 1, PK_GEMM_N, b, b_row, c, c_row, 1);                                     \
+    else                                                                                                              \
+      PK_NAME(product)(isa, m, n, depth, a, 1, PK_GEMM_N, b, b_row, c, c_row, 0);                                     \
+  }                                                                                                                   \
+  attribute static void PK_CAT(PK_NAME(pack), suffix)(const T *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 width, \
+                                                      T *panel) {                                                     \
+    PK_NAME(pack_b)(b, row, col, depth, width, panel);                                                                \
   }
-PK_DEFINE_PRODUCTS(, _base, PK_ISA_BASE)
+#define PK_APART __attribute__((noinline))
+PK_DEFINE_PRODUCTS(_base, PK_APART, PK_ISA_BASE)
 #ifdef PK_HAS_CLONES
-PK_DEFINE_PRODUCTS(PK_TARGET_AVX2, _avx2, PK_ISA_AVX2)
-PK_DEFINE_PRODUCTS(PK_TARGET_AVX512, _avx512, PK_ISA_AVX512)
-#define PK_CALL_PRODUCT(name, ...)               \
-  if (isa == PK_ISA_AVX512)                      \
-    PK_CAT(PK_NAME(name), _avx512)(__VA_ARGS__); \
-  else if (isa == PK_ISA_AVX2)                   \
-    PK_CAT(PK_NAME(name), _avx2)(__VA_ARGS__);   \
-  else                                           \
-    PK_CAT(PK_NAME(name), _base)(__VA_ARGS__);
+PK_DEFINE_PRODUCTS(_avx2, PK_APART PK_TARGET_AVX2, PK_ISA_AVX2)
+PK_DEFINE_PRODUCTS(_avx512, PK_APART PK_TARGET_AVX512, PK_ISA_AVX512)
+/* The function for the instruction set pk_isa, a constant. */
+#define PK_OF_ISA(name)                                     \
+  (pk_isa == PK_ISA_AVX512 ? PK_CAT(PK_NAME(name), _avx512) \
+   : pk_isa == PK_ISA_AVX2 ? PK_CAT(PK_NAME(name), _avx2)   \
+                           : PK_CAT(PK_NAME(name), _base))
 #else
-#define PK_CALL_PRODUCT(name, ...) PK_CAT(PK_NAME(name), _base)(__VA_ARGS__);
+#define PK_OF_ISA(name) PK_CAT(PK_NAME(name), _base)
 #endif
 #undef PK_DEFINE_PRODUCTS
-
-PK_FN void PK_NAME(product_rows)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, pk_i64 a_row, const T *b,
-                                 pk_i64 b_row, T *c, pk_i64 c_row, int more) {
-  (void)isa;
-  PK_CALL_PRODUCT(product_rows, m, n, depth, a, a_row, b, b_row, c, c_row, more)
-}
-
-PK_FN void PK_NAME(product_columns)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b,
-                                    pk_i64 b_row, T *c, pk_i64 c_row, int more) {
-  (void)isa;
-  PK_CALL_PRODUCT(product_columns, m, n, depth, a, b, b_row, c, c_row, more)
-}
-#undef PK_CALL_PRODUCT
+#undef PK_APART
 
 /* c = or += the first n columns of m rows of x. */
 PK_FN void PK_NAME(add_part)(const T *x, pk_i64 m, pk_i64 n, T *c, pk_i64 c_row, int more) {
@@ -108,22 +100,23 @@ PK_FN void PK_NAME(add_part)(const T *x, pk_i64 m, pk_i64 n, T *c, pk_i64 c_row,
 }
 
 /* As product_rows, with rows of a PK_GEMM_N apart and any n: b has rows of padded(n), c has not. */
-PK_FN void PK_NAME(add_rows)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row,
+PK_FN void PK_NAME(add_rows)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row,
                              T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);
   const int whole = padded == n;
-  PK_NAME(product_rows)
-  (isa, m, padded, depth, a, PK_GEMM_N, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
+  (void)pk_isa;
+  PK_OF_ISA(product_rows)
+  (m, padded, depth, a, PK_GEMM_N, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
   if (!whole) PK_NAME(add_part)(spare, m, n, c, c_row, more);
 }
 
 /* As product_columns, likewise. */
-PK_FN void PK_NAME(add_columns)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b, pk_i64 b_row,
-                                T *c, pk_i64 c_row, int more, T *spare) {
+PK_FN void PK_NAME(add_columns)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, const T *b,
+                                pk_i64 b_row, T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);
   const int whole = padded == n;
-  PK_NAME(product_columns)
-  (isa, m, padded, depth, a, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
+  (void)pk_isa;
+  PK_OF_ISA(product_columns)(m, padded, depth, a, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
   if (!whole) PK_NAME(add_part)(spare, m, n, c, c_row, more);
 }
 
