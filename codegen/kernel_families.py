@@ -309,6 +309,12 @@ class Softmax(Family):
         yield "PK_IS_LOG", "1" if op.kernel.startswith("log") else "0"
 
 
+class BatchNorm(Family):
+    """Normalisation of the channels of a batch, forward and backward."""
+
+    cloned = ("f32", "f16", "bf16")
+
+
 class Random(Family):
     """Random numbers: one template, one distribution per op."""
 
@@ -421,6 +427,8 @@ _NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("f
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]
 _ATTENTION = [Variant(name, "groups", 1) for name in ("forward", "backward")]
+_BATCH_NORM = [Variant(name, "groups", 1) for name in ("planes_moments", "columns_moments", "statistics", "planes_normalise",
+               "columns_normalise", "planes_sums", "columns_sums", "gradients", "planes_backward", "columns_backward")]
 _STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
            for suffix in ("", "_more") for name in ("rows", "cols", "strided")]
 
@@ -445,6 +453,8 @@ FAMILIES = {
         Family("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
         LstmCell("lstm_cell", _LSTM_CELL, operands=3, result="any"),
         LstmCell("lstm_cell_backward", _LSTM_CELL, operands=0, result="any", template="lstm_cell"),
+        BatchNorm("batch_norm", _BATCH_NORM, operands=1, result="any"),
+        BatchNorm("batch_norm_backward", _BATCH_NORM, operands=2, result="any", template="batch_norm"),
         Family("nll", _NLL, operands=1, result="any"),
         Family("nll_backward", _NLL, operands=1, result="any", template="nll"),
         ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),

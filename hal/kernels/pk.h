@@ -11,6 +11,7 @@
  *   - group kernels: PK_GROUP(g) { ... } once, at the top level; in it PK_EACH(l) { ... } runs for each item of the group and
  *     PK_SYNC() stands only BETWEEN PK_EACH regions; a loop around PK_EACH regions must be uniform;
  *     PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for all items;
+ *     PK_EACH_ALONG(k, n) { ... } runs for k = 0 .. n-1, divided over the items: a PK_EACH region whose rounds are independent;
  *   - the items of a PK_ITEM or PK_EACH are independent: what one writes, no other reads or writes in the same region. An
  *     item may read the element that it writes itself (in-place operators), so pointers are PK_RESTRICT only where the
  *     launcher refuses equal addresses;
@@ -41,6 +42,7 @@ typedef ulong pk_u64;
 #define PK_GROUP(g) for (pk_u64 g = get_group_id(0), g##_1 = 1; g##_1; g##_1 = 0)
 #define PK_EACH(l) for (pk_i32 l = get_local_id(0), l##_1 = 1; l##_1; l##_1 = 0)
 #define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
+#define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)
 #define PK_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
@@ -66,6 +68,7 @@ typedef unsigned long long pk_u64;
 #define PK_GROUP(g) for (pk_u64 g = blockIdx.x, g##_1 = 1; g##_1; g##_1 = 0)
 #define PK_EACH(l) for (pk_i32 l = threadIdx.x, l##_1 = 1; l##_1; l##_1 = 0)
 #define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
+#define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)
 #define PK_SYNC() __syncthreads()
 #define PK_PRIV(T, name) T name##_[1]
 #define PK_P(name, l) name##_[0 * (l)]
@@ -106,6 +109,7 @@ typedef uint64_t pk_u64;
 #define PK_GROUP(g) for (pk_u64 g = pk_range->begin; g < pk_range->end; g++)
 #define PK_EACH(l) for (pk_i32 l = 0; l < PK_LSIZE; l++)
 #define PK_EACH_BELOW(l, n) PK_INDEPENDENT for (pk_i32 l = 0; l < (pk_i32)(n); l++)
+#define PK_EACH_ALONG(k, n) PK_INDEPENDENT for (pk_i64 k = 0; k < (pk_i64)(n); k++)
 #define PK_SYNC() ((void)0) /* the boundary between two loops is the barrier */
 #define PK_PRIV(T, name) T name##_[PK_LSIZE]
 #define PK_P(name, l) name##_[l]

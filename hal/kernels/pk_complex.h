@@ -98,8 +98,8 @@ PK_FN pk_c128 pk_csqrt_c128(pk_c128 x) {
 
 /* sinh and cosh: from expm1 where exp(x) - exp(-x) would lose digits, from a square where exp overflows. */
 PK_FN void pk_hyperbolic(double x, double *out_sinh, double *out_cosh) {
-  const double a = pk_abs_f64(x), m = expm1(a), half = exp(0.5 * a);
-  const double s = a > 40.0 ? 0.5 * half * half : 0.5 * (m + m / (m + 1.0));
+  const double a = pk_abs_f64(x), m = expm1(a), root = exp(0.5 * a);
+  const double s = a > 40.0 ? 0.5 * root * root : 0.5 * (m + m / (m + 1.0));
   *out_cosh = a > 40.0 ? s : 0.5 * ((m + 1.0) + 1.0 / (m + 1.0));
   *out_sinh = x < 0.0 ? -s : s;
 }

@@ -77,6 +77,8 @@ hal_status_t hal_op_launch_nll(hal_op_context_t *context, const hal_op_call_t *c
 hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
 hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);

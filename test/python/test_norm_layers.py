@@ -104,11 +104,104 @@ def test_batch_norm_keeps_running_statistics(device, momentum):
         torch.testing.assert_close(ours.eval()(x.to(device)).cpu(), theirs.eval()(x), **CLOSE)
 
 
-def test_batch_norm_keeps_the_memory_format(device):
-    def function(x, w, b):
-        return F.batch_norm(x.contiguous(memory_format=torch.channels_last), None, None, w, b, True)
+def in_format(x, layout):
+    """The same numbers in another layout."""
+    formats = {"channels last": {4: torch.channels_last, 5: torch.channels_last_3d}}
+    if layout in formats and x.dim() in formats[layout]:
+        return x.contiguous(memory_format=formats[layout][x.dim()])
+    return x.transpose(0, -1).contiguous().transpose(0, -1) if layout == "transposed" else x
 
-    assert_native(device, function, random(2, 6, 5, 4), random(6), random(6))
+
+# Planes in one piece and in several, columns with several channels or rows side by side, few and many channels.
+WALKS = [(3, 2, 70, 70), (2, 1, 9000), (17, 70), (300, 3), (16, 32, 8, 8), (16, 64, 4, 4), (1, 40, 7, 7), (64, 6, 7, 7), (2, 16, 3, 20, 5)]
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels last", "transposed"])
+@pytest.mark.parametrize("shape", WALKS, ids=str)
+def test_batch_norm_in_every_walk_and_layout(device, shape, layout):
+    c = shape[1]
+    x, w, b = random(*shape).mul(3).add(5), random(c, seed=1), random(c, seed=2)
+
+    def training(x, w, b):
+        return F.batch_norm(in_format(x, layout), None, None, w, b, True)
+
+    def evaluation(x, w, b):
+        return F.batch_norm(in_format(x, layout), w.detach(), b.detach().square(), w, b)
+
+    for function in (training, evaluation):
+        assert_native(device, function, x.double(), w.double(), b.double(), rtol=1e-9, atol=1e-9)
+        exact = results(function, (x.double(), w.double(), b.double()), "cpu")
+        with strict():
+            ours = results(function, (x, w, b), device)
+        for a, e in zip(ours, exact):
+            torch.testing.assert_close(a.cpu().double(), e, rtol=1e-4, atol=1e-5 * max(1.0, e.abs().max().item()))
+
+
+@pytest.mark.parametrize("shape", [(16, 3, 32, 32), (2000, 5), (64, 2, 9)], ids=str)
+def test_batch_norm_far_from_zero_is_accurate(device, shape):
+    """Means are rounded to float32, variances do not suffer from that."""
+    x = 1e4 + random(*shape) / 16
+    ours, exact = torch.zeros(2, shape[1], device=device), torch.zeros(2, shape[1], dtype=torch.float64)
+    with strict():
+        F.batch_norm(x.to(device), ours[0], ours[1], training=True, momentum=1.0)
+    F.batch_norm(x.double(), exact[0], exact[1], training=True, momentum=1.0)
+    torch.testing.assert_close(ours[0].cpu().double(), exact[0], rtol=2**-23, atol=0)
+    torch.testing.assert_close(ours[1].cpu().double(), exact[1], rtol=1e-5, atol=0)
+
+
+def test_running_statistics_that_are_views_are_updated(device):
+    x, w = random(4, 3, 5), random(3)
+    for dtype in (torch.float32, torch.float16):
+        statistics = [torch.ones(2, 6, dtype=dtype, device=where) for where in (device, "cpu")]
+        with strict():
+            F.batch_norm(x.to(device, dtype), statistics[0][0, ::2], statistics[0][1, ::2], w.to(device, dtype), training=True)
+        F.batch_norm(x.to(dtype), statistics[1][0, ::2], statistics[1][1, ::2], w.to(dtype), training=True)
+        torch.testing.assert_close(statistics[0].cpu(), statistics[1], rtol=2e-3, atol=1e-3)
+        assert statistics[0][:, 1::2].eq(1).all()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_has_second_derivatives(device, training):
+    x, w, b = random(3, 2, 4).double(), random(2, seed=1).double(), random(2, seed=2).double()
+
+    def gradients(where):
+        leaves = [t.clone().to(where).requires_grad_() for t in (x, w, b)]
+        mean, var = (torch.full((2,), v, device=where, dtype=torch.float64) for v in (0.3, 2.0))
+        y = F.batch_norm(leaves[0], mean, var, leaves[1], leaves[2], training).sin().sum()
+        first = torch.autograd.grad(y, leaves, create_graph=True)
+        return torch.autograd.grad(sum(g.cos().sum() for g in first), leaves, allow_unused=True)
+
+    for a, e in zip(gradients(device), gradients("cpu")):
+        assert (a is None) == (e is None)
+        if a is not None:
+            torch.testing.assert_close(a.cpu(), e, rtol=1e-9, atol=1e-11)
+
+
+def test_parts_of_the_gradients_of_batch_norm(device):
+    """What is not wanted is None, what is wanted does not depend on it."""
+    x, dy, w = random(4, 3, 6), random(4, 3, 6, seed=1), random(3)
+    for training in (True, False):
+        full = None
+        for mask in range(7, 0, -1):
+            wanted = [bool(mask & bit) for bit in (1, 2, 4)]
+            mean, rstd = torch.full((3,), 0.2), torch.full((3,), 1.5)
+            operands = [t.to(device) for t in (dy, x, w, mean, rstd, mean, rstd)]
+            with strict():
+                parts = torch.ops.aten.native_batch_norm_backward(*operands, training, 1e-5, wanted)
+            full = full or parts
+            for part, whole, want in zip(parts, full, wanted):
+                assert (part is not None) == want
+                assert not want or torch.equal(part, whole)
+
+
+def test_batch_norm_of_nothing_and_of_one_value_per_channel(device):
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+        F.batch_norm(random(1, 3).to(device), None, None, training=True)
+    layers = [torch.nn.BatchNorm1d(3).to(where) for where in (device, "cpu")]
+    for where, layer in zip((device, "cpu"), layers):
+        assert layer(torch.empty(0, 3, 4, device=where)).shape == (0, 3, 4)
+    for name in ("running_mean", "running_var"):
+        torch.testing.assert_close(getattr(layers[0], name).cpu(), getattr(layers[1], name), equal_nan=True)
 
 
 def test_other_entries_of_batch_norm(device):
