@@ -21,9 +21,8 @@ bool cat(const Outputs &outputs, const at::ITensorListRef &tensors, int64_t dim)
   int64_t begin = 0;
   for (const at::Tensor &tensor : tensors) {
     if (is_skipped(tensor)) continue;
-    const int64_t length = tensor.size(axis);
-    if (tensor.numel() != 0) copy_on_device(tensor, result.narrow(axis, begin, length));
-    begin += length;
+    if (tensor.numel() != 0) copy_into_part(tensor, result, axis, begin);
+    begin += tensor.size(axis);
   }
   return true;
 }

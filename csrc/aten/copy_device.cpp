@@ -13,12 +13,15 @@
 namespace torch_backend {
 namespace {
 
-// The tensor without its conjugate and negative bits: the elements as they are stored.
-at::Tensor without_bits(const at::Tensor &tensor) {
-  if (!has_bits(tensor)) return tensor;
+// A view of a tensor's elements as they are stored, without its conjugate and negative bits; no operator is dispatched.
+at::Tensor elements_of(const at::Tensor &tensor, c10::IntArrayRef sizes, int64_t offset) {
   at::Tensor result = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(tensor.storage()), kKeySet, tensor.dtype());
-  result.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  result.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, tensor.strides(), offset);
   return result;
+}
+
+at::Tensor without_bits(const at::Tensor &tensor) {
+  return has_bits(tensor) ? elements_of(tensor, tensor.sizes(), tensor.storage_offset()) : tensor;
 }
 
 bool run_copy(c10::DeviceIndex device, const hal_tensor_t &src, const hal_tensor_t &dst) {
@@ -100,6 +103,11 @@ void copy_on_device(const at::Tensor &src, const at::Tensor &dst) {
   copy_converting(values, elements);
   apply_bits(elements, dst);
   copy_raw(elements, dst);
+}
+
+void copy_into_part(const at::Tensor &src, const at::Tensor &dst, int64_t dim, int64_t begin) {
+  if (has_bits(dst)) return copy_on_device(src, dst.narrow(dim, begin, src.size(dim)));
+  copy_on_device(src, elements_of(dst, src.sizes(), dst.storage_offset() + begin * dst.stride(dim)));
 }
 
 void copy_across_devices(const at::Tensor &src, const at::Tensor &dst) {

@@ -72,8 +72,25 @@ def test_cat_into_given_results():
         return torch.cat(x, 1, out=out)
 
     for out in (Sample(torch.zeros(2, 7)), Sample(torch.zeros(7, 2), lambda x: x.t()), Sample(torch.zeros(2, 7, dtype=torch.float64)),
-                Sample(torch.zeros(0))):  # fmt: skip
+                Sample(torch.zeros(0)), Sample(torch.zeros(9, 20), lambda x: x[3:5, 4:18:2])):  # fmt: skip
         same(into, [numbers((2, 3)), numbers((2, 4))], out)
+
+
+def test_cat_into_a_part_of_a_tensor_leaves_the_rest(device):
+    around = torch.arange(180.0, device=device).view(9, 20)
+    expected = around.cpu()
+    expected[3:5, 4:18:2] = -1
+    torch.cat([torch.full((2, 3), -1.0, device=device), torch.full((2, 4), -1.0, device=device)], 1, out=around[3:5, 4:18:2])
+    torch.testing.assert_close(around.cpu(), expected, rtol=0, atol=0)
+
+
+def test_cat_into_a_conjugate(device):
+    parts = [torch.randn(2, 3, dtype=torch.complex64) for _ in range(2)]
+    places = {}
+    for place in ("cpu", device):
+        places[place] = torch.zeros(4, 3, dtype=torch.complex64, device=place)
+        torch.cat([part.to(place) for part in parts], out=places[place].conj())
+    torch.testing.assert_close(places[device].cpu(), places["cpu"], rtol=0, atol=0)
 
 
 def test_cat_of_conjugates_and_negatives():
