@@ -469,7 +469,7 @@ FAMILIES = {
         Triangle("triangle_indices", [Variant("rows", "items", 64)], operands=0, scalars=None),
         Family("resample", [Variant("lines", "items", 16), Variant("planes", "items", 64)], operands=4, scalars=1, result="any"),
         Family("max_pool", [Variant("rows", "items", 16)], operands=1, scalars=0, result="any"),
-        Family("max_pool_backward", [Variant("rows", "items", 16)], operands=2, scalars=0, result="any"),
+        Family("max_pool_backward", [Variant("rows", "items", 1)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
                                     Variant("small", "items", 16), Variant("large", "items", 16), Variant("weight", "items", 1)],

@@ -7,6 +7,8 @@
 
 #include "hal_op_variants.h"
 
+#define LEAST_BAND 8 /* rows */
+
 /* Reads the lists from argument `first` on, or makes adaptive windows. */
 static hal_status_t read_window(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
                                 const hal_op_volume_t *input, const hal_op_volume_t *windows, hal_op_window_t *out) {
@@ -67,6 +69,26 @@ hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call
   return hal_op_launch_items(context, kernel, n, args, 8);
 }
 
+/* How many rows of the input's gradient an item of the backward makes, of how many channels side by side. Bits do not depend on it. */
+typedef struct share_s {
+  int64_t rows, band, lanes;
+} share_t;
+
+/* Few items with many rows on a CPU, if places along the spatial dimensions lie evenly apart. Neighbours look at the windows
+ * that reach into both, so a band is not small. */
+static share_t share_rows(const hal_op_context_t *context, const hal_op_volume_t *input) {
+  const int64_t *const size = input->space, *const stride = input->strides.space;
+  share_t share = {.rows = input->batch * input->channels * size[0] * size[1], .band = 0, .lanes = 1};
+  const int even = (size[1] == 1 || stride[1] == stride[2] * size[2]) &&
+                   (size[0] == 1 || stride[0] == stride[2] * size[2] * size[1]);
+  if (!(context->device->info.flags & HAL_DEVICE_CPU) || !even) return share;
+  if (input->strides.channel == 1 && stride[2] == input->channels) share.lanes = input->channels;
+  share.rows /= share.lanes;
+  share.band = (int64_t)hal_op_units_per_group(context, (uint64_t)(size[2] * share.lanes));
+  if (share.band < LEAST_BAND) share.band = LEAST_BAND;
+  return share;
+}
+
 hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *grad, *indices, *result;
   hal_op_volume_t input, output, places;
@@ -90,7 +112,8 @@ hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const ha
 
   void *x = result->data;
   const void *g = grad->data, *q = indices->data;
-  uint64_t n = (uint64_t)(numel / input.space[2]);
+  share_t share = share_rows(context, &input);
+  uint64_t n = (uint64_t)(share.band ? (share.rows + share.band - 1) / share.band : share.rows);
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(x),
                             HAL_OP_ARG_POINTER(g),
                             HAL_OP_ARG_POINTER(q),
@@ -98,6 +121,9 @@ hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const ha
                             HAL_OP_ARG_VALUE(window),
                             HAL_OP_ARG_VALUE(input.strides),
                             HAL_OP_ARG_VALUE(output.strides),
-                            HAL_OP_ARG_VALUE(places.strides)};
-  return hal_op_launch_items(context, kernel, n, args, 8);
+                            HAL_OP_ARG_VALUE(places.strides),
+                            HAL_OP_ARG_VALUE(share.rows),
+                            HAL_OP_ARG_VALUE(share.band),
+                            HAL_OP_ARG_VALUE(share.lanes)};
+  return hal_op_launch_items(context, kernel, n, args, 11);
 }

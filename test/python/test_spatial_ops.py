@@ -76,6 +76,32 @@ def test_max_pool_of_special_values(device):
         compare(lambda x: F.max_pool2d(x, 3, return_indices=True), image((2, 3, 9, 9), torch.int64).abs().remainder(200).to(dtype), backward=False)
 
 
+@pytest.mark.parametrize("options", [{"kernel_size": 2}, {"kernel_size": 3, "stride": 2, "padding": 1}, {"kernel_size": 2, "stride": 3},
+                                     {"kernel_size": 5, "stride": 1, "dilation": 2}], ids=str)  # fmt: skip
+def test_gradients_of_max_pooling_that_are_computed_in_parts(device, options):
+    """Images of several parts, several images in one part, parts that begin within an image; the same bits in every run."""
+    for x in (image((1, 2, 300, 200)), image((70, 30, 14, 14)), image((3, 32, 40, 41)).contiguous(memory_format=LAST)):
+        compare(lambda x: F.max_pool2d(x, **options), x)
+        values, places = F.max_pool2d(x, return_indices=True, **options)
+        window = [options["kernel_size"], options.get("stride", []), options.get("padding", 0), options.get("dilation", 1), False]
+        runs = [torch.ops.aten.max_pool2d_with_indices_backward(values.to(device), x.to(device), *window, places.to(device)) for _ in range(3)]
+        assert all(torch.equal(runs[0], run) for run in runs[1:])
+    compare(lambda x: F.max_pool3d(x, **options), image((2, 2, 9, 60, 50)))
+    compare(lambda x: F.max_pool1d(x, **options), image((2, 3, 30000)))
+
+
+def test_gradients_of_places_that_do_not_exist_go_nowhere(device):
+    x, grad = image((2, 3, 8, 8)), torch.ones(2, 3, 4, 4)
+    places = F.max_pool2d(x, 2, return_indices=True)[1]
+    bad = places.clone()
+    bad[:, :, 1, 2], bad[:, :, 3, 3], bad[:, :, 0, 0] = -1, 64, 2**62
+    grads = [grad, torch.where(bad == places, grad, 0)]
+    for format in (torch.contiguous_format, LAST):
+        ours, expected = (torch.ops.aten.max_pool2d_with_indices_backward(g.to(device), x.to(device, memory_format=format), 2, [], 0, 1, False,
+                                                                          i.to(device)) for g, i in zip(grads, (bad, places)))  # fmt: skip
+        assert torch.equal(ours, expected)
+
+
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
 def test_adaptive_max_pool2d(view):
     for size in (1, (3, 4), (5, 2), (None, 3)):
