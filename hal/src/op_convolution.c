@@ -5,8 +5,9 @@
 #include "op_convolution.h"
 #include "op_dims.h"
 
-/* Products per place of a window above which a matrix product is faster. */
-#define MOST_PRODUCTS 16
+/* Products per place of a window above which a matrix product is faster: with 4 x 4 channels per group in a third of the time, with one
+ * and one it takes twice as long. */
+#define MOST_PRODUCTS 2
 
 static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                  const hal_tensor_t *like) {
