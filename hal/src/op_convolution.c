@@ -1,13 +1,9 @@
-/* op_convolution.c: reads and checks convolutions and their gradients, and chooses their kernels. Tensors that are not contiguous answer
+/* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
  * HAL_UNIMPLEMENTED. */
 #include <string.h>
 
 #include "op_convolution.h"
 #include "op_dims.h"
-
-/* Products per place of a window above which a matrix product is faster: with 4 x 4 channels per group in a third of the time, with one
- * and one it takes twice as long. */
-#define MOST_PRODUCTS 2
 
 static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                  const hal_tensor_t *like) {
@@ -50,21 +46,6 @@ static hal_status_t read_conv(const hal_op_context_t *context, const hal_op_call
   return HAL_OK;
 }
 
-static int is_direct(const hal_op_conv_t *conv) {
-  return conv->small_per_group * conv->large_per_group <= MOST_PRODUCTS;
-}
-
-static hal_status_t make_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
-  return is_direct(conv) ? hal_op_conv_direct_image(context, conv, image)
-                         : hal_op_conv_tiles_image(context, conv, image);
-}
-
-static hal_status_t make_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
-                                const hal_tensor_t *large, const hal_tensor_t *small) {
-  return is_direct(conv) ? hal_op_conv_direct_weight(context, conv, result, large, small)
-                         : hal_op_conv_tiles_weight(context, conv, result, large, small);
-}
-
 static hal_status_t launch_forward(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *input, *weight, *bias = NULL, *result;
   hal_op_conv_t conv;
@@ -82,7 +63,7 @@ static hal_status_t launch_forward(hal_op_context_t *context, const hal_op_call_
       return hal_op_invalid(context, "`bias` must be a vector of %lld", (long long)result->sizes[1]);
   }
   const hal_op_conv_image_t image = {!conv.transposed, result, input, weight, bias};
-  return make_image(context, &conv, &image);
+  return hal_op_conv_image(context, &conv, &image);
 }
 
 static hal_status_t launch_backward(hal_op_context_t *context, const hal_op_call_t *call) {
@@ -103,12 +84,12 @@ static hal_status_t launch_backward(hal_op_context_t *context, const hal_op_call
   if (grad_input) {
     HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, grad_input, "the input's gradient", input, "`input`"));
     const hal_op_conv_image_t image = {conv.transposed, grad_input, grad, weight, NULL};
-    HAL_RETURN_IF_ERROR(make_image(context, &conv, &image));
+    HAL_RETURN_IF_ERROR(hal_op_conv_image(context, &conv, &image));
   }
   if (!grad_weight) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, grad_weight, "the weight's gradient", weight, "`weight`"));
-  return conv.transposed ? make_weight(context, &conv, grad_weight, grad, input)
-                         : make_weight(context, &conv, grad_weight, input, grad);
+  return conv.transposed ? hal_op_conv_weight(context, &conv, grad_weight, grad, input)
+                         : hal_op_conv_weight(context, &conv, grad_weight, input, grad);
 }
 
 hal_status_t hal_op_launch_convolution(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -5,6 +5,7 @@
 #ifndef HAL_SRC_OP_CONVOLUTION_H_
 #define HAL_SRC_OP_CONVOLUTION_H_
 
+#include "op_gemm.h"
 #include "op_window.h"
 
 typedef struct hal_op_conv_s {
@@ -19,15 +20,34 @@ typedef struct hal_op_conv_image_s {
   const hal_tensor_t *result, *from, *weight, *bias;
 } hal_op_conv_image_t;
 
-/* Queue the image, and the gradient of the weight: row by row, for few channels per group (op_conv_direct.c), and as products of
- * matrices (op_conv_tiles.c). */
-hal_status_t hal_op_conv_direct_image(hal_op_context_t *context, const hal_op_conv_t *conv,
-                                      const hal_op_conv_image_t *image);
-hal_status_t hal_op_conv_direct_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
-                                       const hal_tensor_t *large, const hal_tensor_t *small);
-hal_status_t hal_op_conv_tiles_image(hal_op_context_t *context, const hal_op_conv_t *conv,
-                                     const hal_op_conv_image_t *image);
-hal_status_t hal_op_conv_tiles_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
-                                      const hal_tensor_t *large, const hal_tensor_t *small);
+/* Queue the image, and the gradient of the weight. */
+hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image);
+hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
+                                const hal_tensor_t *large, const hal_tensor_t *small);
+
+/* ---- the product of the weight and the unfolded image that both are (op_conv_product.c) ---- */
+
+/* pk_conv_t of hal/kernels/convolution.pk. */
+typedef struct hal_op_conv_product_s {
+  hal_op_window_t window;
+  hal_op_strides_t image, grid;
+  int64_t batches, groups, rows;
+  hal_op_tiles_t tiles;
+} hal_op_conv_product_t;
+
+/* Addresses; `weight` is the gradient where that is made, `bias` is not read unless has_bias. */
+typedef struct hal_op_conv_operands_s {
+  hal_dtype_t dtype;
+  void *grid, *image, *weight, *bias;
+  int32_t has_bias;
+} hal_op_conv_operands_t;
+
+/* Tells whether the kernels for planes take a product (op_conv_planes.c), and cuts it into bands. */
+int hal_op_conv_cut_planes(const hal_op_context_t *context, hal_op_conv_product_t *product, hal_dtype_t dtype);
+/* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
+hal_status_t hal_op_conv_planes(hal_op_context_t *context, const hal_op_conv_product_t *product,
+                                const hal_op_conv_operands_t *on);
+hal_status_t hal_op_conv_planes_slope(hal_op_context_t *context, const hal_op_conv_product_t *product,
+                                      const hal_op_conv_operands_t *on, int64_t part, int64_t parts);
 
 #endif /* HAL_SRC_OP_CONVOLUTION_H_ */

@@ -284,3 +284,20 @@ def test_a_window_that_steps_over_places_leaves_them_without_gradient(device):
     compare(lambda: torch.nn.Conv2d(2, 3, 1, stride=3), [torch.randn(2, 2, 8, 8)], device)
     compare(lambda: torch.nn.ConvTranspose2d(2, 3, 1, stride=3, output_padding=2), [torch.randn(2, 2, 4, 4)], device)
     compare(lambda: torch.nn.ConvTranspose2d(2, 3, 1, dilation=2, output_padding=1), [torch.randn(2, 2, 4, 4)], device)
+
+
+@pytest.mark.parametrize("groups", [1, 6])
+@pytest.mark.parametrize("step", [1, 2])
+def test_an_infinite_pixel_reaches_the_windows_that_see_it_and_no_others(device, groups, step):
+    torch.manual_seed(0)
+    image, weight = torch.randn(2, 6, 7, 9), torch.randn(6, 6 // groups, 3, 3)
+    image[1, 2, 3, 0] = float("inf")
+
+    def run(place):
+        x, w = (tensor.to(place).requires_grad_() for tensor in (image, weight))
+        result = torch.nn.functional.conv2d(x, w, None, step, 1, 1, groups)
+        result.backward(torch.ones_like(result))
+        return [part.detach().cpu() for part in (result, x.grad, w.grad)]
+
+    for ours, theirs in zip(run(device), run("cpu"), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)

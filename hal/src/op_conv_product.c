@@ -1,4 +1,4 @@
-/* op_conv_tiles.c: launches of convolutions as products of matrices (hal/kernels/convolution.pk).
+/* op_conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/kernels/convolution.pk).
  *
  * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
  * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,
@@ -11,13 +11,9 @@
 
 #include "hal_op_variants.h"
 
-/* pk_conv_t and pk_conv_part_t of hal/kernels/convolution.pk. */
-typedef struct product_s {
-  hal_op_window_t window;
-  hal_op_strides_t image, grid;
-  int64_t batches, groups, rows;
-  hal_op_tiles_t tiles;
-} product_t;
+typedef hal_op_conv_product_t product_t;
+
+/* pk_conv_part_t of hal/kernels/convolution.pk. */
 typedef struct part_s {
   int64_t all[3], size[3], first[3], step[3];
 } part_t;
@@ -48,22 +44,31 @@ static void count_units(const hal_op_context_t *context, const product_t *p, int
       hal_op_gemm_per_group(context, (double)p->tiles.tile_m * (double)p->tiles.tile_n * (double)(depth + 1));
 }
 
-/* Queues grid = bias + weight x unfolded image; the grid begins at `grid`. */
-static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid, const void *weight,
-                             const hal_op_conv_image_t *call) {
-  const hal_dtype_t dtype = call->result->dtype;
+static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const hal_op_conv_operands_t *on) {
   const int64_t depth = p->window.channels * product(p->window.size), columns = p->batches * product(p->window.out);
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  p->tiles = hal_op_gemm_tiles(p->rows, columns, depth, p->groups, hal_op_dtype_size(dtype), MOST_ROWS, 0);
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
+  p->tiles = hal_op_gemm_tiles(p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
   count_units(context, p, depth, &units, &per_group);
-  const void *image = call->from->data, *bias = call->bias ? call->bias->data : weight;
-  int32_t has_bias = call->bias != NULL;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(grid), HAL_OP_ARG_POINTER(image),  HAL_OP_ARG_POINTER(weight),
-                            HAL_OP_ARG_POINTER(bias), HAL_OP_ARG_VALUE(has_bias), HAL_OP_ARG_VALUE(*p),
-                            HAL_OP_ARG_VALUE(units),  HAL_OP_ARG_VALUE(per_group)};
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->grid),   HAL_OP_ARG_POINTER(on->image),
+                            HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->bias),
+                            HAL_OP_ARG_VALUE(on->has_bias), HAL_OP_ARG_VALUE(*p),
+                            HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_group)};
   return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 8);
+}
+
+/* Queues grid = bias + weight x unfolded image; the grid begins at `grid`. */
+static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid, void *weight,
+                             const hal_op_conv_image_t *call) {
+  const hal_op_conv_operands_t on = {.dtype = call->result->dtype,
+                                     .grid = grid,
+                                     .image = call->from->data,
+                                     .weight = weight,
+                                     .bias = call->bias ? call->bias->data : weight,
+                                     .has_bias = call->bias != NULL};
+  return hal_op_conv_cut_planes(context, p, on.dtype) ? hal_op_conv_planes(context, p, &on)
+                                                      : launch_tiles(context, p, &on);
 }
 
 static hal_status_t make_small(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
@@ -165,8 +170,7 @@ static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *c
   return status;
 }
 
-hal_status_t hal_op_conv_tiles_image(hal_op_context_t *context, const hal_op_conv_t *conv,
-                                     const hal_op_conv_image_t *image) {
+hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, image->result, "the result", &numel));
   if (numel == 0) return HAL_OK;
@@ -182,45 +186,61 @@ static int64_t choose_part(const product_t *p, int64_t windows) {
   return (windows + parts - 1) / parts;
 }
 
-static hal_status_t launch_slope(hal_op_context_t *context, const product_t *p, int64_t part, int64_t parts, void *to,
-                                 const hal_tensor_t *large, const hal_tensor_t *small) {
+static hal_status_t launch_slope(hal_op_context_t *context, const product_t *p, const hal_op_conv_operands_t *on,
+                                 int64_t part, int64_t parts) {
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, large->dtype, HAL_CONVOLUTION_VARIANT_SLOPE, &kernel));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_SLOPE, &kernel));
   count_units(context, p, part, &units, &per_group);
   units *= (uint64_t)parts;
-  const void *image = large->data, *grid = small->data;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(to),     HAL_OP_ARG_POINTER(image), HAL_OP_ARG_POINTER(grid),
-                            HAL_OP_ARG_VALUE(*p),       HAL_OP_ARG_VALUE(part),    HAL_OP_ARG_VALUE(units),
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->image), HAL_OP_ARG_POINTER(on->grid),
+                            HAL_OP_ARG_VALUE(*p),           HAL_OP_ARG_VALUE(part),        HAL_OP_ARG_VALUE(units),
                             HAL_OP_ARG_VALUE(per_group)};
   return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 7);
 }
 
-hal_status_t hal_op_conv_tiles_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
-                                      const hal_tensor_t *large, const hal_tensor_t *small) {
+/* Computes `parts` parts, of `part` batches each where planes, else of windows, and adds them up. */
+static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int planes, int64_t part, int64_t parts,
+                              hal_op_conv_operands_t *on, const hal_tensor_t *result, int64_t numel) {
+  hal_status_t (*const launch)(hal_op_context_t *, const product_t *, const hal_op_conv_operands_t *, int64_t,
+                               int64_t) = planes ? hal_op_conv_planes_slope : launch_slope;
+  hal_block_t *block = NULL;
+  size_t size;
+  on->weight = result->data;
+  if (parts == 1) return launch(context, p, on, part, 1);
+  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(result->dtype), &size))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
+  on->weight = hal_memory_block_address(block);
+  hal_status_t status = launch(context, p, on, part, parts);
+  if (!status) status = hal_op_add_rows(context, parts, on->weight, result->dtype, result);
+  hal_memory_release(block);
+  return status;
+}
+
+hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
+                                const hal_tensor_t *large, const hal_tensor_t *small) {
   product_t p = {.window = conv->window,
                  .image = large_strides(conv),
                  .grid = small_strides(conv),
                  .batches = conv->batches,
                  .groups = conv->groups,
                  .rows = conv->small_per_group};
-  hal_block_t *block = NULL;
+  hal_op_conv_operands_t on = {.dtype = result->dtype, .grid = small->data, .image = large->data};
   int64_t numel;
-  size_t size;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
   if (numel == 0) return HAL_OK;
   p.window.channels = conv->large_per_group;
-  const int64_t rows = conv->large_per_group * product(conv->window.size), element = hal_op_dtype_size(result->dtype);
-  const int64_t windows = conv->batches * product(conv->window.out);
-  p.tiles = hal_op_gemm_tiles(rows, p.rows, 1, p.groups, element, MOST_SLOPE_ROWS, 0); /* as large as can be */
-  const int64_t part = choose_part(&p, windows), parts = part ? (windows + part - 1) / part : 1;
-  if (parts == 1) return launch_slope(context, &p, part, 1, result->data, large, small);
-  if (__builtin_mul_overflow((size_t)numel, (size_t)(parts * element), &size))
-    return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
-  void *const sums = hal_memory_block_address(block);
-  hal_status_t status = launch_slope(context, &p, part, parts, sums, large, small);
-  if (!status) status = hal_op_add_rows(context, parts, sums, result->dtype, result);
-  hal_memory_release(block);
-  return status;
+  const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
+  int64_t all = conv->batches, part;
+  if (planes) {
+    const int64_t items = p.groups * p.rows * p.window.channels, wanted = (WANTED_UNITS + items - 1) / items;
+    part = wanted < all ? (all + wanted - 1) / wanted : 1;
+  } else {
+    const int64_t rows = conv->large_per_group * product(conv->window.size);
+    all *= product(conv->window.out);
+    p.tiles = hal_op_gemm_tiles(rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype), MOST_SLOPE_ROWS, 0);
+    part = choose_part(&p, all);
+  }
+  return add_parts(context, &p, planes, part, part && all ? (all + part - 1) / part : 1, &on, result, numel);
 }

@@ -1,0 +1,256 @@
+/* conv_planes.h: convolutions with one or two products per place, in which a matrix product has nothing to reuse: depthwise ones above
+ * all. Included once per instance; T, PK_NAME and pk_conv_t are the instance's.
+ *   planes        what `tiles` makes. An item makes a band of one plane of the grid
+ *   planes_slope  what `slope` makes: an item sums the places of one window over a part of the batches
+ *
+ * Host: the places of the image that a band sees are copied, with zeros around them, into one plane per phase (the remainder of a
+ * place by the step), so that every place of the window reads a whole band at one distance, in vectors. */
+
+/* Neighbouring windows of a plane of the grid: the band from (y, x) on. Of a phase, `high` x `wide` places are seen. */
+#ifndef PK_CONV_BAND_T_
+#define PK_CONV_BAND_T_
+typedef struct {
+  pk_i64 z, y, x, height, width, high, wide;
+} pk_conv_band_t;
+
+/* From the first place of a window to the last; a window may have no places. */
+PK_FN pk_i64 pk_conv_reach(const pk_window_t *w, int d) {
+  return w->size[d] > 1 ? (w->size[d] - 1) * w->dilation[d] : 0;
+}
+
+/* Phases of a dimension that places of the window see. */
+PK_FN pk_i64 pk_conv_phases(const pk_window_t *w, int d) {
+  const pk_i64 reach = pk_conv_reach(w, d);
+  return reach < w->step[d] ? reach + 1 : w->step[d];
+}
+
+/* Takes band `*rest` of a plane; leaves the number of the plane. */
+PK_FN pk_conv_band_t pk_conv_band(const pk_conv_t *s, pk_u64 *rest) {
+  const pk_window_t *const w = &s->window;
+  pk_conv_band_t b;
+  b.x = pk_window_digit(rest, s->tiles_n) * s->tile_n;
+  b.y = pk_window_digit(rest, s->tiles_m) * s->tile_m;
+  b.z = pk_window_digit(rest, w->out[0]);
+  b.width = w->out[2] - b.x < s->tile_n ? w->out[2] - b.x : s->tile_n;
+  b.height = w->out[1] - b.y < s->tile_m ? w->out[1] - b.y : s->tile_m;
+  b.wide = b.width + pk_conv_reach(w, 2) / w->step[2];
+  b.high = b.height + pk_conv_reach(w, 1) / w->step[1];
+  return b;
+}
+#endif
+
+#ifdef PK_HOST
+#define PK_CONV_ROOM 4096 /* elements of all phases of a band, and of the band: at most 32 KiB each */
+#define PK_CONV_LANES (64 / (int)sizeof(T))
+#define PK_CONV_PLACES 128 /* of a plane of a window, at most */
+#ifdef PK_IS_F64
+typedef pk_i64 PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+#else
+typedef pk_i32 PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
+#endif
+
+/* Copies phase (py, px) of the plane at `image`. */
+PK_FN void PK_NAME(fill_phase)(const pk_conv_t *s, const T *image, const pk_conv_band_t *b, pk_i64 py, pk_i64 px,
+                               T *phase) {
+  const pk_window_t *const w = &s->window;
+  const pk_i64 step = w->step[2], first = b->x * step - w->pad[2] + px; /* the place of column 0 */
+  const pk_i64 reach = first < w->in[2] ? (w->in[2] - first + step - 1) / step : 0;
+  const pk_i64 end = reach < b->wide ? reach : b->wide, from = first < 0 ? pk_window_up(-first, step) : 0,
+               begin = from < end ? from : end;
+  for (pk_i64 y = 0; y < b->high; y++, phase += b->wide) {
+    const pk_i64 at = (b->y + y) * w->step[1] - w->pad[1] + py;
+    if (at < 0 || at >= w->in[1]) {
+      for (pk_i64 x = 0; x < b->wide; x++) phase[x] = 0;
+      continue;
+    }
+    const T *const row = image + at * s->image.space[1] + first;
+    for (pk_i64 x = 0; x < begin; x++) phase[x] = 0;
+    if (step == 1)
+      for (pk_i64 x = begin; x < end; x++) phase[x] = row[x];
+    else
+      for (pk_i64 x = begin; x < end; x++) phase[x] = row[x * step];
+    for (pk_i64 x = end; x < b->wide; x++) phase[x] = 0;
+  }
+}
+
+/* Copies the phases that places of the window see, one after the other. */
+PK_FN void PK_NAME(fill_phases)(const pk_conv_t *s, const T *image, const pk_conv_band_t *b, T *phases) {
+  const pk_i64 down = pk_conv_phases(&s->window, 1), right = pk_conv_phases(&s->window, 2);
+  for (pk_i64 py = 0; py < down; py++)
+    for (pk_i64 px = 0; px < right; px++)
+      PK_NAME(fill_phase)(s, image, b, py, px, phases + (py * right + px) * b->high * b->wide);
+}
+
+/* Where each place (ky, kx) of the window over place 0 of the band stands in the phases. */
+PK_FN void PK_NAME(find_places)(const pk_window_t *w, const pk_conv_band_t *b, pk_i64 *places) {
+  const pk_i64 phases = pk_conv_phases(w, 2);
+  for (pk_i64 ky = 0; ky < w->size[1]; ky++) {
+    const pk_i64 y = ky * w->dilation[1], down = pk_window_down(y, w->step[1]), py = y - down * w->step[1];
+    for (pk_i64 kx = 0; kx < w->size[2]; kx++) {
+      const pk_i64 x = kx * w->dilation[2], right = pk_window_down(x, w->step[2]), px = x - right * w->step[2];
+      *places++ = ((py * phases + px) * b->high + down) * b->wide + right;
+    }
+  }
+}
+
+/* Adds to `n` elements of `sums`, and to those that fill the last block, what `count` places of the window contribute. */
+PK_FN void PK_NAME(add_places)(const T *phases, const pk_i64 *places, pk_i64 count, const T *weight, pk_i64 n,
+                               T *sums) {
+  for (pk_i64 i = 0; i < n; i += 4 * PK_CONV_LANES) {
+    PK_NAME(v64) *const to = (PK_NAME(v64) *)(sums + i);
+    PK_NAME(v64) x0 = to[0], x1 = to[1], x2 = to[2], x3 = to[3];
+    for (pk_i64 k = 0; k < count; k++) {
+      const PK_NAME(v64) *const p = (const PK_NAME(v64) *)(phases + places[k] + i);
+      x0 += weight[k] * p[0], x1 += weight[k] * p[1], x2 += weight[k] * p[2], x3 += weight[k] * p[3];
+    }
+    to[0] = x0, to[1] = x1, to[2] = x2, to[3] = x3;
+  }
+}
+
+PK_KERNEL_7(PK_NAME(planes), PK_GLOBAL T *, grid, PK_GLOBAL const T *, image, PK_GLOBAL const T *, weight,
+            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_conv_t, s, pk_u64, n) {
+  T phases[PK_CONV_ROOM + 4 * PK_CONV_LANES], sums[PK_CONV_ROOM + 4 * PK_CONV_LANES];
+  pk_i64 places[PK_CONV_PLACES];
+  const pk_window_t *const w = &s.window;
+  const pk_i64 in_plane = w->size[1] * w->size[2];
+  PK_ITEM(r, n) {
+    pk_u64 rest = r;
+    const pk_conv_band_t b = pk_conv_band(&s, &rest);
+    const pk_i64 channel = pk_window_digit(&rest, s.groups * s.rows), batch = (pk_i64)rest;
+    const pk_i64 first = channel / s.rows * w->channels;  /* of the image */
+    const pk_i64 end = (b.height - 1) * b.wide + b.width; /* rows of the sums are as wide as those of a phase */
+    const T start = has_bias ? bias[channel] : 0;
+    for (pk_i64 i = 0; i < end; i++) sums[i] = start;
+    PK_NAME(find_places)(w, &b, places);
+    for (pk_i64 c = 0; c < w->channels; c++) {
+      for (pk_i64 kz = 0; kz < w->size[0]; kz++) {
+        const pk_i64 z = b.z * w->step[0] - w->pad[0] + kz * w->dilation[0];
+        if (z < 0 || z >= w->in[0]) continue;
+        PK_NAME(fill_phases)(&s, image + pk_volume_at(&s.image, batch, first + c, z, 0), &b, phases);
+        PK_NAME(add_places)
+        (phases, places, in_plane, weight + ((channel * w->channels + c) * w->size[0] + kz) * in_plane, end, sums);
+      }
+    }
+    const pk_i64 step = s.grid.space[2];
+    T *to = grid + pk_volume_at(&s.grid, batch, channel, b.z, b.y) + b.x * step;
+    for (pk_i64 y = 0; y < b.height; y++, to += s.grid.space[1]) {
+      if (step == 1)
+        for (pk_i64 x = 0; x < b.width; x++) to[x] = sums[y * b.wide + x];
+      else
+        for (pk_i64 x = 0; x < b.width; x++) to[x * step] = sums[y * b.wide + x];
+    }
+  }
+}
+
+/* Copies a band of the grid, with rows of whole vectors. */
+PK_FN void PK_NAME(fill_band)(const pk_conv_t *s, const T *grid, const pk_conv_band_t *b, pk_i64 stride, T *band) {
+  for (pk_i64 y = 0; y < b->height; y++, band += stride, grid += s->grid.space[1]) {
+    for (pk_i64 x = 0; x < b->width; x++) band[x] = grid[x * s->grid.space[2]];
+    for (pk_i64 x = b->width; x < stride; x++) band[x] = 0;
+  }
+}
+
+/* Adds the products of a band with what `count` places of the window see, to a vector for each. What lies behind the end of a row is no
+ * part of it, and may be infinite: it is masked. */
+PK_FN void PK_NAME(add_products)(const T *phases, const pk_i64 *places, int count, const pk_conv_band_t *b,
+                                 const T *band, pk_i64 stride, PK_NAME(v64) * sums) {
+  PK_NAME(bits64) all, last;
+  for (int l = 0; l < PK_CONV_LANES; l++) all[l] = -1, last[l] = stride - PK_CONV_LANES + l < b->width ? -1 : 0;
+  PK_NAME(v64) x[4];
+  for (int k = 0; k < count; k++) x[k] = sums[k];
+  for (pk_i64 y = 0; y < b->height; y++) {
+    for (pk_i64 i = 0; i < stride; i += PK_CONV_LANES) {
+      const PK_NAME(v64) g = *(const PK_NAME(v64) *)(band + y * stride + i);
+      const PK_NAME(bits64) mask = i + PK_CONV_LANES < stride ? all : last;
+      for (int k = 0; k < count; k++)
+        x[k] += g * (PK_NAME(v64))(*(const PK_NAME(bits64) *)(phases + places[k] + y * b->wide + i) & mask);
+    }
+  }
+  for (int k = 0; k < count; k++) sums[k] = x[k];
+}
+
+PK_KERNEL_6(PK_NAME(planes_slope), PK_GLOBAL T *, slope, PK_GLOBAL const T *, image, PK_GLOBAL const T *, grid,
+            pk_conv_t, s, pk_i64, part, pk_u64, n) {
+  T phases[PK_CONV_ROOM + 4 * PK_CONV_LANES], band[PK_CONV_ROOM];
+  pk_i64 places[PK_CONV_PLACES];
+  PK_NAME(v64) sums[PK_CONV_PLACES];
+  T totals[PK_CONV_PLACES];
+  const pk_window_t *const w = &s.window;
+  const pk_i64 in_plane = w->size[1] * w->size[2], channels = s.groups * s.rows,
+               bands = w->out[0] * s.tiles_m * s.tiles_n;
+  PK_ITEM(r, n) {
+    pk_u64 rest = r;
+    const pk_i64 kz = pk_window_digit(&rest, w->size[0]), c = pk_window_digit(&rest, w->channels);
+    const pk_i64 channel = pk_window_digit(&rest, channels), first = (pk_i64)rest * part;
+    const pk_i64 last = s.batches - first < part ? s.batches : first + part, from = channel / s.rows * w->channels + c;
+    for (pk_i64 k = 0; k < in_plane; k++) totals[k] = 0;
+    for (pk_i64 batch = first; batch < last; batch++) {
+      for (pk_i64 k = 0; k < in_plane; k++) sums[k] = (PK_NAME(v64)){0};
+      for (pk_i64 i = 0; i < bands; i++) {
+        pk_u64 index = (pk_u64)i;
+        const pk_conv_band_t b = pk_conv_band(&s, &index);
+        const pk_i64 z = b.z * w->step[0] - w->pad[0] + kz * w->dilation[0];
+        const pk_i64 stride = (b.width + PK_CONV_LANES - 1) / PK_CONV_LANES * PK_CONV_LANES;
+        if (z < 0 || z >= w->in[0]) continue;
+        PK_NAME(find_places)(w, &b, places);
+        PK_NAME(fill_phases)(&s, image + pk_volume_at(&s.image, batch, from, z, 0), &b, phases);
+        PK_NAME(fill_band)
+        (&s, grid + pk_volume_at(&s.grid, batch, channel, b.z, b.y) + b.x * s.grid.space[2], &b, stride, band);
+        pk_i64 k = 0;
+        for (; k + 4 <= in_plane; k += 4) PK_NAME(add_products)(phases, places + k, 4, &b, band, stride, sums + k);
+        for (; k < in_plane; k++) PK_NAME(add_products)(phases, places + k, 1, &b, band, stride, sums + k);
+      }
+      for (pk_i64 k = 0; k < in_plane; k++) { /* image by image, so that the rounding of a long sum stays small */
+        T total = 0;
+        for (int l = 0; l < PK_CONV_LANES; l++) total += sums[k][l];
+        totals[k] += total;
+      }
+    }
+    for (pk_i64 k = 0; k < in_plane; k++) slope[(pk_i64)r * in_plane + k] = totals[k];
+  }
+}
+#undef PK_CONV_ROOM
+#undef PK_CONV_LANES
+#undef PK_CONV_PLACES
+#else /* ---- devices: a band has one place ---- */
+PK_KERNEL_7(PK_NAME(planes), PK_GLOBAL T *, grid, PK_GLOBAL const T *, image, PK_GLOBAL const T *, weight,
+            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_conv_t, s, pk_u64, n) {
+  const pk_i64 depth = s.window.channels * pk_conv_places(&s.window), windows = pk_conv_windows(&s.window);
+  PK_ITEM(r, n) {
+    pk_u64 rest = r;
+    const pk_conv_band_t b = pk_conv_band(&s, &rest);
+    const pk_i64 channel = pk_window_digit(&rest, s.groups * s.rows), batch = (pk_i64)rest;
+    PK_GLOBAL const T *from = image + channel / s.rows * s.window.channels * s.image.channel;
+    for (pk_i64 i = 0; i < b.height * b.width; i++) {
+      const pk_i64 y = b.y + i / b.width, x = b.x + i % b.width,
+                   column = batch * windows + (b.z * s.window.out[1] + y) * s.window.out[2] + x;
+      T sum = has_bias ? bias[channel] : PK_C(0.0);
+      for (pk_i64 k = 0; k < depth; k++) sum += weight[channel * depth + k] * PK_NAME(unfolded)(&s, from, k, column);
+      grid[channel * s.grid.channel + pk_conv_grid_at(&s, column)] = sum;
+    }
+  }
+}
+
+PK_KERNEL_6(PK_NAME(planes_slope), PK_GLOBAL T *, slope, PK_GLOBAL const T *, image, PK_GLOBAL const T *, grid,
+            pk_conv_t, s, pk_i64, part, pk_u64, n) {
+  const pk_i64 in_plane = s.window.size[1] * s.window.size[2], windows = pk_conv_windows(&s.window);
+  PK_ITEM(r, n) {
+    pk_u64 rest = r;
+    const pk_i64 row =
+        pk_window_digit(&rest, s.window.channels * s.window.size[0]) * in_plane; /* of the unfolded image */
+    const pk_i64 channel = pk_window_digit(&rest, s.groups * s.rows), first = (pk_i64)rest * part;
+    const pk_i64 last = s.batches - first < part ? s.batches : first + part;
+    PK_GLOBAL const T *from = image + channel / s.rows * s.window.channels * s.image.channel;
+    for (pk_i64 k = 0; k < in_plane; k++) {
+      T total = PK_C(0.0);
+      for (pk_i64 batch = first; batch < last; batch++) {
+        T sum = PK_C(0.0);
+        for (pk_i64 j = batch * windows; j < (batch + 1) * windows; j++)
+          sum += PK_NAME(unfolded)(&s, from, row + k, j) * grid[channel * s.grid.channel + pk_conv_grid_at(&s, j)];
+        total += sum;
+      }
+      slope[(pk_i64)r * in_plane + k] = total;
+    }
+  }
+}
+#endif
