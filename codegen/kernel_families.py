@@ -259,6 +259,8 @@ class Reduce(Family):
         yield "PK_INIT", self.first(row["first"], computing)
         yield f"PK_MAP({self.parameters})", row.get("map", "(x)")
         yield "PK_COMBINE(x, y)", row["combine"]
+        sums = computing.floating and row["combine"] == _SUMS["combine"]
+        yield "PK_FOLD_ROW(t)", "PK_FOLD_SUM(t)" if sums else "PK_FOLD(t, PK_COMBINE)"
         yield "PK_FINISH(x, n)", row.get("finish", "(x)")
         yield "PK_R", result.element or result.ctype
         yield "PK_PUT_R(x)", f"pk_put_{result.token}(x)" if result.element else "((PK_R)(x))"

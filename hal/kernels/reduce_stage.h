@@ -80,7 +80,7 @@ PK_KERNEL_STAGE(rows) {
       }
       PK_EACH(l) { t[l] = PK_P(y, l); }
       PK_SYNC();
-      PK_FOLD(t, PK_COMBINE)
+      PK_FOLD_ROW(t)
       PK_EACH(l) {
         if (l == 0) PK_WRITE(offset[0] + part, t[0])
       }
