@@ -11,6 +11,10 @@
   (512 / (int)sizeof(T))   /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
 #define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
 #define PK_GEMM_K 256      /* depth of a block */
+/* What a micro-kernel does with its sums: writes them, starts from what is there, adds them to it. */
+#define PK_MICRO_ONLY 0
+#define PK_MICRO_MORE 1
+#define PK_MICRO_ADD 2
 
 typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
@@ -145,25 +149,28 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 #undef PK_TRANSPOSE
 #endif
 
-/* Sums of `rows` x `vectors` vectors, added to what the product has when `more`. rows and vectors are constant where this is
- * inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`, those of the product `target` apart. */
+/* Sums of `rows` x `vectors` vectors. What the product has is their start (PK_MICRO_MORE), or added to them (PK_MICRO_ADD). rows,
+ * vectors and `mode` are constant where this is inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`, those of the product `target` apart. */
 #define PK_DEFINE_MICRO(bytes)                                                                                         \
-  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int more, pk_i64 depth,           \
+  PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int mode, pk_i64 depth,           \
                                             const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,           \
                                             T *product, pk_i64 target) {                                               \
     enum { LANES = bytes / (int)sizeof(T) };                                                                           \
     typedef PK_CAT(PK_NAME(v), bytes) vector;                                                                          \
     vector x[8][2];                                                                                                    \
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++)   \
-        x[i][v] = more ? *(const vector *)(product + i * target + v * LANES) : (vector){0};                            \
+        x[i][v] = mode == PK_MICRO_MORE ? *(const vector *)(product + i * target + v * LANES) : (vector){0};           \
     for (pk_i64 k = 0; k < depth; k++, panel += step) {                                                                \
       vector y[2];                                                                                                     \
       _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) y[v] = *(const vector *)(panel + v * LANES);           \
       _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) \
           x[i][v] += a[i * row + k * col] * y[v];                                                                      \
     }                                                                                                                  \
-    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) * \
-        (vector *)(product + i * target + v * LANES) = x[i][v];                                                        \
+    _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) { \
+      vector *const to = (vector *)(product + i * target + v * LANES);                                                 \
+      if (mode == PK_MICRO_ADD) x[i][v] += *to;                                                                        \
+      *to = x[i][v];                                                                                                   \
+    }                                                                                                                  \
   }
 PK_DEFINE_MICRO(64)
 PK_DEFINE_MICRO(32)
@@ -209,4 +216,36 @@ PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth
   }
 #undef PK_MICRO
 #undef PK_MICRO_ROWS
+}
+
+/* Computes a full product, of PK_GEMM_M rows x PK_GEMM_N elements, straight into a result whose rows are `target` apart: adds to it or
+ * writes it. Element (i, k) of a stands at i * row + k * col; row or col is 1. */
+PK_FN void PK_NAME(micro_full)(const int isa, pk_i64 depth, const T *a, pk_i64 row, pk_i64 col, const T *panel,
+                               pk_i64 step, int add, T *result, pk_i64 target) {
+#define PK_MICRO_MODE(bytes, r, row, col, i, j)                                                                 \
+  if (add) PK_CAT(PK_NAME(micro_), bytes)                                                                       \
+  (r, 2, PK_MICRO_ADD, depth, a + (i) * (row), row, col, panel + (j), step, result + (i)*target + (j), target); \
+  else PK_CAT(PK_NAME(micro_), bytes)(r, 2, PK_MICRO_ONLY, depth, a + (i) * (row), row, col, panel + (j), step, \
+                                      result + (i)*target + (j), target);
+#define PK_MICRO_FULL(bytes, r)                                            \
+  for (pk_i64 i = 0; i < PK_GEMM_M; i += (r)) {                            \
+    for (pk_i64 j = 0; j < PK_GEMM_N; j += 2 * (bytes) / (int)sizeof(T)) { \
+      if (row == 1 && col == PK_GEMM_M) {                                  \
+        PK_MICRO_MODE(bytes, r, 1, PK_GEMM_M, i, j)                        \
+      } else if (row == 1) {                                               \
+        PK_MICRO_MODE(bytes, r, 1, col, i, j)                              \
+      } else {                                                             \
+        PK_MICRO_MODE(bytes, r, row, 1, i, j)                              \
+      }                                                                    \
+    }                                                                      \
+  }
+  if (isa == PK_ISA_AVX512) {
+    PK_MICRO_FULL(64, 8)
+  } else if (isa == PK_ISA_AVX2) {
+    PK_MICRO_FULL(32, 4)
+  } else {
+    PK_MICRO_FULL(16, 4)
+  }
+#undef PK_MICRO_FULL
+#undef PK_MICRO_MODE
 }
