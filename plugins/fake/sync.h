@@ -13,8 +13,9 @@
 
 /* The same for the workers of a device that computes inline: they come to the caller's help and have nothing else to do, as
  * OpenMP's threads, which spin for milliseconds (libgomp's GOMP_SPINCOUNT). A thread that has to be woken comes 50 us late, when most
- * launches of a small network are over. */
-#define FAKE_HELPER_SPIN_NS 400000
+ * launches of a small network are over. Between looks of FAKE_HELPER_LOOK_NS they let every other thread have their core. */
+#define FAKE_HELPER_SPIN_NS 2000000
+#define FAKE_HELPER_LOOK_NS 5000
 
 #if defined(__x86_64__) || defined(__i386__)
 #define FAKE_RELAX() __builtin_ia32_pause()

@@ -16,7 +16,8 @@ sys.path[:0] = [str(Path(__file__).parent / "shared"), str(Path(__file__).parent
 import models  # noqa: E402  found by the line above
 import sides  # noqa: E402
 
-SAMPLES, STEPS = 16, 5
+SAMPLES, STEPS = 16, 10
+WARM = 3  # steps before those that are timed: after a pause either side takes as many until threads, clocks and caches are warm
 TARGETS = {"resnet": 1.3, "transformer": 1.3}
 NATIVE_SHARE = 0.9
 
@@ -38,7 +39,8 @@ class Side:
 
     def time(self):
         """Seconds of a step in a row of them."""
-        self.step()
+        for _ in range(WARM):
+            self.step()
         self.synchronize()
         return sides.time_row(self.step, self.synchronize, STEPS)
 
