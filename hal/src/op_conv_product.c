@@ -71,7 +71,8 @@ static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid
                                                       : launch_tiles(context, p, &on);
 }
 
-static hal_status_t make_small(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
+/* The windows over the large image and the places of the small one. */
+static product_t product_over_large(const hal_op_conv_t *conv) {
   product_t p = {.window = conv->window,
                  .image = large_strides(conv),
                  .grid = small_strides(conv),
@@ -79,6 +80,11 @@ static hal_status_t make_small(hal_op_context_t *context, const hal_op_conv_t *c
                  .groups = conv->groups,
                  .rows = conv->small_per_group};
   p.window.channels = conv->large_per_group;
+  return p;
+}
+
+static hal_status_t make_small(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
+  product_t p = product_over_large(conv);
   return multiply(context, &p, image->result->data, image->weight->data, image);
 }
 
@@ -220,17 +226,11 @@ static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int
 
 hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
                                 const hal_tensor_t *large, const hal_tensor_t *small) {
-  product_t p = {.window = conv->window,
-                 .image = large_strides(conv),
-                 .grid = small_strides(conv),
-                 .batches = conv->batches,
-                 .groups = conv->groups,
-                 .rows = conv->small_per_group};
+  product_t p = product_over_large(conv);
   hal_op_conv_operands_t on = {.dtype = result->dtype, .grid = small->data, .image = large->data};
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
   if (numel == 0) return HAL_OK;
-  p.window.channels = conv->large_per_group;
   const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
   int64_t all = conv->batches, part;
   if (planes) {
