@@ -90,6 +90,9 @@ double resolved(std::optional<double> scale, const Tensor &query) {
 
 AttentionResult attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &bias,
                           double dropout, bool causal, bool return_weights, std::optional<double> scale) {
+  TORCH_CHECK(!bias || !bias->defined() || at::isFloatingType(bias->scalar_type()),
+              "scaled dot product attention: attn_bias is added to the scores, but it is ", bias->dtype(),
+              "; a mask of bools is for scaled_dot_product_attention");
   TORCH_CHECK(dropout >= 0 && dropout <= 1, "scaled dot product attention: dropout_p must be between 0 and 1, but is ",
               dropout);
   const AttentionOptions options = {dropout, causal, return_weights, resolved(scale, query)};

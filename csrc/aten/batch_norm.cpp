@@ -45,6 +45,7 @@ void write_back(const OptionalTensor &running, const PerChannel &written) {
 
 bool can_batch_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                     const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training) {
+  if (training && input.numel() == 0) return false;  // the CPU's kernel words the error
   return input.dim() >= 2 &&
          are_native(input, {&weight, &bias, &running_mean, &running_var}, HAL_OP_ID_NATIVE_BATCH_NORM) &&
          (training || (is_given(running_mean) && is_given(running_var)));
@@ -110,9 +111,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> batch_norm_with_updat
 
 bool can_differentiate(const at::Tensor &dy, const at::Tensor &input, const OptionalTensor &weight,
                        const OptionalTensor &mean, const OptionalTensor &var) {
-  return input.dim() >= 2 && is_given(mean) && is_given(var) &&
-         are_native(input, {&weight, &mean, &var}, HAL_OP_ID_NATIVE_BATCH_NORM_BACKWARD) && is_device_tensor(dy) &&
-         dy.scalar_type() == input.scalar_type();
+  if (input.dim() < 2 || !is_given(mean) || !is_given(var) || !is_device_tensor(dy)) return false;
+  if (dy.device() != input.device()) throw_two_devices(dy.device(), input.device());
+  return dy.scalar_type() == input.scalar_type() &&
+         are_native(input, {&weight, &mean, &var}, HAL_OP_ID_NATIVE_BATCH_NORM_BACKWARD);
 }
 
 // The gradients about saved (training) or running statistics. Nothing = there is no kernel after all.

@@ -108,6 +108,11 @@ at::DimVector result_sizes(const at::Tensor &input, const at::Tensor &weight, c1
     sizes[d + 2] = transposed ? covered_by(in, size, step[d], pad[d], dilation[d], output_pad[d])
                               : windows_over(in, size, step[d], pad[d], dilation[d]);
   }
+  const c10::IntArrayRef space = c10::IntArrayRef(sizes).slice(2);
+  for (const int64_t size : space) {
+    TORCH_CHECK(size > 0, "Given an input of size ", input.sizes(), " and a weight of size ", weight.sizes(),
+                ": the calculated output size per channel is ", space, ". Output size is too small");
+  }
   return sizes;
 }
 
@@ -145,6 +150,8 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
                        c10::IntArrayRef output_pad, int64_t groups) {
   const auto computing = computing_dtype(HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, {input, weight});
   const bool biased = bias && bias->defined();
+  if (biased && is_device_tensor(*bias) && is_device_tensor(input) && bias->device() != input.device())
+    throw_two_devices(input.device(), bias->device());
   if (computing && (!biased || (is_device_tensor(*bias) && bias->scalar_type() == input.scalar_type()))) {
     const at::Tensor x = prepared(input, *computing), w = prepared(weight, *computing),
                      b = biased ? prepared(*bias, *computing) : at::Tensor();

@@ -36,12 +36,15 @@ inline c10::ScalarType parameter_dtype(const at::Tensor &input, Tensors paramete
 }
 
 // An input of a dtype in which operator `op` has kernels, and parameters of one dtype, its own or the computing one; missing
-// ones do not matter.
+// ones do not matter. Throws for parameters on another device.
 inline bool are_native(const at::Tensor &input, Tensors parameters, uint32_t op) {
   const c10::ScalarType dtype = computing_dtype(input), common = parameter_dtype(input, parameters);
   if (!is_device_tensor(input) || !has_kernel(input.device().index(), op, dtype)) return false;
-  for (const OptionalTensor *parameter : parameters)
-    if (is_given(*parameter) && (!is_device_tensor(**parameter) || (*parameter)->scalar_type() != common)) return false;
+  for (const OptionalTensor *parameter : parameters) {
+    if (!is_given(*parameter)) continue;
+    if (!is_device_tensor(**parameter) || (*parameter)->scalar_type() != common) return false;
+    if ((*parameter)->device() != input.device()) throw_two_devices(input.device(), (*parameter)->device());
+  }
   return common == dtype || common == input.scalar_type();
 }
 

@@ -22,9 +22,10 @@ PK_FN const T *PK_NAME(whole_rows)(const T *rows, pk_i64 count, pk_i64 size, T *
 /* c = a b, or c += a b when `more`: m x n of depth k. Element (i, k) of a stands at i * a_row + k * a_col. */
 PK_FN void PK_NAME(product)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, const T *a, pk_i64 a_row, pk_i64 a_col,
                             const T *b, pk_i64 b_row, T *c, pk_i64 c_row, const int more) {
-#define PK_PRODUCT(bytes, rows, vectors)                                                             \
-  PK_CAT(PK_NAME(micro_), bytes)                                                                     \
-  (rows, vectors, more, depth, a + i * a_row, a_row, a_col, b + j, b_row, c + i * c_row + j, c_row); \
+#define PK_PRODUCT(bytes, rows, vectors)                                                                  \
+  PK_CAT(PK_NAME(micro_), bytes)                                                                          \
+  (rows, vectors, more ? PK_MICRO_MORE : PK_MICRO_ONLY, depth, a + i * a_row, a_row, a_col, b + j, b_row, \
+   c + i * c_row + j, c_row);                                                                             \
   break;
 #define PK_PRODUCT_ROWS(bytes, vectors) \
   switch (rows) {                       \

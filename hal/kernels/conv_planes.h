@@ -63,12 +63,12 @@ PK_FN void PK_NAME(fill_phase)(const pk_conv_t *s, const T *image, const pk_conv
       for (pk_i64 x = 0; x < b->wide; x++) phase[x] = 0;
       continue;
     }
-    const T *const row = image + at * s->image.space[1] + first;
+    const T *const row = image + at * s->image.space[1];
     for (pk_i64 x = 0; x < begin; x++) phase[x] = 0;
     if (step == 1)
-      for (pk_i64 x = begin; x < end; x++) phase[x] = row[x];
+      for (pk_i64 x = begin; x < end; x++) phase[x] = row[first + x];
     else
-      for (pk_i64 x = begin; x < end; x++) phase[x] = row[x * step];
+      for (pk_i64 x = begin; x < end; x++) phase[x] = row[first + x * step];
     for (pk_i64 x = end; x < b->wide; x++) phase[x] = 0;
   }
 }

@@ -46,9 +46,9 @@ PK_FN pk_i32 PK_NAME(lines)(const pk_window_t *w, pk_i64 first, pk_i64 count, pk
 }
 
 PK_FN void PK_NAME(add_zeros)(PK_NAME(runs_t) * runs, pk_i64 column, pk_i64 count) {
-  PK_NAME(run_t) *const last = runs->zeros + runs->zeros_count - 1;
   if (count <= 0) return;
-  if (runs->zeros_count && last->column + last->count == column)
+  PK_NAME(run_t) *const last = runs->zeros_count ? runs->zeros + runs->zeros_count - 1 : NULL;
+  if (last && last->column + last->count == column)
     last->count += count;
   else
     runs->zeros[runs->zeros_count++] = (PK_NAME(run_t)){NULL, column, count};
@@ -57,8 +57,8 @@ PK_FN void PK_NAME(add_zeros)(PK_NAME(runs_t) * runs, pk_i64 column, pk_i64 coun
 /* Adds a run of the image. Runs as far apart in the image as in the block become one, with what is between them: mostly the edges of
  * neighbouring rows, which are zeros of the block. */
 PK_FN void PK_NAME(add_copied)(PK_NAME(runs_t) * runs, const T *from, pk_i64 column, pk_i64 count, pk_i64 step) {
-  PK_NAME(run_t) *const last = runs->copied + runs->copied_count - 1;
-  if (runs->copied_count && last->from + (column - last->column) * step == from)
+  PK_NAME(run_t) *const last = runs->copied_count ? runs->copied + runs->copied_count - 1 : NULL;
+  if (last && last->from + (column - last->column) * step == from)
     last->count = column + count - last->column;
   else
     runs->copied[runs->copied_count++] = (PK_NAME(run_t)){from, column, count};

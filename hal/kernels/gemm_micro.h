@@ -150,7 +150,8 @@ PK_FN void PK_NAME(pack_a)(const T *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 #endif
 
 /* Sums of `rows` x `vectors` vectors. What the product has is their start (PK_MICRO_MORE), or added to them (PK_MICRO_ADD). rows,
- * vectors and `mode` are constant where this is inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`, those of the product `target` apart. */
+ * vectors and `mode` are constant where this is inlined. Element (i, k) of a stands at i * row + k * col, rows of the panel are `step`,
+ * those of the product `target` apart. */
 #define PK_DEFINE_MICRO(bytes)                                                                                         \
   PK_FN void PK_CAT(PK_NAME(micro_), bytes)(const int rows, const int vectors, const int mode, pk_i64 depth,           \
                                             const T *a, pk_i64 row, pk_i64 col, const T *panel, pk_i64 step,           \
@@ -181,11 +182,11 @@ PK_DEFINE_MICRO(16)
  * a is packed. */
 PK_FN void PK_NAME(micro)(const int isa, pk_i64 rows, pk_i64 width, pk_i64 depth, const T *a, pk_i64 row,
                           const T *panel, pk_i64 step, T *product) {
-#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                                   \
-  if (row == 0) PK_CAT(PK_NAME(micro_), bytes)                                                                     \
-  (r, vectors, 0, depth, a, 1, PK_GEMM_M, panel + (column), step, product + (column), PK_GEMM_N);                  \
-  else PK_CAT(PK_NAME(micro_), bytes)(r, vectors, 0, depth, a, row, 1, panel + (column), step, product + (column), \
-                                      PK_GEMM_N);
+#define PK_MICRO_ROWS(bytes, r, vectors, column)                                                              \
+  if (row == 0) PK_CAT(PK_NAME(micro_), bytes)                                                                \
+  (r, vectors, PK_MICRO_ONLY, depth, a, 1, PK_GEMM_M, panel + (column), step, product + (column), PK_GEMM_N); \
+  else PK_CAT(PK_NAME(micro_), bytes)(r, vectors, PK_MICRO_ONLY, depth, a, row, 1, panel + (column), step,    \
+                                      product + (column), PK_GEMM_N);
 #define PK_MICRO(bytes, vectors, column)              \
   switch (rows) {                                     \
     case 8:                                           \

@@ -169,6 +169,9 @@ static hal_status_t scratch_allocate(const hal_op_context_t *context, const batc
   return HAL_OK;
 }
 
+/* The address of an operand that may be missing: that of another, which is not read, as no address is no argument of a kernel. */
+static void *address_or(void *address, void *other) { return address ? address : other; }
+
 /* ---- forward ---- */
 typedef struct forward_s {
   batch_t batch;
@@ -197,12 +200,15 @@ static hal_status_t launch_statistics(hal_op_context_t *context, const forward_t
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_STATISTICS, &kernel));
   uint64_t units = strips_of(f->batch.walk.channels);
   int32_t with_mean = f->new_mean != NULL, with_var = f->new_var != NULL;
+  void *const any = f->batch.tensor->data;
+  void *new_mean = address_or(f->new_mean, any), *new_var = address_or(f->new_var, any);
+  void *old_mean = address_or(f->in.running_mean, any), *old_var = address_or(f->in.running_var, any);
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->mean),
                             HAL_OP_ARG_POINTER(f->rstd),
-                            HAL_OP_ARG_POINTER(f->new_mean),
-                            HAL_OP_ARG_POINTER(f->new_var),
-                            HAL_OP_ARG_POINTER(f->in.running_mean),
-                            HAL_OP_ARG_POINTER(f->in.running_var),
+                            HAL_OP_ARG_POINTER(new_mean),
+                            HAL_OP_ARG_POINTER(new_var),
+                            HAL_OP_ARG_POINTER(old_mean),
+                            HAL_OP_ARG_POINTER(old_var),
                             HAL_OP_ARG_POINTER(scratch->part[0]),
                             HAL_OP_ARG_POINTER(scratch->part[1]),
                             HAL_OP_ARG_POINTER(f->batch.tensor->data),
@@ -221,18 +227,32 @@ static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t 
       hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_NORMALISE + f->batch.by_columns, &kernel));
   uint64_t per_group, units = walk_units(context, &f->batch, &per_group);
   int32_t with_weight = f->in.weight != NULL, with_bias = f->in.bias != NULL;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->result),    HAL_OP_ARG_POINTER(f->batch.tensor->data),
-                            HAL_OP_ARG_POINTER(f->mean),      HAL_OP_ARG_POINTER(f->rstd),
-                            HAL_OP_ARG_POINTER(f->in.weight), HAL_OP_ARG_POINTER(f->in.bias),
-                            HAL_OP_ARG_VALUE(f->batch.walk),  HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group),      HAL_OP_ARG_SCALAR(f->eps),
-                            HAL_OP_ARG_VALUE(f->evaluation),  HAL_OP_ARG_VALUE(with_weight),
+  void *weight = address_or(f->in.weight, f->batch.tensor->data), *bias = address_or(f->in.bias, f->batch.tensor->data);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->result),   HAL_OP_ARG_POINTER(f->batch.tensor->data),
+                            HAL_OP_ARG_POINTER(f->mean),     HAL_OP_ARG_POINTER(f->rstd),
+                            HAL_OP_ARG_POINTER(weight),      HAL_OP_ARG_POINTER(bias),
+                            HAL_OP_ARG_VALUE(f->batch.walk), HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group),     HAL_OP_ARG_SCALAR(f->eps),
+                            HAL_OP_ARG_VALUE(f->evaluation), HAL_OP_ARG_VALUE(with_weight),
                             HAL_OP_ARG_VALUE(with_bias)};
   return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 13);
 }
 
+/* All kernels of a training pass are looked for before the first is queued: the second one changes the running statistics. */
+static hal_status_t find_kernels(hal_op_context_t *context, const batch_t *batch) {
+  const uint32_t variants[] = {HAL_BATCH_NORM_VARIANT_PLANES_MOMENTS + batch->by_columns,
+                               HAL_BATCH_NORM_VARIANT_STATISTICS,
+                               HAL_BATCH_NORM_VARIANT_PLANES_NORMALISE + batch->by_columns};
+  for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+    hal_plugin_kernel_t *kernel;
+    HAL_RETURN_IF_ERROR(hal_op_kernel(context, batch->dtype, variants[i], &kernel));
+  }
+  return HAL_OK;
+}
+
 static hal_status_t launch_training(hal_op_context_t *context, forward_t *f) {
   scratch_t scratch;
+  HAL_RETURN_IF_ERROR(find_kernels(context, &f->batch));
   HAL_RETURN_IF_ERROR(scratch_allocate(context, &f->batch, &scratch));
   if (!f->mean) f->mean = scratch.channel[0];
   if (!f->rstd) f->rstd = scratch.channel[1];
@@ -309,8 +329,10 @@ static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_GRADIENTS, &kernel));
   uint64_t units = strips_of(in->batch.walk.channels);
   int32_t wanted = (in->of_weight != NULL) | (in->of_bias != NULL) << 1;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(in->of_weight),
-                            HAL_OP_ARG_POINTER(in->of_bias),
+  void *of_weight = address_or(in->of_weight, scratch->channel[0]),
+       *of_bias = address_or(in->of_bias, scratch->channel[1]);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(of_weight),
+                            HAL_OP_ARG_POINTER(of_bias),
                             HAL_OP_ARG_POINTER(scratch->channel[0]),
                             HAL_OP_ARG_POINTER(scratch->channel[1]),
                             HAL_OP_ARG_POINTER(scratch->part[0]),
@@ -332,10 +354,13 @@ static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in
       hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_BACKWARD + in->batch.by_columns, &kernel));
   uint64_t per_group, units = walk_units(context, &in->batch, &per_group);
   int32_t with_weight = in->weight != NULL;
+  void *const any = in->batch.tensor->data;
+  void *weight = address_or(in->weight, any), *of_grad = address_or(channel[0], any),
+       *of_slope = address_or(channel[1], any);
   const hal_arg_t args[] = {
       HAL_OP_ARG_POINTER(result->data), HAL_OP_ARG_POINTER(in->grad->data), HAL_OP_ARG_POINTER(in->batch.tensor->data),
-      HAL_OP_ARG_POINTER(in->mean),     HAL_OP_ARG_POINTER(in->scale),      HAL_OP_ARG_POINTER(in->weight),
-      HAL_OP_ARG_POINTER(channel[0]),   HAL_OP_ARG_POINTER(channel[1]),     HAL_OP_ARG_VALUE(in->batch.walk),
+      HAL_OP_ARG_POINTER(in->mean),     HAL_OP_ARG_POINTER(in->scale),      HAL_OP_ARG_POINTER(weight),
+      HAL_OP_ARG_POINTER(of_grad),      HAL_OP_ARG_POINTER(of_slope),       HAL_OP_ARG_VALUE(in->batch.walk),
       HAL_OP_ARG_VALUE(units),          HAL_OP_ARG_VALUE(per_group),        HAL_OP_ARG_SCALAR(in->eps),
       HAL_OP_ARG_VALUE(in->evaluation), HAL_OP_ARG_VALUE(with_weight)};
   return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 14);

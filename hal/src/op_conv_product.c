@@ -3,8 +3,6 @@
  * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
  * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,
  * backwards, with steps of 1. */
-#include <string.h>
-
 #include "op_convolution.h"
 #include "op_gemm.h"
 #include "op_reduce.h"
@@ -148,7 +146,6 @@ static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *c
   int64_t offset = 0;
   for (int d = 0; d < 3; d++) {
     see(&conv->window, d, first[d], &part, &p.window);
-
     p.grid.space[d] *= conv->window.step[d];
     offset += first[d] * whole.space[d];
   }

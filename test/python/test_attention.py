@@ -353,6 +353,13 @@ def test_what_does_not_fit_is_refused_by_the_operator(device, spoil, sentence):
         operator(*spoil(*(t.to(device) for t in operands())))
 
 
+def test_a_bias_of_bools_is_refused_by_the_operator(device):
+    query, key, value = (t.to(device) for t in operands())
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=device)
+    with pytest.raises(RuntimeError, match="attn_bias is added to the scores, but it is bool"):
+        torch.ops.aten._scaled_dot_product_fused_attention_overrideable(query, key, value, mask)
+
+
 def test_operands_on_two_devices_are_refused(device):
     query, key, value = operands()
     with pytest.raises(RuntimeError):

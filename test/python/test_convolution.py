@@ -301,3 +301,22 @@ def test_an_infinite_pixel_reaches_the_windows_that_see_it_and_no_others(device,
 
     for ours, theirs in zip(run(device), run("cpu"), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_a_bias_or_weight_of_another_device_is_refused(device):
+    x, weight, bias = torch.randn(1, 2, 4, 4), torch.randn(3, 2, 3, 3), torch.randn(3)
+    here, there = f"{device}:0", f"{device}:1"
+    for operands in ((x.to(here), weight.to(here), bias.to(there)), (x.to(here), weight.to(there), bias.to(here))):
+        with pytest.raises(RuntimeError, match=f"same device.*{here} and {there}"):
+            torch.nn.functional.conv2d(*operands)
+
+
+@pytest.mark.parametrize("padding", [1, 3])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+def test_a_transposed_convolution_without_places_is_refused(device, dim, padding):
+    function = getattr(torch.nn.functional, f"conv_transpose{dim}d")
+    x, weight = torch.randn(1, 2, *[1] * dim), torch.randn(2, 2, *[2] * dim)
+    with pytest.raises(RuntimeError):
+        function(x, weight, padding=padding)
+    with pytest.raises(RuntimeError, match=r"size per channel is \[.*Output size is too small"):
+        function(x.to(device), weight.to(device), padding=padding)

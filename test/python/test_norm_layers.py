@@ -321,3 +321,32 @@ def test_parameters_that_the_cpu_refuses_are_refused(device):
     for where in ("cpu", device):
         with pytest.raises(RuntimeError, match="expected scalar type Half but found Float|mixed dtype"):
             F.batch_norm(*(t.to(where) for t in (x, mean, mean + 1, w, w)), training=True)
+
+
+@pytest.mark.parametrize("stranger", ["weight", "bias", "running_mean", "running_var"])
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_refuses_parameters_of_another_device(device, stranger, training):
+    operands = {name: torch.ones(3, device=f"{device}:0") for name in ("weight", "bias", "running_mean", "running_var")}
+    operands[stranger] = operands[stranger].to(f"{device}:1")
+    with pytest.raises(RuntimeError, match=f"same device.*{device}:0 and {device}:1"):
+        F.batch_norm(random(4, 3, 5).to(f"{device}:0"), training=training, **operands)
+    assert all(value.cpu().equal(torch.ones(3)) for value in operands.values())
+
+
+def test_batch_norm_refuses_a_gradient_of_another_device(device):
+    x, numbers = random(4, 3, 5).to(f"{device}:0"), torch.ones(3, device=f"{device}:0")
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ops.aten.native_batch_norm_backward(x.to(f"{device}:1"), x, numbers, None, None, numbers, numbers, True, 1e-5, [True] * 3)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 4), (2, 0, 4), (2, 3, 0)])
+def test_batch_norm_of_nothing_is_refused_as_on_the_cpu_and_leaves_the_statistics(device, shape):
+    sentences, kept = [], []
+    for place in ("cpu", device):
+        mean, var = torch.zeros(shape[1], device=place), torch.ones(shape[1], device=place)
+        with pytest.raises(RuntimeError) as error:
+            torch.ops.aten.native_batch_norm(torch.empty(shape, device=place), None, None, mean, var, True, 0.1, 1e-5)
+        sentences.append(str(error.value).splitlines()[0])
+        kept.append((mean.cpu(), var.cpu()))
+    assert sentences[0] == sentences[1]
+    assert all(torch.equal(a, b) for a, b in zip(*kept))
