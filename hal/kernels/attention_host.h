@@ -9,7 +9,6 @@
 /* Packs `count` rows of `size` elements as columns, times `scale`. */
 PK_FN void PK_NAME(pack_columns_of)(const int pk_isa, const T *rows, pk_i64 row, pk_i64 count, pk_i64 size, T scale,
                                     T *panel) {
-  (void)pk_isa;
   PK_OF_ISA(pack)(rows, 1, row, size, count, panel);
   if (scale != PK_C(1.0))
     for (pk_i64 i = 0; i < size * PK_GEMM_N; i++) panel[i] *= scale;

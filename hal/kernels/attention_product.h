@@ -88,7 +88,7 @@ PK_DEFINE_PRODUCTS(_avx512, PK_APART PK_TARGET_AVX512, PK_ISA_AVX512)
    : pk_isa == PK_ISA_AVX2 ? PK_CAT(PK_NAME(name), _avx2)   \
                            : PK_CAT(PK_NAME(name), _base))
 #else
-#define PK_OF_ISA(name) PK_CAT(PK_NAME(name), _base)
+#define PK_OF_ISA(name) ((void)pk_isa, PK_CAT(PK_NAME(name), _base))
 #endif
 #undef PK_DEFINE_PRODUCTS
 #undef PK_APART
@@ -105,7 +105,6 @@ PK_FN void PK_NAME(add_rows)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 depth,
                              T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);
   const int whole = padded == n;
-  (void)pk_isa;
   PK_OF_ISA(product_rows)
   (m, padded, depth, a, PK_GEMM_N, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
   if (!whole) PK_NAME(add_part)(spare, m, n, c, c_row, more);
@@ -116,7 +115,6 @@ PK_FN void PK_NAME(add_columns)(const int pk_isa, pk_i64 m, pk_i64 n, pk_i64 dep
                                 pk_i64 b_row, T *c, pk_i64 c_row, int more, T *spare) {
   const pk_i64 padded = PK_NAME(padded)(n);
   const int whole = padded == n;
-  (void)pk_isa;
   PK_OF_ISA(product_columns)(m, padded, depth, a, b, b_row, whole ? c : spare, whole ? c_row : padded, whole && more);
   if (!whole) PK_NAME(add_part)(spare, m, n, c, c_row, more);
 }

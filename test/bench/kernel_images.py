@@ -1,4 +1,4 @@
-"""Convolutions of ResNet's shapes, pooling, interpolation and padding on the device beside CPU torch, in one run.
+"""Convolutions of ResNet's and LeNet's shapes, depthwise ones, pooling, interpolation and padding on the device beside CPU torch, in one run.
 
     python test/bench/kernel_images.py [--threads N] [--only NAME ...]
 
@@ -15,7 +15,8 @@ import torch.nn.functional as F  # noqa: E402
 
 # batch, channels, side of the image, channels of the result, side of the window, stride, padding, groups
 CONVOLUTIONS = [(4, 3, 224, 64, 7, 2, 3, 1), (8, 64, 56, 64, 3, 1, 1, 1), (8, 64, 56, 256, 1, 1, 0, 1), (8, 128, 28, 128, 3, 1, 1, 1),
-                (8, 256, 14, 256, 3, 1, 1, 1), (8, 512, 7, 512, 3, 1, 1, 1), (8, 128, 28, 128, 3, 1, 1, 128)]  # fmt: skip
+                (8, 256, 14, 256, 3, 1, 1, 1), (8, 512, 7, 512, 3, 1, 1, 1), (8, 128, 28, 128, 3, 1, 1, 128),
+                (8, 512, 7, 512, 3, 1, 1, 512), (64, 1, 28, 6, 5, 1, 2, 1)]  # fmt: skip
 
 IMAGES = {
     "max_pool": lambda x: F.max_pool2d(x, 3, 2, 1),
