@@ -140,7 +140,7 @@ PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const T *image, pk_i64 first, pk_
   PK_NAME(runs_t) runs;
   if (row0 == row1) return; /* a window may have no places */
   const pk_window_t *const w = &s->window;
-  const pk_i64 places = w->size[0] * w->size[1] * w->size[2], step = w->step[2] * s->image.space[2];
+  const pk_i64 places = pk_conv_places(w), step = w->step[2] * s->image.space[2];
   const pk_i32 n = PK_NAME(lines)(w, first, count, lines);
   const pk_i64 channel0 = row0 / places, skipped = row0 - channel0 * places, all = row1 - channel0 * places;
   pk_i64 place[3] = {0, 0, 0};

@@ -4,7 +4,7 @@
  * A hot instance (PK_CLONES 1) gets entries for AVX2 and AVX-512 as well, chosen once per process (host_table.c). Plain
  * functions and a table of addresses, not target_clones: an ifunc's resolver runs before the sanitizers' own start, and
  * clang 14 has no target_clones in C. PK_NO_CLONES leaves the further entries out. All entries give equal bits, as contraction is
- * off and no body reassociates; in gemm, attention and the functions of float32 it is on, and the base, which has no fused
+ * off and no body reassociates; in gemm, the families like it and float32 functions it is on, and the base, which has no fused
  * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_

@@ -100,12 +100,9 @@ static hal_status_t check_like(const hal_op_context_t *context, const batch_t *b
 static hal_status_t read_channels(const hal_op_context_t *context, const hal_op_call_t *call, const batch_t *batch,
                                   uint32_t index, int needed, void **out) {
   const hal_tensor_t *tensor;
-  *out = NULL;
-  if (call->args[index].tag == HAL_VALUE_NONE && !needed) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, &tensor));
-  HAL_RETURN_IF_ERROR(
-      hal_op_check_dense(context, tensor, context->info->arguments[index], batch->walk.channels, batch->accumulator));
-  *out = tensor->data;
+  if (needed) HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, &tensor));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, index, batch->walk.channels, batch->accumulator, &tensor));
+  *out = tensor ? tensor->data : NULL;
   return HAL_OK;
 }
 

@@ -1,4 +1,4 @@
-"""Convolutions of ResNet's and LeNet's shapes, depthwise ones, pooling, interpolation and padding on the device beside CPU torch, in one run.
+"""Convolutions (of ResNet's shapes, depthwise, of one channel), pooling, interpolation and padding beside CPU torch, in one run.
 
     python test/bench/kernel_images.py [--threads N] [--only NAME ...]
 
