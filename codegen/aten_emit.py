@@ -30,7 +30,7 @@ def shard(ops):
                       if kind == "ops" or op.group.structured})
     # Ours come first: some headers of ATen use c10/util/Exception.h without including it.
     includes = ("shells.h", "pointwise_meta.h", "structured_calls.h", "structured_iterator.h")
-    lines = [BANNER, *(f'#include "aten/{name}"' for name in includes), '#include "hal_op_ids.h"', ""]
+    lines = [BANNER, *(f'#include "aten/prepare/{name}"' for name in includes), '#include "hal_op_ids.h"', ""]
     lines += [*(f"#include <{header}>" for header in headers), "#include <torch/library.h>", ""]
     lines += ["namespace torch_backend {", "namespace {", ""]
     for op in ops:
@@ -51,7 +51,7 @@ def _is_shell(op):
 
 
 def _registered(op, native):
-    """What is registered for a form: a function of the shard, or a body written by hand (csrc/aten/shells.h) in its shell."""
+    """What is registered for a form: a function of the shard, or a body written by hand (csrc/aten/prepare/shells.h) in its shell."""
     if not _is_shell(op):
         return _function(native)
     form = {SchemaKind.functional: "Functional", SchemaKind.out: "Out", SchemaKind.inplace: "Inplace"}[native.func.kind()]

@@ -53,7 +53,7 @@ class Family:
 
     # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
     cloned = ("f32",)
-    # The launcher makes operations on real numbers of those on complex ones (hal/src/op_parts.h).
+    # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
     by_parts = False
 
     def __init__(self, name, variants, operands, scalars=0, result=None, template=None):
@@ -111,7 +111,7 @@ class Elementwise(Family):
 
     headers = ("pk_special.h", "pk_single.h")
 
-    # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/src/op_elementwise.h.
+    # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
     MOST_NUMBERS = 3
 
     def is_cloned(self, op, dtype):
@@ -177,7 +177,7 @@ class Copy(Family):
             macros += [("R", DTYPES[to].memory), ("A", DTYPES[source].memory), ("PK_CONVERT(x)", self.convert(to, source))]
             yield Instance(prefix, f"{self.name}_{to}", tuple(macros), self._variants)
 
-    # Complex numbers of different kinds are copied as their parts, by the launcher (hal/src/op_copy.c).
+    # Complex numbers of different kinds are copied as their parts, by the launcher (hal/ops/copy/copy.c).
     COMPOSED = (None, None)
 
     @classmethod

@@ -101,7 +101,7 @@ class Op:
     when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
     numbers: dict = field(default_factory=dict, hash=False)  # {number: C++ expression over ATen's arguments}
     unused: tuple = ()  # ATen's arguments that say nothing
-    meta: str = ""  # of the route `pointwise`: the class of csrc/aten/pointwise_meta.h that gives shapes and dtypes
+    meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
 
     @property
     def identifier(self):

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "api/custom_op.h"
-#include "aten/op_call.h"
+#include "aten/prepare/op_call.h"
 
 namespace torch_backend {
 namespace {

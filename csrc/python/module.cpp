@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "api/custom_op.h"
-#include "aten/fallback.h"
+#include "aten/fallback/fallback.h"
 #include "core/allocator/allocator.h"
 #include "core/allocator/host_allocator.h"
 #include "core/device.h"

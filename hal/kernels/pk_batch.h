@@ -1,6 +1,6 @@
 /* pk_batch.h: how batch normalisation walks over a tensor (batch, channels, places) whose memory is [outer][channels][inner]:
  * the batch outside and the places inside, or, with the channels last, both outside and inner = 1. Private to batch_norm.pk and,
- * as hal_op_batch_t, to hal/src/op_batch_norm.c.
+ * as hal_op_batch_t, to hal/ops/batch_norm/batch_norm.c.
  *
  * planes: a channel has outer * runs runs of up to `run` contiguous elements; a chunk is `chunk` of them.
  * columns: for a small `inner`. Memory is a matrix of rows, each `group` times (channels, inner); a chunk is `chunk` rows, and each

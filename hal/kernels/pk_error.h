@@ -1,6 +1,6 @@
 /* pk_error.h: what a kernel says about values that are an error and that no host has seen: an index out of range, a divisor of
  * 0. The kernel goes on without them; the host reads the first one of a stream back at the stream's next synchronisation
- * (hal/src/kernel_error.h). */
+ * (hal/src/device/kernel_error.h). */
 #ifndef PK_ERROR_H_
 #define PK_ERROR_H_
 

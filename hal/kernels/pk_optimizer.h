@@ -1,4 +1,4 @@
-/* pk_optimizer.h: the numbers of an optimizer's step, as hal/src/op_optimizer.c passes them. */
+/* pk_optimizer.h: the numbers of an optimizer's step, as hal/ops/optimizer/optimizer.c passes them. */
 #ifndef PK_OPTIMIZER_H_
 #define PK_OPTIMIZER_H_
 
@@ -9,7 +9,7 @@ typedef struct {
   pk_i32 flags, pad;
 } pk_optimizer_t;
 
-/* Bits of the flags; the order of hal/src/op_optimizer.c. */
+/* Bits of the flags; the order of hal/ops/optimizer/optimizer.c. */
 #define PK_OPTIMIZER_LR 0
 #define PK_OPTIMIZER_GRAD_SCALE 1
 #define PK_OPTIMIZER_FOUND_INF 2

@@ -1,5 +1,5 @@
 /* pk_window.h: windows that slide over three spatial dimensions: pooling and convolution. Private to the templates and, as
- * hal_op_window_t, to hal/src/op_window.h. */
+ * hal_op_window_t, to hal/src/op/window.h. */
 #ifndef PK_WINDOW_H_
 #define PK_WINDOW_H_
 

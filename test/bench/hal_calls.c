@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "call.h"
 #include "hal/hal.h"
+#include "plugin/call.h"
 
 enum { RUNS = 5 };
 

@@ -3,7 +3,7 @@
  * numbers. */
 #include "support.h"
 
-#include "call.h"
+#include "plugin/call.h"
 
 static hal_device_t *open_device(const char *path) {
   hal_device_t *device;

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
-#include "host_malloc.h"
+#include "base/host_malloc.h"
 #include "memory_double.h"
 
 #define MIB ((size_t)1 << 20)

@@ -10,7 +10,7 @@
 
 enum { HEADS = 2, QUERIES = 45, KEYS = 200, SIZE = 20, VALUES = 48, MOST = HEADS * KEYS * VALUES };
 
-/* pk_attention_t of hal/kernels/attention.pk. */
+/* pk_attention_t of hal/ops/attention/attention.pk. */
 typedef struct attention_s {
   int64_t heads, kv_heads, shared, queries, keys, size, value_size, block;
   int64_t query[3], key[3], value[3], result[3], bias[4];

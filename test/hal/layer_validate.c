@@ -2,7 +2,7 @@
  * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
 #include "support.h"
 
-#include "call.h"
+#include "plugin/call.h"
 
 static char lines[16384];
 static hal_plugin_t *plugin;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "memory_internal.h"
+#include "memory/internal.h"
 
 enum { DOUBLE_STREAMS = 8, DOUBLE_SEGMENTS = 4096, DOUBLE_USES = 256, DOUBLE_DEVICES = 2 };
 

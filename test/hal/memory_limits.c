@@ -1,7 +1,7 @@
 /* memory_limits.c: out of memory, limits, settings, faults, copies. */
 #include <criterion/criterion.h>
 
-#include "host_malloc.h"
+#include "base/host_malloc.h"
 #include "memory_double.h"
 
 #define MIB ((size_t)1 << 20)

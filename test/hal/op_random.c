@@ -1,7 +1,7 @@
 /* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h word by word, agreement with the archive's
  * default of random_fill, and statistics. */
-#include "call.h"
 #include "op_numbers.h"
+#include "plugin/call.h"
 
 enum { COUNT = 100003 };
 static const uint64_t seed = UINT64_C(0x9E3779B97F4A7C15);

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "event_internal.h"
+#include "device/event_internal.h"
 
 /* Asserts that the plugin is refused alone, with code and text, and that another one beside it still loads. */
 static void assert_refused(const char *path, hal_status_t code, const char *text) {

@@ -1,0 +1,160 @@
+// attention.cpp: scaled dot product attention, forward and backward: the fused kernel where it serves the call, else products of
+// matrices and a softmax. ATen's entry points for devices of other houses only throw.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "aten/attention/attention.h"
+
+#include <ATen/Context.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace torch_backend {
+
+using at::Tensor;
+
+namespace {
+
+void check_operands(const Tensor &query, const Tensor &key, const Tensor &value) {
+  TORCH_CHECK(query.dim() == 3 || query.dim() == 4,
+              "scaled dot product attention: query must have 3 or 4 dimensions, but it has ", query.dim());
+  for (const Tensor *other : {&key, &value}) {
+    const char *name = other == &key ? "key" : "value";
+    TORCH_CHECK(other->dim() == query.dim(), "scaled dot product attention: ", name, " has ", other->dim(),
+                " dimensions, query has ", query.dim());
+    TORCH_CHECK(other->scalar_type() == query.scalar_type(), "scaled dot product attention: ", name, " is ",
+                other->dtype(), ", query is ", query.dtype(), "; all three must have one dtype");
+    TORCH_CHECK(other->device() == query.device(), "scaled dot product attention: ", name, " is on ", other->device(),
+                ", query is on ", query.device());
+  }
+  TORCH_CHECK(at::isFloatingType(query.scalar_type()), "scaled dot product attention: a floating dtype is needed, but ",
+              "query is ", query.dtype());
+}
+
+}  // namespace
+
+AttentionShapes attention_shapes(const Tensor &query, const Tensor &key, const Tensor &value) {
+  check_operands(query, key, value);
+  const int64_t batch = query.dim() == 4 ? query.size(0) : 1;
+  TORCH_CHECK(key.size(-1) == query.size(-1), "scaled dot product attention: key has ", key.size(-1),
+              " numbers per head, query has ", query.size(-1));
+  TORCH_CHECK(value.size(-2) == key.size(-2) && value.size(-3) == key.size(-3),
+              "scaled dot product attention: value of sizes ", value.sizes(), " does not fit key of sizes ",
+              key.sizes());
+  TORCH_CHECK(query.dim() == 3 || (key.size(0) == batch && value.size(0) == batch),
+              "scaled dot product attention: query, key and value have the batch sizes ", batch, ", ", key.size(0),
+              " and ", value.size(0));
+  const int64_t heads = query.size(-3), kv_heads = key.size(-3);
+  TORCH_CHECK(heads == kv_heads || (kv_heads > 0 && heads % kv_heads == 0), "scaled dot product attention: ", heads,
+              " heads of query cannot share ", kv_heads, " heads of key");
+  return {batch, heads, kv_heads, query.size(-2), key.size(-2), value.size(-1)};
+}
+
+// An uninitialised tensor whose dimensions lie in memory in the order of those of `model`, as torch's meta function
+// says of the result.
+Tensor empty_in_order_of(const Tensor &model, c10::IntArrayRef sizes) {
+  if (model.sizes() == sizes) return at::empty_like(model);
+  c10::SmallVector<int64_t, 4> order(sizes.size()), strides(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return model.stride(a) > model.stride(b); });
+  int64_t stride = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = stride;
+    stride *= sizes[*dim];
+  }
+  return at::empty_strided(sizes, strides, model.options());
+}
+
+Tensor state_number(uint64_t number) { return at::scalar_tensor(static_cast<int64_t>(number), at::dtype(at::kLong)); }
+uint64_t state_number(const Tensor &number) { return static_cast<uint64_t>(number.item<int64_t>()); }
+
+bool is_broadcast_of(const Tensor &mask, const AttentionShapes &shapes) {
+  const std::array<int64_t, 4> full = {shapes.batch, shapes.heads, shapes.queries, shapes.keys};
+  if (mask.dim() > 4) return false;
+  for (int64_t i = 1; i <= mask.dim(); i++) {
+    if (mask.size(-i) != 1 && mask.size(-i) != full[4 - i]) return false;
+  }
+  return true;
+}
+
+namespace {
+
+double resolved(std::optional<double> scale, const Tensor &query) {
+  return scale ? *scale : 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
+}
+
+AttentionResult attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &bias,
+                          double dropout, bool causal, bool return_weights, std::optional<double> scale) {
+  TORCH_CHECK(!bias || !bias->defined() || at::isFloatingType(bias->scalar_type()),
+              "scaled dot product attention: attn_bias is added to the scores, but it is ", bias->dtype(),
+              "; a mask of bools is for scaled_dot_product_attention");
+  TORCH_CHECK(dropout >= 0 && dropout <= 1, "scaled dot product attention: dropout_p must be between 0 and 1, but is ",
+              dropout);
+  const AttentionOptions options = {dropout, causal, return_weights, resolved(scale, query)};
+  if (auto result = fused_attention(query, key, value, bias, options)) return *std::move(result);
+  return composed_attention(query, key, value, bias, options);
+}
+
+AttentionGradients attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key, const Tensor &value,
+                                      const Tensor &bias, std::array<bool, 4> wanted, const Tensor &result,
+                                      const Tensor &logarithms, const Tensor & /*cum_seq_q*/,
+                                      const Tensor & /*cum_seq_k*/, c10::SymInt /*max_q*/, c10::SymInt /*max_k*/,
+                                      double dropout, bool causal, const Tensor &seed, const Tensor &offset,
+                                      std::optional<double> scale) {
+  if (!grad.defined()) return {};
+  const AttentionOptions options = {dropout, causal, false, resolved(scale, query)};
+  if (auto grads = fused_attention_backward(grad, query, key, value, bias, wanted, result, logarithms, options))
+    return *std::move(grads);
+  return composed_attention_backward(grad, query, key, value, bias, wanted, options, seed, offset);
+}
+
+// ---- which way scaled_dot_product_attention takes -----------------------------------------------------------------
+
+bool is_dense_4d(const Tensor &tensor) {
+  return tensor.dim() == 4 && tensor.layout() == c10::kStrided && !tensor.is_nested() && tensor.numel() > 0 &&
+         at::isFloatingType(tensor.scalar_type());
+}
+
+// What the composite of ATen does better or refuses in its own words: other ranks, broadcast batches, empty tensors.
+bool is_served(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, bool grouped) {
+  for (const Tensor *tensor : {&query, &key, &value}) {
+    if (!is_dense_4d(*tensor) || tensor->scalar_type() != query.scalar_type() || tensor->device() != query.device() ||
+        tensor->size(0) != query.size(0))
+      return false;
+  }
+  if (key.size(3) != query.size(3) || value.size(2) != key.size(2) || value.size(1) != key.size(1)) return false;
+  if (grouped ? query.size(1) % key.size(1) != 0 : query.size(1) != key.size(1)) return false;
+  if (!mask || !mask->defined()) return true;
+  return mask->device() == query.device() && is_broadcast_of(*mask, attention_shapes(query, key, value));
+}
+
+int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
+                         double /*dropout*/, bool /*causal*/, std::optional<double> /*scale*/, bool grouped) {
+  const at::Context &context = at::globalContext();
+  at::SDPBackend choice = at::SDPBackend::error;
+  if (context.userEnabledOverrideableSDP() && is_served(query, key, value, mask, grouped))
+    choice = at::SDPBackend::overrideable;
+  else if (context.userEnabledMathSDP())
+    choice = at::SDPBackend::math;
+  return static_cast<int64_t>(choice);
+}
+
+}  // namespace
+
+// scaled_dot_product_attention asks the stub, other callers the operator.
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_fused_sdp_choice", TORCH_FN(choose_attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+}
+
+}  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_backend::choose_attention)
+}

@@ -1,0 +1,51 @@
+// copy.h: copies between tensors of one shape, by where they live. `raw` copies move elements of one size as they lie
+// in memory and look at neither dtype nor conjugate and negative bits.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "aten/prepare/op_call.h"
+
+namespace torch_backend {
+
+// Both lie densely in memory in the same order: bytes can be copied as one run.
+inline bool same_dense_layout(const at::Tensor &a, const at::Tensor &b) {
+  return a.sizes() == b.sizes() &&
+         ((a.is_contiguous() && b.is_contiguous()) ||
+          (a.strides() == b.strides() && a.is_non_overlapping_and_dense() && b.is_non_overlapping_and_dense()));
+}
+
+inline bool same_bits(const at::Tensor &a, const at::Tensor &b) {
+  return a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
+}
+
+// The values of `a` and `b` are stored alike.
+inline bool same_elements(const at::Tensor &a, const at::Tensor &b) {
+  return a.scalar_type() == b.scalar_type() && same_bits(a, b);
+}
+
+inline bool has_bits(const at::Tensor &tensor) { return tensor.is_conj() || tensor.is_neg(); }
+
+// The address of the first element.
+inline char *address_of(const at::Tensor &tensor) { return static_cast<char *>(describe(tensor).data); }
+
+// Turns stored elements into those of a tensor with the conjugate and negative bits of `like`, or back.
+void apply_bits(const at::Tensor &elements, const at::Tensor &like);
+
+// Device tensors on one device, elements of one size.
+void copy_raw(const at::Tensor &src, const at::Tensor &dst);
+
+// Device tensors on one device, any dtypes and bits.
+void copy_on_device(const at::Tensor &src, const at::Tensor &dst);
+
+// The same into the places of `dst` that begin at `begin` along `dim`; their sizes are `src`'s.
+void copy_into_part(const at::Tensor &src, const at::Tensor &dst, int64_t dim, int64_t begin);
+
+// Device tensors on two devices, any dtypes and bits.
+void copy_across_devices(const at::Tensor &src, const at::Tensor &dst);
+
+// `src` may broadcast to `dst`. Blocking unless `non_blocking` and the host memory is pinned.
+void copy_from_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking);
+void copy_to_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking);
+
+}  // namespace torch_backend

@@ -1,0 +1,153 @@
+// fallback.cpp: the fallback: runs the CPU kernel on CPU tensors that stand for the device tensors, without a copy where
+// the host may touch the device's memory.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include "aten/fallback/fallback.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <torch/library.h>
+
+#include "aten/fallback/fallback_info.h"
+#include "aten/fallback/fallback_random.h"
+#include "aten/fallback/fallback_route.h"
+#include "aten/fallback/fallback_scope.h"
+
+namespace torch_backend {
+namespace {
+
+c10::List<at::Tensor> list_to_cpu(FallbackScope &scope, const c10::IValue &list, bool written, bool host_allowed) {
+  const c10::ArrayRef<c10::IValue> elements = list.toListRef();
+  c10::List<at::Tensor> mapped;
+  mapped.reserve(elements.size());
+  for (const c10::IValue &element : elements) {
+    mapped.push_back(scope.to_cpu(element.toTensor(), written, host_allowed));
+  }
+  return mapped;
+}
+
+c10::List<std::optional<at::Tensor>> optional_list_to_cpu(FallbackScope &scope, const c10::IValue &list) {
+  c10::List<std::optional<at::Tensor>> mapped;
+  for (const c10::IValue &element : list.toListRef()) {
+    // Index lists: CUDA takes indices that lie on the host, too.
+    mapped.push_back(element.isTensor() ? std::optional<at::Tensor>(scope.to_cpu(element.toTensor(), false, true))
+                                        : std::nullopt);
+  }
+  return mapped;
+}
+
+void operand_to_cpu(FallbackScope &scope, const ArgInfo &arg, bool host_allowed, c10::IValue &value) {
+  switch (arg.kind) {
+    case ArgKind::kTensor:
+      if (value.isTensor()) value = scope.to_cpu(value.toTensor(), arg.written, host_allowed);
+      return;
+    case ArgKind::kTensorList:
+      if (value.isList()) value = list_to_cpu(scope, value, arg.written, host_allowed);
+      return;
+    case ArgKind::kOptionalTensorList:
+      if (value.isList()) value = optional_list_to_cpu(scope, value);
+      return;
+    case ArgKind::kDevice:
+      if (value.isDevice() && value.toDevice().is_privateuseone()) {
+        scope.set_device(value.toDevice());
+        value = c10::Device(c10::kCPU);
+      }
+      return;
+    case ArgKind::kOther:
+      return;
+  }
+}
+
+// How many results of the call share the storage of `tensor`, itself included.
+size_t count_sharing(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> results) {
+  size_t count = 0;
+  const auto count_one = [&](const at::Tensor &other) {
+    count += other.defined() && other.has_storage() && other.storage().is_alias_of(tensor.storage());
+  };
+  for (const c10::IValue &result : results) {
+    if (result.isTensor()) count_one(result.toTensor());
+    if (!result.isTensorList()) continue;
+    for (const c10::IValue &element : result.toListRef()) count_one(element.toTensor());
+  }
+  return count;
+}
+
+// The results alone hold the tensor's storage, so that its memory may be taken.
+bool is_exclusive(const at::Tensor &tensor, c10::ArrayRef<c10::IValue> results) {
+  if (!tensor.defined() || !tensor.has_storage() || tensor.use_count() != 1) return false;
+  const size_t holders = tensor.storage().use_count();
+  return holders == 1 || holders == count_sharing(tensor, results);
+}
+
+c10::IValue result_to_device(FallbackScope &scope, const c10::IValue &value, c10::ArrayRef<c10::IValue> results) {
+  if (value.isTensor()) {
+    const at::Tensor &tensor = value.toTensor();
+    return scope.to_device(tensor, is_exclusive(tensor, results));
+  }
+  c10::List<at::Tensor> mapped;
+  for (const c10::IValue &element : value.toListRef()) {
+    const at::Tensor &tensor = element.toTensor();
+    mapped.push_back(scope.to_device(tensor, is_exclusive(tensor, results)));
+  }
+  return mapped;
+}
+
+void results_to_device(FallbackScope &scope, const OpInfo &info, torch::jit::Stack *stack) {
+  const size_t count = info.returns.size(), first = stack->size() - count;
+  if (C10_LIKELY(count == 1)) {
+    c10::IValue &value = stack->back();
+    if (value.isTensor() || value.isTensorList()) {
+      value = result_to_device(scope, value, c10::ArrayRef<c10::IValue>(value));
+    }
+    return;
+  }
+  // Mapped results replace the others at the end only: until then all hold their storages, and can be counted.
+  const c10::ArrayRef<c10::IValue> results(stack->data() + first, count);
+  c10::SmallVector<c10::IValue, 4> mapped;
+  for (const c10::IValue &value : results) {
+    mapped.push_back(value.isTensor() || value.isTensorList() ? result_to_device(scope, value, results) : value);
+  }
+  std::move(mapped.begin(), mapped.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
+}
+
+// Checked once per operator: that a kernel is taken away again is redispatch's to report.
+void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
+  if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasComputedKernelForDispatchKey(key), "The operator '", op_name(info),
+                              "' has no kernel for device type '", c10::get_privateuse1_backend(),
+                              "', and there is no kernel for ", key, " to fall back to.");
+  info.kernel_key.store(key, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target, c10::DispatchKey key,
+                torch::jit::Stack *stack) {
+  OpInfo &counted = op_info(op);
+  if (!counted.metadata) count_fallback(counted);
+  OpInfo &info = &target == &op ? counted : op_info(target);
+  check_cpu_kernel(target, info, key);
+  FallbackScope scope(info.name.name.c_str());
+  const size_t first = stack->size() - info.args.size();
+  for (size_t i = 0; i < info.args.size(); i++) {
+    operand_to_cpu(scope, info.args[i], info.host_operands, (*stack)[first + i]);
+  }
+  scope.begin();
+  if (C10_UNLIKELY(info.generator >= 0) && scope.device()) {
+    c10::IValue &generator = (*stack)[first + static_cast<size_t>(info.generator)];
+    generator = fallback_generator(generator.toOptional<at::Generator>(), scope.device()->index());
+  }
+  target.redispatchBoxed(c10::DispatchKeySet(key), stack);
+  scope.restore();
+  results_to_device(scope, info, stack);
+}
+
+void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
+  run_on_cpu(op, op, c10::DispatchKey::CPU, stack);
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+// Operators that no autocast list names run in the dtype they are given; without this every operator fails under
+// autocast.
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+}  // namespace torch_backend

@@ -1,0 +1,107 @@
+// index_plan.cpp: see index_plan.h.
+#include "aten/index/index_plan.h"
+
+#include <ATen/ExpandUtils.h>
+#include <ATen/native/IndexingUtils.h>
+
+#include "hal_op_ids.h"
+
+namespace torch_backend {
+
+Indices without_masks(const at::Tensor &self, const Indices &indices) {
+  TORCH_CHECK_INDEX(indices.size() <= static_cast<size_t>(self.dim()), "too many indices for tensor of dimension ",
+                    self.dim(), " (got ", indices.size(), ")");
+  bool ready = true;
+  for (const std::optional<at::Tensor> &index : indices) {
+    if (!index || !index->defined()) continue;
+    const auto dtype = index->scalar_type();
+    ready &= dtype != at::kBool && dtype != at::kByte && index->device() == self.device();
+  }
+  if (ready) return indices;
+  at::native::checkIndexTensorTypes(indices, /*allow_int=*/true);
+  Indices result;
+  for (at::Tensor &index : at::native::expandTensors(self, indices, /*ensure_same_device=*/true))
+    result.push_back(index.defined() ? std::optional<at::Tensor>(std::move(index)) : std::nullopt);
+  return result;
+}
+
+IndexPlan::IndexPlan(const at::Tensor &self, const Indices &given) : self_(self) {
+  std::vector<at::Tensor> indices;
+  for (const std::optional<at::Tensor> &index : given)
+    indices.push_back(index && index->defined() ? long_index(*index) : at::Tensor());
+  indices = at::expand_outplace(indices);
+  indices.resize(static_cast<size_t>(self.dim()));
+  if (!at::native::hasContiguousSubspace(indices))
+    std::tie(self_, indices) = at::native::transposeToFront(self_, indices);
+  for (size_t d = 0; d < indices.size(); d++) {
+    if (!indices[d].defined()) continue;
+    if (indexed_++ == 0) before_ = static_cast<int64_t>(d);
+    TORCH_CHECK_INDEX(self_.size(static_cast<int64_t>(d)) != 0 || indices[d].numel() == 0,
+                      "index is out of bounds for dimension with size 0");
+  }
+  if (indexed_ > 1) {
+    combine(indices);
+  } else {
+    index_ = indices[static_cast<size_t>(before_)];
+    bound_ = self_.size(before_);
+    step_ = self_.stride(before_);
+  }
+}
+
+void IndexPlan::combine(const std::vector<at::Tensor> &indices) {
+  const c10::DeviceIndex device = self_.device().index();
+  index_ = make_empty(indices[static_cast<size_t>(before_)].sizes(), at::kLong, device);
+  checked_ = true;
+  step_ = 1;
+  bound_ = 1;
+  const hal_tensor_t offsets = describe(index_);
+  const hal_tensor_t *const results[] = {&offsets};
+  for (int64_t d = before_; d < before_ + indexed_; d++) {
+    const hal_tensor_t index = describe(indices[static_cast<size_t>(d)]);
+    const int64_t size = self_.size(d), stride = self_.stride(d);
+    const hal_value_t args[] = {value(index), value(size), value(stride), value(d),
+                                value(static_cast<int64_t>(d == before_))};
+    bound_ += (size - 1) * stride;
+    if (index_.numel() != 0)
+      TORCH_CHECK_NOT_IMPLEMENTED(run_op(device, HAL_OP_ID__INDEX_OFFSET, args, results), "indexing by ", indexed_,
+                                  " tensors needs the kernel _index_offset, which the device lacks");
+  }
+}
+
+at::DimVector IndexPlan::result_shape() const {
+  at::DimVector shape(self_.sizes().slice(0, static_cast<size_t>(before_)));
+  shape.append(index_.sizes().begin(), index_.sizes().end());
+  const c10::IntArrayRef after = self_.sizes().slice(static_cast<size_t>(before_ + indexed_));
+  shape.append(after.begin(), after.end());
+  return shape;
+}
+
+void IndexPlan::arrange_result(Strided &result) const {
+  // A tensor without dimensions has got one already.
+  const auto dims = static_cast<size_t>(self_.dim() - indexed_) + index_dims();
+  if (index_.dim() == 0 && result.dim() < dims) result.insert(static_cast<size_t>(before_), 1, 0);
+}
+
+void IndexPlan::arrange_self(Strided &self, size_t index_dims) const {
+  const auto first = static_cast<size_t>(before_);
+  self.erase(first, static_cast<size_t>(indexed_));
+  for (size_t i = 1; i < index_dims; i++) self.insert(first, 1, 0);
+  self.insert(first, bound_, step_);
+}
+
+void IndexPlan::arrange_index(Strided &index) const {
+  for (int64_t d = self_.dim() - 1; d >= before_ + indexed_; d--) index.insert(index_dims(), self_.size(d), 0);
+  for (int64_t d = before_ - 1; d >= 0; d--) index.insert(0, self_.size(d), 0);
+}
+
+void IndexPlan::flatten() { index_ = index_.reshape(-1); }
+
+at::Tensor IndexPlan::flattened(const at::Tensor &tensor) const {
+  at::DimVector shape(self_.sizes().slice(0, static_cast<size_t>(before_)));
+  shape.push_back(index_.numel());
+  const c10::IntArrayRef after = self_.sizes().slice(static_cast<size_t>(before_ + indexed_));
+  shape.append(after.begin(), after.end());
+  return tensor.reshape(shape);
+}
+
+}  // namespace torch_backend

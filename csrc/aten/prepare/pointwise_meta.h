@@ -1,0 +1,75 @@
+// pointwise_meta.h: meta functions (shapes, dtypes, checks) of pointwise operators for which ATen has no structured
+// kernel: the iterators that their CPU kernels make. The generated code wraps them in Structured<>, as ATen's own.
+#pragma once
+
+#include <ATen/TensorIterator.h>
+#include <ATen/core/Reduction.h>
+
+#include "aten/prepare/structured_iterator.h"
+
+namespace torch_backend::meta {
+
+// The result has the operand's dtype.
+struct Unary : at::TensorIteratorBase {
+  void meta(const at::Tensor &self) { build_borrowing_unary_op(maybe_get_output(), self); }
+};
+// Integers give a float of the default dtype.
+struct UnaryFloat : at::TensorIteratorBase {
+  void meta(const at::Tensor &self) { build_borrowing_unary_float_op(maybe_get_output(), self); }
+};
+// The result is bool, or what out= has.
+struct UnaryTruth : at::TensorIteratorBase {
+  void meta(const at::Tensor &self) {
+    const at::Tensor &out = maybe_get_output();
+    at::TensorIteratorConfig config;
+    config.set_check_mem_overlap(true).check_all_same_dtype(false);
+    if (!out.defined()) config.declare_static_dtype(at::kBool);
+    build(config.add_output(out).add_const_input(self));
+  }
+};
+struct Binary : at::TensorIteratorBase {
+  void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_binary_op(maybe_get_output(), a, b); }
+};
+struct Comparison : at::TensorIteratorBase {
+  void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_comparison_op(maybe_get_output(), a, b); }
+};
+struct Ternary : at::TensorIteratorBase {
+  void meta(const at::Tensor &a, const at::Tensor &b, const at::Tensor &c) {
+    build_ternary_op(maybe_get_output(), a, b, c);
+  }
+};
+
+}  // namespace torch_backend::meta
+
+namespace torch_backend {
+
+// A hand-written operator's call of a pointwise kernel over tensors alone: nullopt when there is none for them.
+template <class Meta, class... Tensors>
+std::optional<at::Tensor> pointwise(uint32_t op, const Tensors &...tensors) {
+  const Argument arguments[] = {operand(tensors)...};
+  if (!may_run_natively(op, arguments)) return std::nullopt;
+  Outputs outputs;
+  Structured<Meta> structured(outputs);
+  structured.meta(tensors...);
+  if (!run_elementwise(op, structured.maybe_common_dtype(), false, outputs, arguments)) return std::nullopt;
+  return outputs.take(0);
+}
+
+// ---- losses ----
+inline bool is_reduced(int64_t reduction) {
+  return reduction == at::Reduction::Mean || reduction == at::Reduction::Sum;
+}
+// The mean or the sum of a loss's elements.
+at::Tensor reduced(const at::Tensor &elements, int64_t reduction);
+at::Tensor &reduced_into(at::Tensor &out, const at::Tensor &elements, int64_t reduction);
+// What the gradient of a loss is multiplied by: 1 / elements for the mean.
+inline double share(const at::Tensor &self, int64_t reduction) {
+  return reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;
+}
+
+// ---- numbers ----
+// What nan_to_num puts for a NaN (sign 0) or an infinity: the number given, or 0 or the largest of the dtype. 0 for
+// integers, which have neither.
+c10::Scalar replacement(const at::Tensor &self, const std::optional<double> &given, int sign);
+
+}  // namespace torch_backend

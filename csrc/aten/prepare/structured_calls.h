@@ -1,0 +1,37 @@
+// structured_calls.h: structured operators that are not elementwise, behind their meta functions: reductions, softmax
+// and matrix products, with the argument lists of codegen/ops.yaml. Each returns false when the device has no kernel:
+// take the fallback, nothing has changed but the size of out=.
+#pragma once
+
+#include "aten/prepare/structured.h"
+
+namespace torch_backend {
+
+using DimVector = c10::SmallVector<int64_t, 6>;
+
+// The reduced dimensions in rising order; an absent or empty list means all of them.
+DimVector reduced_dims(int64_t ndim, c10::OptionalIntArrayRef dims);
+inline DimVector reduced_dims(int64_t ndim, int64_t dim) { return reduced_dims(ndim, c10::IntArrayRef(dim)); }
+inline DimVector reduced_dims(int64_t ndim, const std::optional<int64_t> &dim) {
+  return dim ? reduced_dims(ndim, *dim) : reduced_dims(ndim, c10::OptionalIntArrayRef());
+}
+
+// The same where an empty list means none of them.
+DimVector listed_dims(int64_t ndim, c10::OptionalIntArrayRef dims);
+
+// The dtype that a reduction's kernels compute in when `wanted` is asked for: integers without kernels in int64, which
+// is exact modulo 2^n. nullopt = none.
+std::optional<c10::ScalarType> reduction_dtype(c10::DeviceIndex device, uint32_t op, c10::ScalarType wanted);
+
+// Reduces `self`, cast to `computing`, over `dims` into the first `results` outputs.
+bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results,
+                   const at::Tensor &self, const DimVector &dims,
+                   const std::optional<c10::Scalar> &number = std::nullopt);
+
+// Softmax and its backward along one dimension; `operands` have the result's shape.
+bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> operands, int64_t dim);
+
+// A matrix product; arguments: [self to add,] first and second matrix [, beta, alpha].
+bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> arguments);
+
+}  // namespace torch_backend

@@ -1,0 +1,254 @@
+// structured_iterator.h: elementwise operators. Fast path: dense operands of one shape, dtype and device go to the
+// kernel without TensorIterator, boxing or an allocation of ours. General path: ATen's meta function decides shapes and
+// dtypes, operands are cast and broadcast.
+#pragma once
+
+#include <cfloat>
+#include <cmath>
+
+#include "aten/prepare/broadcast.h"
+#include "aten/prepare/structured.h"
+
+namespace torch_backend {
+
+// Marks an operand of the fast path that may also be a one-element CPU tensor, such as the 2 in x + 2.
+struct OrNumber {
+  const at::Tensor &tensor;
+};
+
+namespace dense {
+
+// Key sets: an ordinary strided tensor of ours, and of the CPU, without lazy bits.
+constexpr c10::DispatchKeySet kLazyBits =
+    c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+constexpr c10::DispatchKeySet kHostKeySet{c10::DispatchKey::CPU};
+
+C10_ALWAYS_INLINE bool has_keys(const c10::TensorImpl *impl, c10::DispatchKeySet keys) {
+  return (impl->key_set() & (keys | kLazyBits)) == keys;
+}
+
+// Integers that every computing dtype holds go as they are; others only where nothing has to be checked.
+inline bool put_int(int64_t number, c10::ScalarType dtype, hal_value_t &out) {
+  const bool fits =
+      dtype == c10::ScalarType::Bool ? (number == 0 || number == 1)
+      : dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double || dtype == c10::ScalarType::Long
+          ? true
+          : number >= 0 && number < 128;
+  out = value(number);
+  return fits;
+}
+
+// Beside half precision, torch rounds the number for some operators: here only those go that need no rounding.
+inline bool is_half_number(double number, c10::ScalarType dtype) {
+  const auto single = static_cast<float>(number);
+  return dtype == c10::ScalarType::Half       ? static_cast<double>(static_cast<float>(c10::Half(single))) == number
+         : dtype == c10::ScalarType::BFloat16 ? static_cast<double>(static_cast<float>(c10::BFloat16(single))) == number
+                                              : false;
+}
+
+inline bool put_double(double number, c10::ScalarType dtype, hal_value_t &out) {
+  using c10::ScalarType;
+  out = value(number);
+  if (dtype == ScalarType::Float || dtype == ScalarType::ComplexFloat) return std::fabs(number) <= FLT_MAX;
+  return dtype == ScalarType::Double || dtype == ScalarType::ComplexDouble || is_half_number(number, dtype);
+}
+
+// The fast path's state: the first operand, which all others must equal in shape, dtype and device.
+struct Reference {
+  const c10::TensorImpl *impl;
+  c10::IntArrayRef sizes;
+  const int64_t *strides;
+  c10::ScalarType dtype;
+  c10::DeviceIndex device;
+  int64_t itemsize;
+};
+
+// Describes a dense tensor by the reference's shape: contiguous tensors of one shape have equal strides wherever they
+// matter. Cheaper than describe(), which asks every tensor again.
+C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,
+                                             c10::ScalarType dtype, int64_t itemsize) {
+  char *base = static_cast<char *>(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+  return {sizeof(hal_tensor_t),
+          base + impl->storage_offset() * itemsize,
+          reference.sizes.data(),
+          reference.strides,
+          static_cast<int32_t>(reference.sizes.size()),
+          static_cast<int32_t>(dtype),
+          0,
+          0};
+}
+
+C10_ALWAYS_INLINE bool same_sizes(c10::IntArrayRef a, c10::IntArrayRef b) {
+  if (a.size() != b.size()) return false;
+  for (size_t d = 0; d < a.size(); d++)
+    if (a[d] != b[d]) return false;
+  return true;
+}
+
+// True for a dense tensor of the reference's shape and device.
+C10_ALWAYS_INLINE bool matches(const Reference &reference, const c10::TensorImpl *impl) {
+  return impl == reference.impl ||
+         (has_keys(impl, kKeySet) && impl->is_contiguous() && impl->device().index() == reference.device &&
+          same_sizes(impl->sizes(), reference.sizes));
+}
+
+C10_ALWAYS_INLINE bool put(const Reference &reference, const at::Tensor &tensor, hal_tensor_t &descriptor,
+                           hal_value_t &out) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  if (!matches(reference, impl) || tensor.scalar_type() != reference.dtype) return false;
+  descriptor = describe_like(reference, impl, reference.dtype, reference.itemsize);
+  out = value(descriptor);
+  return true;
+}
+
+C10_ALWAYS_INLINE bool put(const Reference &reference, const c10::Scalar &scalar, hal_tensor_t &, hal_value_t &out) {
+  switch (scalar.type()) {
+    case c10::ScalarType::Long:
+      return put_int(scalar.toLong(), reference.dtype, out);
+    case c10::ScalarType::Double:
+      return put_double(scalar.toDouble(), reference.dtype, out);
+    default:
+      return false;
+  }
+}
+
+inline bool put(const Reference &reference, const std::optional<c10::Scalar> &scalar, hal_tensor_t &descriptor,
+                hal_value_t &out) {
+  return scalar.has_value() && put(reference, *scalar, descriptor, out);
+}
+
+// A one-element CPU tensor counts as a number when its dtype does not promote the reference's.
+inline bool put_host_number(const Reference &reference, const at::Tensor &tensor, hal_value_t &out) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  if (!has_keys(impl, kHostKeySet) || impl->dim() != 0) return false;
+  if (!impl->is_wrapped_number() && reference.impl->dim() == 0) return false;
+  const void *data = impl->data();
+  switch (tensor.scalar_type()) {
+    case c10::ScalarType::Double:
+      return put_double(*static_cast<const double *>(data), reference.dtype, out);
+    case c10::ScalarType::Float:
+      return put_double(*static_cast<const float *>(data), reference.dtype, out);
+    case c10::ScalarType::Long:
+      return reference.dtype != c10::ScalarType::Bool &&
+             put_int(*static_cast<const int64_t *>(data), reference.dtype, out);
+    case c10::ScalarType::Bool:
+      out = value(*static_cast<const bool *>(data));
+      return true;
+    default:
+      return false;
+  }
+}
+
+C10_ALWAYS_INLINE bool put(const Reference &reference, const OrNumber &operand, hal_tensor_t &descriptor,
+                           hal_value_t &out) {
+  return put(reference, operand.tensor, descriptor, out) || put_host_number(reference, operand.tensor, out);
+}
+
+// False when writing `out` could disturb what is still to be read from `tensor`. Both are dense and of one size.
+inline bool independent(const at::Tensor &out, const at::Tensor &tensor) {
+  const c10::TensorImpl *a = out.unsafeGetTensorImpl(), *b = tensor.unsafeGetTensorImpl();
+  return a == b || a->unsafe_storage().unsafeGetStorageImpl() != b->unsafe_storage().unsafeGetStorageImpl() ||
+         (a->storage_offset() == b->storage_offset() && a->dtype() == b->dtype());
+}
+inline bool independent(const at::Tensor &out, const OrNumber &operand) { return independent(out, operand.tensor); }
+inline bool independent(const at::Tensor &, const c10::Scalar &) { return true; }
+inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) { return true; }
+
+}  // namespace dense
+
+// A divisor that is a number and the integer 0.
+inline bool is_integer_zero(const at::Tensor &other) {
+  if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
+  return other.dim() == 0 && c10::isIntegralType(other.scalar_type(), true) && !other.is_nonzero();
+}
+
+// An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one
+// more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
+template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
+struct Elementwise {
+  // Makes the result; false = not a call for the fast paths, nothing was done. Flat: calls of c10's small accessors cost more than
+  // they do.
+  template <class... Rest>
+  [[gnu::flatten]] static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+    dense::Reference reference;
+    Call<sizeof...(Rest)> call;
+    if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
+      return broadcast(nullptr, result, self, rest...);
+    at::Tensor made =
+        make_dense(reference.sizes, reference.impl->numel(), kBoolResult ? c10::ScalarType::Bool : reference.dtype,
+                   kBoolResult ? 1 : reference.itemsize, reference.device);
+    if (C10_UNLIKELY(!call.run(reference, made))) return false;
+    result = std::move(made);
+    return true;
+  }
+
+  // Writes a given result; false as above.
+  template <class... Rest>
+  static bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+    dense::Reference reference;
+    Call<sizeof...(Rest)> call;
+    const bool dense = accepts(reference, self) && dense::matches(reference, result.unsafeGetTensorImpl()) &&
+                       result.scalar_type() == (kBoolResult ? c10::ScalarType::Bool : reference.dtype) &&
+                       (dense::independent(result, self) && ... && dense::independent(result, rest)) &&
+                       call.gather(reference, self, rest...);
+    if (C10_LIKELY(dense)) return call.run(reference, result);
+    at::Tensor unused;
+    return broadcast(&result, unused, self, rest...);
+  }
+
+ private:
+  static Argument argument(const at::Tensor &tensor) { return operand(tensor); }
+  static Argument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
+  static Argument argument(const c10::Scalar &scalar) { return number(scalar); }
+  static Argument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
+
+  template <class... Rest>
+  static C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
+                                     const Rest &...rest) {
+    const Argument arguments[] = {argument(self), argument(rest)...};
+    return run_broadcast(kOp, kDtypes, kBoolResult, given, made, arguments);
+  }
+
+  static bool accepts(dense::Reference &reference, const at::Tensor &self) {
+    const c10::TensorImpl *impl = self.unsafeGetTensorImpl();
+    if (!dense::has_keys(impl, kKeySet) || !impl->is_contiguous()) return false;
+    reference.impl = impl;
+    reference.dtype = self.scalar_type();
+    reference.device = impl->device().index();
+    reference.sizes = impl->sizes();
+    reference.strides = impl->strides().data();
+    reference.itemsize = static_cast<int64_t>(impl->itemsize());
+    return ((hal_op_dtypes(reference.device, kOp) & kDtypes) >> static_cast<unsigned>(reference.dtype)) & 1;
+  }
+
+  template <size_t kRest>
+  struct Call {
+    hal_tensor_t descriptors[kRest + 1];
+    hal_value_t values[kRest + 1];
+
+    template <class... Rest>
+    C10_ALWAYS_INLINE bool gather(const dense::Reference &reference, const at::Tensor &self, const Rest &...rest) {
+      descriptors[0] = dense::describe_like(reference, self.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
+      values[0] = value(descriptors[0]);
+      [[maybe_unused]] size_t i = 0;
+      return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
+    }
+
+    bool run(const dense::Reference &reference, const at::Tensor &result) {
+      const hal_tensor_t descriptor =
+          kBoolResult
+              ? dense::describe_like(reference, result.unsafeGetTensorImpl(), c10::ScalarType::Bool, 1)
+              : dense::describe_like(reference, result.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
+      const hal_tensor_t *const results[] = {&descriptor};
+      return run_op(reference.device, kOp, values, results, HAL_CALL_DENSE);
+    }
+  };
+};
+
+// The general path behind a meta function that has set outputs[0]: `common` is the iterator's common dtype (nullopt
+// when it has none: that of the only operand). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
+// resized).
+bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
+                     c10::ArrayRef<Argument> arguments);
+
+}  // namespace torch_backend

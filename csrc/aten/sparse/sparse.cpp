@@ -1,0 +1,42 @@
+// sparse.cpp: sparse tensors of the device: shells round device tensors, computed by the CPU's sparse kernels.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include "aten/fallback/fallback_route.h"
+
+namespace torch_backend {
+namespace {
+
+template <c10::DispatchKey kCpuKey>
+void sparse_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
+  run_on_cpu(op, op, kCpuKey, stack);
+}
+
+// A key's fallback is reached by operators without any default only, and many sparse ones have a default that throws
+// (the accessors) or that allocates a strided result (structured operators). So what the CPU has a sparse kernel for is
+// named.
+template <c10::DispatchKey kCpuKey>
+void register_operators(torch::Library &library) {
+  auto &dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
+    if (name.getNamespace() != "aten") continue;
+    const auto op = dispatcher.findSchema(name);
+    if (!op || !op->hasKernelForDispatchKey(kCpuKey)) continue;
+    const std::string qualified = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    library.impl(qualified.c_str(), torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<kCpuKey>>());
+  }
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<c10::DispatchKey::SparseCPU>>());
+}
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<c10::DispatchKey::SparseCsrCPU>>());
+}
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) { register_operators<c10::DispatchKey::SparseCPU>(m); }
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) { register_operators<c10::DispatchKey::SparseCsrCPU>(m); }
+
+}  // namespace torch_backend

@@ -1,0 +1,249 @@
+/* op_attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
+ * number; rows have stride 1, all other strides are any. Heads of more than HEAD_SIZE numbers are left to the caller
+ * (HAL_UNIMPLEMENTED). */
+#include <string.h>
+
+#include "hal_op_ids.h"
+#include "hal_op_variants.h"
+#include "ops/reduce/reduce.h"
+
+enum {
+  HEAD_SIZE = 256,   /* PK_HEAD_SIZE of hal/ops/attention/attention.pk */
+  LANE_BYTES = 128,  /* PK_GEMM_N * sizeof(T): queries of a unit on a CPU, at most */
+  ROWS = 8,          /* queries that a group of a device with many threads takes at once */
+  PART = 128,        /* keys of a unit of the gradients, at least and a multiple of it */
+  WANTED_UNITS = 16, /* units of the gradients on a CPU, where there are enough keys; others want some more */
+  WANTED_GROUPS = 256
+};
+
+/* pk_attention_t of hal/ops/attention/attention.pk. */
+typedef struct attention_s {
+  int64_t heads, kv_heads, shared, queries, keys, size, value_size, block;
+  int64_t query[3], key[3], value[3], result[3], bias[4];
+  int64_t grad[3], grad_query[3], grad_key[3], grad_value[3];
+  int64_t part, parts, part_stride;
+  int32_t with_bias, causal, wanted, pad;
+} attention_t;
+
+typedef struct operands_s {
+  const hal_tensor_t *query, *key, *value, *bias; /* bias may be NULL */
+  hal_dtype_t dtype, accumulator;
+  int64_t batch;
+  hal_op_scalar_t scale;
+} operands_t;
+
+/* Checks sizes, dtype and the stride of a row; gives the strides of the first `strides` dimensions, 0 where nothing is read. */
+static hal_status_t check_operand(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                  const int64_t sizes[4], hal_dtype_t dtype, int32_t strides, int64_t *out) {
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, what, &numel));
+  if (tensor->ndim != 4)
+    return hal_op_invalid(context, "%s has %d dimensions; (batch, head, row, number) are needed", what,
+                          (int)tensor->ndim);
+  if (memcmp(tensor->sizes, sizes, 4 * sizeof *sizes) != 0)
+    return hal_op_invalid(context, "%s has the shape %lld x %lld x %lld x %lld; %lld x %lld x %lld x %lld is needed",
+                          what, (long long)tensor->sizes[0], (long long)tensor->sizes[1], (long long)tensor->sizes[2],
+                          (long long)tensor->sizes[3], (long long)sizes[0], (long long)sizes[1], (long long)sizes[2],
+                          (long long)sizes[3]);
+  if (tensor->dtype != dtype)
+    return hal_op_invalid(context, "%s is %s; %s is needed", what, hal_op_dtype_name(tensor->dtype),
+                          hal_op_dtype_name(dtype));
+  if (strides == 3 && sizes[3] > 1 && tensor->strides[3] != 1)
+    return hal_op_invalid(context, "rows of %s have stride %lld; 1 is needed", what, (long long)tensor->strides[3]);
+  for (int32_t d = 0; d < strides; d++) out[d] = numel == 0 || sizes[d] == 1 ? 0 : tensor->strides[d];
+  return HAL_OK;
+}
+
+/* Reads query, key, value and bias, the arguments from `first` on, and scale and is_causal, the last ones. */
+static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
+                                  operands_t *out, attention_t *s) {
+  const uint32_t last = context->info->argument_count - 1;
+  int64_t causal;
+  memset(s, 0, sizeof *s);
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first, &out->query));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 1, &out->key));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 2, &out->value));
+  if (out->query->ndim != 4 || out->key->ndim != 4 || out->value->ndim != 4)
+    return hal_op_invalid(context, "query, key and value have %d, %d and %d dimensions; 4 are needed",
+                          (int)out->query->ndim, (int)out->key->ndim, (int)out->value->ndim);
+  const int64_t *const q = out->query->sizes, *const k = out->key->sizes, *const v = out->value->sizes;
+  out->dtype = out->query->dtype, out->batch = q[0];
+  if (!hal_op_has_dtype(context, out->dtype)) return HAL_UNIMPLEMENTED;
+  out->accumulator = hal_op_accumulator(context, out->dtype);
+  if (k[1] ? q[1] % k[1] : q[1])
+    return hal_op_invalid(context, "%lld heads of query cannot share %lld heads of key", (long long)q[1],
+                          (long long)k[1]);
+  if (q[3] > HEAD_SIZE || v[3] > HEAD_SIZE) return HAL_UNIMPLEMENTED;
+  s->heads = q[1], s->kv_heads = k[1], s->shared = k[1] ? q[1] / k[1] : 0;
+  s->queries = q[2], s->keys = k[2], s->size = q[3], s->value_size = v[3];
+  const int64_t keys[] = {q[0], k[1], k[2], q[3]}, values[] = {q[0], k[1], k[2], v[3]},
+                biases[] = {q[0], q[1], q[2], k[2]};
+  HAL_RETURN_IF_ERROR(check_operand(context, out->query, "query", q, out->dtype, 3, s->query));
+  HAL_RETURN_IF_ERROR(check_operand(context, out->key, "key", keys, out->dtype, 3, s->key));
+  HAL_RETURN_IF_ERROR(check_operand(context, out->value, "value", values, out->dtype, 3, s->value));
+  out->bias = NULL;
+  if (call->args[first + 3].tag != HAL_VALUE_NONE) {
+    HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 3, &out->bias));
+    HAL_RETURN_IF_ERROR(check_operand(context, out->bias, "attn_bias", biases, out->dtype, 4, s->bias));
+  }
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, last - 1, &causal));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[last], out->accumulator, "scale", &out->scale));
+  s->with_bias = out->bias != NULL, s->causal = causal != 0;
+  s->block = context->device->info.flags & HAL_DEVICE_CPU ? LANE_BYTES / (int64_t)out->scale.size : ROWS;
+  return HAL_OK;
+}
+
+/* Units that one group takes, each of which combines `rows` queries with `keys` keys in `products` pairs of products; an exponential is
+ * worth some 16 steps of them. */
+static uint64_t units_per_group(const hal_op_context_t *context, const attention_t *s, int64_t rows, int64_t keys,
+                                double products) {
+  enum { STEPS = 10 }; /* of a product in the time of an element of hal_op_units_per_group */
+  const double cost = (double)rows * (double)(keys + 1) * (products * (double)(s->size + s->value_size) + 16) / STEPS;
+  return hal_op_units_per_group(context, cost >= HAL_OP_ATTENTION ? HAL_OP_ATTENTION : (uint64_t)cost);
+}
+
+/* batch * heads * blocks, which may not overflow. */
+static hal_status_t count_units(const hal_op_context_t *context, int64_t batch, int64_t heads, int64_t blocks,
+                                uint64_t *out) {
+  if (__builtin_mul_overflow((uint64_t)batch, (uint64_t)heads, out) ||
+      __builtin_mul_overflow(*out, (uint64_t)blocks, out))
+    return hal_op_too_large(context, UINT64_MAX);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_call_t *call) {
+  operands_t in;
+  attention_t s;
+  const hal_tensor_t *output, *sums;
+  hal_plugin_kernel_t *kernel;
+  uint64_t units, rows;
+  HAL_RETURN_IF_ERROR(read_operands(context, call, 0, &in, &s));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &output));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &sums));
+  const int64_t sizes[] = {in.batch, s.heads, s.queries, s.value_size};
+  HAL_RETURN_IF_ERROR(check_operand(context, output, "the result", sizes, in.dtype, 3, s.result));
+  HAL_RETURN_IF_ERROR(count_units(context, in.batch, s.heads, s.queries, &rows));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, sums, "logsumexp", (int64_t)rows, in.accumulator));
+  HAL_RETURN_IF_ERROR(count_units(context, in.batch, s.heads, (s.queries + s.block - 1) / s.block, &units));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_ATTENTION_VARIANT_FORWARD, &kernel));
+  uint64_t per_group = units_per_group(context, &s, s.queries < s.block ? s.queries : s.block, s.keys, 1);
+  void *result = output->data, *logarithms = sums->data, *query = in.query->data, *key = in.key->data;
+  void *value = in.value->data, *bias = in.bias ? in.bias->data : query; /* an address in any case */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(logarithms), HAL_OP_ARG_POINTER(query),
+                            HAL_OP_ARG_POINTER(key),    HAL_OP_ARG_POINTER(value),      HAL_OP_ARG_POINTER(bias),
+                            HAL_OP_ARG_VALUE(s),        HAL_OP_ARG_SCALAR(in.scale),    HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 10);
+}
+
+/* ---- gradients --------------------------------------------------------------------------------------------------- */
+
+typedef struct backward_s {
+  operands_t in;
+  attention_t s;
+  const hal_tensor_t *grad, *output, *sums, *results[3]; /* gradients of query, key and value, NULL where unwanted */
+} backward_t;
+
+static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_call_t *call, backward_t *out) {
+  static const char *const names[] = {"the gradient of query", "the gradient of key", "the gradient of value"};
+  attention_t *const s = &out->s;
+  uint64_t rows;
+  HAL_RETURN_IF_ERROR(read_operands(context, call, 1, &out->in, s));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out->grad));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 5, &out->output));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 6, &out->sums));
+  const int64_t sizes[] = {out->in.batch, s->heads, s->queries, s->value_size};
+  HAL_RETURN_IF_ERROR(check_operand(context, out->grad, "grad_out", sizes, out->in.dtype, 3, s->grad));
+  HAL_RETURN_IF_ERROR(check_operand(context, out->output, "out", sizes, out->in.dtype, 3, s->result));
+  HAL_RETURN_IF_ERROR(count_units(context, out->in.batch, s->heads, s->queries, &rows));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, out->sums, "logsumexp", (int64_t)rows, out->in.accumulator));
+  if (call->result_count != 3)
+    return hal_op_invalid(context, "%u results were given; three are needed, NULL where unwanted",
+                          (unsigned)call->result_count);
+  const hal_tensor_t *const like[] = {out->in.query, out->in.key, out->in.value};
+  int64_t *const strides[] = {s->grad_query, s->grad_key, s->grad_value};
+  for (int i = 0; i < 3; i++) {
+    out->results[i] = call->results[i];
+    if (!call->results[i]) continue;
+    HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, call->results[i], names[i]));
+    HAL_RETURN_IF_ERROR(
+        check_operand(context, call->results[i], names[i], like[i]->sizes, out->in.dtype, 3, strides[i]));
+    s->wanted |= 1 << i;
+  }
+  return HAL_OK;
+}
+
+/* Cuts the keys into parts, so that few heads keep many threads busy. Depends on sizes and the kind of device alone. */
+static void choose_parts(const hal_op_context_t *context, const operands_t *in, attention_t *s) {
+  const int64_t wanted = context->device->info.flags & HAL_DEVICE_CPU ? WANTED_UNITS : WANTED_GROUPS;
+  const double heads = (double)in->batch * (double)s->kv_heads;
+  int64_t parts = heads > 0 && heads < (double)wanted ? (wanted + (int64_t)heads - 1) / (int64_t)heads : 1;
+  const int64_t most = (s->keys + PART - 1) / PART;
+  parts = parts < most ? parts : most;
+  parts = parts < 1 ? 1 : parts;
+  s->part = (s->keys / parts + (s->keys % parts != 0) + PART - 1) / PART * PART;
+  s->part = s->part < PART ? PART : s->part;
+  s->parts = s->keys > 0 ? (s->keys + s->part - 1) / s->part : 1;
+}
+
+static hal_status_t launch_backward(hal_op_context_t *context, const backward_t *b, void *grad_query) {
+  hal_plugin_kernel_t *kernel;
+  uint64_t units;
+  attention_t s = b->s;
+  hal_op_scalar_t scale = b->in.scale;
+  HAL_RETURN_IF_ERROR(count_units(context, b->in.batch, s.kv_heads, s.parts, &units));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, b->in.dtype, HAL_ATTENTION_BACKWARD_VARIANT_BACKWARD, &kernel));
+  uint64_t per_group = units_per_group(context, &s, s.shared * s.queries, s.part < s.keys ? s.part : s.keys, 2.5);
+  void *query = b->in.query->data, *key = b->in.key->data, *value = b->in.value->data, *grad = b->grad->data;
+  void *bias = b->in.bias ? b->in.bias->data : query, *result = b->output->data, *logarithms = b->sums->data;
+  void *grad_key = b->results[1] ? b->results[1]->data : query; /* an address in any case */
+  void *grad_value = b->results[2] ? b->results[2]->data : query;
+  const hal_arg_t args[] = {
+      HAL_OP_ARG_POINTER(grad_query), HAL_OP_ARG_POINTER(grad_key), HAL_OP_ARG_POINTER(grad_value),
+      HAL_OP_ARG_POINTER(grad),       HAL_OP_ARG_POINTER(query),    HAL_OP_ARG_POINTER(key),
+      HAL_OP_ARG_POINTER(value),      HAL_OP_ARG_POINTER(bias),     HAL_OP_ARG_POINTER(result),
+      HAL_OP_ARG_POINTER(logarithms), HAL_OP_ARG_VALUE(s),          HAL_OP_ARG_SCALAR(scale),
+      HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 14);
+}
+
+/* The parts' shares of the query's gradient in memory of their own, added up in their order. */
+static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
+  attention_t *const s = &b->s;
+  const hal_tensor_t *const target = b->results[0];
+  const int64_t sizes[] = {s->parts, b->in.batch, s->heads, s->queries, s->size}, dim = 0;
+  int64_t strides[5] = {0, 0, 0, 0, 1}, numel;
+  for (int d = 3; d >= 0; d--) strides[d] = strides[d + 1] * sizes[d + 1];
+  hal_tensor_t shares = {
+      .struct_size = sizeof shares, .sizes = sizes, .strides = strides, .ndim = 5, .dtype = b->in.dtype};
+  hal_block_t *block = NULL;
+  size_t bytes;
+  shares.data = target->data; /* for the check alone */
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, &shares, "the gradient of query by parts", &numel));
+  if (__builtin_mul_overflow((size_t)numel, hal_op_dtype_size(b->in.dtype), &bytes))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, bytes, &block));
+  shares.data = hal_memory_block_address(block);
+  memcpy(s->grad_query, strides + 1, sizeof s->grad_query);
+  s->part_stride = strides[0];
+  const int64_t kept_sizes[] = {1, sizes[1], sizes[2], sizes[3], sizes[4]};
+  const int64_t kept_strides[] = {0, target->strides[0], target->strides[1], target->strides[2], target->strides[3]};
+  hal_tensor_t kept = *target;
+  kept.sizes = kept_sizes, kept.strides = kept_strides, kept.ndim = 5;
+  const hal_tensor_t *const result = &kept;
+  const hal_value_t args[] = {hal_op_value(&shares), {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = &dim}};
+  hal_status_t status = launch_backward(context, b, shares.data);
+  if (!status) status = hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &result, 1);
+  hal_memory_release(block);
+  return status;
+}
+
+/* Results: gradients of query, key and value; those that are NULL are not wanted. */
+hal_status_t hal_op_launch_attention_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  backward_t b;
+  HAL_RETURN_IF_ERROR(read_backward(context, call, &b));
+  if (b.s.wanted == 0) return HAL_OK;
+  choose_parts(context, &b.in, &b.s);
+  if (b.s.parts > 1 && b.results[0]) return launch_in_parts(context, &b);
+  return launch_backward(context, &b, b.results[0] ? b.results[0]->data : b.in.query->data);
+}

@@ -1,0 +1,401 @@
+/* op_batch_norm.c: launchers of the normalisation of the channels of a batch and its gradients. Images are contiguous or have
+ * their channels last; parameters and statistics are contiguous and of the accumulators' dtype. */
+#include "hal_op_variants.h"
+#include "ops/reduce/reduce.h"
+
+#define RUN 4096  /* elements of a chunk of a plane: two inputs of float32 fit into a first-level cache */
+#define ROWS 128  /* rows of a chunk of columns */
+#define STRIP 64  /* PK_LSIZE: columns or channels that a group takes side by side */
+#define COLUMNS 1 /* from the variant for planes to that for columns */
+
+/* pk_batch_t of hal/kernels/pk_batch.h. */
+typedef struct hal_op_batch_s {
+  int64_t outer, channels, inner, run, runs, group, spread, chunk, chunks;
+} hal_op_batch_t;
+
+/* The tensor that all others are measured by, and how kernels walk over it. */
+typedef struct batch_s {
+  hal_op_batch_t walk;
+  const hal_tensor_t *tensor;
+  int64_t numel;
+  hal_dtype_t dtype, accumulator;
+  uint32_t by_columns; /* 0 or COLUMNS */
+} batch_t;
+
+/* A number per channel each; data is NULL where there is none. */
+typedef struct channels_s {
+  void *weight, *bias, *running_mean, *running_var;
+} channels_t;
+
+/* Tells whether memory has the order of the dimensions but for dimension 1, which comes last. */
+static int has_channels_last(const hal_tensor_t *tensor) {
+  int64_t expected = 1;
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    const int32_t d = i == 0 ? 1 : i < tensor->ndim - 1 ? tensor->ndim - i : 0;
+    if (tensor->sizes[d] != 1 && tensor->strides[d] != expected) return 0;
+    expected *= tensor->sizes[d];
+  }
+  return 1;
+}
+
+/* Chooses runs of planes, or columns where planes are too small to be walked through one by one. */
+static void choose_walk(hal_op_batch_t *w, uint32_t *out_by_columns) {
+  const int by_columns = w->inner < STRIP && w->inner < 4 * w->outer;
+  *out_by_columns = by_columns ? COLUMNS : 0;
+  w->run = w->runs = w->group = w->spread = 1;
+  int64_t steps;
+  if (by_columns) {
+    w->spread = w->inner;
+    const int64_t most = STRIP / (w->channels * w->inner);
+    for (int64_t group = 2; group <= most; group++)
+      if (w->outer % group == 0) w->group = group;
+    w->chunk = ROWS;
+    steps = w->outer / w->group;
+  } else {
+    w->runs = w->inner > RUN ? (w->inner + RUN - 1) / RUN : 1;
+    w->run = w->runs > 1 ? ((w->inner + w->runs - 1) / w->runs + STRIP - 1) / STRIP * STRIP : w->inner;
+    w->runs = w->inner ? (w->inner + w->run - 1) / w->run : 1;
+    w->chunk = w->runs > 1 || w->run > RUN / 2 ? 1 : RUN / (w->run ? w->run : 1);
+    steps = w->outer * w->runs;
+  }
+  w->chunks = (steps + w->chunk - 1) / w->chunk;
+}
+
+static hal_status_t read_batch(const hal_op_context_t *context, const hal_tensor_t *tensor, batch_t *out) {
+  if (!hal_op_has_dtype(context, tensor->dtype)) return HAL_UNIMPLEMENTED;
+  if (tensor->ndim < 2)
+    return hal_op_invalid(context, "the input has %d dimensions; batch and channels are needed", (int)tensor->ndim);
+  const int contiguous = hal_op_is_contiguous(tensor);
+  if (!contiguous && !has_channels_last(tensor))
+    return hal_op_invalid(context, "the input is neither contiguous nor has its channels last");
+  *out = (batch_t){.tensor = tensor, .dtype = tensor->dtype};
+  out->accumulator = hal_op_accumulator(context, tensor->dtype);
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, "the input", &out->numel));
+  hal_op_batch_t *const w = &out->walk;
+  w->outer = tensor->sizes[0], w->channels = tensor->sizes[1], w->inner = 1;
+  for (int32_t d = 2; d < tensor->ndim; d++) {
+    if (contiguous)
+      w->inner *= tensor->sizes[d];
+    else
+      w->outer *= tensor->sizes[d];
+  }
+  if (out->numel == 0) w->outer = w->inner = 0;
+  choose_walk(w, &out->by_columns);
+  return HAL_OK;
+}
+
+/* Checks a tensor that lies in memory as the input does. */
+static hal_status_t check_like(const hal_op_context_t *context, const batch_t *batch, const hal_tensor_t *tensor,
+                               const char *what) {
+  HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, batch->tensor, "the input", tensor, what));
+  HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, batch->tensor, "the input", tensor, what));
+  const int contiguous = hal_op_is_contiguous(batch->tensor);
+  if (contiguous ? !hal_op_is_contiguous(tensor) : !has_channels_last(tensor))
+    return hal_op_invalid(context, "%s does not lie in memory as the input does, %s", what,
+                          contiguous ? "contiguous" : "with its channels last");
+  return HAL_OK;
+}
+
+/* Reads argument `index`, a number per channel; *out is NULL where it is missing, which `needed` forbids. */
+static hal_status_t read_channels(const hal_op_context_t *context, const hal_op_call_t *call, const batch_t *batch,
+                                  uint32_t index, int needed, void **out) {
+  const hal_tensor_t *tensor;
+  if (needed) HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, &tensor));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, index, batch->walk.channels, batch->accumulator, &tensor));
+  *out = tensor ? tensor->data : NULL;
+  return HAL_OK;
+}
+
+/* The same of a result. */
+static hal_status_t result_channels(const hal_op_context_t *context, const hal_op_call_t *call, const batch_t *batch,
+                                    uint32_t index, const char *what, void **out) {
+  const hal_tensor_t *const tensor = call->results[index];
+  *out = NULL;
+  if (!tensor) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, tensor, what));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, tensor, what, batch->walk.channels, batch->accumulator));
+  *out = tensor->data;
+  return HAL_OK;
+}
+
+static hal_status_t check_results(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t count) {
+  if (call->result_count == count) return HAL_OK;
+  return hal_op_invalid(context, "%u results were given; %u are needed, NULL where unwanted",
+                        (unsigned)call->result_count, (unsigned)count);
+}
+
+static uint64_t strips_of(int64_t n) { return (uint64_t)((n + STRIP - 1) / STRIP); }
+static int64_t columns_of(const hal_op_batch_t *w) { return w->group * w->channels * w->spread; }
+
+/* Units of the kernels that reduce chunks, and how many a group takes when each element costs `cost`. */
+static uint64_t chunk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t cost,
+                            uint64_t *out_per_group) {
+  const hal_op_batch_t *const w = &batch->walk;
+  const uint64_t lanes = batch->by_columns ? STRIP : (uint64_t)w->run;
+  const int64_t steps = w->outer / w->group * w->runs;
+  *out_per_group = hal_op_units_per_group(context, (uint64_t)(steps < w->chunk ? steps : w->chunk) * lanes * cost);
+  return (uint64_t)w->chunks * (batch->by_columns ? strips_of(columns_of(w)) : (uint64_t)w->channels);
+}
+
+/* Units of the kernels that walk through memory. */
+static uint64_t walk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t *out_per_group) {
+  const hal_op_batch_t *const w = &batch->walk;
+  if (batch->by_columns) return chunk_units(context, batch, 1, out_per_group);
+  *out_per_group = hal_op_units_per_group(context, (uint64_t)w->run);
+  return (uint64_t)(w->outer * w->channels * w->runs);
+}
+
+static uint64_t groups_of(uint64_t units, uint64_t per_group) { return (units + per_group - 1) / per_group; }
+
+/* Memory for two partial results of each chunk (or column of it) and two numbers of each channel behind them. */
+typedef struct scratch_s {
+  hal_block_t *block;
+  void *part[2], *channel[2];
+} scratch_t;
+
+static hal_status_t scratch_allocate(const hal_op_context_t *context, const batch_t *batch, scratch_t *out) {
+  const size_t element = hal_op_dtype_size(batch->accumulator), channels = (size_t)batch->walk.channels;
+  const size_t parts = (size_t)(batch->walk.chunks * columns_of(&batch->walk)); /* at most a number per element */
+  HAL_RETURN_IF_ERROR(
+      hal_memory_allocate(context->device->index, context->stream, 2 * (parts + channels) * element, &out->block));
+  char *const base = hal_memory_block_address(out->block);
+  for (size_t i = 0; i < 2; i++) {
+    out->part[i] = base + i * parts * element;
+    out->channel[i] = base + (2 * parts + i * channels) * element;
+  }
+  return HAL_OK;
+}
+
+/* The address of an operand that may be missing: that of another, which is not read, as no address is no argument of a kernel. */
+static void *address_or(void *address, void *other) { return address ? address : other; }
+
+/* ---- forward ---- */
+typedef struct forward_s {
+  batch_t batch;
+  channels_t in;                                   /* of the arguments */
+  void *result, *mean, *rstd, *new_mean, *new_var; /* of the results; in evaluation `rstd` is the variance */
+  hal_op_scalar_t eps, momentum;
+  int32_t evaluation;
+} forward_t;
+
+static hal_status_t launch_moments(hal_op_context_t *context, const forward_t *f, const scratch_t *scratch) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_MOMENTS + f->batch.by_columns, &kernel));
+  uint64_t per_group, units = chunk_units(context, &f->batch, 2, &per_group);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scratch->part[0]),
+                            HAL_OP_ARG_POINTER(scratch->part[1]),
+                            HAL_OP_ARG_POINTER(f->batch.tensor->data),
+                            HAL_OP_ARG_VALUE(f->batch.walk),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 6);
+}
+
+static hal_status_t launch_statistics(hal_op_context_t *context, const forward_t *f, const scratch_t *scratch) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_STATISTICS, &kernel));
+  uint64_t units = strips_of(f->batch.walk.channels);
+  int32_t with_mean = f->new_mean != NULL, with_var = f->new_var != NULL;
+  void *const any = f->batch.tensor->data;
+  void *new_mean = address_or(f->new_mean, any), *new_var = address_or(f->new_var, any);
+  void *old_mean = address_or(f->in.running_mean, any), *old_var = address_or(f->in.running_var, any);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->mean),
+                            HAL_OP_ARG_POINTER(f->rstd),
+                            HAL_OP_ARG_POINTER(new_mean),
+                            HAL_OP_ARG_POINTER(new_var),
+                            HAL_OP_ARG_POINTER(old_mean),
+                            HAL_OP_ARG_POINTER(old_var),
+                            HAL_OP_ARG_POINTER(scratch->part[0]),
+                            HAL_OP_ARG_POINTER(scratch->part[1]),
+                            HAL_OP_ARG_POINTER(f->batch.tensor->data),
+                            HAL_OP_ARG_VALUE(f->batch.walk),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_SCALAR(f->eps),
+                            HAL_OP_ARG_SCALAR(f->momentum),
+                            HAL_OP_ARG_VALUE(with_mean),
+                            HAL_OP_ARG_VALUE(with_var)};
+  return hal_op_launch_groups(context, kernel, units, args, 15);
+}
+
+static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t *f) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_NORMALISE + f->batch.by_columns, &kernel));
+  uint64_t per_group, units = walk_units(context, &f->batch, &per_group);
+  int32_t with_weight = f->in.weight != NULL, with_bias = f->in.bias != NULL;
+  void *weight = address_or(f->in.weight, f->batch.tensor->data), *bias = address_or(f->in.bias, f->batch.tensor->data);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->result),   HAL_OP_ARG_POINTER(f->batch.tensor->data),
+                            HAL_OP_ARG_POINTER(f->mean),     HAL_OP_ARG_POINTER(f->rstd),
+                            HAL_OP_ARG_POINTER(weight),      HAL_OP_ARG_POINTER(bias),
+                            HAL_OP_ARG_VALUE(f->batch.walk), HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group),     HAL_OP_ARG_SCALAR(f->eps),
+                            HAL_OP_ARG_VALUE(f->evaluation), HAL_OP_ARG_VALUE(with_weight),
+                            HAL_OP_ARG_VALUE(with_bias)};
+  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 13);
+}
+
+/* All kernels of a training pass are looked for before the first is queued: the second one changes the running statistics. */
+static hal_status_t find_kernels(hal_op_context_t *context, const batch_t *batch) {
+  const uint32_t variants[] = {HAL_BATCH_NORM_VARIANT_PLANES_MOMENTS + batch->by_columns,
+                               HAL_BATCH_NORM_VARIANT_STATISTICS,
+                               HAL_BATCH_NORM_VARIANT_PLANES_NORMALISE + batch->by_columns};
+  for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+    hal_plugin_kernel_t *kernel;
+    HAL_RETURN_IF_ERROR(hal_op_kernel(context, batch->dtype, variants[i], &kernel));
+  }
+  return HAL_OK;
+}
+
+static hal_status_t launch_training(hal_op_context_t *context, forward_t *f) {
+  scratch_t scratch;
+  HAL_RETURN_IF_ERROR(find_kernels(context, &f->batch));
+  HAL_RETURN_IF_ERROR(scratch_allocate(context, &f->batch, &scratch));
+  if (!f->mean) f->mean = scratch.channel[0];
+  if (!f->rstd) f->rstd = scratch.channel[1];
+  hal_status_t status = launch_moments(context, f, &scratch);
+  if (!status) status = launch_statistics(context, f, &scratch);
+  if (!status) status = launch_normalise(context, f);
+  hal_memory_release(scratch.block);
+  return status;
+}
+
+/* Reads the arguments that are numbers or have one per channel. */
+static hal_status_t read_forward(const hal_op_context_t *context, const hal_op_call_t *call, forward_t *f) {
+  const batch_t *const batch = &f->batch;
+  int64_t training;
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 5, &training));
+  f->evaluation = !training;
+  HAL_RETURN_IF_ERROR(read_channels(context, call, batch, 1, 0, &f->in.weight));
+  HAL_RETURN_IF_ERROR(read_channels(context, call, batch, 2, 0, &f->in.bias));
+  HAL_RETURN_IF_ERROR(read_channels(context, call, batch, 3, f->evaluation || call->results[3], &f->in.running_mean));
+  HAL_RETURN_IF_ERROR(read_channels(context, call, batch, 4, f->evaluation || call->results[4], &f->in.running_var));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[6], batch->accumulator, "momentum", &f->momentum));
+  return hal_op_scalar(context, &call->args[7], batch->accumulator, "eps", &f->eps);
+}
+
+hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *input, *result;
+  forward_t f;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &input));
+  HAL_RETURN_IF_ERROR(read_batch(context, input, &f.batch));
+  HAL_RETURN_IF_ERROR(check_results(context, call, 5));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
+  HAL_RETURN_IF_ERROR(check_like(context, &f.batch, result, "the result"));
+  HAL_RETURN_IF_ERROR(read_forward(context, call, &f));
+  f.result = result->data;
+  if (f.evaluation) {
+    f.mean = f.in.running_mean, f.rstd = f.in.running_var;
+    return launch_normalise(context, &f);
+  }
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 1, "the mean", &f.mean));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 2, "rstd", &f.rstd));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 3, "the new running_mean", &f.new_mean));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 4, "the new running_var", &f.new_var));
+  return launch_training(context, &f);
+}
+
+/* ---- backward ---- */
+typedef struct backward_s {
+  batch_t batch;
+  const hal_tensor_t *grad;
+  void *mean, *scale, *weight; /* the statistics; in evaluation `scale` is the variance */
+  void *of_weight, *of_bias;   /* results */
+  hal_op_scalar_t eps;
+  int32_t evaluation;
+} backward_t;
+
+static hal_status_t launch_sums(hal_op_context_t *context, const backward_t *in, const scratch_t *scratch) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_SUMS + in->batch.by_columns, &kernel));
+  uint64_t per_group, units = chunk_units(context, &in->batch, 2, &per_group);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scratch->part[0]),
+                            HAL_OP_ARG_POINTER(scratch->part[1]),
+                            HAL_OP_ARG_POINTER(in->grad->data),
+                            HAL_OP_ARG_POINTER(in->batch.tensor->data),
+                            HAL_OP_ARG_POINTER(in->mean),
+                            HAL_OP_ARG_VALUE(in->batch.walk),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 8);
+}
+
+static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t *in, const scratch_t *scratch) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_GRADIENTS, &kernel));
+  uint64_t units = strips_of(in->batch.walk.channels);
+  int32_t wanted = (in->of_weight != NULL) | (in->of_bias != NULL) << 1;
+  void *of_weight = address_or(in->of_weight, scratch->channel[0]),
+       *of_bias = address_or(in->of_bias, scratch->channel[1]);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(of_weight),
+                            HAL_OP_ARG_POINTER(of_bias),
+                            HAL_OP_ARG_POINTER(scratch->channel[0]),
+                            HAL_OP_ARG_POINTER(scratch->channel[1]),
+                            HAL_OP_ARG_POINTER(scratch->part[0]),
+                            HAL_OP_ARG_POINTER(scratch->part[1]),
+                            HAL_OP_ARG_POINTER(in->scale),
+                            HAL_OP_ARG_VALUE(in->batch.walk),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_SCALAR(in->eps),
+                            HAL_OP_ARG_VALUE(in->evaluation),
+                            HAL_OP_ARG_VALUE(wanted)};
+  return hal_op_launch_groups(context, kernel, units, args, 12);
+}
+
+/* `channel`: the means of the gradient and its slope over the input, which evaluation does not read. */
+static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in, void *const channel[2],
+                                 const hal_tensor_t *result) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_BACKWARD + in->batch.by_columns, &kernel));
+  uint64_t per_group, units = walk_units(context, &in->batch, &per_group);
+  int32_t with_weight = in->weight != NULL;
+  void *const any = in->batch.tensor->data;
+  void *weight = address_or(in->weight, any), *of_grad = address_or(channel[0], any),
+       *of_slope = address_or(channel[1], any);
+  const hal_arg_t args[] = {
+      HAL_OP_ARG_POINTER(result->data), HAL_OP_ARG_POINTER(in->grad->data), HAL_OP_ARG_POINTER(in->batch.tensor->data),
+      HAL_OP_ARG_POINTER(in->mean),     HAL_OP_ARG_POINTER(in->scale),      HAL_OP_ARG_POINTER(weight),
+      HAL_OP_ARG_POINTER(of_grad),      HAL_OP_ARG_POINTER(of_slope),       HAL_OP_ARG_VALUE(in->batch.walk),
+      HAL_OP_ARG_VALUE(units),          HAL_OP_ARG_VALUE(per_group),        HAL_OP_ARG_SCALAR(in->eps),
+      HAL_OP_ARG_VALUE(in->evaluation), HAL_OP_ARG_VALUE(with_weight)};
+  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 14);
+}
+
+static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_call_t *call, backward_t *out) {
+  const hal_tensor_t *input;
+  int64_t training;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out->grad));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 1, &input));
+  HAL_RETURN_IF_ERROR(read_batch(context, input, &out->batch));
+  HAL_RETURN_IF_ERROR(check_like(context, &out->batch, out->grad, "grad_out"));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 7, &training));
+  out->evaluation = !training;
+  HAL_RETURN_IF_ERROR(read_channels(context, call, &out->batch, 2, 0, &out->weight));
+  HAL_RETURN_IF_ERROR(read_channels(context, call, &out->batch, training ? 5 : 3, 1, &out->mean));
+  HAL_RETURN_IF_ERROR(read_channels(context, call, &out->batch, training ? 6 : 4, 1, &out->scale));
+  return hal_op_scalar(context, &call->args[8], out->batch.accumulator, "eps", &out->eps);
+}
+
+/* Results: gradients of the input, the weight and the bias; those that are NULL are not wanted. */
+hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  backward_t in;
+  scratch_t scratch = {.block = NULL};
+  HAL_RETURN_IF_ERROR(read_backward(context, call, &in));
+  HAL_RETURN_IF_ERROR(check_results(context, call, 3));
+  const hal_tensor_t *const result = call->results[0];
+  if (result) HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, result, "the gradient of the input"));
+  if (result) HAL_RETURN_IF_ERROR(check_like(context, &in.batch, result, "the gradient of the input"));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &in.batch, 1, "the gradient of the weight", &in.of_weight));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &in.batch, 2, "the gradient of the bias", &in.of_bias));
+  hal_status_t status = HAL_OK;
+  if (in.of_weight || in.of_bias || (result && !in.evaluation)) {
+    HAL_RETURN_IF_ERROR(scratch_allocate(context, &in.batch, &scratch));
+    status = launch_sums(context, &in, &scratch);
+    if (!status) status = launch_gradients(context, &in, &scratch);
+  }
+  if (!status && result) status = launch_input(context, &in, scratch.channel, result);
+  hal_memory_release(scratch.block);
+  return status;
+}

@@ -1,0 +1,33 @@
+/* op_check.c: launcher of the family `check`: looks through a tensor for values that are an error, before the operator that
+ * reads them. `context->op` is that operator; the arguments are the tensor and its number among that operator's. */
+#include "device/kernel_error.h"
+#include "hal_op_variants.h"
+#include "op/iterator.h"
+
+hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t *call) {
+  static const char *const names[] = {"the operand"};
+  const hal_tensor_t *operand;
+  hal_plugin_kernel_t *kernel;
+  int64_t sizes[HAL_OP_MAX_DIMS], argument;
+  void *error = NULL;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &operand));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &argument));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, operand->dtype, HAL_CHECK_VARIANT_ROWS, &kernel));
+  for (int32_t d = 0; d < operand->ndim; d++) /* an element that is read several times is looked at once */
+    sizes[d] = operand->strides[d] == 0 && operand->sizes[d] > 1 ? 1 : operand->sizes[d];
+  hal_tensor_t once = *operand;
+  once.sizes = sizes;
+  const hal_tensor_t *const tensors[] = {&once};
+  hal_op_iterator_t it;
+  HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 1, &it));
+  if (it.numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  int64_t site = (int64_t)context->op << 8 | argument;
+  hal_arg_t args[3 + 3];
+  args[1] = (hal_arg_t)HAL_OP_ARG_VALUE(site);
+  args[2] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
+  hal_op_rows_call_t rows = {
+      .kernel = kernel, .elements = {hal_op_dtype_size(operand->dtype)}, .args = args, .arg_count = 3};
+  HAL_RETURN_IF_ERROR(hal_op_launch_lines(context, &it, &rows));
+  return hal_kernel_error_launched(context->stream);
+}

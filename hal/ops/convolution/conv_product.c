@@ -1,0 +1,243 @@
+/* op_conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
+ *
+ * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
+ * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,
+ * backwards, with steps of 1. */
+#include "ops/convolution/convolution.h"
+#include "ops/gemm/gemm.h"
+#include "ops/reduce/reduce.h"
+
+#include "hal_op_variants.h"
+
+typedef hal_op_conv_product_t product_t;
+
+/* pk_conv_part_t of hal/ops/convolution/convolution.pk. */
+typedef struct part_s {
+  int64_t all[3], size[3], first[3], step[3];
+} part_t;
+
+/* Rows of a tile, at most: PK_GEMM_TILE_M; PK_CONV_ROWS for the gradient of the weight. */
+enum { MOST_ROWS = 192, MOST_SLOPE_ROWS = 96, WANTED_UNITS = 16, LEAST_PART = 512 };
+
+/* Strides of a contiguous image. */
+static hal_op_strides_t dense(int64_t channels, const int64_t space[3]) {
+  const int64_t plane = space[0] * space[1] * space[2];
+  return (hal_op_strides_t){.batch = channels * plane, .channel = plane, .space = {space[1] * space[2], space[2], 1}};
+}
+
+static int64_t product(const int64_t list[3]) { return list[0] * list[1] * list[2]; }
+
+static hal_op_strides_t large_strides(const hal_op_conv_t *conv) {
+  return dense(conv->window.channels, conv->window.in);
+}
+static hal_op_strides_t small_strides(const hal_op_conv_t *conv) {
+  return dense(conv->groups * conv->small_per_group, conv->window.out);
+}
+
+/* Units of all groups, and how many of them a group of items takes. */
+static void count_units(const hal_op_context_t *context, const product_t *p, int64_t depth, uint64_t *out_units,
+                        uint64_t *out_per_group) {
+  *out_units = (uint64_t)p->groups * (uint64_t)p->tiles.tiles_m * (uint64_t)p->tiles.tiles_n;
+  *out_per_group =
+      hal_op_gemm_per_group(context, (double)p->tiles.tile_m * (double)p->tiles.tile_n * (double)(depth + 1));
+}
+
+static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const hal_op_conv_operands_t *on) {
+  const int64_t depth = p->window.channels * product(p->window.size), columns = p->batches * product(p->window.out);
+  hal_plugin_kernel_t *kernel;
+  uint64_t units, per_group;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
+  p->tiles = hal_op_gemm_tiles(p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
+  count_units(context, p, depth, &units, &per_group);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->grid),   HAL_OP_ARG_POINTER(on->image),
+                            HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->bias),
+                            HAL_OP_ARG_VALUE(on->has_bias), HAL_OP_ARG_VALUE(*p),
+                            HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 8);
+}
+
+/* Queues grid = bias + weight x unfolded image; the grid begins at `grid`. */
+static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid, void *weight,
+                             const hal_op_conv_image_t *call) {
+  const hal_op_conv_operands_t on = {.dtype = call->result->dtype,
+                                     .grid = grid,
+                                     .image = call->from->data,
+                                     .weight = weight,
+                                     .bias = call->bias ? call->bias->data : weight,
+                                     .has_bias = call->bias != NULL};
+  return hal_op_conv_cut_planes(context, p, on.dtype) ? hal_op_conv_planes(context, p, &on)
+                                                      : launch_tiles(context, p, &on);
+}
+
+/* The windows over the large image and the places of the small one. */
+static product_t product_over_large(const hal_op_conv_t *conv) {
+  product_t p = {.window = conv->window,
+                 .image = large_strides(conv),
+                 .grid = small_strides(conv),
+                 .batches = conv->batches,
+                 .groups = conv->groups,
+                 .rows = conv->small_per_group};
+  p.window.channels = conv->large_per_group;
+  return p;
+}
+
+static hal_status_t make_small(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
+  product_t p = product_over_large(conv);
+  return multiply(context, &p, image->result->data, image->weight->data, image);
+}
+
+/* ---- the large image ---- */
+
+static int64_t common_divisor(int64_t a, int64_t b) {
+  while (b) {
+    const int64_t rest = a % b;
+    a = b, b = rest;
+  }
+  return a;
+}
+
+/* What the class of places first + j * step sees along dimension d: of place i = first + j * step, place k of window o where
+ * o * step = i + pad - k * dilation. The k's are one in `part->step[d]`; with the last one first, o = j - pad' + t * dilation'. */
+static void see(const hal_op_window_t *w, int d, int64_t first, part_t *part, hal_op_window_t *out) {
+  const int64_t step = w->step[d], divisor = common_divisor(step, w->dilation[d]), apart = step / divisor;
+  int64_t k = 0;
+  while (k < apart && k < w->size[d] && (first + w->pad[d] - k * w->dilation[d]) % step != 0) k++;
+  const int64_t seen = k < apart && k < w->size[d] ? (w->size[d] - k + apart - 1) / apart : 0;
+  part->all[d] = w->size[d], part->size[d] = seen, part->first[d] = k, part->step[d] = apart;
+  out->in[d] = w->out[d];
+  out->out[d] = (w->in[d] - first + step - 1) / step;
+  out->size[d] = seen;
+  out->step[d] = 1;
+  out->dilation[d] = w->dilation[d] / divisor;
+  out->pad[d] = seen ? (seen - 1) * out->dilation[d] - (first + w->pad[d] - k * w->dilation[d]) / step : 0;
+}
+
+/* Queues the part of the weight as rows (group, large channel) of (small channel, place). */
+static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
+                                const part_t *part, void *turned) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, image->weight->dtype, HAL_CONVOLUTION_VARIANT_TURN, &kernel));
+  const void *weight = image->weight->data;
+  const uint64_t most = hal_op_units_per_group(context, (uint64_t)product(part->size));
+  int64_t lines = most < (uint64_t)conv->small_per_group ? (int64_t)most : conv->small_per_group;
+  uint64_t n = (uint64_t)conv->groups * (uint64_t)conv->large_per_group *
+               (uint64_t)((conv->small_per_group + lines - 1) / lines);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(turned),
+                            HAL_OP_ARG_POINTER(weight),
+                            HAL_OP_ARG_VALUE(n),
+                            HAL_OP_ARG_VALUE(*part),
+                            HAL_OP_ARG_VALUE(conv->small_per_group),
+                            HAL_OP_ARG_VALUE(conv->large_per_group),
+                            HAL_OP_ARG_VALUE(lines)};
+  return hal_op_launch_items(context, kernel, n, args, 7);
+}
+
+/* Makes the places of one class; `turned` has room for the part of the weight that they see. */
+static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
+                               const int64_t first[3], char *turned) {
+  const hal_op_strides_t whole = large_strides(conv);
+  part_t part;
+  product_t p = {.window = {.channels = conv->small_per_group},
+                 .image = small_strides(conv),
+                 .grid = whole,
+                 .batches = conv->batches,
+                 .groups = conv->groups,
+                 .rows = conv->large_per_group};
+  int64_t offset = 0;
+  for (int d = 0; d < 3; d++) {
+    see(&conv->window, d, first[d], &part, &p.window);
+    p.grid.space[d] *= conv->window.step[d];
+    offset += first[d] * whole.space[d];
+  }
+  if (product(part.size)) HAL_RETURN_IF_ERROR(turn_weight(context, conv, image, &part, turned));
+  char *const grid = (char *)image->result->data + offset * (int64_t)hal_op_dtype_size(image->result->dtype);
+  return multiply(context, &p, grid, turned, image);
+}
+
+static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
+  const int64_t *const step = conv->window.step, *const in = conv->window.in;
+  hal_block_t *block = NULL;
+  int64_t weights;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, image->weight, "`weight`", &weights));
+  const size_t size = (size_t)weights * hal_op_dtype_size(image->weight->dtype);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size ? size : 1, &block));
+  hal_status_t status = HAL_OK;
+  /* One after the other on one stream, so that classes can share the room. */
+  for (int64_t z = 0; z < step[0] && z < in[0] && !status; z++) {
+    for (int64_t y = 0; y < step[1] && y < in[1] && !status; y++) {
+      for (int64_t x = 0; x < step[2] && x < in[2] && !status; x++)
+        status = make_class(context, conv, image, (const int64_t[3]){z, y, x}, hal_memory_block_address(block));
+    }
+  }
+  hal_memory_release(block);
+  return status;
+}
+
+hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, image->result, "the result", &numel));
+  if (numel == 0) return HAL_OK;
+  return image->small ? make_small(context, conv, image) : make_large(context, conv, image);
+}
+
+/* ---- the gradient of the weight ---- */
+
+/* Windows of a part: few tiles are cut along the sum, so that there are some 16 units of work and at least 512 windows in each. */
+static int64_t choose_part(const product_t *p, int64_t windows) {
+  const int64_t tiles = p->groups * p->tiles.tiles_m * p->tiles.tiles_n, wanted = (WANTED_UNITS + tiles - 1) / tiles;
+  const int64_t most = windows / LEAST_PART > 1 ? windows / LEAST_PART : 1, parts = wanted < most ? wanted : most;
+  return (windows + parts - 1) / parts;
+}
+
+static hal_status_t launch_slope(hal_op_context_t *context, const product_t *p, const hal_op_conv_operands_t *on,
+                                 int64_t part, int64_t parts) {
+  hal_plugin_kernel_t *kernel;
+  uint64_t units, per_group;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_SLOPE, &kernel));
+  count_units(context, p, part, &units, &per_group);
+  units *= (uint64_t)parts;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->image), HAL_OP_ARG_POINTER(on->grid),
+                            HAL_OP_ARG_VALUE(*p),           HAL_OP_ARG_VALUE(part),        HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 7);
+}
+
+/* Computes `parts` parts, of `part` batches each where planes, else of windows, and adds them up. */
+static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int planes, int64_t part, int64_t parts,
+                              hal_op_conv_operands_t *on, const hal_tensor_t *result, int64_t numel) {
+  hal_status_t (*const launch)(hal_op_context_t *, const product_t *, const hal_op_conv_operands_t *, int64_t,
+                               int64_t) = planes ? hal_op_conv_planes_slope : launch_slope;
+  hal_block_t *block = NULL;
+  size_t size;
+  on->weight = result->data;
+  if (parts == 1) return launch(context, p, on, part, 1);
+  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(result->dtype), &size))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
+  on->weight = hal_memory_block_address(block);
+  hal_status_t status = launch(context, p, on, part, parts);
+  if (!status) status = hal_op_add_rows(context, parts, on->weight, result->dtype, result);
+  hal_memory_release(block);
+  return status;
+}
+
+hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
+                                const hal_tensor_t *large, const hal_tensor_t *small) {
+  product_t p = product_over_large(conv);
+  hal_op_conv_operands_t on = {.dtype = result->dtype, .grid = small->data, .image = large->data};
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
+  if (numel == 0) return HAL_OK;
+  const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
+  int64_t all = conv->batches, part;
+  if (planes) {
+    const int64_t items = p.groups * p.rows * p.window.channels, wanted = (WANTED_UNITS + items - 1) / items;
+    part = wanted < all ? (all + wanted - 1) / wanted : 1;
+  } else {
+    const int64_t rows = conv->large_per_group * product(conv->window.size);
+    all *= product(conv->window.out);
+    p.tiles = hal_op_gemm_tiles(rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype), MOST_SLOPE_ROWS, 0);
+    part = choose_part(&p, all);
+  }
+  return add_parts(context, &p, planes, part, part && all ? (all + part - 1) / part : 1, &on, result, numel);
+}

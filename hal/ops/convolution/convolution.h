@@ -1,0 +1,53 @@
+/* op_convolution.h: a convolution as its launchers see it. Private to hal/src.
+ *
+ * It connects a large image, on which windows slide, with a small one, which has a place per window. The weight is (small channel, large
+ * channel of its group, window). A plain convolution makes the small image of the large one, a transposed one the large of the small. */
+#ifndef HAL_SRC_OP_CONVOLUTION_H_
+#define HAL_SRC_OP_CONVOLUTION_H_
+
+#include "op/window.h"
+#include "ops/gemm/gemm.h"
+
+typedef struct hal_op_conv_s {
+  hal_op_window_t window; /* channels and in of the large image, out of the small one */
+  int64_t batches, groups, small_per_group, large_per_group;
+  int transposed;
+} hal_op_conv_t;
+
+/* One of the two images that a call makes, from the other; `bias` may be NULL. All tensors are contiguous and fit the convolution. */
+typedef struct hal_op_conv_image_s {
+  int small; /* which of the two */
+  const hal_tensor_t *result, *from, *weight, *bias;
+} hal_op_conv_image_t;
+
+/* Queue the image, and the gradient of the weight. */
+hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image);
+hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
+                                const hal_tensor_t *large, const hal_tensor_t *small);
+
+/* ---- the product of the weight and the unfolded image that both are (op_conv_product.c) ---- */
+
+/* pk_conv_t of hal/ops/convolution/convolution.pk. */
+typedef struct hal_op_conv_product_s {
+  hal_op_window_t window;
+  hal_op_strides_t image, grid;
+  int64_t batches, groups, rows;
+  hal_op_tiles_t tiles;
+} hal_op_conv_product_t;
+
+/* Addresses; `weight` is the gradient where that is made, `bias` is not read unless has_bias. */
+typedef struct hal_op_conv_operands_s {
+  hal_dtype_t dtype;
+  void *grid, *image, *weight, *bias;
+  int32_t has_bias;
+} hal_op_conv_operands_t;
+
+/* Tells whether the kernels for planes take a product (op_conv_planes.c), and cuts it into bands. */
+int hal_op_conv_cut_planes(const hal_op_context_t *context, hal_op_conv_product_t *product, hal_dtype_t dtype);
+/* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
+hal_status_t hal_op_conv_planes(hal_op_context_t *context, const hal_op_conv_product_t *product,
+                                const hal_op_conv_operands_t *on);
+hal_status_t hal_op_conv_planes_slope(hal_op_context_t *context, const hal_op_conv_product_t *product,
+                                      const hal_op_conv_operands_t *on, int64_t part, int64_t parts);
+
+#endif /* HAL_SRC_OP_CONVOLUTION_H_ */

@@ -1,0 +1,80 @@
+/* op_copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
+ *
+ * Pairs of dtypes whose copies give the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
+ * parts: tensors of real numbers with twice the strides. */
+#include "hal_op_variants.h"
+#include "op/parts.h"
+#include "ops/elementwise/elementwise.h"
+
+#define COMPOSED 0xff
+#include "hal_op_copy.inc"
+
+/* Variants are numbered by the source's dtype, then contiguous and row form. */
+_Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
+                   HAL_COPY_VARIANT_U8_ROWS == 1 && HAL_COPY_VARIANT_U64_ROWS == HAL_COPY_VARIANT_COUNT - 1,
+               "numbering of the copy kernels");
+
+static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call);
+
+static hal_status_t copy(hal_op_context_t *context, const hal_op_call_t *like, const hal_tensor_t *from,
+                         const hal_tensor_t *to) {
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = from}};
+  const hal_tensor_t *const results[] = {to};
+  hal_op_call_t call = *like;
+  call.args = args;
+  call.results = results;
+  call.flags = 0;
+  return copy_pair(context, &call);
+}
+
+/* Copies where one side or both are complex and there is no kernel for the pair. */
+static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *from,
+                               const hal_tensor_t *to) {
+  hal_op_parts_t source, target;
+  if (from->ndim >= HAL_OP_MAX_DIMS) return HAL_UNIMPLEMENTED;
+  if (hal_op_is_complex(to->dtype) && hal_op_is_complex(from->dtype)) {
+    hal_op_parts(from, HAL_OP_BOTH_PARTS, &source);
+    hal_op_parts(to, HAL_OP_BOTH_PARTS, &target);
+    return copy(context, call, &source.tensor, &target.tensor);
+  }
+  if (hal_op_is_complex(from->dtype)) {
+    hal_op_parts(from, HAL_OP_REAL_PART, &source);
+    return copy(context, call, &source.tensor, to);
+  }
+  /* The real parts are converted into their places, and then made complex numbers there. */
+  hal_op_parts(to, HAL_OP_REAL_PART, &target);
+  HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
+  const hal_status_t status = copy(context, call, &target.tensor, to);
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+}
+
+/* Copies bytes. */
+static hal_status_t copy_run(const hal_op_context_t *context, const hal_op_elementwise_t *operands) {
+  size_t size;
+  void *to = operands->tensors[0]->data, *from = operands->tensors[1]->data;
+  if (__builtin_mul_overflow((size_t)operands->numel, (size_t)hal_op_dtype_size(operands->tensors[0]->dtype), &size))
+    return hal_op_invalid(context, "the result has more than 2^64 - 1 bytes");
+  if (to == from) return HAL_OK;
+  hal_device_t *device = context->device;
+  const hal_status_t status =
+      hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+}
+
+static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call) {
+  hal_op_elementwise_t operands;
+  hal_arg_t args[HAL_OP_ELEMENTWISE_ARGS];
+  HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, 1, &operands));
+  const hal_dtype_t to = operands.tensors[0]->dtype, from = operands.tensors[1]->dtype;
+  if (operands.numel == 0) return HAL_OK;
+  if (to == from && operands.dense && hal_op_dtype_size(to)) return copy_run(context, &operands);
+  if (!hal_op_has_slot(to) || !hal_op_has_slot(from)) return HAL_UNIMPLEMENTED;
+  const uint8_t *kernel = copy_kernels[hal_op_dtype_slots[to]][hal_op_dtype_slots[from]];
+  if (kernel[0] == COMPOSED) return copy_parts(context, call, operands.tensors[1], operands.tensors[0]);
+  const uint32_t variant = 2u * hal_op_dtype_slots[kernel[1]];
+  return hal_op_elementwise_launch(context, &operands, kernel[0], variant, variant + 1, args, 0);
+}
+
+hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call) {
+  return copy_pair(context, call);
+}

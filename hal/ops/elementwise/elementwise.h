@@ -1,0 +1,124 @@
+/* op_elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
+ * hal/src.
+ *
+ * Their kernels take, in this order: the addresses of the result and the tensor operands, the family's numbers, then
+ *   contiguous form   n
+ *   row form          n, block, rows (op_iterator.h) */
+#ifndef HAL_SRC_OP_ELEMENTWISE_H_
+#define HAL_SRC_OP_ELEMENTWISE_H_
+
+#include <string.h>
+
+#include "op/iterator.h"
+
+/* The operands of one call, checked. */
+typedef struct hal_op_elementwise_s {
+  const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS]; /* the result, then the tensor arguments */
+  int32_t operands;                                 /* including the result */
+  int32_t dense;                                    /* one run with stride 1; else `iterator` says how to walk */
+  int64_t numel;
+  hal_op_iterator_t iterator; /* set only when the call was not flagged HAL_CALL_DENSE */
+} hal_op_elementwise_t;
+
+/* Numbers and the trailing arguments: room for a family's numbers, n, block and rows behind the operands. */
+#define HAL_OP_ELEMENTWISE_ARGS (HAL_OP_MAX_OPERANDS + 2 + 3)
+
+#define HAL_OP_ELEMENTWISE_NUMBERS 3 /* PK_MOST_NUMBERS of hal/kernels/pk.h */
+
+/* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or room for all. */
+typedef struct hal_op_numbers_s {
+  _Alignas(8) unsigned char bytes[HAL_OP_ELEMENTWISE_NUMBERS * sizeof(double)];
+  uint32_t size;
+} hal_op_numbers_t;
+#define HAL_OP_ARG_NUMBERS(numbers) \
+  { (numbers).bytes, (numbers).size, HAL_ARG_VALUE }
+
+/* Reads the numbers, which follow the operands. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_elementwise_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                        hal_op_numbers_t *out_numbers);
+
+/* Reads result 0 and the first `inputs` arguments, all of one shape. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_elementwise_read(const hal_op_context_t *context, const hal_op_call_t *call, int32_t inputs,
+                                     hal_op_elementwise_t *out_operands);
+
+/* Checks that operand k has a dtype; k = 0 is the result. */
+hal_status_t hal_op_elementwise_wrong_dtype(const hal_op_context_t *context, const hal_op_elementwise_t *operands,
+                                            int32_t k, hal_dtype_t wanted);
+static inline hal_status_t hal_op_elementwise_check(const hal_op_context_t *context,
+                                                    const hal_op_elementwise_t *operands, int32_t k,
+                                                    hal_dtype_t wanted) {
+  if (HAL_LIKELY(operands->tensors[k]->dtype == wanted)) return HAL_OK;
+  return hal_op_elementwise_wrong_dtype(context, operands, k, wanted);
+}
+
+/* Checks the dtypes of an operator whose operands have one dtype, which decides the kernel, and gives that dtype. */
+static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *context,
+                                                    const hal_op_elementwise_t *operands, hal_dtype_t *out_dtype) {
+  const hal_dtype_t dtype = operands->tensors[1]->dtype;
+  for (int32_t k = 2; k < operands->operands; k++)
+    HAL_RETURN_IF_ERROR(hal_op_elementwise_check(context, operands, k, dtype));
+  *out_dtype = dtype;
+  return hal_op_elementwise_check(context, operands, 0, hal_op_result_dtype(context->info, dtype));
+}
+
+/* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `args` has room for HAL_OP_ELEMENTWISE_ARGS; its entries behind
+ * the operands are the `numbers` numbers of the family. */
+hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
+                                       hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
+                                       uint32_t numbers);
+
+/* The short way of a call flagged HAL_CALL_DENSE. What does not fit here goes the long way, which also
+ * tells what is wrong with a call. */
+
+/* Tells whether a descriptor can be used without further questions. */
+static inline int hal_op_is_plain(const hal_tensor_t *tensor) {
+  return tensor && tensor->struct_size >= HAL_STRUCT_SIZE(hal_tensor_t, flags) && tensor->data;
+}
+
+/* Gives the number of elements of a plain tensor when it is at least one and fits into 63 bits: 1, else 0. A negative
+ * size is a huge unsigned one. */
+static inline int hal_op_dense_numel(const hal_tensor_t *tensor, uint64_t *out_numel) {
+  uint64_t numel = 1;
+  if (HAL_UNLIKELY((uint32_t)tensor->ndim > HAL_OP_MAX_DIMS)) return 0;
+  for (const int64_t *size = tensor->sizes, *end = size + tensor->ndim; size != end; size++)
+    if (HAL_UNLIKELY(__builtin_mul_overflow(numel, (uint64_t)*size, &numel))) return 0;
+  *out_numel = numel;
+  return numel - 1 < (uint64_t)INT64_MAX;
+}
+
+/* Gives the cached kernel of a dtype, NULL when it is not (yet) known. */
+static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *context, hal_dtype_t dtype,
+                                                        uint32_t variant) {
+  const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;
+  if (HAL_UNLIKELY(slot >= HAL_OP_DTYPE_SLOTS)) return NULL;
+  hal_plugin_kernel_t *kernel =
+      atomic_load_explicit(&context->handles[slot * context->info->variant_count + variant], memory_order_acquire);
+  return (void *)kernel == (void *)&hal_op_no_kernel ? NULL : kernel;
+}
+
+/* Converts a number, float32 without a call: 1 when it fits the dtype. */
+static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
+                                      hal_op_scalar_t *out_scalar) {
+  const int single = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
+  if (HAL_LIKELY(single && (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE))) {
+    out_scalar->u.f32 = value->tag == HAL_VALUE_INT ? (float)value->u.i : (float)value->u.d;
+    out_scalar->size = sizeof(float);
+    return 1;
+  }
+  return hal_op_scalar(context, value, dtype, "", out_scalar) == HAL_OK;
+}
+
+/* Reads the numbers, none or one of them without a call: 1 when they fit the dtype. */
+static inline int hal_op_dense_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
+                                       hal_op_numbers_t *out_numbers) {
+  static const hal_value_t zero = {.tag = HAL_VALUE_INT};
+  const hal_op_info_t *info = context->info;
+  hal_op_scalar_t number;
+  if (HAL_UNLIKELY(info->scalars > 1)) return hal_op_elementwise_numbers(context, call, dtype, out_numbers) == HAL_OK;
+  if (!hal_op_dense_scalar(context, info->scalars ? &call->args[info->operands] : &zero, dtype, &number)) return 0;
+  memcpy(out_numbers->bytes, &number.u, sizeof number.u);
+  out_numbers->size = number.size;
+  return 1;
+}
+
+#endif /* HAL_SRC_OP_ELEMENTWISE_H_ */

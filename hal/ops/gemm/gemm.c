@@ -1,0 +1,240 @@
+/* op_gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
+ *
+ * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has
+ * stride 0. A result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes
+ * alone. */
+#include <string.h>
+
+#include "hal_op_variants.h"
+#include "op/dims.h"
+#include "op/parts.h"
+#include "ops/gemm/gemm.h"
+
+/* pk_gemm_t of hal/ops/gemm/gemm.pk. */
+typedef struct gemm_s {
+  int64_t m, n, k;
+  int64_t a_batch, a_row, a_col;
+  int64_t b_batch, b_row, b_col;
+  int64_t self_batch, self_row, self_col;
+  int64_t result_batch, result_row, result_col;
+  hal_op_tiles_t tiles;
+} gemm_t;
+
+typedef struct operands_s {
+  const hal_tensor_t *self, *a, *b, *result; /* self is NULL for mm and bmm */
+  hal_op_scalar_t alpha, beta;
+} operands_t;
+
+/* Tiles hold at most TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
+ * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
+enum { TILE_M = 192, TILE_BYTES = 512, PANEL_BYTES = 128, LEAST_M = 32, TILE_WORK = 150000, WANTED_TILES = 16 };
+
+static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
+/* Reads the operands; mm and bmm have no self, alpha and beta. */
+static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_call_t *call, operands_t *out) {
+  static const hal_value_t zero = {.tag = HAL_VALUE_INT, .u.i = 0}, one = {.tag = HAL_VALUE_INT, .u.i = 1};
+  const int add = context->info->argument_count == 5;
+  out->self = NULL;
+  if (add) HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out->self));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, add ? 1 : 0, &out->a));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, add ? 2 : 1, &out->b));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &out->result));
+  const hal_dtype_t dtype = out->a->dtype;
+  if (out->b->dtype != dtype || out->result->dtype != dtype || (out->self && out->self->dtype != dtype))
+    return hal_op_invalid(context, "the matrices have the dtypes %s and %s, the result %s; all must be the same",
+                          hal_op_dtype_name(dtype), hal_op_dtype_name(out->b->dtype),
+                          hal_op_dtype_name(out->result->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, add ? &call->args[3] : &zero, dtype, "beta", &out->beta));
+  return hal_op_scalar(context, add ? &call->args[4] : &one, dtype, "alpha", &out->alpha);
+}
+
+/* Strides of a matrix or a batch of matrices; 0 where the tensor has size 1. */
+static void read_strides(const hal_tensor_t *tensor, int64_t *batch, int64_t *row, int64_t *col) {
+  const int32_t n = tensor->ndim;
+  *row = tensor->sizes[n - 2] == 1 ? 0 : tensor->strides[n - 2];
+  *col = tensor->sizes[n - 1] == 1 ? 0 : tensor->strides[n - 1];
+  *batch = n == 2 || tensor->sizes[0] == 1 ? 0 : tensor->strides[0];
+}
+
+static hal_status_t check_shape(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                const int64_t *shape, int32_t ndim, int broadcast) {
+  int ok = tensor->ndim == ndim;
+  for (int32_t d = 0; ok && d < ndim; d++)
+    ok = tensor->sizes[d] == shape[3 - ndim + d] || (broadcast && tensor->sizes[d] == 1);
+  if (ok) return HAL_OK;
+  if (ndim == 2)
+    return hal_op_invalid(context, "%s must be a matrix of %lld x %lld", what, (long long)shape[1],
+                          (long long)shape[2]);
+  return hal_op_invalid(context, "%s must have the shape %lld x %lld x %lld", what, (long long)shape[0],
+                        (long long)shape[1], (long long)shape[2]);
+}
+
+/* Checks the shapes; gives sizes and strides, and the number of matrices. */
+static hal_status_t read_shapes(const hal_op_context_t *context, const operands_t *in, gemm_t *out,
+                                int64_t *out_batch) {
+  const int32_t ndim = in->a->ndim;
+  const int batched = context->info->name[0] == 'b'; /* bmm, baddbmm */
+  if (ndim != (batched ? 3 : 2))
+    return hal_op_invalid(context, "`%s` has %d dimensions; %d are needed", context->info->arguments[in->self ? 1 : 0],
+                          (int)ndim, batched ? 3 : 2);
+  memset(out, 0, sizeof(*out));
+  out->m = in->a->sizes[ndim - 2];
+  out->k = in->a->sizes[ndim - 1];
+  out->n = in->b->ndim ? in->b->sizes[in->b->ndim - 1] : 0;
+  *out_batch = batched ? in->a->sizes[0] : 1;
+  const int64_t shape_b[3] = {*out_batch, out->k, out->n}, shape[3] = {*out_batch, out->m, out->n};
+  HAL_RETURN_IF_ERROR(check_shape(context, in->b, "the second matrix", shape_b, ndim, 0));
+  HAL_RETURN_IF_ERROR(check_shape(context, in->result, "the result", shape, ndim, 0));
+  if (in->self) HAL_RETURN_IF_ERROR(check_shape(context, in->self, "`self`", shape, ndim, 1));
+  read_strides(in->a, &out->a_batch, &out->a_row, &out->a_col);
+  read_strides(in->b, &out->b_batch, &out->b_row, &out->b_col);
+  read_strides(in->result, &out->result_batch, &out->result_row, &out->result_col);
+  if (in->self) read_strides(in->self, &out->self_batch, &out->self_row, &out->self_col);
+  return HAL_OK;
+}
+
+static void exchange(int64_t *x, int64_t *y) {
+  const int64_t z = *x;
+  *x = *y;
+  *y = z;
+}
+
+/* Turns the problem into that of the transposed result. */
+static void transpose(gemm_t *s, operands_t *in) {
+  const hal_tensor_t *const a = in->a;
+  in->a = in->b;
+  in->b = a;
+  exchange(&s->m, &s->n);
+  exchange(&s->a_batch, &s->b_batch);
+  exchange(&s->a_row, &s->b_col);
+  exchange(&s->a_col, &s->b_row);
+  exchange(&s->self_row, &s->self_col);
+  exchange(&s->result_row, &s->result_col);
+}
+
+hal_op_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
+                                 int keep_n) {
+  const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
+  int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
+  /* In double: only a rough figure is needed, and no product overflows. */
+  const double work = (double)m * (double)n * (double)depth / TILE_WORK;
+  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  while (keep_n && tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
+  while (tile_n > panel && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= panel;
+  while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
+  /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
+  hal_op_tiles_t tiles = {.tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), 8) * 8,
+                          .tile_n = divide_up(divide_up(n, divide_up(n, tile_n)), panel) * panel};
+  tiles.tiles_m = divide_up(m, tiles.tile_m);
+  tiles.tiles_n = divide_up(n, tiles.tile_n);
+  return tiles;
+}
+
+uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work) {
+  return work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
+}
+
+/* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
+static int choose_strips(gemm_t *s, int64_t batch, int64_t element) {
+  const int by_columns = s->b_row == 1 && s->b_col != 1;
+  if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
+  const int64_t panel = PANEL_BYTES / element;
+  const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
+  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  s->tiles = (hal_op_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
+  while (s->tiles.tile_n > panel && divide_up(s->n, s->tiles.tile_n) < wanted) s->tiles.tile_n -= panel;
+  s->tiles.tiles_n = divide_up(s->n, s->tiles.tile_n);
+  return 1;
+}
+
+/* Chooses the kernel and its units, and turns the problem where that helps. */
+static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
+                                  hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
+  const hal_dtype_t dtype = in->a->dtype;
+  if (s->n == 1 && s->m > 1) transpose(s, in);
+  if (s->m == 1 && hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) == HAL_OK &&
+      choose_strips(s, batch, in->alpha.size)) {
+    *out_units = s->tiles.tiles_n;
+    return HAL_OK;
+  }
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
+  if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
+  /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
+  const int keep_n = s->a_col != 1 && s->b_col == 1;
+  s->tiles = hal_op_gemm_tiles(s->m, s->n, s->k, batch, in->alpha.size, TILE_M, keep_n);
+  *out_units = s->tiles.tiles_m * s->tiles.tiles_n;
+  return HAL_OK;
+}
+
+/* Queues the product of real matrices. */
+static hal_status_t launch(hal_op_context_t *context, operands_t in) {
+  gemm_t s;
+  int64_t batch = 1, numel;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
+  if (numel == 0) return HAL_OK;
+  int64_t tiles;
+  HAL_RETURN_IF_ERROR(choose_kernel(context, &in, &s, batch, &kernel, &tiles));
+  uint64_t units, per_group;
+  if (__builtin_mul_overflow((uint64_t)tiles, (uint64_t)batch, &units)) return hal_op_too_large(context, UINT64_MAX);
+  const double reuse = s.m == 1 ? 16 : 1; /* a row vector loads an element for each multiplication */
+  per_group =
+      hal_op_gemm_per_group(context, reuse * (double)s.tiles.tile_m * (double)s.tiles.tile_n * (double)(s.k + 1));
+  const void *a = in.a->data, *b = in.b->data;
+  void *result = in.result->data;
+  const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(a),   HAL_OP_ARG_POINTER(b),
+                            HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),     HAL_OP_ARG_SCALAR(in.alpha),
+                            HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group)};
+  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+}
+
+/* One of the real products of a complex one: result part = beta * self part + alpha * (a part) @ (b part), with `again`
+ * added to what the result has. */
+static hal_status_t launch_part(hal_op_context_t *context, const operands_t *in, int part, int a_part, int b_part,
+                                int again, double alpha, double beta) {
+  hal_op_parts_t a, b, result, self;
+  operands_t real = {.self = NULL};
+  hal_op_parts(in->a, a_part, &a);
+  hal_op_parts(in->b, b_part, &b);
+  hal_op_parts(in->result, part, &result);
+  real.a = &a.tensor, real.b = &b.tensor, real.result = &result.tensor;
+  if (again) {
+    real.self = real.result;
+  } else if (in->self) {
+    hal_op_parts(in->self, part, &self);
+    real.self = &self.tensor;
+  }
+  const hal_value_t numbers[] = {{.tag = HAL_VALUE_DOUBLE,
+                                  .u.d = again      ? 1
+                                         : in->self ? beta
+                                                    : 0},
+                                 {.tag = HAL_VALUE_DOUBLE, .u.d = alpha}};
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &numbers[0], real.a->dtype, "beta", &real.beta));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &numbers[1], real.a->dtype, "alpha", &real.alpha));
+  return launch(context, real);
+}
+
+/* Complex matrices as four real products. Factors with an imaginary part are left to the fallback. */
+static hal_status_t launch_complex(hal_op_context_t *context, const operands_t *in) {
+  enum { RE = HAL_OP_REAL_PART, IM = HAL_OP_IMAGINARY_PART };
+  const int single = in->a->dtype == HAL_COMPLEX64;
+  const hal_op_scalar_t *x = &in->alpha, *y = &in->beta;
+  if (!hal_op_has_dtype(context, in->a->dtype)) return HAL_UNIMPLEMENTED;
+  if ((single ? x->u.c64[1] : x->u.c128[1]) != 0 || (single ? y->u.c64[1] : y->u.c128[1]) != 0)
+    return HAL_UNIMPLEMENTED;
+  const double alpha = single ? x->u.c64[0] : x->u.c128[0], beta = single ? y->u.c64[0] : y->u.c128[0];
+  HAL_RETURN_IF_ERROR(launch_part(context, in, RE, RE, RE, 0, alpha, beta));
+  hal_status_t status = launch_part(context, in, RE, IM, IM, 1, -alpha, 0);
+  if (!status) status = launch_part(context, in, IM, RE, IM, 0, alpha, beta);
+  if (!status) status = launch_part(context, in, IM, IM, RE, 1, alpha, 0);
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+}
+
+hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call) {
+  operands_t in;
+  HAL_RETURN_IF_ERROR(read_operands(context, call, &in));
+  return hal_op_is_complex(in.a->dtype) ? launch_complex(context, &in) : launch(context, in);
+}

@@ -1,0 +1,91 @@
+/* op_index.c: see op_index.h; and the launcher of the family `index_offset`. */
+#include "ops/index/index.h"
+
+#include "device/kernel_error.h"
+#include "hal_op_variants.h"
+
+hal_op_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim,
+                                        int wraps, int checked) {
+  const int64_t bound = tensor->sizes[dim];
+  return (hal_op_index_limit_t){.bound = bound,
+                                .wrap = wraps ? bound : 0,
+                                .step = tensor->strides[dim],
+                                .site = checked ? 0 : (int64_t)context->op << 8 | dim};
+}
+
+hal_status_t hal_op_index_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                              const hal_tensor_t *tensor, int64_t *out_dim) {
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, index, out_dim));
+  if (*out_dim < 0 || *out_dim >= tensor->ndim)
+    return hal_op_invalid(context, "dimension %lld is out of range for a tensor with %d dimensions",
+                          (long long)*out_dim, (int)tensor->ndim);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                 const hal_tensor_t *like, const hal_tensor_t **out_tensor) {
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_tensor));
+  if ((*out_tensor)->dtype != HAL_INT64)
+    return hal_op_invalid(context, "the index has dtype %s; int64 is needed", hal_op_dtype_name((*out_tensor)->dtype));
+  if ((*out_tensor)->ndim != like->ndim)
+    return hal_op_invalid(context, "the index has %d dimensions, %d are needed", (int)(*out_tensor)->ndim,
+                          (int)like->ndim);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_moved_dtype(hal_dtype_t dtype, hal_dtype_t *out_dtype) {
+  switch (hal_op_dtype_size(dtype)) {
+    case 1:
+      *out_dtype = HAL_UINT8;
+      return HAL_OK;
+    case 2:
+      *out_dtype = HAL_INT16;
+      return HAL_OK;
+    case 4:
+      *out_dtype = HAL_INT32;
+      return HAL_OK;
+    case 8:
+      *out_dtype = HAL_INT64;
+      return HAL_OK;
+    case 16:
+      *out_dtype = HAL_COMPLEX128;
+      return HAL_OK;
+    default:
+      return HAL_UNIMPLEMENTED;
+  }
+}
+
+/* args: index, then size and stride (elements) of the dimension it indexes, the dimension's number for messages, and
+ * whether the result is written rather than added to. */
+hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_call_t *call) {
+  static const char *const names[] = {"the result", "the index"};
+  const hal_tensor_t *tensors[2];
+  hal_op_index_limit_t limit = {0};
+  int64_t dim, writes;
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensors[0]));
+  HAL_RETURN_IF_ERROR(hal_op_index_tensor(context, call, 0, tensors[0], &tensors[1]));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &limit.bound));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 2, &limit.step));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 4, &writes));
+  if (tensors[0]->dtype != HAL_INT64)
+    return hal_op_invalid(context, "the result has dtype %s; int64 is needed", hal_op_dtype_name(tensors[0]->dtype));
+  limit.wrap = limit.bound;
+  limit.site = (int64_t)context->op << 8 | (dim & 255);
+
+  hal_op_iterator_t it;
+  HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 2, &it));
+  if (it.numel == 0) return HAL_OK;
+  int32_t first = writes != 0;
+  void *error = NULL;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, HAL_INT64, HAL_INDEX_OFFSET_VARIANT_ROWS, &kernel));
+  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  hal_arg_t args[5 + 3];
+  args[2] = (hal_arg_t)HAL_OP_ARG_VALUE(limit);
+  args[3] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
+  args[4] = (hal_arg_t)HAL_OP_ARG_VALUE(first);
+  hal_op_rows_call_t rows = {.kernel = kernel, .elements = {8, 8}, .args = args, .arg_count = 5};
+  HAL_RETURN_IF_ERROR(hal_op_launch_rows(context, &it, &rows));
+  return hal_kernel_error_launched(context->stream);
+}

@@ -1,0 +1,29 @@
+/* op_index.h: what the launchers of kernels that read indices share. Private to hal/src. */
+#ifndef HAL_SRC_OP_INDEX_H_
+#define HAL_SRC_OP_INDEX_H_
+
+#include "op/iterator.h"
+
+/* pk_index_limit_t of hal/kernels/pk_index.h. */
+typedef struct hal_op_index_limit_s {
+  int64_t bound, wrap, step, site;
+} hal_op_index_limit_t;
+
+/* Gives the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` = bad
+ * ones are negative and were reported by an earlier launch. */
+hal_op_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim,
+                                        int wraps, int checked);
+
+/* Reads argument `index` as a dimension of `tensor`, 0 to ndim - 1. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_index_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                              const hal_tensor_t *tensor, int64_t *out_dim);
+
+/* Reads argument `index` as an int64 tensor with as many dimensions as `like`. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                 const hal_tensor_t *like, const hal_tensor_t **out_tensor);
+
+/* Gives the dtype whose kernels move elements of the size of `dtype`: uint8, int16, int32, int64 or complex128; or
+ * HAL_UNIMPLEMENTED. */
+hal_status_t hal_op_moved_dtype(hal_dtype_t dtype, hal_dtype_t *out_dtype);
+
+#endif /* HAL_SRC_OP_INDEX_H_ */

@@ -1,0 +1,66 @@
+/* op_take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
+ *
+ * args: self, dim, index[, checked]. Index and result have one shape; where the index does not vary its stride is 0. self
+ * has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */
+#include <string.h>
+
+#include "device/kernel_error.h"
+#include "hal_op_ids.h"
+#include "hal_op_variants.h"
+#include "ops/index/index.h"
+
+/* Gives `self` in the result's shape, with stride 0 in the indexed dimension. */
+static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
+                           int64_t dim, int64_t *strides, hal_tensor_t *out) {
+  if (self->ndim != result->ndim)
+    return hal_op_invalid(context, "self has %d dimensions, the result %d", (int)self->ndim, (int)result->ndim);
+  for (int32_t d = 0; d < self->ndim; d++) {
+    strides[d] = d == dim ? 0 : self->strides[d];
+    if (d != dim && self->strides[d] != 0 && self->sizes[d] < result->sizes[d])
+      return hal_op_invalid(context, "self has size %lld in dimension %d, the result %lld", (long long)self->sizes[d],
+                            (int)d, (long long)result->sizes[d]);
+  }
+  *out = *self;
+  out->sizes = result->sizes;
+  out->strides = strides;
+  return HAL_OK;
+}
+
+static hal_status_t launch(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_iterator_t *it,
+                           hal_op_index_limit_t limit) {
+  hal_plugin_kernel_t *kernel;
+  void *error = NULL;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_TAKE_VARIANT_ROWS, &kernel));
+  if (it->numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  hal_arg_t args[5 + 3];
+  args[3] = (hal_arg_t)HAL_OP_ARG_VALUE(limit);
+  args[4] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
+  const uint32_t size = hal_op_dtype_size(dtype);
+  hal_op_rows_call_t call = {.kernel = kernel, .elements = {size, size, 8}, .args = args, .arg_count = 5};
+  HAL_RETURN_IF_ERROR(hal_op_launch_rows(context, it, &call));
+  return hal_kernel_error_launched(context->stream);
+}
+
+hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call) {
+  static const char *const names[] = {"the result", "self", "the index"};
+  const hal_tensor_t *self, *tensors[3];
+  hal_tensor_t source;
+  int64_t dim, checked = 0, strides[HAL_OP_MAX_DIMS];
+  hal_dtype_t dtype;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
+  HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensors[0]));
+  HAL_RETURN_IF_ERROR(hal_op_index_tensor(context, call, 2, tensors[0], &tensors[2]));
+  if (context->info->argument_count > 3) HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &checked));
+  if (tensors[0]->dtype != self->dtype)
+    return hal_op_invalid(context, "the result has dtype %s, self %s", hal_op_dtype_name(tensors[0]->dtype),
+                          hal_op_dtype_name(self->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_moved_dtype(self->dtype, &dtype));
+  HAL_RETURN_IF_ERROR(spread(context, self, tensors[0], dim, strides, &source));
+  tensors[1] = &source;
+  hal_op_iterator_t it;
+  HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 3, &it));
+  const int wraps = context->op == HAL_OP_ID_INDEX_TENSOR;
+  return launch(context, dtype, &it, hal_op_index_limit(context, self, dim, wraps, checked != 0));
+}

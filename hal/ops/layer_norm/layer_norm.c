@@ -1,0 +1,129 @@
+/* op_layer_norm.c: launchers of the normalisation of rows and its gradients. Matrices are rows x n and contiguous; the
+ * mean and 1 / sqrt(variance + eps) of the rows are contiguous and of the accumulators' dtype. */
+#include "hal_op_ids.h"
+#include "hal_op_variants.h"
+#include "ops/reduce/reduce.h"
+
+#define ROWS_CHUNK 512 /* rows of a unit of the gradients of weight and bias */
+#define STRIP 64       /* PK_LSIZE: columns of such a unit */
+
+typedef struct matrix_s {
+  int64_t rows, n;
+  hal_dtype_t dtype, accumulator;
+} matrix_t;
+
+/* Reads the matrix that all other operands are measured by. */
+static hal_status_t read_matrix(const hal_op_context_t *context, const hal_tensor_t *tensor, matrix_t *out) {
+  if (tensor->ndim != 2 || !hal_op_is_contiguous(tensor))
+    return hal_op_invalid(context, "the input has %d dimensions; a contiguous matrix is needed", (int)tensor->ndim);
+  if (!hal_op_has_dtype(context, tensor->dtype)) return HAL_UNIMPLEMENTED;
+  *out = (matrix_t){.rows = tensor->sizes[0], .n = tensor->sizes[1], .dtype = tensor->dtype};
+  out->accumulator = hal_op_accumulator(context, tensor->dtype);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *input, *weight, *bias, *results[3];
+  matrix_t m;
+  hal_op_scalar_t eps;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &input));
+  HAL_RETURN_IF_ERROR(read_matrix(context, input, &m));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 1, m.n, m.dtype, &weight));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 2, m.n, m.dtype, &bias));
+  HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[3], m.accumulator, "eps", &eps));
+  for (uint32_t i = 0; i < 3; i++) HAL_RETURN_IF_ERROR(hal_op_result(context, call, i, &results[i]));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, results[0], "the result", m.rows * m.n, m.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, results[1], "the mean", m.rows, m.accumulator));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, results[2], "rstd", m.rows, m.accumulator));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, m.dtype, HAL_LAYER_NORM_VARIANT_FORWARD, &kernel));
+  uint64_t rows = (uint64_t)m.rows, per_group = hal_op_units_per_group(context, 4 * (uint64_t)m.n);
+  int32_t with_weight = weight != NULL, with_bias = bias != NULL;
+  void *result = results[0]->data, *mean = results[1]->data, *rstd = results[2]->data, *a = input->data;
+  void *w = weight ? weight->data : a, *b = bias ? bias->data : a; /* an address in any case */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(mean),      HAL_OP_ARG_POINTER(rstd),
+                            HAL_OP_ARG_POINTER(a),      HAL_OP_ARG_POINTER(w),         HAL_OP_ARG_POINTER(b),
+                            HAL_OP_ARG_VALUE(rows),     HAL_OP_ARG_VALUE(per_group),   HAL_OP_ARG_VALUE(m.n),
+                            HAL_OP_ARG_SCALAR(eps),     HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(with_bias)};
+  return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, 12);
+}
+
+/* The operands of the gradients. */
+typedef struct backward_s {
+  matrix_t m;
+  const hal_tensor_t *grad, *input, *mean, *rstd, *weight;
+} backward_t;
+
+static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in, const hal_tensor_t *result) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(
+      hal_op_check_dense(context, result, "the gradient of the input", in->m.rows * in->m.n, in->m.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->m.dtype, HAL_LAYER_NORM_VARIANT_BACKWARD, &kernel));
+  uint64_t rows = (uint64_t)in->m.rows, per_group = hal_op_units_per_group(context, 4 * (uint64_t)in->m.n);
+  int64_t n = in->m.n;
+  int32_t with_weight = in->weight != NULL;
+  void *target = result->data, *grad = in->grad->data, *a = in->input->data, *mean = in->mean->data;
+  void *rstd = in->rstd->data, *weight = in->weight ? in->weight->data : a;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),   HAL_OP_ARG_POINTER(grad),    HAL_OP_ARG_POINTER(a),
+                            HAL_OP_ARG_POINTER(mean),     HAL_OP_ARG_POINTER(rstd),    HAL_OP_ARG_POINTER(weight),
+                            HAL_OP_ARG_VALUE(rows),       HAL_OP_ARG_VALUE(per_group), HAL_OP_ARG_VALUE(n),
+                            HAL_OP_ARG_VALUE(with_weight)};
+  return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, 10);
+}
+
+/* Gradients of weight and bias, either of which may be NULL. */
+static hal_status_t launch_parameters(hal_op_context_t *context, const backward_t *in, const hal_tensor_t *weight,
+                                      const hal_tensor_t *bias) {
+  int64_t rows = in->m.rows, n = in->m.n, chunk = ROWS_CHUNK;
+  const int64_t chunks = rows ? (rows + chunk - 1) / chunk : 1;
+  const uint64_t strips = (uint64_t)((n + STRIP - 1) / STRIP);
+  hal_plugin_kernel_t *kernel;
+  hal_block_t *block = NULL;
+  size_t size;
+  if (weight) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, weight, "the gradient of the weight", n, in->m.dtype));
+  if (bias) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, bias, "the gradient of the bias", n, in->m.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->m.dtype, HAL_LAYER_NORM_VARIANT_COLUMNS, &kernel));
+  const uint32_t element = hal_op_dtype_size(in->m.accumulator);
+  if (__builtin_mul_overflow((size_t)chunks * 2 * element, (size_t)n, &size))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
+  char *const sums = hal_memory_block_address(block);
+  void *weight_sums = sums, *bias_sums = sums + size / 2;
+  void *grad = in->grad->data, *a = in->input->data, *mean = in->mean->data, *rstd = in->rstd->data;
+  uint64_t units = strips * (uint64_t)chunks,
+           per_group = hal_op_units_per_group(context, (uint64_t)(rows < chunk ? rows : chunk) * STRIP);
+  int32_t with_weight = weight != NULL;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(weight_sums), HAL_OP_ARG_POINTER(bias_sums),
+                            HAL_OP_ARG_POINTER(grad),        HAL_OP_ARG_POINTER(a),
+                            HAL_OP_ARG_POINTER(mean),        HAL_OP_ARG_POINTER(rstd),
+                            HAL_OP_ARG_VALUE(units),         HAL_OP_ARG_VALUE(per_group),
+                            HAL_OP_ARG_VALUE(rows),          HAL_OP_ARG_VALUE(n),
+                            HAL_OP_ARG_VALUE(chunk),         HAL_OP_ARG_VALUE(with_weight)};
+  hal_status_t status = hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 12);
+  if (!status && weight) status = hal_op_add_rows(context, chunks, weight_sums, in->m.accumulator, weight);
+  if (!status && bias) status = hal_op_add_rows(context, chunks, bias_sums, in->m.accumulator, bias);
+  hal_memory_release(block);
+  return status;
+}
+
+/* Results: gradients of the input, the weight and the bias; those that are NULL are not wanted. */
+hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  backward_t in;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &in.grad));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 1, &in.input));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &in.mean));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 3, &in.rstd));
+  HAL_RETURN_IF_ERROR(read_matrix(context, in.input, &in.m));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 4, in.m.n, in.m.dtype, &in.weight));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.grad, "grad_out", in.m.rows * in.m.n, in.m.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.mean, "mean", in.m.rows, in.m.accumulator));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.rstd, "rstd", in.m.rows, in.m.accumulator));
+  if (call->result_count != 3)
+    return hal_op_invalid(context, "%u results were given; three are needed, NULL where unwanted",
+                          (unsigned)call->result_count);
+  for (uint32_t i = 0; i < 3; i++)
+    if (call->results[i]) HAL_RETURN_IF_ERROR(hal_op_check_tensor(context, call->results[i], "the result"));
+  if (call->results[0]) HAL_RETURN_IF_ERROR(launch_input(context, &in, call->results[0]));
+  if (!call->results[1] && !call->results[2]) return HAL_OK;
+  return launch_parameters(context, &in, call->results[1], call->results[2]);
+}

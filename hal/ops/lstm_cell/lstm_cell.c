@@ -1,0 +1,114 @@
+/* op_lstm_cell.c: launchers of a step of an LSTM and of its backward. Matrices are contiguous with a row for each sample: the state
+ * has `width` columns, gates and workspace four times as many. */
+#include "hal_op_variants.h"
+#include "op/dims.h"
+
+#define COST 64 /* elements of memory traffic that a column with its five functions is worth */
+
+/* pk_lstm_t of hal/kernels/pk_lstm.h. */
+typedef struct hal_op_lstm_s {
+  uint64_t width, spans, per_item, block, blocks;
+} hal_op_lstm_t;
+
+typedef struct samples_s {
+  int64_t state, gates, width; /* elements of a state and of gates; columns of a state */
+  hal_dtype_t dtype;
+} samples_t;
+
+/* Reads the state that all other operands are measured by. */
+static hal_status_t read_state(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                               const hal_tensor_t **out_state, samples_t *out) {
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_state));
+  const hal_tensor_t *state = *out_state;
+  if (state->ndim != 2 || !hal_op_is_contiguous(state))
+    return hal_op_invalid(context, "cx has %d dimensions; a contiguous matrix is needed", (int)state->ndim);
+  if (!hal_op_has_dtype(context, state->dtype)) return HAL_UNIMPLEMENTED;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, state, "cx", &out->state));
+  if (__builtin_mul_overflow(out->state, 4, &out->gates)) return hal_op_too_large(context, UINT64_MAX);
+  out->width = state->sizes[1];
+  out->dtype = state->dtype;
+  return HAL_OK;
+}
+
+static hal_status_t read_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                               int64_t count, hal_dtype_t dtype, const hal_tensor_t **out) {
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out));
+  return hal_op_check_dense(context, *out, context->info->arguments[index], count, dtype);
+}
+
+static hal_status_t result_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                 int64_t count, hal_dtype_t dtype, void **out) {
+  static const char *const names[] = {"the first result", "the second result", "the third result"};
+  const hal_tensor_t *tensor;
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, index, &tensor));
+  *out = tensor->data;
+  return hal_op_check_dense(context, tensor, names[index], count, dtype);
+}
+
+/* Divides the columns among items; returns their number. */
+static uint64_t divide(const hal_op_context_t *context, const samples_t *in, hal_op_lstm_t *out) {
+  const uint64_t most = hal_op_row_block(context), width = (uint64_t)in->width;
+  out->width = width;
+  out->block = width < most ? width : most;
+  out->blocks = (width + out->block - 1) / out->block;
+  out->spans = (uint64_t)in->state / width * out->blocks;
+  out->per_item = hal_op_units_per_group(context, COST * out->block);
+  return (out->spans + out->per_item - 1) / out->per_item;
+}
+
+hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *cx, *input, *hidden, *bias[2];
+  hal_plugin_kernel_t *kernel;
+  hal_op_lstm_t how;
+  samples_t in;
+  void *hy, *cy, *work;
+  HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 0, in.gates, in.dtype, &input));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 1, in.gates, in.dtype, &hidden));
+  for (uint32_t i = 0; i < 2; i++)
+    HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 3 + i, 4 * in.width, in.dtype, &bias[i]));
+  if (!bias[0] != !bias[1]) return hal_op_invalid(context, "one bias is missing; both or none are needed");
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 0, in.state, in.dtype, &hy));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 1, in.state, in.dtype, &cy));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 2, in.gates, in.dtype, &work));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_LSTM_CELL_VARIANT_FORWARD, &kernel));
+  if (in.state == 0) return HAL_OK;
+
+  uint64_t items = divide(context, &in, &how);
+  int32_t with_bias = bias[0] != NULL;
+  void *a = input->data, *b = hidden->data, *c = cx->data;
+  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* an address in any case */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(hy),     HAL_OP_ARG_POINTER(cy),     HAL_OP_ARG_POINTER(work),
+                            HAL_OP_ARG_POINTER(a),      HAL_OP_ARG_POINTER(b),      HAL_OP_ARG_POINTER(c),
+                            HAL_OP_ARG_POINTER(bias_a), HAL_OP_ARG_POINTER(bias_b), HAL_OP_ARG_VALUE(items),
+                            HAL_OP_ARG_VALUE(how),      HAL_OP_ARG_VALUE(with_bias)};
+  return hal_op_launch_items(context, kernel, items, args, 11);
+}
+
+hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *grad[2], *cx, *cy, *work;
+  hal_plugin_kernel_t *kernel;
+  hal_op_lstm_t how;
+  samples_t in;
+  void *gates, *before;
+  HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
+  for (uint32_t i = 0; i < 2; i++)
+    HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, i, in.state, in.dtype, &grad[i]));
+  if (!grad[0] && !grad[1]) return hal_op_invalid(context, "grad_hy and grad_cy are missing; one of them is needed");
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 3, in.state, in.dtype, &cy));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 4, in.gates, in.dtype, &work));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 0, in.gates, in.dtype, &gates));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 1, in.state, in.dtype, &before));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_LSTM_CELL_BACKWARD_VARIANT_BACKWARD, &kernel));
+  if (in.state == 0) return HAL_OK;
+
+  uint64_t items = divide(context, &in, &how);
+  int32_t with_hy = grad[0] != NULL, with_cy = grad[1] != NULL;
+  void *c = cx->data, *d = cy->data, *w = work->data;
+  void *grad_hy = with_hy ? grad[0]->data : c, *grad_cy = with_cy ? grad[1]->data : c; /* an address in any case */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(gates),   HAL_OP_ARG_POINTER(before), HAL_OP_ARG_POINTER(grad_hy),
+                            HAL_OP_ARG_POINTER(grad_cy), HAL_OP_ARG_POINTER(c),      HAL_OP_ARG_POINTER(d),
+                            HAL_OP_ARG_POINTER(w),       HAL_OP_ARG_VALUE(items),    HAL_OP_ARG_VALUE(how),
+                            HAL_OP_ARG_VALUE(with_hy),   HAL_OP_ARG_VALUE(with_cy)};
+  return hal_op_launch_items(context, kernel, items, args, 11);
+}

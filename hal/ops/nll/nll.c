@@ -1,0 +1,137 @@
+/* op_nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
+ * N x places, all contiguous. */
+#include "device/kernel_error.h"
+#include "hal_op_variants.h"
+#include "ops/reduce/reduce.h"
+
+#define CHUNK 4096 /* samples of a group: 64 in each accumulator */
+
+enum { NONE = 0, MEAN = 1, SUM = 2 }; /* torch's numbers of reductions */
+
+typedef struct loss_s {
+  int64_t n, classes, places, ignore, reduction, site;
+  void *error; /* the stream's record, for targets that name no class */
+  uint64_t samples;
+  hal_dtype_t dtype;
+  const hal_tensor_t *target, *weight; /* weight may be NULL */
+} loss_t;
+
+/* Reads what both directions share; arguments: target, weight at `first`, reduction, ignore_index at `numbers`. */
+static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *input,
+                              uint32_t first, uint32_t numbers, loss_t *out) {
+  if (input->ndim != 3)
+    return hal_op_invalid(context, "the input has %d dimensions; N x classes x places are needed", (int)input->ndim);
+  if (!hal_op_has_dtype(context, input->dtype)) return HAL_UNIMPLEMENTED;
+  out->n = input->sizes[0], out->classes = input->sizes[1], out->places = input->sizes[2];
+  out->dtype = input->dtype;
+  int64_t numel, samples;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, input, "the input", &numel));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first, &out->target));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, out->target, "target", &samples));
+  if (out->target->ndim != 2 || out->target->sizes[0] != out->n || out->target->sizes[1] != out->places)
+    return hal_op_invalid(context, "target has %d dimensions and %lld elements; %lld x %lld are needed",
+                          (int)out->target->ndim, (long long)samples, (long long)out->n, (long long)out->places);
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, input, "the input", numel, out->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, out->target, "target", samples, HAL_INT64));
+  out->samples = (uint64_t)samples;
+  out->weight = NULL;
+  if (call->args[first + 1].tag != HAL_VALUE_NONE) {
+    HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, first + 1, &out->weight));
+    HAL_RETURN_IF_ERROR(hal_op_check_dense(context, out->weight, "weight", out->classes, out->dtype));
+  }
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers, &out->reduction));
+  if (out->reduction < NONE || out->reduction > SUM)
+    return hal_op_invalid(context, "reduction is %lld; 0 (none), 1 (mean) and 2 (sum) are known",
+                          (long long)out->reduction);
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers + 1, &out->ignore));
+  out->site = (int64_t)context->op << 8;
+  return hal_kernel_error_address(context->stream, &out->error);
+}
+
+static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
+                                const hal_tensor_t *result) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, result, "the result", (int64_t)in->samples, in->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->dtype, HAL_NLL_VARIANT_EACH, &kernel));
+  int32_t with_weight = in->weight != NULL;
+  void *target = result->data, *a = self->data, *classes = in->target->data;
+  void *weight = in->weight ? in->weight->data : a; /* an address in any case */
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),   HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),
+                            HAL_OP_ARG_POINTER(weight),   HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(in->classes),
+                            HAL_OP_ARG_VALUE(in->places), HAL_OP_ARG_VALUE(in->ignore),  HAL_OP_ARG_VALUE(with_weight),
+                            HAL_OP_ARG_VALUE(in->site),   HAL_OP_ARG_POINTER(in->error)};
+  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, in->samples, args, 11));
+  return hal_kernel_error_launched(context->stream);
+}
+
+static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
+                                const hal_tensor_t *result, const hal_tensor_t *total_weight) {
+  hal_plugin_kernel_t *kernel, *finish;
+  hal_block_t *block = NULL;
+  uint64_t chunk = CHUNK, chunks = in->samples ? (in->samples + chunk - 1) / chunk : 1;
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, result, "the result", 1, in->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, total_weight, "total_weight", 1, in->dtype));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->dtype, HAL_NLL_VARIANT_SUMS, &kernel));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->dtype, HAL_NLL_VARIANT_FINISH, &finish));
+  int32_t with_weight = in->weight != NULL, mean = in->reduction == MEAN, final = chunks == 1;
+  void *target = result->data, *total = total_weight->data, *sums = target, *a = self->data;
+  void *classes = in->target->data, *weight = in->weight ? in->weight->data : a;
+  if (!final) {
+    const size_t size = (size_t)chunks * 2 * hal_op_dtype_size(hal_op_accumulator(context, in->dtype));
+    HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
+    sums = hal_memory_block_address(block);
+  }
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(total),    HAL_OP_ARG_POINTER(sums),
+                            HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),  HAL_OP_ARG_POINTER(weight),
+                            HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(chunk),      HAL_OP_ARG_VALUE(in->classes),
+                            HAL_OP_ARG_VALUE(in->places),  HAL_OP_ARG_VALUE(in->ignore), HAL_OP_ARG_VALUE(with_weight),
+                            HAL_OP_ARG_VALUE(mean),        HAL_OP_ARG_VALUE(final),      HAL_OP_ARG_VALUE(in->site),
+                            HAL_OP_ARG_POINTER(in->error)};
+  hal_status_t status = hal_op_launch_groups(context, kernel, chunks, args, 16);
+  if (!status && !final) {
+    const hal_arg_t last[] = {HAL_OP_ARG_POINTER(target), HAL_OP_ARG_POINTER(total), HAL_OP_ARG_POINTER(sums),
+                              HAL_OP_ARG_VALUE(chunks), HAL_OP_ARG_VALUE(mean)};
+    status = hal_op_launch_groups(context, finish, 1, last, 5);
+  }
+  hal_memory_release(block);
+  return status ? status : hal_kernel_error_launched(context->stream);
+}
+
+/* Arguments: self, target, weight, reduction, ignore_index. Results: the losses or their sum or mean; the total weight
+ * unless there is a loss per sample. */
+hal_status_t hal_op_launch_nll(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *self, *result, *total_weight;
+  loss_t in;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
+  HAL_RETURN_IF_ERROR(read_loss(context, call, self, 1, 3, &in));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
+  if (in.reduction == NONE) return launch_each(context, &in, self, result);
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &total_weight));
+  return launch_sums(context, &in, self, result, total_weight);
+}
+
+/* Arguments: grad_output, target, weight, total_weight, reduction, ignore_index. Result: the gradient of the input. */
+hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *grad, *total_weight, *result;
+  loss_t in;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &grad));
+  HAL_RETURN_IF_ERROR(read_loss(context, call, result, 1, 4, &in));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 3, &total_weight));
+  int32_t with_weight = in.weight != NULL, each = in.reduction == NONE, mean = in.reduction == MEAN;
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, grad, "grad_output", each ? (int64_t)in.samples : 1, in.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_check_dense(context, total_weight, "total_weight", 1, in.dtype));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_NLL_BACKWARD_VARIANT_BACKWARD, &kernel));
+  uint64_t lines = (uint64_t)in.n * (uint64_t)(in.places == 1 ? 1 : in.classes);
+  if (in.classes == 0 || in.places == 0) return HAL_OK;
+  void *target = result->data, *dy = grad->data, *classes = in.target->data, *total = total_weight->data;
+  void *weight = in.weight ? in.weight->data : dy;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(dy),      HAL_OP_ARG_POINTER(classes),
+                            HAL_OP_ARG_POINTER(weight),    HAL_OP_ARG_POINTER(total),   HAL_OP_ARG_VALUE(lines),
+                            HAL_OP_ARG_VALUE(in.classes),  HAL_OP_ARG_VALUE(in.places), HAL_OP_ARG_VALUE(in.ignore),
+                            HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(each),      HAL_OP_ARG_VALUE(mean),
+                            HAL_OP_ARG_VALUE(in.site),     HAL_OP_ARG_POINTER(in.error)};
+  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, lines, args, 14));
+  return hal_kernel_error_launched(context->stream);
+}

@@ -1,0 +1,25 @@
+/* op_permutation.c: launcher of randperm. The call's Philox blocks: one per element for few elements, else six. */
+#include "op/internal.h"
+
+#include "hal_op_variants.h"
+
+#define FEW 4096 /* elements that one item shuffles in about 100 us; above, all items work */
+
+hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *tensor;
+  hal_plugin_kernel_t *kernel;
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensor));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, "the result", &numel));
+  const uint32_t variant = numel <= FEW ? HAL_PERMUTATION_VARIANT_SWAPS : HAL_PERMUTATION_VARIANT_ROUNDS;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, tensor->dtype, variant, &kernel));
+  if (numel == 0) return HAL_OK;
+  if (!hal_op_is_contiguous(tensor)) return HAL_UNIMPLEMENTED;
+  void *result = tensor->data;
+  uint64_t n = (uint64_t)numel, seed = call->seed, offset = call->offset;
+  int32_t bits = numel > 1 ? 64 - __builtin_clzll(n - 1) : 1;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_VALUE(n), HAL_OP_ARG_VALUE(seed),
+                            HAL_OP_ARG_VALUE(offset), HAL_OP_ARG_VALUE(bits)};
+  const int few = variant == HAL_PERMUTATION_VARIANT_SWAPS;
+  return hal_op_launch_items(context, kernel, few ? 1 : n, args, few ? 4 : 5);
+}

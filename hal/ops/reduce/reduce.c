@@ -1,0 +1,237 @@
+/* op_reduce.c: the stages of a reduction. Results arrive in keepdim shape.
+ *
+ * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
+ * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more
+ * dimension to reduce. Stages and chunks depend on sizes and strides alone, so the bits do not depend on the device's
+ * threads. */
+#include "ops/reduce/reduce.h"
+
+#include <string.h>
+
+#include "hal_op_variants.h"
+
+#define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
+#define WANTED_UNITS 64  /* units of work that a long reduction is cut into */
+#define STRIP 256        /* PK_STRIP: columns of a unit */
+#define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
+
+_Static_assert((int)HAL_REDUCE_VARIANT_ROWS == (int)HAL_REDUCE_PAIR_VARIANT_ROWS &&
+                   (int)HAL_REDUCE_VARIANT_COUNT == (int)HAL_REDUCE_PAIR_VARIANT_COUNT,
+               "both families have the same variants");
+enum { MORE = HAL_REDUCE_VARIANT_ROWS_MORE - HAL_REDUCE_VARIANT_ROWS };
+
+/* pk_reduce_t of hal/ops/reduce/reduce_shape.h. */
+typedef struct shape_s {
+  int64_t n, stride, b_stride, chunk, chunks, columns, result_column, c_column, divisor;
+  int32_t final, with_c;
+} shape_t;
+
+/* What the stages of a call share. */
+typedef struct work_s {
+  hal_dtype_t dtype;
+  size_t accumulator; /* bytes */
+  int paired;         /* of the current stage */
+  const void *b, *c;
+  hal_op_scalar_t number;
+} work_t;
+
+typedef struct stage_s {
+  hal_op_dims_t kept; /* operand 0: the stage's result; 1: its source; 2, 3: b and c of a pair */
+  hal_op_dim_t dim;   /* the reduced dimension */
+  int32_t column;     /* of `kept`: the dimension with stride 1, -1 = none */
+  int64_t outputs, chunk, chunks;
+  uint32_t variant;
+} stage_t;
+
+static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
+
+static int64_t round_up(int64_t x, int64_t to) { return divide_up(x, to) * to; }
+
+/* Cuts the stage's dimension so that there are about WANTED_UNITS units of at least LEAST_CHUNK elements. `unit` is the
+ * number of elements of a unit per place of the dimension, `granule` what a chunk is a multiple of. */
+static void cut(stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
+  const int64_t n = stage->dim.size;
+  stage->chunk = n > 0 ? n : 1;
+  stage->chunks = 1;
+  if (units >= WANTED_UNITS || n * unit < 2 * LEAST_CHUNK) return;
+  const int64_t wanted = divide_up(n, divide_up(WANTED_UNITS, units));
+  const int64_t least = divide_up(LEAST_CHUNK, unit);
+  stage->chunk = round_up(wanted > least ? wanted : least, granule);
+  stage->chunks = divide_up(n, stage->chunk);
+}
+
+static int has_unit_stride(const work_t *work, const hal_op_dim_t *dim) {
+  return dim->stride[1] == 1 && (!work->paired || dim->stride[2] == 1);
+}
+
+/* Chooses the stage's kernel and chunks. */
+static void plan(const work_t *work, stage_t *stage) {
+  const int64_t n = stage->dim.size;
+  stage->column = -1;
+  for (int32_t i = 0; i < stage->kept.count && stage->column < 0; i++)
+    if (has_unit_stride(work, &stage->kept.dim[i]) && stage->kept.dim[i].size >= 8) stage->column = i;
+  stage->outputs = hal_op_dims_numel(&stage->kept);
+  stage->chunk = n > 0 ? n : 1;
+  stage->chunks = 1;
+  stage->variant = HAL_REDUCE_VARIANT_STRIDED;
+  if (stage->outputs == 0 || n == 0) return;
+  if (has_unit_stride(work, &stage->dim) && n >= SHORT_ROW) {
+    stage->variant = HAL_REDUCE_VARIANT_ROWS;
+    cut(stage, stage->outputs, 1, 64);
+  } else if (stage->column >= 0) {
+    const int64_t columns = stage->kept.dim[stage->column].size;
+    const int64_t width = columns < STRIP ? columns : STRIP;
+    stage->variant = HAL_REDUCE_VARIANT_COLS;
+    cut(stage, stage->outputs / columns * divide_up(columns, STRIP), width, 64);
+  }
+}
+
+/* Units of the stage's work, and how many a group or item takes. */
+static uint64_t count_units(const hal_op_context_t *context, const stage_t *stage, const shape_t *shape,
+                            uint64_t *out_per_group) {
+  const uint64_t outputs = (uint64_t)stage->outputs;
+  if (stage->variant == HAL_REDUCE_VARIANT_ROWS) {
+    *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk);
+    return outputs * (uint64_t)stage->chunks;
+  }
+  if (stage->variant == HAL_REDUCE_VARIANT_STRIDED) {
+    *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk + 16);
+    return outputs;
+  }
+  *out_per_group = hal_op_units_per_group(context, (uint64_t)stage->chunk * (shape->columns < STRIP ? 64 : STRIP));
+  return outputs / (uint64_t)shape->columns * (uint64_t)(stage->chunks * divide_up(shape->columns, STRIP));
+}
+
+/* Queues one stage, a later one with `later`. */
+static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, const stage_t *stage, int later,
+                                 void *result, const void *source, int64_t divisor, int final) {
+  hal_op_dims_t kept = stage->kept;
+  hal_op_dim_t column = {0};
+  if (stage->variant == HAL_REDUCE_VARIANT_COLS) column = hal_op_dims_take(&kept, stage->column);
+  hal_op_dims_merge(&kept);
+  hal_op_rows_t rows;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_dims_rows(&kept, &rows));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, work->dtype, stage->variant + (later ? MORE : 0), &kernel));
+  shape_t shape = {.n = stage->dim.size,
+                   .stride = stage->dim.stride[1],
+                   .b_stride = stage->dim.stride[2],
+                   .chunk = stage->chunk,
+                   .chunks = stage->chunks,
+                   .columns = column.size,
+                   .result_column = column.stride[0],
+                   .c_column = column.stride[3],
+                   .divisor = divisor,
+                   .final = final,
+                   .with_c = work->c != NULL};
+  uint64_t per_group, units = count_units(context, stage, &shape, &per_group);
+  hal_op_scalar_t number = work->number;
+  hal_arg_t args[9];
+  uint32_t count = 0;
+  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(result);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(source);
+  const void *b = work->b, *c = work->c ? work->c : source; /* an address in any case */
+  if (work->paired) {
+    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(b);
+    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(c);
+  }
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(units);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(per_group);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(shape);
+  args[count++] = (hal_arg_t)HAL_OP_ARG_SCALAR(number);
+  const uint64_t groups = (units + per_group - 1) / per_group;
+  if (stage->variant == HAL_REDUCE_VARIANT_STRIDED) return hal_op_launch_items(context, kernel, groups, args, count);
+  return hal_op_launch_groups(context, kernel, groups, args, count);
+}
+
+/* Takes the reduced dimension with the smallest stride out of `dims`; one of size 1 when there is none. */
+static hal_op_dim_t take_reduced(hal_op_dims_t *dims) {
+  for (int32_t i = 0; i < dims->count; i++)
+    if (dims->dim[i].reduced) return hal_op_dims_take(dims, i);
+  return (hal_op_dim_t){.size = 1, .stride = {0, 1, 1}, .reduced = 1};
+}
+
+static int has_reduced(const hal_op_dims_t *dims) {
+  for (int32_t i = 0; i < dims->count; i++)
+    if (dims->dim[i].reduced) return 1;
+  return 0;
+}
+
+/* Lays the stage's result out in scratch memory, chunks innermost, and gives what the next stage reads: the same
+ * dimensions with those strides, the final result's strides beside them. */
+static void lay_out_scratch(stage_t *stage, hal_op_dims_t *out_next) {
+  hal_op_dims_t next = {.count = 0, .operands = 2};
+  int64_t stride = stage->chunks;
+  if (stage->chunks > 1) next.dim[next.count++] = (hal_op_dim_t){.size = stage->chunks, .stride = {0, 1}, .reduced = 1};
+  for (int32_t i = 0; i < stage->kept.count; i++) {
+    hal_op_dim_t *dim = &next.dim[next.count++];
+    *dim = stage->kept.dim[i];
+    dim->stride[1] = stride;
+    stage->kept.dim[i].stride[0] = stride;
+    stride *= dim->size;
+  }
+  *out_next = next;
+}
+
+/* Allocates the stage's partial results. */
+static hal_status_t allocate_scratch(const hal_op_context_t *context, const work_t *work, const stage_t *stage,
+                                     hal_block_t **out_block) {
+  size_t size;
+  if (__builtin_mul_overflow((size_t)stage->outputs, (size_t)stage->chunks, &size) ||
+      __builtin_mul_overflow(size, work->accumulator, &size))
+    return hal_op_too_large(context, UINT64_MAX);
+  return hal_memory_allocate(context->device->index, context->stream, size, out_block);
+}
+
+/* Queues the stages over `dims`; `divisor` elements make one output. */
+static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_dims_t *dims, void *result,
+                               const void *source, int64_t divisor, int final) {
+  hal_status_t status = HAL_OK;
+  hal_block_t *held = NULL;
+  for (int last = 0, later = 0; !last && !status; later = 1) {
+    stage_t stage;
+    stage.dim = take_reduced(dims);
+    stage.kept = *dims;
+    hal_block_t *scratch = NULL;
+    void *target = result;
+    plan(work, &stage);
+    last = stage.chunks == 1 && !has_reduced(&stage.kept);
+    if (!last) {
+      lay_out_scratch(&stage, dims);
+      status = allocate_scratch(context, work, &stage, &scratch);
+      if (!status) target = hal_memory_block_address(scratch);
+    }
+    if (!status)
+      status = launch_stage(context, work, &stage, later, target, source, last ? divisor : -1, last && final);
+    hal_memory_release(held); /* work queued on its stream may still use it */
+    held = scratch;
+    source = target;
+    work->paired = 0;
+  }
+  hal_memory_release(held);
+  return status;
+}
+
+hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtype) {
+  if (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16) return HAL_FLOAT32;
+  return strcmp(context->info->kernel, "count") == 0 ? HAL_INT64 : dtype;
+}
+
+hal_status_t hal_op_reduce(hal_op_context_t *context, const hal_op_reduction_t *reduction) {
+  const hal_tensor_t *a = reduction->a, *result = reduction->result;
+  int64_t numel, outputs;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, a, "self", &numel));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &outputs));
+  if (outputs == 0) return HAL_OK;
+  const hal_tensor_t *const tensors[4] = {result, a, reduction->b, reduction->c ? reduction->c : result};
+  work_t work = {.dtype = a->dtype, .paired = reduction->b != NULL, .number = reduction->number};
+  work.accumulator = hal_op_dtype_size(hal_op_accumulator(context, a->dtype));
+  work.b = reduction->b ? reduction->b->data : NULL;
+  work.c = reduction->c ? reduction->c->data : NULL;
+  hal_op_dims_t dims;
+  hal_op_dims_init(tensors, work.paired ? 4 : 2, reduction->mask, &dims);
+  hal_op_dims_sort(&dims);
+  hal_op_dims_merge(&dims);
+  return run_stages(context, &work, &dims, result->data, a->data, numel / outputs, !reduction->with_accumulators);
+}

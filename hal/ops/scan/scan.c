@@ -1,0 +1,148 @@
+/* op_scan.c: launchers of the families `scan` (cumsum, cumprod, logcumsumexp) and `scan_index` (cummax, cummin).
+ * args: self, dim. Results have self's shape and, values, its dtype. */
+#include <string.h>
+
+#include "hal_op_variants.h"
+#include "op/dims.h"
+#include "ops/index/index.h"
+
+#define STRIP 64                   /* PK_SCAN_STRIP of hal/ops/scan/scan.pk */
+#define WANTED_UNITS 64            /* of a scan with few rows */
+#define LEAST_CHUNK INT64_C(16384) /* elements */
+
+/* The kept dimensions, the scanned one apart. */
+typedef struct scan_s {
+  hal_op_dims_t kept; /* operand 0: result, 1: self, 2: indices */
+  hal_op_rows_t rows;
+  hal_op_dim_t dim;
+  int64_t outputs;
+  const hal_tensor_t *tensors[3];
+} scan_t;
+
+static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call, int32_t operands,
+                              scan_t *out_scan) {
+  int64_t dim = 0;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out_scan->tensors[1]));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &out_scan->tensors[0]));
+  const hal_tensor_t *self = out_scan->tensors[1];
+  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", out_scan->tensors[0], "the result"));
+  if (out_scan->tensors[0]->dtype != self->dtype)
+    return hal_op_invalid(context, "the result has dtype %s, self %s", hal_op_dtype_name(out_scan->tensors[0]->dtype),
+                          hal_op_dtype_name(self->dtype));
+  if (operands > 2) {
+    HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &out_scan->tensors[2]));
+    HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", out_scan->tensors[2], "the indices"));
+    if (out_scan->tensors[2]->dtype != HAL_INT64)
+      return hal_op_invalid(context, "the indices have dtype %s; int64 is needed",
+                            hal_op_dtype_name(out_scan->tensors[2]->dtype));
+  }
+  hal_op_dims_init(out_scan->tensors, operands, self->ndim ? UINT64_C(1) << dim : 0, &out_scan->kept);
+  out_scan->dim = (hal_op_dim_t){.size = 1};
+  for (int32_t i = 0; i < out_scan->kept.count; i++)
+    if (out_scan->kept.dim[i].reduced) {
+      out_scan->dim = hal_op_dims_take(&out_scan->kept, i);
+      break;
+    }
+  hal_op_dims_sort(&out_scan->kept);
+  hal_op_dims_merge(&out_scan->kept);
+  out_scan->outputs = hal_op_dims_numel(&out_scan->kept);
+  HAL_RETURN_IF_ERROR(hal_op_dims_rows(&out_scan->kept, &out_scan->rows));
+  if (out_scan->rows.ndim == 0) {
+    out_scan->rows.ndim = 1;
+    out_scan->rows.size[0] = 1;
+  }
+  return HAL_OK;
+}
+
+static int is_empty(const hal_tensor_t *tensor) {
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->sizes[d] == 0) return 1;
+  return 0;
+}
+
+static hal_status_t launch_rows(hal_op_context_t *context, hal_dtype_t dtype, const scan_t *scan, const void *before,
+                                int64_t chunk, int64_t chunks) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_ROWS, &kernel));
+  const int side_by_side = chunks == 1 && (context->device->info.flags & HAL_DEVICE_CPU) && scan->dim.stride[1] != 1 &&
+                           scan->rows.stride[1][0] == 1;
+  int64_t strip = side_by_side ? STRIP : 1;
+  uint64_t units = (uint64_t)(scan->outputs / scan->rows.size[0]) *
+                   (uint64_t)((scan->rows.size[0] + strip - 1) / strip) * (uint64_t)chunks;
+  uint64_t per_item = hal_op_units_per_group(context, (uint64_t)chunk * (uint64_t)strip);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scan->tensors[0]->data),
+                            HAL_OP_ARG_POINTER(scan->tensors[1]->data),
+                            HAL_OP_ARG_POINTER(before),
+                            HAL_OP_ARG_VALUE(scan->rows),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_item),
+                            HAL_OP_ARG_VALUE(scan->dim.size),
+                            HAL_OP_ARG_VALUE(chunk),
+                            HAL_OP_ARG_VALUE(chunks),
+                            HAL_OP_ARG_VALUE(strip),
+                            HAL_OP_ARG_VALUE(scan->dim.stride[0]),
+                            HAL_OP_ARG_VALUE(scan->dim.stride[1])};
+  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 12);
+}
+
+/* Few, long rows: chunk by chunk, behind the sums of the chunks before. */
+static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, const scan_t *scan, int64_t chunk,
+                                  int64_t chunks) {
+  hal_plugin_kernel_t *totals, *prefix;
+  hal_block_t *block = NULL;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_TOTALS, &totals));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_PREFIX, &prefix));
+  uint64_t rows = (uint64_t)scan->outputs, units = rows * (uint64_t)chunks, per_item = 1;
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, units * sizeof(double), &block));
+  void *sums = hal_memory_block_address(block);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(sums),
+                            HAL_OP_ARG_POINTER(scan->tensors[1]->data),
+                            HAL_OP_ARG_VALUE(scan->rows),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_item),
+                            HAL_OP_ARG_VALUE(scan->dim.size),
+                            HAL_OP_ARG_VALUE(chunk),
+                            HAL_OP_ARG_VALUE(chunks),
+                            HAL_OP_ARG_VALUE(scan->dim.stride[1])};
+  const hal_arg_t prefix_args[] = {HAL_OP_ARG_POINTER(sums), HAL_OP_ARG_VALUE(rows), HAL_OP_ARG_VALUE(chunks)};
+  hal_status_t status = hal_op_launch_items(context, totals, units, args, 9);
+  if (!status) status = hal_op_launch_items(context, prefix, rows, prefix_args, 3);
+  if (!status) status = launch_rows(context, dtype, scan, sums, chunk, chunks);
+  hal_memory_release(block);
+  return status;
+}
+
+hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *call) {
+  scan_t scan;
+  HAL_RETURN_IF_ERROR(read_call(context, call, 2, &scan));
+  const hal_dtype_t dtype = scan.tensors[1]->dtype;
+  if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
+  if (is_empty(scan.tensors[1])) return HAL_OK;
+  const int64_t n = scan.dim.size;
+  if (scan.outputs < WANTED_UNITS && n >= 2 * LEAST_CHUNK) {
+    const int64_t wanted = n / (WANTED_UNITS / scan.outputs) + 1, chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+    return launch_chunks(context, dtype, &scan, chunk, n / chunk + (n % chunk != 0));
+  }
+  return launch_rows(context, dtype, &scan, scan.tensors[1]->data, n, 1);
+}
+
+hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_call_t *call) {
+  scan_t scan;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(read_call(context, call, 3, &scan));
+  if (!hal_op_has_dtype(context, scan.tensors[1]->dtype)) return HAL_UNIMPLEMENTED;
+  if (is_empty(scan.tensors[1])) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, scan.tensors[1]->dtype, HAL_SCAN_INDEX_VARIANT_ROWS, &kernel));
+  uint64_t rows = (uint64_t)scan.outputs;
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scan.tensors[0]->data),
+                            HAL_OP_ARG_POINTER(scan.tensors[2]->data),
+                            HAL_OP_ARG_POINTER(scan.tensors[1]->data),
+                            HAL_OP_ARG_VALUE(scan.rows),
+                            HAL_OP_ARG_VALUE(rows),
+                            HAL_OP_ARG_VALUE(scan.dim.size),
+                            HAL_OP_ARG_VALUE(scan.dim.stride[0]),
+                            HAL_OP_ARG_VALUE(scan.dim.stride[2]),
+                            HAL_OP_ARG_VALUE(scan.dim.stride[1])};
+  return hal_op_launch_items(context, kernel, rows, args, 9);
+}

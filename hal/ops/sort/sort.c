@@ -1,0 +1,238 @@
+/* op_sort.c: launcher of the family `sort`: stable, NaN as the largest element.
+ *
+ * args: self, dim, descending, bits: the bits that integers have been cast from (8 for int8; 64 otherwise), which saves
+ * passes. bits < 64 with `bias` in the kernel: -2^(bits-1) becomes 0. Results: values, int64 indices. */
+#include <string.h>
+
+#include "hal_op_variants.h"
+#include "op/dims.h"
+#include "ops/index/index.h"
+
+#define SHORT_ROW 2048             /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
+#define RUN 16                     /* PK_RUN of hal/ops/sort/sort.pk */
+#define MOST_CHUNKS INT64_C(64)    /* of a row; their tallies are summed one after the other */
+#define LEAST_CHUNK INT64_C(16384) /* elements: what a tally of 256 counts is worth */
+
+typedef struct sort_s {
+  const hal_tensor_t *tensors[3]; /* values, self, indices */
+  hal_op_rows_t kept;
+  hal_op_dim_t dim;
+  hal_dtype_t dtype;
+  int64_t n, rows, chunk, chunks;
+  uint64_t bias, invert;
+  uint32_t bytes; /* of a key that matter */
+  /* buffers on the device */
+  hal_block_t *block;
+  void *keys[2], *places[2], *tallies;
+} sort_t;
+
+static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call, sort_t *s) {
+  int64_t dim = 0, descending, bits;
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &s->tensors[1]));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &s->tensors[0]));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &s->tensors[2]));
+  const hal_tensor_t *self = s->tensors[1];
+  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 2, &descending));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &bits));
+  HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", s->tensors[0], "the values"));
+  HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", s->tensors[2], "the indices"));
+  if (s->tensors[0]->dtype != self->dtype || s->tensors[2]->dtype != HAL_INT64)
+    return hal_op_invalid(context, "the values are %s and the indices %s; %s and int64 are needed",
+                          hal_op_dtype_name(s->tensors[0]->dtype), hal_op_dtype_name(s->tensors[2]->dtype),
+                          hal_op_dtype_name(self->dtype));
+  if (bits < 1 || bits > 64) return hal_op_invalid(context, "%lld bits; 1 to 64 are possible", (long long)bits);
+  if (!hal_op_has_dtype(context, self->dtype)) return HAL_UNIMPLEMENTED;
+  s->dtype = self->dtype;
+  s->bytes = self->dtype == HAL_FLOAT32 ? 4u : self->dtype == HAL_INT64 ? (uint32_t)(bits + 7) / 8 : 8u;
+  s->bias = self->dtype == HAL_INT64 ? UINT64_C(1) << (bits - 1) : 0;
+  s->invert = descending ? UINT64_MAX : 0;
+
+  hal_op_dims_t dims;
+  hal_op_dims_init(s->tensors, 3, self->ndim ? UINT64_C(1) << dim : 0, &dims);
+  s->dim = (hal_op_dim_t){.size = 1};
+  for (int32_t i = 0; i < dims.count; i++)
+    if (dims.dim[i].reduced) {
+      s->dim = hal_op_dims_take(&dims, i);
+      break;
+    }
+  hal_op_dims_merge(&dims);
+  s->n = s->dim.size;
+  s->rows = hal_op_dims_numel(&dims);
+  return hal_op_dims_rows(&dims, &s->kept);
+}
+
+/* Allocates both pairs of buffers and the tallies in one block; 64-bit parts first. */
+static hal_status_t allocate(const hal_op_context_t *context, sort_t *s) {
+  size_t entries, tallies, size;
+  if (s->n > UINT32_MAX || __builtin_mul_overflow((size_t)s->rows, (size_t)s->n, &entries) ||
+      __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies) ||
+      __builtin_mul_overflow(entries, 2 * (sizeof(uint64_t) + sizeof(uint32_t)), &size) ||
+      __builtin_add_overflow(size, tallies * sizeof(uint32_t), &size))
+    return hal_op_too_large(context, (uint64_t)s->n);
+  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &s->block));
+  char *at = hal_memory_block_address(s->block);
+  s->keys[0] = at;
+  s->keys[1] = at + entries * sizeof(uint64_t);
+  at += 2 * entries * sizeof(uint64_t);
+  s->places[0] = at;
+  s->places[1] = at + entries * sizeof(uint32_t);
+  s->tallies = at + 2 * entries * sizeof(uint32_t);
+  return HAL_OK;
+}
+
+static hal_status_t make_keys(hal_op_context_t *context, const sort_t *s) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_KEYS, &kernel));
+  uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
+  uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->chunk);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->keys[0]),
+                            HAL_OP_ARG_POINTER(s->places[0]),
+                            HAL_OP_ARG_POINTER(s->tensors[1]->data),
+                            HAL_OP_ARG_VALUE(s->kept),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_item),
+                            HAL_OP_ARG_VALUE(s->n),
+                            HAL_OP_ARG_VALUE(s->chunk),
+                            HAL_OP_ARG_VALUE(s->chunks),
+                            HAL_OP_ARG_VALUE(s->dim.stride[1]),
+                            HAL_OP_ARG_VALUE(s->bias),
+                            HAL_OP_ARG_VALUE(s->invert)};
+  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 12);
+}
+
+static hal_status_t put_values(hal_op_context_t *context, const sort_t *s, const void *places) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_VALUES, &kernel));
+  uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
+  uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->chunk);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->tensors[0]->data),
+                            HAL_OP_ARG_POINTER(s->tensors[2]->data),
+                            HAL_OP_ARG_POINTER(s->tensors[1]->data),
+                            HAL_OP_ARG_POINTER(places),
+                            HAL_OP_ARG_VALUE(s->kept),
+                            HAL_OP_ARG_VALUE(units),
+                            HAL_OP_ARG_VALUE(per_item),
+                            HAL_OP_ARG_VALUE(s->n),
+                            HAL_OP_ARG_VALUE(s->chunk),
+                            HAL_OP_ARG_VALUE(s->chunks),
+                            HAL_OP_ARG_VALUE(s->dim.stride[0]),
+                            HAL_OP_ARG_VALUE(s->dim.stride[1]),
+                            HAL_OP_ARG_VALUE(s->dim.stride[2])};
+  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 13);
+}
+
+/* Sorts short rows; gives the buffer that the entries end in. */
+static hal_status_t sort_short(hal_op_context_t *context, const sort_t *s, int *out_buffer) {
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_MERGE, &kernel));
+  int32_t passes = 0;
+  for (int64_t width = RUN; width < s->n; width *= 2) passes++;
+  uint64_t rows = (uint64_t)s->rows, per_item = hal_op_units_per_group(context, (uint64_t)s->n * 8);
+  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->keys[0]), HAL_OP_ARG_POINTER(s->places[0]),
+                            HAL_OP_ARG_POINTER(s->keys[1]), HAL_OP_ARG_POINTER(s->places[1]),
+                            HAL_OP_ARG_VALUE(rows),         HAL_OP_ARG_VALUE(per_item),
+                            HAL_OP_ARG_VALUE(s->n),         HAL_OP_ARG_VALUE(passes)};
+  *out_buffer = passes & 1;
+  return hal_op_launch_items(context, kernel, (rows + per_item - 1) / per_item, args, 8);
+}
+
+static hal_status_t sort_by_radix(hal_op_context_t *context, const sort_t *s, int *out_buffer) {
+  hal_plugin_kernel_t *tally, *offsets, *move;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_TALLY, &tally));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_OFFSETS, &offsets));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_MOVE, &move));
+  uint64_t rows = (uint64_t)s->rows, units = rows * (uint64_t)s->chunks;
+  int from = 0;
+  for (uint32_t byte = 0; byte < s->bytes; byte++, from = !from) {
+    uint32_t shift = 8 * byte;
+    const hal_arg_t tally_args[] = {HAL_OP_ARG_POINTER(s->tallies), HAL_OP_ARG_POINTER(s->keys[from]),
+                                    HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(s->n),
+                                    HAL_OP_ARG_VALUE(s->chunk),     HAL_OP_ARG_VALUE(s->chunks),
+                                    HAL_OP_ARG_VALUE(shift)};
+    const hal_arg_t offset_args[] = {HAL_OP_ARG_POINTER(s->tallies), HAL_OP_ARG_VALUE(rows),
+                                     HAL_OP_ARG_VALUE(s->chunks)};
+    const hal_arg_t move_args[] = {HAL_OP_ARG_POINTER(s->keys[!from]),
+                                   HAL_OP_ARG_POINTER(s->places[!from]),
+                                   HAL_OP_ARG_POINTER(s->keys[from]),
+                                   HAL_OP_ARG_POINTER(s->places[from]),
+                                   HAL_OP_ARG_POINTER(s->tallies),
+                                   HAL_OP_ARG_VALUE(units),
+                                   HAL_OP_ARG_VALUE(s->n),
+                                   HAL_OP_ARG_VALUE(s->chunk),
+                                   HAL_OP_ARG_VALUE(s->chunks),
+                                   HAL_OP_ARG_VALUE(shift)};
+    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, tally, units, tally_args, 7));
+    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, offsets, rows, offset_args, 3));
+    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, move, units, move_args, 10));
+  }
+  *out_buffer = from;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call) {
+  sort_t s = {.chunks = 1};
+  int buffer = 0;
+  HAL_RETURN_IF_ERROR(read_call(context, call, &s));
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, s.tensors[1], "self", &numel));
+  if (numel == 0) return HAL_OK;
+  const int by_radix = s.n > SHORT_ROW;
+  s.chunk = s.n;
+  if (by_radix) {
+    const int64_t wanted = s.n / MOST_CHUNKS + 1;
+    s.chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+    s.chunks = s.n / s.chunk + (s.n % s.chunk != 0);
+  }
+  HAL_RETURN_IF_ERROR(allocate(context, &s));
+  hal_status_t status = make_keys(context, &s);
+  if (!status) status = by_radix ? sort_by_radix(context, &s, &buffer) : sort_short(context, &s, &buffer);
+  if (!status) status = put_values(context, &s, s.places[buffer]);
+  hal_memory_release(s.block);
+  return status;
+}
+
+/* ---- search ------------------------------------------------------------------------------------------------------ */
+
+/* args: sorted_sequence, self, right. Result and self have one shape; the sequence is a vector, or has the same dimensions
+ * and, but for the last, the same sizes (stride 0 is possible). */
+hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call) {
+  static const char *const names[] = {"the result", "the sequence", "self"};
+  const hal_tensor_t *sequence, *tensors[3];
+  hal_tensor_t starts;
+  int64_t right, strides[HAL_OP_MAX_DIMS];
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &sequence));
+  HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 1, &tensors[2]));
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, 2, &right));
+  HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensors[0]));
+  if (sequence->ndim != 1 && sequence->ndim != tensors[0]->ndim)
+    return hal_op_invalid(context, "the sequence has %d dimensions, self %d", (int)sequence->ndim,
+                          (int)tensors[0]->ndim);
+  if (tensors[0]->dtype != HAL_INT64 || tensors[2]->dtype != sequence->dtype)
+    return hal_op_invalid(context, "result, sequence and self are %s, %s and %s; int64 and one dtype are needed",
+                          hal_op_dtype_name(tensors[0]->dtype), hal_op_dtype_name(sequence->dtype),
+                          hal_op_dtype_name(tensors[2]->dtype));
+  if (!hal_op_has_dtype(context, sequence->dtype)) return HAL_UNIMPLEMENTED;
+  int64_t n = sequence->sizes[sequence->ndim - 1], step = sequence->strides[sequence->ndim - 1];
+  starts = *sequence;
+  for (int32_t d = 0; d < tensors[0]->ndim; d++)
+    strides[d] = sequence->ndim == tensors[0]->ndim && d + 1 < sequence->ndim ? sequence->strides[d] : 0;
+  starts.ndim = tensors[0]->ndim;
+  starts.sizes = tensors[0]->sizes;
+  starts.strides = strides;
+  tensors[1] = &starts;
+  hal_op_iterator_t it;
+  hal_plugin_kernel_t *kernel;
+  HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 3, &it));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, sequence->dtype, HAL_SEARCH_VARIANT_ROWS, &kernel));
+  if (it.numel == 0) return HAL_OK;
+  if (!sequence->data) starts.data = tensors[0]->data; /* an empty sequence: an address for the launch, not read */
+  int32_t after = right != 0;
+  const uint32_t size = hal_op_dtype_size(sequence->dtype);
+  hal_arg_t args[6 + 3];
+  args[3] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
+  args[4] = (hal_arg_t)HAL_OP_ARG_VALUE(step);
+  args[5] = (hal_arg_t)HAL_OP_ARG_VALUE(after);
+  hal_op_rows_call_t rows = {.kernel = kernel, .elements = {8, size, size}, .args = args, .arg_count = 6};
+  return hal_op_launch_rows(context, &it, &rows);
+}

@@ -1,0 +1,78 @@
+/* log.c: the log, one line at a time, to standard error or to the embedder's sink. */
+#define _POSIX_C_SOURCE 200809L
+#include "hal/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log_internal.h"
+
+enum { LINE_BYTES = 2048, LEVEL_UNREAD = -1 };
+
+static const char *const level_names[] = {"error", "warning", "info", "debug"};
+
+static atomic_int threshold = LEVEL_UNREAD;
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_log_sink_t sink;
+static void *sink_data;
+
+static int read_threshold(void) {
+  int level = HAL_LOG_WARNING;
+  const char *const wanted = getenv("HAL_LOG");
+  for (int i = HAL_LOG_ERROR; wanted && i <= HAL_LOG_DEBUG; i++)
+    if (strcmp(wanted, level_names[i]) == 0) level = i;
+  atomic_store_explicit(&threshold, level, memory_order_relaxed);
+  return level;
+}
+
+int32_t hal_log_enabled(int32_t level) {
+  int most = atomic_load_explicit(&threshold, memory_order_relaxed);
+  if (most == LEVEL_UNREAD) most = read_threshold();
+  return level <= most;
+}
+
+void hal_log_write(int32_t level, const char *message) {
+  pthread_mutex_lock(&sink_lock);
+  const hal_log_sink_t target = sink;
+  void *const data = sink_data;
+  pthread_mutex_unlock(&sink_lock); /* not held during the call: a sink may log */
+  if (target) {
+    target(level, message, data);
+    return;
+  }
+  char line[LINE_BYTES];
+  const int known = level >= HAL_LOG_ERROR && level <= HAL_LOG_DEBUG;
+  int length = snprintf(line, sizeof line - 1, "torch_backend: %s: %s", known ? level_names[level] : "log", message);
+  if (length < 0) return;
+  if ((size_t)length > sizeof line - 2) length = (int)sizeof line - 2;
+  line[length] = '\n';
+  /* One write per line, so that lines of several threads and processes do not mix. A lost log line is nobody's failure.
+   */
+  if (write(STDERR_FILENO, line, (size_t)length + 1) < 0) return;
+}
+
+void hal_log(int32_t level, const char *format, ...) {
+  if (!hal_log_enabled(level)) return;
+  char message[LINE_BYTES - 64]; /* room for the line's head */
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(message, sizeof message, format, arguments);
+  va_end(arguments);
+  hal_log_write(level, message);
+}
+
+void hal_log_from_plugin(int32_t level, const char *message) {
+  if (message && hal_log_enabled(level)) hal_log_write(level, message);
+}
+
+void hal_log_set_sink(hal_log_sink_t new_sink, void *user_data) {
+  pthread_mutex_lock(&sink_lock);
+  sink = new_sink;
+  sink_data = user_data;
+  pthread_mutex_unlock(&sink_lock);
+}

@@ -1,0 +1,252 @@
+/* device.c: devices of all plugins under one numbering, made ready at first use, and the thread's current device. */
+#define _POSIX_C_SOURCE 200809L
+#include "hal/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "device/device_internal.h"
+#include "device/kernel_error.h"
+#include "device/profile_internal.h"
+#include "hal/log.h"
+#include "hal/status.h"
+#include "plugin/call.h"
+#include "plugin/layer_validate.h"
+
+_Thread_local hal_thread_t hal_thread;
+
+/* ---- forks ---- */
+
+/* Runs in a forked child, whose only thread is the one that forked. A driver that was started, or is starting, belongs
+ * to the parent: no device may be used here, which the missing ready flags enforce. Locks that other threads held stay
+ * locked for ever, so they are made anew. */
+static void after_fork_in_child(void) {
+  int touched = 0;
+  for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
+    hal_plugin_t *const plugin = &hal_runtime.plugins[i];
+    touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
+    pthread_mutex_init(&plugin->lock, NULL);
+    hal_validate_after_fork(plugin);
+  }
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
+    pthread_mutex_init(&hal_runtime.devices[i].lock, NULL);
+    if (touched) atomic_store(&hal_runtime.devices[i].ready, 0);
+  }
+  if (touched) atomic_store(&hal_runtime.bad_fork, 1);
+  hal_profile_after_fork();
+}
+
+static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+
+void hal_device_watch_forks(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, register_fork_handler);
+}
+
+int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_runtime.bad_fork); }
+
+/* ---- first use ---- */
+
+const char *hal_device_label(int32_t device) {
+  static _Thread_local char numbers[4][16]; /* a sentence names up to three devices */
+  static _Thread_local unsigned turn;
+  if (device >= 0 && device < HAL_MAX_DEVICES && hal_runtime.devices[device].label[0])
+    return hal_runtime.devices[device].label;
+  char *const number = numbers[turn++ % 4];
+  snprintf(number, sizeof numbers[0], device == HAL_HOST ? "host" : "%d", (int)device);
+  return number;
+}
+
+hal_status_t hal_device_out_of_range(int32_t device) {
+  char ranges[256] = "";
+  for (int32_t i = 0; i < hal_registry_plugin_count(); i++) {
+    const hal_plugin_t *const plugin = &hal_runtime.plugins[i];
+    hal_text_append(ranges, sizeof ranges, "%s%s %d", ranges[0] ? ", " : "", plugin->info.name, plugin->first_device);
+    if (plugin->device_count > 1)
+      hal_text_append(ranges, sizeof ranges, " to %d", plugin->first_device + plugin->device_count - 1);
+  }
+  if (!ranges[0])
+    return hal_error_set(HAL_OUT_OF_RANGE,
+                         "device %d is out of range: there is none, since no plugin is open; set "
+                         "TORCH_BACKEND or name one in hal_registry_open",
+                         device);
+  return hal_error_set(HAL_OUT_OF_RANGE,
+                       "device %d is out of range: this process has %d (%s); give an index in [0, %d)", device,
+                       hal_device_count(), ranges, hal_device_count());
+}
+
+/* Initialises the plugin once per process; a failure stays. */
+static hal_status_t start_plugin(hal_plugin_t *plugin) {
+  pthread_mutex_lock(&plugin->lock);
+  if (atomic_load(&plugin->state) == HAL_PLUGIN_COLD) {
+    plugin->init_begun = 1;
+    const hal_status_t status = hal_call_init(plugin, "");
+    plugin->init_status = hal_error_plugin(plugin, HAL_SLOT_init, status);
+    if (status) snprintf(plugin->init_message, sizeof plugin->init_message, "%.511s", hal_error_message());
+    atomic_store(&plugin->state, status ? HAL_PLUGIN_FAILED : HAL_PLUGIN_READY);
+  }
+  pthread_mutex_unlock(&plugin->lock);
+  if (atomic_load(&plugin->state) == HAL_PLUGIN_READY) return HAL_OK;
+  return hal_error_set(plugin->init_status, "%s", plugin->init_message);
+}
+
+static hal_status_t describe(hal_device_t *device) {
+  hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+  const hal_status_t status = hal_call_device_info(device->plugin, device->ordinal, &info);
+  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_device_info, status);
+  info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity);
+  info.name[sizeof info.name - 1] = '\0';
+  info.dialects[sizeof info.dialects - 1] = '\0';
+  device->info = info;
+  return HAL_OK;
+}
+
+/* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use
+ * tries again. */
+static hal_status_t build(hal_device_t *device) {
+  hal_status_t status = describe(device);
+  if (!status) status = hal_stream_create_default(device);
+  if (status) return status;
+  status = hal_allocator_create(device, &device->allocator);
+  if (status) goto cleanup;
+  status = hal_op_table_create(device, &device->ops);
+  if (status) goto cleanup;
+  atomic_store_explicit(&device->ready, 1, memory_order_release);
+  return HAL_OK;
+
+cleanup:
+  if (device->allocator) hal_allocator_destroy(device->allocator);
+  device->allocator = NULL;
+  hal_stream_destroy_all(device);
+  return status;
+}
+
+hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  hal_device_t *const wanted = &hal_runtime.devices[device];
+  const char *const name = wanted->plugin->info.name;
+  if (hal_device_in_bad_fork())
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "Cannot re-initialize %s in forked subprocess. To use %s with "
+                         "multiprocessing, you must use the 'spawn' start method",
+                         name, name);
+  if (atomic_load(&hal_runtime.closed))
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "device %s was shut down with this process's plugins; start a new "
+                         "process",
+                         wanted->label);
+  HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
+  pthread_mutex_lock(&wanted->lock);
+  const int was_ready = atomic_load(&wanted->ready);
+  const hal_status_t status = was_ready ? HAL_OK : build(wanted);
+  if (!was_ready && !status) hal_profile_device_ready(wanted);
+  pthread_mutex_unlock(&wanted->lock);
+  if (!status) *out_device = wanted;
+  return status;
+}
+
+void hal_device_drain(hal_device_t *device) {
+  if (!atomic_load(&device->ready) || hal_device_in_bad_fork()) return;
+  const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
+  if (status) {
+    hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
+    hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
+  }
+  hal_allocator_drain(device->allocator);
+}
+
+void hal_device_close(hal_device_t *device) {
+  const int was_ready = atomic_exchange(&device->ready, 0);
+  if (was_ready && !hal_device_in_bad_fork()) {
+    hal_op_table_destroy(device->ops);
+    hal_kernel_error_destroy(device);
+    hal_allocator_destroy(device->allocator);
+    hal_stream_destroy_all(device);
+    device->ops = NULL;
+    device->allocator = NULL;
+  }
+  hal_generator_destroy(atomic_exchange(&device->generator, NULL));
+}
+
+/* ---- public functions ---- */
+
+int32_t hal_device_count(void) {
+  return atomic_load_explicit(&hal_runtime.open, memory_order_acquire) ? hal_runtime.device_count : 0;
+}
+
+hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
+  hal_device_t *found = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_device_info_t info = found->info;
+  if (out_info->struct_size < info.struct_size) info.struct_size = out_info->struct_size;
+  memcpy(out_info, &info, info.struct_size);
+  return HAL_OK;
+}
+
+uint64_t hal_device_flags(int32_t device) {
+  hal_device_t *found = NULL;
+  if ((uint32_t)device >= (uint32_t)hal_device_count()) return 0;
+  return hal_device_get(device, &found) ? 0 : found->info.flags;
+}
+
+hal_status_t hal_device_locate(int32_t device, int32_t *out_plugin, int32_t *out_ordinal) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  *out_plugin = hal_runtime.devices[device].plugin->index;
+  *out_ordinal = hal_runtime.devices[device].ordinal;
+  return HAL_OK;
+}
+
+hal_status_t hal_device_ensure(int32_t device) {
+  hal_device_t *found = NULL;
+  return hal_device_get(device, &found);
+}
+
+int32_t hal_device_is_initialized(int32_t device) {
+  return (uint32_t)device < HAL_MAX_DEVICES &&
+         atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire);
+}
+
+hal_status_t hal_device_used(int32_t device, hal_device_t **out_device) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  *out_device = hal_device_is_initialized(device) ? &hal_runtime.devices[device] : NULL;
+  return HAL_OK;
+}
+
+int32_t hal_device_current(void) { return hal_thread.device; }
+
+hal_status_t hal_device_set_current(int32_t device) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  hal_thread.device = device;
+  return HAL_OK;
+}
+
+int32_t hal_device_exchange(int32_t device) {
+  const int32_t previous = hal_thread.device;
+  if (device >= 0 && device < hal_device_count()) hal_thread.device = device;
+  return previous;
+}
+
+hal_status_t hal_device_synchronize(int32_t device) {
+  hal_device_t *found = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_kernel_error_marks_t marks;
+  hal_kernel_error_mark_all(found, &marks);
+  hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
+  status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_memory_poll(found);
+  return hal_kernel_error_collect_all(found, &marks, status);
+}
+
+hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible) {
+  if (peer < 0 || peer >= hal_device_count()) return hal_device_out_of_range(peer);
+  hal_device_t *found = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  const hal_device_t *const other = &hal_runtime.devices[peer];
+  int32_t accessible = device == peer;
+  if (!accessible && found->plugin == other->plugin) {
+    const hal_status_t status = hal_call_device_peer_query(found->plugin, found->ordinal, other->ordinal, &accessible);
+    if (status) return hal_error_plugin(found->plugin, HAL_SLOT_device_peer_query, status);
+  }
+  *out_accessible = accessible != 0;
+  return HAL_OK;
+}

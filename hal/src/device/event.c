@@ -1,0 +1,100 @@
+/* event.c: events, thin over the plugin's, which they keep together with their device. */
+#include "hal/event.h"
+
+#include "device/event_internal.h"
+#include "device/kernel_error.h"
+#include "hal/status.h"
+#include "plugin/call.h"
+
+/* After a fork or hal_registry_close the plugin cannot be asked any more, and events may outlive both. */
+static hal_status_t check_alive(const hal_event_t *event) {
+  if (HAL_LIKELY(atomic_load_explicit(&event->device->ready, memory_order_acquire))) return HAL_OK;
+  hal_device_t *device;
+  return hal_device_prepare(event->device->index, &device); /* says why */
+}
+
+hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_event_t *const event = hal_malloc(sizeof *event);
+  if (!event)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %s", found->label);
+  event->device = found;
+  event->flags = flags;
+  atomic_init(&event->recorded, 0);
+  atomic_init(&event->stream, NULL);
+  atomic_init(&event->mark, 0);
+  const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
+  if (status) {
+    hal_free(event);
+    return hal_error_plugin(found->plugin, HAL_SLOT_event_create, status);
+  }
+  *out_event = event;
+  return HAL_OK;
+}
+
+void hal_event_destroy(hal_event_t *event) {
+  if (!event) return;
+  if (atomic_load_explicit(&event->device->ready, memory_order_acquire))
+    hal_call_event_destroy(event->device->plugin, event->handle);
+  hal_free(event);
+}
+
+hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
+  hal_device_t *const device = event->device;
+  HAL_RETURN_IF_ERROR(check_alive(event));
+  stream = hal_stream_or_current(device, stream);
+  if (HAL_UNLIKELY(stream->device != device))
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "an event of device %s cannot be recorded on a stream of device %s; make the "
+                         "event on the stream's device",
+                         device->label, stream->device->label);
+  const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
+  if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
+  atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
+  atomic_store_explicit(&event->mark, hal_kernel_error_mark(stream), memory_order_relaxed);
+  atomic_store_explicit(&event->stream, stream, memory_order_release);
+  return HAL_OK;
+}
+
+/* Tells what the work before the event met. */
+static hal_status_t finish(const hal_event_t *event, hal_status_t status) {
+  hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
+  if (!stream) return status;
+  return hal_kernel_error_collect(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), status);
+}
+
+hal_status_t hal_event_query(hal_event_t *event) {
+  HAL_RETURN_IF_ERROR(check_alive(event));
+  hal_plugin_t *const plugin = event->device->plugin;
+  return finish(event, hal_error_plugin(plugin, HAL_SLOT_event_query, hal_call_event_query(plugin, event->handle)));
+}
+
+hal_status_t hal_event_synchronize(hal_event_t *event) {
+  HAL_RETURN_IF_ERROR(check_alive(event));
+  hal_plugin_t *const plugin = event->device->plugin;
+  return finish(
+      event, hal_error_plugin(plugin, HAL_SLOT_event_synchronize, hal_call_event_synchronize(plugin, event->handle)));
+}
+
+hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {
+  HAL_RETURN_IF_ERROR(check_alive(start));
+  if (start->device != end->device)
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "no time can be taken between events of two devices, %s and %s; record both on "
+                         "one device",
+                         start->device->label, end->device->label);
+  if (!(start->flags & end->flags & HAL_EVENT_TIMING))
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "no time can be taken: make both events with HAL_EVENT_TIMING "
+                         "(enable_timing=True)");
+  if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "no time can be taken: the %s event was never recorded; record it first",
+                         atomic_load(&start->recorded) ? "end" : "start");
+  hal_plugin_t *const plugin = start->device->plugin;
+  return hal_error_plugin(plugin, HAL_SLOT_event_elapsed,
+                          hal_call_event_elapsed(plugin, start->handle, end->handle, out_nanoseconds));
+}
+
+int32_t hal_event_device(const hal_event_t *event) { return event->device->index; }

@@ -1,0 +1,86 @@
+/* generator.c: seed and offset of a Philox generator. */
+#include "hal/generator.h"
+
+#include "device/device_internal.h"
+#include "device/runtime.h"
+#include "hal/status.h"
+#include "sdk/philox.h"
+
+struct hal_generator_s {
+  pthread_mutex_t lock; /* seed and offset change together */
+  uint64_t seed, offset;
+};
+
+hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator) {
+  hal_generator_t *const generator = hal_malloc(sizeof *generator);
+  if (!generator) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a generator");
+  pthread_mutex_init(&generator->lock, NULL);
+  generator->seed = seed;
+  generator->offset = 0;
+  *out_generator = generator;
+  return HAL_OK;
+}
+
+void hal_generator_destroy(hal_generator_t *generator) {
+  if (!generator) return;
+  pthread_mutex_destroy(&generator->lock);
+  hal_free(generator);
+}
+
+hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generator) {
+  if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
+  _Atomic(hal_generator_t *) *const slot = &hal_runtime.devices[device].generator;
+  hal_generator_t *generator = atomic_load_explicit(slot, memory_order_acquire);
+  if (!generator) { /* needs no driver: a seed may be set before the first use */
+    hal_generator_t *made;
+    HAL_RETURN_IF_ERROR(hal_generator_create(HAL_DEFAULT_SEED, &made));
+    if (atomic_compare_exchange_strong(slot, &generator, made))
+      generator = made;
+    else
+      hal_generator_destroy(made); /* another thread was first */
+  }
+  *out_generator = generator;
+  return HAL_OK;
+}
+
+void hal_generator_set_seed(hal_generator_t *generator, uint64_t seed) {
+  pthread_mutex_lock(&generator->lock);
+  generator->seed = seed;
+  generator->offset = 0;
+  pthread_mutex_unlock(&generator->lock);
+}
+
+/* The lock is no part of the value, so reading takes a generator that is const to the caller. */
+static hal_generator_t *unlocked(const hal_generator_t *generator) { return (hal_generator_t *)(uintptr_t)generator; }
+
+uint64_t hal_generator_seed(const hal_generator_t *generator) {
+  pthread_mutex_lock(&unlocked(generator)->lock);
+  const uint64_t seed = generator->seed;
+  pthread_mutex_unlock(&unlocked(generator)->lock);
+  return seed;
+}
+
+void hal_generator_set_offset(hal_generator_t *generator, uint64_t offset) {
+  pthread_mutex_lock(&generator->lock);
+  generator->offset = offset;
+  pthread_mutex_unlock(&generator->lock);
+}
+
+uint64_t hal_generator_offset(const hal_generator_t *generator) {
+  pthread_mutex_lock(&unlocked(generator)->lock);
+  const uint64_t offset = generator->offset;
+  pthread_mutex_unlock(&unlocked(generator)->lock);
+  return offset;
+}
+
+void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t *out_seed, uint64_t *out_offset) {
+  pthread_mutex_lock(&generator->lock);
+  *out_seed = generator->seed;
+  *out_offset = generator->offset;
+  generator->offset += blocks; /* wraps after 2^64 blocks, as the counter does */
+  pthread_mutex_unlock(&generator->lock);
+}
+
+void hal_generator_philox(uint64_t seed, uint64_t offset, uint64_t stream, uint32_t out_words[4]) {
+  hal_philox_block(seed, offset, stream, out_words);
+}

@@ -1,0 +1,149 @@
+/* kernel_error.c: see kernel_error.h. */
+#include "device/kernel_error.h"
+
+#include <string.h>
+
+#include "hal/op.h"
+#include "hal/status.h"
+#include "op/internal.h"
+#include "plugin/call.h"
+
+/* pk_error_t of hal/kernels/pk_error.h. */
+enum { FREE = 0, CLAIMED = 1, WRITTEN = 2 };
+enum { BAD_INDEX = 0, BAD_CLASS = 1, BAD_DIVISOR = 2, BAD_PROBABILITY = 3 };
+typedef struct record_s {
+  uint32_t state, kind;
+  int64_t site; /* operator * 256 + dimension or argument */
+  union {
+    int64_t i64;
+    float f32;
+    double f64;
+  } value;
+  int64_t bound;
+} record_t;
+
+static char *record_of(const hal_stream_t *stream) {
+  char *records = atomic_load_explicit(&stream->device->kernel_errors, memory_order_acquire);
+  return records ? records + (size_t)stream->id * sizeof(record_t) : NULL;
+}
+
+/* Makes the records, outside the allocator: they are no tensor's memory and count in no statistics. The device is idle
+ * as far as they are concerned, so they are cleared by the synchronous stream. */
+static hal_status_t create(hal_device_t *device) {
+  static const uint8_t zero[1] = {0};
+  const size_t size = HAL_STREAMS_OF_DEVICE * sizeof(record_t);
+  void *records = NULL;
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&device->lock);
+  if (atomic_load(&device->kernel_errors)) goto cleanup; /* another thread was first */
+  status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &records);
+  if (status) {
+    hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+    goto cleanup;
+  }
+  status = hal_call_memory_fill(device->plugin, NULL, device->ordinal, records, zero, sizeof zero, size);
+  if (status) {
+    hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
+    hal_call_memory_free(device->plugin, device->ordinal, records);
+    goto cleanup;
+  }
+  atomic_store_explicit(&device->kernel_errors, (char *)records, memory_order_release);
+
+cleanup:
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}
+
+void hal_kernel_error_destroy(hal_device_t *device) {
+  char *records = atomic_exchange(&device->kernel_errors, NULL);
+  if (records) hal_call_memory_free(device->plugin, device->ordinal, records);
+}
+
+hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address) {
+  if (HAL_UNLIKELY(!record_of(stream))) HAL_RETURN_IF_ERROR(create(stream->device));
+  *out_address = record_of(stream);
+  return HAL_OK;
+}
+
+/* torch's messages call the first operand so. */
+static const char *operand_name(const char *argument) {
+  return !argument || strcmp(argument, "self") == 0 ? "input" : argument;
+}
+
+static hal_status_t report(const record_t *record) {
+  const uint32_t op = (uint32_t)(record->site >> 8), place = (uint32_t)(record->site & 255);
+  const char *const known = hal_op_name(op), *const name = known ? known : "an operator";
+  const long long value = record->value.i64, bound = record->bound;
+  const int wide = bound == sizeof(double);
+  switch (record->kind) {
+    case BAD_INDEX:
+      return hal_error_set(HAL_OUT_OF_RANGE, "%s: index %lld is out of bounds for dimension %d with size %lld", name,
+                           value, (int)place, bound);
+    case BAD_CLASS:
+      return hal_error_set(HAL_OUT_OF_RANGE, "%s: Target %lld is out of bounds: the input has %lld classes", name,
+                           value, bound);
+    case BAD_DIVISOR:
+      return hal_error_set(HAL_INVALID_ARGUMENT, "%s: ZeroDivisionError: an integer of the divisor is 0", name);
+    case BAD_PROBABILITY:
+      return hal_error_set(HAL_INVALID_ARGUMENT, "%s: all elements of %s should be between 0 and 1; one is %.*g", name,
+                           operand_name(hal_op_argument(op, place)), wide ? 17 : 9,
+                           wide ? record->value.f64 : (double)record->value.f32);
+    default:
+      return hal_error_set(HAL_INTERNAL, "%s: a kernel reported an error of the unknown kind %u", name,
+                           (unsigned)record->kind);
+  }
+}
+
+/* Copies `size` bytes of a record to the host. */
+static hal_status_t read_back(hal_device_t *device, const char *address, void *to, size_t size) {
+  const hal_status_t status = hal_call_memory_copy(device->plugin, NULL, to, HAL_HOST, address, device->ordinal, size);
+  return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
+}
+
+/* Reads the stream's record and frees it when it was written. Later work of the stream may be claiming it meanwhile: what
+ * is not yet written belongs to that work's own synchronisation. */
+static hal_status_t read_record(hal_stream_t *stream) {
+  static const uint8_t zero[1] = {0};
+  hal_device_t *const device = stream->device;
+  char *const address = record_of(stream);
+  record_t record;
+  HAL_RETURN_IF_ERROR(read_back(device, address, &record.state, sizeof record.state));
+  if (HAL_LIKELY(record.state != WRITTEN)) return HAL_OK;
+  HAL_RETURN_IF_ERROR(read_back(device, address, &record, sizeof record));
+  const hal_status_t status =
+      hal_call_memory_fill(device->plugin, NULL, device->ordinal, address, zero, sizeof zero, sizeof record.state);
+  return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status) : report(&record);
+}
+
+hal_status_t hal_kernel_error_launched(hal_stream_t *stream) {
+  /* After the launch: counted before it, a thread that synchronises meanwhile could take the launch for looked after. */
+  const uint64_t mark = atomic_fetch_add_explicit(&stream->reporters, 1, memory_order_release) + 1;
+  if (stream->device->info.flags & HAL_DEVICE_ASYNC) return HAL_OK;
+  return hal_kernel_error_collect(stream, mark, HAL_OK);
+}
+
+hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status) {
+  uint64_t looked = atomic_load_explicit(&stream->looked, memory_order_relaxed);
+  if (HAL_LIKELY(looked >= mark) || status) return status;
+  do { /* the thread that counts up reads the record, so that an error is told once */
+    if (looked >= mark) return HAL_OK;
+  } while (!atomic_compare_exchange_weak(&stream->looked, &looked, mark));
+  return read_record(stream);
+}
+
+void hal_kernel_error_mark_all(hal_device_t *device, hal_kernel_error_marks_t *out_marks) {
+  memset(out_marks, 0, sizeof *out_marks);
+  if (!atomic_load_explicit(&device->kernel_errors, memory_order_acquire)) return;
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    const hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream) out_marks->mark[id] = hal_kernel_error_mark(stream);
+  }
+}
+
+hal_status_t hal_kernel_error_collect_all(hal_device_t *device, const hal_kernel_error_marks_t *marks,
+                                          hal_status_t status) {
+  /* One failure at a time: the next ones are for the next synchronisation. */
+  for (int id = 0; !status && id < HAL_STREAMS_OF_DEVICE; id++)
+    if (marks->mark[id]) status = hal_kernel_error_collect(hal_stream_at(device, id), marks->mark[id], HAL_OK);
+  return status;
+}

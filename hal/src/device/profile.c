@@ -1,0 +1,321 @@
+/* profile.c: the process's profile: collects the plugins' records, on the host's clock and under the names of the operators.
+ *
+ * A record is told apart by 64 bits that the plugin asks for when work is submitted (hal_host->profile_correlation): the
+ * number of the running operator above, the caller's number below. So a record needs no list on the host's side, and a
+ * lost one loses nothing but itself. */
+#define _POSIX_C_SOURCE 200809L
+#include "hal/profile.h"
+
+#include "base/clock.h"
+#include "device/profile_internal.h"
+#include "hal/log.h"
+#include "hal/op.h"
+#include "hal/status.h"
+#include "hal/stream.h"
+#include "plugin/call.h"
+#include "plugin/slots.h"
+
+#define ID_BITS 48
+#define ID_MASK ((UINT64_C(1) << ID_BITS) - 1)
+#define MAX_OPS UINT32_C(0xffff) /* a later one has no name in a profile */
+#define MAX_DEPTH 64
+
+/* The device's clock and the host's at one moment. */
+typedef struct clock_pair_s {
+  int64_t device_ns, host_ns;
+} clock_pair_t;
+
+static struct {
+  int collects;               /* the plugin was told to; under the device's lock */
+  int readable;               /* there may be records; under profile_lock or, at first, the device's lock */
+  clock_pair_t first, latest; /* a clock may run faster than the host's: two pairs give its rate */
+} profiles[HAL_MAX_DEVICES];
+
+atomic_uint hal_profile_number;
+static uint32_t last_number;
+static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER; /* start, stop and read; before any device's lock */
+
+/* What the calling thread is about. Plain data without a destructor. */
+static _Thread_local struct {
+  uint32_t number; /* of the profile that the brackets belong to */
+  uint32_t depth;
+  uint32_t op; /* 1 + the running operator, 0 = none */
+  uint64_t ids[MAX_DEPTH];
+} thread;
+
+/* ---- what a thread submits ---------------------------------------------------------------------------------------- */
+
+uint32_t hal_profile_begin_op(uint32_t op) {
+  const uint32_t outer = thread.op;
+  thread.op = op < MAX_OPS ? op + 1 : 0;
+  return outer;
+}
+
+void hal_profile_end_op(uint32_t outer) { thread.op = outer; }
+
+uint64_t hal_profile_correlation(void) {
+  const int current = thread.number == atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
+  const uint32_t depth = current ? thread.depth : 0, level = depth < MAX_DEPTH ? depth : MAX_DEPTH;
+  return (uint64_t)thread.op << ID_BITS | (level ? thread.ids[level - 1] : 0);
+}
+
+hal_status_t hal_profile_push(uint64_t correlation) {
+  if (correlation == 0 || correlation > ID_MASK)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile cannot carry the number %llu; give one from 1 to %llu",
+                         (unsigned long long)correlation, (unsigned long long)ID_MASK);
+  const uint32_t number = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
+  if (!number) return HAL_OK;
+  if (thread.number != number) {
+    thread.number = number;
+    thread.depth = 0;
+  }
+  if (thread.depth < MAX_DEPTH) thread.ids[thread.depth] = correlation;
+  thread.depth++;
+  return HAL_OK;
+}
+
+void hal_profile_pop(void) {
+  const uint32_t number = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
+  if (number && thread.number == number && thread.depth) thread.depth--;
+}
+
+hal_status_t hal_profile_range(int32_t device, const char *name) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  return hal_error_plugin(found->plugin, HAL_SLOT_profile_range, hal_call_profile_range(found->plugin, name));
+}
+
+/* ---- clocks ------------------------------------------------------------------------------------------------------- */
+
+/* Takes the pair of the fastest of a few calls: the others may have been interrupted between the two clocks. */
+static hal_status_t read_clocks(hal_device_t *device, clock_pair_t *out_pair) {
+  enum { TRIES = 5 };
+  int64_t best = INT64_MAX;
+  for (int i = 0; i < TRIES; i++) {
+    clock_pair_t pair;
+    const int64_t begin = hal_clock_ns();
+    const hal_status_t status =
+        hal_call_profile_timestamp(device->plugin, device->ordinal, &pair.device_ns, &pair.host_ns);
+    if (status) return hal_error_plugin(device->plugin, HAL_SLOT_profile_timestamp, status);
+    const int64_t took = hal_clock_ns() - begin;
+    if (took >= best) continue;
+    best = took;
+    *out_pair = pair;
+  }
+  return HAL_OK;
+}
+
+static int64_t to_host(int32_t device, int64_t device_ns) {
+  enum { LEAST_NS = 1000000 }; /* over less time the rate is noise */
+  const clock_pair_t first = profiles[device].first, latest = profiles[device].latest;
+  const int64_t since = device_ns - latest.device_ns, span = latest.device_ns - first.device_ns;
+  const int64_t drift = (latest.host_ns - first.host_ns) - span;
+  const int64_t correction = span < LEAST_NS ? 0 : (int64_t)((double)since * ((double)drift / (double)span));
+  return latest.host_ns + since + correction;
+}
+
+/* ---- on and off --------------------------------------------------------------------------------------------------- */
+
+/* The device's lock is held. */
+static hal_status_t begin_device(hal_device_t *device) {
+  const int32_t index = device->index;
+  if (profiles[index].collects) return HAL_OK;
+  HAL_RETURN_IF_ERROR(read_clocks(device, &profiles[index].first));
+  const hal_status_t status = hal_call_profile_enable(device->plugin, device->ordinal, 1);
+  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_profile_enable, status);
+  profiles[index].latest = profiles[index].first;
+  profiles[index].collects = profiles[index].readable = 1;
+  return HAL_OK;
+}
+
+/* The device's lock is held. */
+static hal_status_t end_device(hal_device_t *device) {
+  const int32_t index = device->index;
+  if (!profiles[index].collects) return HAL_OK;
+  profiles[index].collects = 0;
+  const hal_status_t status = hal_call_profile_enable(device->plugin, device->ordinal, 0);
+  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_profile_enable, status);
+  return read_clocks(device, &profiles[index].latest);
+}
+
+/* Takes back a beginning; keeps the message of what made it fail. */
+static hal_status_t forget_device(hal_device_t *device) {
+  if (profiles[device->index].collects) hal_call_profile_enable(device->plugin, device->ordinal, 0);
+  profiles[device->index].collects = profiles[device->index].readable = 0;
+  return HAL_OK;
+}
+
+void hal_profile_device_ready(hal_device_t *device) {
+  if (!hal_profile_is_on()) return;
+  if (begin_device(device))
+    hal_log(HAL_LOG_WARNING, "device %s is missing in the running profile: %s", device->label, hal_error_message());
+}
+
+/* Calls `change` for the ready devices, under their locks; gives the last failure, whose message is kept. */
+static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *device)) {
+  hal_status_t result = HAL_OK;
+  for (int32_t i = 0; i < hal_device_count(); i++) {
+    hal_device_t *const device = &hal_runtime.devices[i];
+    pthread_mutex_lock(&device->lock);
+    const hal_status_t status = atomic_load(&device->ready) ? change(device) : HAL_OK;
+    pthread_mutex_unlock(&device->lock);
+    if (status) result = status;
+  }
+  return result;
+}
+
+/* Waits for the work queued on a stream by an event of the plugin's: synchronising would take a failure away that the
+ * user's next synchronisation is to tell. A wait that fails costs records, no more. */
+static void wait_for(hal_device_t *device, hal_plugin_stream_t *stream) {
+  hal_plugin_event_t *event = NULL;
+  if (!stream || hal_call_event_create(device->plugin, device->ordinal, 0, &event)) return;
+  if (!hal_call_event_record(device->plugin, event, stream)) hal_call_event_synchronize(device->plugin, event);
+  hal_call_event_destroy(device->plugin, event);
+}
+
+/* No device's lock is held: the work may need one. */
+static void wait_for_all(void) {
+  for (int32_t i = 0; i < hal_device_count(); i++) {
+    hal_device_t *const device = &hal_runtime.devices[i];
+    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+      const hal_stream_t *const stream = hal_stream_at(device, id);
+      if (stream) wait_for(device, stream->handle);
+    }
+  }
+}
+
+hal_status_t hal_profile_start(void) {
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&profile_lock);
+  if (hal_profile_is_on()) {
+    status = hal_error_set(HAL_FAILED_PRECONDITION,
+                           "a profile is running in this process; end it with hal_profile_stop "
+                           "before the next");
+  } else {
+    for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].readable = 0;
+    last_number += last_number == UINT32_MAX ? 2 : 1; /* never 0 */
+    atomic_store(&hal_profile_number, last_number);   /* first: a device that becomes ready now joins by itself */
+    status = each_ready_device(begin_device);
+    if (status) {
+      atomic_store(&hal_profile_number, 0);
+      each_ready_device(forget_device);
+    }
+  }
+  pthread_mutex_unlock(&profile_lock);
+  return status;
+}
+
+hal_status_t hal_profile_stop(void) {
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&profile_lock);
+  if (!hal_profile_is_on()) {
+    status =
+        hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
+  } else {
+    wait_for_all();
+    status = each_ready_device(end_device); /* first: a record without its operator's number is worth little */
+    atomic_store(&hal_profile_number, 0);
+    const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */
+    if (late) status = late;
+  }
+  pthread_mutex_unlock(&profile_lock);
+  return status;
+}
+
+int32_t hal_profile_running(void) { return hal_profile_is_on(); }
+
+int32_t hal_profile_supported(int32_t device) {
+  if (device < 0 || device >= hal_device_count()) return 0;
+  return hal_slot_is_provided(&hal_runtime.devices[device].plugin->api, HAL_SLOT_profile_read);
+}
+
+void hal_profile_after_fork(void) {
+  pthread_mutex_init(&profile_lock, NULL);
+  atomic_store(&hal_profile_number, 0);
+  for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].collects = profiles[i].readable = 0;
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------------ */
+
+typedef struct reader_s {
+  hal_device_t *device;
+  hal_profile_fn_t fn;
+  void *user_data;
+  uint64_t lost;
+  hal_plugin_stream_t *handle; /* the stream of the record before, and its id */
+  int64_t stream;
+} reader_t;
+
+/* Without streams all handles are NULL, and the first one, the default stream's, is meant. */
+static int64_t stream_id(hal_device_t *device, hal_plugin_stream_t *handle) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    const hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream && stream->handle == handle) return id;
+  }
+  return HAL_PROFILE_NO_STREAM;
+}
+
+static const char *name_of(const hal_profile_record_t *record) {
+  static const char *const kinds[] = {"kernel", "copy", "fill", "range"};
+  if (record->name && record->name[0]) return record->name;
+  return record->kind < sizeof kinds / sizeof kinds[0] ? kinds[record->kind] : "work";
+}
+
+/* The plugin's sink. */
+static void pass_on(void *user_data, const hal_profile_record_t *record) {
+  reader_t *const reader = user_data;
+  if (record->kind == HAL_PROFILE_LOST) {
+    reader->lost += record->bytes;
+    return;
+  }
+  if (record->stream != reader->handle) {
+    reader->handle = record->stream;
+    reader->stream = stream_id(reader->device, record->stream);
+  }
+  const uint32_t op = (uint32_t)(record->correlation >> ID_BITS);
+  const char *const op_name = op && op <= hal_op_count() ? hal_op_name(op - 1) : NULL;
+  const int64_t start = to_host(reader->device->index, record->start_ns);
+  const int64_t end = to_host(reader->device->index, record->end_ns);
+  const hal_profile_activity_t activity = {.struct_size = sizeof activity,
+                                           .name = name_of(record),
+                                           .op = op_name ? op_name : "",
+                                           .start_ns = start,
+                                           .end_ns = end > start ? end : start,
+                                           .correlation = record->correlation & ID_MASK,
+                                           .bytes = record->bytes,
+                                           .stream = reader->stream,
+                                           .device = reader->device->index,
+                                           .kind = record->kind,
+                                           .direction = record->direction};
+  reader->fn(reader->user_data, &activity);
+}
+
+static hal_status_t read_device(reader_t *reader) {
+  hal_device_t *const device = reader->device;
+  hal_status_t status = HAL_OK;
+  if (!atomic_load_explicit(&device->ready, memory_order_acquire)) return HAL_OK;
+  pthread_mutex_lock(&device->lock);
+  if (profiles[device->index].collects) status = read_clocks(device, &profiles[device->index].latest);
+  const int readable = profiles[device->index].readable;
+  pthread_mutex_unlock(&device->lock);
+  if (status || !readable) return status;
+  status = hal_call_profile_read(device->plugin, device->ordinal, pass_on, reader);
+  return hal_error_plugin(device->plugin, HAL_SLOT_profile_read, status);
+}
+
+hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost) {
+  hal_status_t result = HAL_OK;
+  uint64_t lost = 0;
+  pthread_mutex_lock(&profile_lock);
+  for (int32_t i = 0; i < hal_device_count(); i++) {
+    hal_device_t *const device = &hal_runtime.devices[i];
+    reader_t reader = {.device = device, .fn = fn, .user_data = user_data, .stream = stream_id(device, NULL)};
+    const hal_status_t status = read_device(&reader);
+    if (status) result = status; /* the last one, as its message */
+    lost += reader.lost;
+  }
+  pthread_mutex_unlock(&profile_lock);
+  if (out_lost) *out_lost = lost;
+  return result;
+}

@@ -1,0 +1,175 @@
+/* stream.c: the default stream and the pools of a device, and the thread's current streams. */
+#include "hal/stream.h"
+
+#include "base/status_internal.h"
+#include "device/device_internal.h"
+#include "device/event_internal.h"
+#include "device/kernel_error.h"
+#include "hal/status.h"
+#include "plugin/call.h"
+
+enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
+
+static int64_t pool_id(int pool, uint32_t slot) { return 1 + (int64_t)pool * HAL_STREAMS_PER_POOL + slot; }
+
+/* A stream of NULL is the thread's current stream of its current device. */
+static hal_status_t resolve(hal_stream_t **stream) {
+  if (HAL_LIKELY(*stream != NULL)) return HAL_OK;
+  return hal_stream_current(hal_thread.device, stream);
+}
+
+/* ---- life, for device.c ---- */
+
+hal_status_t hal_stream_create_default(hal_device_t *device) {
+  hal_plugin_stream_t *handle = NULL;
+  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &handle);
+  if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
+  device->default_stream = (hal_stream_t){.handle = handle, .device = device, .id = 0, .priority = 0};
+  return HAL_OK;
+}
+
+void hal_stream_destroy_all(hal_device_t *device) {
+  for (int pool = 0; pool < HAL_STREAM_POOLS; pool++)
+    for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
+      hal_stream_t *const stream = atomic_exchange(&device->streams[pool][slot], NULL);
+      if (!stream) continue;
+      hal_call_stream_destroy(device->plugin, stream->handle);
+      hal_free(stream);
+    }
+  hal_call_stream_destroy(device->plugin, device->default_stream.handle);
+  device->default_stream.handle = NULL;
+}
+
+/* ---- pools ---- */
+
+static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
+  hal_status_t status = HAL_OK;
+  pthread_mutex_lock(&device->lock);
+  hal_stream_t *stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_relaxed);
+  if (stream) goto cleanup; /* another thread was first */
+  stream = hal_malloc(sizeof *stream);
+  if (!stream) {
+    status =
+        hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s", device->label);
+    goto cleanup;
+  }
+  *stream = (hal_stream_t){.device = device, .id = pool_id(pool, slot), .priority = pool == POOL_HIGH ? -1 : 0};
+  status = hal_call_stream_create(device->plugin, device->ordinal, stream->priority, &stream->handle);
+  if (status) {
+    hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
+    hal_free(stream);
+    goto cleanup;
+  }
+  atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
+
+cleanup:
+  pthread_mutex_unlock(&device->lock);
+  if (!status) *out_stream = stream;
+  return status;
+}
+
+hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  *out_stream = &found->default_stream;
+  return HAL_OK;
+}
+
+hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t **out_stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  const int pool = priority < 0 ? POOL_HIGH : POOL_NORMAL;
+  const uint32_t turn = atomic_fetch_add_explicit(&found->next_stream[pool], 1, memory_order_relaxed);
+  const uint32_t slot = turn % HAL_STREAMS_PER_POOL;
+  hal_stream_t *const stream = atomic_load_explicit(&found->streams[pool][slot], memory_order_acquire);
+  if (!stream) return create_in_pool(found, pool, slot, out_stream);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_stream_t *const stream = id >= 0 && id < HAL_STREAMS_OF_DEVICE ? hal_stream_at(found, id) : NULL;
+  if (!stream)
+    return hal_error_set(HAL_NOT_FOUND,
+                         "device %s has no stream with id %lld; take ids from hal_stream_id of a stream of this "
+                         "process",
+                         found->label, (long long)id);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+/* ---- current streams ---- */
+
+hal_status_t hal_stream_current(int32_t device, hal_stream_t **out_stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  *out_stream = hal_stream_or_current(found, NULL);
+  return HAL_OK;
+}
+
+hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_previous) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_device_t *const device = stream->device;
+  if (out_previous) *out_previous = hal_stream_or_current(device, NULL);
+  hal_thread.stream[device->index] = stream;
+  return HAL_OK;
+}
+
+int64_t hal_stream_id(const hal_stream_t *stream) { return stream->id; }
+int32_t hal_stream_device(const hal_stream_t *stream) { return stream->device->index; }
+int32_t hal_stream_priority(const hal_stream_t *stream) { return stream->priority; }
+
+/* ---- work ---- */
+
+hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  const uint64_t mark = hal_kernel_error_mark(stream);
+  hal_status_t status = hal_call_stream_synchronize(plugin, stream->handle);
+  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, status) : hal_memory_poll(stream->device);
+  return hal_kernel_error_collect(stream, mark, status);
+}
+
+hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  const uint64_t mark = hal_kernel_error_mark(stream);
+  hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
+  status =
+      status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status) : hal_memory_poll(stream->device);
+  return hal_kernel_error_collect(stream, mark, status);
+}
+
+hal_status_t hal_stream_query(hal_stream_t *stream) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  const uint64_t mark = hal_kernel_error_mark(stream);
+  hal_status_t status = hal_call_stream_query(plugin, stream->handle);
+  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_query, status) : hal_memory_poll(stream->device);
+  return hal_kernel_error_collect(stream, mark, status);
+}
+
+hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
+   */
+  if (event->device->plugin != plugin) return hal_event_synchronize(event);
+  return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event,
+                          hal_call_stream_wait_event(plugin, stream->handle, event->handle));
+}
+
+hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
+                          hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
+}
+
+hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {
+  HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_plugin_t *const plugin = stream->device->plugin;
+  return hal_error_plugin(plugin, HAL_SLOT_stream_native, hal_call_stream_native(plugin, stream->handle, out_native));
+}

@@ -1,0 +1,423 @@
+/* memory_allocator.c: the stream-ordered caching allocator: allocate, release, and what a cache miss does. */
+#include <stdio.h>
+#include <string.h>
+
+#include "memory/pool.h"
+
+/* One request on its way through a cache miss. */
+typedef struct request_s {
+  hal_allocator_t *allocator;
+  hal_mem_pool_t *pool;
+  size_t size; /* rounded */
+  size_t segment;
+  hal_block_t *ready; /* free_fn to run when the lock is given up */
+} request_t;
+
+/* ---- cache hit ---- */
+
+/* Tells whether what remains of a block is worth a block of its own. */
+static inline int should_split(const hal_allocator_t *allocator, uint32_t kind, size_t size, size_t rest) {
+  if (kind == HAL_MEM_SMALL) return rest >= HAL_MEM_GRANULE;
+  return size < allocator->config.max_split_size && rest > HAL_MEM_SMALL_LIMIT;
+}
+
+/* Tells whether a free block may serve a request: large free segments are kept for large requests. */
+static inline int may_serve(const hal_allocator_t *allocator, uint32_t kind, const hal_block_t *block, size_t size) {
+  const hal_mem_config_t *config = &allocator->config;
+  if (kind == HAL_MEM_SMALL || HAL_LIKELY(config->max_split_size == SIZE_MAX)) return 1;
+  if (block->size < config->max_split_size || block->size <= config->large_segment_size) return 1;
+  return size >= config->max_split_size && block->size - size < config->max_non_split_rounding;
+}
+
+/* Finds the smallest free block that fits a request, NULL when there is none; it stays where it is. */
+static inline hal_block_t *find(const hal_allocator_t *allocator, const hal_mem_pool_t *pool, uint32_t kind,
+                                size_t size) {
+  hal_block_t *recent = pool->recent, *block = NULL;
+  if (recent && recent->size == size) return recent;
+  if (pool->rows) block = hal_mem_pool_find(pool, kind, size);
+  if (recent && recent->size > size && (!block || recent->size < block->size)) block = recent;
+  return block && may_serve(allocator, kind, block, size) ? block : NULL;
+}
+
+/* Takes `size` bytes from a free block: its end, while the rest stays free, or all of it. Gives the block to be used. A
+ * block that is in no pool yet (a new segment) has another state than FREE. */
+static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind, hal_block_t *block,
+                                 size_t size) {
+  hal_mem_stats_t *stats = &allocator->stats;
+  const size_t rest = block->size - size;
+  const int is_free = block->state == HAL_MEM_FREE, was_split = is_free && !hal_mem_block_is_segment(block);
+  hal_block_t *part = NULL, *next = block->next;
+  if (should_split(allocator, kind, size, rest)) part = hal_mem_slab_take(&allocator->blocks);
+  if (!part) { /* without memory for a record, too, the whole block is given */
+    if (is_free) hal_mem_pool_take(pool, kind, block);
+    if (was_split) {
+      hal_mem_stat_decrease(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, (int64_t)block->size);
+      hal_mem_stat_decrease(stats, kind, HAL_MEM_INACTIVE_SPLIT, 1);
+    }
+    return block;
+  }
+  if (block != pool->recent) {
+    if (is_free) hal_mem_pool_remove(pool, kind, block);
+    hal_mem_pool_settle(pool);
+    pool->recent = block;
+    block->state = HAL_MEM_FREE;
+  }
+  block->size = rest;
+  block->next = part;
+  part->address = (char *)block->address + rest;
+  part->size = size;
+  part->pool = pool;
+  part->stream = pool->stream;
+  part->prev = block;
+  part->next = next;
+  part->uses = NULL;
+  part->extent = 0;
+  if (next) next->prev = part;
+  if (was_split) {
+    hal_mem_stat_decrease(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, (int64_t)size);
+  } else {
+    hal_mem_stat_increase(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, (int64_t)rest);
+    hal_mem_stat_increase(stats, kind, HAL_MEM_INACTIVE_SPLIT, 1);
+  }
+  return part;
+}
+
+/* Tells whether a block is too large to be split; max_split_size is at least 20 MiB. */
+static inline int is_oversize(const hal_allocator_t *allocator, uint32_t kind, size_t size) {
+  return kind == HAL_MEM_LARGE && size >= allocator->config.max_split_size;
+}
+
+/* Counts an allocated block. */
+static inline void account(hal_allocator_t *allocator, uint32_t kind, size_t size, size_t requested) {
+  hal_mem_stats_t *stats = &allocator->stats;
+  hal_mem_stat_increase(stats, kind, HAL_MEM_ALLOCATION, 1);
+  hal_mem_stat_increase(stats, kind, HAL_MEM_ALLOCATED_BYTES, (int64_t)size);
+  hal_mem_stat_increase(stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)requested);
+  if (is_oversize(allocator, kind, size)) hal_mem_stat_increase(stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
+}
+
+/* Notes the peaks of active, which differ from the peaks of allocated while something is pending. */
+static void note_active(hal_allocator_t *allocator) {
+  if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_stats_note_active(&allocator->stats);
+}
+
+/* ---- cache miss ---- */
+
+/* Takes a block from the bins or from a new segment of `segment` bytes. */
+static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **out_block) {
+  hal_allocator_t *allocator = request->allocator;
+  const uint32_t kind = request->pool->kind;
+  hal_block_t *block =
+      find(allocator, request->pool, kind, request->size); /* others may have released some meanwhile */
+  if (!block) HAL_RETURN_IF_ERROR(hal_mem_segment_create(request->pool, segment, &block));
+  *out_block = carve(allocator, request->pool, kind, block, request->size);
+  return HAL_OK;
+}
+
+/* Runs what became ready, without the lock. */
+static void run_ready(request_t *request) {
+  hal_block_t *ready = request->ready;
+  if (!ready) return;
+  request->ready = NULL;
+  hal_mem_unlock(&request->allocator->lock);
+  hal_mem_ready_run(ready);
+  hal_mem_lock(&request->allocator->lock);
+}
+
+/* The ladder of a cache miss: new segment; free segments of this pool against it; everything the cache holds; a segment
+ * no larger than needed. The lock is held. */
+static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
+  hal_allocator_t *allocator = request->allocator;
+  if (allocator->config.garbage_collection_threshold > 0) hal_mem_segment_collect(allocator, request->segment);
+  hal_status_t status = attempt(request, request->segment, out_block);
+  if (status != HAL_RESOURCE_EXHAUSTED) return status;
+  allocator->stats.num_alloc_retries++;
+  if (hal_mem_segment_trim(request->pool, request->segment)) status = attempt(request, request->segment, out_block);
+  if (status != HAL_RESOURCE_EXHAUSTED) return status;
+  allocator->stats.num_sync_all_streams++;
+  hal_mem_pending_drain(allocator, &request->ready);
+  run_ready(request);
+  hal_mem_segment_trim_all(allocator);
+  status = attempt(request, request->segment, out_block);
+  const size_t least = (request->size + HAL_MEM_SEGMENT_ROUND - 1) & ~(HAL_MEM_SEGMENT_ROUND - 1);
+  if (status == HAL_RESOURCE_EXHAUSTED && least < request->segment) status = attempt(request, least, out_block);
+  return status;
+}
+
+/* ---- blocks that are not cut from segments ---- */
+
+/* Makes the record of a block of another source; the lock is held. */
+static hal_block_t *foreign_block(hal_allocator_t *allocator, uint32_t source, hal_stream_t *stream, void *address,
+                                  size_t size) {
+  hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
+  if (!block) return NULL;
+  hal_mem_pool_t *pool = &allocator->foreign[source][size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE];
+  *block = (hal_block_t){
+      .address = address, .size = size, .requested = size, .pool = pool, .stream = stream, .state = HAL_MEM_SPECIAL};
+  return block;
+}
+
+/* Counts a block of another source, which is a segment of its own. */
+static void account_foreign(hal_allocator_t *allocator, hal_block_t *block) {
+  const uint32_t kind = block->pool->kind;
+  hal_mem_map_insert(&allocator->map, block, block->size);
+  hal_mem_stat_increase(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
+  hal_mem_stat_increase(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
+  account(allocator, kind, block->size, block->requested);
+  note_active(allocator);
+}
+
+static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *stream, hal_block_t **out_block) {
+  hal_mem_lock(&allocator->lock);
+  hal_block_t *block = foreign_block(allocator, HAL_MEM_EMPTY, stream, NULL, 0);
+  hal_mem_unlock(&allocator->lock);
+  if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  *out_block = block;
+  return HAL_OK;
+}
+
+/* One attempt to get memory of a plugin that pools itself. The lock is held, and given up in the plugin. */
+static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, void **out_address) {
+  hal_device_t *device = allocator->device;
+  if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
+  allocator->in_flight += size;
+  hal_mem_unlock(&allocator->lock);
+  const hal_status_t status =
+      hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc_async,
+                       hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->handle, size, out_address));
+  hal_mem_lock(&allocator->lock);
+  allocator->in_flight -= size;
+  return status;
+}
+
+static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, size_t requested,
+                                    hal_block_t **out_block) {
+  hal_allocator_t *allocator = request->allocator;
+  void *address = NULL;
+  hal_block_t *block = foreign_block(allocator, HAL_MEM_POOLED, stream, NULL, request->size);
+  if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  hal_status_t status = attempt_pooled(allocator, stream, request->size, &address);
+  if (status == HAL_RESOURCE_EXHAUSTED) {
+    allocator->stats.num_alloc_retries++;
+    hal_mem_pending_drain(allocator, &request->ready);
+    run_ready(request);
+    status = attempt_pooled(allocator, stream, request->size, &address);
+  }
+  if (status) {
+    hal_mem_slab_give(&allocator->blocks, block);
+    return status;
+  }
+  block->address = address;
+  block->requested = requested;
+  allocator->stats.num_device_alloc++;
+  account_foreign(allocator, block);
+  *out_block = block;
+  return HAL_OK;
+}
+
+/* ---- public ---- */
+
+static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
+  return hal_error_set(HAL_INVALID_ARGUMENT,
+                       "a stream of device %s was given for device %s; use a stream of the same device",
+                       stream->device->label, hal_device_label(device));
+}
+
+/* Everything of hal_memory_allocate but the cache hit. */
+static hal_status_t __attribute__((noinline))
+allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
+  request_t request = {.allocator = allocator, .size = hal_mem_config_round(&allocator->config, size)};
+  hal_block_t *block = NULL;
+  hal_status_t status = HAL_OK;
+  if (!size) return allocate_empty(allocator, stream, out_block);
+  request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
+  if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
+  const uint32_t kind = request.size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE;
+  hal_mem_lock(&allocator->lock);
+  if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
+  if (allocator->pooled) {
+    status = allocate_pooled(&request, stream, size, &block);
+  } else {
+    request.pool = allocator->pools[stream->id][kind];
+    if (!request.pool) status = hal_mem_pool_create(allocator, stream, kind, &request.pool);
+    if (!status && find(allocator, request.pool, kind, request.size)) {
+      status = attempt(&request, request.segment, &block);
+    } else if (!status) {
+      status = allocate_miss(&request, &block);
+    }
+    if (!status) {
+      block->state = HAL_MEM_PLAIN;
+      block->requested = size;
+      account(allocator, kind, block->size, size);
+      note_active(allocator);
+    }
+  }
+  if (status == HAL_RESOURCE_EXHAUSTED) allocator->stats.num_ooms++;
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(request.ready);
+  if (status == HAL_RESOURCE_EXHAUSTED) {
+    char cause[256];
+    snprintf(cause, sizeof(cause), "%s", hal_error_message());
+    return hal_mem_error_exhausted(allocator, "allocate", size, cause);
+  }
+  if (status) return hal_error_prefix(status, "device %s: allocating %zu bytes: ", allocator->device->label, size);
+  *out_block = block;
+  return HAL_OK;
+}
+
+hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  stream = hal_stream_or_current(device, stream);
+  if (HAL_UNLIKELY(stream->device != device)) return wrong_stream(index, stream);
+  hal_allocator_t *allocator = device->allocator;
+  /* The cache hit of a small request, most of all calls: rounding without overflow, nothing pending. */
+  if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || allocator->config.roundup_on)) {
+    return allocate_slow(allocator, stream, size, out_block);
+  }
+  const size_t rounded = (size + HAL_MEM_GRANULE - 1) & ~(HAL_MEM_GRANULE - 1);
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pool_t *pool = allocator->pools[stream->id][HAL_MEM_SMALL];
+  hal_block_t *block = NULL;
+  if (HAL_LIKELY(pool && !atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
+    block = find(allocator, pool, HAL_MEM_SMALL, rounded);
+  }
+  if (HAL_UNLIKELY(!block)) {
+    hal_mem_unlock(&allocator->lock);
+    return allocate_slow(allocator, stream, size, out_block);
+  }
+  block = carve(allocator, pool, HAL_MEM_SMALL, block, rounded);
+  block->state = HAL_MEM_PLAIN;
+  block->requested = size;
+  account(allocator, HAL_MEM_SMALL, block->size, size);
+  hal_mem_unlock(&allocator->lock);
+  *out_block = block;
+  return HAL_OK;
+}
+
+static inline void account_release(hal_allocator_t *allocator, uint32_t kind, const hal_block_t *block) {
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_ALLOCATION, 1);
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_ALLOCATED_BYTES, (int64_t)block->size);
+  if (is_oversize(allocator, kind, block->size)) {
+    hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
+  }
+}
+
+/* Releases what is not a plain cached block; takes over the lock and gives it back. */
+static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, hal_block_t *block) {
+  hal_block_t *ready = NULL;
+  const uint32_t source = block->pool->source;
+  if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) {
+    hal_mem_unlock(&allocator->lock);
+    hal_log(HAL_LOG_ERROR,
+            "hal_memory_release: block %p of device %s was released before; the second release is ignored",
+            (void *)block, allocator->device->label);
+    return;
+  }
+  if (source != HAL_MEM_EMPTY) account_release(allocator, block->pool->kind, block);
+  hal_mem_block_end(allocator, block, source == HAL_MEM_ADOPTED, &ready);
+  hal_mem_pending_poll(allocator, &ready);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+}
+
+void hal_memory_release(hal_block_t *block) {
+  if (!block) return;
+  hal_mem_pool_t *pool = block->pool;
+  hal_allocator_t *allocator = pool->allocator;
+  hal_mem_lock(&allocator->lock);
+  if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
+    release_slow(allocator, block);
+    return;
+  }
+  if (HAL_LIKELY(pool->kind == HAL_MEM_SMALL)) {
+    account_release(allocator, HAL_MEM_SMALL, block);
+    hal_mem_pool_return(allocator, pool, HAL_MEM_SMALL, block);
+  } else {
+    account_release(allocator, HAL_MEM_LARGE, block);
+    hal_mem_pool_return(allocator, pool, HAL_MEM_LARGE, block);
+  }
+  hal_mem_unlock(&allocator->lock);
+}
+
+void *hal_memory_block_address(const hal_block_t *block) { return block->address; }
+size_t hal_memory_block_size(const hal_block_t *block) { return block->requested; }
+int32_t hal_memory_block_device(const hal_block_t *block) { return block->pool->allocator->device->index; }
+
+hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream) {
+  hal_allocator_t *allocator = block->pool->allocator;
+  stream = hal_stream_or_current(allocator->device, stream);
+  if (stream == block->stream || block->pool->source == HAL_MEM_EMPTY) return HAL_OK;
+  hal_mem_lock(&allocator->lock);
+  const hal_status_t status = hal_mem_block_use(allocator, block, stream);
+  hal_mem_unlock(&allocator->lock);
+  return status;
+}
+
+/* Makes room for adopted memory as a cache miss would. The lock is held. */
+static int make_room(request_t *request) {
+  hal_allocator_t *allocator = request->allocator;
+  if (HAL_LIKELY(!hal_mem_over_capacity(allocator, request->size))) return 1;
+  allocator->stats.num_alloc_retries++;
+  allocator->stats.num_sync_all_streams++;
+  hal_mem_pending_drain(allocator, &request->ready);
+  run_ready(request);
+  hal_mem_segment_trim_all(allocator);
+  return !hal_mem_over_capacity(allocator, request->size);
+}
+
+hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address, size_t size, hal_host_fn_t free_fn,
+                              void *user_data, hal_block_t **out_block) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  stream = hal_stream_or_current(device, stream);
+  if (stream->device != device) return wrong_stream(index, stream);
+  if (size && !address) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_adopt: %zu bytes at address NULL", size);
+  uintptr_t end;
+  hal_allocator_t *allocator = device->allocator;
+  if (size > INT64_MAX || __builtin_add_overflow((uintptr_t)address, size, &end)) {
+    return hal_mem_error_exhausted(allocator, "adopt", size, "");
+  }
+  request_t request = {.allocator = allocator, .size = size};
+  hal_block_t *block = NULL;
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pending_poll(allocator, &request.ready);
+  const int fits = make_room(&request);
+  if (fits) block = foreign_block(allocator, HAL_MEM_ADOPTED, stream, address, size);
+  if (block) {
+    block->u.free.fn = free_fn;
+    block->u.free.data = user_data;
+    account_foreign(allocator, block);
+  } else if (!fits) {
+    allocator->stats.num_ooms++;
+  }
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(request.ready);
+  if (!fits) return hal_mem_error_exhausted(allocator, "adopt", size, "");
+  if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  *out_block = block;
+  return HAL_OK;
+}
+
+hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t free_fn, void *user_data) {
+  hal_device_t *device;
+  hal_block_t *ready = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  stream = hal_stream_or_current(device, stream);
+  if (stream->device != device) return wrong_stream(index, stream);
+  hal_allocator_t *allocator = device->allocator;
+  hal_mem_lock(&allocator->lock);
+  hal_block_t *block = foreign_block(allocator, HAL_MEM_ACTION, stream, NULL, 0);
+  if (block) {
+    block->u.free.fn = free_fn;
+    block->u.free.data = user_data;
+    hal_mem_block_end(allocator, block, 1, &ready);
+  } else {
+    hal_mem_stream_wait(allocator, stream); /* no record to remember it by: now or never */
+  }
+  hal_mem_pending_poll(allocator, &ready);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+  if (!block) free_fn(user_data);
+  return HAL_OK;
+}

@@ -1,0 +1,77 @@
+/* memory_event.c: how the allocator waits for streams.
+ *
+ * An asynchronous failure surfaces once, at a synchronisation or query of its stream, and belongs to the user. So the
+ * allocator waits by events, and where it has to ask a stream and meets a failure, it keeps it for hal_memory_poll. */
+#include <stdio.h>
+
+#include "memory/internal.h"
+
+void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
+  if (atomic_load_explicit(&allocator->failed, memory_order_relaxed)) return; /* the first is the cause of the others */
+  hal_error_plugin(plugin, slot, status);
+  allocator->failure = status;
+  snprintf(allocator->failure_message, sizeof(allocator->failure_message), "%s", hal_error_message());
+  atomic_store_explicit(&allocator->failed, 1, memory_order_release);
+}
+
+hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream) {
+  hal_device_t *device = stream->device;
+  hal_plugin_event_t *event = NULL;
+  if (device == allocator->device && allocator->event_count) {
+    event = allocator->events[--allocator->event_count];
+  } else if (hal_call_event_create(device->plugin, device->ordinal, 0, &event)) {
+    return NULL;
+  }
+  if (hal_call_event_record(device->plugin, event, stream->handle)) {
+    hal_mem_event_give(allocator, stream, event);
+    return NULL;
+  }
+  return event;
+}
+
+void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
+  hal_device_t *device = stream->device;
+  if (device == allocator->device && allocator->event_count < HAL_MEM_EVENT_CACHE) {
+    allocator->events[allocator->event_count++] = event;
+  } else {
+    hal_call_event_destroy(device->plugin, event);
+  }
+}
+
+int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
+  hal_plugin_t *plugin = stream->device->plugin;
+  const hal_status_t status = hal_call_event_query(plugin, event);
+  if (status && status != HAL_NOT_READY) { /* and the work may still run */
+    hal_mem_failure_keep(allocator, plugin, HAL_SLOT_event_query, status);
+  }
+  return status == HAL_OK;
+}
+
+void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
+  hal_plugin_t *plugin = stream->device->plugin;
+  hal_mem_unlock(&allocator->lock);
+  hal_status_t status = event ? hal_call_event_synchronize(plugin, event) : HAL_UNIMPLEMENTED;
+  if (status) status = hal_call_stream_synchronize(plugin, stream->handle); /* the other way to be sure */
+  hal_mem_lock(&allocator->lock);
+  if (status) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_synchronize, status);
+  if (event) hal_mem_event_give(allocator, stream, event);
+}
+
+void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
+  if (!stream->handle) return; /* synchronous: nothing can be queued */
+  hal_mem_event_wait(allocator, stream, hal_mem_event_record(allocator, stream));
+}
+
+int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
+  if (!stream->handle) return 1;
+  hal_plugin_t *plugin = stream->device->plugin;
+  const hal_status_t status = hal_call_stream_query(plugin, stream->handle);
+  if (status && status != HAL_NOT_READY) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_query, status);
+  return status == HAL_OK;
+}
+
+void hal_mem_events_destroy(hal_allocator_t *allocator) {
+  while (allocator->event_count) {
+    hal_call_event_destroy(allocator->device->plugin, allocator->events[--allocator->event_count]);
+  }
+}

@@ -1,0 +1,169 @@
+/* host_memory.c: the public functions of page-locked host memory: allocate, free, uses, owner, cache. */
+#include "hal/host_memory.h"
+
+#include <stdio.h>
+
+#include "memory/host_memory_block.h"
+#include "plugin/slots.h"
+
+/* ---- allocate ---- */
+
+static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const char *cause) {
+  hal_mem_lock(&allocator->lock);
+  const long long used = allocator->host.stats.active_bytes.current;
+  const long long held = allocator->host.stats.allocated_bytes.current;
+  hal_mem_unlock(&allocator->lock);
+  return hal_error_set(HAL_RESOURCE_EXHAUSTED,
+                       "out of page-locked host memory for device %s: tried to allocate %zu bytes; %lld bytes are in "
+                       "use, %lld are cached. Free pinned memory that is no longer needed, or raise the system's limit "
+                       "of locked memory (ulimit -l) (%s)",
+                       allocator->device->label, size, used, held - used, cause);
+}
+
+/* Takes a cached block, or a new one; when there is no room, after everything that streams use was waited for and everything
+ * that the cache holds was given back. The lock is held, and given up while waiting. */
+static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
+  hal_block_t *ready = NULL;
+  size_t rounded;
+  const uint32_t class = hal_mem_host_class(size, &rounded);
+  *out_block = hal_mem_host_reuse(allocator, class, size);
+  if (*out_block) return HAL_OK;
+  const hal_status_t status = hal_mem_host_create(allocator, rounded, size, out_block);
+  if (status != HAL_RESOURCE_EXHAUSTED) return status;
+  hal_mem_pending_drain(allocator, &ready);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready); /* may free host memory, too */
+  hal_mem_lock(&allocator->lock);
+  *out_block = hal_mem_host_reuse(allocator, class, size);
+  if (*out_block) return HAL_OK;
+  hal_mem_host_trim(allocator, 0);
+  return hal_mem_host_create(allocator, rounded, size, out_block);
+}
+
+hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
+  hal_device_t *device;
+  hal_block_t *block = NULL, *ready = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  if (!size) {
+    *out_address = NULL;
+    return HAL_OK;
+  }
+  if (size > HAL_MEM_HOST_MOST) {
+    return hal_error_set(
+        HAL_RESOURCE_EXHAUSTED,
+        "hal_host_allocate: %zu bytes of host memory for device %s: no machine has so much; the size is "
+        "probably the result of an overflow or a negative number",
+        size, device->label);
+  }
+  hal_allocator_t *allocator = device->allocator;
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pending_poll(allocator, &ready);
+  hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
+  const hal_status_t status = take(allocator, size, &block);
+  char cause[256];
+  snprintf(cause, sizeof(cause), "%s", status ? hal_error_message() : "");
+  void *address = status ? NULL : block->address;
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+  if (status == HAL_RESOURCE_EXHAUSTED) return exhausted(allocator, size, cause);
+  if (status) return hal_error_set(status, "allocating %zu bytes of host memory: %s", size, cause);
+  *out_address = address;
+  return HAL_OK;
+}
+
+/* ---- by address ---- */
+
+/* Gives the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
+ * is ready, so none is touched. */
+static hal_block_t *lock_owner(const void *address) {
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
+    hal_device_t *device = &hal_runtime.devices[i];
+    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
+    hal_mem_lock(&device->allocator->lock);
+    hal_block_t *block = hal_mem_map_find(device->allocator->host.map, (uintptr_t)address);
+    if (block) return block;
+    hal_mem_unlock(&device->allocator->lock);
+  }
+  return NULL;
+}
+
+static int is_used(const hal_block_t *block) { return block->state == HAL_MEM_SPECIAL; }
+
+hal_status_t hal_host_free(void *address) {
+  if (!address) return HAL_OK;
+  hal_block_t *ready = NULL, *block = lock_owner(address);
+  if (!block) {
+    if (hal_device_in_bad_fork() || atomic_load(&hal_runtime.closed)) return HAL_OK;
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_host_free: %p is no memory of hal_host_allocate; free it by its own counterpart",
+                         address);
+  }
+  hal_allocator_t *allocator = block->pool->allocator;
+  const char *base = block->address;
+  const int used = is_used(block), good = used && base == address;
+  if (good) hal_mem_block_end(allocator, block, 0, &ready);
+  hal_mem_pending_poll(allocator, &ready);
+  hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+  if (good) return HAL_OK;
+  if (!used) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_free: %p was freed before; free it once", address);
+  return hal_error_set(HAL_INVALID_ARGUMENT,
+                       "hal_host_free: %p lies %zu bytes inside the allocation at %p; free that address", address,
+                       (size_t)((const char *)address - base), (const void *)base);
+}
+
+hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream) {
+  hal_block_t *block = lock_owner(address);
+  if (!block) {
+    return hal_error_set(HAL_NOT_FOUND, "hal_host_record_stream: %p is no memory of hal_host_allocate", address);
+  }
+  hal_allocator_t *allocator = block->pool->allocator;
+  const int used = is_used(block);
+  const hal_status_t status =
+      used ? hal_mem_block_use(allocator, block, hal_stream_or_current(allocator->device, stream)) : HAL_NOT_FOUND;
+  hal_mem_unlock(&allocator->lock);
+  if (used) return status;
+  return hal_error_set(HAL_NOT_FOUND, "hal_host_record_stream: %p was freed; record its streams before that", address);
+}
+
+hal_status_t hal_host_find(const void *address, int32_t *out_device) {
+  hal_block_t *block = lock_owner(address);
+  if (block) {
+    const hal_device_t *device = block->pool->allocator->device;
+    const int pinned = is_used(block) && hal_slot_is_provided(&device->plugin->api, HAL_SLOT_host_alloc);
+    hal_mem_unlock(&block->pool->allocator->lock);
+    if (pinned) {
+      *out_device = device->index;
+      return HAL_OK;
+    }
+  } else if (hal_mem_ask_plugins(address, 1, out_device)) {
+    return HAL_OK;
+  }
+  return hal_error_set(HAL_NOT_FOUND, "address %p is not page-locked for a device", address);
+}
+
+/* ---- cache ---- */
+
+static void empty_cache(hal_allocator_t *allocator) {
+  hal_block_t *ready = NULL;
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pending_poll(allocator, &ready);
+  hal_mem_host_trim(allocator, 0);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+}
+
+hal_status_t hal_host_empty_cache(int32_t index) {
+  hal_device_t *device;
+  if (index != -1) {
+    HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+    empty_cache(device->allocator);
+    return HAL_OK;
+  }
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) { /* a device never used holds nothing */
+    device = &hal_runtime.devices[i];
+    if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device->allocator);
+  }
+  return HAL_OK;
+}

@@ -1,0 +1,38 @@
+/* host_memory_internal.h: the part of a device's allocator that caches page-locked host memory. Private to hal/src.
+ *
+ * Its blocks are records of the allocator (hal_block_t, source HAL_MEM_HOST) under the allocator's lock, so that streams
+ * which use them are waited for as streams that use device memory are (memory_pending.c). A block is what one call of the
+ * plugin gave; it is never split. */
+#ifndef HAL_SRC_HOST_MEMORY_INTERNAL_H_
+#define HAL_SRC_HOST_MEMORY_INTERNAL_H_
+
+#include "device/runtime.h"
+#include "hal/host_memory.h"
+
+#define HAL_MEM_HOST_LEAST ((size_t)4096)       /* a page: nothing smaller can be locked */
+#define HAL_MEM_HOST_POWERS ((size_t)1 << 20)   /* up to here the classes are powers of two */
+#define HAL_MEM_HOST_STEPS 4                    /* above, so many per power of two */
+#define HAL_MEM_HOST_MOST ((size_t)PTRDIFF_MAX) /* no object of C is larger */
+#define HAL_MEM_HOST_CLASSES (9 + HAL_MEM_HOST_STEPS * (63 - 20))
+#define HAL_MEM_HOST_UNCACHED HAL_MEM_HOST_CLASSES /* free blocks over pinned_max_cached_size_mb, on their way back */
+
+typedef struct hal_mem_host_s {
+  hal_block_t *map;                            /* by address: in use, waiting and cached */
+  hal_block_t *bins[HAL_MEM_HOST_CLASSES + 1]; /* free blocks by class, the last freed first */
+  hal_host_stats_t stats;
+} hal_mem_host_t;
+
+/* Gives the class of a size from 1 to HAL_MEM_HOST_MOST and the size of its blocks. */
+uint32_t hal_mem_host_class(size_t size, size_t *out_rounded);
+
+/* Takes back a block that nothing uses any more. The lock is held. */
+void hal_mem_host_return(hal_allocator_t *allocator, hal_block_t *block);
+
+/* Gives free blocks from class `first` on back to the plugin. The lock is held, and given up in the plugin. */
+void hal_mem_host_trim(hal_allocator_t *allocator, uint32_t first);
+
+/* Gives all free blocks back at the device's end. Blocks that somebody still holds stay: host memory can be read without
+ * the device. The lock is held. */
+void hal_mem_host_close(hal_allocator_t *allocator);
+
+#endif /* HAL_SRC_HOST_MEMORY_INTERNAL_H_ */

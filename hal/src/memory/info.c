@@ -1,0 +1,62 @@
+/* memory_info.c: how much memory there is, whose address it is, and the limit. */
+#include "memory/internal.h"
+
+hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total) {
+  hal_device_t *device;
+  size_t free_bytes = 0, total = 0;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, &free_bytes, &total);
+  if (status && status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, HAL_SLOT_memory_info, status);
+  if (status) {
+    hal_allocator_t *allocator = device->allocator;
+    hal_mem_lock(&allocator->lock);
+    const size_t capacity = hal_mem_capacity(allocator), taken = (size_t)hal_mem_reserved(allocator);
+    hal_mem_unlock(&allocator->lock);
+    total = capacity == SIZE_MAX ? 0 : capacity;
+    free_bytes = total > taken ? total - taken : 0;
+  }
+  *out_free = free_bytes;
+  *out_total = total;
+  return HAL_OK;
+}
+
+hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  hal_mem_lock(&device->allocator->lock);
+  device->allocator->limit = bytes;
+  hal_mem_unlock(&device->allocator->lock);
+  return HAL_OK;
+}
+
+int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
+  /* After a fork, and after the end, the plugins must not be called. */
+  if (hal_device_in_bad_fork() || atomic_load(&hal_runtime.closed)) return 0;
+  for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
+    hal_plugin_t *plugin = &hal_runtime.plugins[i];
+    hal_pointer_info_t info = {.struct_size = sizeof(info), .device = HAL_HOST};
+    if (atomic_load_explicit(&plugin->state, memory_order_acquire) != HAL_PLUGIN_READY) continue;
+    if (hal_call_memory_pointer_info(plugin, address, &info)) continue;
+    const int of_device = info.device >= 0 && info.device < plugin->device_count;
+    if (pinned ? info.kind != HAL_POINTER_PINNED : !of_device) continue;
+    *out_device = plugin->first_device + (of_device ? info.device : 0); /* pinned memory may be of all its devices */
+    return 1;
+  }
+  return 0;
+}
+
+hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
+    hal_device_t *device = &hal_runtime.devices[i];
+    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
+    hal_mem_lock(&device->allocator->lock);
+    const hal_block_t *block = hal_mem_map_find(device->allocator->map, (uintptr_t)address);
+    hal_mem_unlock(&device->allocator->lock);
+    if (block) {
+      *out_device = i;
+      return HAL_OK;
+    }
+  }
+  if (hal_mem_ask_plugins(address, 0, out_device)) return HAL_OK;
+  return hal_error_set(HAL_NOT_FOUND, "address %p is memory of no device; is it host memory?", address);
+}

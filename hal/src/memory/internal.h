@@ -1,0 +1,192 @@
+/* memory_internal.h: the structs that the allocator's files share. Private to hal/src.
+ *
+ * A device has one allocator. It cuts segments (what the plugin's memory_alloc gave) into blocks. Free blocks are in
+ * the bins of their pool (memory_pool.h), a pool belongs to one stream and one kind of sizes. All of it is guarded by
+ * the allocator's lock; user code (free_fn) is never called with the lock held. */
+#ifndef HAL_SRC_MEMORY_INTERNAL_H_
+#define HAL_SRC_MEMORY_INTERNAL_H_
+
+#include "memory/config.h"
+#include "memory/host_memory_internal.h"
+#include "memory/lock.h"
+#include "memory/slab.h"
+#include "memory/stats.h"
+#include "plugin/call.h"
+
+/* Where a block's memory comes from. */
+enum {
+  HAL_MEM_CACHED = 0,  /* cut from a segment */
+  HAL_MEM_ADOPTED = 1, /* somebody else's */
+  HAL_MEM_POOLED = 2,  /* the plugin's memory_alloc_async, for a plugin that pools itself */
+  HAL_MEM_EMPTY = 3,   /* no memory: size 0 */
+  HAL_MEM_ACTION = 4,  /* no block at all, only a deferred free_fn */
+  HAL_MEM_HOST = 5,    /* page-locked host memory: host_memory*.c */
+  HAL_MEM_SOURCES = 6
+};
+
+enum {
+  HAL_MEM_FREE = 0,    /* in its pool */
+  HAL_MEM_PLAIN = 1,   /* allocated, cached, never used by another stream: release is a few instructions */
+  HAL_MEM_SPECIAL = 2, /* allocated, and release has more to do */
+  HAL_MEM_PENDING = 3, /* released, waiting for events */
+  HAL_MEM_LEAVING = 4  /* a free segment on its way back to the plugin */
+};
+
+/* A pool of free blocks of one stream. The pools of the other sources have no bins; they only say where a block is
+ * from. */
+typedef struct hal_mem_pool_s {
+  hal_allocator_t *allocator;
+  hal_stream_t *stream;
+  uint32_t source; /* HAL_MEM_CACHED... */
+  uint32_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
+  uint64_t rows;   /* bit r: bits[r] is not zero */
+  uint64_t bits[64];
+  hal_block_t *recent; /* the free block that was released last; in no bin */
+  hal_block_t **bins;  /* 64 * 64 lists */
+} hal_mem_pool_t;
+
+/* A stream other than its own that uses a block; once the block is released, an entry of that stream's queue. */
+typedef struct hal_mem_use_s {
+  struct hal_mem_use_s *next;
+  hal_block_t *block;
+  hal_stream_t *stream;
+  hal_plugin_event_t *event; /* of the stream's device; NULL until the block is released */
+} hal_mem_use_t;
+
+struct hal_block_s {
+  /* First line: all that a cache hit touches. */
+  void *address;
+  size_t size;      /* as accounted: rounded for cached blocks */
+  size_t requested; /* as asked for */
+  hal_mem_pool_t *pool;
+  hal_block_t *prev, *next; /* neighbours in the segment, by address */
+  union {
+    struct {
+      hal_block_t *prev, *next; /* free blocks: list of the bin */
+    } bin;
+    struct {
+      hal_host_fn_t fn; /* adopted blocks and actions */
+      void *data;
+    } free;
+  } u;
+  /* Second line. */
+  uint32_t state; /* HAL_MEM_FREE... */
+  uint32_t waits; /* pending blocks: events that are not done yet */
+  hal_stream_t *stream;
+  hal_mem_use_t *uses;
+  uint64_t stamp; /* free blocks: how many allocations of the kind there had been when it was released */
+  /* Node of the address map: first blocks of segments, and blocks of other sources. */
+  hal_block_t *left, *right;
+  size_t extent;   /* bytes of the whole segment or block; 0 = not in the map */
+  uintptr_t reach; /* highest end of any range in this subtree */
+};
+
+/* Uses that wait for events of one stream, oldest first. */
+typedef struct hal_mem_queue_s {
+  hal_stream_t *stream;
+  hal_mem_use_t *head, *tail;
+  struct hal_mem_queue_s *next;
+} hal_mem_queue_t;
+
+#define HAL_MEM_EVENT_CACHE 32
+
+struct hal_allocator_s {
+  hal_mem_lock_t lock;
+  int32_t pooled; /* the plugin pools memory itself */
+  hal_device_t *device;
+  hal_mem_pool_t *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand */
+  hal_mem_slab_t blocks, uses;
+  hal_mem_stats_t stats;
+  hal_mem_config_t config;
+  hal_mem_pool_t foreign[HAL_MEM_SOURCES][2];
+  hal_mem_host_t host;
+  hal_block_t *map;    /* root of the address map */
+  size_t limit;        /* hal_memory_set_limit; 0 = none */
+  atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
+  hal_mem_queue_t *queues;
+  size_t in_flight; /* bytes of segments that are being allocated right now */
+  uint32_t event_count;
+  hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
+  atomic_int failed;                               /* `failure` is set; read without the lock too */
+  hal_status_t failure;
+  char failure_message[512];
+};
+
+static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
+  return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
+}
+
+/* ---- memory_map.c: address -> block ---- */
+/* Adds a block with its `extent`; ranges may overlap, as several adopted views of one memory do. */
+void hal_mem_map_insert(hal_block_t **root, hal_block_t *block, size_t extent);
+void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
+/* Finds a block whose extent covers the address, NULL when there is none. */
+hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
+
+/* ---- memory_life.c: creation and end ---- */
+/* Makes the pool of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
+                                 hal_mem_pool_t **out_pool);
+
+/* ---- memory_segment.c: segments from and to the plugin ----
+ * All are called with the lock held, and give it up while they are in the plugin: waiting for a stream must not stop
+ * the threads whose work it waits for. */
+/* Allocates a segment and gives its only block, not in the bins.
+ * Errors: HAL_RESOURCE_EXHAUSTED (limit, plugin or host), the plugin's own. */
+hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block);
+/* Gives free segments of `pool` back, the smallest that are enough first, until `size` bytes were given back or none is
+ * left. Gives the bytes. */
+size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size);
+/* Gives all free segments of the device back. */
+size_t hal_mem_segment_trim_all(hal_allocator_t *allocator);
+/* Under garbage_collection_threshold, gives back the free segments that were unused longest, before `size` more are
+ * taken. */
+void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size);
+/* What segments and adopted memory may take together; SIZE_MAX = no limit known. */
+size_t hal_mem_capacity(const hal_allocator_t *allocator);
+/* Tells whether `size` more bytes would be over it. */
+int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
+
+/* ---- memory_event.c: waiting for streams without taking the user's asynchronous failures ---- */
+/* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held.
+ */
+hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
+void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
+/* Tells whether a recorded event is done: 1 or 0. */
+int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
+/* Waits for a recorded event (NULL: for the stream) and gives it back. The lock is held, and given up while waiting. */
+void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
+/* Waits for the work queued on a stream. The lock is held, and given up while waiting. */
+void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream);
+/* Tells whether a stream has no work: 1 or 0. */
+int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
+/* Keeps an asynchronous failure that the allocator met instead of the user, who gets it from hal_memory_poll. */
+void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+void hal_mem_events_destroy(hal_allocator_t *allocator);
+
+/* ---- memory_pending.c: released blocks that wait for events, deferred frees. The lock is held ---- */
+/* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. What ends
+ * with a free_fn goes to the list `*ready`. */
+void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready);
+/* Notes that work of `stream` uses the block. Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, hal_stream_t *stream);
+/* Looks at the queues and ends what is done. */
+void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
+/* Waits for all that is pending now and ends it; gives up the lock while waiting. */
+void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
+void hal_mem_queues_destroy(hal_allocator_t *allocator);
+/* Runs the free_fn of a list, without the lock. A free_fn that releases another block is not nested: its list is run
+ * after it, by the outermost call, so that chains of any length take no stack. */
+void hal_mem_ready_run(hal_block_t *ready);
+
+/* ---- memory_info.c ---- */
+/* Asks the plugins that run; 1 when one of them knows the address as memory of a device, or with `pinned` as page-locked
+ * host memory. Never in a forked child or after hal_registry_close. */
+int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device);
+
+/* ---- memory_error.c ---- */
+/* The error of a request that cannot be met: sizes, accounts, and the setting that would have helped. Takes the lock.
+ * `what` = what was tried, such as "allocate"; `cause` is the plugin's message, "" when there is none. */
+hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *what, size_t size, const char *cause);
+
+#endif /* HAL_SRC_MEMORY_INTERNAL_H_ */

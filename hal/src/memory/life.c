@@ -1,0 +1,114 @@
+/* memory_life.c: creation and end of an allocator and its pools, and the emptying of its cache. */
+#include "memory/pool.h"
+
+hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
+  hal_allocator_t *allocator = hal_calloc(1, sizeof(*allocator));
+  if (!allocator) {
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for its allocator", device->label);
+  }
+  allocator->device = device;
+  allocator->pooled = (device->info.flags & HAL_DEVICE_POOLED) != 0;
+  allocator->blocks.item_size = sizeof(hal_block_t);
+  allocator->uses.item_size = sizeof(hal_mem_use_t);
+  hal_mem_config_load(&allocator->config);
+  for (uint32_t source = 0; source < HAL_MEM_SOURCES; source++) {
+    for (uint32_t kind = 0; kind < 2; kind++) {
+      allocator->foreign[source][kind] = (hal_mem_pool_t){.allocator = allocator, .source = source, .kind = kind};
+    }
+  }
+  *out_allocator = allocator;
+  return HAL_OK;
+}
+
+/* Frees the memory of a block or segment that is still in the map at the end. */
+static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
+  hal_device_t *device = allocator->device;
+  hal_status_t status = HAL_OK;
+  if (block->pool->source == HAL_MEM_CACHED) {
+    status = hal_call_memory_free(device->plugin, device->ordinal, block->address);
+  } else if (block->pool->source == HAL_MEM_POOLED) {
+    status = hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address);
+  }
+  if (status)
+    hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free memory: %s", device->label, hal_error_message());
+}
+
+void hal_allocator_drain(hal_allocator_t *allocator) {
+  hal_block_t *ready = NULL;
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pending_drain(allocator, &ready);
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+}
+
+void hal_allocator_destroy(hal_allocator_t *allocator) {
+  if (!allocator) return;
+  hal_allocator_drain(allocator);
+  hal_mem_lock(&allocator->lock);
+  hal_mem_host_close(allocator);
+  hal_mem_segment_trim_all(allocator);
+  const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
+  if (lost) {
+    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that nobody released",
+            allocator->device->label, (long long)lost,
+            (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
+    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* work may be queued that uses them */
+      const hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_SMALL];
+      if (!pool) pool = allocator->pools[id][HAL_MEM_LARGE];
+      if (pool) hal_mem_stream_wait(allocator, pool->stream);
+    }
+  }
+  while (allocator->map) {
+    hal_block_t *block = allocator->map;
+    hal_mem_map_remove(&allocator->map, block);
+    abandon(allocator, block);
+  }
+  hal_mem_events_destroy(allocator);
+  hal_mem_unlock(&allocator->lock);
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);
+  }
+  hal_mem_queues_destroy(allocator);
+  hal_mem_slab_destroy(&allocator->blocks);
+  hal_mem_slab_destroy(&allocator->uses);
+  hal_free(allocator);
+}
+
+hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
+                                 hal_mem_pool_t **out_pool) {
+  hal_mem_pool_t *pool = hal_calloc(1, sizeof(*pool) + HAL_MEM_BINS * sizeof(hal_block_t *));
+  if (!pool) {
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for the pool of stream %lld",
+                         allocator->device->label, (long long)stream->id);
+  }
+  pool->allocator = allocator;
+  pool->stream = stream;
+  pool->source = HAL_MEM_CACHED;
+  pool->kind = kind;
+  pool->bins = (hal_block_t **)(pool + 1);
+  allocator->pools[stream->id][kind] = pool;
+  *out_pool = pool;
+  return HAL_OK;
+}
+
+static void empty_cache(hal_device_t *device) {
+  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_drain(allocator);
+  hal_mem_lock(&allocator->lock);
+  hal_mem_segment_trim_all(allocator);
+  hal_mem_unlock(&allocator->lock);
+}
+
+hal_status_t hal_memory_empty_cache(int32_t index) {
+  hal_device_t *device;
+  if (index != -1) {
+    HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+    empty_cache(device);
+    return HAL_OK;
+  }
+  for (int32_t i = 0; i < hal_runtime.device_count; i++) { /* a device never used holds nothing */
+    device = &hal_runtime.devices[i];
+    if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device);
+  }
+  return HAL_OK;
+}

@@ -1,0 +1,225 @@
+/* memory_pending.c: released blocks that other streams still use, and deferred frees.
+ *
+ * Each stream that is waited for has a queue of uses in the order of their events; a queue is looked at until its first
+ * event that is not done. A block ends when its last use has ended. */
+#include "memory/pool.h"
+
+/* Gives the queue of a stream; NULL when the host has no memory. A device has few: the streams that blocks were lent
+ * to. */
+static hal_mem_queue_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
+  hal_mem_queue_t *queue = allocator->queues;
+  while (queue && queue->stream != stream) queue = queue->next;
+  if (queue) return queue;
+  queue = hal_calloc(1, sizeof(*queue));
+  if (!queue) return NULL;
+  queue->stream = stream;
+  queue->next = allocator->queues;
+  allocator->queues = queue;
+  return queue;
+}
+
+hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, hal_stream_t *stream) {
+  for (const hal_mem_use_t *use = block->uses; use; use = use->next) {
+    if (use->stream == stream) return HAL_OK;
+  }
+  hal_mem_use_t *use = hal_mem_slab_take(&allocator->uses);
+  if (!use) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  *use = (hal_mem_use_t){.next = block->uses, .block = block, .stream = stream};
+  block->uses = use;
+  if (block->state == HAL_MEM_PLAIN) block->state = HAL_MEM_SPECIAL;
+  return HAL_OK;
+}
+
+static void forget(hal_allocator_t *allocator, hal_block_t *block) {
+  const uint32_t kind = block->pool->kind;
+  hal_mem_map_remove(&allocator->map, block);
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)block->requested);
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
+}
+
+/* Device memory counts in the device's statistics; host memory and actions do not. */
+static int is_counted(const hal_block_t *block) {
+  return block->pool->source != HAL_MEM_ACTION && block->pool->source != HAL_MEM_HOST;
+}
+
+/* Ends a block that nothing uses any more. */
+static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t **ready) {
+  hal_mem_pool_t *pool = block->pool;
+  hal_device_t *device = allocator->device;
+  if (block->state == HAL_MEM_PENDING) {
+    atomic_fetch_sub_explicit(&allocator->pending, 1, memory_order_relaxed);
+    if (is_counted(block)) {
+      hal_mem_stat_decrease(&allocator->stats, pool->kind, HAL_MEM_PENDING_BLOCKS, 1);
+      hal_mem_stat_decrease(&allocator->stats, pool->kind, HAL_MEM_PENDING_BYTES, (int64_t)block->size);
+    }
+  }
+  switch (pool->source) {
+    case HAL_MEM_CACHED:
+      hal_mem_pool_return(allocator, pool, pool->kind, block);
+      return;
+    case HAL_MEM_POOLED:
+      forget(allocator, block);
+      allocator->stats.num_device_free++;
+      if (hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address)) {
+        hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a block of %zu bytes: %s", device->label,
+                block->size, hal_error_message());
+      }
+      hal_mem_slab_give(&allocator->blocks, block);
+      return;
+    case HAL_MEM_EMPTY:
+      hal_mem_slab_give(&allocator->blocks, block);
+      return;
+    case HAL_MEM_HOST:
+      hal_mem_host_return(allocator, block);
+      return;
+    case HAL_MEM_ADOPTED:
+      forget(allocator, block);
+      break;
+    default:
+      break;
+  }
+  block->state = HAL_MEM_LEAVING;
+  block->next = *ready;
+  *ready = block;
+}
+
+/* Puts one use into its stream's queue, behind an event; 0 when there is nothing to wait for any more. */
+static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
+  hal_mem_queue_t *queue = use->stream->handle ? queue_of(allocator, use->stream) : NULL;
+  use->next = NULL;
+  use->event = queue ? hal_mem_event_record(allocator, use->stream) : NULL;
+  if (!use->event) {
+    hal_mem_stream_wait(allocator, use->stream);
+    hal_mem_slab_give(&allocator->uses, use);
+    return 0;
+  }
+  if (queue->tail) {
+    queue->tail->next = use;
+  } else {
+    queue->head = use;
+  }
+  queue->tail = use;
+  use->block->waits++;
+  return 1;
+}
+
+void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready) {
+  if (own && !hal_mem_stream_idle(allocator, block->stream) && hal_mem_block_use(allocator, block, block->stream)) {
+    hal_mem_stream_wait(allocator, block->stream);
+  }
+  hal_mem_use_t *use = block->uses;
+  block->uses = NULL;
+  block->waits = 1; /* ours: keeps the block while the lock is given up in a wait */
+  if (use && block->state != HAL_MEM_PENDING) {
+    block->state = HAL_MEM_PENDING;
+    atomic_fetch_add_explicit(&allocator->pending, 1, memory_order_relaxed);
+    if (is_counted(block)) {
+      hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BLOCKS, -1);
+      hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BYTES, -(int64_t)block->size);
+    }
+  }
+  while (use) {
+    hal_mem_use_t *next = use->next;
+    wait_for(allocator, use);
+    use = next;
+  }
+  if (--block->waits == 0) finish(allocator, block, ready);
+}
+
+/* Takes the first use out of a queue. */
+static hal_mem_use_t *pop(hal_mem_queue_t *queue) {
+  hal_mem_use_t *use = queue->head;
+  queue->head = use->next;
+  if (!queue->head) queue->tail = NULL;
+  return use;
+}
+
+/* Ends a use whose event was given back. */
+static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t **ready) {
+  hal_block_t *block = use->block;
+  hal_mem_slab_give(&allocator->uses, use);
+  if (--block->waits == 0) finish(allocator, block, ready);
+}
+
+void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
+  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+    while (queue->head && hal_mem_event_done(allocator, queue->stream, queue->head->event)) {
+      hal_mem_use_t *use = pop(queue);
+      hal_mem_event_give(allocator, queue->stream, use->event);
+      end_use(allocator, use, ready);
+    }
+  }
+}
+
+void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
+  /* Others may go on adding while the lock is given up: only what is queued now is waited for. */
+  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+    size_t count = 0;
+    for (const hal_mem_use_t *use = queue->head; use; use = use->next) count++;
+    for (; count && queue->head; count--) {
+      hal_mem_use_t *use = pop(queue);
+      hal_mem_event_wait(allocator, queue->stream, use->event);
+      end_use(allocator, use, ready);
+    }
+  }
+}
+
+void hal_mem_queues_destroy(hal_allocator_t *allocator) {
+  while (allocator->queues) {
+    hal_mem_queue_t *queue = allocator->queues;
+    allocator->queues = queue->next;
+    hal_free(queue);
+  }
+}
+
+/* Finished blocks of this thread whose free_fn has yet to run. */
+static _Thread_local struct {
+  hal_block_t *list;
+  int running;
+} hal_mem_ready;
+
+void hal_mem_ready_run(hal_block_t *ready) {
+  while (ready) {
+    hal_block_t *next = ready->next;
+    ready->next = hal_mem_ready.list;
+    hal_mem_ready.list = ready;
+    ready = next;
+  }
+  if (hal_mem_ready.running) return;
+  hal_mem_ready.running = 1;
+  while (hal_mem_ready.list) {
+    hal_block_t *block = hal_mem_ready.list;
+    hal_allocator_t *allocator = block->pool->allocator;
+    const hal_host_fn_t fn = block->u.free.fn;
+    void *data = block->u.free.data;
+    hal_mem_ready.list = block->next;
+    hal_mem_lock(&allocator->lock);
+    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_unlock(&allocator->lock);
+    if (fn) fn(data);
+  }
+  hal_mem_ready.running = 0;
+}
+
+hal_status_t hal_memory_poll(hal_device_t *device) {
+  hal_allocator_t *allocator = device->allocator;
+  hal_block_t *ready = NULL;
+  hal_status_t failure = HAL_OK;
+  char message[sizeof(allocator->failure_message)];
+  if (!allocator) return HAL_OK;
+  if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed) &&
+                 !atomic_load_explicit(&allocator->failed, memory_order_relaxed))) {
+    return HAL_OK;
+  }
+  hal_mem_lock(&allocator->lock);
+  hal_mem_pending_poll(allocator, &ready);
+  if (atomic_load_explicit(&allocator->failed, memory_order_relaxed)) {
+    failure = allocator->failure;
+    for (size_t i = 0; i < sizeof(message); i++) message[i] = allocator->failure_message[i];
+    atomic_store_explicit(&allocator->failed, 0, memory_order_relaxed);
+  }
+  hal_mem_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
+  return failure ? hal_error_set(failure, "%s", message) : HAL_OK;
+}

@@ -1,0 +1,151 @@
+/* memory_segment.c: segments, the pieces of memory that the plugin gives, and how they go back.
+ *
+ * A plugin's memory_free wants memory that no queued work uses, and a free block may still be used by work queued on
+ * its own stream: so the stream is waited for first. */
+#include "memory/pool.h"
+
+size_t hal_mem_capacity(const hal_allocator_t *allocator) {
+  if (allocator->limit) return allocator->limit;
+  const uint64_t total = allocator->device->info.total_memory;
+  return total && total < SIZE_MAX ? (size_t)total : SIZE_MAX;
+}
+
+int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size) {
+  const size_t capacity = hal_mem_capacity(allocator);
+  const size_t taken = (size_t)hal_mem_reserved(allocator) + allocator->in_flight;
+  return size > capacity || taken > capacity - size;
+}
+
+/* Asks the plugin for memory, without the lock. */
+static hal_status_t obtain(hal_allocator_t *allocator, size_t size, void **out_address) {
+  hal_device_t *device = allocator->device;
+  void *address = NULL;
+  allocator->in_flight += size;
+  hal_mem_unlock(&allocator->lock);
+  hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &address);
+  if (!status && !address) status = HAL_INTERNAL;
+  hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
+  hal_mem_lock(&allocator->lock);
+  allocator->in_flight -= size;
+  if (!status) *out_address = address;
+  return status;
+}
+
+hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block) {
+  hal_allocator_t *allocator = pool->allocator;
+  void *address = NULL;
+  if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
+  hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
+  if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
+  const hal_status_t status = obtain(allocator, size, &address);
+  if (status) {
+    hal_mem_slab_give(&allocator->blocks, block);
+    return status;
+  }
+  *block =
+      (hal_block_t){.address = address, .size = size, .pool = pool, .stream = pool->stream, .state = HAL_MEM_LEAVING};
+  hal_mem_map_insert(&allocator->map, block, size);
+  hal_mem_stat_increase(&allocator->stats, pool->kind, HAL_MEM_SEGMENT, 1);
+  hal_mem_stat_increase(&allocator->stats, pool->kind, HAL_MEM_RESERVED_BYTES, (int64_t)size);
+  if (size >= allocator->config.max_split_size)
+    hal_mem_stat_increase(&allocator->stats, pool->kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
+  allocator->stats.num_device_alloc++;
+  *out_block = block;
+  return HAL_OK;
+}
+
+/* Takes a free segment out of its pool, so that nobody else finds it, and puts it on a list linked by `next`. */
+static void detach(hal_block_t *block, hal_block_t **list) {
+  hal_mem_pool_take(block->pool, block->pool->kind, block);
+  block->state = HAL_MEM_LEAVING;
+  block->next = *list;
+  *list = block;
+}
+
+/* Gives a list of detached segments of one stream back to the plugin. */
+static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
+  hal_device_t *device = allocator->device;
+  if (!list) return;
+  hal_mem_stream_wait(allocator, list->stream);
+  while (list) {
+    hal_block_t *block = list;
+    list = block->next;
+    hal_mem_unlock(&allocator->lock);
+    if (hal_call_memory_free(device->plugin, device->ordinal, block->address)) {
+      hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a segment of %zu bytes: %s", device->label,
+              block->size, hal_error_message());
+    }
+    hal_mem_lock(&allocator->lock);
+    const uint32_t kind = block->pool->kind;
+    hal_mem_map_remove(&allocator->map, block);
+    hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
+    hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
+    if (block->size >= allocator->config.max_split_size) {
+      hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
+    }
+    allocator->stats.num_device_free++;
+    hal_mem_slab_give(&allocator->blocks, block);
+  }
+}
+
+/* Gives the smallest free segment of at least `size` bytes, else the largest there is; NULL when none is whole. */
+static hal_block_t *choose(hal_mem_pool_t *pool, size_t size) {
+  hal_block_t *best = NULL;
+  hal_mem_pool_settle(pool);
+  for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
+    if (hal_mem_block_is_segment(block)) {
+      best = block; /* in order of size: the last seen is the largest */
+      if (block->size >= size) break;
+    }
+  }
+  return best;
+}
+
+size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
+  size_t given = 0;
+  hal_block_t *list = NULL, *block;
+  while (given < size && (block = choose(pool, size - given))) {
+    given += block->size;
+    detach(block, &list);
+  }
+  give_back(pool->allocator, list);
+  return given;
+}
+
+size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
+  size_t given = 0;
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    for (int kind = 0; kind < 2; kind++) {
+      hal_mem_pool_t *pool = allocator->pools[id][kind];
+      if (pool) given += hal_mem_segment_trim(pool, SIZE_MAX);
+    }
+  }
+  return given;
+}
+
+/* Gives the free segment of the large pools that was released first, NULL when there is none. */
+static hal_block_t *oldest(hal_allocator_t *allocator) {
+  hal_block_t *best = NULL;
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_LARGE];
+    if (!pool) continue;
+    hal_mem_pool_settle(pool);
+    for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
+      if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;
+    }
+  }
+  return best;
+}
+
+void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size) {
+  const size_t capacity = hal_mem_capacity(allocator);
+  if (capacity == SIZE_MAX) return; /* a share of what is not known */
+  const double bound = allocator->config.garbage_collection_threshold * (double)capacity;
+  while ((double)hal_mem_reserved(allocator) + (double)size > bound) {
+    hal_block_t *block = oldest(allocator);
+    if (!block) return;
+    hal_block_t *list = NULL;
+    detach(block, &list);
+    give_back(allocator, list);
+  }
+}

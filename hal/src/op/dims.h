@@ -1,0 +1,61 @@
+/* op_dims.h: the dimensions of an operator that treats some of them apart (reductions, softmax): which are reduced,
+ * their sizes and strides, sorted and merged. Private to hal/src. */
+#ifndef HAL_SRC_OP_DIMS_H_
+#define HAL_SRC_OP_DIMS_H_
+
+#include "op/iterator.h"
+
+typedef struct hal_op_dim_s {
+  int64_t size;
+  int64_t stride[HAL_OP_MAX_OPERANDS]; /* elements; operand 0 is the result, operand 1 the reduced tensor */
+  int32_t reduced;
+} hal_op_dim_t;
+
+typedef struct hal_op_dims_s {
+  int32_t count, operands;
+  hal_op_dim_t dim[HAL_OP_MAX_DIMS];
+} hal_op_dims_t;
+
+/* Reads a list of dimensions of a tensor with `ndim` dimensions into a mask: negative ones count from the end, an empty
+ * list means all. Errors: HAL_INVALID_ARGUMENT: out of range, or named twice. */
+hal_status_t hal_op_dim_mask(const hal_op_context_t *context, int32_t ndim, const int64_t *list, uint32_t count,
+                             uint64_t *out_mask);
+
+/* Checks that `result` has the shape of `tensor` with the dimensions of `mask` made 1 (keepdim). */
+hal_status_t hal_op_check_keepdim(const hal_op_context_t *context, const hal_tensor_t *tensor,
+                                  const hal_tensor_t *result, uint64_t mask);
+
+/* Checks that two tensors have one shape. */
+hal_status_t hal_op_check_same_shape(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                     const hal_tensor_t *other, const char *other_what);
+
+/* Refuses operands of different dtypes. */
+hal_status_t hal_op_check_same_dtype(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                     const hal_tensor_t *other, const char *other_what);
+
+/* Adds the dimensions of operands of one shape, innermost first and without those of size 1. An operand with size 1 in
+ * a dimension has stride 0 there. */
+void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint64_t mask, hal_op_dims_t *out_dims);
+
+/* Sorts by the strides of operand 1, smallest first; broadcast dimensions (stride 0) last. For operators whose result
+ * does not depend on the order of the elements. */
+void hal_op_dims_sort(hal_op_dims_t *dims);
+
+/* Merges neighbours of the same kind that every operand walks as one. */
+void hal_op_dims_merge(hal_op_dims_t *dims);
+
+/* Removes dimension `index` and gives it. */
+hal_op_dim_t hal_op_dims_take(hal_op_dims_t *dims, int32_t index);
+
+/* Counts the places of all dimensions. Saturates: sizes were checked by hal_op_numel. */
+int64_t hal_op_dims_numel(const hal_op_dims_t *dims);
+
+/* Gives the dimensions as a kernel's argument. Errors: HAL_UNIMPLEMENTED when there are more than HAL_OP_ROW_DIMS. */
+hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, hal_op_rows_t *out_rows);
+
+/* Units of work of `cost` elements each that one group or item should take: 1 on devices with many threads, about
+ * HAL_OP_ATTENTION elements on a CPU. Changes no bits: units are computed one by one. */
+#define HAL_OP_ATTENTION 16384
+uint64_t hal_op_units_per_group(const hal_op_context_t *context, uint64_t cost);
+
+#endif /* HAL_SRC_OP_DIMS_H_ */

@@ -1,0 +1,263 @@
+/* op_internal.h: what the dispatch (op.c) and the launchers of the operator families (op_<family>.c) say to each other.
+ * Private to hal/src.
+ *
+ * A launcher turns one call into launches of portable kernels. It is called with a context on the stack and answers
+ * HAL_OK, HAL_UNIMPLEMENTED (nothing queued, no result touched) or an error. It checks what it is given; only the
+ * shapes of a call flagged HAL_CALL_DENSE are taken on trust. A steady-state call takes no lock, builds no string and
+ * allocates nothing. */
+#ifndef HAL_SRC_OP_INTERNAL_H_
+#define HAL_SRC_OP_INTERNAL_H_
+
+#include "device/runtime.h"
+#include "plugin/call.h"
+
+/* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool f16
+ * bf16 c64 c128 u16 u32 u64 */
+#define HAL_OP_DTYPE_SLOTS 15
+
+/* hal_op_info_t.result: the dtype that results must have */
+enum {
+  HAL_OP_RESULT_SAME = 0, /* the computing dtype, which is the dtype of operand 0 */
+  HAL_OP_RESULT_BOOL = 1,
+  HAL_OP_RESULT_ANY = 2, /* the launcher checks */
+  HAL_OP_RESULT_REAL = 3 /* the computing dtype, of complex numbers that of their parts */
+};
+
+typedef struct hal_op_context_s hal_op_context_t;
+typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_op_call_t *call);
+
+/* One operator; the table is generated from codegen/ops.yaml (hal_op_table.inc). */
+typedef struct hal_op_info_s {
+  const char *name;             /* "add.Tensor" */
+  const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
+  const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
+  const char *const *arguments; /* names of the frozen arguments, for messages */
+  uint32_t argument_count;
+  hal_op_launcher_t launch; /* NULL: no portable kernel */
+  uint64_t dtypes;          /* computing dtypes with a kernel: bit d = dtype number d */
+  uint32_t first_handle;    /* the op's part of the device's handle cache: [slot][variant] */
+  uint16_t variant_count;
+  uint16_t family;  /* number of the module */
+  uint8_t operands; /* tensor arguments, which come first: a, b, c */
+  uint8_t scalars;  /* number arguments, which follow: s0, s1, s2 */
+  uint8_t numbers;  /* bit i: tensor argument i may be given as a number */
+  uint8_t result;   /* HAL_OP_RESULT_* */
+  uint8_t checked;  /* bit i: argument i is looked through before, by the operator `check` of the family `check` */
+  uint16_t check;
+} hal_op_info_t;
+
+struct hal_op_context_s {
+  const hal_op_info_t *info;
+  hal_device_t *device;
+  hal_stream_t *stream;
+  _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
+  uint32_t op;                             /* HAL_OP_ID_* */
+};
+
+/* The dtype of the result of an operator that computes in `dtype`. */
+static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dtype_t dtype) {
+  if (HAL_LIKELY(info->result == HAL_OP_RESULT_SAME)) return dtype;
+  if (info->result == HAL_OP_RESULT_BOOL) return HAL_BOOL;
+  return dtype == HAL_COMPLEX64 ? HAL_FLOAT32 : dtype == HAL_COMPLEX128 ? HAL_FLOAT64 : dtype;
+}
+
+/* ---- launchers, one per family ----------------------------------------------------------------------------------- */
+hal_status_t hal_op_launch_fill(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_unary(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_binary(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_ternary(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_where(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_aminmax(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nll(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_attention_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_convolution(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_optimizer(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scatter(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scatter_reduce(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_nonzero(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t *call);
+hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_call_t *call);
+/* The same numbers by the plugin's random_fill, whose default works everywhere. */
+hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
+
+/* ---- all operators ----------------------------------------------------------------------------------------------- */
+/* The name of an argument of an operator of codegen/ops.yaml; NULL when there is none. */
+const char *hal_op_argument(uint32_t op, uint32_t argument);
+/* Operators of codegen/ops.yaml; those that libraries define are numbered behind them (op_define.h). */
+uint32_t hal_op_builtin_count(void);
+/* Writes a device number into all descriptors of a call. */
+void hal_op_set_devices(const hal_op_call_t *call, int32_t ordinal);
+
+/* ---- kernels and launches ---------------------------------------------------------------------------------------- */
+extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
+extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */
+
+/* Tells whether portable kernels know a dtype. */
+static inline int hal_op_has_slot(hal_dtype_t dtype) {
+  return (uint32_t)dtype < 32u && hal_op_dtype_slots[dtype] < HAL_OP_DTYPE_SLOTS;
+}
+
+/* Finds and caches a handle; the slow path of hal_op_kernel. */
+hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
+                                hal_plugin_kernel_t **out_kernel);
+
+/* Tells whether the operator has portable kernels that compute in a dtype. */
+static inline int hal_op_has_dtype(const hal_op_context_t *context, hal_dtype_t dtype) {
+  return (uint32_t)dtype < 64u && (context->info->dtypes >> dtype & 1);
+}
+
+/* Gives the kernel "<kernel>_<dtype>_<variant>". Errors: HAL_UNIMPLEMENTED = there is none for this dtype or device. */
+static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
+                                         hal_plugin_kernel_t **out_kernel) {
+  const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;
+  if (HAL_UNLIKELY(slot >= HAL_OP_DTYPE_SLOTS)) return HAL_UNIMPLEMENTED;
+  hal_plugin_kernel_t *kernel =
+      atomic_load_explicit(&context->handles[slot * context->info->variant_count + variant], memory_order_acquire);
+  if (HAL_UNLIKELY(!kernel)) return hal_op_kernel_find(context, dtype, variant, out_kernel);
+  if (HAL_UNLIKELY((void *)kernel == (void *)&hal_op_no_kernel)) return HAL_UNIMPLEMENTED;
+  *out_kernel = kernel;
+  return HAL_OK;
+}
+
+#define HAL_OP_ARG_VALUE(lvalue) \
+  { &(lvalue), (uint32_t)sizeof(lvalue), HAL_ARG_VALUE }
+#define HAL_OP_ARG_POINTER(lvalue) \
+  { &(lvalue), (uint32_t)sizeof(void *), HAL_ARG_POINTER } /* lvalue: the address variable */
+
+#define HAL_OP_BLOCK 256u      /* threads of a block in item kernels (PK_ITEM) */
+#define HAL_OP_GROUP_BLOCK 64u /* threads of a block in group kernels (PK_GROUP); PK_LSIZE of hal/kernels/pk.h */
+
+/* Refuses a launch that does not fit into 32 bits of blocks; the message names the operator. */
+hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
+
+/* Completes the message of a failed launch with the operator's name. Returns `status`. */
+hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
+
+/* Queues an item kernel over `items` items. Zero items: HAL_OK without a launch. */
+static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
+                                               const hal_arg_t *args, uint32_t arg_count) {
+  if (HAL_UNLIKELY(items == 0)) return HAL_OK;
+  if (HAL_UNLIKELY(items > (uint64_t)INT32_MAX * HAL_OP_BLOCK)) return hal_op_too_large(context, items);
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {(uint32_t)((items + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK), 1, 1},
+                               .block = {HAL_OP_BLOCK, 1, 1},
+                               .arg_count = arg_count,
+                               .args = args};
+  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
+  return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
+}
+
+/* Queues a group kernel over `groups` groups of HAL_OP_GROUP_BLOCK items. Zero groups: HAL_OK without a launch. */
+static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t groups,
+                                                const hal_arg_t *args, uint32_t arg_count) {
+  if (HAL_UNLIKELY(groups == 0)) return HAL_OK;
+  if (HAL_UNLIKELY(groups > INT32_MAX)) return hal_op_too_large(context, groups);
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {(uint32_t)groups, 1, 1},
+                               .block = {HAL_OP_GROUP_BLOCK, 1, 1},
+                               .arg_count = arg_count,
+                               .args = args};
+  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
+  return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
+}
+
+/* ---- reading and checking a call (op_args.c) --------------------------------------------------------------------- */
+
+/* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */
+hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format, ...) HAL_PRINTF(2, 3);
+
+/* Checks that a tensor can be used: struct, 0 <= ndim <= 64, sizes >= 0, data unless empty. `what` names it in
+ * messages. */
+hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what);
+
+/* Gives argument `index` as a checked tensor / an integer / a floating number / an integer list. Numbers convert
+ * between bool, int and double as long as the value stays the same. */
+hal_status_t hal_op_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           const hal_tensor_t **out_tensor);
+hal_status_t hal_op_int(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index, int64_t *out_value);
+hal_status_t hal_op_double(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           double *out_value);
+hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                             const int64_t **out_list, uint32_t *out_count);
+
+/* Gives result `index` as a checked tensor. */
+hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                           const hal_tensor_t **out_tensor);
+
+/* A number in the computing type of a kernel, ready to be an argument. */
+typedef struct hal_op_scalar_s {
+  union {
+    double c128[2];
+    float c64[2];
+    double f64;
+    float f32;
+    int64_t i64;
+    int32_t i32;
+    int16_t i16;
+    int8_t i8;
+    uint8_t u8;
+  } u;
+  uint32_t size; /* bytes */
+} hal_op_scalar_t;
+#define HAL_OP_ARG_SCALAR(scalar) \
+  { &(scalar).u, (scalar).size, HAL_ARG_VALUE }
+
+/* Converts a number to a dtype: integers wrap as in C and torch; a fraction for an integer dtype is an error. */
+hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
+                           const char *what, hal_op_scalar_t *out_scalar);
+
+/* Size of an element in bytes, 0 for an unknown dtype; its name ("float32"). */
+uint32_t hal_op_dtype_size(hal_dtype_t dtype);
+/* The dtype whose kernels move elements of this size, the set `moved` of ops.yaml: uint8, int16, int32, int64,
+ * complex128. */
+hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype);
+const char *hal_op_dtype_name(hal_dtype_t dtype);
+
+/* Counts elements. Errors: HAL_INVALID_ARGUMENT when the count does not fit into 63 bits. */
+hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                          int64_t *out_numel);
+
+/* Checks a contiguous tensor of `count` elements of a dtype. */
+hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                                int64_t count, hal_dtype_t dtype);
+
+/* Gives argument `index`, which may be missing, as such a tensor; NULL when it is missing. */
+hal_status_t hal_op_optional_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                   int64_t count, hal_dtype_t dtype, const hal_tensor_t **out_tensor);
+
+/* Tells whether a tensor is contiguous in C order (dimensions of size 1 have any stride). */
+int hal_op_is_contiguous(const hal_tensor_t *tensor);
+
+#endif /* HAL_SRC_OP_INTERNAL_H_ */

@@ -1,0 +1,147 @@
+/* op_iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbours merged. */
+#include "op/iterator.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements per item of a row-form kernel on a device with few wide cores: the division per item vanishes and spans are
+ * long enough to be vectorised. One on other devices: neighbouring threads touch neighbouring elements. */
+#define CPU_ROW_BLOCK 1024u
+
+static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
+                                 const char *const *names, int32_t operands) {
+  const hal_tensor_t *result = tensors[0];
+  for (int32_t k = 1; k < operands; k++) {
+    if (tensors[k]->ndim != result->ndim)
+      return hal_op_invalid(context,
+                            "%s has %d dimensions, %s has %d; expand operands to the result's shape (stride 0)",
+                            names[k], (int)tensors[k]->ndim, names[0], (int)result->ndim);
+    for (int32_t d = 0; d < result->ndim; d++)
+      if (tensors[k]->sizes[d] != result->sizes[d])
+        return hal_op_invalid(
+            context, "%s has size %lld in dimension %d, %s has %lld; expand operands to the result's shape (stride 0)",
+            names[k], (long long)tensors[k]->sizes[d], (int)d, names[0], (long long)result->sizes[d]);
+  }
+  for (int32_t d = 0; d < result->ndim; d++)
+    if (result->sizes[d] == 0) return HAL_OK; /* no elements: nothing can overlap */
+  for (int32_t d = 0; d < result->ndim; d++)
+    if (result->strides[d] == 0 && result->sizes[d] > 1)
+      return hal_op_invalid(context, "%s has stride 0 in dimension %d of size %lld: several elements share one place",
+                            names[0], (int)d, (long long)result->sizes[d]);
+  return HAL_OK;
+}
+
+static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
+
+/* Tells whether dimension x belongs inside dimension y: by the result's strides, then by those of the operands. */
+static int is_inner(const hal_op_iterator_t *it, const int64_t *x, const int64_t *y) {
+  for (int32_t k = 0; k < it->operands; k++) {
+    const int64_t a = magnitude(x[k]), b = magnitude(y[k]);
+    if (a != b) return k > 0 && (a == 0 || b == 0) ? a != 0 : a < b;
+  }
+  return 0;
+}
+
+/* Takes over the dimensions of more than one element, the last first, inserting each where it belongs. */
+static void sort_dims(hal_op_iterator_t *it) {
+  for (int32_t d = it->tensors[0]->ndim - 1; d >= 0; d--) {
+    const int64_t size = it->tensors[0]->sizes[d];
+    if (size == 1) continue;
+    int64_t mine[HAL_OP_MAX_OPERANDS], theirs[HAL_OP_MAX_OPERANDS];
+    for (int32_t k = 0; k < it->operands; k++) mine[k] = it->tensors[k]->strides[d];
+    int32_t place = it->ndim++;
+    for (; place > 0; place--) {
+      for (int32_t k = 0; k < it->operands; k++) theirs[k] = it->stride[k][place - 1];
+      if (!is_inner(it, mine, theirs)) break;
+      it->size[place] = it->size[place - 1];
+      for (int32_t k = 0; k < it->operands; k++) it->stride[k][place] = theirs[k];
+    }
+    it->size[place] = size;
+    for (int32_t k = 0; k < it->operands; k++) it->stride[k][place] = mine[k];
+  }
+}
+
+static int can_merge(const hal_op_iterator_t *it, int32_t inner, int32_t outer) {
+  for (int32_t k = 0; k < it->operands; k++)
+    if (it->stride[k][outer] != it->size[inner] * it->stride[k][inner]) return 0;
+  return 1;
+}
+
+static void merge_dims(hal_op_iterator_t *it) {
+  int32_t last = 0;
+  for (int32_t d = 1; d < it->ndim; d++) {
+    if (can_merge(it, last, d)) {
+      it->size[last] *= it->size[d];
+      continue;
+    }
+    last++;
+    it->size[last] = it->size[d];
+    for (int32_t k = 0; k < it->operands; k++) it->stride[k][last] = it->stride[k][d];
+  }
+  it->ndim = it->ndim ? last + 1 : 0;
+}
+
+hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
+                            const char *const *names, int32_t operands, hal_op_iterator_t *out_iterator) {
+  hal_op_iterator_t *it = out_iterator;
+  HAL_RETURN_IF_ERROR(check_shapes(context, tensors, names, operands));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, tensors[0], names[0], &it->numel));
+  it->ndim = 0;
+  it->operands = operands;
+  for (int32_t k = 0; k < operands; k++) it->tensors[k] = tensors[k], it->start[k] = 0;
+  if (it->numel == 0) return HAL_OK;
+  sort_dims(it);
+  merge_dims(it);
+  if (it->ndim == 0) { /* one element */
+    it->ndim = 1;
+    it->size[0] = 1;
+    for (int32_t k = 0; k < operands; k++) it->stride[k][0] = 1;
+  }
+  return HAL_OK;
+}
+
+int hal_op_iterator_is_dense(const hal_op_iterator_t *it) {
+  if (it->ndim != 1) return 0;
+  for (int32_t k = 0; k < it->operands; k++)
+    if (it->stride[k][0] != 1) return 0;
+  return 1;
+}
+
+uint64_t hal_op_row_block(const hal_op_context_t *context) {
+  return context->device->info.flags & HAL_DEVICE_CPU ? CPU_ROW_BLOCK : 1u;
+}
+
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it, hal_op_rows_call_t *call) {
+  hal_op_rows_t rows;
+  memset(&rows, 0, sizeof rows);
+  rows.ndim = it->ndim < HAL_OP_ROW_DIMS ? it->ndim : HAL_OP_ROW_DIMS;
+  uint64_t n = 1, block = hal_op_row_block(context), launches = 1;
+  char *address[HAL_OP_MAX_OPERANDS];
+  for (int32_t d = 0; d < rows.ndim; d++) {
+    rows.size[d] = it->size[d];
+    n *= (uint64_t)it->size[d];
+    for (int32_t k = 0; k < it->operands; k++) rows.stride[k][d] = it->stride[k][d];
+  }
+  for (int32_t d = rows.ndim; d < it->ndim; d++) launches *= (uint64_t)it->size[d];
+  for (int32_t k = 0; k < it->operands; k++)
+    call->args[k] = (hal_arg_t){&address[k], (uint32_t)sizeof(void *), HAL_ARG_POINTER};
+  call->args[call->arg_count] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
+  call->args[call->arg_count + 1] = (hal_arg_t)HAL_OP_ARG_VALUE(block);
+  call->args[call->arg_count + 2] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
+
+  for (uint64_t launch = 0; launch < launches; launch++) {
+    uint64_t rest = launch;
+    for (int32_t k = 0; k < it->operands; k++)
+      address[k] = (char *)it->tensors[k]->data + it->start[k] * (int64_t)call->elements[k];
+    for (int32_t d = rows.ndim; d < it->ndim; d++) {
+      const int64_t index = (int64_t)(rest % (uint64_t)it->size[d]);
+      rest /= (uint64_t)it->size[d];
+      for (int32_t k = 0; k < it->operands; k++) address[k] += index * it->stride[k][d] * (int64_t)call->elements[k];
+    }
+    const uint64_t items = n / block + (n % block != 0);
+    const hal_status_t status = hal_op_launch_items(context, call->kernel, items, call->args, call->arg_count + 3);
+    /* UNIMPLEMENTED promises untouched results, which only the first launch can keep. */
+    if (status) return status == HAL_UNIMPLEMENTED && launch > 0 ? HAL_INTERNAL : status;
+  }
+  return HAL_OK;
+}

@@ -1,0 +1,56 @@
+/* op_iterator.h: the common iteration space of strided operands, dimensions sorted and collapsed. Private to hal/src.
+ */
+#ifndef HAL_SRC_OP_ITERATOR_H_
+#define HAL_SRC_OP_ITERATOR_H_
+
+#include "op/internal.h"
+
+#define HAL_OP_MAX_DIMS 64    /* of a tensor, as in torch */
+#define HAL_OP_MAX_OPERANDS 4 /* PK_ROW_OPERANDS of hal/kernels/pk.h; operand 0 is the result */
+#define HAL_OP_ROW_DIMS 6     /* PK_MAXD */
+
+/* pk_rows_t of hal/kernels/pk.h. */
+typedef struct hal_op_rows_s {
+  int32_t ndim, pad;
+  int64_t size[HAL_OP_ROW_DIMS];
+  int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_ROW_DIMS];
+} hal_op_rows_t;
+
+typedef struct hal_op_iterator_s {
+  int32_t ndim; /* at least 1 unless there is one element; innermost first */
+  int32_t operands;
+  int64_t numel;
+  int64_t size[HAL_OP_MAX_DIMS];
+  int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_MAX_DIMS]; /* elements */
+  int64_t start[HAL_OP_MAX_OPERANDS];                   /* elements from the tensor's data to the first one */
+  const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS];
+} hal_op_iterator_t;
+
+/* Makes the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
+ * the operands are for messages. Errors: HAL_INVALID_ARGUMENT for different shapes or a result that overlaps itself. */
+hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
+                            const char *const *names, int32_t operands, hal_op_iterator_t *out_iterator);
+
+/* Tells whether all operands are walked in one run with stride 1. */
+int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
+
+/* Elements that one item of a row-form kernel computes on the device. */
+uint64_t hal_op_row_block(const hal_op_context_t *context);
+
+/* A row-form kernel: `args` are the operands' addresses first (patched for each launch), then the family's scalars, and
+ * at the end, filled by hal_op_launch_rows, n, block and rows. */
+typedef struct hal_op_rows_call_s {
+  hal_plugin_kernel_t *kernel;
+  uint32_t elements[HAL_OP_MAX_OPERANDS]; /* bytes of an element of each operand */
+  hal_arg_t *args;                        /* room for arg_count + 3 */
+  uint32_t arg_count;                     /* operands and scalars */
+} hal_op_rows_call_t;
+
+/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (op_tile.c). */
+hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator, hal_op_rows_call_t *call);
+
+/* The same in the order of the iteration, once for each place of the dimensions that do not fit into hal_op_rows_t. */
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *iterator,
+                                 hal_op_rows_call_t *call);
+
+#endif /* HAL_SRC_OP_ITERATOR_H_ */

@@ -1,0 +1,143 @@
+/* kernel.c: modules and kernels that a program brings itself. */
+#include "hal/kernel.h"
+
+#include <string.h>
+
+#include "hal/device.h"
+#include "hal/log.h"
+#include "hal/status.h"
+#include "op/internal.h"
+#include "plugin/call.h"
+
+struct hal_kernel_s {
+  hal_plugin_kernel_t *handle;
+  hal_device_t *device;
+  struct hal_kernel_s *next; /* of the same module */
+  char name[];
+};
+
+struct hal_module_s {
+  hal_plugin_module_t *handle;
+  hal_device_t *device;
+  pthread_mutex_t lock; /* the list of kernels */
+  hal_kernel_t *kernels;
+};
+
+hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_module_t **out_module) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_module_t *const module = hal_malloc(sizeof *module);
+  if (!module)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s",
+                         found->label);
+  module->device = found;
+  module->kernels = NULL;
+  const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
+  if (status) {
+    hal_free(module);
+    hal_error_plugin(found->plugin, HAL_SLOT_module_load, status);
+    return hal_error_prefix(status, "loading a module in the dialect '%s' (device %s accepts '%s'): ",
+                            desc->dialect ? desc->dialect : "", found->label, found->info.dialects);
+  }
+  pthread_mutex_init(&module->lock, NULL);
+  *out_module = module;
+  return HAL_OK;
+}
+
+void hal_module_unload(hal_module_t *module) {
+  if (!module) return;
+  hal_device_t *const device = module->device;
+  if (atomic_load_explicit(&device->ready, memory_order_acquire)) {
+    /* A failed wait means failed work, not work that goes on: the module can go either way. */
+    hal_status_t status = hal_device_synchronize(device->index);
+    if (status)
+      hal_log(HAL_LOG_WARNING, "before unloading a module of device %s: %s", device->label, hal_error_message());
+    status = hal_call_module_unload(device->plugin, module->handle);
+    hal_error_plugin(device->plugin, HAL_SLOT_module_unload, status);
+    if (status)
+      hal_log(HAL_LOG_WARNING, "while unloading a module of device %s: %s", device->label, hal_error_message());
+  }
+  for (hal_kernel_t *kernel = module->kernels, *next; kernel; kernel = next) {
+    next = kernel->next;
+    hal_free(kernel);
+  }
+  pthread_mutex_destroy(&module->lock);
+  hal_free(module);
+}
+
+static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
+  const size_t bytes = strlen(name) + 1;
+  hal_kernel_t *const kernel = hal_malloc(sizeof *kernel + bytes);
+  if (!kernel) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while looking up kernel '%s'", name);
+  hal_plugin_t *const plugin = module->device->plugin;
+  const hal_status_t status = hal_call_kernel_get(plugin, module->handle, name, &kernel->handle);
+  if (status) {
+    hal_free(kernel);
+    hal_error_plugin(plugin, HAL_SLOT_kernel_get, status);
+    return hal_error_prefix(status, "kernel '%s': ", name);
+  }
+  kernel->device = module->device;
+  memcpy(kernel->name, name, bytes);
+  kernel->next = module->kernels;
+  module->kernels = kernel;
+  *out_kernel = kernel;
+  return HAL_OK;
+}
+
+hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
+  pthread_mutex_lock(&module->lock);
+  hal_kernel_t *kernel = module->kernels;
+  while (kernel && strcmp(kernel->name, name)) kernel = kernel->next;
+  const hal_status_t status = kernel ? HAL_OK : make_kernel(module, name, &kernel);
+  pthread_mutex_unlock(&module->lock);
+  if (!status) *out_kernel = kernel;
+  return status;
+}
+
+hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
+  hal_device_t *device = kernel->device;
+  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
+  stream = hal_stream_or_current(device, stream);
+  if (HAL_UNLIKELY(stream->device != device))
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
+                         "its device",
+                         kernel->name, device->label, stream->device->label);
+  for (int i = 0; i < 3; i++)
+    if (HAL_UNLIKELY(launch->grid[i] == 0 || launch->block[i] == 0))
+      return hal_error_set(HAL_INVALID_ARGUMENT,
+                           "kernel '%s': grid and block must be at least 1 in each dimension, but "
+                           "dimension %d has grid %u and block %u",
+                           kernel->name, i, launch->grid[i], launch->block[i]);
+  if (HAL_UNLIKELY(launch->arg_count > 0 && !launch->args))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,
+                         launch->arg_count);
+  return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
+                          hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
+}
+
+/* One-dimensional launches with the block sizes that the portable dialect is written for. */
+static hal_status_t launch_blocks(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t blocks, uint32_t block,
+                                  const hal_arg_t *args, uint32_t arg_count) {
+  if (blocks == 0) return HAL_OK;
+  if (blocks > INT32_MAX)
+    return hal_error_set(HAL_OUT_OF_RANGE, "kernel '%s': %llu blocks of %u do not fit into 2^31 - 1; split the operand",
+                         kernel->name, (unsigned long long)blocks, (unsigned)block);
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {(uint32_t)blocks, 1, 1},
+                               .block = {block, 1, 1},
+                               .arg_count = arg_count,
+                               .args = args};
+  return hal_kernel_launch(kernel, stream, &launch);
+}
+
+hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t items, const hal_arg_t *args,
+                                     uint32_t arg_count) {
+  const uint64_t blocks = items / HAL_OP_BLOCK + (items % HAL_OP_BLOCK != 0);
+  return launch_blocks(kernel, stream, blocks, HAL_OP_BLOCK, args, arg_count);
+}
+
+hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
+                                      const hal_arg_t *args, uint32_t arg_count) {
+  return launch_blocks(kernel, stream, groups, HAL_OP_GROUP_BLOCK, args, arg_count);
+}

@@ -1,0 +1,59 @@
+/* op_window.c: see op_window.h. */
+#include "op/window.h"
+
+hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                           hal_op_volume_t *out_volume) {
+  if (tensor->ndim < 3 || tensor->ndim > 5)
+    return hal_op_invalid(context, "%s has %d dimensions; batch, channel and one to three spatial ones are needed",
+                          what, (int)tensor->ndim);
+  hal_op_volume_t *volume = out_volume;
+  volume->spatial = tensor->ndim - 2;
+  volume->batch = tensor->sizes[0];
+  volume->channels = tensor->sizes[1];
+  volume->strides.batch = tensor->strides[0];
+  volume->strides.channel = tensor->strides[1];
+  for (int d = 0; d < 3; d++) {
+    const int32_t own = d - 3 + volume->spatial;
+    volume->space[d] = own < 0 ? 1 : tensor->sizes[2 + own];
+    volume->strides.space[d] = own < 0 ? 0 : tensor->strides[2 + own];
+  }
+  return HAL_OK;
+}
+
+hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                int32_t spatial, int64_t least, int64_t missing, int64_t out_list[3]) {
+  const int64_t *list;
+  uint32_t count;
+  HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, index, &list, &count));
+  if (count != 1 && count != (uint32_t)spatial)
+    return hal_op_invalid(context, "`%s` has %u numbers; 1 or %d are needed", context->info->arguments[index],
+                          (unsigned)count, (int)spatial);
+  for (int d = 0; d < 3; d++) {
+    const int32_t own = d - 3 + spatial;
+    out_list[d] = own < 0 ? missing : list[count == 1 ? 0 : own];
+    if (out_list[d] < least || out_list[d] > INT32_MAX)
+      return hal_op_invalid(context, "`%s` has %lld; %lld to %d are possible", context->info->arguments[index],
+                            (long long)out_list[d], (long long)least, (int)INT32_MAX);
+  }
+  return HAL_OK;
+}
+
+hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
+                                uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
+                                hal_op_window_t *out_window) {
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, size, spatial, 1, 1, out_window->size));
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, step, spatial, 1, 1, out_window->step));
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, pad, spatial, 0, 0, out_window->pad));
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, dilation, spatial, 1, 1, out_window->dilation));
+  out_window->adaptive = 0;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_volume_matches(const hal_op_context_t *context, const hal_op_volume_t *volume, const char *what,
+                                   const hal_op_volume_t *other, const char *other_what) {
+  if (volume->batch == other->batch && volume->channels == other->channels && volume->spatial == other->spatial)
+    return HAL_OK;
+  return hal_op_invalid(context, "%s has %lld x %lld images of %d dimensions, %s has %lld x %lld of %d", what,
+                        (long long)volume->batch, (long long)volume->channels, (int)volume->spatial, other_what,
+                        (long long)other->batch, (long long)other->channels, (int)other->spatial);
+}

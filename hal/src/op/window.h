@@ -1,0 +1,43 @@
+/* op_window.h: windows over spatial dimensions, as pooling and convolution see them. Private to hal/src. */
+#ifndef HAL_SRC_OP_WINDOW_H_
+#define HAL_SRC_OP_WINDOW_H_
+
+#include "op/internal.h"
+
+/* pk_window_t and pk_volume_t of hal/kernels/pk_window.h. */
+typedef struct hal_op_window_s {
+  int64_t channels;
+  int64_t in[3], out[3], size[3], step[3], pad[3], dilation[3];
+  int64_t adaptive;
+} hal_op_window_t;
+typedef struct hal_op_strides_s {
+  int64_t batch, channel, space[3];
+} hal_op_strides_t;
+
+/* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. */
+typedef struct hal_op_volume_s {
+  int64_t batch, channels, space[3];
+  hal_op_strides_t strides;
+  int32_t spatial;
+} hal_op_volume_t;
+
+/* Reads a tensor as a volume. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
+                           hal_op_volume_t *out_volume);
+
+/* Reads argument `index`, one number per spatial dimension or one for all, each at least `least`; `missing` stands in for
+ * dimensions that the volume lacks. */
+hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                                int32_t spatial, int64_t least, int64_t missing, int64_t out_list[3]);
+
+/* Reads the four lists from argument `first` on: sizes, and in the given places of the list steps, pads, dilations. Refuses
+ * windows that overflow. */
+hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
+                                uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
+                                hal_op_window_t *out_window);
+
+/* Refuses volumes of different batch or channels. */
+hal_status_t hal_op_volume_matches(const hal_op_context_t *context, const hal_op_volume_t *volume, const char *what,
+                                   const hal_op_volume_t *other, const char *other_what);
+
+#endif /* HAL_SRC_OP_WINDOW_H_ */

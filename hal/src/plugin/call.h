@@ -1,0 +1,37 @@
+/* call.h: the host's calls of a plugin's ops, generated from plugin_ops.def. The host never calls a slot in another
+ * way: layers and the defaults of missing tail slots need the plugin, and a slot has no context pointer. Private to
+ * hal/src. */
+#ifndef HAL_SRC_CALL_H_
+#define HAL_SRC_CALL_H_
+
+#include "device/runtime.h"
+
+/* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). TAIL is no layer of the user's: it marks
+ * a plugin built against an older header, whose table ends early. */
+enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT = 1u << 2, HAL_LAYER_TAIL = 1u << 3 };
+
+#define HAL_UNPAREN(...) __VA_ARGS__
+
+/* A slot that the plugin's table does not have is NULL; its default is hal_tail_<op>, which needs the plugin to call
+ * its other ops. Mandatory slots always exist. */
+#define HAL_SLOT_CALL_M(name, args) plugin->api.name args
+#define HAL_SLOT_CALL_D(name, args) \
+  (plugin->api.name ? plugin->api.name args : hal_tail_##name(plugin, HAL_UNPAREN args))
+#define HAL_SLOT_CALL_U(name, args) HAL_SLOT_CALL_D(name, args)
+
+#define HAL_OP(since, kind, group, need, name, params, args) \
+  hal_status_t hal_tail_##name(hal_plugin_t *plugin, HAL_UNPAREN params);
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+
+/* hal_layered_<op> is out of line: layers are rare, calls are many. */
+#define HAL_OP(since, kind, group, need, name, params, args)                             \
+  hal_status_t hal_layered_##name(hal_plugin_t *plugin, HAL_UNPAREN params);             \
+  static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) { \
+    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                       \
+    return hal_layered_##name(plugin, HAL_UNPAREN args);                                 \
+  }
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+
+#endif /* HAL_SRC_CALL_H_ */

@@ -1,0 +1,111 @@
+/* layer.h: the layers that HAL_LAYERS asks for, and one call of a plugin's op as they see it. Private to hal/src.
+ *
+ * layer_call.c makes a wrapper per op from plugin_ops.def. It lays the arguments open as a list of (name, type, value),
+ * so that the layers are tables over names and types and know no op by its parameters. */
+#ifndef HAL_SRC_LAYER_H_
+#define HAL_SRC_LAYER_H_
+
+#include "device/runtime.h"
+
+/* Every type of a parameter in plugin_ops.def, and what it means to the layers:
+ *   VALUE     a number, or an address whose meaning the op's rule knows
+ *   HANDLE    made by the plugin and given back to it
+ *   MADE      where the plugin writes a handle or an address that it made
+ *   OUT       where the plugin writes something else
+ *   STRUCT    where the plugin fills a struct as far as its struct_size
+ *   BORROWED  what the plugin may read until the call returns */
+#define HAL_ARGUMENT_TYPES(X)                         \
+  X(I32, int32_t, VALUE)                              \
+  X(U32, uint32_t, VALUE)                             \
+  X(I64, int64_t, VALUE)                              \
+  X(SIZE, size_t, VALUE)                              \
+  X(ADDRESS, void *, VALUE)                           \
+  X(CONST_ADDRESS, const void *, VALUE)               \
+  X(HOST_FN, hal_host_fn_t, VALUE)                    \
+  X(SINK, hal_profile_sink_t, VALUE)                  \
+  X(STREAM, hal_plugin_stream_t *, HANDLE)            \
+  X(EVENT, hal_plugin_event_t *, HANDLE)              \
+  X(MODULE, hal_plugin_module_t *, HANDLE)            \
+  X(KERNEL, hal_plugin_kernel_t *, HANDLE)            \
+  X(GRAPH, hal_plugin_graph_t *, HANDLE)              \
+  X(COMM, hal_plugin_comm_t *, HANDLE)                \
+  X(PHYSICAL, hal_plugin_physical_t *, HANDLE)        \
+  X(MADE_STREAM, hal_plugin_stream_t **, MADE)        \
+  X(MADE_EVENT, hal_plugin_event_t **, MADE)          \
+  X(MADE_MODULE, hal_plugin_module_t **, MADE)        \
+  X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)        \
+  X(MADE_GRAPH, hal_plugin_graph_t **, MADE)          \
+  X(MADE_COMM, hal_plugin_comm_t **, MADE)            \
+  X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)    \
+  X(MADE_ADDRESS, void **, MADE)                      \
+  X(OUT_I32, int32_t *, OUT)                          \
+  X(OUT_I64, int64_t *, OUT)                          \
+  X(OUT_SIZE, size_t *, OUT)                          \
+  X(OUT_OP_FN, hal_op_fn_t *, OUT)                    \
+  X(OUT_IPC, hal_ipc_handle_t *, OUT)                 \
+  X(OUT_COMM_ID, hal_comm_id_t *, OUT)                \
+  X(INFO, hal_plugin_info_t *, STRUCT)                \
+  X(DEVICE_INFO, hal_device_info_t *, STRUCT)         \
+  X(POINTER_INFO, hal_pointer_info_t *, STRUCT)       \
+  X(TEXT, const char *, BORROWED)                     \
+  X(IPC, const hal_ipc_handle_t *, BORROWED)          \
+  X(COMM_ID, const hal_comm_id_t *, BORROWED)         \
+  X(MODULE_DESC, const hal_module_desc_t *, BORROWED) \
+  X(LAUNCH, const hal_launch_t *, BORROWED)           \
+  X(RANDOM, const hal_random_t *, BORROWED)           \
+  X(COLLECTIVE, const hal_collective_t *, BORROWED)
+
+enum {
+#define HAL_TYPE_NUMBER(name, type, class) HAL_TYPE_##name,
+  HAL_ARGUMENT_TYPES(HAL_TYPE_NUMBER) HAL_TYPE_COUNT
+#undef HAL_TYPE_NUMBER
+};
+
+enum { HAL_CLASS_VALUE, HAL_CLASS_HANDLE, HAL_CLASS_MADE, HAL_CLASS_OUT, HAL_CLASS_STRUCT, HAL_CLASS_BORROWED };
+
+typedef struct hal_argument_s {
+  const char *name; /* of the parameter */
+  uint32_t type;    /* HAL_TYPE_* */
+  intptr_t value;   /* of any type; a layer may put an address of its own in its place before the call */
+} hal_argument_t;
+
+enum {
+  HAL_CALL_ARGUMENTS = 6, /* the most that an op has */
+  HAL_CALL_OUTS = 2,      /* the most that an op writes */
+  HAL_CALL_ROOM = 256,    /* bytes; the largest is hal_device_info_t */
+  HAL_CALL_GUARD = 32,    /* bytes behind each */
+  HAL_CALL_OP_NAME = 64   /* bytes of an operator's name */
+};
+
+/* The layer's own place for something that the plugin writes: the caller's stays as it was until all is well. */
+typedef struct hal_layer_out_s {
+  void *original;
+  size_t size;
+  _Alignas(16) unsigned char room[HAL_CALL_ROOM + HAL_CALL_GUARD];
+} hal_layer_out_t;
+
+typedef struct hal_borrowed_s hal_borrowed_t; /* layer_borrow.c */
+
+typedef struct hal_layer_call_s {
+  hal_plugin_t *plugin;
+  uint32_t slot, count;
+  hal_argument_t arguments[HAL_CALL_ARGUMENTS];
+  uint32_t stages; /* layers that entered the call and have to leave it */
+  /* The validate layer's: */
+  struct hal_live_s *made, *ended; /* records of what the call makes and ends, layer_live.h */
+  hal_borrowed_t *borrowed;        /* copies of what the plugin may read */
+  char op_name[HAL_CALL_OP_NAME];  /* op_find: what was asked for */
+  uint32_t out_count;
+  hal_layer_out_t outs[HAL_CALL_OUTS];
+} hal_layer_call_t;
+
+/* Gives the HAL_LAYER_* bits of HAL_LAYERS (a comma list of validate, trace and fault), and arms the faults of
+ * HAL_FAULT. Reads the environment once per process. */
+uint32_t hal_layers_wanted(void);
+
+/* Before and after a call. A status other than HAL_OK from enter is the call's result; leave runs in any case and gives
+ * the result. */
+hal_status_t hal_layer_enter(hal_layer_call_t *call);
+hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status);
+
+#endif /* HAL_SRC_LAYER_H_ */

@@ -1,0 +1,493 @@
+/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log_internal.h"
+#include "base/status_internal.h"
+#include "hal/log.h"
+#include "op/internal.h"
+#include "plugin/call.h"
+#include "plugin/layer_validate.h"
+
+static intptr_t value_of(const hal_layer_call_t *call, const char *name) {
+  return hal_validate_argument(call, name)->value;
+}
+
+static hal_validate_t *state_of(const hal_layer_call_t *call) { return call->plugin->validate; }
+
+/* What the plugin wrote to its n-th out-parameter, which has this type. */
+#define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
+
+/* ---- ranges of device memory ---- */
+
+/* Says why an address lies in no live allocation. */
+static hal_status_t refuse_address(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
+                                   int32_t device) {
+  const uintptr_t freed = hal_live_dead_range(&state_of(call)->lives, (uintptr_t)address);
+  if (freed)
+    return hal_validate_misuse(call,
+                               "%s, %zu bytes at %p, lies in device memory at %p that was freed; free it after its "
+                               "last use",
+                               what, size, address, (void *)freed);
+  return hal_validate_misuse(call,
+                             "%s, %zu bytes at %p, lies in no live allocation of device %d; pass an address within "
+                             "what memory_alloc gave",
+                             what, size, address, device);
+}
+
+hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
+                                int32_t device) {
+  hal_validate_t *const validate = state_of(call);
+  if (!size) return HAL_OK;
+  if (!address) return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass device memory", what, size);
+  const int known = device >= 0 && device < HAL_MAX_DEVICES;
+  const hal_live_t *const live = hal_live_find_range(&validate->lives, (uintptr_t)address);
+  if (!live) {
+    /* Such a device may use any host address; and the size of another process's memory is not known here. */
+    if (known && (validate->device_flags[device] & HAL_DEVICE_UNIFIED)) return HAL_OK;
+    if (validate->lives.counts[HAL_LIVE_IMPORTED]) return HAL_OK;
+    return refuse_address(call, what, address, size, device);
+  }
+  const size_t before = (uintptr_t)address - live->address;
+  if (size > live->size - before)
+    return hal_validate_misuse(call,
+                               "%s, %zu bytes at %p, ends %zu bytes behind the allocation of %zu bytes at %p; copy "
+                               "less, or allocate more",
+                               what, size, address, size - (live->size - before), live->size, (void *)live->address);
+  if (live->device == device) return HAL_OK;
+  if (known && validate->peers[device] >> live->device & 1) return HAL_OK;
+  int32_t accessible = 0;
+  const hal_plugin_t *const plugin = call->plugin;
+  const int shared = known && call->slot != HAL_SLOT_memory_copy && plugin->api.device_peer_query &&
+                     !plugin->api.device_peer_query(device, live->device, &accessible) && accessible;
+  if (shared) return HAL_OK;
+  return hal_validate_misuse(call,
+                             "%s at %p is memory of device %d and not of device %d; name its own device, or copy it "
+                             "there first",
+                             what, address, live->device, device);
+}
+
+/* ---- plugin and devices ---- */
+
+static hal_status_t after_count(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = state_of(call);
+  const int32_t count = WRITTEN(call, 0, int32_t);
+  if (validate->device_count < 0) validate->device_count = count;
+  if (count == validate->device_count) return status;
+  return hal_validate_fault(
+      call->plugin, call->slot,
+      "the plugin counted %d devices before and %d now; the count never changes in a process, so keep the first answer",
+      validate->device_count, count);
+}
+
+/* Counts again: the driver, now awake, often knows other numbers. */
+static hal_status_t count_again(const hal_layer_call_t *call, const char *when) {
+  const hal_validate_t *const validate = state_of(call);
+  int32_t count = -1;
+  if (validate->device_count < 0) return HAL_OK;
+  if (call->plugin->api.device_count(&count) == HAL_OK && count == validate->device_count) return HAL_OK;
+  return hal_validate_fault(call->plugin, HAL_SLOT_device_count,
+                            "the plugin counted %d devices at first and %d %s; the count never changes in a process",
+                            validate->device_count, count, when);
+}
+
+static hal_status_t after_init(hal_layer_call_t *call, hal_status_t status) {
+  state_of(call)->state = HAL_VALIDATE_READY;
+  const hal_status_t counted = count_again(call, "after init");
+  return counted ? counted : status;
+}
+
+static hal_status_t before_shutdown(hal_layer_call_t *call) {
+  count_again(call, "before shutdown"); /* logged; the shutdown goes on */
+  return HAL_OK;
+}
+
+typedef struct leak_s {
+  hal_live_kind_t kind;
+  const hal_live_t *first;
+} leak_t;
+
+static void find_first(hal_lives_t *lives, hal_live_t *live, void *data) {
+  leak_t *const leak = data;
+  (void)lives;
+  if (live->kind == leak->kind && (!leak->first || live->number < leak->first->number)) leak->first = live;
+}
+
+/* Names what is still alive: one line per kind. */
+static hal_status_t after_shutdown(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = state_of(call);
+  for (int kind = 0; kind < HAL_LIVE_KIND_COUNT; kind++) {
+    leak_t leak = {.kind = (hal_live_kind_t)kind};
+    if (kind == HAL_LIVE_KERNEL || !validate->lives.counts[kind]) continue; /* kernels go with their modules */
+    hal_live_each(&validate->lives, find_first, &leak);
+    hal_validate_misuse(call,
+                        "%zu of the kind '%s' were not given back by %s before shutdown; the first is %p of device "
+                        "%d, which was the plugin's number %llu",
+                        validate->lives.counts[kind], hal_live_text(leak.kind), hal_live_end_op(leak.kind),
+                        (void *)leak.first->address, leak.first->device, (unsigned long long)leak.first->number);
+  }
+  validate->state = HAL_VALIDATE_SHUT;
+  return status;
+}
+
+static int has_end(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
+
+static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = state_of(call);
+  const hal_device_info_t *const info = &WRITTEN(call, 0, hal_device_info_t);
+  const int32_t device = (int32_t)value_of(call, "device");
+  if (call->outs[0].size < HAL_STRUCT_SIZE(hal_device_info_t, base_alignment)) return status;
+  if (!has_end(info->name, sizeof info->name) || !has_end(info->dialects, sizeof info->dialects))
+    return hal_validate_fault(call->plugin, call->slot, "name or dialects has no NUL within its %zu bytes; cut it",
+                              sizeof info->name);
+  if (info->base_alignment & (info->base_alignment - 1))
+    return hal_validate_fault(call->plugin, call->slot, "base_alignment is %u, which is no power of two",
+                              info->base_alignment);
+  if (device >= HAL_MAX_DEVICES) return status;
+  validate->device_flags[device] = info->flags;
+  validate->alignment[device] = info->base_alignment;
+  return status;
+}
+
+static hal_status_t after_peer_query(hal_layer_call_t *call, hal_status_t status) {
+  const int32_t accessible = WRITTEN(call, 0, int32_t);
+  if (accessible == 0 || accessible == 1) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin answered %d; answer 1 or 0", accessible);
+}
+
+static hal_status_t after_peer_enable(hal_layer_call_t *call, hal_status_t status) {
+  const int32_t device = (int32_t)value_of(call, "device"), peer = (int32_t)value_of(call, "peer");
+  if (device < HAL_MAX_DEVICES && peer < HAL_MAX_DEVICES)
+    state_of(call)->peers[device] |= UINT64_C(1) << peer; /* HAL_MAX_DEVICES is 64 */
+  return status;
+}
+_Static_assert(HAL_MAX_DEVICES <= 64, "one bit per peer");
+
+/* ---- memory ---- */
+
+static hal_status_t before_alloc(hal_layer_call_t *call) {
+  if (!value_of(call, "size")) return hal_validate_misuse(call, "size is 0; ask for at least one byte");
+  const hal_argument_t *const flags = hal_validate_argument(call, "flags");
+  if (flags && flags->value) return hal_validate_misuse(call, "flags is %u; it must be 0", (unsigned)flags->value);
+  return HAL_OK;
+}
+
+/* Least alignments that plugin_ops.def promises. */
+enum { DEVICE_ALIGNMENT = 256, HOST_ALIGNMENT = 64 };
+
+static hal_status_t after_alloc(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = state_of(call);
+  void *const address = WRITTEN(call, 0, void *);
+  const size_t size = (size_t)value_of(call, "size");
+  const int32_t device = (int32_t)value_of(call, "device");
+  const uint32_t own = device < HAL_MAX_DEVICES ? validate->alignment[device] : 0;
+  const uint32_t alignment = own ? own : DEVICE_ALIGNMENT;
+  if ((uintptr_t)address % alignment)
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin gave %p, which is not aligned to %u bytes; align memory to 256 bytes, or say "
+                              "another base_alignment in device_info",
+                              address, alignment);
+  const hal_live_t *const other = hal_live_find_overlap(&validate->lives, (uintptr_t)address, size);
+  if (address && other)
+    return hal_validate_fault(
+        call->plugin, call->slot,
+        "the plugin gave %zu bytes at %p, which overlap the live %zu bytes at %p of device %d; give "
+        "each allocation memory of its own",
+        size, address, other->size, (void *)other->address, other->device);
+  return status;
+}
+
+static hal_status_t after_host_alloc(hal_layer_call_t *call, hal_status_t status) {
+  void *const address = WRITTEN(call, 0, void *);
+  if ((uintptr_t)address % HOST_ALIGNMENT == 0) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin gave %p, which is not aligned to %d bytes; align it",
+                            address, HOST_ALIGNMENT);
+}
+
+static hal_status_t before_copy(hal_layer_call_t *call) {
+  const uintptr_t dst = (uintptr_t)value_of(call, "dst"), src = (uintptr_t)value_of(call, "src");
+  const int32_t to = (int32_t)value_of(call, "dst_device"), from = (int32_t)value_of(call, "src_device");
+  const size_t size = (size_t)value_of(call, "size");
+  if (!size) return HAL_OK;
+  if (!dst || !src)
+    return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or copy 0 bytes", dst ? "src" : "dst",
+                               size);
+  if (to == HAL_HOST && from == HAL_HOST)
+    return hal_validate_misuse(call, "both sides are host memory; use memcpy, or name a device");
+  if (to != HAL_HOST) HAL_RETURN_IF_ERROR(hal_validate_range(call, "dst", (void *)dst, size, to));
+  if (from != HAL_HOST) HAL_RETURN_IF_ERROR(hal_validate_range(call, "src", (void *)src, size, from));
+  if (dst < src ? src - dst < size : dst - src < size)
+    return hal_validate_misuse(call, "%zu bytes from %p to %p overlap; copy by way of other memory", size, (void *)src,
+                               (void *)dst);
+  const hal_live_t *const stream =
+      hal_live_find(&state_of(call)->lives, HAL_LIVE_STREAM, (uintptr_t)value_of(call, "stream"));
+  if (stream && stream->device != to && stream->device != from)
+    return hal_validate_misuse(call,
+                               "the stream is of device %d and the copy from %d to %d; take a stream of one of them",
+                               stream->device, from, to);
+  return HAL_OK;
+}
+
+static hal_status_t before_fill(hal_layer_call_t *call) {
+  const size_t size = (size_t)value_of(call, "size"), pattern = (size_t)value_of(call, "pattern_size");
+  if (!value_of(call, "pattern") || !pattern || pattern > 16 || (pattern & (pattern - 1)))
+    return hal_validate_misuse(call, "a pattern of %zu bytes; it has 1, 2, 4, 8 or 16", pattern);
+  if (size % pattern)
+    return hal_validate_misuse(call, "%zu bytes are no multiple of the pattern's %zu; fill whole patterns", size,
+                               pattern);
+  return hal_validate_range(call, "dst", (const void *)value_of(call, "dst"), size, (int32_t)value_of(call, "device"));
+}
+
+static hal_status_t after_memory_info(hal_layer_call_t *call, hal_status_t status) {
+  const size_t available = WRITTEN(call, 0, size_t), total = WRITTEN(call, 1, size_t);
+  if (available <= total) return status;
+  return hal_validate_fault(call->plugin, call->slot,
+                            "the plugin answered %zu bytes free of %zu; free is part of total", available, total);
+}
+
+static hal_status_t before_random(hal_layer_call_t *call) {
+  const hal_random_t *const desc = (const hal_random_t *)value_of(call, "desc");
+  const size_t element = hal_op_dtype_size(desc->dtype);
+  size_t size;
+  if (!element || __builtin_mul_overflow((size_t)desc->count, element, &size))
+    return hal_validate_misuse(call, "%llu elements of dtype %d; pass a dtype of plugin.h and fewer elements",
+                               (unsigned long long)desc->count, (int)desc->dtype);
+  return hal_validate_range(call, "desc->dst", desc->dst, size, desc->device);
+}
+
+/* ---- streams and events ---- */
+
+static hal_status_t before_host_call(hal_layer_call_t *call) {
+  return value_of(call, "fn") ? HAL_OK : hal_validate_misuse(call, "fn is NULL; pass a function");
+}
+
+static hal_live_t *stream_of(const hal_layer_call_t *call) {
+  return hal_live_find(&state_of(call)->lives, HAL_LIVE_STREAM, (uintptr_t)value_of(call, "stream"));
+}
+
+static hal_status_t before_stream_destroy(hal_layer_call_t *call) {
+  const hal_live_t *const stream = stream_of(call);
+  if (!stream || !stream->flags) return HAL_OK;
+  return hal_validate_misuse(call, "the stream is being captured; call capture_end first");
+}
+
+static hal_status_t after_record(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = state_of(call);
+  hal_live_t *const event = hal_live_find(&validate->lives, HAL_LIVE_EVENT, (uintptr_t)value_of(call, "event"));
+  if (!event) return status; /* destroyed by another thread meanwhile */
+  event->owner = (uintptr_t)value_of(call, "stream");
+  event->recorded = ++validate->records;
+  return status;
+}
+
+static hal_status_t after_elapsed(hal_layer_call_t *call, hal_status_t status) {
+  hal_lives_t *const lives = &state_of(call)->lives;
+  const hal_live_t *const start = hal_live_find(lives, HAL_LIVE_EVENT, (uintptr_t)value_of(call, "start"));
+  const hal_live_t *const end = hal_live_find(lives, HAL_LIVE_EVENT, (uintptr_t)value_of(call, "end"));
+  const int64_t time = WRITTEN(call, 0, int64_t);
+  if (!start || !end) return status;
+  if (!(start->flags & end->flags & HAL_EVENT_TIMING) || !start->recorded || !end->recorded)
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin took a time of an event that was %s; answer FAILED_PRECONDITION",
+                              start->recorded && end->recorded ? "made without HAL_EVENT_TIMING" : "never recorded");
+  if (time >= 0 || start->owner != end->owner || start->recorded > end->recorded) return status;
+  return hal_validate_fault(
+      call->plugin, call->slot,
+      "the plugin answered %lld ns, although one stream recorded start before end; take both times "
+      "from one clock that never goes back",
+      (long long)time);
+}
+
+/* ---- modules and kernels ---- */
+
+static hal_status_t before_module(hal_layer_call_t *call) {
+  const hal_module_desc_t *const desc = (const hal_module_desc_t *)value_of(call, "desc");
+  if (!desc->dialect || !desc->options)
+    return hal_validate_misuse(call, "desc->%s is NULL; pass a string, which may be empty",
+                               desc->dialect ? "options" : "dialect");
+  if (desc->data || !desc->size) return HAL_OK;
+  return hal_validate_misuse(call, "desc->data is NULL for %zu bytes; pass the module's data", desc->size);
+}
+
+/* The device that a launch runs on: its stream's. Without a stream it is the kernel's, and where one kernel is on several
+ * devices, that of the memory it is given. */
+static int32_t launch_device(const hal_layer_call_t *call, const void *address) {
+  hal_lives_t *const lives = &state_of(call)->lives;
+  const uintptr_t kernel = (uintptr_t)value_of(call, "kernel");
+  const hal_live_t *const stream = stream_of(call), *const range = hal_live_find_range(lives, (uintptr_t)address);
+  if (stream) return stream->device;
+  if (range && hal_live_find_on(lives, HAL_LIVE_KERNEL, kernel, range->device)) return range->device;
+  return hal_live_find(lives, HAL_LIVE_KERNEL, kernel)->device;
+}
+
+static hal_status_t check_launch_argument(const hal_layer_call_t *call, uint32_t number) {
+  const hal_arg_t *const arg = &((const hal_launch_t *)value_of(call, "launch"))->args[number];
+  const int is_local = arg->kind == HAL_ARG_LOCAL;
+  if (arg->kind > HAL_ARG_LOCAL || !arg->size || (arg->value == NULL) != is_local ||
+      (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *)))
+    return hal_validate_misuse(call,
+                               "argument %u of the launch has kind %u, %u bytes at %p; a value has its address and "
+                               "size, a pointer the address of a device address and %zu bytes, local memory no address",
+                               number, arg->kind, arg->size, arg->value, sizeof(void *));
+  if (arg->kind != HAL_ARG_POINTER) return HAL_OK;
+  const void *address;
+  char what[48];
+  memcpy(&address, arg->value, sizeof address);
+  snprintf(what, sizeof what, "argument %u of the launch", number);
+  if (!address) return HAL_OK; /* an operand left out */
+  return hal_validate_range(call, what, address, 1, launch_device(call, address));
+}
+
+static hal_status_t before_launch(hal_layer_call_t *call) {
+  const hal_launch_t *const launch = (const hal_launch_t *)value_of(call, "launch");
+  for (int i = 0; i < 3; i++)
+    if (!launch->grid[i] || !launch->block[i])
+      return hal_validate_misuse(call, "grid is %u x %u x %u and block %u x %u x %u; each number is at least 1",
+                                 launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0], launch->block[1],
+                                 launch->block[2]);
+  if (launch->arg_count && !launch->args)
+    return hal_validate_misuse(call, "%u arguments are announced and none given; pass args, or say 0",
+                               launch->arg_count);
+  for (uint32_t i = 0; i < launch->arg_count; i++) HAL_RETURN_IF_ERROR(check_launch_argument(call, i));
+  return HAL_OK;
+}
+
+/* ---- virtual memory, graphs, collectives ---- */
+
+static hal_live_t *physical_of(const hal_layer_call_t *call, uintptr_t handle) {
+  return hal_live_find(&state_of(call)->lives, HAL_LIVE_PHYSICAL, handle);
+}
+
+static hal_status_t before_map(hal_layer_call_t *call) {
+  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (memory && memory->flags)
+    return hal_validate_misuse(call, "memory %p is mapped already; unmap it first", (void *)memory->address);
+  return HAL_OK;
+}
+
+static hal_status_t after_map(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (memory) memory->flags = 1;
+  call->made->owner = (uintptr_t)value_of(call, "memory");
+  return status;
+}
+
+static hal_status_t after_unmap(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const memory = call->ended ? physical_of(call, call->ended->owner) : NULL;
+  if (memory) memory->flags = 0;
+  return status;
+}
+
+static hal_status_t before_release(hal_layer_call_t *call) {
+  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (!memory || !memory->flags) return HAL_OK;
+  return hal_validate_misuse(call, "memory %p is still mapped; unmap it first", (void *)memory->address);
+}
+
+static hal_status_t before_unreserve(hal_layer_call_t *call) {
+  const uintptr_t address = (uintptr_t)value_of(call, "ptr");
+  const hal_live_t *const mapped =
+      hal_live_find_overlap(&state_of(call)->lives, address, (size_t)value_of(call, "size"));
+  if (!mapped) return HAL_OK;
+  return hal_validate_misuse(call, "memory is still mapped at %p; unmap it first", (void *)mapped->address);
+}
+
+static hal_status_t before_capture_begin(hal_layer_call_t *call) {
+  const hal_live_t *const stream = stream_of(call);
+  if (!stream || !stream->flags) return HAL_OK;
+  return hal_validate_misuse(call, "the stream is being captured already; call capture_end first");
+}
+
+static hal_status_t after_capture_begin(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const stream = stream_of(call);
+  if (stream) stream->flags = 1;
+  return status;
+}
+
+static hal_status_t before_capture_end(hal_layer_call_t *call) {
+  const hal_live_t *const stream = stream_of(call);
+  if (stream && stream->flags) return HAL_OK;
+  return hal_validate_misuse(call, "the stream is not being captured; call capture_begin first");
+}
+
+static hal_status_t after_capture_end(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const stream = stream_of(call);
+  if (!stream) return status;
+  stream->flags = 0;
+  call->made->device = stream->device;
+  return status;
+}
+
+static hal_status_t after_comm_create(hal_layer_call_t *call, hal_status_t status) {
+  call->made->recorded = (uint64_t)value_of(call, "size"); /* ranks */
+  return status;
+}
+
+static hal_status_t before_comm_create(hal_layer_call_t *call) {
+  const int32_t rank = (int32_t)value_of(call, "rank"), size = (int32_t)value_of(call, "size");
+  if (rank >= 0 && rank < size) return HAL_OK;
+  return hal_validate_misuse(call, "rank %d of %d; ranks are 0 to size - 1", rank, size);
+}
+
+static hal_status_t before_comm_group(hal_layer_call_t *call) {
+  if (value_of(call, "begin") || state_of(call)->groups > 0) return HAL_OK;
+  return hal_validate_misuse(call, "a bracket is closed that was never opened; call comm_group(1) first");
+}
+
+static hal_status_t after_comm_group(hal_layer_call_t *call, hal_status_t status) {
+  state_of(call)->groups += value_of(call, "begin") ? 1 : -1;
+  return status;
+}
+
+/* ---- the table ---- */
+
+#define MAKES(kind) .makes = HAL_LIVE_##kind + 1
+#define ENDS(kind) .ends = HAL_LIVE_##kind + 1
+
+const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
+    [HAL_SLOT_init] = {.after = after_init},
+    [HAL_SLOT_shutdown] = {.before = before_shutdown, .after = after_shutdown},
+    [HAL_SLOT_device_count] = {.after = after_count},
+    [HAL_SLOT_device_info] = {.after = after_device_info},
+    [HAL_SLOT_device_peer_query] = {.after = after_peer_query},
+    [HAL_SLOT_device_peer_enable] = {.after = after_peer_enable},
+    [HAL_SLOT_memory_alloc] = {MAKES(MEMORY), .before = before_alloc, .after = after_alloc},
+    [HAL_SLOT_memory_free] = {ENDS(MEMORY)},
+    [HAL_SLOT_memory_alloc_async] = {MAKES(MEMORY), .before = before_alloc, .after = after_alloc},
+    [HAL_SLOT_memory_free_async] = {ENDS(MEMORY)},
+    [HAL_SLOT_memory_copy] = {.before = before_copy},
+    [HAL_SLOT_memory_fill] = {.before = before_fill},
+    [HAL_SLOT_memory_info] = {.after = after_memory_info},
+    [HAL_SLOT_host_alloc] = {MAKES(HOST), .before = before_alloc, .after = after_host_alloc},
+    [HAL_SLOT_host_free] = {ENDS(HOST)},
+    [HAL_SLOT_host_register] = {MAKES(REGISTERED), .before = before_alloc},
+    [HAL_SLOT_host_unregister] = {ENDS(REGISTERED)},
+    [HAL_SLOT_ipc_open] = {MAKES(IMPORTED)},
+    [HAL_SLOT_ipc_close] = {ENDS(IMPORTED)},
+    [HAL_SLOT_virtual_reserve] = {MAKES(RESERVED), .before = before_alloc},
+    [HAL_SLOT_virtual_unreserve] = {ENDS(RESERVED), .before = before_unreserve},
+    [HAL_SLOT_virtual_create] = {MAKES(PHYSICAL), .before = before_alloc},
+    [HAL_SLOT_virtual_release] = {ENDS(PHYSICAL), .before = before_release},
+    [HAL_SLOT_virtual_map] = {MAKES(MAPPED), .before = before_map, .after = after_map},
+    [HAL_SLOT_virtual_unmap] = {ENDS(MAPPED), .after = after_unmap},
+    [HAL_SLOT_stream_create] = {MAKES(STREAM)},
+    [HAL_SLOT_stream_destroy] = {ENDS(STREAM), .before = before_stream_destroy},
+    [HAL_SLOT_stream_host_call] = {.before = before_host_call},
+    [HAL_SLOT_event_create] = {MAKES(EVENT)},
+    [HAL_SLOT_event_destroy] = {ENDS(EVENT)},
+    [HAL_SLOT_event_record] = {.after = after_record},
+    [HAL_SLOT_event_elapsed] = {.after = after_elapsed},
+    [HAL_SLOT_event_ipc_open] = {MAKES(EVENT)},
+    [HAL_SLOT_module_load] = {MAKES(MODULE), .before = before_module},
+    [HAL_SLOT_module_unload] = {ENDS(MODULE)},
+    [HAL_SLOT_kernel_get] = {MAKES(KERNEL)},
+    [HAL_SLOT_kernel_launch] = {.before = before_launch},
+    [HAL_SLOT_op_find] = {.before = hal_own_op_before_find, .after = hal_own_op_after_find},
+    [HAL_SLOT_random_fill] = {.before = before_random},
+    [HAL_SLOT_capture_begin] = {.before = before_capture_begin, .after = after_capture_begin},
+    [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = before_capture_end, .after = after_capture_end},
+    [HAL_SLOT_graph_destroy] = {ENDS(GRAPH)},
+    [HAL_SLOT_comm_create] = {MAKES(COMM), .before = before_comm_create, .after = after_comm_create},
+    [HAL_SLOT_comm_destroy] = {ENDS(COMM)},
+    [HAL_SLOT_comm_group] = {.before = before_comm_group, .after = after_comm_group},
+};

@@ -1,0 +1,473 @@
+/* layer_validate.c: what holds for every op: arguments, handles, out-parameters, status codes. */
+#include "plugin/layer_validate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log_internal.h"
+#include "base/status_internal.h"
+#include "plugin/call.h"
+#include "plugin/slots.h"
+
+enum { UNWRITTEN = 0xA5, TEXT_BYTES = 768 };
+
+static const uint8_t classes[HAL_TYPE_COUNT] = {
+#define HAL_TYPE_CLASS(name, type, class) HAL_CLASS_##class,
+    HAL_ARGUMENT_TYPES(HAL_TYPE_CLASS)
+#undef HAL_TYPE_CLASS
+};
+
+/* Bytes of what an OUT or MADE argument points at. */
+static size_t out_size(uint32_t type) {
+  switch (type) {
+    case HAL_TYPE_OUT_I32:
+      return sizeof(int32_t);
+    case HAL_TYPE_OUT_IPC:
+      return sizeof(hal_ipc_handle_t);
+    case HAL_TYPE_OUT_COMM_ID:
+      return sizeof(hal_comm_id_t);
+    default:
+      return sizeof(void *); /* handles, addresses, size_t, int64_t */
+  }
+}
+_Static_assert(sizeof(hal_device_info_t) <= HAL_CALL_ROOM && sizeof(hal_comm_id_t) <= HAL_CALL_ROOM, "room for each");
+
+/* ---- findings ---- */
+
+static hal_status_t report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status, const char *text) {
+  char line[TEXT_BYTES + 128];
+  snprintf(line, sizeof line, "validate: %s, %s: %s", plugin->info.name ? plugin->info.name : "plugin",
+           hal_registry_slot_name(slot), text);
+  hal_log_write(HAL_LOG_ERROR, line); /* whatever the level: the layer was asked for by name */
+  snprintf(line, sizeof line, "validate: %s", text);
+  return hal_error_from_plugin(status, 0, line);
+}
+
+hal_status_t hal_validate_misuse(const hal_layer_call_t *call, const char *format, ...) {
+  char text[TEXT_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return report(call->plugin, call->slot, HAL_INVALID_ARGUMENT, text);
+}
+
+hal_status_t hal_validate_fault(const hal_plugin_t *plugin, uint32_t slot, const char *format, ...) {
+  char text[TEXT_BYTES];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  return report(plugin, slot, HAL_INTERNAL, text);
+}
+
+/* ---- life ---- */
+
+hal_status_t hal_validate_create(hal_plugin_t *plugin) {
+  hal_validate_t *const validate = hal_calloc(1, sizeof *validate);
+  if (!validate) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making the validate layer");
+  pthread_mutex_init(&validate->lives.lock, NULL);
+  validate->device_count = -1;
+  plugin->validate = validate;
+  return HAL_OK;
+}
+
+void hal_validate_destroy(hal_plugin_t *plugin) {
+  if (!plugin->validate) return;
+  hal_borrow_forget(plugin);
+  hal_own_ops_free(plugin->validate);
+  hal_live_clear(&plugin->validate->lives);
+  hal_free(plugin->validate);
+  plugin->validate = NULL;
+}
+
+void hal_validate_after_fork(hal_plugin_t *plugin) {
+  if (plugin->validate) pthread_mutex_init(&plugin->validate->lives.lock, NULL);
+  hal_borrow_after_fork();
+}
+
+/* ---- before the call ---- */
+
+const hal_argument_t *hal_validate_argument(const hal_layer_call_t *call, const char *name) {
+  for (uint32_t i = 0; i < call->count; i++)
+    if (strcmp(call->arguments[i].name, name) == 0) return &call->arguments[i];
+  return NULL;
+}
+
+static hal_status_t check_life(const hal_layer_call_t *call, const hal_validate_t *validate) {
+  switch (call->slot) {
+    case HAL_SLOT_info:
+    case HAL_SLOT_probe:
+    case HAL_SLOT_device_count:
+      return HAL_OK;
+    case HAL_SLOT_init:
+      if (validate->state == HAL_VALIDATE_COLD) return HAL_OK;
+      return hal_validate_misuse(call, "init is called the second time; call it once per process");
+    default:
+      if (validate->state == HAL_VALIDATE_READY) return HAL_OK;
+      return hal_validate_misuse(
+          call, validate->state == HAL_VALIDATE_COLD
+                    ? "called before init; call init first, once per process"
+                    : "called after shutdown, which is a plugin's last call; finish all work before it");
+  }
+}
+
+/* Arguments that are ordinals by their name, and where HAL_HOST is one. */
+static int is_ordinal(const char *name) {
+  static const char *const names[] = {"device", "peer", "dst_device", "src_device"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(name, names[i]) == 0) return 1;
+  return 0;
+}
+
+static hal_status_t check_ordinal(const hal_layer_call_t *call, const hal_argument_t *argument, int32_t count) {
+  const int32_t ordinal = (int32_t)argument->value;
+  const int may_be_host = call->slot == HAL_SLOT_memory_copy;
+  if (count < 0 || (ordinal >= 0 && ordinal < count) || (may_be_host && ordinal == HAL_HOST)) return HAL_OK;
+  return hal_validate_misuse(call,
+                             "%s is %d, and the plugin's ordinals are 0 to %d%s; pass an ordinal of the plugin's own",
+                             argument->name, ordinal, count - 1, may_be_host ? " and HAL_HOST (-1)" : "");
+}
+
+static const struct {
+  hal_live_kind_t kind;
+  const char *maker;
+} handle_kinds[HAL_TYPE_COUNT] = {
+    [HAL_TYPE_STREAM] = {HAL_LIVE_STREAM, "stream_create"},      [HAL_TYPE_EVENT] = {HAL_LIVE_EVENT, "event_create"},
+    [HAL_TYPE_MODULE] = {HAL_LIVE_MODULE, "module_load"},        [HAL_TYPE_KERNEL] = {HAL_LIVE_KERNEL, "kernel_get"},
+    [HAL_TYPE_GRAPH] = {HAL_LIVE_GRAPH, "capture_end"},          [HAL_TYPE_COMM] = {HAL_LIVE_COMM, "comm_create"},
+    [HAL_TYPE_PHYSICAL] = {HAL_LIVE_PHYSICAL, "virtual_create"},
+};
+
+static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *validate,
+                                 const hal_argument_t *argument) {
+  const hal_live_kind_t kind = handle_kinds[argument->type].kind;
+  const char *const maker = handle_kinds[argument->type].maker, *const text = hal_live_text(kind);
+  const uintptr_t handle = (uintptr_t)argument->value;
+  if (!handle) {
+    /* A NULL stream is the synchronous stream; destroying nothing is allowed where plugin_ops.def says so. */
+    if (kind == HAL_LIVE_STREAM || call->slot == HAL_SLOT_event_destroy) return HAL_OK;
+    return hal_validate_misuse(call, "%s is NULL; pass a %s from %s", argument->name, text, maker);
+  }
+  if (hal_live_find(&validate->lives, kind, handle)) return HAL_OK;
+  if (hal_live_is_dead(&validate->lives, kind, handle))
+    return hal_validate_misuse(call, "%s %p was destroyed by %s before; destroy a %s once, after its last use",
+                               argument->name, (void *)handle, hal_live_end_op(kind), text);
+  return hal_validate_misuse(call, "%s %p is no %s of this plugin; pass one from its %s", argument->name,
+                             (void *)handle, text, maker);
+}
+
+static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argument_t *argument) {
+  static const size_t least[HAL_TYPE_COUNT] = {
+      [HAL_TYPE_MODULE_DESC] = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+      [HAL_TYPE_LAUNCH] = HAL_STRUCT_SIZE(hal_launch_t, args),
+      [HAL_TYPE_RANDOM] = HAL_STRUCT_SIZE(hal_random_t, p1),
+      [HAL_TYPE_COLLECTIVE] = HAL_STRUCT_SIZE(hal_collective_t, displs),
+  };
+  const void *const at = (const void *)argument->value;
+  if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* closes a range */
+  if (!at) return hal_validate_misuse(call, "%s is NULL; it must not be", argument->name);
+  size_t size;
+  if (!least[argument->type]) return HAL_OK;
+  memcpy(&size, at, sizeof size); /* every such struct begins with its struct_size */
+  if (size >= least[argument->type]) return HAL_OK;
+  return hal_validate_misuse(call, "%s->struct_size is %zu, and the struct has %zu bytes; set it by HAL_STRUCT_SIZE",
+                             argument->name, size, least[argument->type]);
+}
+
+static hal_status_t check_argument(const hal_layer_call_t *call, hal_validate_t *validate,
+                                   const hal_argument_t *argument) {
+  switch (classes[argument->type]) {
+    case HAL_CLASS_HANDLE:
+      return check_handle(call, validate, argument);
+    case HAL_CLASS_BORROWED:
+      return check_borrowed(call, argument);
+    case HAL_CLASS_VALUE:
+      if (argument->type == HAL_TYPE_I32 && is_ordinal(argument->name))
+        return check_ordinal(call, argument, validate->device_count);
+      return HAL_OK;
+    default:
+      if (argument->value) return HAL_OK;
+      return hal_validate_misuse(call, "%s is NULL; pass the address of a variable for the answer", argument->name);
+  }
+}
+
+/* Tells whether an argument is of the device; one without a device is of any. Gives the device it is of. */
+static int is_of(hal_validate_t *validate, const hal_argument_t *argument, int32_t device, int32_t *out_device) {
+  *out_device = device;
+  if (argument->type == HAL_TYPE_I32) {
+    *out_device = (int32_t)argument->value;
+    return *out_device == device;
+  }
+  const hal_live_kind_t kind = handle_kinds[argument->type].kind;
+  const hal_live_t *const live = hal_live_find(&validate->lives, kind, (uintptr_t)argument->value);
+  if (!live || hal_live_find_on(&validate->lives, kind, live->address, device)) return 1;
+  *out_device = live->device;
+  return 0;
+}
+
+/* Two arguments that must be of one device. */
+static const struct {
+  uint32_t slot;
+  const char *one, *other;
+} same_device[] = {
+    {HAL_SLOT_event_record, "event", "stream"},       {HAL_SLOT_kernel_launch, "kernel", "stream"},
+    {HAL_SLOT_memory_fill, "device", "stream"},       {HAL_SLOT_memory_alloc_async, "device", "stream"},
+    {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "graph", "stream"},
+    {HAL_SLOT_comm_collective, "comm", "stream"},     {HAL_SLOT_event_elapsed, "start", "end"},
+    {HAL_SLOT_virtual_map, "device", "memory"},       {HAL_SLOT_virtual_release, "device", "memory"},
+};
+
+static hal_status_t check_devices(const hal_layer_call_t *call, hal_validate_t *validate) {
+  for (size_t i = 0; i < sizeof same_device / sizeof same_device[0]; i++) {
+    if (same_device[i].slot != call->slot) continue;
+    const hal_argument_t *const one = hal_validate_argument(call, same_device[i].one);
+    const hal_argument_t *const other = hal_validate_argument(call, same_device[i].other);
+    const hal_live_t *const live =
+        hal_live_find(&validate->lives, handle_kinds[other->type].kind, (uintptr_t)other->value);
+    int32_t device;
+    if (live && !is_of(validate, one, live->device, &device))
+      return hal_validate_misuse(call, "%s is of device %d and %s of device %d; both must be of one device",
+                                 same_device[i].one, device, same_device[i].other, live->device);
+  }
+  return HAL_OK;
+}
+
+/* Finds what the call ends, and takes it out of the records: the plugin may give its address to another thread before
+ * this call returns. */
+static hal_status_t take_ended(hal_layer_call_t *call, hal_validate_t *validate) {
+  const uint8_t ends = hal_rules[call->slot].ends;
+  if (!ends) return HAL_OK;
+  const hal_live_kind_t kind = (hal_live_kind_t)(ends - 1);
+  const hal_argument_t *argument = hal_validate_argument(call, "ptr"), *const device =
+                                                                           hal_validate_argument(call, "device");
+  for (uint32_t i = 0; !argument && i < call->count; i++)
+    if (classes[call->arguments[i].type] == HAL_CLASS_HANDLE) argument = &call->arguments[i];
+  const uintptr_t address = (uintptr_t)argument->value;
+  if (!address) return HAL_OK; /* check_handle has let it pass; memory_free(NULL) is HAL_OK */
+  hal_live_t *const live = hal_live_find(&validate->lives, kind, address);
+  if (!live && hal_live_is_dead(&validate->lives, kind, address))
+    return hal_validate_misuse(call, "the %s at %p was given back before; give it back once", hal_live_text(kind),
+                               (void *)address);
+  if (!live)
+    return hal_validate_misuse(call, "there is no %s that begins at %p; pass an address that the plugin gave",
+                               hal_live_text(kind), (void *)address);
+  if (device && live->device != (int32_t)device->value)
+    return hal_validate_misuse(call, "the %s at %p is of device %d and not of device %d; name its own device",
+                               hal_live_text(kind), (void *)address, live->device, (int32_t)device->value);
+  if (live->count > 1) { /* given several times, to be given back as often */
+    live->count--;
+    return HAL_OK;
+  }
+  hal_live_remove(&validate->lives, live);
+  call->ended = live;
+  return HAL_OK;
+}
+
+static hal_status_t prepare_made(hal_layer_call_t *call, hal_validate_t *validate) {
+  if (!hal_rules[call->slot].makes) return HAL_OK;
+  call->made = hal_calloc(1, sizeof *call->made);
+  if (call->made && hal_live_reserve(&validate->lives)) return HAL_OK;
+  return hal_error_from_plugin(HAL_RESOURCE_EXHAUSTED, 0, "out of host memory for the validate layer's records");
+}
+
+static hal_status_t check_call(hal_layer_call_t *call, hal_validate_t *validate) {
+  HAL_RETURN_IF_ERROR(check_life(call, validate));
+  for (uint32_t i = 0; i < call->count; i++) HAL_RETURN_IF_ERROR(check_argument(call, validate, &call->arguments[i]));
+  HAL_RETURN_IF_ERROR(check_devices(call, validate));
+  if (hal_rules[call->slot].before) HAL_RETURN_IF_ERROR(hal_rules[call->slot].before(call));
+  HAL_RETURN_IF_ERROR(prepare_made(call, validate));
+  return take_ended(call, validate);
+}
+
+/* Puts the layer's own room in the place of every out-parameter. */
+static void redirect_outs(hal_layer_call_t *call) {
+  for (uint32_t i = 0; i < call->count; i++) {
+    hal_argument_t *const argument = &call->arguments[i];
+    const uint8_t class = classes[argument->type];
+    if (class != HAL_CLASS_OUT && class != HAL_CLASS_MADE && class != HAL_CLASS_STRUCT) continue;
+    hal_layer_out_t *const out = &call->outs[call->out_count++];
+    out->original = (void *)argument->value;
+    memset(out->room, UNWRITTEN, sizeof out->room);
+    if (class == HAL_CLASS_STRUCT) {
+      memcpy(&out->size, out->original, sizeof out->size); /* its struct_size */
+      if (out->size > HAL_CALL_ROOM) out->size = HAL_CALL_ROOM;
+      memcpy(out->room, out->original, out->size);
+    } else {
+      out->size = out_size(argument->type);
+    }
+    argument->value = (intptr_t)out->room;
+  }
+}
+
+static uint32_t ranks_of(const hal_layer_call_t *call, hal_validate_t *validate) {
+  if (call->slot != HAL_SLOT_comm_collective) return 0;
+  const hal_live_t *const comm =
+      hal_live_find(&validate->lives, HAL_LIVE_COMM, (uintptr_t)hal_validate_argument(call, "comm")->value);
+  return comm ? (uint32_t)comm->recorded : 0;
+}
+
+hal_status_t hal_validate_enter(hal_layer_call_t *call) {
+  hal_validate_t *const validate = call->plugin->validate;
+  call->made = call->ended = NULL;
+  call->borrowed = NULL;
+  call->out_count = 0;
+  hal_error_forget_plugin();
+  pthread_mutex_lock(&validate->lives.lock);
+  const hal_status_t status = check_call(call, validate);
+  const uint32_t ranks = status ? 0 : ranks_of(call, validate);
+  pthread_mutex_unlock(&validate->lives.lock);
+  if (status) {
+    hal_free(call->made);
+    return status;
+  }
+  hal_borrow_begin(call, ranks);
+  redirect_outs(call);
+  return HAL_OK;
+}
+
+/* ---- after the call ---- */
+
+static int is_code(hal_status_t status) { return strcmp(hal_status_name(status), "UNRECOGNISED") != 0; }
+
+/* Codes that say all there is to say. */
+static int needs_no_message(uint32_t slot, hal_status_t status) {
+  return status == HAL_OK || status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ||
+         (status == HAL_NOT_FOUND && (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info));
+}
+
+static int may_be_not_ready(uint32_t slot) {
+  return slot == HAL_SLOT_stream_query || slot == HAL_SLOT_stream_synchronize_timeout || slot == HAL_SLOT_event_query ||
+         slot == HAL_SLOT_event_elapsed;
+}
+
+static hal_status_t check_status(const hal_layer_call_t *call, hal_status_t status) {
+  if (!is_code(status))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin answered %d, which is no status code; answer one of plugin.h", (int)status);
+  if (status == HAL_NOT_READY && !may_be_not_ready(call->slot))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin answered NOT_READY, which only queries may; wait, or answer a failure");
+  if (needs_no_message(call->slot, status) || hal_error_has_plugin_message(status)) return status;
+  hal_validate_fault(call->plugin, call->slot,
+                     "the plugin answered %s without a message; call hal_host->error_set with what was tried, which "
+                     "value, and what to do",
+                     hal_status_name(status));
+  return status;
+}
+
+static int is_filled(const unsigned char *bytes, size_t size) {
+  size_t i = 0;
+  while (i < size && bytes[i] == UNWRITTEN) i++;
+  return i == size;
+}
+
+/* Checks what the plugin wrote, and hands it to the caller when the call was successful. */
+static hal_status_t check_out(const hal_layer_call_t *call, const hal_argument_t *argument, const hal_layer_out_t *out,
+                              hal_status_t status) {
+  const int is_struct = classes[argument->type] == HAL_CLASS_STRUCT;
+  hal_status_t result = status;
+  if (!is_filled(out->room + out->size, HAL_CALL_GUARD))
+    result = hal_validate_fault(call->plugin, call->slot,
+                                "the plugin wrote behind the %zu bytes of %s; fill fields within %s only", out->size,
+                                argument->name, is_struct ? "struct_size" : "its type");
+  const int untouched = is_struct ? memcmp(out->room, out->original, out->size) == 0 : is_filled(out->room, out->size);
+  if (status) {
+    if (!untouched)
+      hal_validate_fault(call->plugin, call->slot,
+                         "the plugin answered %s and wrote to %s; leave it untouched on failure",
+                         hal_status_name(status), argument->name);
+    return result;
+  }
+  if (untouched && strcmp(argument->name, "out_state") == 0) return result; /* an operator may have none */
+  if (untouched && !is_struct)
+    return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and did not write %s; set it before",
+                              argument->name);
+  memcpy(out->original, out->room, out->size);
+  return result;
+}
+
+static hal_status_t check_outs(const hal_layer_call_t *call, hal_status_t status) {
+  uint32_t next = 0;
+  hal_status_t result = status;
+  for (uint32_t i = 0; i < call->count && next < call->out_count; i++) {
+    if (call->arguments[i].value != (intptr_t)call->outs[next].room) continue;
+    const hal_status_t checked = check_out(call, &call->arguments[i], &call->outs[next++], status);
+    if (checked != status) result = checked;
+  }
+  return result;
+}
+
+/* What a NULL handle would be: only streams may be. */
+static hal_status_t record_made(hal_layer_call_t *call, hal_validate_t *validate) {
+  hal_live_t *const made = call->made;
+  const hal_live_kind_t kind = (hal_live_kind_t)(hal_rules[call->slot].makes - 1);
+  const hal_argument_t *const device = hal_validate_argument(call, "device");
+  uintptr_t address = 0;
+  made->kind = kind;
+  made->count = 1;
+  if (call->out_count) memcpy(&address, call->outs[0].room, sizeof address);
+  if (call->slot == HAL_SLOT_virtual_map || call->slot == HAL_SLOT_host_register)
+    address = (uintptr_t)hal_validate_argument(call, "ptr")->value;
+  if (device) made->device = (int32_t)device->value;
+  made->address = address;
+  const hal_argument_t *const size = hal_validate_argument(call, "size");
+  if (size && size->type == HAL_TYPE_SIZE) made->size = (size_t)size->value;
+  if (!address && kind == HAL_LIVE_STREAM) return HAL_OK;
+  if (!address)
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin answered OK and gave NULL; answer a failure instead");
+  hal_live_t *twin = hal_live_find(&validate->lives, kind, address);
+  if (twin && kind == HAL_LIVE_EVENT)
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin gave event %p, which is alive already; make another", (void *)address);
+  if (call->slot == HAL_SLOT_kernel_get) { /* may be one for all modules, and is not given back */
+    made->owner = (uintptr_t)hal_validate_argument(call, "module")->value;
+    const hal_live_t *const module = hal_live_find(&validate->lives, HAL_LIVE_MODULE, made->owner);
+    made->device = module ? module->device : 0;
+    while (twin && (twin->kind != kind || twin->address != address || twin->owner != made->owner)) twin = twin->next;
+    if (twin) return HAL_OK;
+  } else if (twin && !hal_live_is_device_memory(kind)) {
+    twin->count++;
+    return HAL_OK;
+  }
+  const hal_argument_t *const flags = hal_validate_argument(call, "flags");
+  if (flags) made->flags = (uint32_t)flags->value;
+  call->made = NULL;
+  hal_live_add(&validate->lives, made);
+  return HAL_OK;
+}
+
+static void remove_kernel_of(hal_lives_t *lives, hal_live_t *live, void *module) {
+  if (live->kind != HAL_LIVE_KERNEL || live->owner != (uintptr_t)module) return;
+  hal_live_remove(lives, live);
+  hal_free(live);
+}
+
+static void settle_ended(hal_layer_call_t *call, hal_validate_t *validate, hal_status_t status) {
+  if (!call->ended) return;
+  if (status) { /* it lives on */
+    hal_live_add(&validate->lives, call->ended);
+  } else {
+    if (call->ended->kind == HAL_LIVE_MODULE)
+      hal_live_each(&validate->lives, remove_kernel_of, (void *)call->ended->address);
+    hal_free(call->ended);
+  }
+  call->ended = NULL;
+}
+
+hal_status_t hal_validate_leave(hal_layer_call_t *call, hal_status_t status) {
+  hal_validate_t *const validate = call->plugin->validate;
+  const hal_rule_t *const rule = &hal_rules[call->slot];
+  hal_borrow_end(call->borrowed);
+  status = check_status(call, status);
+  status = check_outs(call, status);
+  pthread_mutex_lock(&validate->lives.lock);
+  if (!status && rule->after) status = rule->after(call, status);
+  if (!status && rule->makes) status = record_made(call, validate);
+  settle_ended(call, validate, status);
+  pthread_mutex_unlock(&validate->lives.lock);
+  hal_free(call->made);
+  return status;
+}

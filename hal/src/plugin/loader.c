@@ -1,0 +1,172 @@
+/* loader.c: one plugin from its file to a checked function table. */
+#define _GNU_SOURCE /* realpath, RTLD_LOCAL */
+#include "plugin/loader.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/host_malloc.h"
+#include "base/log_internal.h"
+#include "base/status_internal.h"
+#include "device/profile_internal.h"
+#include "plugin/call.h"
+#include "plugin/file_check.h"
+#include "plugin/layer.h"
+#include "plugin/layer_validate.h"
+#include "plugin/search_path.h"
+#include "plugin/slots.h"
+
+#define FIRST_SLOT offsetof(hal_plugin_api_t, info)
+#define SLOT_SIZE sizeof(void (*)(void))
+
+static const hal_host_api_t host_api = {
+    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation),
+    .major = HAL_ABI_MAJOR,
+    .minor = HAL_ABI_MINOR,
+    .error_set = hal_error_from_plugin,
+    .log = hal_log_from_plugin,
+    .mem_alloc = hal_malloc_aligned,
+    .mem_free = hal_free,
+    .profile_correlation = hal_profile_correlation,
+};
+
+/* The defaults of sdk/defaults.h reach the host by this name on both sides. */
+const hal_host_api_t *hal_host = &host_api;
+
+static hal_status_t open_library(const char *path, hal_plugin_entry_fn_t *out_entry) {
+  /* NOW: a missing function is found here and not in the middle of training. LOCAL: plugins do not see each other. */
+  void *const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (!library) {
+    const char *const cause = dlerror();
+    const int needs_library = cause && strstr(cause, "cannot open shared object file") != NULL;
+    return hal_error_set(needs_library ? HAL_UNAVAILABLE : HAL_INCOMPATIBLE, "%s cannot be loaded: %s; %s", path,
+                         cause ? cause : "no cause given",
+                         needs_library ? "install the library it needs" : "build the plugin again on this system");
+  }
+  void *const symbol = dlsym(library, "hal_plugin_entry");
+  if (!symbol)
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s is not a plugin: it exports no hal_plugin_entry; build it with "
+                         "hal_add_plugin() of the SDK, which adds sdk/entry.c",
+                         path);
+  memcpy(out_entry, &symbol, sizeof symbol); /* ISO C has no cast from an object to a function pointer */
+  return HAL_OK;
+}
+
+static hal_status_t check_build(const char *path, const hal_plugin_api_t *api) {
+  const uint64_t kinds = HAL_BUILD_ASAN | HAL_BUILD_TSAN;
+  const uint64_t own = hal_process_sanitizers(), missing = api->build_flags & kinds & ~own;
+  if (missing)
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s was built with the %s sanitizer and this process was not; build both the same "
+                         "way",
+                         path, missing & HAL_BUILD_ASAN ? "address" : "thread");
+  if (own & ~api->build_flags & HAL_BUILD_TSAN)
+    hal_log(HAL_LOG_WARNING, "%s was built without the thread sanitizer: races inside it stay unseen", path);
+  return HAL_OK;
+}
+
+static hal_status_t check_slots(const char *path, hal_plugin_t *plugin) {
+  const hal_plugin_api_t *const api = &plugin->api;
+  for (uint32_t slot = 0; slot < HAL_SLOT_COUNT; slot++) {
+    uintptr_t address;
+    memcpy(&address, (const char *)api + FIRST_SLOT + slot * SLOT_SIZE, sizeof address);
+    if (address) continue;
+    if (hal_slot_is_mandatory(slot))
+      return hal_error_set(HAL_INCOMPATIBLE,
+                           "%s has no hal_plugin_%s, which is mandatory; build it with hal_add_plugin() of "
+                           "the SDK, which finds this at link time",
+                           path, hal_registry_slot_name(slot));
+    plugin->layers |= HAL_LAYER_TAIL;
+  }
+  hal_group_gap_t gap;
+  if (hal_slots_check_groups(api, &gap)) return HAL_OK;
+  return hal_error_set(HAL_INCOMPATIBLE,
+                       "%s provides half of the group '%s': it has %s but not %s; define these too, or "
+                       "none of the group",
+                       path, gap.group, gap.provided, gap.missing);
+}
+
+/* torch refuses these as names of a device type: c10's register_privateuse1_backend, and its own "meta" device. */
+static int is_torch_name(const char *name) {
+  static const char *const names[] = {"hip", "mps", "xpu", "mtia", "meta", "privateuseone"};
+  if (strncmp(name, "cpu", 3) == 0 || strncmp(name, "cuda", 4) == 0) return 1;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+    if (strcmp(name, names[i]) == 0) return 1;
+  return 0;
+}
+
+static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
+  hal_plugin_info_t *const info = &plugin->info;
+  *info = (hal_plugin_info_t){.struct_size = HAL_STRUCT_SIZE(hal_plugin_info_t, flags)};
+  hal_status_t status = hal_call_info(plugin, info);
+  if (status) {
+    info->name = NULL;
+    status = hal_error_plugin(plugin, HAL_SLOT_info, status);
+    return hal_error_prefix(status, "%s: ", path);
+  }
+  if (!info->name || !hal_plugin_name_is_valid(info->name, strlen(info->name)))
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s calls itself '%.100s', which cannot name a device; use lower-case letters, "
+                         "digits and '_', at most 31, beginning with a letter",
+                         path, info->name ? info->name : "(null)");
+  if (is_torch_name(info->name))
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s calls itself '%s', which torch reserves; choose another name in "
+                         "hal_plugin_info (names beginning with cpu or cuda are taken too)",
+                         path, info->name);
+  if (!info->vendor) info->vendor = "";
+  if (!info->version) info->version = "";
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
+  const hal_plugin_api_t *const api = &plugin->api;
+  if (api->major != HAL_ABI_MAJOR)
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this "
+                         "version's headers",
+                         path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR);
+  if (api->struct_size < FIRST_SLOT || api->struct_size > sizeof *api || (api->struct_size - FIRST_SLOT) % SLOT_SIZE)
+    return hal_error_set(HAL_INCOMPATIBLE,
+                         "%s gave a function table of %zu bytes, which is no whole number of slots; build "
+                         "it with the SDK's entry.c",
+                         path, api->struct_size);
+  HAL_RETURN_IF_ERROR(check_build(path, api));
+  HAL_RETURN_IF_ERROR(check_slots(path, plugin));
+  plugin->layers |= hal_layers_wanted();
+  if (plugin->layers & HAL_LAYER_VALIDATE) HAL_RETURN_IF_ERROR(hal_validate_create(plugin));
+  return check_info(path, plugin);
+}
+
+hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
+  char resolved[PATH_MAX];
+  if (!path || path[0] != '/')
+    return hal_error_set(HAL_INVALID_ARGUMENT, "'%s' is not an absolute path; give one that begins with /",
+                         path ? path : "");
+  if (!realpath(path, resolved))
+    return hal_error_set(errno == ENOENT || errno == ENOTDIR ? HAL_NOT_FOUND : HAL_FAILED_PRECONDITION,
+                         "plugin %s cannot be found: %s; check the path", path, strerror(errno));
+  HAL_RETURN_IF_ERROR(hal_file_check_owner(resolved));
+  HAL_RETURN_IF_ERROR(hal_file_check_elf(resolved));
+  HAL_RETURN_IF_ERROR(hal_file_check_loads(resolved));
+  hal_plugin_entry_fn_t entry = NULL;
+  HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
+
+  plugin->api.struct_size = sizeof plugin->api;
+  const hal_status_t status = entry(&host_api, &plugin->api);
+  if (status)
+    return hal_error_set(status,
+                         "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
+                         "headers",
+                         resolved, HAL_ABI_MAJOR, HAL_ABI_MINOR, hal_status_name(status));
+  HAL_RETURN_IF_ERROR(hal_plugin_accept(resolved, plugin));
+  const size_t bytes = strlen(resolved) + 1;
+  plugin->path = hal_malloc(bytes);
+  if (!plugin->path) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading %s", resolved);
+  memcpy(plugin->path, resolved, bytes);
+  return HAL_OK;
+}

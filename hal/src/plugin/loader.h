@@ -1,0 +1,17 @@
+/* loader.h: one plugin from its file to a checked function table. Private to hal/src. */
+#ifndef HAL_SRC_LOADER_H_
+#define HAL_SRC_LOADER_H_
+
+#include "device/runtime.h"
+
+/* Loads the plugin at an absolute path: checks the file, dlopens it, negotiates the table, checks version, build flags,
+ * groups and names. Fills api, layers, info and path of `plugin`, which is zero on entry and undefined after a failure.
+ * Calls no op but info. The library is never unloaded. Errors: HAL_NOT_FOUND, HAL_FAILED_PRECONDITION,
+ * HAL_INCOMPATIBLE, HAL_UNAVAILABLE (a library it needs is not installed), HAL_RESOURCE_EXHAUSTED; one sentence with
+ * cause and cure. */
+hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin);
+
+/* Checks and normalises a table that a plugin's entry filled (loader's second half, without the file). */
+hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin);
+
+#endif /* HAL_SRC_LOADER_H_ */

@@ -1,0 +1,262 @@
+/* registry.c: which plugins are active, and the one range of devices they make. */
+#define _POSIX_C_SOURCE 200809L
+#include "hal/registry.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "device/device_internal.h"
+#include "hal/log.h"
+#include "hal/status.h"
+#include "plugin/call.h"
+#include "plugin/layer.h"
+#include "plugin/layer_validate.h"
+#include "plugin/loader.h"
+#include "plugin/search_path.h"
+#include "plugin/slots.h"
+
+enum { REPORT_BYTES = 8192 };
+
+hal_runtime_t hal_runtime;
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *opened_list; /* as given to the open that succeeded; NULL when it was automatic */
+static char report[REPORT_BYTES];
+
+/* One walk through a list or the search path. */
+typedef struct opening_s {
+  hal_status_t first_failure;
+  int automatic;
+} opening_t;
+
+/* Keeps the thread's message as the cause why `what` was skipped. */
+static void report_skipped(opening_t *opening, hal_status_t status, const char *what, size_t what_length) {
+  hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what,
+                  hal_error_message());
+  if (!opening->first_failure) opening->first_failure = status;
+}
+
+static int is_loaded(const hal_plugin_t *plugin) {
+  for (int32_t i = 0; i < hal_runtime.plugin_count; i++)
+    if (strcmp(hal_runtime.plugins[i].path, plugin->path) == 0 ||
+        strcmp(hal_runtime.plugins[i].info.name, plugin->info.name) == 0)
+      return 1;
+  return 0;
+}
+
+/* Asks a loaded plugin whether it is of use here. Starts no driver. */
+static hal_status_t count_devices(hal_plugin_t *plugin) {
+  hal_status_t status = hal_call_probe(plugin, 0);
+  if (status) return hal_error_plugin(plugin, HAL_SLOT_probe, status);
+  int32_t count = 0;
+  status = hal_call_device_count(plugin, &count);
+  if (status) return hal_error_plugin(plugin, HAL_SLOT_device_count, status);
+  if (count < 0)
+    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name,
+                         count);
+  if (count == 0)
+    return hal_error_set(HAL_UNAVAILABLE, "%s found no device on this machine; check the hardware and its driver",
+                         plugin->info.name);
+  plugin->device_count = count;
+  return HAL_OK;
+}
+
+static void add_devices(hal_plugin_t *plugin) {
+  const int32_t room = HAL_MAX_DEVICES - hal_runtime.device_count;
+  if (plugin->device_count > room) {
+    hal_log(HAL_LOG_WARNING, "%s has %d devices, of which %d are used: a process has at most %d", plugin->info.name,
+            plugin->device_count, room, HAL_MAX_DEVICES);
+    plugin->device_count = room;
+  }
+  plugin->first_device = hal_runtime.device_count;
+  for (int32_t ordinal = 0; ordinal < plugin->device_count; ordinal++) {
+    hal_device_t *const device = &hal_runtime.devices[hal_runtime.device_count];
+    device->plugin = plugin;
+    device->index = hal_runtime.device_count;
+    device->ordinal = ordinal;
+    hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
+    if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
+    pthread_mutex_init(&device->lock, NULL);
+    hal_runtime.device_count++;
+  }
+}
+
+/* Loads the plugin at `path` and, when it is of use, makes it the next active one. */
+static hal_status_t activate(const char *path, const opening_t *opening) {
+  if (hal_runtime.plugin_count == HAL_MAX_PLUGINS || hal_runtime.device_count == HAL_MAX_DEVICES)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "a process has at most %d plugins and %d devices; name fewer plugins",
+                         HAL_MAX_PLUGINS, HAL_MAX_DEVICES);
+  hal_plugin_t *const plugin = &hal_runtime.plugins[hal_runtime.plugin_count];
+  hal_status_t status = hal_plugin_load(path, plugin);
+  if (!status && is_loaded(plugin))
+    status = hal_error_set(HAL_INVALID_ARGUMENT, "plugin '%s' is active already; name it once", plugin->info.name);
+  if (!status && opening->automatic && (plugin->info.flags & HAL_PLUGIN_ON_REQUEST))
+    status = hal_error_set(HAL_UNAVAILABLE, "%s is used on request only; set TORCH_BACKEND=%s to use it",
+                           plugin->info.name, plugin->info.name);
+  if (!status) status = count_devices(plugin);
+  if (status) {
+    hal_validate_destroy(plugin);
+    hal_free(plugin->path);
+    memset(plugin, 0, sizeof *plugin);
+    return status;
+  }
+  plugin->index = hal_runtime.plugin_count;
+  pthread_mutex_init(&plugin->lock, NULL);
+  add_devices(plugin);
+  hal_runtime.plugin_count++;
+  hal_log(HAL_LOG_INFO, "plugin %s %s (%s): devices %d to %d", plugin->info.name, plugin->info.version, plugin->path,
+          plugin->first_device, plugin->first_device + plugin->device_count - 1);
+  return HAL_OK;
+}
+
+static int visit_automatic(const char *path, void *user_data) {
+  opening_t *const opening = user_data;
+  const hal_status_t status = activate(path, opening);
+  if (status) report_skipped(opening, status, path, strlen(path));
+  return status == HAL_OK; /* the first one that is of use ends the walk */
+}
+
+/* One item of a list: a name or an absolute path. */
+static hal_status_t open_item(const char *item, size_t length, int from_environment, const opening_t *opening) {
+  char path[PATH_MAX];
+  if (item[0] != '/') {
+    HAL_RETURN_IF_ERROR(hal_search_plugin(item, length, path));
+  } else {
+    if (from_environment && hal_process_is_privileged())
+      return hal_error_set(HAL_FAILED_PRECONDITION,
+                           "a path in TORCH_BACKEND is ignored in a set-user-id process; name a plugin "
+                           "of a directory that the program adds");
+    if (length >= sizeof path)
+      return hal_error_set(HAL_INVALID_ARGUMENT, "a path of %zu bytes is longer than a path may be", length);
+    memcpy(path, item, length);
+    path[length] = '\0';
+  }
+  return activate(path, opening);
+}
+
+static void open_list(const char *list, int from_environment, opening_t *opening) {
+  for (const char *rest = list; *rest;) {
+    const size_t field = strcspn(rest, ",");
+    const char *item = rest;
+    size_t length = field;
+    while (length && *item == ' ') item++, length--;
+    while (length && item[length - 1] == ' ') length--;
+    if (length) {
+      const hal_status_t status = open_item(item, length, from_environment, opening);
+      if (status) report_skipped(opening, status, item, length);
+    }
+    rest += field + (rest[field] == ',');
+  }
+}
+
+/* Is a later call of hal_registry_open asking for what is open? */
+static hal_status_t check_same(const char *list) {
+  if (!list || (opened_list && strcmp(list, opened_list) == 0)) return HAL_OK;
+  return hal_error_set(HAL_FAILED_PRECONDITION,
+                       "plugins '%s' cannot be opened: '%s' is open already, and a process keeps its "
+                       "devices; start a new process, or set TORCH_BACKEND before the first use",
+                       list, opened_list ? opened_list : hal_runtime.plugins[0].info.name);
+}
+
+static hal_status_t remember(const char *list) {
+  hal_free(opened_list);
+  opened_list = NULL;
+  if (!list) return HAL_OK;
+  const size_t bytes = strlen(list) + 1;
+  opened_list = hal_malloc(bytes);
+  if (!opened_list) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while opening plugins '%s'", list);
+  memcpy(opened_list, list, bytes);
+  return HAL_OK;
+}
+
+static hal_status_t open_locked(const char *list) {
+  if (atomic_load(&hal_runtime.closed))
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "the plugins of this process have been shut down; start a new process");
+  /* An automatic open that found nothing fixed no device, so a list may still follow. */
+  if (hal_runtime.plugin_count > 0) return check_same(list);
+
+  hal_layers_wanted(); /* arms HAL_FAULT before the first allocation */
+  opening_t opening = {.first_failure = HAL_OK};
+  const char *const variable = list ? NULL : getenv("TORCH_BACKEND");
+  const char *const wanted = list ? list : variable && *variable ? variable : NULL;
+  HAL_RETURN_IF_ERROR(remember(wanted));
+  hal_device_watch_forks();
+  report[0] = '\0';
+  if (wanted) {
+    open_list(wanted, !list, &opening);
+    if (hal_runtime.plugin_count == 0) {
+      if (!opening.first_failure)
+        return hal_error_set(HAL_INVALID_ARGUMENT, "the list of plugins '%s' names none; give names or absolute paths",
+                             wanted);
+      return hal_error_set(opening.first_failure, "%s", report);
+    }
+  } else {
+    opening.automatic = 1;
+    HAL_RETURN_IF_ERROR(hal_search_all(visit_automatic, &opening));
+  }
+  /* With a list, a plugin left out was wanted; in the automatic search it is everyday. */
+  if (report[0]) hal_log(wanted ? HAL_LOG_WARNING : HAL_LOG_DEBUG, "skipped plugins:\n%s", report);
+  atomic_store(&hal_runtime.open, 1);
+  return HAL_OK;
+}
+
+hal_status_t hal_registry_open(const char *list) {
+  pthread_mutex_lock(&registry_lock);
+  const hal_status_t status = open_locked(list);
+  pthread_mutex_unlock(&registry_lock);
+  return status;
+}
+
+int32_t hal_registry_is_open(void) { return atomic_load(&hal_runtime.open); }
+
+const char *hal_registry_report(void) { return report; }
+
+int32_t hal_registry_plugin_count(void) { return hal_registry_is_open() ? hal_runtime.plugin_count : 0; }
+
+hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry) {
+  const int32_t count = hal_registry_plugin_count();
+  if (index < 0 || index >= count)
+    return hal_error_set(HAL_OUT_OF_RANGE, "plugin %d is out of range: %d are open", index, count);
+  const hal_plugin_t *const plugin = &hal_runtime.plugins[index];
+  hal_registry_entry_t entry = {
+      .name = plugin->info.name,
+      .vendor = plugin->info.vendor,
+      .version = plugin->info.version,
+      .path = plugin->path,
+      .first_device = plugin->first_device,
+      .device_count = plugin->device_count,
+      .abi_major = plugin->api.major,
+      .abi_minor = plugin->api.minor,
+      .provided_count =
+          (uint32_t)(__builtin_popcountll(plugin->api.provided[0]) + __builtin_popcountll(plugin->api.provided[1])),
+      .slot_count = HAL_SLOT_COUNT,
+  };
+  const size_t known = HAL_STRUCT_SIZE(hal_registry_entry_t, reserved);
+  entry.struct_size = out_entry->struct_size < known ? out_entry->struct_size : known;
+  memcpy(out_entry, &entry, entry.struct_size);
+  return HAL_OK;
+}
+
+int32_t hal_registry_provides(int32_t index, uint32_t slot) {
+  if (index < 0 || index >= hal_registry_plugin_count()) return 0;
+  return hal_slot_is_provided(&hal_runtime.plugins[index].api, slot);
+}
+
+void hal_registry_close(void) {
+  pthread_mutex_lock(&registry_lock);
+  if (!atomic_exchange(&hal_runtime.closed, 1)) {
+    for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_drain(&hal_runtime.devices[i]);
+    for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_close(&hal_runtime.devices[i]);
+    for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
+      hal_plugin_t *const plugin = &hal_runtime.plugins[i];
+      if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || hal_device_in_bad_fork()) continue;
+      const hal_status_t status = hal_call_shutdown(plugin, 0);
+      if (status)
+        hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
+    }
+  }
+  pthread_mutex_unlock(&registry_lock);
+}
