@@ -75,7 +75,10 @@ def op_ids(ops):
     """The header of operator numbers."""
     lines = [BANNER + "#ifndef HAL_OP_IDS_H_\n#define HAL_OP_IDS_H_\n"]
     lines += [f"#define HAL_OP_ID_{op.identifier} {op.number}u /* {op.name} */" for op in ops]
-    lines += [f"\n#define HAL_OP_ID_COUNT {len(ops)}u\n", "#endif /* HAL_OP_IDS_H_ */"]
+    lines += [f"\n#define HAL_OP_ID_COUNT {len(ops)}u"]
+    lines += [f"#define HAL_OP_FAMILY_COUNT {len(FAMILIES)}u /* modules of portable kernels */"]
+    lines += [f"#define HAL_OP_HANDLE_COUNT {sum(handle_count(op) for op in ops)}u /* kernels of all operators */\n"]
+    lines += ["#endif /* HAL_OP_IDS_H_ */"]
     return "\n".join(lines) + "\n"
 
 
@@ -104,35 +107,41 @@ def op_variants():
 
 
 def op_table(ops):
-    """The tables that op.c includes."""
+    """The tables that hal/ops/table.c includes."""
     lines = [BANNER]
     for family in FAMILIES.values():
         names = ", ".join(f'"{name}"' for name in family.variants()) or "NULL"
         lines += [f"static const char *const hal_op_variants_{family.name}[] = {{{names}}};"]
     names = ", ".join(f'"{name}"' for name in FAMILIES)
-    lines += [f"static const char *const hal_op_families[] = {{{names}}};"]
+    lines += [f"const char *const hal_op_families[HAL_OP_FAMILY_COUNT] = {{{names}}};"]
     for op in ops:
         names = ", ".join(f'"{name}"' for name in op.args) or "NULL"
         lines += [f"static const char *const hal_op_arguments_{op.number}[] = {{{names}}};"]
-    lines += ["", "static const hal_op_info_t hal_op_infos[] = {"]
+    lines += ["", "const hal_op_info_t hal_op_infos[HAL_OP_ID_COUNT] = {"]
     first_handle = 0
     numbers = {op.name: op.number for op in ops}
     for op in ops:
-        row, handles = op_row(op, first_handle, numbers)
-        lines += [row]
-        first_handle += handles
-    lines += ["};", f"#define HAL_OP_HANDLE_COUNT {first_handle}u", ""]
-    lines += ["#define HAL_OP_DTYPE_TABLE {" + ", ".join(f'{{{d.number}, {d.size}, "{d.token}"}}' for d in DTYPES.values()) + "}"]
+        lines += [op_row(op, first_handle, numbers)]
+        first_handle += handle_count(op)
+    lines += ["};", ""]
+    names = ", ".join(f'"{dtype.token}"' for dtype in DTYPES.values())
+    lines += [f"const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS] = {{{names}}};"]
     return "\n".join(lines) + "\n"
 
 
+def handle_count(op):
+    """The number of kernel handles that an operator takes in a device's cache."""
+    family = family_of(op)
+    return len(DTYPES) * len(family.variants()) if family else 0
+
+
 def op_row(op, first_handle, op_numbers):
-    """One row of hal_op_infos, and the number of kernel handles it takes."""
+    """One row of hal_op_infos."""
     common = f'.name = "{op.name}", .kernel = "{op.kernel}", .arguments = hal_op_arguments_{op.number}, '
     common += f".argument_count = {len(op.args)}, .first_handle = {first_handle}u"
     family = family_of(op)
     if not family:
-        return f"    {{{common}}},", 0
+        return f"    {{{common}}},"
     scalars = len(op.args) - family.operands if family.scalars is None else family.scalars
     if family.operands + scalars > len(op.args):
         sys.exit(f"codegen: {op.name} has {len(op.args)} arguments, its family {family.name} needs "
@@ -142,11 +151,12 @@ def op_row(op, first_handle, op_numbers):
     numbers = sum(1 << i for i, name in enumerate(op.args) if name in op.number_args)
     checked = sum(1 << op.args.index(name) for name in op.check)
     check = f", .checked = {checked:#x}, .check = {op_numbers[next(iter(op.check.values()))]}" if checked else ""
-    text = (f"    {{{common},\n     .variants = hal_op_variants_{family.name}, .variant_count = {len(variants)}, "
+    if family.without_kernels:
+        common += f", .launch_without_kernels = {family.without_kernels}"
+    return (f"    {{{common},\n     .variants = hal_op_variants_{family.name}, .variant_count = {len(variants)}, "
             f".launch = hal_op_launch_{family.name}, .dtypes = UINT64_C({op.dtype_mask:#x}),\n"
             f"     .family = {list(FAMILIES).index(family.name)}, .operands = {family.operands}, .scalars = {scalars}, "
             f".numbers = {numbers:#x}, .result = HAL_OP_RESULT_{result}{check}}},")
-    return text, len(DTYPES) * len(variants)
 
 
 def main():

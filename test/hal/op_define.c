@@ -34,16 +34,23 @@ static hal_status_t define(const char *name, hal_op_own_fn_t fn, uint32_t *out_o
 static float result;
 static hal_dtype_t dtype;
 
-static hal_status_t run(int32_t device, uint32_t op) {
+static hal_status_t run_with(hal_status_t (*way)(int32_t, uint32_t, hal_stream_t *, hal_op_call_t *), int32_t device,
+                             uint32_t op, uint32_t flags) {
   static const int64_t size = 1, stride = 1;
   hal_tensor_t tensor = {.struct_size = sizeof tensor, .data = &result, .sizes = &size, .strides = &stride, .ndim = 1};
   tensor.dtype = dtype;
   const hal_value_t argument = {.tag = HAL_VALUE_TENSOR, .u = {.t = &tensor}};
   const hal_tensor_t *const results[] = {&tensor};
-  hal_op_call_t call = {
-      .struct_size = sizeof call, .arg_count = 1, .result_count = 1, .args = &argument, .results = results};
-  return hal_op_run(device, op, NULL, &call);
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = 1,
+                        .result_count = 1,
+                        .flags = flags,
+                        .args = &argument,
+                        .results = results};
+  return way(device, op, NULL, &call);
 }
+
+static hal_status_t run(int32_t device, uint32_t op) { return run_with(hal_op_run, device, op, 0); }
 
 static void setup(void) {
   dtype = HAL_FLOAT32;
@@ -87,6 +94,33 @@ Test(op_define, what_the_plugin_refuses_goes_to_the_librarys_function_with_the_h
   dtype = HAL_FLOAT64;
   assert_ok(run(second(), op));
   cr_assert_float_eq(result, 7, 1e-6);
+  cr_assert_eq(seen.called, 1);
+}
+
+Test(op_define, the_plugin_alone_is_asked_by_run_own_and_nothing_else_runs_when_it_declines) {
+  uint32_t op = 0, none = 0;
+  assert_ok(define("test::only_double", own, &op));
+  assert_ok(define("test::nobodys", own, &none));
+  cr_assert_eq(run_with(hal_op_run_own, second(), op, 0), HAL_UNIMPLEMENTED);
+  cr_assert_eq(run_with(hal_op_run_own, 0, none, 0), HAL_UNIMPLEMENTED);
+  cr_assert_eq(seen.called, 0);
+  dtype = HAL_FLOAT64;
+  assert_ok(run_with(hal_op_run_own, second(), op, HAL_RUN_PORTABLE)); /* the plugin never sees the flag */
+  cr_assert_float_eq(result, 7, 1e-6);
+  hal_op_counts_t counts = {.struct_size = sizeof counts};
+  assert_ok(hal_op_counts(op, &counts));
+  cr_assert_eq(counts.plugin, 1);
+  cr_assert_eq(counts.unimplemented, 0);
+  cr_assert_neq(hal_op_own_dtypes(second(), op), 0);
+  cr_assert_eq(hal_op_own_dtypes(0, op), 0);
+  cr_assert_eq(hal_op_own_dtypes(-1, op), 0);
+}
+
+Test(op_define, RUN_PORTABLE_leaves_the_plugin_out) {
+  uint32_t op = 0;
+  assert_ok(define("test::sign", own, &op));
+  assert_ok(run_with(hal_op_run, second(), op, HAL_RUN_PORTABLE));
+  cr_assert_eq(result, 1);
   cr_assert_eq(seen.called, 1);
 }
 

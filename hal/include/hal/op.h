@@ -25,6 +25,10 @@ HAL_API hal_status_t hal_op_id(const char *name, uint32_t *out_op);
  * costs an array look-up. Since 0.1. */
 HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
 
+/* Gives the mask of dtypes in which the plugin's own op may be asked (hal_op_run_own); 0 when the plugin has none, or the
+ * device cannot be used. Cached: costs an array look-up. Since 0.2. */
+HAL_API uint64_t hal_op_own_dtypes(int32_t device, uint32_t op);
+
 /* Makes every device answer HAL_UNIMPLEMENTED to an operator (`enabled` 0), or run it again (1): to find out whether a wrong
  * result is a kernel's, and to test fallbacks. HAL_DISABLE_OPS in the environment does the same for the whole process: a comma
  * list of names ("sort.stable"), of their first parts ("sort"), or "*". Not while another thread runs operators.
@@ -35,6 +39,14 @@ HAL_API hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled);
  * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
 HAL_API hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
+
+/* hal_op_call_t.flags, for the host alone: the plugin's own op has declined these operands already and is not asked. */
+#define HAL_RUN_PORTABLE (UINT32_C(1) << 31)
+
+/* Asks the plugin's own op alone, with the operands as the user gave them; else as hal_op_run. A caller whose call was
+ * declined prepares other operands (casts, copies) and runs them with HAL_RUN_PORTABLE.
+ * Errors: HAL_UNIMPLEMENTED = the plugin has none or declined, nothing was touched; as hal_op_run. Since 0.2. */
+HAL_API hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 
 /* An operator of a library, for devices whose plugin has none of its name. Queues its work on `stream`, with kernels of its
  * own (kernel.h), memory copies and the like; `call` is borrowed, its tensors say the HAL's device, its `stream` is NULL.

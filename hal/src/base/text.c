@@ -1,4 +1,4 @@
-/* text.c: building sentences in fixed buffers. */
+/* text.c: building sentences in fixed buffers, and reading lists. */
 #include "base/text.h"
 
 #include <stdarg.h>
@@ -11,4 +11,14 @@ void hal_text_append(char *text, size_t size, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text + used, size - used, format, arguments);
   va_end(arguments);
+}
+
+int hal_text_lists(const char *list, const char *item) {
+  const size_t length = strlen(item);
+  for (const char *at = list; *at;) {
+    const size_t size = strcspn(at, ",");
+    if (size == length && memcmp(at, item, length) == 0) return 1;
+    at += size + (at[size] == ',');
+  }
+  return 0;
 }

@@ -1,5 +1,5 @@
-/* op_internal.h: what the dispatch (op.c) and the launchers of the operator families (op_<family>.c) say to each other.
- * Private to hal/src.
+/* internal.h: what the dispatch (dispatch.c) and the launchers of the operator families (hal/ops) say to each other.
+ * Private to hal.
  *
  * A launcher turns one call into launches of portable kernels. It is called with a context on the stack and answers
  * HAL_OK, HAL_UNIMPLEMENTED (nothing queued, no result touched) or an error. It checks what it is given; only the
@@ -26,16 +26,17 @@ enum {
 typedef struct hal_op_context_s hal_op_context_t;
 typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_op_call_t *call);
 
-/* One operator; the table is generated from codegen/ops.yaml (hal_op_table.inc). */
+/* One operator; the table is generated from codegen/ops.yaml. */
 typedef struct hal_op_info_s {
   const char *name;             /* "add.Tensor" */
   const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
   const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
   const char *const *arguments; /* names of the frozen arguments, for messages */
   uint32_t argument_count;
-  hal_op_launcher_t launch; /* NULL: no portable kernel */
-  uint64_t dtypes;          /* computing dtypes with a kernel: bit d = dtype number d */
-  uint32_t first_handle;    /* the op's part of the device's handle cache: [slot][variant] */
+  hal_op_launcher_t launch;                 /* NULL: no portable kernel */
+  hal_op_launcher_t launch_without_kernels; /* for devices that take no portable kernels; NULL: nothing */
+  uint64_t dtypes;                          /* computing dtypes with a kernel: bit d = dtype number d */
+  uint32_t first_handle;                    /* the op's part of the device's handle cache: [slot][variant] */
   uint16_t variant_count;
   uint16_t family;  /* number of the module */
   uint8_t operands; /* tensor arguments, which come first: a, b, c */
@@ -113,12 +114,14 @@ hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_
 hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
 
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
+/* The tables of codegen/ops.yaml, generated; hal/ops/table.c defines them, above this room. Operators that libraries define
+ * are numbered behind them (define.h). */
+extern const hal_op_info_t hal_op_infos[];
+extern const char *const hal_op_families[];
+extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in the names of kernels, by slot */
+
 /* The name of an argument of an operator of codegen/ops.yaml; NULL when there is none. */
 const char *hal_op_argument(uint32_t op, uint32_t argument);
-/* Operators of codegen/ops.yaml; those that libraries define are numbered behind them (op_define.h). */
-uint32_t hal_op_builtin_count(void);
-/* Writes a device number into all descriptors of a call. */
-void hal_op_set_devices(const hal_op_call_t *call, int32_t ordinal);
 
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */

@@ -1,0 +1,139 @@
+/* dispatch.c: the way of a call: the plugin's own op, else the portable kernel or the library's function, else
+ * HAL_UNIMPLEMENTED. */
+#include "device/profile_internal.h"
+#include "op/define.h"
+#include "op/table.h"
+
+/* One call on its way. */
+typedef struct target_s {
+  const hal_op_entry_t *entry;
+  hal_op_counter_t *counter;
+  hal_device_t *device;
+  hal_stream_t *stream;
+  uint32_t op;
+} target_t;
+
+static inline int is_wrong(const hal_op_entry_t *entry, const hal_op_call_t *call) {
+  return !call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset) ||
+         call->arg_count != entry->argument_count || (!call->args && call->arg_count) || !call->results ||
+         !call->result_count;
+}
+
+static __attribute__((noinline)) hal_status_t refuse(const target_t *target, const hal_op_call_t *call) {
+  const hal_op_info_t *info = target->entry->info;
+  if (!call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
+                         info->name, (unsigned long long)HAL_STRUCT_SIZE(hal_op_call_t, offset));
+  if (call->arg_count != info->argument_count)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %u arguments were given, the operator has %u", info->name,
+                         (unsigned)call->arg_count, (unsigned)info->argument_count);
+  if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %s, the call is for device %s",
+                       info->name, target->stream->device->label, target->device->label);
+}
+
+/* Finds who may answer an operator that a library defined. */
+static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
+  hal_op_defined_t *const defined = hal_op_defined(target->op);
+  if (!defined)
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "operator number %u; this process has %u operators (hal_op_id finds one by name)",
+                         (unsigned)target->op, (unsigned)hal_op_count());
+  target->entry = hal_op_defined_entry(target->device, target->op);
+  target->counter = &defined->counter;
+  return HAL_OK;
+}
+
+/* Finds and checks all that a call needs, and writes stream and device into it. */
+static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call,
+                                   target_t *target) {
+  hal_device_t *owner;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
+  target->device = owner;
+  target->stream = stream = hal_stream_or_current(owner, stream);
+  target->op = op;
+  if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
+    HAL_RETURN_IF_ERROR(find_defined(target));
+  } else {
+    target->entry = hal_op_entry(owner->ops, op);
+    target->counter = &hal_op_builtin_counters[op];
+  }
+  if (HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner)) return refuse(target, call);
+  call->stream = stream->handle;
+  call->device = owner->ordinal;
+  return HAL_OK;
+}
+
+/* Asks the plugin's own op, which exists. */
+static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
+  const hal_status_t status = hal_op_own_call(&target->entry->own, target->entry->info->name, target->device, call);
+  if (!status) hal_op_count_one(&target->counter->plugin);
+  return status;
+}
+
+/* Looks through the operands in which some values are an error (`check` of codegen/ops.yaml), where they are tensors of a
+ * dtype that can hold them. */
+static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
+  const hal_op_entry_t *entry = hal_op_entry(of->device->ops, of->info->check);
+  hal_op_context_t context = *of;
+  if (!entry->launch) return HAL_OK;
+  context.info = entry->info;
+  context.handles = entry->handles;
+  for (uint32_t i = 0; of->info->checked >> i; i++) {
+    if (!(of->info->checked >> i & 1) || call->args[i].tag != HAL_VALUE_TENSOR) continue;
+    const hal_value_t args[] = {call->args[i], {.tag = HAL_VALUE_INT, .u.i = i}};
+    const hal_op_call_t operand = {.struct_size = sizeof operand, .args = args, .arg_count = 2};
+    const hal_status_t status = entry->launch(&context, &operand);
+    if (status && status != HAL_UNIMPLEMENTED) return status;
+  }
+  return HAL_OK;
+}
+
+static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  target_t target;
+  HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
+  const hal_op_entry_t *const entry = target.entry;
+  hal_status_t status = HAL_UNIMPLEMENTED;
+  if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
+    status = ask_own(&target, call);
+    if (status != HAL_UNIMPLEMENTED) return status;
+  }
+  if (HAL_LIKELY(entry->launch != NULL)) {
+    hal_op_context_t context = {
+        .info = entry->info, .device = target.device, .stream = target.stream, .handles = entry->handles, .op = op};
+    if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
+    status = entry->launch(&context, call);
+    if (HAL_LIKELY(!status)) {
+      hal_op_count_one(&target.counter->portable);
+      return HAL_OK;
+    }
+  }
+  if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target.counter->unimplemented);
+  return status;
+}
+
+/* Out of line, so that the way without a profile stays short. */
+static __attribute__((noinline)) hal_status_t run_profiled(int32_t device, uint32_t op, hal_stream_t *stream,
+                                                           hal_op_call_t *call) {
+  const uint32_t outer = hal_profile_begin_op(op);
+  const hal_status_t status = run(device, op, stream, call);
+  hal_profile_end_op(outer);
+  return status;
+}
+
+hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  return hal_profile_is_on() ? run_profiled(device, op, stream, call) : run(device, op, stream, call);
+}
+
+hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  target_t target;
+  HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
+  call->flags &= ~HAL_RUN_PORTABLE;
+  if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
+  if (!hal_profile_is_on()) return ask_own(&target, call);
+  const uint32_t outer = hal_profile_begin_op(op);
+  const hal_status_t status = ask_own(&target, call);
+  hal_profile_end_op(outer);
+  return status;
+}

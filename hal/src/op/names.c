@@ -1,0 +1,31 @@
+/* names.c: the list of operators: those of codegen/ops.yaml, and behind them those that libraries define. */
+#include <string.h>
+
+#include "op/define.h"
+#include "op/table.h"
+
+uint32_t hal_op_count(void) { return HAL_OP_BUILTIN_COUNT + hal_op_defined_count(); }
+
+const char *hal_op_name(uint32_t op) {
+  if (op < HAL_OP_BUILTIN_COUNT) return hal_op_infos[op].name;
+  const hal_op_defined_t *const defined = hal_op_defined(op);
+  return defined ? defined->info.name : NULL;
+}
+
+const char *hal_op_argument(uint32_t op, uint32_t argument) {
+  return op < HAL_OP_BUILTIN_COUNT && argument < hal_op_infos[op].argument_count ? hal_op_infos[op].arguments[argument]
+                                                                                 : NULL;
+}
+
+hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
+  for (uint32_t op = 0; name && op < HAL_OP_BUILTIN_COUNT; op++)
+    if (strcmp(name, hal_op_infos[op].name) == 0) {
+      *out_op = op;
+      return HAL_OK;
+    }
+  if (name && hal_op_defined_find(name, out_op)) return HAL_OK;
+  return hal_error_set(HAL_NOT_FOUND,
+                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/ops.yaml, or those "
+                       "that a library defined",
+                       name ? name : "(null)");
+}

@@ -1,0 +1,59 @@
+/* table.h: what a device has answered about the operators, and what the files of this room share. Private to hal/src/op. */
+#ifndef HAL_SRC_OP_TABLE_H_
+#define HAL_SRC_OP_TABLE_H_
+
+#include "hal/op.h"
+#include "hal_op_ids.h"
+#include "op/internal.h"
+#include "op/own.h"
+
+#define HAL_OP_BUILTIN_COUNT HAL_OP_ID_COUNT
+
+/* A device's answer for one operator, found at the first question: all that a call needs. */
+typedef struct hal_op_entry_s {
+  atomic_int known; /* 1 when the fields below may be read without the lock */
+  uint32_t argument_count;
+  hal_op_own_t own;         /* the plugin's own op */
+  hal_op_launcher_t launch; /* of the portable kernel, or of a library's function; NULL when this device has none */
+  const hal_op_info_t *info;
+  _Atomic(hal_plugin_kernel_t *) *handles; /* in the table */
+} hal_op_entry_t;
+
+struct hal_op_table_s {
+  hal_device_t *device;
+  pthread_mutex_t lock; /* finding ops, modules and kernels */
+  int portable;         /* the device takes the host's portable kernels */
+  hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT];
+  int module_missing[HAL_OP_FAMILY_COUNT];
+  hal_op_entry_t entries[HAL_OP_BUILTIN_COUNT];
+  _Atomic(hal_plugin_kernel_t *) handles[HAL_OP_HANDLE_COUNT];
+};
+
+/* Fills an entry that is not known yet: asks the plugin, once. */
+void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op, const hal_op_info_t *info);
+
+static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
+  hal_op_entry_t *entry = &table->entries[op];
+  if (HAL_UNLIKELY(!atomic_load_explicit(&entry->known, memory_order_acquire)))
+    hal_op_entry_find(table, entry, op, &hal_op_infos[op]);
+  return entry;
+}
+
+/* Unloads what module.c has loaded for the device. */
+void hal_op_modules_unload(hal_op_table_t *table);
+
+/* Tells whether calls of an operator shall answer HAL_UNIMPLEMENTED. */
+int hal_op_is_disabled(uint32_t op);
+
+/* How often an operator ran, by who answered. */
+typedef struct hal_op_counter_s {
+  atomic_uint_fast64_t plugin, portable, unimplemented;
+} hal_op_counter_t;
+extern hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
+
+/* Counts exactly, by any thread. */
+static inline void hal_op_count_one(atomic_uint_fast64_t *counter) {
+  atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+#endif /* HAL_SRC_OP_TABLE_H_ */

@@ -1,0 +1,59 @@
+/* verdict.c: what a device can run: found at the first question about an operator and kept. */
+#include <string.h>
+
+#include "base/text.h"
+#include "op/define.h"
+#include "op/table.h"
+
+hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table) {
+  hal_op_table_t *table = hal_calloc(1, sizeof *table);
+  if (!table)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the operator table of device %s (%zu bytes)",
+                         device->label, sizeof *table);
+  table->device = device;
+  table->portable = hal_text_lists(device->info.dialects, "native");
+  pthread_mutex_init(&table->lock, NULL);
+  *out_table = table;
+  return HAL_OK;
+}
+
+void hal_op_table_destroy(hal_op_table_t *table) {
+  if (!table) return;
+  hal_op_modules_unload(table);
+  pthread_mutex_destroy(&table->lock);
+  hal_free(table);
+}
+
+void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op, const hal_op_info_t *info) {
+  pthread_mutex_lock(&table->lock);
+  if (!atomic_load_explicit(&entry->known, memory_order_relaxed)) {
+    entry->own = (hal_op_own_t){.fn = NULL};
+    entry->launch = NULL;
+    if (!hal_op_is_disabled(op)) {
+      hal_op_own_find(table->device, info->name, &entry->own);
+      entry->launch = table->portable ? info->launch : info->launch_without_kernels;
+    }
+    entry->argument_count = info->argument_count;
+    entry->info = info;
+    entry->handles = &table->handles[info->first_handle];
+    atomic_store_explicit(&entry->known, 1, memory_order_release);
+  }
+  pthread_mutex_unlock(&table->lock);
+}
+
+/* Gives the entry of any operator; NULL when there is no such device or operator. */
+static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
+  hal_device_t *owner;
+  if (hal_device_get(device, &owner)) return NULL;
+  return HAL_LIKELY(op < HAL_OP_BUILTIN_COUNT) ? hal_op_entry(owner->ops, op) : hal_op_defined_entry(owner, op);
+}
+
+uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
+  const hal_op_entry_t *entry = entry_of(device, op);
+  return !entry ? 0 : entry->own.fn ? UINT64_MAX : entry->launch ? entry->info->dtypes : 0;
+}
+
+uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {
+  const hal_op_entry_t *entry = entry_of(device, op);
+  return entry && entry->own.fn ? UINT64_MAX : 0;
+}
