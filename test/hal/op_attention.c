@@ -89,7 +89,7 @@ static hal_status_t call(const char *name, const hal_value_t *args, uint32_t arg
   must(hal_op_id(name, &op));
   hal_op_call_t c = {
       .struct_size = sizeof c, .arg_count = arg_count, .result_count = result_count, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &c);
+  return run_planned(0, op, NULL, &c);
 }
 
 static hal_value_t optional(const tensor_t *t) { return t ? of_tensor(t) : (hal_value_t){0}; }

@@ -50,7 +50,7 @@ static hal_status_t run_some(const char *name, const hal_value_t *args, uint32_t
   for (uint32_t i = 0; i < count; i++) results[i] = outputs[i] ? &outputs[i]->desc : NULL;
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = arg_count, .result_count = count, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static hal_value_t of_optional(const tensor_t *t) { return t ? of_tensor(t) : none; }

@@ -23,7 +23,7 @@ static hal_status_t run_on(hal_stream_t *stream, const char *name, const tensor_
   const hal_tensor_t *const results[] = {&result->desc};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = 2, .result_count = 1, .args = args, .results = results};
-  return hal_op_run(0, op, stream, &call);
+  return run_planned(0, op, stream, &call);
 }
 
 static void expect(hal_status_t status, const char *what) {

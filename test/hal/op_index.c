@@ -24,7 +24,7 @@ static hal_status_t run_on(hal_stream_t *stream, const char *name, const hal_val
   const hal_tensor_t *const results[] = {&result->desc};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = count, .result_count = 1, .args = args, .results = results};
-  return hal_op_run(0, op, stream, &call);
+  return run_planned(0, op, stream, &call);
 }
 
 /* The logical index in a tensor of `shape`-like sizes of place (i, j, k), with `at` in dimension `dim`. */

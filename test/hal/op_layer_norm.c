@@ -33,7 +33,7 @@ static hal_status_t run_three(const char *name, const hal_value_t *args, uint32_
   const hal_tensor_t *const results[] = {a ? &a->desc : NULL, b ? &b->desc : NULL, c ? &c->desc : NULL};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = arg_count, .result_count = 3, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static void near(const char *what, const tensor_t *t, int64_t i, long double want, long double error) {

@@ -32,7 +32,7 @@ static hal_status_t run_cell(const char *name, const hal_value_t *args, tensor_t
   for (uint32_t i = 0; i < count; i++) pointers[i] = &results[i]->desc;
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = 5, .result_count = count, .args = args, .results = pointers};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static hal_status_t forward(const sample_t *s, int with_bias) {

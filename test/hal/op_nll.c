@@ -44,7 +44,7 @@ static hal_status_t forward(const sample_t *s, int64_t reduction, const tensor_t
   const hal_tensor_t *const results[] = {&result->desc, &s->total->desc};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = 5, .result_count = 2, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static hal_status_t backward(const sample_t *s, int64_t reduction, const tensor_t *grad) {

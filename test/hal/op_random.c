@@ -19,7 +19,7 @@ static hal_status_t random_run(const char *name, double p0, double p1, uint64_t 
                         .results = results,
                         .seed = key,
                         .offset = offset};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static tensor_t *vector(hal_dtype_t dtype, int64_t count) { return tensor_new(dtype, 1, &count, CONTIGUOUS); }

@@ -19,7 +19,7 @@ static hal_status_t run_random(const char *name, const hal_value_t *args, uint32
                         .results = descs,
                         .seed = seed,
                         .offset = offset};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 Test(op_shape, arange_adds_steps_and_wraps) {

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "op_planned.h"
+
 #define MAX_DIMS 10
 
 /* How a tensor of some sizes lies in memory. */
@@ -258,7 +260,7 @@ static inline hal_status_t run(const char *name, const hal_value_t *args, uint32
                         .flags = flags,
                         .args = args,
                         .results = results};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 static inline hal_value_t of_tensor(const tensor_t *t) {
@@ -284,7 +286,7 @@ static inline hal_status_t run_two(const char *name, const hal_value_t *args, ui
   const hal_tensor_t *const results[] = {&a->desc, &b->desc};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = count, .result_count = 2, .args = args, .results = results};
-  return hal_op_run(0, op, NULL, &call);
+  return run_planned(0, op, NULL, &call);
 }
 
 #endif /* TEST_HAL_OP_TESTING_H_ */

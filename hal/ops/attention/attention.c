@@ -216,14 +216,14 @@ static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
   for (int d = 3; d >= 0; d--) strides[d] = strides[d + 1] * sizes[d + 1];
   hal_tensor_t shares = {
       .struct_size = sizeof shares, .sizes = sizes, .strides = strides, .ndim = 5, .dtype = b->in.dtype};
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   size_t bytes;
   shares.data = target->data; /* for the check alone */
   HAL_RETURN_IF_ERROR(hal_op_numel(context, &shares, "the gradient of query by parts", &numel));
   if (__builtin_mul_overflow((size_t)numel, hal_op_dtype_size(b->in.dtype), &bytes))
     return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, bytes, &block));
-  shares.data = hal_memory_block_address(block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, bytes, &scratch));
+  shares.data = scratch.address;
   memcpy(s->grad_query, strides + 1, sizeof s->grad_query);
   s->part_stride = strides[0];
   const int64_t kept_sizes[] = {1, sizes[1], sizes[2], sizes[3], sizes[4]};
@@ -234,7 +234,7 @@ static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
   const hal_value_t args[] = {hal_op_value(&shares), {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = &dim}};
   hal_status_t status = launch_backward(context, b, shares.data);
   if (!status) status = hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, args, 2, &result, 1);
-  hal_memory_release(block);
+  hal_op_scratch_release(&scratch);
   return status;
 }
 

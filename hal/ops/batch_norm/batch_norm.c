@@ -149,16 +149,15 @@ static uint64_t groups_of(uint64_t units, uint64_t per_group) { return (units + 
 
 /* Memory for two partial results of each chunk (or column of it) and two numbers of each channel behind them. */
 typedef struct scratch_s {
-  hal_block_t *block;
+  hal_op_scratch_t memory;
   void *part[2], *channel[2];
 } scratch_t;
 
 static hal_status_t scratch_allocate(const hal_op_context_t *context, const batch_t *batch, scratch_t *out) {
   const size_t element = hal_op_dtype_size(batch->accumulator), channels = (size_t)batch->walk.channels;
   const size_t parts = (size_t)(batch->walk.chunks * columns_of(&batch->walk)); /* at most a number per element */
-  HAL_RETURN_IF_ERROR(
-      hal_memory_allocate(context->device->index, context->stream, 2 * (parts + channels) * element, &out->block));
-  char *const base = hal_memory_block_address(out->block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, 2 * (parts + channels) * element, &out->memory));
+  char *const base = out->memory.address;
   for (size_t i = 0; i < 2; i++) {
     out->part[i] = base + i * parts * element;
     out->channel[i] = base + (2 * parts + i * channels) * element;
@@ -256,7 +255,7 @@ static hal_status_t launch_training(hal_op_context_t *context, forward_t *f) {
   hal_status_t status = launch_moments(context, f, &scratch);
   if (!status) status = launch_statistics(context, f, &scratch);
   if (!status) status = launch_normalise(context, f);
-  hal_memory_release(scratch.block);
+  hal_op_scratch_release(&scratch.memory);
   return status;
 }
 
@@ -381,7 +380,7 @@ static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_
 /* Results: gradients of the input, the weight and the bias; those that are NULL are not wanted. */
 hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   backward_t in;
-  scratch_t scratch = {.block = NULL};
+  scratch_t scratch = {.part = {NULL}};
   HAL_RETURN_IF_ERROR(read_backward(context, call, &in));
   HAL_RETURN_IF_ERROR(check_results(context, call, 3));
   const hal_tensor_t *const result = call->results[0];
@@ -396,6 +395,6 @@ hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const 
     if (!status) status = launch_gradients(context, &in, &scratch);
   }
   if (!status && result) status = launch_input(context, &in, scratch.channel, result);
-  hal_memory_release(scratch.block);
+  hal_op_scratch_release(&scratch.memory);
   return status;
 }

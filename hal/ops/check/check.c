@@ -1,6 +1,5 @@
 /* op_check.c: launcher of the family `check`: looks through a tensor for values that are an error, before the operator that
  * reads them. `context->op` is that operator; the arguments are the tensor and its number among that operator's. */
-#include "device/kernel_error.h"
 #include "hal_op_variants.h"
 #include "op/iterator.h"
 
@@ -21,7 +20,7 @@ hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t 
   hal_op_iterator_t it;
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 1, &it));
   if (it.numel == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
   int64_t site = (int64_t)context->op << 8 | argument;
   hal_arg_t args[3 + 3];
   args[1] = (hal_arg_t)HAL_OP_ARG_VALUE(site);
@@ -29,5 +28,5 @@ hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t 
   hal_op_rows_call_t rows = {
       .kernel = kernel, .elements = {hal_op_dtype_size(operand->dtype)}, .args = args, .arg_count = 3};
   HAL_RETURN_IF_ERROR(hal_op_launch_lines(context, &it, &rows));
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }

@@ -156,20 +156,20 @@ static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *c
 
 static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
   const int64_t *const step = conv->window.step, *const in = conv->window.in;
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   int64_t weights;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, image->weight, "`weight`", &weights));
   const size_t size = (size_t)weights * hal_op_dtype_size(image->weight->dtype);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size ? size : 1, &block));
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
   hal_status_t status = HAL_OK;
   /* One after the other on one stream, so that classes can share the room. */
   for (int64_t z = 0; z < step[0] && z < in[0] && !status; z++) {
     for (int64_t y = 0; y < step[1] && y < in[1] && !status; y++) {
       for (int64_t x = 0; x < step[2] && x < in[2] && !status; x++)
-        status = make_class(context, conv, image, (const int64_t[3]){z, y, x}, hal_memory_block_address(block));
+        status = make_class(context, conv, image, (const int64_t[3]){z, y, x}, scratch.address);
     }
   }
-  hal_memory_release(block);
+  hal_op_scratch_release(&scratch);
   return status;
 }
 
@@ -207,17 +207,17 @@ static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int
                               hal_op_conv_operands_t *on, const hal_tensor_t *result, int64_t numel) {
   hal_status_t (*const launch)(hal_op_context_t *, const product_t *, const hal_op_conv_operands_t *, int64_t,
                                int64_t) = planes ? hal_op_conv_planes_slope : launch_slope;
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   size_t size;
   on->weight = result->data;
   if (parts == 1) return launch(context, p, on, part, 1);
   if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(result->dtype), &size))
     return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
-  on->weight = hal_memory_block_address(block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
+  on->weight = scratch.address;
   hal_status_t status = launch(context, p, on, part, parts);
   if (!status) status = hal_op_add_rows(context, parts, on->weight, result->dtype, result);
-  hal_memory_release(block);
+  hal_op_scratch_release(&scratch);
   return status;
 }
 

@@ -49,16 +49,13 @@ static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *c
 }
 
 /* Copies bytes. */
-static hal_status_t copy_run(const hal_op_context_t *context, const hal_op_elementwise_t *operands) {
+static hal_status_t copy_run(hal_op_context_t *context, const hal_op_elementwise_t *operands) {
   size_t size;
   void *to = operands->tensors[0]->data, *from = operands->tensors[1]->data;
   if (__builtin_mul_overflow((size_t)operands->numel, (size_t)hal_op_dtype_size(operands->tensors[0]->dtype), &size))
     return hal_op_invalid(context, "the result has more than 2^64 - 1 bytes");
   if (to == from) return HAL_OK;
-  hal_device_t *device = context->device;
-  const hal_status_t status =
-      hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
-  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+  return hal_op_queue_copy(context, to, from, size);
 }
 
 static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call) {

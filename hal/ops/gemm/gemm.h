@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_OP_GEMM_H_
 #define HAL_SRC_OP_GEMM_H_
 
-#include "op/internal.h"
+#include "op/queue.h"
 
 typedef struct hal_op_tiles_s {
   int64_t tile_m, tile_n, tiles_m, tiles_n; /* sizes of a tile, which the last ones do not fill; their numbers */

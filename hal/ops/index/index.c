@@ -1,7 +1,6 @@
 /* op_index.c: see op_index.h; and the launcher of the family `index_offset`. */
 #include "ops/index/index.h"
 
-#include "device/kernel_error.h"
 #include "hal_op_variants.h"
 
 hal_op_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim,
@@ -80,12 +79,12 @@ hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_
   void *error = NULL;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, HAL_INT64, HAL_INDEX_OFFSET_VARIANT_ROWS, &kernel));
-  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
   hal_arg_t args[5 + 3];
   args[2] = (hal_arg_t)HAL_OP_ARG_VALUE(limit);
   args[3] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
   args[4] = (hal_arg_t)HAL_OP_ARG_VALUE(first);
   hal_op_rows_call_t rows = {.kernel = kernel, .elements = {8, 8}, .args = args, .arg_count = 5};
   HAL_RETURN_IF_ERROR(hal_op_launch_rows(context, &it, &rows));
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }

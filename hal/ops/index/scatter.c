@@ -5,7 +5,6 @@
  * in `dim` at least their sizes. reduce: 0 sum, 1 prod, 2 amax, 3 amin, the numbers of the variants. */
 #include <string.h>
 
-#include "device/kernel_error.h"
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
 #include "op/dims.h"
@@ -98,7 +97,7 @@ static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
   uint64_t launches = 1;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, s->variant, &kernel));
   if (s->kept.numel == 0 || s->n == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
   for (int32_t d = HAL_OP_ROW_DIMS; d < s->kept.ndim; d++) launches *= (uint64_t)s->kept.size[d];
   for (uint64_t i = 0; i < launches; i++) {
     uint64_t rest = i;
@@ -112,7 +111,7 @@ static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
     const hal_status_t status = launch_one(context, s, kernel, error, address);
     if (status) return status == HAL_UNIMPLEMENTED && i > 0 ? HAL_INTERNAL : status;
   }
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }
 
 /* Reads what both families have in common; `checked` is the argument after `optional`. */

@@ -4,7 +4,6 @@
  * has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */
 #include <string.h>
 
-#include "device/kernel_error.h"
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
 #include "ops/index/index.h"
@@ -32,14 +31,14 @@ static hal_status_t launch(hal_op_context_t *context, hal_dtype_t dtype, const h
   void *error = NULL;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_TAKE_VARIANT_ROWS, &kernel));
   if (it->numel == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_kernel_error_address(context->stream, &error));
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
   hal_arg_t args[5 + 3];
   args[3] = (hal_arg_t)HAL_OP_ARG_VALUE(limit);
   args[4] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
   const uint32_t size = hal_op_dtype_size(dtype);
   hal_op_rows_call_t call = {.kernel = kernel, .elements = {size, size, 8}, .args = args, .arg_count = 5};
   HAL_RETURN_IF_ERROR(hal_op_launch_rows(context, it, &call));
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }
 
 hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call) {

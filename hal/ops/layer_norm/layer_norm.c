@@ -78,7 +78,7 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   const int64_t chunks = rows ? (rows + chunk - 1) / chunk : 1;
   const uint64_t strips = (uint64_t)((n + STRIP - 1) / STRIP);
   hal_plugin_kernel_t *kernel;
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   size_t size;
   if (weight) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, weight, "the gradient of the weight", n, in->m.dtype));
   if (bias) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, bias, "the gradient of the bias", n, in->m.dtype));
@@ -86,8 +86,8 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   const uint32_t element = hal_op_dtype_size(in->m.accumulator);
   if (__builtin_mul_overflow((size_t)chunks * 2 * element, (size_t)n, &size))
     return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
-  char *const sums = hal_memory_block_address(block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
+  char *const sums = scratch.address;
   void *weight_sums = sums, *bias_sums = sums + size / 2;
   void *grad = in->grad->data, *a = in->input->data, *mean = in->mean->data, *rstd = in->rstd->data;
   uint64_t units = strips * (uint64_t)chunks,
@@ -102,7 +102,7 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   hal_status_t status = hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 12);
   if (!status && weight) status = hal_op_add_rows(context, chunks, weight_sums, in->m.accumulator, weight);
   if (!status && bias) status = hal_op_add_rows(context, chunks, bias_sums, in->m.accumulator, bias);
-  hal_memory_release(block);
+  hal_op_scratch_release(&scratch);
   return status;
 }
 

@@ -1,6 +1,5 @@
 /* op_nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
  * N x places, all contiguous. */
-#include "device/kernel_error.h"
 #include "hal_op_variants.h"
 #include "ops/reduce/reduce.h"
 
@@ -45,7 +44,7 @@ static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *ca
                           (long long)out->reduction);
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers + 1, &out->ignore));
   out->site = (int64_t)context->op << 8;
-  return hal_kernel_error_address(context->stream, &out->error);
+  return hal_op_report_address(context, &out->error);
 }
 
 static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
@@ -61,13 +60,13 @@ static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal
                             HAL_OP_ARG_VALUE(in->places), HAL_OP_ARG_VALUE(in->ignore),  HAL_OP_ARG_VALUE(with_weight),
                             HAL_OP_ARG_VALUE(in->site),   HAL_OP_ARG_POINTER(in->error)};
   HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, in->samples, args, 11));
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }
 
 static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal_tensor_t *self,
                                 const hal_tensor_t *result, const hal_tensor_t *total_weight) {
   hal_plugin_kernel_t *kernel, *finish;
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   uint64_t chunk = CHUNK, chunks = in->samples ? (in->samples + chunk - 1) / chunk : 1;
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, result, "the result", 1, in->dtype));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, total_weight, "total_weight", 1, in->dtype));
@@ -78,8 +77,8 @@ static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal
   void *classes = in->target->data, *weight = in->weight ? in->weight->data : a;
   if (!final) {
     const size_t size = (size_t)chunks * 2 * hal_op_dtype_size(hal_op_accumulator(context, in->dtype));
-    HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &block));
-    sums = hal_memory_block_address(block);
+    HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
+    sums = scratch.address;
   }
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(total),    HAL_OP_ARG_POINTER(sums),
                             HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),  HAL_OP_ARG_POINTER(weight),
@@ -93,8 +92,8 @@ static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal
                               HAL_OP_ARG_VALUE(chunks), HAL_OP_ARG_VALUE(mean)};
     status = hal_op_launch_groups(context, finish, 1, last, 5);
   }
-  hal_memory_release(block);
-  return status ? status : hal_kernel_error_launched(context->stream);
+  hal_op_scratch_release(&scratch);
+  return status ? status : hal_op_report_launched(context);
 }
 
 /* Arguments: self, target, weight, reduction, ignore_index. Results: the losses or their sum or mean; the total weight
@@ -133,5 +132,5 @@ hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_
                             HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(each),      HAL_OP_ARG_VALUE(mean),
                             HAL_OP_ARG_VALUE(in.site),     HAL_OP_ARG_POINTER(in.error)};
   HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, lines, args, 14));
-  return hal_kernel_error_launched(context->stream);
+  return hal_op_report_launched(context);
 }

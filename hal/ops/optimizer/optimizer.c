@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "hal_op_variants.h"
-#include "op/internal.h"
+#include "op/queue.h"
 
 #define MOST_STATE 5  /* results of an optimizer: the parameter, its gradient, up to three of state */
 #define MOST_DEVICE 4 /* numbers in device memory */

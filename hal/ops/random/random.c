@@ -157,10 +157,7 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
                                                      : HAL_RANDOM_BERNOULLI};
   HAL_RETURN_IF_ERROR(hal_op_double(context, call, 0, &desc.p0));
   if (desc.distribution != HAL_RANDOM_BERNOULLI) HAL_RETURN_IF_ERROR(hal_op_double(context, call, 1, &desc.p1));
-  const hal_status_t status = hal_call_random_fill(context->device->plugin, context->stream->handle, &desc);
-  if (!status || status == HAL_UNIMPLEMENTED) return status;
-  hal_error_plugin(context->device->plugin, HAL_SLOT_random_fill, status);
-  return hal_error_prefix(status, "%s: ", context->info->name);
+  return hal_op_queue_random(context, &desc);
 }
 
 hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -176,40 +176,40 @@ static void lay_out_scratch(stage_t *stage, hal_op_dims_t *out_next) {
 
 /* Allocates the stage's partial results. */
 static hal_status_t allocate_scratch(const hal_op_context_t *context, const work_t *work, const stage_t *stage,
-                                     hal_block_t **out_block) {
+                                     hal_op_scratch_t *out_scratch) {
   size_t size;
   if (__builtin_mul_overflow((size_t)stage->outputs, (size_t)stage->chunks, &size) ||
       __builtin_mul_overflow(size, work->accumulator, &size))
     return hal_op_too_large(context, UINT64_MAX);
-  return hal_memory_allocate(context->device->index, context->stream, size, out_block);
+  return hal_op_scratch(context, size, out_scratch);
 }
 
 /* Queues the stages over `dims`; `divisor` elements make one output. */
 static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_dims_t *dims, void *result,
                                const void *source, int64_t divisor, int final) {
   hal_status_t status = HAL_OK;
-  hal_block_t *held = NULL;
+  hal_op_scratch_t held = {.block = NULL};
   for (int last = 0, later = 0; !last && !status; later = 1) {
     stage_t stage;
     stage.dim = take_reduced(dims);
     stage.kept = *dims;
-    hal_block_t *scratch = NULL;
+    hal_op_scratch_t scratch = {.block = NULL};
     void *target = result;
     plan(work, &stage);
     last = stage.chunks == 1 && !has_reduced(&stage.kept);
     if (!last) {
       lay_out_scratch(&stage, dims);
       status = allocate_scratch(context, work, &stage, &scratch);
-      if (!status) target = hal_memory_block_address(scratch);
+      if (!status) target = scratch.address;
     }
     if (!status)
       status = launch_stage(context, work, &stage, later, target, source, last ? divisor : -1, last && final);
-    hal_memory_release(held); /* work queued on its stream may still use it */
+    hal_op_scratch_release(&held); /* work queued on its stream may still use it */
     held = scratch;
     source = target;
     work->paired = 0;
   }
-  hal_memory_release(held);
+  hal_op_scratch_release(&held);
   return status;
 }
 

@@ -20,10 +20,6 @@ hal_status_t hal_op_reduce(hal_op_context_t *context, const hal_op_reduction_t *
 /* Dtype of what is accumulated for elements of `dtype`. */
 hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtype);
 
-/* Runs another operator on the context's device and stream: the plugin's own, else the portable one. */
-hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
-                             const hal_tensor_t *const *results, uint32_t result_count);
-
 /* Adds up `rows` rows of scratch memory at `sums`, of `dtype`, into `result`, a contiguous tensor with as many elements as a row. Where
  * the result is of another dtype, the first row holds the sum afterwards. */
 hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void *sums, hal_dtype_t dtype,

@@ -93,16 +93,6 @@ hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_c
   return hal_op_reduce(context, &reduction);
 }
 
-hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
-                             const hal_tensor_t *const *results, uint32_t result_count) {
-  hal_op_call_t call = {.struct_size = sizeof call,
-                        .arg_count = arg_count,
-                        .result_count = result_count,
-                        .args = args,
-                        .results = results};
-  return hal_op_run(context->device->index, op, context->stream, &call);
-}
-
 hal_status_t hal_op_add_rows(const hal_op_context_t *context, int64_t rows, void *sums, hal_dtype_t dtype,
                              const hal_tensor_t *result) {
   int64_t n;
@@ -147,7 +137,7 @@ hal_status_t hal_op_launch_norm(hal_op_context_t *context, const hal_op_call_t *
 typedef struct scratch_s {
   hal_tensor_t tensor;
   int64_t strides[HAL_OP_MAX_DIMS];
-  hal_block_t *block;
+  hal_op_scratch_t memory;
 } scratch_t;
 
 static hal_status_t scratch_init(const hal_op_context_t *context, const hal_tensor_t *like, hal_dtype_t dtype,
@@ -157,10 +147,10 @@ static hal_status_t scratch_init(const hal_op_context_t *context, const hal_tens
   HAL_RETURN_IF_ERROR(hal_op_numel(context, like, "the result", &numel));
   if (__builtin_mul_overflow((size_t)numel, (size_t)hal_op_dtype_size(dtype), &size))
     return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &out->block));
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &out->memory));
   out->tensor = *like;
   out->tensor.dtype = dtype;
-  out->tensor.data = hal_memory_block_address(out->block);
+  out->tensor.data = out->memory.address;
   out->tensor.strides = out->strides;
   int64_t stride = 1;
   for (int32_t d = like->ndim - 1; d >= 0; d--) {
@@ -187,7 +177,7 @@ static hal_status_t degrees_of_freedom(const hal_op_context_t *context, const ha
  * squares of the deviations, which is as exact as the mean. */
 hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *result, *mean = NULL;
-  scratch_t scratch = {.block = NULL};
+  scratch_t scratch = {.memory = {.block = NULL}};
   double freedom = 0;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
@@ -210,6 +200,6 @@ hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_
   const hal_value_t source = hal_op_value(center);
   status = hal_op_run_part(context, HAL_OP_ID_COPY, &source, 1, &mean, 1);
 cleanup:
-  hal_memory_release(scratch.block);
+  hal_op_scratch_release(&scratch.memory);
   return status;
 }

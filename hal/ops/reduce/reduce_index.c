@@ -50,13 +50,13 @@ static void lay_out_candidates(hal_op_dims_t *kept, int64_t chunks) {
 }
 
 /* Allocates candidates: indices first, which need the stricter alignment. */
-static hal_status_t allocate(const hal_op_context_t *context, hal_dtype_t dtype, int64_t count, hal_block_t **out_block,
-                             place_t *out_place) {
+static hal_status_t allocate(const hal_op_context_t *context, hal_dtype_t dtype, int64_t count,
+                             hal_op_scratch_t *out_scratch, place_t *out_place) {
   size_t size;
   if (__builtin_mul_overflow((size_t)count, sizeof(int64_t) + hal_op_dtype_size(dtype), &size))
     return hal_op_too_large(context, UINT64_MAX);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, out_block));
-  out_place->indices = hal_memory_block_address(*out_block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, out_scratch));
+  out_place->indices = out_scratch->address;
   out_place->values = out_place->indices + count; /* addresses only: the host does not touch the memory */
   return HAL_OK;
 }
@@ -137,28 +137,29 @@ static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, c
   return hal_op_launch_items(context, kernel, units, args, 11);
 }
 
-/* Merges candidates until each output has one, which is the result. Releases `source_block`. */
+/* Merges candidates until each output has one, which is the result. Releases `source_scratch`. */
 static hal_status_t merge(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *results, int64_t outputs,
-                          int64_t count, int64_t step, place_t result, place_t source, hal_block_t *source_block) {
+                          int64_t count, int64_t step, place_t result, place_t source,
+                          hal_op_scratch_t source_scratch) {
   hal_status_t status = HAL_OK;
   for (int last = 0; !last && !status;) {
     const int64_t chunk = count > 2 * MERGE_CHUNK ? MERGE_CHUNK : count, chunks = divide_up(count, chunk);
     hal_op_dims_t dims = *results;
-    hal_block_t *block = NULL;
+    hal_op_scratch_t scratch = {.block = NULL};
     place_t target = result;
     last = chunks == 1;
     if (!last) {
       lay_out_candidates(&dims, chunks);
-      status = allocate(context, dtype, outputs * chunks, &block, &target);
+      status = allocate(context, dtype, outputs * chunks, &scratch, &target);
     }
     if (!status) status = launch_merge(context, dtype, &dims, outputs, count, step, chunk, target, source);
-    hal_memory_release(source_block);
-    source_block = block;
+    hal_op_scratch_release(&source_scratch);
+    source_scratch = scratch;
     source = target;
     count = chunks;
     step = 0; /* indices are complete from now on */
   }
-  hal_memory_release(source_block);
+  hal_op_scratch_release(&source_scratch);
   return status;
 }
 
@@ -168,16 +169,16 @@ static hal_status_t reduce_dim(hal_op_context_t *context, hal_dtype_t dtype, con
   stage_t stage = {.kept = *kept, .dim = dim};
   plan(&stage);
   if (stage.chunks == 1) return launch_stage(context, dtype, &stage, result, source);
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   place_t candidates;
-  HAL_RETURN_IF_ERROR(allocate(context, dtype, stage.outputs * stage.chunks, &block, &candidates));
+  HAL_RETURN_IF_ERROR(allocate(context, dtype, stage.outputs * stage.chunks, &scratch, &candidates));
   lay_out_candidates(&stage.kept, stage.chunks);
   const hal_status_t status = launch_stage(context, dtype, &stage, candidates, source);
   if (status) {
-    hal_memory_release(block);
+    hal_op_scratch_release(&scratch);
     return status;
   }
-  return merge(context, dtype, kept, stage.outputs, stage.chunks, 0, result, candidates, block);
+  return merge(context, dtype, kept, stage.outputs, stage.chunks, 0, result, candidates, scratch);
 }
 
 /* Reduces a flattened tensor of several runs: dimension 0 of `dims` is the innermost run, the others count the runs. */
@@ -186,16 +187,16 @@ static hal_status_t reduce_runs(hal_op_context_t *context, hal_dtype_t dtype, ha
   const hal_op_dim_t run = hal_op_dims_take(dims, 0);
   const int64_t runs = hal_op_dims_numel(dims);
   const hal_op_dims_t one = {.count = 0, .operands = 3};
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   place_t candidates;
-  HAL_RETURN_IF_ERROR(allocate(context, dtype, runs, &block, &candidates));
+  HAL_RETURN_IF_ERROR(allocate(context, dtype, runs, &scratch, &candidates));
   lay_out_candidates(dims, 1);
   const hal_status_t status = reduce_dim(context, dtype, dims, run, source, candidates);
   if (status) {
-    hal_memory_release(block);
+    hal_op_scratch_release(&scratch);
     return status;
   }
-  return merge(context, dtype, &one, 1, runs, run.size, result, candidates, block);
+  return merge(context, dtype, &one, 1, runs, run.size, result, candidates, scratch);
 }
 
 /* Reads the operands: `tensors` are values (indices where there are no values), self and indices. */

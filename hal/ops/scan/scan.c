@@ -90,12 +90,12 @@ static hal_status_t launch_rows(hal_op_context_t *context, hal_dtype_t dtype, co
 static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, const scan_t *scan, int64_t chunk,
                                   int64_t chunks) {
   hal_plugin_kernel_t *totals, *prefix;
-  hal_block_t *block = NULL;
+  hal_op_scratch_t scratch = {.block = NULL};
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_TOTALS, &totals));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_PREFIX, &prefix));
   uint64_t rows = (uint64_t)scan->outputs, units = rows * (uint64_t)chunks, per_item = 1;
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, units * sizeof(double), &block));
-  void *sums = hal_memory_block_address(block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, units * sizeof(double), &scratch));
+  void *sums = scratch.address;
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(sums),
                             HAL_OP_ARG_POINTER(scan->tensors[1]->data),
                             HAL_OP_ARG_VALUE(scan->rows),
@@ -109,7 +109,7 @@ static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, 
   hal_status_t status = hal_op_launch_items(context, totals, units, args, 9);
   if (!status) status = hal_op_launch_items(context, prefix, rows, prefix_args, 3);
   if (!status) status = launch_rows(context, dtype, scan, sums, chunk, chunks);
-  hal_memory_release(block);
+  hal_op_scratch_release(&scratch);
   return status;
 }
 

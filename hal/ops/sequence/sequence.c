@@ -1,5 +1,5 @@
 /* op_sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
-#include "op/internal.h"
+#include "op/queue.h"
 
 #include "hal_op_variants.h"
 

@@ -22,7 +22,7 @@ typedef struct sort_s {
   uint64_t bias, invert;
   uint32_t bytes; /* of a key that matter */
   /* buffers on the device */
-  hal_block_t *block;
+  hal_op_scratch_t scratch;
   void *keys[2], *places[2], *tallies;
 } sort_t;
 
@@ -70,8 +70,8 @@ static hal_status_t allocate(const hal_op_context_t *context, sort_t *s) {
       __builtin_mul_overflow(entries, 2 * (sizeof(uint64_t) + sizeof(uint32_t)), &size) ||
       __builtin_add_overflow(size, tallies * sizeof(uint32_t), &size))
     return hal_op_too_large(context, (uint64_t)s->n);
-  HAL_RETURN_IF_ERROR(hal_memory_allocate(context->device->index, context->stream, size, &s->block));
-  char *at = hal_memory_block_address(s->block);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &s->scratch));
+  char *at = s->scratch.address;
   s->keys[0] = at;
   s->keys[1] = at + entries * sizeof(uint64_t);
   at += 2 * entries * sizeof(uint64_t);
@@ -188,7 +188,7 @@ hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *
   hal_status_t status = make_keys(context, &s);
   if (!status) status = by_radix ? sort_by_radix(context, &s, &buffer) : sort_short(context, &s, &buffer);
   if (!status) status = put_values(context, &s, s.places[buffer]);
-  hal_memory_release(s.block);
+  hal_op_scratch_release(&s.scratch);
   return status;
 }
 

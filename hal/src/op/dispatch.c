@@ -2,6 +2,7 @@
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
 #include "op/define.h"
+#include "op/queue.h"
 #include "op/table.h"
 
 /* One call on its way. */
@@ -45,9 +46,9 @@ static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
   return HAL_OK;
 }
 
-/* Finds and checks all that a call needs, and writes stream and device into it. */
-static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call,
-                                   target_t *target) {
+/* Finds and checks all that a call needs. */
+static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call,
+                                target_t *target) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   target->device = owner;
@@ -59,9 +60,15 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
     target->entry = hal_op_entry(owner->ops, op);
     target->counter = &hal_op_builtin_counters[op];
   }
-  if (HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner)) return refuse(target, call);
-  call->stream = stream->handle;
-  call->device = owner->ordinal;
+  return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(target, call) : HAL_OK;
+}
+
+/* The same, and writes stream and device into the call. */
+static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call,
+                                   target_t *target) {
+  HAL_RETURN_IF_ERROR(find(device, op, stream, call, target));
+  call->stream = target->stream->handle;
+  call->device = target->device->ordinal;
   return HAL_OK;
 }
 
@@ -111,6 +118,21 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
   }
   if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target.counter->unimplemented);
   return status;
+}
+
+hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call) {
+  target_t target;
+  HAL_RETURN_IF_ERROR(find(device, op, stream, call, &target));
+  const hal_op_entry_t *const entry = target.entry;
+  if (!entry->launch || op >= HAL_OP_BUILTIN_COUNT) return HAL_UNIMPLEMENTED; /* a library's function cannot plan */
+  hal_op_context_t context = {.info = entry->info,
+                              .device = target.device,
+                              .stream = target.stream,
+                              .handles = entry->handles,
+                              .op = op,
+                              .planning = 1};
+  if (entry->info->checked) HAL_RETURN_IF_ERROR(check_operands(&context, call));
+  return entry->launch(&context, call);
 }
 
 /* Out of line, so that the way without a profile stays short. */

@@ -53,6 +53,7 @@ struct hal_op_context_s {
   hal_stream_t *stream;
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
+  uint32_t planning;                       /* 1: plan mode, all that would reach the device is discarded (op/queue.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */
@@ -158,43 +159,6 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   { &(lvalue), (uint32_t)sizeof(lvalue), HAL_ARG_VALUE }
 #define HAL_OP_ARG_POINTER(lvalue) \
   { &(lvalue), (uint32_t)sizeof(void *), HAL_ARG_POINTER } /* lvalue: the address variable */
-
-#define HAL_OP_BLOCK 256u      /* threads of a block in item kernels (PK_ITEM) */
-#define HAL_OP_GROUP_BLOCK 64u /* threads of a block in group kernels (PK_GROUP); PK_LSIZE of hal/kernels/pk.h */
-
-/* Refuses a launch that does not fit into 32 bits of blocks; the message names the operator. */
-hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
-
-/* Completes the message of a failed launch with the operator's name. Returns `status`. */
-hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
-
-/* Queues an item kernel over `items` items. Zero items: HAL_OK without a launch. */
-static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
-                                               const hal_arg_t *args, uint32_t arg_count) {
-  if (HAL_UNLIKELY(items == 0)) return HAL_OK;
-  if (HAL_UNLIKELY(items > (uint64_t)INT32_MAX * HAL_OP_BLOCK)) return hal_op_too_large(context, items);
-  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
-                               .grid = {(uint32_t)((items + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK), 1, 1},
-                               .block = {HAL_OP_BLOCK, 1, 1},
-                               .arg_count = arg_count,
-                               .args = args};
-  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
-  return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
-}
-
-/* Queues a group kernel over `groups` groups of HAL_OP_GROUP_BLOCK items. Zero groups: HAL_OK without a launch. */
-static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t groups,
-                                                const hal_arg_t *args, uint32_t arg_count) {
-  if (HAL_UNLIKELY(groups == 0)) return HAL_OK;
-  if (HAL_UNLIKELY(groups > INT32_MAX)) return hal_op_too_large(context, groups);
-  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
-                               .grid = {(uint32_t)groups, 1, 1},
-                               .block = {HAL_OP_GROUP_BLOCK, 1, 1},
-                               .arg_count = arg_count,
-                               .args = args};
-  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
-  return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
-}
 
 /* ---- reading and checking a call (op_args.c) --------------------------------------------------------------------- */
 

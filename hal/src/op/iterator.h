@@ -3,7 +3,7 @@
 #ifndef HAL_SRC_OP_ITERATOR_H_
 #define HAL_SRC_OP_ITERATOR_H_
 
-#include "op/internal.h"
+#include "op/queue.h"
 
 #define HAL_OP_MAX_DIMS 64    /* of a tensor, as in torch */
 #define HAL_OP_MAX_OPERANDS 4 /* PK_ROW_OPERANDS of hal/kernels/pk.h; operand 0 is the result */

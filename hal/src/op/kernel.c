@@ -6,7 +6,7 @@
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "op/internal.h"
+#include "op/queue.h"
 #include "plugin/call.h"
 
 struct hal_kernel_s {

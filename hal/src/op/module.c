@@ -87,9 +87,3 @@ hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, ui
   *out_kernel = kernel;
   return HAL_OK;
 }
-
-hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
-  if (status == HAL_UNIMPLEMENTED) return status;
-  hal_error_plugin(context->device->plugin, HAL_SLOT_kernel_launch, status);
-  return hal_error_prefix(status, "%s: ", context->info->name);
-}

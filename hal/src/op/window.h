@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_OP_WINDOW_H_
 #define HAL_SRC_OP_WINDOW_H_
 
-#include "op/internal.h"
+#include "op/queue.h"
 
 /* pk_window_t and pk_volume_t of hal/kernels/pk_window.h. */
 typedef struct hal_op_window_s {

@@ -1,0 +1,64 @@
+/* queue.c: what launchers do to a device, or discard in plan mode. */
+#include "op/queue.h"
+
+#include "device/kernel_error.h"
+
+hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
+  if (status == HAL_UNIMPLEMENTED) return status;
+  hal_error_plugin(context->device->plugin, HAL_SLOT_kernel_launch, status);
+  return hal_error_prefix(status, "%s: ", context->info->name);
+}
+
+hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *from, size_t size) {
+  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  hal_device_t *const device = context->device;
+  const hal_status_t status =
+      hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+}
+
+hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc) {
+  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  hal_plugin_t *const plugin = context->device->plugin;
+  const hal_status_t status = hal_call_random_fill(plugin, context->stream->handle, desc);
+  if (!status || status == HAL_UNIMPLEMENTED) return status;
+  hal_error_plugin(plugin, HAL_SLOT_random_fill, status);
+  return hal_error_prefix(status, "%s: ", context->info->name);
+}
+
+/* What addresses of plan mode are: aligned, not NULL, never followed. */
+static _Alignas(512) char no_memory[1];
+
+hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch) {
+  *out_scratch = (hal_op_scratch_t){.address = no_memory};
+  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  HAL_RETURN_IF_ERROR(
+      hal_memory_allocate(context->device->index, context->stream, size ? size : 1, &out_scratch->block));
+  out_scratch->address = hal_memory_block_address(out_scratch->block);
+  return HAL_OK;
+}
+
+void hal_op_scratch_release(hal_op_scratch_t *scratch) {
+  hal_memory_release(scratch->block);
+  *scratch = (hal_op_scratch_t){.block = NULL};
+}
+
+hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address) {
+  *out_address = no_memory;
+  return HAL_UNLIKELY(context->planning) ? HAL_OK : hal_kernel_error_address(context->stream, out_address);
+}
+
+hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
+  return HAL_UNLIKELY(context->planning) ? HAL_OK : hal_kernel_error_launched(context->stream);
+}
+
+hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
+                             const hal_tensor_t *const *results, uint32_t result_count) {
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = arg_count,
+                        .result_count = result_count,
+                        .args = args,
+                        .results = results};
+  if (context->planning) return hal_op_plan(context->device->index, op, context->stream, &call);
+  return hal_op_run(context->device->index, op, context->stream, &call);
+}

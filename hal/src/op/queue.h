@@ -1,0 +1,88 @@
+/* queue.h: all that a launcher may do to a device: launches, copies, scratch memory, reports of kernels, other operators.
+ *
+ * Nothing else of a launcher reaches a device, so that a launcher in plan mode (`planning` of its context), where all of this is
+ * discarded, gives the call's verdict: HAL_OK, HAL_UNIMPLEMENTED or the error, by the code that would execute the call. */
+#ifndef HAL_SRC_OP_QUEUE_H_
+#define HAL_SRC_OP_QUEUE_H_
+
+#include "op/internal.h"
+
+#define HAL_OP_BLOCK 256u      /* threads of a block in item kernels (PK_ITEM) */
+#define HAL_OP_GROUP_BLOCK 64u /* threads of a block in group kernels (PK_GROUP); PK_LSIZE of hal/kernels/pk.h */
+
+/* Refuses a launch that does not fit into 32 bits of blocks; the message names the operator. */
+hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
+
+/* Completes the message of a failed launch with the operator's name. Returns `status`. */
+hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
+
+/* Queues `blocks` blocks of `block` threads, or discards them. */
+static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint32_t blocks,
+                                                uint32_t block, const hal_arg_t *args, uint32_t arg_count) {
+  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
+                               .grid = {blocks, 1, 1},
+                               .block = {block, 1, 1},
+                               .arg_count = arg_count,
+                               .args = args};
+  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
+  return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
+}
+
+/* Queues an item kernel over `items` items. Zero items: HAL_OK without a launch. */
+static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
+                                               const hal_arg_t *args, uint32_t arg_count) {
+  if (HAL_UNLIKELY(items == 0)) return HAL_OK;
+  if (HAL_UNLIKELY(items > (uint64_t)INT32_MAX * HAL_OP_BLOCK)) return hal_op_too_large(context, items);
+  return hal_op_launch_blocks(context, kernel, (uint32_t)((items + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK), HAL_OP_BLOCK,
+                              args, arg_count);
+}
+
+/* Queues a group kernel over `groups` groups of HAL_OP_GROUP_BLOCK items. Zero groups: HAL_OK without a launch. */
+static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t groups,
+                                                const hal_arg_t *args, uint32_t arg_count) {
+  if (HAL_UNLIKELY(groups == 0)) return HAL_OK;
+  if (HAL_UNLIKELY(groups > INT32_MAX)) return hal_op_too_large(context, groups);
+  return hal_op_launch_blocks(context, kernel, (uint32_t)groups, HAL_OP_GROUP_BLOCK, args, arg_count);
+}
+
+/* Queues a copy of `size` bytes within the device. */
+hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *from, size_t size);
+
+/* Queues the plugin's own random numbers. Errors: HAL_UNIMPLEMENTED = it has none of this kind, nothing written. */
+hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc);
+
+/* Memory that lives until the work queued before its release is done. In plan mode `address` is that of no memory. */
+typedef struct hal_op_scratch_s {
+  hal_block_t *block;
+  void *address;
+} hal_op_scratch_t;
+
+/* Allocates on the context's stream; at least a byte. Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch);
+
+/* Releases it, once; an all-zero scratch is nothing. */
+void hal_op_scratch_release(hal_op_scratch_t *scratch);
+
+/* The address of the stream's error record, for kernels that report bad values; after their launch, tells that it may be
+ * written (device/kernel_error.h). */
+hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address);
+hal_status_t hal_op_report_launched(const hal_op_context_t *context);
+
+/* Runs another operator on the context's device and stream: the plugin's own, else the portable one. */
+hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
+                             const hal_tensor_t *const *results, uint32_t result_count);
+
+/* The verdict of the portable kernels for a call that is checked but not executed: HAL_OK, HAL_UNIMPLEMENTED or the error that
+ * hal_op_run would answer, found by the launcher in plan mode. Queues nothing, allocates no device memory, counts nothing and
+ * leaves the call as it is. Depends on shapes, strides, dtypes, addresses and numbers, never on values in memory. */
+hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call);
+
+/* A launcher that reaches a device in another way does not compile. */
+#ifdef HAL_IS_LAUNCHER
+#pragma GCC poison hal_call_kernel_launch hal_call_memory_copy hal_call_memory_fill hal_call_random_fill
+#pragma GCC poison hal_kernel_launch hal_memory_allocate hal_memory_release hal_memory_copy hal_memory_fill hal_op_run
+#pragma GCC poison hal_kernel_error_address hal_kernel_error_launched hal_stream_synchronize hal_device_synchronize
+#endif
+
+#endif /* HAL_SRC_OP_QUEUE_H_ */

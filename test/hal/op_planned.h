@@ -1,0 +1,57 @@
+/* op_planned.h: runs a call in plan mode before it is executed: the verdicts agree, and planning reaches no device. */
+#ifndef TEST_HAL_OP_PLANNED_H_
+#define TEST_HAL_OP_PLANNED_H_
+
+#include <criterion/criterion.h>
+#include <hal/hal.h>
+
+#include "device/runtime.h"
+#include "op/queue.h"
+
+/* Slots of the plugin that plan mode must not call, while it plans. */
+static int planned_reached;
+static inline hal_status_t planned_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
+                                          const hal_launch_t *launch) {
+  (void)kernel, (void)stream, (void)launch;
+  planned_reached++;
+  return HAL_INTERNAL;
+}
+static inline hal_status_t planned_copy(hal_plugin_stream_t *stream, void *to, int32_t to_device, const void *from,
+                                        int32_t from_device, size_t size) {
+  (void)stream, (void)to, (void)to_device, (void)from, (void)from_device, (void)size;
+  planned_reached++;
+  return HAL_INTERNAL;
+}
+static inline hal_status_t planned_random(hal_plugin_stream_t *stream, const hal_random_t *desc) {
+  (void)stream, (void)desc;
+  planned_reached++;
+  return HAL_INTERNAL;
+}
+
+static inline int64_t planned_memory(int32_t device) {
+  hal_memory_stats_t stats = {.struct_size = sizeof stats};
+  cr_assert_eq(hal_memory_stats(device, &stats), HAL_OK);
+  return stats.allocation[0].allocated;
+}
+
+/* hal_op_run, planned before. What a kernel finds in values is no verdict: a stream without asynchronous work answers it at the
+ * launch. */
+static inline hal_status_t run_planned(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
+  hal_plugin_t *const plugin = hal_runtime.devices[device].plugin;
+  const hal_plugin_api_t api = plugin->api;
+  const int64_t blocks = planned_memory(device);
+  planned_reached = 0;
+  plugin->api.kernel_launch = planned_launch;
+  plugin->api.memory_copy = planned_copy;
+  plugin->api.random_fill = planned_random;
+  const hal_status_t planned = hal_op_plan(device, op, stream, call);
+  plugin->api = api;
+  cr_assert_eq(planned_reached, 0, "%s: plan mode reached the device %d times", hal_op_name(op), planned_reached);
+  cr_assert_eq(planned_memory(device), blocks, "%s: plan mode allocated memory", hal_op_name(op));
+  const hal_status_t status = hal_op_run(device, op, stream, call);
+  cr_assert_eq(planned, status, "%s was planned as %s and executed as %s", hal_op_name(op), hal_status_name(planned),
+               hal_status_name(status));
+  return status;
+}
+
+#endif /* TEST_HAL_OP_PLANNED_H_ */
