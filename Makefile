@@ -66,7 +66,7 @@ test-python: $(STAMPS)/install
 # modes and samples, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
-	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/test_opinfo.py::test_every_entry_gives_the_cpus_result
+	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 
 test-sanitizers: $(STAMPS)/venv

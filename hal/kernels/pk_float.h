@@ -3,7 +3,7 @@
  *
  * All compute in double: the arithmetic adds no error that a float shows, subnormal numbers are normal, and the
  * conversion at the end rounds, overflows and underflows as it must. What remains is the error of the polynomials,
- * which hal/kernels/tools/minimax.py computes; results are within 0.8 ulp (test/hal/kernel_float.c). Only additions,
+ * which hal/kernels/tools/minimax.py computes; results are within 0.8 ulp (test/hal/kernels/kernel_float.c). Only additions,
  * multiplications, divisions and bits are used, so every instruction set gives the same result. */
 #ifndef PK_FLOAT_H_
 #define PK_FLOAT_H_

@@ -1,6 +1,6 @@
 /* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the element-wise families on the host, where they
  * are all that is computed: a third of the time of pk_float.h, whose versions the other families keep, for errors of at most 1.1,
- * 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernel_float.c); CUDA's have up to 2. exp is that of pk_exp.h. Polynomials by
+ * 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernels/kernel_float.c); CUDA's have up to 2. exp is that of pk_exp.h. Polynomials by
  * hal/kernels/tools/minimax.py. */
 #ifndef PK_SINGLE_H_
 #define PK_SINGLE_H_

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "../hal/fake_testing.h"
+#include "../hal/fake/fake_testing.h"
 
 #define SAMPLES 2001
 #define BIG (16u << 20) /* floats */

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "../hal/memory_double.h"
+#include "../hal/memory/memory_double.h"
 
 /* Target of the project for one thread, and what would be splendid. */
 #define TARGET_NS 100.0

@@ -1,4 +1,4 @@
-// api.cpp: the C++ API on two fake devices, from the installed headers. test/python/test_cpp_api.py builds and runs it.
+// api.cpp: the C++ API on two fake devices, from the installed headers. test/python/package/test_cpp_api.py builds and runs it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch_backend/torch_backend.h>

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#include "../fake_testing.h"
+#include "../fake/fake_testing.h"
 
 #define THREADS 8
 #define STREAMS 16

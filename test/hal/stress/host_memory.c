@@ -5,7 +5,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
-#include "../memory_double.h"
+#include "../memory/memory_double.h"
 
 enum { THREADS = 4, HELD = 8, STREAMS = 4 };
 

@@ -4,7 +4,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 
-#include "../memory_double.h"
+#include "../memory/memory_double.h"
 
 enum { THREADS = 8, SLOTS = 64, STREAMS = 4 };
 

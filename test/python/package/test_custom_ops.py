@@ -14,7 +14,7 @@ import torch_backend
 from torch_backend import fallback
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXAMPLE, KINDS = HERE.parents[1] / "docs" / "examples" / "custom_op", HERE / "custom_ops"
+EXAMPLE, KINDS = HERE.parents[2] / "docs" / "examples" / "custom_op", HERE / "custom_ops"
 PACKAGE = pathlib.Path(torch_backend.__file__).resolve().parent
 
 pytestmark = pytest.mark.skipif(shutil.which("cmake") is None, reason="needs cmake and compilers")

@@ -9,7 +9,7 @@ import torch
 
 import torch_backend
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def build(source, folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-OPINFO = Path(__file__).resolve().parents[1] / "opinfo"
+OPINFO = Path(__file__).resolve().parents[2] / "opinfo"
 sys.path.insert(0, str(OPINFO))
 try:
     import expected

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-HARNESS = Path(__file__).with_name("exits.py").read_text()
+HARNESS = Path(__file__).parents[1].joinpath("exits.py").read_text()
 
 BACKWARD = """
 x = torch.ones(4, device="fake", requires_grad=True)

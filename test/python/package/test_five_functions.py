@@ -11,7 +11,7 @@ import pytest
 
 import torch_backend
 
-TEMPLATE = Path(__file__).resolve().parents[2] / "plugins" / "template"
+TEMPLATE = Path(__file__).resolve().parents[3] / "plugins" / "template"
 CMAKE_DIR = subprocess.run([sys.executable, "-P", "-m", "torch_backend", "--cmake-dir"], capture_output=True, text=True).stdout.strip()
 
 

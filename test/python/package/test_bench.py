@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parents[1] / "bench"
+BENCH = Path(__file__).parents[2] / "bench"
 sys.path.insert(0, str(BENCH / "shared"))
 import sides  # noqa: E402  found by the line above
 
