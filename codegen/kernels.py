@@ -95,13 +95,16 @@ def copy_kernels():
 
 
 def op_variants():
-    """The header of variant numbers per family."""
-    lines = [BANNER + "#ifndef HAL_OP_VARIANTS_H_\n#define HAL_OP_VARIANTS_H_\n"]
+    """The header of variant numbers and launchers per family."""
+    lines = [BANNER + '#ifndef HAL_OP_VARIANTS_H_\n#define HAL_OP_VARIANTS_H_\n\n#include "hal/plugin.h"\n']
     for family in FAMILIES.values():
         lines += ["enum {"]
         names = family.variants()
         lines += [f"  HAL_{family.name.upper()}_VARIANT_{name.upper()} = {i}," for i, name in enumerate(names)]
         lines += [f"  HAL_{family.name.upper()}_VARIANT_COUNT = {len(names)}", "};"]
+    launchers = [name for family in FAMILIES.values() for name in (f"hal_op_launch_{family.name}", family.without_kernels) if name]
+    lines += ["\nstruct hal_op_context_s;"]
+    lines += [f"hal_status_t {name}(struct hal_op_context_s *context, const hal_op_call_t *call);" for name in launchers]
     lines += ["\n#endif /* HAL_OP_VARIANTS_H_ */"]
     return "\n".join(lines) + "\n"
 

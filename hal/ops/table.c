@@ -1,5 +1,6 @@
 /* table.c: all operators of codegen/ops.yaml with their launchers, for the room op, which stands below this one. */
 #include "hal_op_ids.h"
+#include "hal_op_variants.h"
 #include "op/internal.h"
 
 #include "hal_op_table.inc"

@@ -2,6 +2,7 @@
  * HAL_UNIMPLEMENTED. */
 #include <string.h>
 
+#include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/convolution/convolution.h"
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "hal_op_ids.h"
+#include "hal_op_variants.h"
 #include "ops/reduce/reduce.h"
 
 #include "op/parts.h"

@@ -63,57 +63,6 @@ static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dty
   return dtype == HAL_COMPLEX64 ? HAL_FLOAT32 : dtype == HAL_COMPLEX128 ? HAL_FLOAT64 : dtype;
 }
 
-/* ---- launchers, one per family ----------------------------------------------------------------------------------- */
-hal_status_t hal_op_launch_fill(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_unary(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_binary(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_ternary(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_where(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_reduce_pair(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_aminmax(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_norm(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_nll(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_reduce_index(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_softmax_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_attention_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_convolution(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_optimizer(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_scatter(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_scatter_reduce(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_nonzero(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t *call);
-hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_call_t *call);
-/* The same numbers by the plugin's random_fill, whose default works everywhere. */
-hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *call);
-
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
 /* The tables of codegen/ops.yaml, generated; hal/ops/table.c defines them, above this room. Operators that libraries define
  * are numbered behind them (define.h). */
