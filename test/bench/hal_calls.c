@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "device/device.h"
 #include "hal/hal.h"
 #include "plugin/call.h"
 

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <hal/hal.h>
 
-#include "device/runtime.h"
+#include "device/device.h"
 #include "op/queue.h"
 
 /* Slots of the plugin that plan mode must not call, while it plans. */
@@ -37,7 +37,7 @@ static inline int64_t planned_memory(int32_t device) {
 /* hal_op_run, planned before. What a kernel finds in values is no verdict: a stream without asynchronous work answers it at the
  * launch. */
 static inline hal_status_t run_planned(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
-  hal_plugin_t *const plugin = hal_runtime.devices[device].plugin;
+  hal_plugin_t *const plugin = hal_devices[device].plugin;
   const hal_plugin_api_t api = plugin->api;
   const int64_t blocks = planned_memory(device);
   planned_reached = 0;

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "device/runtime.h"
+#include "base/likely.h"
 
 /* Calls left until one fails; 0 = none will. */
 static atomic_long countdown;

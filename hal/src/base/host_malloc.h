@@ -1,8 +1,13 @@
-/* host_malloc.h: the aligned form of hal_malloc, and its fault injection. Private to hal/src. */
+/* host_malloc.h: host memory that may fail under fault injection (HAL_FAULT=host_malloc:N); all of the HAL's own
+ * allocations use it. Private to hal/src. */
 #ifndef HAL_SRC_HOST_MALLOC_H_
 #define HAL_SRC_HOST_MALLOC_H_
 
 #include <stddef.h>
+
+void *hal_malloc(size_t size);
+void *hal_calloc(size_t count, size_t size);
+void hal_free(void *ptr);
 
 /* Allocates with an alignment that is a power of two; NULL when there is no memory. Freed by hal_free. This is
  * mem_alloc of the host API. */

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/status_internal.h"
-#include "device/runtime.h"
 
 enum { MESSAGE_BYTES = 1024 }; /* promised in status.h */
 
@@ -96,14 +95,3 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
 void hal_error_forget_plugin(void) { last.plugin_code = HAL_OK; }
 
 int hal_error_has_plugin_message(hal_status_t status) { return last.plugin_code == status; }
-
-hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
-  if (status == HAL_OK) return status;
-  if (status == HAL_NOT_READY) return hal_error_not_ready();
-  const char *const plugin_name = plugin->info.name ? plugin->info.name : "plugin", *const op =
-                                                                                        hal_registry_slot_name(slot);
-  /* A message of another code is a leftover of a failure that the plugin dealt with itself. */
-  if (last.plugin_code == status) return hal_error_prefix(status, "%s, %s: ", plugin_name, op);
-  return hal_error_set(status, "%s, %s: failed with %s (%d) and gave no message", plugin_name, op,
-                       hal_status_name(status), (int)status);
-}

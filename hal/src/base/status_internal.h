@@ -4,7 +4,7 @@
 
 #include "hal/status.h"
 
-/* The error_set of the host API: keeps a plugin's message until hal_error_plugin reports it. */
+/* The error_set of the host API: keeps a plugin's message until the failure is reported. */
 hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const char *message);
 
 /* Before a call of a plugin whose message is to be judged: forgets that an earlier one is unreported. */

@@ -5,54 +5,49 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/life.h"
 #include "base/text.h"
-#include "device/device_internal.h"
+#include "device/device.h"
+#include "device/hooks.h"
 #include "device/kernel_error.h"
 #include "device/profile_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
-#include "plugin/layer_validate.h"
 
 _Thread_local hal_thread_t hal_thread;
 
+hal_device_t hal_devices[HAL_MAX_DEVICES];
+
+void hal_device_add(hal_plugin_t *plugin) {
+  for (int32_t ordinal = 0; ordinal < plugin->device_count; ordinal++) {
+    hal_device_t *const device = &hal_devices[plugin->first_device + ordinal];
+    device->plugin = plugin;
+    device->index = plugin->first_device + ordinal;
+    device->ordinal = ordinal;
+    hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
+    if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
+    pthread_mutex_init(&device->lock, NULL);
+  }
+}
+
 /* ---- forks ---- */
 
-/* Runs in a forked child, whose only thread is the one that forked. A driver that was started, or is starting, belongs
- * to the parent: no device may be used here, which the missing ready flags enforce. Locks that other threads held stay
- * locked for ever, so they are made anew. */
-static void after_fork_in_child(void) {
-  int touched = 0;
-  for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
-    hal_plugin_t *const plugin = &hal_runtime.plugins[i];
-    touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
-    pthread_mutex_init(&plugin->lock, NULL);
-    hal_validate_after_fork(plugin);
+void hal_device_after_fork(void) {
+  for (int32_t i = 0; i < hal_registry.device_count; i++) {
+    pthread_mutex_init(&hal_devices[i].lock, NULL);
+    if (atomic_load(&hal_life.forked)) atomic_store(&hal_devices[i].ready, 0);
   }
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
-    pthread_mutex_init(&hal_runtime.devices[i].lock, NULL);
-    if (touched) atomic_store(&hal_runtime.devices[i].ready, 0);
-  }
-  if (touched) atomic_store(&hal_runtime.bad_fork, 1);
-  hal_profile_after_fork();
 }
 
-static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
-
-void hal_device_watch_forks(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, register_fork_handler);
-}
-
-int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_runtime.bad_fork); }
+int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_life.forked); }
 
 /* ---- first use ---- */
 
 const char *hal_device_label(int32_t device) {
   static _Thread_local char numbers[4][16]; /* a sentence names up to three devices */
   static _Thread_local unsigned turn;
-  if (device >= 0 && device < HAL_MAX_DEVICES && hal_runtime.devices[device].label[0])
-    return hal_runtime.devices[device].label;
+  if (device >= 0 && device < HAL_MAX_DEVICES && hal_devices[device].label[0]) return hal_devices[device].label;
   char *const number = numbers[turn++ % 4];
   snprintf(number, sizeof numbers[0], device == HAL_HOST ? "host" : "%d", (int)device);
   return number;
@@ -61,7 +56,7 @@ const char *hal_device_label(int32_t device) {
 hal_status_t hal_device_out_of_range(int32_t device) {
   char ranges[256] = "";
   for (int32_t i = 0; i < hal_registry_plugin_count(); i++) {
-    const hal_plugin_t *const plugin = &hal_runtime.plugins[i];
+    const hal_plugin_t *const plugin = &hal_registry.plugins[i];
     hal_text_append(ranges, sizeof ranges, "%s%s %d", ranges[0] ? ", " : "", plugin->info.name, plugin->first_device);
     if (plugin->device_count > 1)
       hal_text_append(ranges, sizeof ranges, " to %d", plugin->first_device + plugin->device_count - 1);
@@ -108,30 +103,25 @@ static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device);
   if (!status) status = hal_stream_create_default(device);
   if (status) return status;
-  status = hal_allocator_create(device, &device->allocator);
-  if (status) goto cleanup;
-  status = hal_op_table_create(device, &device->ops);
-  if (status) goto cleanup;
+  status = hal_device_hooks.build(device);
+  if (status) {
+    hal_stream_destroy_all(device);
+    return status;
+  }
   atomic_store_explicit(&device->ready, 1, memory_order_release);
   return HAL_OK;
-
-cleanup:
-  if (device->allocator) hal_allocator_destroy(device->allocator);
-  device->allocator = NULL;
-  hal_stream_destroy_all(device);
-  return status;
 }
 
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
-  hal_device_t *const wanted = &hal_runtime.devices[device];
+  hal_device_t *const wanted = &hal_devices[device];
   const char *const name = wanted->plugin->info.name;
   if (hal_device_in_bad_fork())
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "Cannot re-initialize %s in forked subprocess. To use %s with "
                          "multiprocessing, you must use the 'spawn' start method",
                          name, name);
-  if (atomic_load(&hal_runtime.closed))
+  if (atomic_load(&hal_life.closed))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "device %s was shut down with this process's plugins; start a new "
                          "process",
@@ -153,18 +143,15 @@ void hal_device_drain(hal_device_t *device) {
     hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
     hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
   }
-  hal_allocator_drain(device->allocator);
+  hal_device_hooks.drain(device);
 }
 
 void hal_device_close(hal_device_t *device) {
   const int was_ready = atomic_exchange(&device->ready, 0);
   if (was_ready && !hal_device_in_bad_fork()) {
-    hal_op_table_destroy(device->ops);
+    hal_device_hooks.destroy(device);
     hal_kernel_error_destroy(device);
-    hal_allocator_destroy(device->allocator);
     hal_stream_destroy_all(device);
-    device->ops = NULL;
-    device->allocator = NULL;
   }
   hal_generator_destroy(atomic_exchange(&device->generator, NULL));
 }
@@ -172,7 +159,7 @@ void hal_device_close(hal_device_t *device) {
 /* ---- public functions ---- */
 
 int32_t hal_device_count(void) {
-  return atomic_load_explicit(&hal_runtime.open, memory_order_acquire) ? hal_runtime.device_count : 0;
+  return atomic_load_explicit(&hal_registry.open, memory_order_acquire) ? hal_registry.device_count : 0;
 }
 
 hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
@@ -192,8 +179,8 @@ uint64_t hal_device_flags(int32_t device) {
 
 hal_status_t hal_device_locate(int32_t device, int32_t *out_plugin, int32_t *out_ordinal) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
-  *out_plugin = hal_runtime.devices[device].plugin->index;
-  *out_ordinal = hal_runtime.devices[device].ordinal;
+  *out_plugin = hal_devices[device].plugin->index;
+  *out_ordinal = hal_devices[device].ordinal;
   return HAL_OK;
 }
 
@@ -203,13 +190,12 @@ hal_status_t hal_device_ensure(int32_t device) {
 }
 
 int32_t hal_device_is_initialized(int32_t device) {
-  return (uint32_t)device < HAL_MAX_DEVICES &&
-         atomic_load_explicit(&hal_runtime.devices[device].ready, memory_order_acquire);
+  return (uint32_t)device < HAL_MAX_DEVICES && atomic_load_explicit(&hal_devices[device].ready, memory_order_acquire);
 }
 
 hal_status_t hal_device_used(int32_t device, hal_device_t **out_device) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
-  *out_device = hal_device_is_initialized(device) ? &hal_runtime.devices[device] : NULL;
+  *out_device = hal_device_is_initialized(device) ? &hal_devices[device] : NULL;
   return HAL_OK;
 }
 
@@ -233,7 +219,7 @@ hal_status_t hal_device_synchronize(int32_t device) {
   hal_kernel_error_marks_t marks;
   hal_kernel_error_mark_all(found, &marks);
   hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
-  status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_memory_poll(found);
+  status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_device_hooks.poll(found);
   return hal_kernel_error_collect_all(found, &marks, status);
 }
 
@@ -241,7 +227,7 @@ hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *o
   if (peer < 0 || peer >= hal_device_count()) return hal_device_out_of_range(peer);
   hal_device_t *found = NULL;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  const hal_device_t *const other = &hal_runtime.devices[peer];
+  const hal_device_t *const other = &hal_devices[peer];
   int32_t accessible = device == peer;
   if (!accessible && found->plugin == other->plugin) {
     const hal_status_t status = hal_call_device_peer_query(found->plugin, found->ordinal, other->ordinal, &accessible);

@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_EVENT_INTERNAL_H_
 #define HAL_SRC_EVENT_INTERNAL_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 
 struct hal_event_s {
   hal_plugin_event_t *handle;

@@ -1,8 +1,7 @@
 /* generator.c: seed and offset of a Philox generator. */
 #include "hal/generator.h"
 
-#include "device/device_internal.h"
-#include "device/runtime.h"
+#include "device/device.h"
 #include "hal/status.h"
 #include "sdk/philox.h"
 
@@ -29,7 +28,7 @@ void hal_generator_destroy(hal_generator_t *generator) {
 
 hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generator) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
-  _Atomic(hal_generator_t *) *const slot = &hal_runtime.devices[device].generator;
+  _Atomic(hal_generator_t *) *const slot = &hal_devices[device].generator;
   hal_generator_t *generator = atomic_load_explicit(slot, memory_order_acquire);
   if (!generator) { /* needs no driver: a seed may be set before the first use */
     hal_generator_t *made;

@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-#include "hal/op.h"
+#include "device/hooks.h"
 #include "hal/status.h"
-#include "op/internal.h"
 #include "plugin/call.h"
 
 /* pk_error_t of hal/kernels/pk_error.h. */
@@ -72,7 +71,7 @@ static const char *operand_name(const char *argument) {
 
 static hal_status_t report(const record_t *record) {
   const uint32_t op = (uint32_t)(record->site >> 8), place = (uint32_t)(record->site & 255);
-  const char *const known = hal_op_name(op), *const name = known ? known : "an operator";
+  const char *const known = hal_device_hooks.op_name(op), *const name = known ? known : "an operator";
   const long long value = record->value.i64, bound = record->bound;
   const int wide = bound == sizeof(double);
   switch (record->kind) {
@@ -86,7 +85,7 @@ static hal_status_t report(const record_t *record) {
       return hal_error_set(HAL_INVALID_ARGUMENT, "%s: ZeroDivisionError: an integer of the divisor is 0", name);
     case BAD_PROBABILITY:
       return hal_error_set(HAL_INVALID_ARGUMENT, "%s: all elements of %s should be between 0 and 1; one is %.*g", name,
-                           operand_name(hal_op_argument(op, place)), wide ? 17 : 9,
+                           operand_name(hal_device_hooks.op_argument(op, place)), wide ? 17 : 9,
                            wide ? record->value.f64 : (double)record->value.f32);
     default:
       return hal_error_set(HAL_INTERNAL, "%s: a kernel reported an error of the unknown kind %u", name,

@@ -8,7 +8,7 @@
 #ifndef HAL_SRC_KERNEL_ERROR_H_
 #define HAL_SRC_KERNEL_ERROR_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 
 /* Gives the address of the stream's record; all records of a device are made at the first call. */
 hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address);

@@ -7,9 +7,9 @@
 #include "hal/profile.h"
 
 #include "base/clock.h"
+#include "device/hooks.h"
 #include "device/profile_internal.h"
 #include "hal/log.h"
-#include "hal/op.h"
 #include "hal/status.h"
 #include "hal/stream.h"
 #include "plugin/call.h"
@@ -155,7 +155,7 @@ void hal_profile_device_ready(hal_device_t *device) {
 static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *device)) {
   hal_status_t result = HAL_OK;
   for (int32_t i = 0; i < hal_device_count(); i++) {
-    hal_device_t *const device = &hal_runtime.devices[i];
+    hal_device_t *const device = &hal_devices[i];
     pthread_mutex_lock(&device->lock);
     const hal_status_t status = atomic_load(&device->ready) ? change(device) : HAL_OK;
     pthread_mutex_unlock(&device->lock);
@@ -176,7 +176,7 @@ static void wait_for(hal_device_t *device, hal_plugin_stream_t *stream) {
 /* No device's lock is held: the work may need one. */
 static void wait_for_all(void) {
   for (int32_t i = 0; i < hal_device_count(); i++) {
-    hal_device_t *const device = &hal_runtime.devices[i];
+    hal_device_t *const device = &hal_devices[i];
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
     for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
       const hal_stream_t *const stream = hal_stream_at(device, id);
@@ -227,7 +227,7 @@ int32_t hal_profile_running(void) { return hal_profile_is_on(); }
 
 int32_t hal_profile_supported(int32_t device) {
   if (device < 0 || device >= hal_device_count()) return 0;
-  return hal_slot_is_provided(&hal_runtime.devices[device].plugin->api, HAL_SLOT_profile_read);
+  return hal_slot_is_provided(&hal_devices[device].plugin->api, HAL_SLOT_profile_read);
 }
 
 void hal_profile_after_fork(void) {
@@ -274,7 +274,7 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
     reader->stream = stream_id(reader->device, record->stream);
   }
   const uint32_t op = (uint32_t)(record->correlation >> ID_BITS);
-  const char *const op_name = op && op <= hal_op_count() ? hal_op_name(op - 1) : NULL;
+  const char *const op_name = op ? hal_device_hooks.op_name(op - 1) : NULL;
   const int64_t start = to_host(reader->device->index, record->start_ns);
   const int64_t end = to_host(reader->device->index, record->end_ns);
   const hal_profile_activity_t activity = {.struct_size = sizeof activity,
@@ -309,7 +309,7 @@ hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *ou
   uint64_t lost = 0;
   pthread_mutex_lock(&profile_lock);
   for (int32_t i = 0; i < hal_device_count(); i++) {
-    hal_device_t *const device = &hal_runtime.devices[i];
+    hal_device_t *const device = &hal_devices[i];
     reader_t reader = {.device = device, .fn = fn, .user_data = user_data, .stream = stream_id(device, NULL)};
     const hal_status_t status = read_device(&reader);
     if (status) result = status; /* the last one, as its message */

@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_PROFILE_INTERNAL_H_
 #define HAL_SRC_PROFILE_INTERNAL_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 #include "hal/profile.h"
 
 /* The number of the running profile; 0 = none runs. */

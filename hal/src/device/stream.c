@@ -2,8 +2,9 @@
 #include "hal/stream.h"
 
 #include "base/status_internal.h"
-#include "device/device_internal.h"
+#include "device/device.h"
 #include "device/event_internal.h"
+#include "device/hooks.h"
 #include "device/kernel_error.h"
 #include "hal/status.h"
 #include "plugin/call.h"
@@ -128,7 +129,8 @@ hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_synchronize(plugin, stream->handle);
-  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, status) : hal_memory_poll(stream->device);
+  status =
+      status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, status) : hal_device_hooks.poll(stream->device);
   return hal_kernel_error_collect(stream, mark, status);
 }
 
@@ -137,8 +139,8 @@ hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeou
   hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
-  status =
-      status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status) : hal_memory_poll(stream->device);
+  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status)
+                  : hal_device_hooks.poll(stream->device);
   return hal_kernel_error_collect(stream, mark, status);
 }
 
@@ -147,7 +149,7 @@ hal_status_t hal_stream_query(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
   hal_status_t status = hal_call_stream_query(plugin, stream->handle);
-  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_query, status) : hal_memory_poll(stream->device);
+  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_query, status) : hal_device_hooks.poll(stream->device);
   return hal_kernel_error_collect(stream, mark, status);
 }
 

@@ -4,7 +4,7 @@
 #ifndef HAL_SRC_MEMORY_CONFIG_H_
 #define HAL_SRC_MEMORY_CONFIG_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 
 #define HAL_MEM_KIB ((size_t)1 << 10)
 #define HAL_MEM_MIB ((size_t)1 << 20)

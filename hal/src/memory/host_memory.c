@@ -1,5 +1,6 @@
 /* host_memory.c: the public functions of page-locked host memory: allocate, free, uses, owner, cache. */
 #include "hal/host_memory.h"
+#include "base/life.h"
 
 #include <stdio.h>
 
@@ -76,8 +77,8 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
 /* Gives the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
  * is ready, so none is touched. */
 static hal_block_t *lock_owner(const void *address) {
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
-    hal_device_t *device = &hal_runtime.devices[i];
+  for (int32_t i = 0; i < hal_registry.device_count; i++) {
+    hal_device_t *device = &hal_devices[i];
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
     hal_mem_lock(&device->allocator->lock);
     hal_block_t *block = hal_mem_map_find(device->allocator->host.map, (uintptr_t)address);
@@ -93,7 +94,7 @@ hal_status_t hal_host_free(void *address) {
   if (!address) return HAL_OK;
   hal_block_t *ready = NULL, *block = lock_owner(address);
   if (!block) {
-    if (hal_device_in_bad_fork() || atomic_load(&hal_runtime.closed)) return HAL_OK;
+    if (hal_device_in_bad_fork() || atomic_load(&hal_life.closed)) return HAL_OK;
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_host_free: %p is no memory of hal_host_allocate; free it by its own counterpart",
                          address);
@@ -161,8 +162,8 @@ hal_status_t hal_host_empty_cache(int32_t index) {
     empty_cache(device->allocator);
     return HAL_OK;
   }
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) { /* a device never used holds nothing */
-    device = &hal_runtime.devices[i];
+  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
+    device = &hal_devices[i];
     if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device->allocator);
   }
   return HAL_OK;

@@ -6,8 +6,9 @@
 #ifndef HAL_SRC_HOST_MEMORY_INTERNAL_H_
 #define HAL_SRC_HOST_MEMORY_INTERNAL_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 #include "hal/host_memory.h"
+#include "hal/memory.h"
 
 #define HAL_MEM_HOST_LEAST ((size_t)4096)       /* a page: nothing smaller can be locked */
 #define HAL_MEM_HOST_POWERS ((size_t)1 << 20)   /* up to here the classes are powers of two */

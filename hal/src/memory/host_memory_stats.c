@@ -1,7 +1,7 @@
 /* host_memory_stats.c: reading and resetting the statistics of page-locked host memory. */
 #include <string.h>
 
-#include "device/device_internal.h"
+#include "device/device.h"
 #include "memory/internal.h"
 
 /* As hal_memory_stats: asking must not start a driver. */

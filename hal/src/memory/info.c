@@ -1,4 +1,5 @@
 /* memory_info.c: how much memory there is, whose address it is, and the limit. */
+#include "base/life.h"
 #include "memory/internal.h"
 
 hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total) {
@@ -31,9 +32,9 @@ hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
 
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
   /* After a fork, and after the end, the plugins must not be called. */
-  if (hal_device_in_bad_fork() || atomic_load(&hal_runtime.closed)) return 0;
-  for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
-    hal_plugin_t *plugin = &hal_runtime.plugins[i];
+  if (hal_device_in_bad_fork() || atomic_load(&hal_life.closed)) return 0;
+  for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
+    hal_plugin_t *plugin = &hal_registry.plugins[i];
     hal_pointer_info_t info = {.struct_size = sizeof(info), .device = HAL_HOST};
     if (atomic_load_explicit(&plugin->state, memory_order_acquire) != HAL_PLUGIN_READY) continue;
     if (hal_call_memory_pointer_info(plugin, address, &info)) continue;
@@ -46,8 +47,8 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
 }
 
 hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
-    hal_device_t *device = &hal_runtime.devices[i];
+  for (int32_t i = 0; i < hal_registry.device_count; i++) {
+    hal_device_t *device = &hal_devices[i];
     if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
     hal_mem_lock(&device->allocator->lock);
     const hal_block_t *block = hal_mem_map_find(device->allocator->map, (uintptr_t)address);

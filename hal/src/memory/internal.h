@@ -6,6 +6,9 @@
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
+#include "hal/host_memory.h"
+#include "hal/memory.h"
+#include "memory/allocator.h"
 #include "memory/config.h"
 #include "memory/host_memory_internal.h"
 #include "memory/lock.h"

@@ -106,8 +106,8 @@ hal_status_t hal_memory_empty_cache(int32_t index) {
     empty_cache(device);
     return HAL_OK;
   }
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) { /* a device never used holds nothing */
-    device = &hal_runtime.devices[i];
+  for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
+    device = &hal_devices[i];
     if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device);
   }
   return HAL_OK;

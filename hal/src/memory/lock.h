@@ -3,7 +3,9 @@
 #ifndef HAL_SRC_MEMORY_LOCK_H_
 #define HAL_SRC_MEMORY_LOCK_H_
 
-#include "device/runtime.h"
+#include <stdatomic.h>
+
+#include "base/likely.h"
 
 /* 0 = free, 1 = held, 2 = held and somebody may sleep on it. Zeroed memory is a free lock. */
 typedef struct hal_mem_lock_s {

@@ -1,6 +1,10 @@
 /* memory_slab.c: growth and end of the record slabs. */
 #include "memory/slab.h"
 
+#include <stdint.h>
+
+#include "base/host_malloc.h"
+
 #define ITEMS_PER_CHUNK 128
 /* Records start on a cache line of their own: the first line of a block holds all that a cache hit touches. */
 #define LINE 64

@@ -3,7 +3,9 @@
 #ifndef HAL_SRC_MEMORY_SLAB_H_
 #define HAL_SRC_MEMORY_SLAB_H_
 
-#include "device/runtime.h"
+#include <stddef.h>
+
+#include "base/likely.h"
 
 typedef struct hal_mem_slab_s {
   void *free;   /* each free record holds the address of the next */

@@ -1,5 +1,5 @@
 /* memory_stats.c: reading and resetting the statistics. */
-#include "device/device_internal.h"
+#include "device/device.h"
 #include "memory/internal.h"
 
 #include <string.h>

@@ -7,7 +7,8 @@
 #ifndef HAL_SRC_MEMORY_STATS_H_
 #define HAL_SRC_MEMORY_STATS_H_
 
-#include "device/runtime.h"
+#include "base/likely.h"
+#include "hal/memory.h"
 
 enum { HAL_MEM_SMALL = 0, HAL_MEM_LARGE = 1 };
 

@@ -8,7 +8,10 @@
 #ifndef HAL_SRC_OP_INTERNAL_H_
 #define HAL_SRC_OP_INTERNAL_H_
 
-#include "device/runtime.h"
+#include "base/dtype.h"
+#include "device/device.h"
+#include "hal/memory.h"
+#include "hal/op.h"
 #include "plugin/call.h"
 
 /* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool f16
@@ -155,11 +158,11 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
                            const char *what, hal_op_scalar_t *out_scalar);
 
 /* Size of an element in bytes, 0 for an unknown dtype; its name ("float32"). */
-uint32_t hal_op_dtype_size(hal_dtype_t dtype);
+static inline uint32_t hal_op_dtype_size(hal_dtype_t dtype) { return hal_dtype_size(dtype); }
+static inline const char *hal_op_dtype_name(hal_dtype_t dtype) { return hal_dtype_name(dtype); }
 /* The dtype whose kernels move elements of this size, the set `moved` of ops.yaml: uint8, int16, int32, int64,
  * complex128. */
 hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype);
-const char *hal_op_dtype_name(hal_dtype_t dtype);
 
 /* Counts elements. Errors: HAL_INVALID_ARGUMENT when the count does not fit into 63 bits. */
 hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,

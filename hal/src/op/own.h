@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_OP_OWN_H_
 #define HAL_SRC_OP_OWN_H_
 
-#include "device/runtime.h"
+#include "device/device.h"
 
 /* What op_find answered; fn is NULL where the plugin has none. */
 typedef struct hal_op_own_s {

@@ -29,6 +29,10 @@ struct hal_op_table_s {
   _Atomic(hal_plugin_kernel_t *) handles[HAL_OP_HANDLE_COUNT];
 };
 
+/* Create is called once under device->lock, destroy by hal_registry_close. */
+hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table);
+void hal_op_table_destroy(hal_op_table_t *table);
+
 /* Fills an entry that is not known yet: asks the plugin, once. */
 void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op, const hal_op_info_t *info);
 

@@ -4,7 +4,7 @@
 #ifndef HAL_SRC_CALL_H_
 #define HAL_SRC_CALL_H_
 
-#include "device/runtime.h"
+#include "plugin/plugin.h"
 
 /* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). TAIL is no layer of the user's: it marks
  * a plugin built against an older header, whose table ends early. */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "device/runtime.h"
 #include "hal/status.h"
 #include "plugin/file_check.h"
+#include "plugin/plugin.h"
 #include "sdk/build_flags.h"
 
 enum {
@@ -43,7 +43,7 @@ static int read_at(const image_t *image, uint64_t offset, void *buffer, size_t s
 /* The machine this code is compiled for, from the ELF header that the process itself runs from. */
 static int own_machine(void) {
   Dl_info info;
-  if (!dladdr(&hal_runtime, &info)) return EM_NONE;
+  if (!dladdr(&hal_registry, &info)) return EM_NONE;
   return ((const ElfW(Ehdr) *)info.dli_fbase)->e_machine;
 }
 

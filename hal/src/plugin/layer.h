@@ -5,7 +5,7 @@
 #ifndef HAL_SRC_LAYER_H_
 #define HAL_SRC_LAYER_H_
 
-#include "device/runtime.h"
+#include "plugin/plugin.h"
 
 /* Every type of a parameter in plugin_ops.def, and what it means to the layers:
  *   VALUE     a number, or an address whose meaning the op's rule knows

@@ -3,7 +3,7 @@
 #ifndef HAL_SRC_LAYER_LIVE_H_
 #define HAL_SRC_LAYER_LIVE_H_
 
-#include "device/runtime.h"
+#include "plugin/plugin.h"
 
 /* What a plugin makes, with the words for it and the op that ends it. */
 #define HAL_LIVE_KINDS(X)                                    \

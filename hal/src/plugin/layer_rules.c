@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/dtype.h"
 #include "base/log_internal.h"
 #include "base/status_internal.h"
 #include "hal/log.h"
-#include "op/internal.h"
 #include "plugin/call.h"
 #include "plugin/layer_validate.h"
 
@@ -247,7 +247,7 @@ static hal_status_t after_memory_info(hal_layer_call_t *call, hal_status_t statu
 
 static hal_status_t before_random(hal_layer_call_t *call) {
   const hal_random_t *const desc = (const hal_random_t *)value_of(call, "desc");
-  const size_t element = hal_op_dtype_size(desc->dtype);
+  const size_t element = hal_dtype_size(desc->dtype);
   size_t size;
   if (!element || __builtin_mul_overflow((size_t)desc->count, element, &size))
     return hal_validate_misuse(call, "%llu elements of dtype %d; pass a dtype of plugin.h and fewer elements",

@@ -11,9 +11,9 @@
 #include "base/host_malloc.h"
 #include "base/log_internal.h"
 #include "base/status_internal.h"
-#include "device/profile_internal.h"
 #include "plugin/call.h"
 #include "plugin/file_check.h"
+#include "plugin/hooks.h"
 #include "plugin/layer.h"
 #include "plugin/layer_validate.h"
 #include "plugin/search_path.h"
@@ -22,19 +22,8 @@
 #define FIRST_SLOT offsetof(hal_plugin_api_t, info)
 #define SLOT_SIZE sizeof(void (*)(void))
 
-static const hal_host_api_t host_api = {
-    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation),
-    .major = HAL_ABI_MAJOR,
-    .minor = HAL_ABI_MINOR,
-    .error_set = hal_error_from_plugin,
-    .log = hal_log_from_plugin,
-    .mem_alloc = hal_malloc_aligned,
-    .mem_free = hal_free,
-    .profile_correlation = hal_profile_correlation,
-};
-
 /* The defaults of sdk/defaults.h reach the host by this name on both sides. */
-const hal_host_api_t *hal_host = &host_api;
+const hal_host_api_t *hal_host = &hal_host_api;
 
 static hal_status_t open_library(const char *path, hal_plugin_entry_fn_t *out_entry) {
   /* NOW: a missing function is found here and not in the middle of training. LOCAL: plugins do not see each other. */
@@ -157,7 +146,7 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
 
   plugin->api.struct_size = sizeof plugin->api;
-  const hal_status_t status = entry(&host_api, &plugin->api);
+  const hal_status_t status = entry(&hal_host_api, &plugin->api);
   if (status)
     return hal_error_set(status,
                          "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "

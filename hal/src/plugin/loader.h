@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_LOADER_H_
 #define HAL_SRC_LOADER_H_
 
-#include "device/runtime.h"
+#include "plugin/plugin.h"
 
 /* Loads the plugin at an absolute path: checks the file, dlopens it, negotiates the table, checks version, build flags,
  * groups and names. Fills api, layers, info and path of `plugin`, which is zero on entry and undefined after a failure.

@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/life.h"
 #include "base/text.h"
-#include "device/device_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
+#include "plugin/hooks.h"
 #include "plugin/layer.h"
 #include "plugin/layer_validate.h"
 #include "plugin/loader.h"
@@ -19,7 +20,7 @@
 
 enum { REPORT_BYTES = 8192 };
 
-hal_runtime_t hal_runtime;
+hal_registry_t hal_registry;
 
 static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *opened_list; /* as given to the open that succeeded; NULL when it was automatic */
@@ -39,9 +40,9 @@ static void report_skipped(opening_t *opening, hal_status_t status, const char *
 }
 
 static int is_loaded(const hal_plugin_t *plugin) {
-  for (int32_t i = 0; i < hal_runtime.plugin_count; i++)
-    if (strcmp(hal_runtime.plugins[i].path, plugin->path) == 0 ||
-        strcmp(hal_runtime.plugins[i].info.name, plugin->info.name) == 0)
+  for (int32_t i = 0; i < hal_registry.plugin_count; i++)
+    if (strcmp(hal_registry.plugins[i].path, plugin->path) == 0 ||
+        strcmp(hal_registry.plugins[i].info.name, plugin->info.name) == 0)
       return 1;
   return 0;
 }
@@ -64,31 +65,23 @@ static hal_status_t count_devices(hal_plugin_t *plugin) {
 }
 
 static void add_devices(hal_plugin_t *plugin) {
-  const int32_t room = HAL_MAX_DEVICES - hal_runtime.device_count;
+  const int32_t room = HAL_MAX_DEVICES - hal_registry.device_count;
   if (plugin->device_count > room) {
     hal_log(HAL_LOG_WARNING, "%s has %d devices, of which %d are used: a process has at most %d", plugin->info.name,
             plugin->device_count, room, HAL_MAX_DEVICES);
     plugin->device_count = room;
   }
-  plugin->first_device = hal_runtime.device_count;
-  for (int32_t ordinal = 0; ordinal < plugin->device_count; ordinal++) {
-    hal_device_t *const device = &hal_runtime.devices[hal_runtime.device_count];
-    device->plugin = plugin;
-    device->index = hal_runtime.device_count;
-    device->ordinal = ordinal;
-    hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
-    if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
-    pthread_mutex_init(&device->lock, NULL);
-    hal_runtime.device_count++;
-  }
+  plugin->first_device = hal_registry.device_count;
+  hal_registry.device_count += plugin->device_count;
+  hal_registry_hooks.added(plugin);
 }
 
 /* Loads the plugin at `path` and, when it is of use, makes it the next active one. */
 static hal_status_t activate(const char *path, const opening_t *opening) {
-  if (hal_runtime.plugin_count == HAL_MAX_PLUGINS || hal_runtime.device_count == HAL_MAX_DEVICES)
+  if (hal_registry.plugin_count == HAL_MAX_PLUGINS || hal_registry.device_count == HAL_MAX_DEVICES)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "a process has at most %d plugins and %d devices; name fewer plugins",
                          HAL_MAX_PLUGINS, HAL_MAX_DEVICES);
-  hal_plugin_t *const plugin = &hal_runtime.plugins[hal_runtime.plugin_count];
+  hal_plugin_t *const plugin = &hal_registry.plugins[hal_registry.plugin_count];
   hal_status_t status = hal_plugin_load(path, plugin);
   if (!status && is_loaded(plugin))
     status = hal_error_set(HAL_INVALID_ARGUMENT, "plugin '%s' is active already; name it once", plugin->info.name);
@@ -102,10 +95,10 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
     memset(plugin, 0, sizeof *plugin);
     return status;
   }
-  plugin->index = hal_runtime.plugin_count;
+  plugin->index = hal_registry.plugin_count;
   pthread_mutex_init(&plugin->lock, NULL);
   add_devices(plugin);
-  hal_runtime.plugin_count++;
+  hal_registry.plugin_count++;
   hal_log(HAL_LOG_INFO, "plugin %s %s (%s): devices %d to %d", plugin->info.name, plugin->info.version, plugin->path,
           plugin->first_device, plugin->first_device + plugin->device_count - 1);
   return HAL_OK;
@@ -157,7 +150,7 @@ static hal_status_t check_same(const char *list) {
   return hal_error_set(HAL_FAILED_PRECONDITION,
                        "plugins '%s' cannot be opened: '%s' is open already, and a process keeps its "
                        "devices; start a new process, or set TORCH_BACKEND before the first use",
-                       list, opened_list ? opened_list : hal_runtime.plugins[0].info.name);
+                       list, opened_list ? opened_list : hal_registry.plugins[0].info.name);
 }
 
 static hal_status_t remember(const char *list) {
@@ -172,22 +165,22 @@ static hal_status_t remember(const char *list) {
 }
 
 static hal_status_t open_locked(const char *list) {
-  if (atomic_load(&hal_runtime.closed))
+  if (atomic_load(&hal_life.closed))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "the plugins of this process have been shut down; start a new process");
   /* An automatic open that found nothing fixed no device, so a list may still follow. */
-  if (hal_runtime.plugin_count > 0) return check_same(list);
+  if (hal_registry.plugin_count > 0) return check_same(list);
 
   hal_layers_wanted(); /* arms HAL_FAULT before the first allocation */
   opening_t opening = {.first_failure = HAL_OK};
   const char *const variable = list ? NULL : getenv("TORCH_BACKEND");
   const char *const wanted = list ? list : variable && *variable ? variable : NULL;
   HAL_RETURN_IF_ERROR(remember(wanted));
-  hal_device_watch_forks();
+  hal_registry_hooks.opening();
   report[0] = '\0';
   if (wanted) {
     open_list(wanted, !list, &opening);
-    if (hal_runtime.plugin_count == 0) {
+    if (hal_registry.plugin_count == 0) {
       if (!opening.first_failure)
         return hal_error_set(HAL_INVALID_ARGUMENT, "the list of plugins '%s' names none; give names or absolute paths",
                              wanted);
@@ -199,7 +192,7 @@ static hal_status_t open_locked(const char *list) {
   }
   /* With a list, a plugin left out was wanted; in the automatic search it is everyday. */
   if (report[0]) hal_log(wanted ? HAL_LOG_WARNING : HAL_LOG_DEBUG, "skipped plugins:\n%s", report);
-  atomic_store(&hal_runtime.open, 1);
+  atomic_store(&hal_registry.open, 1);
   return HAL_OK;
 }
 
@@ -210,17 +203,17 @@ hal_status_t hal_registry_open(const char *list) {
   return status;
 }
 
-int32_t hal_registry_is_open(void) { return atomic_load(&hal_runtime.open); }
+int32_t hal_registry_is_open(void) { return atomic_load(&hal_registry.open); }
 
 const char *hal_registry_report(void) { return report; }
 
-int32_t hal_registry_plugin_count(void) { return hal_registry_is_open() ? hal_runtime.plugin_count : 0; }
+int32_t hal_registry_plugin_count(void) { return hal_registry_is_open() ? hal_registry.plugin_count : 0; }
 
 hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry) {
   const int32_t count = hal_registry_plugin_count();
   if (index < 0 || index >= count)
     return hal_error_set(HAL_OUT_OF_RANGE, "plugin %d is out of range: %d are open", index, count);
-  const hal_plugin_t *const plugin = &hal_runtime.plugins[index];
+  const hal_plugin_t *const plugin = &hal_registry.plugins[index];
   hal_registry_entry_t entry = {
       .name = plugin->info.name,
       .vendor = plugin->info.vendor,
@@ -242,17 +235,16 @@ hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry)
 
 int32_t hal_registry_provides(int32_t index, uint32_t slot) {
   if (index < 0 || index >= hal_registry_plugin_count()) return 0;
-  return hal_slot_is_provided(&hal_runtime.plugins[index].api, slot);
+  return hal_slot_is_provided(&hal_registry.plugins[index].api, slot);
 }
 
 void hal_registry_close(void) {
   pthread_mutex_lock(&registry_lock);
-  if (!atomic_exchange(&hal_runtime.closed, 1)) {
-    for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_drain(&hal_runtime.devices[i]);
-    for (int32_t i = 0; i < hal_runtime.device_count; i++) hal_device_close(&hal_runtime.devices[i]);
-    for (int32_t i = 0; i < hal_runtime.plugin_count; i++) {
-      hal_plugin_t *const plugin = &hal_runtime.plugins[i];
-      if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || hal_device_in_bad_fork()) continue;
+  if (!atomic_exchange(&hal_life.closed, 1)) {
+    hal_registry_hooks.closing();
+    for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
+      hal_plugin_t *const plugin = &hal_registry.plugins[i];
+      if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || atomic_load(&hal_life.forked)) continue;
       const hal_status_t status = hal_call_shutdown(plugin, 0);
       if (status)
         hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());

@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "device/runtime.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "plugin/plugin.h"
 
 enum { NAME_BYTES = 32, MAX_FOUND = 64 };
 

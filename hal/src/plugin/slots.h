@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_SLOTS_H_
 #define HAL_SRC_SLOTS_H_
 
-#include "device/runtime.h"
+#include "plugin/plugin.h"
 
 /* Whether a plugin must provide the slot itself. */
 int hal_slot_is_mandatory(uint32_t slot);

@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
+#include "base/life.h"
 #include "base/host_malloc.h"
 #include "memory_double.h"
 
@@ -219,9 +220,9 @@ Test(host_memory, an_address_in_use_is_found_from_its_first_to_its_last_byte) {
 Test(host_memory, ordinary_memory_of_a_plugin_without_host_alloc_is_not_called_pinned) {
   int32_t device;
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_runtime.plugins[0].api.host_alloc = NULL;
-  hal_runtime.plugins[0].api.host_free = NULL;
-  memset(hal_runtime.plugins[0].api.provided, 0, sizeof(hal_runtime.plugins[0].api.provided));
+  hal_registry.plugins[0].api.host_alloc = NULL;
+  hal_registry.plugins[0].api.host_free = NULL;
+  memset(hal_registry.plugins[0].api.provided, 0, sizeof(hal_registry.plugins[0].api.provided));
   char *a = take(4096);
   cr_expect_eq((uintptr_t)a % 64, 0u);
   memset(a, 1, 4096);
@@ -362,7 +363,7 @@ Test(host_memory, what_nobody_freed_survives_the_end_of_the_device) {
   memset(held, 5, 100);
   cr_expect_eq(double_close(), 1, "the block in use, and it alone");
   cr_expect_eq(held[99], 5);
-  hal_runtime.closed = 1;
+  hal_life.closed = 1;
   cr_expect_eq(hal_host_free(held), HAL_OK, "there is no plugin to give it to");
   int32_t device;
   cr_expect_eq(hal_host_find(held, &device), HAL_NOT_FOUND);

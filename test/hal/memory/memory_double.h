@@ -228,12 +228,12 @@ DOUBLE_FN void double_finish(hal_stream_t *stream) {
 }
 
 DOUBLE_FN hal_stream_t *double_stream(int32_t device, int id) {
-  return id ? &double_.streams[device][id] : &hal_runtime.devices[device].default_stream;
+  return id ? &double_.streams[device][id] : &hal_devices[device].default_stream;
 }
 
 /* Puts the double into the registry's place, with `devices` devices. Gives the status of the allocators' creation. */
 DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
-  hal_plugin_t *plugin = &hal_runtime.plugins[0];
+  hal_plugin_t *plugin = &hal_registry.plugins[0];
   plugin->api.struct_size = sizeof(plugin->api);
   plugin->api.memory_alloc = double_memory_alloc;
   plugin->api.memory_free = double_memory_free;
@@ -254,10 +254,10 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->device_count = devices;
   plugin->info.name = "double";
   plugin->state = HAL_PLUGIN_READY;
-  hal_runtime.plugin_count = 1;
-  hal_runtime.device_count = devices;
+  hal_registry.plugin_count = 1;
+  hal_registry.device_count = devices;
   for (int32_t i = 0; i < devices; i++) {
-    hal_device_t *device = &hal_runtime.devices[i];
+    hal_device_t *device = &hal_devices[i];
     device->plugin = plugin;
     device->index = device->ordinal = i;
     snprintf(device->label, sizeof device->label, "double:%d", i);
@@ -270,16 +270,16 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
     if (status) return status;
     device->ready = 1;
   }
-  hal_runtime.open = 1;
+  hal_registry.open = 1;
   return HAL_OK;
 }
 
 /* Ends the allocators. Gives what is wrong then: segments and events not freed, memory freed under running work. */
 DOUBLE_FN long double_close(void) {
-  for (int32_t i = 0; i < hal_runtime.device_count; i++) {
-    hal_runtime.devices[i].ready = 0;
-    hal_allocator_destroy(hal_runtime.devices[i].allocator);
-    hal_runtime.devices[i].allocator = NULL;
+  for (int32_t i = 0; i < hal_registry.device_count; i++) {
+    hal_devices[i].ready = 0;
+    hal_allocator_destroy(hal_devices[i].allocator);
+    hal_devices[i].allocator = NULL;
   }
   return (long)double_.live_count + double_.live_events + double_.violations;
 }

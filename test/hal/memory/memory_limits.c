@@ -28,7 +28,7 @@ static const char *const facts[] = {"device double:0", "tried to allocate",  "fr
 Test(memory_limits, the_message_of_an_out_of_memory_error_has_all_accounts) {
   double_.total = 100 * MIB;
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_runtime.devices[0].info.total_memory = 100 * MIB;
+  hal_devices[0].info.total_memory = 100 * MIB;
   hal_block_t *block = take(64 * MIB), *small = take(1000);
   expect_exhausted(48 * MIB, facts);
   static const char *const figures[] = {"48.00 MiB",
@@ -172,7 +172,7 @@ Test(memory_limits, no_failing_call_of_the_plugin_loses_memory_or_accounts) {
       hal_memory_empty_cache(0);
       double_.fail_after[slots[s]] = 0;
       hal_memory_empty_cache(0);
-      hal_memory_poll(&hal_runtime.devices[0]);
+      hal_memory_poll(&hal_devices[0]);
       const hal_memory_stats_t stats = double_stats(0);
       cr_assert_eq(stats.active[0].current, 0, "slot %s call %d", hal_registry_slot_name(slots[s]), nth);
       cr_assert_eq(stats.reserved_bytes[0].current, 0);
@@ -257,8 +257,8 @@ Test(memory_limits, copies_between_plugins_go_through_the_host_in_pieces) {
   const size_t size = 3 * MIB + 17;
   hal_block_t *a = NULL, *b = NULL;
   cr_assert_eq(double_open(2, 0), HAL_OK);
-  hal_runtime.plugins[1] = hal_runtime.plugins[0]; /* the second device belongs to another plugin */
-  hal_runtime.devices[1].plugin = &hal_runtime.plugins[1];
+  hal_registry.plugins[1] = hal_registry.plugins[0]; /* the second device belongs to another plugin */
+  hal_devices[1].plugin = &hal_registry.plugins[1];
   cr_assert_eq(hal_memory_allocate(0, NULL, size, &a), HAL_OK);
   cr_assert_eq(hal_memory_allocate(1, NULL, size, &b), HAL_OK);
   unsigned char *from = hal_memory_block_address(a), *to = hal_memory_block_address(b);
@@ -277,7 +277,7 @@ Test(memory_limits, info_comes_from_the_own_accounts_when_the_plugin_has_none) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   cr_assert_eq(hal_memory_info(0, &free_bytes, &total), HAL_OK);
   cr_expect_eq(total, 0u, "unknown");
-  hal_runtime.devices[0].info.total_memory = 100 * MIB;
+  hal_devices[0].info.total_memory = 100 * MIB;
   hal_block_t *block = take(1000);
   cr_assert_eq(hal_memory_info(0, &free_bytes, &total), HAL_OK);
   cr_expect_eq(total, 100 * MIB);

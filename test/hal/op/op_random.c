@@ -1,5 +1,6 @@
 /* op_random.c: uniform, normal and bernoulli: the formulas of hal/plugin.h word by word, agreement with the archive's
  * default of random_fill, and statistics. */
+#include "device/device.h"
 #include "op_numbers.h"
 #include "plugin/call.h"
 

@@ -3,6 +3,7 @@
  * numbers. */
 #include "support.h"
 
+#include "device/device.h"
 #include "plugin/call.h"
 
 static hal_device_t *open_device(const char *path) {

@@ -2,6 +2,7 @@
  * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
 #include "support.h"
 
+#include "device/device.h"
 #include "plugin/call.h"
 
 static char lines[16384];
@@ -23,7 +24,7 @@ static void open_rogue(void) {
   setenv("HAL_LAYERS", "validate", 1);
   hal_log_set_sink(keep, NULL);
   open_fixture("rogue");
-  plugin = &hal_runtime.plugins[0];
+  plugin = &hal_registry.plugins[0];
   assert_ok(hal_device_ensure(0));
   assert_ok(hal_device_ensure(1));
 }
@@ -292,7 +293,7 @@ Test(layer_validate, calls_outside_init_and_shutdown_are_misuse) {
   setenv("HAL_LAYERS", "validate", 1);
   hal_log_set_sink(keep, NULL);
   open_fixture("rogue");
-  plugin = &hal_runtime.plugins[0];
+  plugin = &hal_registry.plugins[0];
   assert_misuse(hal_call_device_synchronize(plugin, 0), "device_synchronize", "called before init");
   assert_ok(hal_device_ensure(0));
   assert_misuse(hal_call_init(plugin, ""), "init", "second time");
@@ -487,7 +488,7 @@ Test(layer_validate, a_plugin_of_an_older_minor_version_is_validated_through_its
   setenv("HAL_LAYERS", "validate", 1);
   hal_log_set_sink(keep, NULL);
   open_fixture("old");
-  plugin = &hal_runtime.plugins[0];
+  plugin = &hal_registry.plugins[0];
   assert_ok(hal_device_ensure(0));
   assert_ok(hal_call_memory_alloc_async(plugin, 0, NULL, 64, &memory)); /* the host's default calls memory_alloc */
   assert_ok(hal_call_memory_free_async(plugin, 0, NULL, memory));
@@ -500,6 +501,6 @@ Test(layer_validate, a_plugin_of_an_older_minor_version_is_validated_through_its
 Test(layer_validate, without_the_layer_nothing_is_kept) {
   unsetenv("HAL_LAYERS");
   open_fixture("rogue");
-  cr_assert_null(hal_runtime.plugins[0].validate);
-  cr_assert_eq(hal_runtime.plugins[0].layers, 0);
+  cr_assert_null(hal_registry.plugins[0].validate);
+  cr_assert_eq(hal_registry.plugins[0].layers, 0);
 }

@@ -1,0 +1,121 @@
+/* device.h: a device and its streams, as the HAL's parts share them. Private to hal/src.
+ *
+ * Ownership: a device owns its streams, allocator, operator table and generator. All of them live until
+ * hal_registry_close, so borrowed pointers never dangle. */
+#ifndef HAL_SRC_DEVICE_H_
+#define HAL_SRC_DEVICE_H_
+
+#include "hal/device.h"
+#include "hal/event.h"
+#include "hal/generator.h"
+#include "hal/log.h"
+#include "hal/stream.h"
+#include "plugin/plugin.h"
+
+typedef struct hal_device_s hal_device_t;
+typedef struct hal_allocator_s hal_allocator_t; /* memory/ */
+typedef struct hal_op_table_s hal_op_table_t;   /* op/ */
+
+struct hal_stream_s {
+  hal_plugin_stream_t *handle; /* NULL where the plugin has no streams */
+  hal_device_t *device;
+  int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
+  int32_t priority;
+  /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
+  _Atomic uint64_t reporters, looked;
+};
+
+#define HAL_STREAM_POOLS 2
+/* The default stream and the pools', by id. */
+#define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
+
+struct hal_device_s {
+  hal_plugin_t *plugin;
+  int32_t index;        /* over all plugins */
+  int32_t ordinal;      /* within the plugin */
+  char label[64];       /* for messages: "fake:0", or "five:1 (index 3)" behind another plugin's devices */
+  atomic_int ready;     /* 1 when everything below may be used without a lock */
+  pthread_mutex_t lock; /* creation of what follows, and of pool streams */
+  hal_device_info_t info;
+  hal_stream_t default_stream;
+  _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
+  atomic_uint next_stream[HAL_STREAM_POOLS];
+  hal_allocator_t *allocator;
+  hal_op_table_t *ops;
+  _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
+  _Atomic(hal_generator_t *) generator;
+};
+
+/* In the order of their indices; hal_registry.device_count of them. */
+extern hal_device_t hal_devices[HAL_MAX_DEVICES];
+
+/* The calling thread's current device and streams; plain thread-local data without destructors, NULL = default stream.
+ */
+typedef struct hal_thread_s {
+  int32_t device;
+  hal_stream_t *stream[HAL_MAX_DEVICES];
+} hal_thread_t;
+extern _Thread_local hal_thread_t hal_thread;
+
+/* Gives the name of a device for messages; an index of none is itself. Valid until the thread's next such call. */
+const char *hal_device_label(int32_t device);
+
+/* Slow path of hal_device_get: checks the index, initialises the plugin and the device. */
+hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
+
+/* Gives a ready device. */
+static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
+  /* Devices past the count are never ready, so the constant bound does, and no count is read while a thread may open.
+   */
+  if (HAL_LIKELY((uint32_t)device < HAL_MAX_DEVICES &&
+                 atomic_load_explicit(&hal_devices[device].ready, memory_order_acquire))) {
+    *out_device = &hal_devices[device];
+    return HAL_OK;
+  }
+  return hal_device_prepare(device, out_device);
+}
+
+/* Gives the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */
+static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stream_t *stream) {
+  if (stream) return stream;
+  stream = hal_thread.stream[device->index];
+  return stream ? stream : &device->default_stream;
+}
+
+/* Gives the stream with an id from 0 to HAL_STREAMS_OF_DEVICE - 1; NULL when its place in the pool is still empty. */
+static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
+  if (id == 0) return &device->default_stream;
+  const int64_t place = id - 1;
+  return atomic_load_explicit(&device->streams[place / HAL_STREAMS_PER_POOL][place % HAL_STREAMS_PER_POOL],
+                              memory_order_acquire);
+}
+
+/* ---- life ---- */
+
+/* Makes the records of a plugin's devices; starts nothing. */
+void hal_device_add(hal_plugin_t *plugin);
+
+/* In the child of a fork: a device that the parent used cannot be used here. */
+void hal_device_after_fork(void);
+
+/* Waits for the work of a device that was used, and ends what waited for it. */
+void hal_device_drain(hal_device_t *device);
+
+/* Destroys what a device owns. Called once per device, by hal_registry_close, when all devices are drained: memory of one
+ * may wait for streams of another. */
+void hal_device_close(hal_device_t *device);
+
+/* Fails with HAL_OUT_OF_RANGE, naming the index and the devices there are. */
+hal_status_t hal_device_out_of_range(int32_t device);
+
+/* Gives the device when it was used, NULL when it was not; starts nothing. For questions about a device that its use alone
+ * gives answers to. Errors: HAL_OUT_OF_RANGE. */
+hal_status_t hal_device_used(int32_t device, hal_device_t **out_device);
+
+/* Destroys the device's streams: stream.c. */
+void hal_stream_destroy_all(hal_device_t *device);
+
+/* Makes the device's default stream: stream.c. */
+hal_status_t hal_stream_create_default(hal_device_t *device);
+
+#endif /* HAL_SRC_DEVICE_H_ */

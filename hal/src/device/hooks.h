@@ -1,0 +1,23 @@
+/* hooks.h: what a device wants of the rooms above. hal/src/house.c fills the table. Private to hal/src. */
+#ifndef HAL_SRC_DEVICE_HOOKS_H_
+#define HAL_SRC_DEVICE_HOOKS_H_
+
+#include "device/device.h"
+
+typedef struct hal_device_hooks_s {
+  /* Makes what the device owns of other rooms, all or nothing; under device->lock, when its default stream is there. */
+  hal_status_t (*build)(hal_device_t *device);
+  /* Waits for what queued work still uses of the memory that was released, and ends it. */
+  void (*drain)(hal_device_t *device);
+  /* Destroys what `build` has made. */
+  void (*destroy)(hal_device_t *device);
+  /* Frees what the device's work has finished with, and hands over an asynchronous failure that was met in the user's
+   * place, once: functions that synchronise or query a device or stream return its status when their own is HAL_OK. */
+  hal_status_t (*poll)(hal_device_t *device);
+  /* The name of an operator, and of one of its arguments; NULL when there is none. */
+  const char *(*op_name)(uint32_t op);
+  const char *(*op_argument)(uint32_t op, uint32_t argument);
+} hal_device_hooks_t;
+extern const hal_device_hooks_t hal_device_hooks;
+
+#endif /* HAL_SRC_DEVICE_HOOKS_H_ */

@@ -1,0 +1,18 @@
+/* allocator.h: the life of a device's allocator. Private to hal/src. */
+#ifndef HAL_SRC_MEMORY_ALLOCATOR_H_
+#define HAL_SRC_MEMORY_ALLOCATOR_H_
+
+#include "device/device.h"
+
+/* Create is called once under device->lock, destroy by hal_registry_close. */
+hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator);
+void hal_allocator_destroy(hal_allocator_t *allocator);
+
+/* Waits for what queued work still uses of the memory that was released, and ends it. */
+void hal_allocator_drain(hal_allocator_t *allocator);
+
+/* Frees what the device's work has finished with, and hands over an asynchronous failure that the allocator met in the
+ * user's place, once. */
+hal_status_t hal_memory_poll(hal_device_t *device);
+
+#endif /* HAL_SRC_MEMORY_ALLOCATOR_H_ */

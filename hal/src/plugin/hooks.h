@@ -1,0 +1,21 @@
+/* hooks.h: what the registry and the plugins want of the rooms above. hal/src/house.c fills both tables. Private to
+ * hal/src. */
+#ifndef HAL_SRC_PLUGIN_HOOKS_H_
+#define HAL_SRC_PLUGIN_HOOKS_H_
+
+#include "plugin/plugin.h"
+
+typedef struct hal_registry_hooks_s {
+  /* Before the first plugin is loaded. May be called again. */
+  void (*opening)(void);
+  /* A plugin has got its range of devices. */
+  void (*added)(hal_plugin_t *plugin);
+  /* Before the plugins are shut down: nothing may reach them afterwards. */
+  void (*closing)(void);
+} hal_registry_hooks_t;
+extern const hal_registry_hooks_t hal_registry_hooks;
+
+/* What plugins may call. */
+extern const hal_host_api_t hal_host_api;
+
+#endif /* HAL_SRC_PLUGIN_HOOKS_H_ */

@@ -1,0 +1,55 @@
+/* plugin.h: a loaded plugin, and the list of all. Private to hal/src.
+ *
+ * Ownership: the registry owns plugins; they live until the process ends, so borrowed pointers never dangle. */
+#ifndef HAL_SRC_PLUGIN_H_
+#define HAL_SRC_PLUGIN_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/host_malloc.h"
+#include "base/likely.h"
+#include "hal/plugin.h"
+#include "hal/registry.h"
+#include "hal/status.h"
+
+typedef struct hal_plugin_s hal_plugin_t;
+
+/* Slot numbers, in the order of plugin_ops.def. */
+enum {
+#define HAL_OP(since, kind, group, need, name, params, args) HAL_SLOT_##name,
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+  HAL_SLOT_COUNT
+};
+
+enum { HAL_PLUGIN_COLD = 0, HAL_PLUGIN_READY = 1, HAL_PLUGIN_FAILED = 2 };
+
+struct hal_plugin_s {
+  hal_plugin_api_t api;            /* called through call.h only: slots that an older plugin does not have are NULL */
+  uint32_t layers;                 /* HAL_LAYER_* bits; 0 = every slot is there and calls go straight to the table */
+  struct hal_validate_s *validate; /* of the validate layer */
+  int32_t index;                   /* in hal_registry.plugins */
+  int32_t first_device, device_count;
+  atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */
+  int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
+  hal_status_t init_status;
+  char init_message[512]; /* cause when FAILED */
+  pthread_mutex_t lock;   /* serialises init */
+  hal_plugin_info_t info;
+  char *path;
+};
+
+typedef struct hal_registry_s {
+  hal_plugin_t plugins[HAL_MAX_PLUGINS];
+  int32_t plugin_count;
+  int32_t device_count; /* of all plugins; written once, before `open` */
+  atomic_int open;
+} hal_registry_t;
+extern hal_registry_t hal_registry;
+
+/* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says
+ * that it gave none. Returns `status`; HAL_OK passes. */
+hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+
+#endif /* HAL_SRC_PLUGIN_H_ */

@@ -1,0 +1,196 @@
+"""Holds the plan of the house: which room may include and call which, and how large files and folders may grow.
+
+    rooms.py [--root DIR] [--objects FILE]
+
+Reads the includes below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
+Fails when an arrow points up, when files include each other in a circle, when a folder has more than 40 files or a file more
+than 500 lines, and when what is listed below as known has gone: such lists may only shrink.
+"""
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+MOST_FILES = 40
+MOST_LINES = 500
+SUFFIXES = {".c", ".h", ".cpp", ".pk", ".inc", ".def"}
+FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes are held
+
+# room: (what belongs to it, the rooms it may include directly; those below them are allowed, too)
+ROOMS = {
+    # The plugin ABI, which stands alone, and what is linked into plugins.
+    "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_kernels.h",
+             "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
+    "sdk": (["hal/sdk/"], ["abi"]),
+    "plugins": (["plugins/"], ["abi"]),
+    # The HAL.
+    "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
+    "plugin": (["hal/src/plugin/", "hal/include/hal/registry.h"], ["base", "sdk"]),
+    "device": (["hal/src/device/"] + [f"hal/include/hal/{name}.h" for name in
+                                      ("device", "event", "stream", "generator", "profile")], ["plugin"]),
+    "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
+    "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h"], ["memory"]),
+    "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),
+    "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
+    "house": (["hal/src/"], ["op", "ops"]),  # hal/src/house.c, where the rooms meet
+    "hal": (["hal/include/hal/hal.h"], ["op"]),  # all public headers at once
+    # The torch side.
+    "core": (["csrc/core/"], ["hal"]),
+    "prepare": (["csrc/aten/prepare/"], ["core"]),
+    "fallback": (["csrc/aten/fallback/"], ["prepare"]),
+    "aten": (["csrc/aten/"], ["fallback"]),  # one folder per subject
+    "amp": (["csrc/amp/"], ["core"]),
+    "profiler": (["csrc/profiler/"], ["core"]),
+    "api": (["csrc/api/"], ["prepare"]),
+    "python": (["csrc/python/"], ["aten", "api", "amp", "profiler"]),
+}
+
+# Where an include is looked for, after the folder of its own file.
+SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "csrc")
+
+# Tables that a lower room declares and a higher one defines: a call up goes through one of them.
+HOOKS = {"hal_host_api", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
+
+# Tables, which may be longer.
+TABLES = {"codegen/ops.yaml"}
+
+# What is not yet as it should be. These lists may only shrink.
+KNOWN_ARROWS = {
+    ("csrc/aten/fallback/fallback_results.cpp", "csrc/aten/sparse/sparse_parts.h"),
+    ("csrc/aten/fallback/fallback_scope.cpp", "csrc/aten/sparse/sparse_parts.h"),
+    ("csrc/aten/prepare/structured.h", "csrc/aten/fallback/fallback_call.h"),
+}
+KNOWN_LONG = {"codegen/kernel_families.py"}
+
+
+def room_of(path):
+    """The room with the longest matching pattern."""
+    matches = [(len(pattern), room) for room, (patterns, _) in ROOMS.items() for pattern in patterns
+               if path == pattern or (pattern.endswith("/") and path.startswith(pattern))]
+    return max(matches)[1] if matches else None
+
+
+def allowed(room):
+    """The rooms that a room may include: its own and all below."""
+    found, todo = set(), [room]
+    while todo:
+        at = todo.pop()
+        if at not in found:
+            found.add(at)
+            todo += ROOMS[at][1]
+    return found
+
+
+def source_files(root):
+    folders = sorted({pattern.split("/")[0] for patterns, _ in ROOMS.values() for pattern in patterns if "/" in pattern})
+    return [path for folder in folders for path in sorted((root / folder).rglob("*"))
+            if path.suffix in SUFFIXES and path.is_file()]
+
+
+def includes(root, path):
+    """The included files of ours, relative to the root; generated ones by their bare name."""
+    for name in re.findall(r'^\s*#\s*include\s*["<]([^">]+)[">]', path.read_text(), re.MULTILINE):
+        for folder in [path.parent, *(root / folder for folder in SEARCH)]:
+            if (folder / name).is_file():
+                yield (folder / name).resolve().relative_to(root).as_posix()
+                break
+        else:
+            if room_of(name):
+                yield name
+
+
+def check_arrows(graph):
+    known = set(KNOWN_ARROWS)
+    for source, targets in graph.items():
+        room = room_of(source)
+        if room is None:
+            yield f"{source} belongs to no room; name its folder in test/rooms/rooms.py"
+            continue
+        for target in targets:
+            if room_of(target) in allowed(room):
+                continue
+            if (source, target) in known:
+                known.discard((source, target))
+                continue
+            yield (f"{source} (room {room}) includes {target} (room {room_of(target)}), which is above it or beside it; let the "
+                   "lower room declare a table of function pointers that a higher one defines")
+    for source, target in sorted(known):
+        if source in graph:
+            yield f"{source} does not include {target} any more: take the line out of KNOWN_ARROWS"
+
+
+def check_circles(graph):
+    state = {}  # file -> 1 on the way, 2 done
+
+    def visit(path, way):
+        state[path] = 1
+        for target in graph.get(path, ()):
+            if state.get(target) == 1 and target != path:
+                circle = way[way.index(target):] + [target] if target in way else [path, target]
+                yield "a circle of includes: " + " -> ".join(circle)
+            elif target not in state:
+                yield from visit(target, way + [target])
+        state[path] = 2
+
+    for path in graph:
+        if path not in state:
+            yield from visit(path, [path])
+
+
+def check_sizes(root):
+    long = set(KNOWN_LONG)
+    for folder in FOLDERS:
+        paths = [path for path in sorted((root / folder).rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+        counts = {}
+        for path in paths:
+            name = path.relative_to(root).as_posix()
+            counts[path.parent] = counts.get(path.parent, 0) + 1
+            if path.suffix not in SUFFIXES | {".py", ".yaml"} or name in TABLES:
+                continue
+            lines = path.read_text().count("\n")
+            if lines > MOST_LINES and name not in long:
+                yield f"{name} has {lines} lines, and a file has at most {MOST_LINES}; it has more than one subject"
+            if lines <= MOST_LINES and name in long:
+                yield f"{name} is short enough now: take the line out of KNOWN_LONG"
+        for parent, count in sorted(counts.items()):
+            if count > MOST_FILES:
+                yield f"{parent.relative_to(root).as_posix()} has {count} files, and a folder has at most {MOST_FILES}; divide it"
+
+
+def check_symbols(objects):
+    """An object of a lower room must not need a symbol that an object of a higher room defines."""
+    defined, wanted = {}, []
+    for path in objects:
+        source = re.sub(r".*/torch_backend_hal_objects\.dir/", "hal/", path)
+        source = source[:-2] if source.endswith(".o") else source
+        for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
+            kind, name = line.split()[-2:]
+            if kind == "U":
+                wanted.append((source, name))
+            elif kind.isupper():
+                defined[name] = source
+    for source, name in wanted:
+        if name in defined and name not in HOOKS and room_of(defined[name]) not in allowed(room_of(source)):
+            yield (f"{source} (room {room_of(source)}) needs {name} of {defined[name]} (room {room_of(defined[name])}), "
+                   "which is above it; let it call through a table that it was given")
+
+
+def check(root, objects=()):
+    graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
+    return [*check_arrows(graph), *check_circles(graph), *check_sizes(root), *check_symbols(objects)]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[2])
+    parser.add_argument("--objects", type=Path, help="a file that lists the objects of torch_backend_hal")
+    options = parser.parse_args()
+    objects = options.objects.read_text().split() if options.objects else []
+    problems = check(options.root.resolve(), objects)
+    print("\n".join(problems) or f"the plan holds ({len(objects)} objects read)")
+    sys.exit(bool(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""The test of the test: rooms.py finds what is planted in a small house of its own.
+
+    violations.py CC
+"""
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import rooms
+
+
+def write(root, name, text=""):
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def compiled(root, compiler, name, text):
+    """An object where the build would have it."""
+    source = write(root, f"objects/{Path(name).name}", text)
+    result = root / "torch_backend_hal_objects.dir" / f"{name.removeprefix('hal/')}.o"
+    result.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run([compiler, "-c", source, "-o", result], check=True)
+    return str(result)
+
+
+def problems(plant, compiler):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        write(root, "hal/src/base/log.c", '#include "base/log.h"\n')
+        write(root, "hal/src/base/log.h")
+        write(root, "hal/src/device/device.h", '#include "base/log.h"\n')
+        return rooms.check(root, plant(root, compiler) or ())
+
+
+def nothing(root, compiler):
+    write(root, "hal/src/device/device.c", '#include "device/device.h"\n#include "base/log.h"\n')
+    return [compiled(root, compiler, "hal/src/base/log.c", "int hal_x(void); int hal_x(void) { return 1; }"),
+            compiled(root, compiler, "hal/src/device/device.c", "int hal_x(void); int hal_y(void); int hal_y(void) { return hal_x(); }")]
+
+
+def an_arrow_up(root, compiler):
+    write(root, "hal/src/base/text.c", '#include "device/device.h"\n')
+
+
+def a_private_header_in_a_plugin(root, compiler):
+    write(root, "plugins/fake/run.c", '#include "../../hal/src/base/log.h"\n')
+
+
+def a_circle(root, compiler):
+    write(root, "hal/src/base/one.h", '#include "base/two.h"\n')
+    write(root, "hal/src/base/two.h", '#include "base/one.h"\n')
+
+
+def a_full_folder(root, compiler):
+    for number in range(rooms.MOST_FILES + 1):
+        write(root, f"hal/src/memory/part{number}.c")
+
+
+def a_long_file(root, compiler):
+    write(root, "hal/src/memory/pool.c", "\n" * (rooms.MOST_LINES + 1))
+
+
+def a_call_up(root, compiler):
+    return [compiled(root, compiler, "hal/src/base/log.c", "int hal_y(void); int hal_x(void); int hal_x(void) { return hal_y(); }"),
+            compiled(root, compiler, "hal/src/device/device.c", "int hal_y(void); int hal_y(void) { return 1; }")]
+
+
+def main():
+    expected = {nothing: "", an_arrow_up: "includes hal/src/device/device.h", a_private_header_in_a_plugin: "room plugins",
+                a_circle: "a circle of includes", a_full_folder: "41 files", a_long_file: "501 lines", a_call_up: "needs hal_y"}
+    for plant, words in expected.items():
+        found = problems(plant, sys.argv[1])
+        if bool(found) != bool(words) or not all(words in line for line in found):
+            sys.exit(f"{plant.__name__}: expected '{words}', found {found}")
+    print(f"{len(expected)} houses judged")
+
+
+if __name__ == "__main__":
+    main()
