@@ -161,15 +161,14 @@ def check_sizes(root):
 def check_symbols(objects):
     """An object of a lower room must not need a symbol that an object of a higher room defines."""
     defined, wanted = {}, []
-    for path in objects:
-        source = re.sub(r".*/torch_backend_hal_objects\.dir/", "hal/", path)
-        source = source[:-2] if source.endswith(".o") else source
-        for line in subprocess.run(["nm", path], check=True, capture_output=True, text=True).stdout.splitlines():
-            kind, name = line.split()[-2:]
-            if kind == "U":
-                wanted.append((source, name))
-            elif kind.isupper():
-                defined[name] = source
+    for line in subprocess.run(["nm", "-A", *objects], check=True, capture_output=True, text=True).stdout.splitlines():
+        path, symbol = line.split(":", 1)
+        source = re.sub(r".*/torch_backend_hal_objects\.dir/(?:\./)?(.*)\.o", r"hal/\1", path)
+        kind, name = symbol.split()[-2:]
+        if kind == "U":
+            wanted.append((source, name))
+        elif kind.isupper():
+            defined[name] = source
     for source, name in wanted:
         if name in defined and name not in HOOKS and room_of(defined[name]) not in allowed(room_of(source)):
             yield (f"{source} (room {room_of(source)}) needs {name} of {defined[name]} (room {room_of(defined[name])}), "
@@ -178,7 +177,8 @@ def check_symbols(objects):
 
 def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
-    return [*check_arrows(graph), *check_circles(graph), *check_sizes(root), *check_symbols(objects)]
+    return [*check_arrows(graph), *check_circles(graph), *check_sizes(root),
+            *(check_symbols(objects) if objects else ())]
 
 
 def main():

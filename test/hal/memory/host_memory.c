@@ -2,8 +2,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 
-#include "base/life.h"
 #include "base/host_malloc.h"
+#include "base/life.h"
 #include "memory_double.h"
 
 #define MIB ((size_t)1 << 20)
