@@ -1,6 +1,8 @@
 // dtypes.cpp: the HAL's dtype numbers are c10's, checked here, and the dtypes reported for a device.
 #include "core/dtypes.h"
 
+#include <c10/core/Layout.h>
+#include <c10/core/MemoryFormat.h>
 #include <c10/core/ScalarType.h>
 
 #include "core/status.h"
@@ -32,6 +34,27 @@ namespace {
 #define CHECK_NUMBER(torch_name, hal_name) \
   static_assert(static_cast<int>(c10::ScalarType::torch_name) == hal_name, "dtype numbers of the HAL are c10's");
 TORCH_BACKEND_FORALL_DTYPES(CHECK_NUMBER)
+CHECK_NUMBER(Float8_e5m2fnuz, HAL_FLOAT8_E5M2FNUZ)
+CHECK_NUMBER(Float8_e4m3fnuz, HAL_FLOAT8_E4M3FNUZ)
+CHECK_NUMBER(UInt4, HAL_UINT4)
+CHECK_NUMBER(Int4, HAL_INT4)
+CHECK_NUMBER(Float8_e8m0fnu, HAL_FLOAT8_E8M0FNU)
+CHECK_NUMBER(Float4_e2m1fn_x2, HAL_FLOAT4_E2M1FN_X2)
+#undef CHECK_NUMBER
+
+#define CHECK_NUMBER(enumeration, torch_name, hal_name) \
+  static_assert(static_cast<int>(c10::enumeration::torch_name) == hal_name, "these numbers of the HAL are c10's");
+CHECK_NUMBER(Layout, Strided, HAL_LAYOUT_STRIDED)
+CHECK_NUMBER(Layout, Sparse, HAL_LAYOUT_SPARSE)
+CHECK_NUMBER(Layout, SparseCsr, HAL_LAYOUT_SPARSE_CSR)
+CHECK_NUMBER(Layout, SparseCsc, HAL_LAYOUT_SPARSE_CSC)
+CHECK_NUMBER(Layout, SparseBsr, HAL_LAYOUT_SPARSE_BSR)
+CHECK_NUMBER(Layout, SparseBsc, HAL_LAYOUT_SPARSE_BSC)
+CHECK_NUMBER(Layout, Jagged, HAL_LAYOUT_JAGGED)
+CHECK_NUMBER(MemoryFormat, Contiguous, HAL_FORMAT_CONTIGUOUS)
+CHECK_NUMBER(MemoryFormat, Preserve, HAL_FORMAT_PRESERVE)
+CHECK_NUMBER(MemoryFormat, ChannelsLast, HAL_FORMAT_CHANNELS_LAST)
+CHECK_NUMBER(MemoryFormat, ChannelsLast3d, HAL_FORMAT_CHANNELS_LAST_3D)
 #undef CHECK_NUMBER
 
 }  // namespace

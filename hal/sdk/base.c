@@ -31,6 +31,8 @@ const hal_host_api_t *hal_host;
 
 /* The bodies of kind D. */
 #define HAL_DEFAULT(name, ...) hal_status_t hal_base_##name(__VA_ARGS__)
+#define HAL_DEFAULT_SELF
+#define HAL_DEFAULT_PASS
 #define HAL_SELF(name, ...) hal_plugin_##name(__VA_ARGS__)
 #define HAL_DEFAULT_ERROR(code, text) hal_host->error_set(code, 0, text)
 #include "defaults.h"

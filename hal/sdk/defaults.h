@@ -4,7 +4,7 @@
  * where it is hal_call_<name>(plugin, ...), for the tail slots that a plugin built against an older header does not
  * have. The includer defines HAL_DEFAULT(name, params...)  the head of the default's definition HAL_SELF(name, args...)
  * a call of another op of the same plugin: an override of it improves this default HAL_DEFAULT_ERROR(code, text) a
- * failure with a message Defaults never call a default directly. */
+ * failure with a message HAL_DEFAULT_SELF, HAL_DEFAULT_PASS what a helper needs for HAL_SELF, as parameter and argument Defaults never call a default directly. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -152,6 +152,11 @@ HAL_DEFAULT(stream_host_call, hal_plugin_stream_t *stream, hal_host_fn_t fn, voi
   return status;
 }
 
+HAL_DEFAULT(stream_error, hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  (void)stream, (void)out_error;
+  return HAL_NOT_FOUND;
+}
+
 HAL_DEFAULT(stream_native, hal_plugin_stream_t *stream, void **out_native) {
   (void)stream;
   *out_native = NULL;
@@ -208,15 +213,33 @@ HAL_DEFAULT(event_elapsed, hal_plugin_event_t *start, hal_plugin_event_t *end, i
 
 /* ---- operators ---- */
 
-HAL_DEFAULT(op_find, int32_t device, const char *name, hal_op_fn_t *out_fn, void **out_state) {
-  (void)device, (void)name, (void)out_fn, (void)out_state;
+HAL_DEFAULT(op_find, int32_t device, const char *name, hal_op_own_t *out_op) {
+  (void)device, (void)name, (void)out_op;
   return HAL_NOT_FOUND;
 }
 
 /* 256 KiB: fits a second-level cache. */
 enum { DEFAULT_RANDOM_BYTES = 256 * 1024 };
 
+/* Reads the state that lies in device memory, when the work before it is done. */
+static hal_status_t default_random_state(HAL_DEFAULT_SELF hal_plugin_stream_t *stream, hal_random_t *inout_desc) {
+  uint64_t state[2];
+  if (!HAL_HAS_FIELD(inout_desc, random_state) || !inout_desc->random_state) return HAL_OK;
+  hal_status_t status =
+      HAL_SELF(memory_copy, stream, state, HAL_HOST, inout_desc->random_state, inout_desc->device, sizeof state);
+  if (stream) { /* waited for after a failure, too: the state is on this stack */
+    const hal_status_t drained = HAL_SELF(stream_synchronize, stream);
+    if (!status) status = drained;
+  }
+  if (status) return status;
+  inout_desc->seed = state[0];
+  inout_desc->offset += state[1];
+  return HAL_OK;
+}
+
 HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) {
+  hal_random_t own = {.struct_size = 0};
+  memcpy(&own, desc, desc->struct_size < sizeof own ? desc->struct_size : sizeof own);
   if (!hal_random_is_supported(desc))
     return HAL_DEFAULT_ERROR(HAL_UNIMPLEMENTED,
                              "random_fill: the default makes uniform and normal numbers in floating "
@@ -224,13 +247,15 @@ HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) 
   const size_t size = hal_random_element_size(desc->dtype), per_block = size == 8 ? 2 : 4;
   const size_t room = DEFAULT_RANDOM_BYTES / size, most = desc->count < room ? (size_t)desc->count : room;
   if (desc->count == 0) return HAL_OK;
+  const hal_status_t read = default_random_state(HAL_DEFAULT_PASS stream, &own);
+  if (read) return read;
   uint8_t *const buffer = hal_host->mem_alloc(most * size, 64);
   if (!buffer)
     return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "random_fill: out of host memory for its staging buffer");
   hal_status_t status = HAL_OK;
   for (uint64_t done = 0; !status && done < desc->count;) {
     const size_t count = desc->count - done < room ? (size_t)(desc->count - done) : room;
-    hal_random_generate(desc, done / per_block, count, buffer);
+    hal_random_generate(&own, done / per_block, count, buffer);
     status =
         HAL_SELF(memory_copy, stream, (uint8_t *)desc->dst + done * size, desc->device, buffer, HAL_HOST, count * size);
     /* The buffer is written again, or freed: even after a failure an earlier copy may still read it. */

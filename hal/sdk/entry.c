@@ -15,7 +15,6 @@ extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
 #define SLOT_SIZE sizeof(void (*)(void))
 #define SLOT_COUNT ((sizeof(hal_plugin_api_t) - FIRST_SLOT) / SLOT_SIZE)
 
-_Static_assert(SLOT_COUNT <= 8 * sizeof(((hal_plugin_api_t *)0)->provided), "provided[] is full");
 #if UINTPTR_MAX == UINT64_MAX /* the layouts are fixed for 64-bit machines */
 _Static_assert(FIRST_SLOT == 40, "ABI: first slot");
 _Static_assert(sizeof(hal_tensor_t) == 48, "ABI: hal_tensor_t");
@@ -25,13 +24,20 @@ _Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity) == 208, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, size) == 40, "ABI: hal_module_desc_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_launch_t, args) == 48, "ABI: hal_launch_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, offset) == 64, "ABI: hal_op_call_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_random_t, p1) == 72, "ABI: hal_random_t");
+_Static_assert(sizeof(hal_launch_attribute_t) == 20, "ABI: hal_launch_attribute_t");
+_Static_assert(sizeof(hal_memory_handle_t) == 72, "ABI: hal_memory_handle_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_launch_t, reserved) == 64, "ABI: hal_launch_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, host) == 80, "ABI: hal_op_call_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_op_own_t, query) == 56, "ABI: hal_op_own_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_random_t, random_state) == 80, "ABI: hal_random_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit) == 40, "ABI: hal_kernel_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_stream_error_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_collective_t, displs) == 64, "ABI: hal_collective_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, mem_free) == 48, "ABI: hal_host_api_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc) == 64, "ABI: hal_host_api_t");
 #endif
+
+static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */
 
 static const hal_plugin_api_t own_table = {
     .struct_size = sizeof(hal_plugin_api_t),
@@ -45,21 +51,28 @@ static const hal_plugin_api_t own_table = {
 
 hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
   if (!host || !api || api->struct_size < FIRST_SLOT) return HAL_INCOMPATIBLE;
-  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, mem_free) || host->major != HAL_ABI_MAJOR)
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, mem_free)) return HAL_INCOMPATIBLE;
+  if (host->major != HAL_ABI_MAJOR || (HAL_ABI_MAJOR == 0 && host->minor != HAL_ABI_MINOR)) {
+    api->major = HAL_ABI_MAJOR; /* for the host's message */
+    api->minor = HAL_ABI_MINOR;
     return HAL_INCOMPATIBLE;
+  }
 
   hal_plugin_api_t table = own_table;
   size_t size = api->struct_size < sizeof table ? api->struct_size : sizeof table;
   size -= (size - FIRST_SLOT) % SLOT_SIZE; /* whole slots only: half a pointer must never be written */
 
+  memset(provided, 0, sizeof provided);
   for (size_t slot = 0; slot < (size - FIRST_SLOT) / SLOT_SIZE; slot++) { /* only slots that the host will see */
     uintptr_t address;
     memcpy(&address, (const char *)&table + FIRST_SLOT + slot * SLOT_SIZE, sizeof address);
     if (address < (uintptr_t)__start_hal_dflt || address >= (uintptr_t)__stop_hal_dflt)
-      table.provided[slot / 64] |= UINT64_C(1) << (slot % 64);
+      provided[slot / 64] |= UINT64_C(1) << (slot % 64);
   }
 
   table.struct_size = size;
+  table.provided = provided;
+  table.provided_words = sizeof provided / sizeof provided[0];
   memcpy(api, &table, size);
   hal_host = host;
   return HAL_OK;

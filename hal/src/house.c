@@ -10,6 +10,7 @@
 #include "device/hooks.h"
 #include "device/profile_internal.h"
 #include "memory/allocator.h"
+#include "op/own.h"
 #include "op/table.h"
 #include "plugin/hooks.h"
 #include "plugin/layer_validate.h"
@@ -51,7 +52,7 @@ const hal_registry_hooks_t hal_registry_hooks = {
     .opening = watch_forks, .added = hal_device_add, .closing = close_devices};
 
 const hal_host_api_t hal_host_api = {
-    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation),
+    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc),
     .major = HAL_ABI_MAJOR,
     .minor = HAL_ABI_MINOR,
     .error_set = hal_error_from_plugin,
@@ -59,6 +60,7 @@ const hal_host_api_t hal_host_api = {
     .mem_alloc = hal_malloc_aligned,
     .mem_free = hal_free,
     .profile_correlation = hal_profile_correlation,
+    .scratch_alloc = hal_op_scratch_for_plugin,
 };
 
 /* ---- memory and operators, for devices ---- */

@@ -20,7 +20,8 @@ FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes 
 # room: (what belongs to it, the rooms it may include directly; those below them are allowed, too)
 ROOMS = {
     # The plugin ABI, which stands alone, and what is linked into plugins.
-    "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_kernels.h",
+    "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
+             "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
     "sdk": (["hal/sdk/"], ["abi"]),
     "plugins": (["plugins/"], ["abi"]),

@@ -21,7 +21,7 @@ HAL_API const char *hal_op_name(uint32_t op);
 HAL_API hal_status_t hal_op_id(const char *name, uint32_t *out_op);
 
 /* Gives a mask of dtypes (bit d = dtype number d) for which the operator may run natively on the device when its computing
- * dtype is d: the plugin's op (all bits) or a portable kernel. 0 when neither exists or the device cannot be used. Cached:
+ * dtype is d: in the plugin's op, as its descriptor says, or in a portable kernel. 0 when neither exists or the device cannot be used. Cached:
  * costs an array look-up. Since 0.1. */
 HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
 
@@ -47,6 +47,19 @@ HAL_API hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *strea
  * declined prepares other operands (casts, copies) and runs them with HAL_RUN_PORTABLE.
  * Errors: HAL_UNIMPLEMENTED = the plugin has none or declined, nothing was touched; as hal_op_run. Since 0.2. */
 HAL_API hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
+
+/* Who answers a call. */
+enum {
+  HAL_VERDICT_NONE = 0,     /* nobody: hal_op_run would answer HAL_UNIMPLEMENTED */
+  HAL_VERDICT_PORTABLE = 1, /* portable kernels */
+  HAL_VERDICT_OWN = 2,      /* the plugin's own op */
+  HAL_VERDICT_UNSURE = 3    /* who is asked first may decline: an own op without a query, the function of a library */
+};
+
+/* Tells who would answer a call, without queueing anything; the call is as for hal_op_run, on the current stream. Depends on
+ * shapes, strides, dtypes, numbers and flags, and of addresses on their alignment up to 256 bytes; HAL_VERDICT_OWN and
+ * HAL_VERDICT_PORTABLE bind. Errors: as of hal_op_run. Since 0.2. */
+HAL_API hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *call, int32_t *out_verdict);
 
 /* An operator of a library, for devices whose plugin has none of its name. Queues its work on `stream`, with kernels of its
  * own (kernel.h), memory copies and the like; `call` is borrowed, its tensors say the HAL's device, its `stream` is NULL.

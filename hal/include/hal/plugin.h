@@ -1,6 +1,7 @@
-/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.1.
+/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.2.
  *
- * This header stands alone (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
+ * This header, with its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators), stands alone
+ * (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
  *
  * A plugin is a shared object linked with libhal_plugin.a. The author defines functions hal_plugin_<op> (see
  * plugin_ops.def). Five are mandatory: hal_plugin_info, hal_plugin_device_count, hal_plugin_memory_alloc,
@@ -24,7 +25,8 @@
  * Rules.
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
  *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
- *    A reader ignores what lies beyond the size it was given. Reserved fields are zero.
+ *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
+ *    when it lies within (HAL_SET_FIELD). Reserved fields are zero.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
  *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
@@ -32,61 +34,26 @@
  *  - A launch names each device address that it uses as a HAL_ARG_POINTER argument of its own. No address lies in a value,
  *    in a struct or in device memory (no tables of pointers): a plugin may have to translate addresses (to buffer objects,
  *    to another mapping) and sees arguments only. A kernel over a list of tensors is launched with as many of them as it has
- *    pointer arguments, again and again, or finds them at offsets from one pointer.
- *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return.
+ *    pointer arguments, again and again, or finds them at offsets from one pointer. A device whose addresses mean the same
+ *    wherever they lie says HAL_DEVICE_RAW_POINTERS and is given such tables.
+ *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return. It is no
+ *    stream that others wait for: its work starts at once, waits for no other stream, and no other stream waits for it. Who
+ *    needs an order synchronises, or records an event on the other stream.
  *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface
  *    once, at the next synchronisation or query of the stream, and are then cleared; a lost device stays lost.
  *
  * Versions. Another MAJOR is refused at load. A new MINOR appends slots or struct fields and changes no meaning: an old
- * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 the ABI
- * may still change with a minor; from 1.0 on the host supports every 1.x plugin. */
+ * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 a minor
+ * may change what came before, so another MINOR is refused, too; from 1.0 on the host supports every 1.x plugin. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
-#include <stddef.h>
-#include <stdint.h>
+#include "hal/plugin_base.h"
+#include "hal/plugin_op.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#define HAL_ABI_MAJOR 0
-#define HAL_ABI_MINOR 1
-
-/* The device ordinal of host memory in memory_copy. */
-#define HAL_HOST (-1)
-
-/* Size of a struct through its last field in use. Not sizeof: a field added in tail padding would not change that. */
-#define HAL_STRUCT_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
-
-/* ---- status codes -------------------------------------------------------------------------------------------------------
- * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
-typedef int32_t hal_status_t;
-enum {
-  HAL_OK = 0,
-  HAL_UNKNOWN = 2,
-  HAL_INVALID_ARGUMENT = 3,
-  HAL_NOT_FOUND = 5,
-  HAL_RESOURCE_EXHAUSTED = 8, /* out of memory: the host trims its caches and retries once */
-  HAL_FAILED_PRECONDITION = 9,
-  HAL_ABORTED = 10,
-  HAL_OUT_OF_RANGE = 11,
-  HAL_UNIMPLEMENTED = 12, /* outputs were not touched: the host falls back */
-  HAL_INTERNAL = 13,
-  HAL_UNAVAILABLE = 14, /* no driver or device on this machine: the host skips the plugin quietly */
-  HAL_DATA_LOSS = 15,
-  HAL_NOT_READY = 17,   /* work remains */
-  HAL_INCOMPATIBLE = 18 /* versions or groups of ops do not fit */
-};
-
-/* ---- handles: incomplete structs that the plugin defines ---------------------------------------------------------------- */
-typedef struct hal_plugin_stream_s hal_plugin_stream_t;
-typedef struct hal_plugin_event_s hal_plugin_event_t;
-typedef struct hal_plugin_module_s hal_plugin_module_t;
-typedef struct hal_plugin_kernel_s hal_plugin_kernel_t;
-typedef struct hal_plugin_graph_s hal_plugin_graph_t;
-typedef struct hal_plugin_comm_s hal_plugin_comm_t;
-typedef struct hal_plugin_physical_s hal_plugin_physical_t;
 
 /* ---- plugin and device -------------------------------------------------------------------------------------------------- */
 typedef struct hal_plugin_info_s {
@@ -112,6 +79,8 @@ enum {
 #define HAL_DEVICE_POOLED \
   (UINT64_C(1) << 4)                      /* the plugin pools memory itself: the host's caching allocator steps aside */
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
+#define HAL_DEVICE_RAW_POINTERS \
+  (UINT64_C(1) << 6) /* device addresses may also lie in values, in structs and in device memory */
 
 typedef struct hal_device_info_s {
   size_t struct_size;
@@ -139,39 +108,37 @@ typedef struct hal_ipc_handle_s {
   uint8_t bytes[64];
 } hal_ipc_handle_t;
 
+/* ---- virtual memory: how memory of virtual_create crosses to other processes ----------------------------------------------- */
+enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
+enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };
+
+typedef struct hal_memory_handle_s {
+  uint32_t kind;     /* HAL_HANDLE_*, one of them */
+  int32_t file;      /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; else -1 */
+  uint8_t bytes[64]; /* HAL_HANDLE_FABRIC */
+} hal_memory_handle_t;
+
 /* event_create flags */
 enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
 
 typedef void (*hal_host_fn_t)(void *user_data);
 
-/* ---- data types ---------------------------------------------------------------------------------------------------------
- * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */
-typedef int32_t hal_dtype_t;
-enum {
-  HAL_UINT8 = 0,
-  HAL_INT8 = 1,
-  HAL_INT16 = 2,
-  HAL_INT32 = 3,
-  HAL_INT64 = 4,
-  HAL_FLOAT16 = 5,
-  HAL_FLOAT32 = 6,
-  HAL_FLOAT64 = 7,
-  HAL_COMPLEX32 = 8,
-  HAL_COMPLEX64 = 9,
-  HAL_COMPLEX128 = 10,
-  HAL_BOOL = 11,
-  HAL_BFLOAT16 = 15,
-  HAL_FLOAT8_E5M2 = 23,
-  HAL_FLOAT8_E4M3FN = 24,
-  HAL_UINT16 = 27,
-  HAL_UINT32 = 28,
-  HAL_UINT64 = 29
-};
+/* What failed on a stream, see stream_error. Texts are NUL-ended, "" where the plugin does not know. */
+typedef struct hal_stream_error_s {
+  size_t struct_size;
+  hal_status_t status;
+  int32_t reserved;
+  int64_t native_code; /* the driver's own number, 0 if none */
+  char op[64];         /* slot or operator that queued the work: "memory_copy", "add.Tensor" */
+  char kernel[96];
+  char message[256];
+} hal_stream_error_t;
 
 /* ---- modules and kernels ------------------------------------------------------------------------------------------------
  * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
  * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
- * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv". */
+ * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv",
+ * "binary" (what module_export gave, on the same kind of device with the same driver). */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;
@@ -188,6 +155,21 @@ typedef struct hal_arg_s { /* size AND kind: OpenCL and Level Zero need both; ev
   uint32_t kind;     /* HAL_ARG_* */
 } hal_arg_t;
 
+/* How a launch runs, beyond its geometry. A plugin passes over an attribute that it does not know unless `required` is 1:
+ * then the launch is HAL_UNIMPLEMENTED. */
+enum {
+  HAL_LAUNCH_CLUSTER = 1,     /* x, y, z: blocks of a cluster */
+  HAL_LAUNCH_COOPERATIVE = 2, /* x = 1: all blocks run at once and may wait for one another */
+  HAL_LAUNCH_PRIORITY = 3,    /* x: as of stream_create, two's complement */
+  HAL_LAUNCH_CARVEOUT = 4,    /* x: percent of the unit's fast memory that is shared memory, 0 to 100 */
+  HAL_LAUNCH_OVERLAP = 5      /* x = 1: may begin before the launch before it on the stream has ended */
+};
+typedef struct hal_launch_attribute_s { /* 20 bytes */
+  uint32_t kind;                        /* HAL_LAUNCH_* */
+  uint32_t required;                    /* 1 or 0 */
+  uint32_t x, y, z;
+} hal_launch_attribute_t;
+
 typedef struct hal_launch_s {
   size_t struct_size;
   uint32_t grid[3];  /* number of blocks */
@@ -195,92 +177,36 @@ typedef struct hal_launch_s {
   uint32_t shared_bytes;
   uint32_t arg_count;
   const hal_arg_t *args;
+  const hal_launch_attribute_t *attributes;
+  uint32_t attribute_count, reserved;
 } hal_launch_t;
 
-/* ---- operator calls ----------------------------------------------------------------------------------------------------- */
-typedef struct hal_tensor_s { /* 48 bytes; sizes and strides are borrowed for the call */
+/* What a kernel needs of a device, see kernel_info. 0 = unknown, but for blocks_per_unit. */
+typedef struct hal_kernel_info_s {
   size_t struct_size;
-  void *data; /* device address of the first element, storage offset included */
-  const int64_t *sizes;
-  const int64_t *strides; /* in elements */
-  int32_t ndim;
-  hal_dtype_t dtype;
-  int32_t device; /* the plugin's ordinal */
-  uint32_t flags; /* zero */
-} hal_tensor_t;
+  uint32_t max_block_threads; /* of a launch of this kernel */
+  uint32_t subgroup_size;
+  uint32_t registers;    /* 32-bit registers of a thread */
+  uint32_t shared_bytes; /* of a block, declared by the kernel itself */
+  uint64_t local_bytes;  /* of a thread, spilled registers among them */
+  uint32_t max_shared;   /* bytes that a launch may ask for on top of shared_bytes */
+  uint32_t
+      blocks_per_unit; /* blocks of the asked size that run on one compute unit at once; 0 = such a block cannot run */
+} hal_kernel_info_t;
 
+/* ---- capture ------------------------------------------------------------------------------------------------------------ */
+/* capture_begin's mode: which calls that no graph can hold (synchronisation, allocation) fail while it lasts. */
 enum {
-  HAL_VALUE_NONE = 0,
-  HAL_VALUE_BOOL = 1,
-  HAL_VALUE_INT = 2,
-  HAL_VALUE_DOUBLE = 3,
-  HAL_VALUE_STRING = 4,
-  HAL_VALUE_TENSOR = 5,
-  HAL_VALUE_TENSOR_LIST = 6,
-  HAL_VALUE_INT_LIST = 7,
-  HAL_VALUE_DOUBLE_LIST = 8,
-  HAL_VALUE_DTYPE = 9,
-  HAL_VALUE_COMPLEX = 10
+  HAL_CAPTURE_GLOBAL = 0, /* those of any thread */
+  HAL_CAPTURE_THREAD = 1, /* those of the thread that began it */
+  HAL_CAPTURE_RELAXED = 2 /* none */
 };
-
-typedef struct hal_value_s { /* 16 bytes */
-  uint32_t tag;              /* HAL_VALUE_*: which member */
-  uint32_t count;            /* length of a list */
-  union {
-    int64_t i; /* bool, int, dtype */
-    double d;
-    const char *s;
-    const hal_tensor_t *t;
-    const hal_tensor_t *const *tl;
-    const int64_t *il;
-    const double *dl; /* double list; complex: two doubles */
-  } u;
-} hal_value_t;
-
-/* hal_op_call_t.flags */
-#define HAL_CALL_DENSE (1u << 0) /* all tensors have one shape and are contiguous, all operands have one dtype */
-
-typedef struct hal_op_call_s {
-  size_t struct_size;
-  hal_plugin_stream_t *stream;
-  int32_t device; /* the plugin's ordinal */
-  uint32_t arg_count, result_count;
-  uint32_t flags;                     /* HAL_CALL_* */
-  const hal_value_t *args;            /* the operator's frozen argument list, codegen/ops.yaml */
-  const hal_tensor_t *const *results; /* allocated by the host, shapes and dtypes right */
-  uint64_t seed, offset;              /* Philox state for random operators */
-} hal_op_call_t;
-
-/* Queues an operator. Whatever it needs of `call` it has copied when it returns. HAL_UNIMPLEMENTED = no result was touched. */
-typedef hal_status_t (*hal_op_fn_t)(void *state, const hal_op_call_t *call);
-
-/* ---- random numbers -----------------------------------------------------------------------------------------------------
- * Element i uses word i % 4 (32-bit dtypes and below; for 64-bit dtypes words 2*(i%2) and 2*(i%2)+1) of the Philox4x32-10
- * block with key = seed and counter = (offset + i / 4 (or i / 2), 0) as two 64-bit numbers, low words first. With w the
- * word of element i and n = the two words of a 64-bit element, the first one low:
- *   u          float32: (w >> 8) * 2^-24; float16: (w >> 21) * 2^-11; bfloat16: (w >> 24) * 2^-8; float64: (n >> 11) * 2^-53
- *   uniform    low + (high - low) * u, computed in float (float64: double) without a fused multiply-add; low and high - low
- *              are rounded to that type first. A number that rounds up to high becomes low, so that the interval is
- *              half open. Equal on every plugin, bit for bit.
- *   normal     Box-Muller on the pair of elements (2j, 2j + 1) of one block, in double and rounded once:
- *              r = sqrt(-2 ln a), even element mean + deviation * r cos(2 pi b), odd element mean + deviation * r sin(2 pi b)
- *              with a = (w_even + 1) * 2^-32, b = w_odd * 2^-32 (float64: a = ((n_even >> 11) + 1) * 2^-53,
- *              b = (n_odd >> 11) * 2^-53). An element's number does not depend on `count`.
- *   bernoulli  u < p0 ? 1 : 0 with u as for float32 (64-bit dtypes: as for float64), compared in double
- *   bits       the low bits of w (64-bit dtypes: n); bool: the lowest bit. Integers and bool only. */
-enum { HAL_RANDOM_UNIFORM = 0, HAL_RANDOM_NORMAL = 1, HAL_RANDOM_BERNOULLI = 2, HAL_RANDOM_BITS = 3 };
-
-typedef struct hal_random_s {
-  size_t struct_size;
-  void *dst;      /* contiguous */
-  uint64_t count; /* elements */
-  uint64_t seed, offset;
-  int32_t device;
-  hal_dtype_t dtype;
-  int32_t distribution; /* HAL_RANDOM_* */
-  int32_t reserved;
-  double p0, p1; /* uniform: low, high; normal: mean, deviation; bernoulli: probability */
-} hal_random_t;
+/* capture_status */
+enum {
+  HAL_CAPTURE_NONE = 0,
+  HAL_CAPTURE_ACTIVE = 1,
+  HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
+};
 
 /* ---- collectives -------------------------------------------------------------------------------------------------------- */
 typedef struct hal_comm_id_s {
@@ -358,6 +284,11 @@ typedef struct hal_host_api_s {
    * Asked when work is submitted while records are collected, not when it runs. An older host does not have it: look at
    * struct_size. */
   uint64_t (*profile_correlation)(void);
+  /* Gives device memory to the function of an operator (hal_op_fn_t) for its intermediate values: `size` > 0 bytes on
+   * `call->device`, aligned as memory_alloc's, from the host's caching allocator. Work that the function queues on `call->stream` may use
+   * it; the host takes it back, in the order of that stream, when the function has returned. Any number of times per call.
+   * Errors: HAL_RESOURCE_EXHAUSTED, to be handed on; HAL_FAILED_PRECONDITION = `call` is not the one that the host gave. */
+  hal_status_t (*scratch_alloc)(const hal_op_call_t *call, size_t size, void **out_ptr);
 } hal_host_api_t;
 
 /* ---- what the plugin gives to the host: one flat table, filled by the archive's entry --------------------------------------- */
@@ -369,7 +300,9 @@ typedef struct hal_host_api_s {
 typedef struct hal_plugin_api_s {
   size_t struct_size; /* in: bytes the host owns; out: bytes the plugin wrote */
   uint32_t major, minor;
-  uint64_t provided[2]; /* bit i: op i is the author's own, not the archive's default */
+  const uint64_t
+      *provided; /* bit i of word i / 64: op i is the author's own, not the archive's default; lives for ever */
+  uint64_t provided_words;
   uint64_t build_flags; /* HAL_BUILD_* */
 #define HAL_OP(since, kind, group, need, name, params, args) hal_status_t(*name) params;
 #include "hal/plugin_ops.def"
@@ -399,7 +332,8 @@ extern const hal_host_api_t *hal_host;
 #endif
 
 /* The one exported symbol of a plugin; it comes from the archive and negotiates the versions.
- * Errors: HAL_INCOMPATIBLE, nothing written: NULL argument, other major, a table or host API that is too short. */
+ * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or another
+ * minor while major is 0, `major` and `minor` written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
 typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);
 

@@ -34,7 +34,8 @@ hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_
 
   void *out = result->data, *bits = mask->data;
   const void *a = input->data;
-  uint64_t count = (uint64_t)numel, seed = call->seed, offset = call->offset;
+  uint64_t count = (uint64_t)numel, seed, offset;
+  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
   uint64_t units = (count + UNIT - 1) / UNIT, per_group = hal_op_units_per_group(context, COST);
   uint32_t kept = (uint32_t)ceil((1 - p) * 0x1p24);
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(out), HAL_OP_ARG_POINTER(bits),    HAL_OP_ARG_POINTER(a),

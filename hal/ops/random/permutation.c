@@ -16,7 +16,8 @@ hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_c
   if (numel == 0) return HAL_OK;
   if (!hal_op_is_contiguous(tensor)) return HAL_UNIMPLEMENTED;
   void *result = tensor->data;
-  uint64_t n = (uint64_t)numel, seed = call->seed, offset = call->offset;
+  uint64_t n = (uint64_t)numel, seed, offset;
+  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
   int32_t bits = numel > 1 ? 64 - __builtin_clzll(n - 1) : 1;
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_VALUE(n), HAL_OP_ARG_VALUE(seed),
                             HAL_OP_ARG_VALUE(offset), HAL_OP_ARG_VALUE(bits)};

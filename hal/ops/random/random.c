@@ -145,13 +145,14 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
   if (kind != 'u' && kind != 'n' && kind != 'b') return HAL_UNIMPLEMENTED; /* random_fill has no more */
   HAL_RETURN_IF_ERROR(read_call(context, call, &tensor, &numel, &parameters));
   if (numel == 0) return HAL_OK;
-  hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, p1),
+  hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, random_state),
                        .dst = tensor->data,
                        .count = (uint64_t)numel,
                        .dtype = tensor->dtype,
                        .device = context->device->ordinal,
                        .seed = call->seed,
                        .offset = call->offset,
+                       .random_state = HAL_HAS_FIELD(call, random_state) ? call->random_state : NULL,
                        .distribution = kind == 'u'   ? HAL_RANDOM_UNIFORM
                                        : kind == 'n' ? HAL_RANDOM_NORMAL
                                                      : HAL_RANDOM_BERNOULLI};
@@ -171,7 +172,8 @@ hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_RANDOM_VARIANT_BLOCKS, &kernel));
 
   void *result = tensor->data;
-  uint64_t count = (uint64_t)numel, seed = call->seed, offset = call->offset;
+  uint64_t count = (uint64_t)numel, seed, offset;
+  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
   const uint64_t unit = UNIT * (hal_op_dtype_size(dtype) == 8 ? 2u : 4u);
   uint64_t units = (count + unit - 1) / unit, per_group = hal_op_units_per_group(context, COST);
   const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result),

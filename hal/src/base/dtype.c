@@ -24,7 +24,13 @@ static const struct {
               {HAL_FLOAT8_E4M3FN, 1, "float8_e4m3fn"},
               {HAL_UINT16, 2, "uint16"},
               {HAL_UINT32, 4, "uint32"},
-              {HAL_UINT64, 8, "uint64"}};
+              {HAL_UINT64, 8, "uint64"},
+              {HAL_FLOAT8_E5M2FNUZ, 1, "float8_e5m2fnuz"},
+              {HAL_FLOAT8_E4M3FNUZ, 1, "float8_e4m3fnuz"},
+              {HAL_FLOAT8_E8M0FNU, 1, "float8_e8m0fnu"},
+              {HAL_FLOAT4_E2M1FN_X2, 1, "float4_e2m1fn_x2"},
+              {HAL_UINT4, 1, "uint4"},
+              {HAL_INT4, 1, "int4"}};
 
 uint32_t hal_dtype_size(hal_dtype_t dtype) {
   for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++)

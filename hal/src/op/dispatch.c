@@ -74,7 +74,7 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
 
 /* Asks the plugin's own op, which exists. */
 static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
-  const hal_status_t status = hal_op_own_call(&target->entry->own, target->entry->info->name, target->device, call);
+  const hal_status_t status = hal_op_own_call(&target->entry->own, target->entry->info->name, target->stream, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
 }
@@ -158,4 +158,21 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   const hal_status_t status = ask_own(&target, call);
   hal_profile_end_op(outer);
   return status;
+}
+
+/* ---- who would answer -------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *call, int32_t *out_verdict) {
+  target_t target;
+  HAL_RETURN_IF_ERROR(prepare(device, op, NULL, call, &target));
+  hal_status_t own = HAL_UNIMPLEMENTED;
+  if (!(call->flags & HAL_RUN_PORTABLE)) own = hal_op_own_query(&target.entry->own, target.device, call);
+  if (own != HAL_UNIMPLEMENTED || (target.entry->launch && op >= HAL_OP_BUILTIN_COUNT)) {
+    *out_verdict = own == HAL_OK ? HAL_VERDICT_OWN : HAL_VERDICT_UNSURE;
+    return HAL_OK;
+  }
+  const hal_status_t status = hal_op_plan(device, op, target.stream, call);
+  if (status && status != HAL_UNIMPLEMENTED) return status;
+  *out_verdict = status ? HAL_VERDICT_NONE : HAL_VERDICT_PORTABLE;
+  return HAL_OK;
 }

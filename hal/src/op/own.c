@@ -1,19 +1,140 @@
-/* own.c: a plugin's own operators: found once per device, asked per call. */
+/* own.c: a plugin's own operators: found once per device, asked per call when their descriptor lets the call through. */
 #include "op/own.h"
 
+#include <stdio.h>
+
+#include "base/status_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "op/internal.h"
 #include "plugin/call.h"
 
+/* ---- finding ----------------------------------------------------------------------------------------------------- */
+
 void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t *out_own) {
-  hal_op_own_t own = {.fn = NULL};
-  const hal_status_t status = hal_call_op_find(device->plugin, device->ordinal, name, &own.fn, &own.state);
-  *out_own = status ? (hal_op_own_t){.fn = NULL} : own;
-  if (status == HAL_OK || status == HAL_NOT_FOUND || status == HAL_UNIMPLEMENTED) return;
-  hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
+  hal_op_own_t own = {.struct_size = HAL_STRUCT_SIZE(hal_op_own_t, query)};
+  hal_status_t status = hal_call_op_find(device->plugin, device->ordinal, name, &own);
+  *out_own = (hal_op_own_t){.fn = NULL};
+  if (status == HAL_NOT_FOUND || status == HAL_UNIMPLEMENTED) return;
+  if (!status && own.fn && own.dtypes && own.layouts) {
+    *out_own = own;
+    return;
+  }
+  if (!status)
+    status = hal_error_set(HAL_INTERNAL, "%s, op_find: the descriptor has no %s; fill it as plugin.h says",
+                           device->plugin->info.name,
+                           !own.fn       ? "function"
+                           : !own.dtypes ? "dtypes"
+                                         : "layouts");
+  else
+    hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
   hal_log(HAL_LOG_WARNING, "device %s: op_find(\"%s\") failed with %s: %s; the plugin's own operator is not used",
           device->label, name, hal_status_name(status), hal_error_message());
 }
+
+/* ---- what a descriptor lets through ------------------------------------------------------------------------------ */
+
+/* As torch.channels_last and channels_last_3d: the second dimension innermost, the others in order behind it. */
+static int is_channels_last(const hal_tensor_t *tensor) {
+  int64_t expected = 1;
+  if (tensor->ndim != 4 && tensor->ndim != 5) return 0;
+  for (int32_t i = 0; i < tensor->ndim; i++) {
+    const int32_t dim = i == 0 ? 1 : i == tensor->ndim - 1 ? 0 : tensor->ndim - i;
+    if (tensor->sizes[dim] != 1 && tensor->strides[dim] != expected) return 0;
+    expected *= tensor->sizes[dim];
+  }
+  return 1;
+}
+
+static inline int takes(const hal_op_own_t *own, const hal_tensor_t *tensor, int dense) {
+  if (!tensor) return 1;
+  if (HAL_UNLIKELY((uint32_t)tensor->dtype > 63 || !(own->dtypes >> tensor->dtype & 1))) return 0;
+  if (own->layouts & HAL_TAKES_STRIDED) return 1;
+  if (own->layouts & HAL_TAKES_CONTIGUOUS && (dense || hal_op_is_contiguous(tensor))) return 1;
+  return own->layouts & HAL_TAKES_CHANNELS_LAST && is_channels_last(tensor);
+}
+
+static int takes_value(const hal_op_own_t *own, const hal_value_t *value, int dense) {
+  if (value->tag == HAL_VALUE_TENSOR) return takes(own, value->u.t, dense);
+  for (uint32_t i = 0; value->tag == HAL_VALUE_TENSOR_LIST && i < value->count; i++)
+    if (!takes(own, value->u.tl[i], dense)) return 0;
+  return 1;
+}
+
+/* How many arguments the plugin is shown. */
+static uint32_t known_arguments(const hal_op_own_t *own, const hal_op_call_t *call) {
+  return own->argument_count && own->argument_count < call->arg_count ? own->argument_count : call->arg_count;
+}
+
+static int lets_through(const hal_op_own_t *own, const hal_op_call_t *call) {
+  const int dense = (call->flags & HAL_CALL_DENSE) != 0;
+  for (uint32_t i = known_arguments(own, call); i < call->arg_count; i++)
+    if (call->args[i].tag != HAL_VALUE_NONE) return 0;
+  if (HAL_HAS_FIELD(call, random_state) && call->random_state && !(own->flags & HAL_OP_RANDOM_STATE)) return 0;
+  if (own->dtypes == HAL_ALL_DTYPES && own->layouts & HAL_TAKES_STRIDED) return 1;
+  for (uint32_t i = 0; i < call->arg_count; i++)
+    if (!takes_value(own, &call->args[i], dense)) return 0;
+  for (uint32_t i = 0; i < call->result_count; i++)
+    if (!takes(own, call->results[i], dense)) return 0;
+  return 1;
+}
+
+/* ---- scratch memory ---------------------------------------------------------------------------------------------- */
+
+typedef struct scratch_s {
+  struct scratch_s *next;
+  hal_block_t *block;
+} scratch_t;
+
+/* What the call that a plugin sees has as `host`. */
+typedef struct own_host_s {
+  hal_stream_t *stream;
+  scratch_t *blocks;
+} own_host_t;
+
+static hal_status_t give_scratch(own_host_t *host, size_t size, void **out_ptr) {
+  scratch_t *const scratch = hal_malloc(sizeof *scratch);
+  if (!scratch)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while giving %zu bytes of scratch memory", size);
+  const hal_status_t status = hal_memory_allocate(host->stream->device->index, host->stream, size, &scratch->block);
+  if (status) {
+    hal_free(scratch);
+    return status;
+  }
+  scratch->next = host->blocks;
+  host->blocks = scratch;
+  *out_ptr = hal_memory_block_address(scratch->block);
+  return HAL_OK;
+}
+
+hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, void **out_ptr) {
+  if (!call || !HAL_HAS_FIELD(call, host) || !call->host)
+    return hal_error_from_plugin(
+        HAL_FAILED_PRECONDITION, 0,
+        "scratch memory was asked for outside of an operator's call; hand on the hal_op_call_t "
+        "that the operator was given");
+  if (!size || !out_ptr)
+    return hal_error_from_plugin(
+        HAL_INVALID_ARGUMENT, 0,
+        "scratch memory of 0 bytes, or without a place for its address, was asked for; ask for "
+        "at least one byte");
+  const hal_status_t status = give_scratch(call->host, size, out_ptr);
+  if (!status) return HAL_OK;
+  char message[1024]; /* the host's, as the plugin's: it hands the failure on */
+  snprintf(message, sizeof message, "%s", hal_error_message());
+  return hal_error_from_plugin(status, 0, message);
+}
+
+/* In the order of the stream: work that the plugin has queued may still use it. */
+static void take_back(own_host_t *host) {
+  for (scratch_t *scratch = host->blocks, *next; scratch; scratch = next) {
+    next = scratch->next;
+    hal_memory_release(scratch->block);
+    hal_free(scratch);
+  }
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
 
 /* Writes the plugin's ordinal into a descriptor, which the caller lends us for the call (op.h). */
 static void set_device(const hal_tensor_t *tensor, int32_t device) {
@@ -30,11 +151,37 @@ void hal_op_set_devices(const hal_op_call_t *call, int32_t device) {
   for (uint32_t i = 0; i < call->result_count; i++) set_device(call->results[i], device);
 }
 
-hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, const hal_device_t *device,
-                             hal_op_call_t *call) {
-  hal_op_set_devices(call, device->ordinal);
-  const hal_status_t status = own->fn(own->state, call);
+/* Calls one of the plugin's functions with what the plugin knows of the call. */
+static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
+  const uint32_t arguments = call->arg_count;
+  hal_op_set_devices(call, device);
+  call->arg_count = known_arguments(own, call);
+  const hal_status_t status = fn(own->state, call);
+  call->arg_count = arguments;
+  return status;
+}
+
+hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call) {
+  if (!lets_through(own, call)) return HAL_UNIMPLEMENTED;
+  hal_device_t *const device = stream->device;
+  own_host_t host = {.stream = stream};
+  HAL_SET_FIELD(call, host, &host);
+  const hal_status_t status = ask(own, own->fn, device->ordinal, call);
+  HAL_SET_FIELD(call, host, NULL);
+  if (HAL_UNLIKELY(host.blocks != NULL)) take_back(&host);
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
   return hal_error_prefix(status, "%s: ", name);
+}
+
+hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *device, hal_op_call_t *call) {
+  if (!own->fn || !lets_through(own, call)) return HAL_UNIMPLEMENTED;
+  if (own->flags & HAL_OP_NEVER_DECLINES) return HAL_OK;
+  if (!own->query) return HAL_NOT_READY;
+  hal_plugin_stream_t *const stream = call->stream;
+  call->stream = NULL;
+  HAL_SET_FIELD(call, host, NULL);
+  const hal_status_t status = ask(own, own->query, device->ordinal, call);
+  call->stream = stream;
+  return status == HAL_OK ? HAL_OK : HAL_UNIMPLEMENTED;
 }

@@ -4,18 +4,20 @@
 
 #include "device/device.h"
 
-/* What op_find answered; fn is NULL where the plugin has none. */
-typedef struct hal_op_own_s {
-  hal_op_fn_t fn;
-  void *state;
-} hal_op_own_t;
-
-/* Asks the plugin of a device. A failure is logged and counts as "none". */
+/* Asks the plugin of a device for an operator of a list of `argument_count` arguments: fn is NULL where it has none. A failure
+ * and a descriptor that lets no call through are logged and count as "none". */
 void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t *out_own);
 
-/* Calls the plugin's op, which exists. HAL_UNIMPLEMENTED = it declined; failures name plugin and operator. */
-hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, const hal_device_t *device,
-                             hal_op_call_t *call);
+/* Calls the plugin's op, which exists. HAL_UNIMPLEMENTED = it declined, or its descriptor does not let the call through;
+ * failures name plugin and operator. */
+hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call);
+
+/* Tells who would answer: HAL_OK = the plugin's op, HAL_UNIMPLEMENTED = not it, HAL_NOT_READY = it decides when it is
+ * called. */
+hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *device, hal_op_call_t *call);
+
+/* hal_host->scratch_alloc: memory for the plugin's function that is being called. */
+hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, void **out_ptr);
 
 /* Writes a device number into all descriptors of a call. */
 void hal_op_set_devices(const hal_op_call_t *call, int32_t device);

@@ -50,10 +50,10 @@ static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
 
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return !entry ? 0 : entry->own.fn ? UINT64_MAX : entry->launch ? entry->info->dtypes : 0;
+  return !entry ? 0 : entry->own.dtypes | (entry->launch ? entry->info->dtypes : 0);
 }
 
 uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return entry && entry->own.fn ? UINT64_MAX : 0;
+  return entry ? entry->own.dtypes : 0;
 }

@@ -7,52 +7,59 @@
 
 #include "plugin/plugin.h"
 
-/* Every type of a parameter in plugin_ops.def, and what it means to the layers:
+/* Every type of a parameter in plugin_ops.def (uint64_t is size_t here), and what it means to the layers:
  *   VALUE     a number, or an address whose meaning the op's rule knows
  *   HANDLE    made by the plugin and given back to it
  *   MADE      where the plugin writes a handle or an address that it made
  *   OUT       where the plugin writes something else
  *   STRUCT    where the plugin fills a struct as far as its struct_size
  *   BORROWED  what the plugin may read until the call returns */
-#define HAL_ARGUMENT_TYPES(X)                         \
-  X(I32, int32_t, VALUE)                              \
-  X(U32, uint32_t, VALUE)                             \
-  X(I64, int64_t, VALUE)                              \
-  X(SIZE, size_t, VALUE)                              \
-  X(ADDRESS, void *, VALUE)                           \
-  X(CONST_ADDRESS, const void *, VALUE)               \
-  X(HOST_FN, hal_host_fn_t, VALUE)                    \
-  X(SINK, hal_profile_sink_t, VALUE)                  \
-  X(STREAM, hal_plugin_stream_t *, HANDLE)            \
-  X(EVENT, hal_plugin_event_t *, HANDLE)              \
-  X(MODULE, hal_plugin_module_t *, HANDLE)            \
-  X(KERNEL, hal_plugin_kernel_t *, HANDLE)            \
-  X(GRAPH, hal_plugin_graph_t *, HANDLE)              \
-  X(COMM, hal_plugin_comm_t *, HANDLE)                \
-  X(PHYSICAL, hal_plugin_physical_t *, HANDLE)        \
-  X(MADE_STREAM, hal_plugin_stream_t **, MADE)        \
-  X(MADE_EVENT, hal_plugin_event_t **, MADE)          \
-  X(MADE_MODULE, hal_plugin_module_t **, MADE)        \
-  X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)        \
-  X(MADE_GRAPH, hal_plugin_graph_t **, MADE)          \
-  X(MADE_COMM, hal_plugin_comm_t **, MADE)            \
-  X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)    \
-  X(MADE_ADDRESS, void **, MADE)                      \
-  X(OUT_I32, int32_t *, OUT)                          \
-  X(OUT_I64, int64_t *, OUT)                          \
-  X(OUT_SIZE, size_t *, OUT)                          \
-  X(OUT_OP_FN, hal_op_fn_t *, OUT)                    \
-  X(OUT_IPC, hal_ipc_handle_t *, OUT)                 \
-  X(OUT_COMM_ID, hal_comm_id_t *, OUT)                \
-  X(INFO, hal_plugin_info_t *, STRUCT)                \
-  X(DEVICE_INFO, hal_device_info_t *, STRUCT)         \
-  X(POINTER_INFO, hal_pointer_info_t *, STRUCT)       \
-  X(TEXT, const char *, BORROWED)                     \
-  X(IPC, const hal_ipc_handle_t *, BORROWED)          \
-  X(COMM_ID, const hal_comm_id_t *, BORROWED)         \
-  X(MODULE_DESC, const hal_module_desc_t *, BORROWED) \
-  X(LAUNCH, const hal_launch_t *, BORROWED)           \
-  X(RANDOM, const hal_random_t *, BORROWED)           \
+#define HAL_ARGUMENT_TYPES(X)                          \
+  X(I32, int32_t, VALUE)                               \
+  X(U32, uint32_t, VALUE)                              \
+  X(I64, int64_t, VALUE)                               \
+  X(SIZE, size_t, VALUE)                               \
+  X(ADDRESS, void *, VALUE)                            \
+  X(CONST_ADDRESS, const void *, VALUE)                \
+  X(HOST_FN, hal_host_fn_t, VALUE)                     \
+  X(SINK, hal_profile_sink_t, VALUE)                   \
+  X(STREAM, hal_plugin_stream_t *, HANDLE)             \
+  X(EVENT, hal_plugin_event_t *, HANDLE)               \
+  X(MODULE, hal_plugin_module_t *, HANDLE)             \
+  X(KERNEL, hal_plugin_kernel_t *, HANDLE)             \
+  X(GRAPH, hal_plugin_graph_t *, HANDLE)               \
+  X(GRAPH_EXEC, hal_plugin_graph_exec_t *, HANDLE)     \
+  X(COMM, hal_plugin_comm_t *, HANDLE)                 \
+  X(PHYSICAL, hal_plugin_physical_t *, HANDLE)         \
+  X(MADE_STREAM, hal_plugin_stream_t **, MADE)         \
+  X(MADE_EVENT, hal_plugin_event_t **, MADE)           \
+  X(MADE_MODULE, hal_plugin_module_t **, MADE)         \
+  X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)         \
+  X(MADE_GRAPH, hal_plugin_graph_t **, MADE)           \
+  X(MADE_GRAPH_EXEC, hal_plugin_graph_exec_t **, MADE) \
+  X(MADE_COMM, hal_plugin_comm_t **, MADE)             \
+  X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)     \
+  X(MADE_ADDRESS, void **, MADE)                       \
+  X(OUT_I32, int32_t *, OUT)                           \
+  X(OUT_I64, int64_t *, OUT)                           \
+  X(OUT_SIZE, size_t *, OUT)                           \
+  X(OUT_U32, uint32_t *, OUT)                          \
+  X(OUT_HANDLE, hal_memory_handle_t *, OUT)            \
+  X(OUT_IPC, hal_ipc_handle_t *, OUT)                  \
+  X(OUT_COMM_ID, hal_comm_id_t *, OUT)                 \
+  X(INFO, hal_plugin_info_t *, STRUCT)                 \
+  X(DEVICE_INFO, hal_device_info_t *, STRUCT)          \
+  X(POINTER_INFO, hal_pointer_info_t *, STRUCT)        \
+  X(KERNEL_INFO, hal_kernel_info_t *, STRUCT)          \
+  X(STREAM_ERROR, hal_stream_error_t *, STRUCT)        \
+  X(OP_OWN, hal_op_own_t *, STRUCT)                    \
+  X(TEXT, const char *, BORROWED)                      \
+  X(IPC, const hal_ipc_handle_t *, BORROWED)           \
+  X(COMM_ID, const hal_comm_id_t *, BORROWED)          \
+  X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
+  X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \
+  X(LAUNCH, const hal_launch_t *, BORROWED)            \
+  X(RANDOM, const hal_random_t *, BORROWED)            \
   X(COLLECTIVE, const hal_collective_t *, BORROWED)
 
 enum {
@@ -72,7 +79,7 @@ typedef struct hal_argument_s {
 enum {
   HAL_CALL_ARGUMENTS = 6, /* the most that an op has */
   HAL_CALL_OUTS = 2,      /* the most that an op writes */
-  HAL_CALL_ROOM = 256,    /* bytes; the largest is hal_device_info_t */
+  HAL_CALL_ROOM = 448,    /* bytes; the largest is hal_stream_error_t */
   HAL_CALL_GUARD = 32,    /* bytes behind each */
   HAL_CALL_OP_NAME = 64   /* bytes of an operator's name */
 };

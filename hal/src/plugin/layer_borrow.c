@@ -43,10 +43,25 @@ static const void *put_text(arena_t *arena, const char *text) {
   return text ? put(arena, text, strlen(text) + 1) : NULL;
 }
 
+/* Copies a struct of which its owner knew the first struct_size bytes; the others stay zero. */
+static void *put_struct(arena_t *arena, const void *from, size_t size) {
+  size_t known;
+  memcpy(&known, from, sizeof known);
+  void *const to = arena->base ? arena->base + arena->used : NULL;
+  if (to) memcpy(to, from, known < size ? known : size);
+  arena->used += (size + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+  return to;
+}
+
 static const void *put_launch(arena_t *arena, const hal_launch_t *launch) {
-  hal_launch_t *const copy = put(arena, launch, sizeof *launch);
+  hal_launch_t *const copy = put_struct(arena, launch, sizeof *launch);
   hal_arg_t *const args = put(arena, launch->args, launch->arg_count * sizeof *args);
+  const void *const attributes =
+      HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count
+          ? put(arena, launch->attributes, launch->attribute_count * sizeof *launch->attributes)
+          : NULL;
   if (copy) copy->args = args;
+  if (copy) copy->attributes = attributes;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     if (!launch->args[i].value) continue;
     const void *const value = put(arena, launch->args[i].value, launch->args[i].size);
@@ -56,7 +71,7 @@ static const void *put_launch(arena_t *arena, const hal_launch_t *launch) {
 }
 
 static const void *put_module(arena_t *arena, const hal_module_desc_t *desc) {
-  hal_module_desc_t *const copy = put(arena, desc, sizeof *desc);
+  hal_module_desc_t *const copy = put_struct(arena, desc, sizeof *desc);
   const char *const dialect = put_text(arena, desc->dialect), *const options = put_text(arena, desc->options);
   const void *const data = desc->data ? put(arena, desc->data, desc->size) : NULL;
   if (!copy) return NULL;
@@ -67,7 +82,7 @@ static const void *put_module(arena_t *arena, const hal_module_desc_t *desc) {
 }
 
 static const void *put_collective(arena_t *arena, const hal_collective_t *desc, uint32_t ranks) {
-  hal_collective_t *const copy = put(arena, desc, sizeof *desc);
+  hal_collective_t *const copy = put_struct(arena, desc, sizeof *desc);
   const uint64_t *const counts =
       desc->counts && ranks ? put(arena, desc->counts, ranks * sizeof *counts) : desc->counts;
   const uint64_t *const displs =
@@ -80,7 +95,7 @@ static const void *put_collective(arena_t *arena, const hal_collective_t *desc, 
 
 static const hal_tensor_t *put_tensor(arena_t *arena, const hal_tensor_t *tensor) {
   if (!tensor) return NULL;
-  hal_tensor_t *const copy = put(arena, tensor, sizeof *tensor);
+  hal_tensor_t *const copy = put_struct(arena, tensor, sizeof *tensor);
   const size_t bytes = (size_t)(tensor->ndim > 0 ? tensor->ndim : 0) * sizeof *tensor->sizes;
   const int64_t *const sizes = put(arena, tensor->sizes, bytes), *const strides = put(arena, tensor->strides, bytes);
   if (!copy) return NULL;
@@ -94,6 +109,16 @@ static const hal_tensor_t *const *put_tensors(arena_t *arena, const hal_tensor_t
   for (uint32_t i = 0; i < count; i++) {
     const hal_tensor_t *const tensor = put_tensor(arena, tensors[i]);
     if (copy) copy[i] = tensor;
+  }
+  return copy;
+}
+
+static const hal_value_t *put_scalars(arena_t *arena, const hal_value_t *scalars, uint32_t count) {
+  hal_value_t *const copy = put(arena, scalars, count * sizeof *scalars);
+  for (uint32_t i = 0; i < count; i++) {
+    const void *const parts =
+        scalars[i].tag == HAL_VALUE_COMPLEX ? put(arena, scalars[i].u.dl, 2 * sizeof *scalars[i].u.dl) : NULL;
+    if (copy && parts) copy[i].u.dl = parts;
   }
   return copy;
 }
@@ -116,6 +141,12 @@ static void put_value(arena_t *arena, const hal_value_t *from, hal_value_t *to) 
     case HAL_VALUE_DOUBLE_LIST:
       copy.u.dl = put(arena, from->u.dl, from->count * sizeof *from->u.dl);
       break;
+    case HAL_VALUE_BOOL_LIST:
+      copy.u.bl = put(arena, from->u.bl, from->count);
+      break;
+    case HAL_VALUE_SCALAR_LIST:
+      copy.u.vl = put_scalars(arena, from->u.vl, from->count);
+      break;
     case HAL_VALUE_COMPLEX:
       copy.u.dl = put(arena, from->u.dl, 2 * sizeof *from->u.dl);
       break;
@@ -126,11 +157,12 @@ static void put_value(arena_t *arena, const hal_value_t *from, hal_value_t *to) 
 }
 
 static const void *put_op_call(arena_t *arena, const hal_op_call_t *op) {
-  hal_op_call_t *const copy = put(arena, op, sizeof *op);
+  hal_op_call_t *const copy = put_struct(arena, op, sizeof *op);
   hal_value_t *const args = put(arena, op->args, op->arg_count * sizeof *args);
   for (uint32_t i = 0; i < op->arg_count; i++) put_value(arena, &op->args[i], args ? &args[i] : NULL);
   const hal_tensor_t *const *const results = put_tensors(arena, op->results, op->result_count);
   if (!copy) return NULL;
+  copy->struct_size = sizeof *op < op->struct_size ? sizeof *op : op->struct_size;
   copy->args = args;
   copy->results = results;
   return copy;
@@ -147,12 +179,14 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put(arena, from, sizeof(hal_ipc_handle_t));
     case HAL_TYPE_COMM_ID:
       return put(arena, from, sizeof(hal_comm_id_t));
+    case HAL_TYPE_HANDLE:
+      return put(arena, from, sizeof(hal_memory_handle_t));
     case HAL_TYPE_MODULE_DESC:
       return put_module(arena, from);
     case HAL_TYPE_LAUNCH:
       return put_launch(arena, from);
     case HAL_TYPE_RANDOM:
-      return put(arena, from, sizeof(hal_random_t));
+      return put_struct(arena, from, sizeof(hal_random_t));
     case HAL_TYPE_COLLECTIVE:
       return put_collective(arena, from, ranks);
     case HAL_TYPE_CONST_ADDRESS: /* no type of its own tells the pattern of a fill */

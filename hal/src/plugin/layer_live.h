@@ -18,6 +18,7 @@
   X(MODULE, "module", "module_unload")                       \
   X(KERNEL, "kernel", "module_unload")                       \
   X(GRAPH, "graph", "graph_destroy")                         \
+  X(GRAPH_EXEC, "graph instance", "graph_exec_destroy")      \
   X(COMM, "communicator", "comm_destroy")                    \
   X(PHYSICAL, "memory without an address (virtual_create)", "virtual_release")
 

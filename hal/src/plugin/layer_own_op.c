@@ -1,6 +1,7 @@
 /* layer_own_op.c: the validate layer around operators of the plugin's own, which the host calls by the address that op_find
  * gave: a function of the layer stands in their place. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status_internal.h"
 #include "plugin/layer_validate.h"
@@ -8,9 +9,7 @@
 typedef struct own_op_s {
   struct own_op_s *next;
   hal_plugin_t *plugin;
-  int32_t device;
-  hal_op_fn_t fn;
-  void *state;
+  hal_op_own_t own; /* the plugin's answer */
   char name[];
 } own_op_t;
 
@@ -37,19 +36,23 @@ static hal_status_t check_tensors(const hal_layer_call_t *call, const char *op, 
   return HAL_OK;
 }
 
-/* Stands in the place of an operator that the plugin found. */
-static hal_status_t run_own_op(void *state, const hal_op_call_t *run) {
-  const own_op_t *const op = state;
+static hal_status_t check_call(const own_op_t *op, const hal_op_call_t *run) {
   hal_validate_t *const validate = op->plugin->validate;
   const hal_layer_call_t call = {.plugin = op->plugin, .slot = HAL_SLOT_op_find};
   pthread_mutex_lock(&validate->lives.lock);
-  const hal_status_t refused = check_tensors(&call, op->name, run);
+  hal_status_t status = check_tensors(&call, op->name, run);
+  if (!status && HAL_HAS_FIELD(run, random_state) && run->random_state)
+    status = hal_validate_range(&call, op->name, run->random_state, 2 * sizeof(uint64_t), run->device);
   pthread_mutex_unlock(&validate->lives.lock);
-  if (refused) return refused;
+  return status;
+}
+
+/* Calls a function of the plugin's with a copy of the call. */
+static hal_status_t call_plugin(const own_op_t *op, hal_op_fn_t fn, const hal_op_call_t *run) {
   const hal_op_call_t *copy = run;
   hal_borrowed_t *const borrowed = hal_borrow_op_call(op->plugin, run, &copy);
   hal_error_forget_plugin();
-  const hal_status_t status = op->fn(op->state, copy);
+  const hal_status_t status = fn(op->own.state, copy);
   hal_borrow_end(borrowed);
   if (status && status != HAL_UNIMPLEMENTED && !hal_error_has_plugin_message(status))
     hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s answered %s without a message; call hal_host->error_set",
@@ -57,21 +60,46 @@ static hal_status_t run_own_op(void *state, const hal_op_call_t *run) {
   return status;
 }
 
+/* A query must not look at what the call that runs may have otherwise. */
+static hal_op_call_t without_host(const hal_op_call_t *run) {
+  hal_op_call_t call = {.struct_size = 0};
+  memcpy(&call, run, run->struct_size < sizeof call ? run->struct_size : sizeof call);
+  call.stream = NULL;
+  call.host = NULL;
+  return call;
+}
+
+/* Stand in the place of an operator that the plugin found. */
+static hal_status_t query_own_op(void *state, const hal_op_call_t *run) {
+  const own_op_t *const op = state;
+  const hal_op_call_t call = without_host(run);
+  const hal_status_t status = call_plugin(op, op->own.query, &call);
+  if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
+  return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s, query: answered %s; a query answers OK or UNIMPLEMENTED",
+                            op->name, hal_status_name(status));
+}
+
+static hal_status_t run_own_op(void *state, const hal_op_call_t *run) {
+  const own_op_t *const op = state;
+  HAL_RETURN_IF_ERROR(check_call(op, run));
+  const int bound = (op->own.flags & HAL_OP_NEVER_DECLINES) || (op->own.query && query_own_op(state, run) == HAL_OK);
+  const hal_status_t status = call_plugin(op, op->own.fn, run);
+  if (!bound || status != HAL_UNIMPLEMENTED) return status;
+  return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s declined a call that its %s had accepted; a yes binds",
+                            op->name, op->own.query ? "query" : "descriptor");
+}
+
 hal_status_t hal_own_op_after_find(hal_layer_call_t *call, hal_status_t status) {
-  hal_op_fn_t *const out_fn = call->outs[0].original;
-  void **const out_state = call->outs[1].original;
-  if (!*out_fn) return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and gave no function");
+  hal_op_own_t *const out = call->outs[0].original;
+  if (!out->fn) return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and gave no function");
   own_op_t *const op = hal_malloc(sizeof *op + HAL_CALL_OP_NAME);
   if (!op) return status; /* unobserved */
-  *op = (own_op_t){.next = call->plugin->validate->ops,
-                   .plugin = call->plugin,
-                   .device = (int32_t)hal_validate_argument(call, "device")->value,
-                   .fn = *out_fn,
-                   .state = *out_state};
+  *op = (own_op_t){.next = call->plugin->validate->ops, .plugin = call->plugin, .own = *out};
   snprintf(op->name, HAL_CALL_OP_NAME, "%s", call->op_name);
   call->plugin->validate->ops = op;
-  *out_fn = run_own_op;
-  *out_state = op;
+  out->fn = run_own_op;
+  out->state = op;
+  if (out->query) out->query = query_own_op;
   return status;
 }
 

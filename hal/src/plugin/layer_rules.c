@@ -1,4 +1,5 @@
-/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. */
+/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
+ * graphs and collectives are in layer_rules_graph.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,16 +8,7 @@
 #include "base/status_internal.h"
 #include "hal/log.h"
 #include "plugin/call.h"
-#include "plugin/layer_validate.h"
-
-static intptr_t value_of(const hal_layer_call_t *call, const char *name) {
-  return hal_validate_argument(call, name)->value;
-}
-
-static hal_validate_t *state_of(const hal_layer_call_t *call) { return call->plugin->validate; }
-
-/* What the plugin wrote to its n-th out-parameter, which has this type. */
-#define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
+#include "plugin/layer_rules.h"
 
 /* ---- ranges of device memory ---- */
 
@@ -129,8 +121,6 @@ static hal_status_t after_shutdown(hal_layer_call_t *call, hal_status_t status) 
   validate->state = HAL_VALIDATE_SHUT;
   return status;
 }
-
-static int has_end(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
 
 static hal_status_t after_device_info(hal_layer_call_t *call, hal_status_t status) {
   hal_validate_t *const validate = state_of(call);
@@ -252,6 +242,9 @@ static hal_status_t before_random(hal_layer_call_t *call) {
   if (!element || __builtin_mul_overflow((size_t)desc->count, element, &size))
     return hal_validate_misuse(call, "%llu elements of dtype %d; pass a dtype of plugin.h and fewer elements",
                                (unsigned long long)desc->count, (int)desc->dtype);
+  if (HAL_HAS_FIELD(desc, random_state) && desc->random_state)
+    HAL_RETURN_IF_ERROR(
+        hal_validate_range(call, "desc->random_state", desc->random_state, 2 * sizeof(uint64_t), desc->device));
   return hal_validate_range(call, "desc->dst", desc->dst, size, desc->device);
 }
 
@@ -259,10 +252,6 @@ static hal_status_t before_random(hal_layer_call_t *call) {
 
 static hal_status_t before_host_call(hal_layer_call_t *call) {
   return value_of(call, "fn") ? HAL_OK : hal_validate_misuse(call, "fn is NULL; pass a function");
-}
-
-static hal_live_t *stream_of(const hal_layer_call_t *call) {
-  return hal_live_find(&state_of(call)->lives, HAL_LIVE_STREAM, (uintptr_t)value_of(call, "stream"));
 }
 
 static hal_status_t before_stream_destroy(hal_layer_call_t *call) {
@@ -349,94 +338,35 @@ static hal_status_t before_launch(hal_layer_call_t *call) {
     return hal_validate_misuse(call, "%u arguments are announced and none given; pass args, or say 0",
                                launch->arg_count);
   for (uint32_t i = 0; i < launch->arg_count; i++) HAL_RETURN_IF_ERROR(check_launch_argument(call, i));
-  return HAL_OK;
+  if (!HAL_HAS_FIELD(launch, attribute_count) || !launch->attribute_count || launch->attributes) return HAL_OK;
+  return hal_validate_misuse(call, "%u attributes are announced and none given; pass attributes, or say 0",
+                             launch->attribute_count);
 }
 
-/* ---- virtual memory, graphs, collectives ---- */
-
-static hal_live_t *physical_of(const hal_layer_call_t *call, uintptr_t handle) {
-  return hal_live_find(&state_of(call)->lives, HAL_LIVE_PHYSICAL, handle);
+static hal_status_t before_kernel_info(hal_layer_call_t *call) {
+  if (value_of(call, "block_threads")) return HAL_OK;
+  return hal_validate_misuse(call, "block_threads is 0; a block has at least one thread");
 }
 
-static hal_status_t before_map(hal_layer_call_t *call) {
-  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
-  if (memory && memory->flags)
-    return hal_validate_misuse(call, "memory %p is mapped already; unmap it first", (void *)memory->address);
-  return HAL_OK;
+static hal_status_t before_export(hal_layer_call_t *call) {
+  if (value_of(call, "data") || !value_of(call, "room")) return HAL_OK;
+  return hal_validate_misuse(call, "data is NULL for %zu bytes; pass memory, or a room of 0",
+                             (size_t)value_of(call, "room"));
 }
 
-static hal_status_t after_map(hal_layer_call_t *call, hal_status_t status) {
-  hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
-  if (memory) memory->flags = 1;
-  call->made->owner = (uintptr_t)value_of(call, "memory");
-  return status;
+static hal_status_t after_export(hal_layer_call_t *call, hal_status_t status) {
+  if (WRITTEN(call, 0, size_t)) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a module of 0 bytes; answer UNIMPLEMENTED");
 }
 
-static hal_status_t after_unmap(hal_layer_call_t *call, hal_status_t status) {
-  hal_live_t *const memory = call->ended ? physical_of(call, call->ended->owner) : NULL;
-  if (memory) memory->flags = 0;
-  return status;
-}
-
-static hal_status_t before_release(hal_layer_call_t *call) {
-  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
-  if (!memory || !memory->flags) return HAL_OK;
-  return hal_validate_misuse(call, "memory %p is still mapped; unmap it first", (void *)memory->address);
-}
-
-static hal_status_t before_unreserve(hal_layer_call_t *call) {
-  const uintptr_t address = (uintptr_t)value_of(call, "ptr");
-  const hal_live_t *const mapped =
-      hal_live_find_overlap(&state_of(call)->lives, address, (size_t)value_of(call, "size"));
-  if (!mapped) return HAL_OK;
-  return hal_validate_misuse(call, "memory is still mapped at %p; unmap it first", (void *)mapped->address);
-}
-
-static hal_status_t before_capture_begin(hal_layer_call_t *call) {
-  const hal_live_t *const stream = stream_of(call);
-  if (!stream || !stream->flags) return HAL_OK;
-  return hal_validate_misuse(call, "the stream is being captured already; call capture_end first");
-}
-
-static hal_status_t after_capture_begin(hal_layer_call_t *call, hal_status_t status) {
-  hal_live_t *const stream = stream_of(call);
-  if (stream) stream->flags = 1;
-  return status;
-}
-
-static hal_status_t before_capture_end(hal_layer_call_t *call) {
-  const hal_live_t *const stream = stream_of(call);
-  if (stream && stream->flags) return HAL_OK;
-  return hal_validate_misuse(call, "the stream is not being captured; call capture_begin first");
-}
-
-static hal_status_t after_capture_end(hal_layer_call_t *call, hal_status_t status) {
-  hal_live_t *const stream = stream_of(call);
-  if (!stream) return status;
-  stream->flags = 0;
-  call->made->device = stream->device;
-  return status;
-}
-
-static hal_status_t after_comm_create(hal_layer_call_t *call, hal_status_t status) {
-  call->made->recorded = (uint64_t)value_of(call, "size"); /* ranks */
-  return status;
-}
-
-static hal_status_t before_comm_create(hal_layer_call_t *call) {
-  const int32_t rank = (int32_t)value_of(call, "rank"), size = (int32_t)value_of(call, "size");
-  if (rank >= 0 && rank < size) return HAL_OK;
-  return hal_validate_misuse(call, "rank %d of %d; ranks are 0 to size - 1", rank, size);
-}
-
-static hal_status_t before_comm_group(hal_layer_call_t *call) {
-  if (value_of(call, "begin") || state_of(call)->groups > 0) return HAL_OK;
-  return hal_validate_misuse(call, "a bracket is closed that was never opened; call comm_group(1) first");
-}
-
-static hal_status_t after_comm_group(hal_layer_call_t *call, hal_status_t status) {
-  state_of(call)->groups += value_of(call, "begin") ? 1 : -1;
-  return status;
+static hal_status_t after_stream_error(hal_layer_call_t *call, hal_status_t status) {
+  const hal_stream_error_t *const error = &WRITTEN(call, 0, hal_stream_error_t);
+  if (call->outs[0].size < HAL_STRUCT_SIZE(hal_stream_error_t, message)) return status;
+  if (!has_end(error->op, sizeof error->op) || !has_end(error->kernel, sizeof error->kernel) ||
+      !has_end(error->message, sizeof error->message))
+    return hal_validate_fault(call->plugin, call->slot, "op, kernel or message has no NUL within its bytes; cut it");
+  if (error->status) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin described a failure with status OK; tell its code");
 }
 
 /* ---- the table ---- */
@@ -465,13 +395,17 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_ipc_open] = {MAKES(IMPORTED)},
     [HAL_SLOT_ipc_close] = {ENDS(IMPORTED)},
     [HAL_SLOT_virtual_reserve] = {MAKES(RESERVED), .before = before_alloc},
-    [HAL_SLOT_virtual_unreserve] = {ENDS(RESERVED), .before = before_unreserve},
+    [HAL_SLOT_virtual_unreserve] = {ENDS(RESERVED), .before = hal_rule_before_unreserve},
     [HAL_SLOT_virtual_create] = {MAKES(PHYSICAL), .before = before_alloc},
-    [HAL_SLOT_virtual_release] = {ENDS(PHYSICAL), .before = before_release},
-    [HAL_SLOT_virtual_map] = {MAKES(MAPPED), .before = before_map, .after = after_map},
-    [HAL_SLOT_virtual_unmap] = {ENDS(MAPPED), .after = after_unmap},
+    [HAL_SLOT_virtual_access] = {.before = hal_rule_before_access},
+    [HAL_SLOT_virtual_export] = {.before = hal_rule_before_share, .after = hal_rule_after_share},
+    [HAL_SLOT_virtual_import] = {MAKES(PHYSICAL)},
+    [HAL_SLOT_virtual_release] = {ENDS(PHYSICAL), .before = hal_rule_before_release},
+    [HAL_SLOT_virtual_map] = {MAKES(MAPPED), .before = hal_rule_before_map, .after = hal_rule_after_map},
+    [HAL_SLOT_virtual_unmap] = {ENDS(MAPPED), .after = hal_rule_after_unmap},
     [HAL_SLOT_stream_create] = {MAKES(STREAM)},
     [HAL_SLOT_stream_destroy] = {ENDS(STREAM), .before = before_stream_destroy},
+    [HAL_SLOT_stream_error] = {.after = after_stream_error},
     [HAL_SLOT_stream_host_call] = {.before = before_host_call},
     [HAL_SLOT_event_create] = {MAKES(EVENT)},
     [HAL_SLOT_event_destroy] = {ENDS(EVENT)},
@@ -482,12 +416,17 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_module_unload] = {ENDS(MODULE)},
     [HAL_SLOT_kernel_get] = {MAKES(KERNEL)},
     [HAL_SLOT_kernel_launch] = {.before = before_launch},
+    [HAL_SLOT_kernel_info] = {.before = before_kernel_info},
+    [HAL_SLOT_module_export] = {.before = before_export, .after = after_export},
     [HAL_SLOT_op_find] = {.before = hal_own_op_before_find, .after = hal_own_op_after_find},
     [HAL_SLOT_random_fill] = {.before = before_random},
-    [HAL_SLOT_capture_begin] = {.before = before_capture_begin, .after = after_capture_begin},
-    [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = before_capture_end, .after = after_capture_end},
+    [HAL_SLOT_capture_begin] = {.before = hal_rule_before_capture_begin, .after = hal_rule_after_capture_begin},
+    [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = hal_rule_before_capture_end, .after = hal_rule_after_capture_end},
     [HAL_SLOT_graph_destroy] = {ENDS(GRAPH)},
-    [HAL_SLOT_comm_create] = {MAKES(COMM), .before = before_comm_create, .after = after_comm_create},
+    [HAL_SLOT_capture_status] = {.after = hal_rule_after_capture_status},
+    [HAL_SLOT_graph_instantiate] = {MAKES(GRAPH_EXEC), .after = hal_rule_after_instantiate},
+    [HAL_SLOT_graph_exec_destroy] = {ENDS(GRAPH_EXEC)},
+    [HAL_SLOT_comm_create] = {MAKES(COMM), .before = hal_rule_before_comm_create, .after = hal_rule_after_comm_create},
     [HAL_SLOT_comm_destroy] = {ENDS(COMM)},
-    [HAL_SLOT_comm_group] = {.before = before_comm_group, .after = after_comm_group},
+    [HAL_SLOT_comm_group] = {.before = hal_rule_before_comm_group, .after = hal_rule_after_comm_group},
 };

@@ -22,7 +22,10 @@ static const uint8_t classes[HAL_TYPE_COUNT] = {
 static size_t out_size(uint32_t type) {
   switch (type) {
     case HAL_TYPE_OUT_I32:
+    case HAL_TYPE_OUT_U32:
       return sizeof(int32_t);
+    case HAL_TYPE_OUT_HANDLE:
+      return sizeof(hal_memory_handle_t);
     case HAL_TYPE_OUT_IPC:
       return sizeof(hal_ipc_handle_t);
     case HAL_TYPE_OUT_COMM_ID:
@@ -31,7 +34,7 @@ static size_t out_size(uint32_t type) {
       return sizeof(void *); /* handles, addresses, size_t, int64_t */
   }
 }
-_Static_assert(sizeof(hal_device_info_t) <= HAL_CALL_ROOM && sizeof(hal_comm_id_t) <= HAL_CALL_ROOM, "room for each");
+_Static_assert(sizeof(hal_stream_error_t) <= HAL_CALL_ROOM && sizeof(hal_comm_id_t) <= HAL_CALL_ROOM, "room for each");
 
 /* ---- findings ---- */
 
@@ -134,9 +137,13 @@ static const struct {
   hal_live_kind_t kind;
   const char *maker;
 } handle_kinds[HAL_TYPE_COUNT] = {
-    [HAL_TYPE_STREAM] = {HAL_LIVE_STREAM, "stream_create"},      [HAL_TYPE_EVENT] = {HAL_LIVE_EVENT, "event_create"},
-    [HAL_TYPE_MODULE] = {HAL_LIVE_MODULE, "module_load"},        [HAL_TYPE_KERNEL] = {HAL_LIVE_KERNEL, "kernel_get"},
-    [HAL_TYPE_GRAPH] = {HAL_LIVE_GRAPH, "capture_end"},          [HAL_TYPE_COMM] = {HAL_LIVE_COMM, "comm_create"},
+    [HAL_TYPE_STREAM] = {HAL_LIVE_STREAM, "stream_create"},
+    [HAL_TYPE_EVENT] = {HAL_LIVE_EVENT, "event_create"},
+    [HAL_TYPE_MODULE] = {HAL_LIVE_MODULE, "module_load"},
+    [HAL_TYPE_KERNEL] = {HAL_LIVE_KERNEL, "kernel_get"},
+    [HAL_TYPE_GRAPH] = {HAL_LIVE_GRAPH, "capture_end"},
+    [HAL_TYPE_COMM] = {HAL_LIVE_COMM, "comm_create"},
+    [HAL_TYPE_GRAPH_EXEC] = {HAL_LIVE_GRAPH_EXEC, "graph_instantiate"},
     [HAL_TYPE_PHYSICAL] = {HAL_LIVE_PHYSICAL, "virtual_create"},
 };
 
@@ -214,7 +221,8 @@ static const struct {
 } same_device[] = {
     {HAL_SLOT_event_record, "event", "stream"},       {HAL_SLOT_kernel_launch, "kernel", "stream"},
     {HAL_SLOT_memory_fill, "device", "stream"},       {HAL_SLOT_memory_alloc_async, "device", "stream"},
-    {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "graph", "stream"},
+    {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "exec", "stream"},
+    {HAL_SLOT_graph_update, "exec", "graph"},         {HAL_SLOT_virtual_export, "device", "memory"},
     {HAL_SLOT_comm_collective, "comm", "stream"},     {HAL_SLOT_event_elapsed, "start", "end"},
     {HAL_SLOT_virtual_map, "device", "memory"},       {HAL_SLOT_virtual_release, "device", "memory"},
 };
@@ -334,7 +342,8 @@ static int is_code(hal_status_t status) { return strcmp(hal_status_name(status),
 /* Codes that say all there is to say. */
 static int needs_no_message(uint32_t slot, hal_status_t status) {
   return status == HAL_OK || status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ||
-         (status == HAL_NOT_FOUND && (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info));
+         (status == HAL_NOT_FOUND &&
+          (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info || slot == HAL_SLOT_stream_error));
 }
 
 static int may_be_not_ready(uint32_t slot) {
@@ -380,7 +389,6 @@ static hal_status_t check_out(const hal_layer_call_t *call, const hal_argument_t
                          hal_status_name(status), argument->name);
     return result;
   }
-  if (untouched && strcmp(argument->name, "out_state") == 0) return result; /* an operator may have none */
   if (untouched && !is_struct)
     return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and did not write %s; set it before",
                               argument->name);

@@ -79,10 +79,13 @@ static hal_status_t check_slots(const char *path, hal_plugin_t *plugin) {
                        path, gap.group, gap.provided, gap.missing);
 }
 
-/* torch refuses these as names of a device type: c10's register_privateuse1_backend, and its own "meta" device. */
+/* Names that torch.device knows or knew, of c10/core/DeviceType.h: two meanings of one name would be a riddle in every
+ * message, and c10's register_privateuse1_backend refuses some of them. */
 static int is_torch_name(const char *name) {
-  static const char *const names[] = {"hip", "mps", "xpu", "mtia", "meta", "privateuseone"};
-  if (strncmp(name, "cpu", 3) == 0 || strncmp(name, "cuda", 4) == 0) return 1;
+  static const char *const names[] = {"mkldnn", "opengl", "opencl", "ideep", "hip",  "fpga", "maia",
+                                      "ort",    "xla",    "vulkan", "metal", "xpu",  "mps",  "meta",
+                                      "hpu",    "ve",     "lazy",   "ipu",   "mtia", "msnpu"};
+  if (strncmp(name, "cpu", 3) == 0 || strncmp(name, "cuda", 4) == 0 || strncmp(name, "privateuse", 10) == 0) return 1;
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp(name, names[i]) == 0) return 1;
   return 0;
@@ -105,20 +108,27 @@ static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
   if (is_torch_name(info->name))
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s calls itself '%s', which torch reserves; choose another name in "
-                         "hal_plugin_info (names beginning with cpu or cuda are taken too)",
+                         "hal_plugin_info (names beginning with cpu, cuda or privateuse are taken too)",
                          path, info->name);
   if (!info->vendor) info->vendor = "";
   if (!info->version) info->version = "";
   return HAL_OK;
 }
 
+/* While the major version is 0 a minor may change what came before. */
+static int is_our_version(const hal_plugin_api_t *api) {
+  return api->major == HAL_ABI_MAJOR && (HAL_ABI_MAJOR != 0 || api->minor == HAL_ABI_MINOR);
+}
+
+static hal_status_t refuse_version(const char *path, const hal_plugin_api_t *api) {
+  return hal_error_set(HAL_INCOMPATIBLE,
+                       "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this version's headers",
+                       path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR);
+}
+
 hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   const hal_plugin_api_t *const api = &plugin->api;
-  if (api->major != HAL_ABI_MAJOR)
-    return hal_error_set(HAL_INCOMPATIBLE,
-                         "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this "
-                         "version's headers",
-                         path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR);
+  if (!is_our_version(api)) return refuse_version(path, api);
   if (api->struct_size < FIRST_SLOT || api->struct_size > sizeof *api || (api->struct_size - FIRST_SLOT) % SLOT_SIZE)
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s gave a function table of %zu bytes, which is no whole number of slots; build "
@@ -147,6 +157,8 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
 
   plugin->api.struct_size = sizeof plugin->api;
   const hal_status_t status = entry(&hal_host_api, &plugin->api);
+  if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_our_version(&plugin->api))
+    return refuse_version(resolved, &plugin->api); /* its entry has told the version */
   if (status)
     return hal_error_set(status,
                          "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "

@@ -209,6 +209,12 @@ const char *hal_registry_report(void) { return report; }
 
 int32_t hal_registry_plugin_count(void) { return hal_registry_is_open() ? hal_registry.plugin_count : 0; }
 
+static uint32_t provided_count(const hal_plugin_api_t *api) {
+  uint32_t count = 0;
+  for (uint32_t slot = 0; slot < HAL_SLOT_COUNT; slot++) count += hal_slot_is_provided(api, slot) ? 1 : 0;
+  return count;
+}
+
 hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry) {
   const int32_t count = hal_registry_plugin_count();
   if (index < 0 || index >= count)
@@ -223,8 +229,7 @@ hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry)
       .device_count = plugin->device_count,
       .abi_major = plugin->api.major,
       .abi_minor = plugin->api.minor,
-      .provided_count =
-          (uint32_t)(__builtin_popcountll(plugin->api.provided[0]) + __builtin_popcountll(plugin->api.provided[1])),
+      .provided_count = provided_count(&plugin->api),
       .slot_count = HAL_SLOT_COUNT,
   };
   const size_t known = HAL_STRUCT_SIZE(hal_registry_entry_t, reserved);

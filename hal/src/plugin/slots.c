@@ -36,7 +36,7 @@ const char *hal_registry_slot_name(uint32_t slot) { return slot < HAL_SLOT_COUNT
 int hal_slot_is_mandatory(uint32_t slot) { return slots[slot].kind == KIND_M; }
 
 int hal_slot_is_provided(const hal_plugin_api_t *api, uint32_t slot) {
-  return slot < HAL_SLOT_COUNT && (api->provided[slot / 64] >> (slot % 64) & 1);
+  return slot < HAL_SLOT_COUNT && slot / 64 < api->provided_words && (api->provided[slot / 64] >> (slot % 64) & 1);
 }
 
 uint32_t hal_slot_find(const char *name, size_t length) {

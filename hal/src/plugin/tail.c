@@ -14,6 +14,8 @@
 #undef HAL_OP
 
 #define HAL_DEFAULT(name, ...) hal_status_t hal_tail_##name(hal_plugin_t *plugin, __VA_ARGS__)
+#define HAL_DEFAULT_SELF hal_plugin_t *plugin,
+#define HAL_DEFAULT_PASS plugin,
 #define HAL_SELF(name, ...) hal_call_##name(plugin, __VA_ARGS__)
 #define HAL_DEFAULT_ERROR(code, text) hal_host->error_set(code, 0, text)
 #include "sdk/defaults.h"

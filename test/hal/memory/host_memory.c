@@ -222,7 +222,7 @@ Test(host_memory, ordinary_memory_of_a_plugin_without_host_alloc_is_not_called_p
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_registry.plugins[0].api.host_alloc = NULL;
   hal_registry.plugins[0].api.host_free = NULL;
-  memset(hal_registry.plugins[0].api.provided, 0, sizeof(hal_registry.plugins[0].api.provided));
+  hal_registry.plugins[0].api.provided_words = 0;
   char *a = take(4096);
   cr_expect_eq((uintptr_t)a % 64, 0u);
   memset(a, 1, 4096);

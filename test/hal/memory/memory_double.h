@@ -242,7 +242,10 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->api.memory_copy = double_memory_copy;
   plugin->api.host_alloc = double_host_alloc;
   plugin->api.host_free = double_host_free;
-  plugin->api.provided[HAL_SLOT_host_alloc / 64] |= UINT64_C(1) << (HAL_SLOT_host_alloc % 64);
+  static uint64_t provided[HAL_SLOT_COUNT / 64 + 1];
+  provided[HAL_SLOT_host_alloc / 64] |= UINT64_C(1) << (HAL_SLOT_host_alloc % 64);
+  plugin->api.provided = provided;
+  plugin->api.provided_words = sizeof provided / sizeof provided[0];
   plugin->api.stream_synchronize = double_stream_synchronize;
   plugin->api.stream_query = double_stream_query;
   plugin->api.event_create = double_event_create;

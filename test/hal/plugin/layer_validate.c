@@ -1,83 +1,13 @@
 /* Tests of the validate layer (HAL_LAYERS=validate): what it finds, on which side, and that it finds nothing else. The host's
  * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
-#include "support.h"
-
-#include "device/device.h"
-#include "plugin/call.h"
-
-static char lines[16384];
-static hal_plugin_t *plugin;
-static hal_plugin_stream_t *stream, *stream_1; /* of device 0 and 1 */
-static hal_plugin_event_t *event;
-static hal_plugin_module_t *module;
-static hal_plugin_kernel_t *kernel;
-static void *memory, *memory_1; /* 4096 bytes each */
-static char host[8192];
-
-static void keep(int32_t level, const char *message, void *unused) {
-  (void)level, (void)unused;
-  strncat(lines, message, sizeof lines - strlen(lines) - 2);
-  strcat(lines, "\n");
-}
-
-static void open_rogue(void) {
-  setenv("HAL_LAYERS", "validate", 1);
-  hal_log_set_sink(keep, NULL);
-  open_fixture("rogue");
-  plugin = &hal_registry.plugins[0];
-  assert_ok(hal_device_ensure(0));
-  assert_ok(hal_device_ensure(1));
-}
-
-/* Makes one of everything and asserts that nothing was found in it. */
-static void make_all(void) {
-  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
-                                  .dialect = "x",
-                                  .options = "",
-                                  .data = "code",
-                                  .size = 4};
-  open_rogue();
-  assert_ok(hal_call_stream_create(plugin, 0, 0, &stream));
-  assert_ok(hal_call_stream_create(plugin, 1, 0, &stream_1));
-  assert_ok(hal_call_event_create(plugin, 0, HAL_EVENT_TIMING, &event));
-  assert_ok(hal_call_module_load(plugin, 0, &desc, &module));
-  assert_ok(hal_call_kernel_get(plugin, module, "k", &kernel));
-  assert_ok(hal_call_memory_alloc(plugin, 0, 4096, 0, &memory));
-  assert_ok(hal_call_memory_alloc(plugin, 1, 4096, 0, &memory_1));
-  cr_assert_str_empty(lines);
-}
-
-/* A mistake of the host's: refused, told by the message and by one line of the log. */
-#define assert_misuse(call, op, text)                                \
-  do {                                                               \
-    lines[0] = '\0';                                                 \
-    assert_fails(call, HAL_INVALID_ARGUMENT, "validate: ");          \
-    assert_found(op, text);                                          \
-    cr_assert_not_null(strstr(lines, ";"), "no cure in: %s", lines); \
-  } while (0)
-#define assert_found(op, text)                                                                        \
-  do {                                                                                                \
-    cr_assert_not_null(strstr(lines, "validate: rogue, " op ": "), "log: '%s'", lines);               \
-    cr_assert_not_null(strstr(lines, text), "log '%s' lacks '%s'", lines, text);                      \
-    cr_assert_eq(strchr(lines, '\n'), lines + strlen(lines) - 1, "more than one finding: %s", lines); \
-  } while (0)
-
-static hal_launch_t launch_of(const hal_arg_t *args, uint32_t count) {
-  return (hal_launch_t){.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
-                        .grid = {1, 1, 1},
-                        .block = {1, 1, 1},
-                        .arg_count = count,
-                        .args = args};
-}
+#include "layer_testing.h"
 
 /* ---- nothing to find ---- */
 
 Test(layer_validate, right_use_of_every_group_is_not_remarked) {
-  hal_plugin_graph_t *graph = NULL;
   hal_plugin_comm_t *comm = NULL;
-  hal_plugin_physical_t *physical = NULL;
   hal_comm_id_t id;
-  void *reserved = NULL, *pinned = NULL;
+  void *pinned = NULL;
   int64_t time = 0;
   size_t available, total;
   hal_plugin_event_t *later = NULL;
@@ -101,22 +31,11 @@ Test(layer_validate, right_use_of_every_group_is_not_remarked) {
   assert_ok(hal_call_event_elapsed(plugin, later, event, &time)); /* negative, and rightly so */
   cr_assert_eq(time, -1000);
   assert_ok(hal_call_stream_wait_event(plugin, stream_1, event)); /* across devices */
-  assert_ok(hal_call_capture_begin(plugin, stream));
-  assert_ok(hal_call_capture_end(plugin, stream, &graph));
-  assert_ok(hal_call_graph_launch(plugin, graph, stream));
-  assert_ok(hal_call_graph_destroy(plugin, graph));
   assert_ok(hal_call_comm_unique_id(plugin, &id));
   assert_ok(hal_call_comm_create(plugin, 0, &id, 0, 1, &comm));
   assert_ok(hal_call_comm_group(plugin, 1));
   assert_ok(hal_call_comm_group(plugin, 0));
   assert_ok(hal_call_comm_destroy(plugin, comm, 0));
-  assert_ok(hal_call_virtual_reserve(plugin, 0, 4096, &reserved));
-  assert_ok(hal_call_virtual_create(plugin, 0, 4096, &physical));
-  assert_ok(hal_call_virtual_map(plugin, 0, reserved, 4096, physical));
-  assert_ok(hal_call_memory_copy(plugin, NULL, reserved, 0, memory, 0, 4096));
-  assert_ok(hal_call_virtual_unmap(plugin, 0, reserved, 4096));
-  assert_ok(hal_call_virtual_release(plugin, 0, physical));
-  assert_ok(hal_call_virtual_unreserve(plugin, 0, reserved, 4096));
   assert_ok(hal_call_host_alloc(plugin, 0, 64, &pinned));
   assert_ok(hal_call_host_free(plugin, 0, pinned));
   assert_ok(hal_call_event_destroy(plugin, later));
@@ -269,24 +188,6 @@ Test(layer_validate, wrong_launches_are_misuse) {
   launch = launch_of(NULL, 0);
   launch.struct_size = 8;
   assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch", "launch->struct_size is 8");
-}
-
-Test(layer_validate, unbalanced_captures_brackets_and_mappings_are_misuse) {
-  hal_plugin_graph_t *graph = NULL;
-  hal_plugin_physical_t *physical = NULL;
-  void *reserved = NULL;
-  make_all();
-  assert_misuse(hal_call_capture_end(plugin, stream, &graph), "capture_end", "is not being captured");
-  assert_ok(hal_call_capture_begin(plugin, stream));
-  assert_misuse(hal_call_capture_begin(plugin, stream), "capture_begin", "is being captured already");
-  assert_misuse(hal_call_stream_destroy(plugin, stream), "stream_destroy", "is being captured");
-  assert_misuse(hal_call_comm_group(plugin, 0), "comm_group", "never opened");
-  assert_ok(hal_call_virtual_reserve(plugin, 0, 4096, &reserved));
-  assert_ok(hal_call_virtual_create(plugin, 0, 4096, &physical));
-  assert_ok(hal_call_virtual_map(plugin, 0, reserved, 4096, physical));
-  assert_misuse(hal_call_virtual_map(plugin, 0, reserved, 4096, physical), "virtual_map", "is mapped already");
-  assert_misuse(hal_call_virtual_release(plugin, 0, physical), "virtual_release", "is still mapped");
-  assert_misuse(hal_call_virtual_unreserve(plugin, 0, reserved, 4096), "virtual_unreserve", "is still mapped");
 }
 
 Test(layer_validate, calls_outside_init_and_shutdown_are_misuse) {
@@ -443,43 +344,6 @@ Test(layer_validate, a_plugin_that_writes_to_a_borrowed_descriptor_is_found) {
   unsetenv("ROGUE");
   for (int i = 0; i < 80 && !lines[0]; i++) assert_ok(hal_call_profile_range(plugin, "r")); /* others are borrowed */
   assert_found("kernel_launch", "after the call had returned");
-}
-
-/* ---- operators of the plugin's own ---- */
-
-Test(layer_validate, the_plugins_own_operators_are_judged_too) {
-  hal_op_fn_t fn = NULL;
-  void *state = NULL;
-  make_all();
-  const int64_t sizes[] = {4}, strides[] = {1};
-  hal_tensor_t tensor = {.struct_size = HAL_STRUCT_SIZE(hal_tensor_t, flags),
-                         .data = memory,
-                         .sizes = sizes,
-                         .strides = strides,
-                         .ndim = 1,
-                         .dtype = HAL_FLOAT32};
-  const hal_value_t arg = {.tag = HAL_VALUE_TENSOR, .u.t = &tensor};
-  const hal_tensor_t *const results[] = {&tensor};
-  const hal_op_call_t call = {.struct_size = HAL_STRUCT_SIZE(hal_op_call_t, offset),
-                              .stream = stream,
-                              .arg_count = 1,
-                              .result_count = 1,
-                              .args = &arg,
-                              .results = results};
-  cr_assert_eq(hal_call_op_find(plugin, 0, "sub.Tensor", &fn, &state), HAL_NOT_FOUND);
-  assert_ok(hal_call_op_find(plugin, 0, "add.Tensor", &fn, &state));
-  assert_ok(fn(state, &call));
-  cr_assert_str_empty(lines);
-  tensor.data = host;
-  assert_misuse(fn(state, &call), "op_find", "add.Tensor, 1 bytes at");
-  tensor.data = memory;
-  tensor.device = 1;
-  assert_misuse(fn(state, &call), "op_find", "add.Tensor: a tensor is of device 1");
-  tensor.device = 0;
-  setenv("ROGUE", "op_fails_silently", 1);
-  lines[0] = '\0';
-  cr_assert_eq(fn(state, &call), HAL_INTERNAL);
-  assert_found("op_find", "add.Tensor answered INTERNAL without a message");
 }
 
 /* ---- other plugins ---- */

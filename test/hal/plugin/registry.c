@@ -185,10 +185,16 @@ Test(registry, a_shared_object_without_entry_is_refused) {
   assert_refused(FIXTURE("no_entry"), HAL_INCOMPATIBLE, "exports no hal_plugin_entry");
 }
 Test(registry, a_plugin_that_refuses_our_major_version_is_refused) {
-  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE, "refused this version of the plugin ABI, 0.1");
+  assert_refused(FIXTURE("other_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.2 and this is 0.2;");
 }
 Test(registry, a_plugin_of_another_major_version_is_refused) {
-  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.1 and this is 0.1");
+  assert_refused(FIXTURE("lying_major"), HAL_INCOMPATIBLE, "built for plugin ABI 7.2 and this is 0.2");
+}
+Test(registry, a_plugin_that_refuses_our_minor_version_is_refused_while_the_major_version_is_0) {
+  assert_refused(FIXTURE("other_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.99 and this is 0.2;");
+}
+Test(registry, a_plugin_of_another_minor_version_is_refused_while_the_major_version_is_0) {
+  assert_refused(FIXTURE("lying_minor"), HAL_INCOMPATIBLE, "built for plugin ABI 0.1 and this is 0.2;");
 }
 Test(registry, half_a_slot_is_refused) {
   assert_refused(FIXTURE("odd_size"), HAL_INCOMPATIBLE, "no whole number of slots");
@@ -224,7 +230,18 @@ Test(registry, device_synchronize_may_be_provided_without_streams) { open_fixtur
 Test(registry, a_device_name_that_begins_with_cuda_is_refused) {
   assert_refused(FIXTURE("name_cuda"), HAL_INCOMPATIBLE, "calls itself 'cudalike', which torch reserves");
 }
-Test(registry, a_name_of_torchs_own_is_refused) { assert_refused(FIXTURE("name_torch"), HAL_INCOMPATIBLE, "'xpu'"); }
+Test(registry, a_name_of_torchs_own_is_refused) {
+  assert_refused(FIXTURE("name_xpu"), HAL_INCOMPATIBLE, "'xpu', which");
+}
+Test(registry, a_name_that_only_c10s_enum_has_is_refused) {
+  assert_refused(FIXTURE("name_hpu"), HAL_INCOMPATIBLE, "'hpu', which torch reserves");
+}
+Test(registry, a_name_that_c10_reserved_long_ago_is_refused) {
+  assert_refused(FIXTURE("name_opencl"), HAL_INCOMPATIBLE, "'opencl', which torch reserves");
+}
+Test(registry, a_name_of_private_use_is_refused) {
+  assert_refused(FIXTURE("name_privateuse2"), HAL_INCOMPATIBLE, "'privateuse2', which torch reserves");
+}
 Test(registry, a_malformed_name_is_refused) {
   assert_refused(FIXTURE("name_bad"), HAL_INCOMPATIBLE, "calls itself 'Bad-Name'");
 }

@@ -16,6 +16,7 @@ static void *mem_alloc(size_t size, size_t alignment) {
 
 static const hal_host_api_t host = {.struct_size = sizeof host,
                                     .major = HAL_ABI_MAJOR,
+                                    .minor = HAL_ABI_MINOR,
                                     .error_set = error_set,
                                     .mem_alloc = mem_alloc,
                                     .mem_free = free};
@@ -60,8 +61,37 @@ Test(entry, provided_names_the_authors_functions_among_the_slots_written) {
   cr_assert_eq(provided, 5);
   api = (hal_plugin_api_t){.struct_size = FIRST_SLOT + SLOT_SIZE};
   cr_assert_eq(hal_plugin_entry(&host, &api), HAL_OK);
-  cr_assert_eq(api.provided[0], 1);
-  cr_assert_eq(api.provided[1], 0);
+  cr_assert_eq(api.provided_words, (size_t)(slot + 63) / 64);
+  for (uint64_t word = 0; word < api.provided_words; word++) cr_assert_eq(api.provided[word], word == 0);
+}
+
+Test(entry, another_minor_is_refused_while_the_major_version_is_0_and_told_the_plugins) {
+  hal_plugin_api_t api = {.struct_size = sizeof api};
+  hal_host_api_t other = host;
+  other.minor = HAL_ABI_MINOR + 1;
+  cr_assert_eq(hal_plugin_entry(&other, &api), HAL_ABI_MAJOR == 0 ? HAL_INCOMPATIBLE : HAL_OK);
+  cr_assert_eq(api.major, HAL_ABI_MAJOR);
+  cr_assert_eq(api.minor, HAL_ABI_MINOR);
+}
+
+/* A struct as an older side owns it, and what lies behind it. */
+typedef struct older_s {
+  size_t struct_size;
+  int32_t first;
+  int32_t behind;
+} older_t;
+
+Test(growing, a_field_is_written_only_where_the_struct_of_the_other_side_has_it) {
+  older_t older = {.struct_size = HAL_STRUCT_SIZE(older_t, first), .behind = 7};
+  cr_assert(HAL_HAS_FIELD(&older, first));
+  cr_assert_not(HAL_HAS_FIELD(&older, behind));
+  HAL_SET_FIELD(&older, first, 1);
+  HAL_SET_FIELD(&older, behind, 2);
+  cr_assert_eq(older.first, 1);
+  cr_assert_eq(older.behind, 7);
+  older.struct_size = sizeof older;
+  HAL_SET_FIELD(&older, behind, 2);
+  cr_assert_eq(older.behind, 2);
 }
 
 Test(entry, refuses_other_majors_and_short_hosts) {

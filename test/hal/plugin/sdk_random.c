@@ -24,6 +24,7 @@ static void *mem_alloc(size_t size, size_t alignment) {
 }
 static const hal_host_api_t host = {.struct_size = sizeof host,
                                     .major = HAL_ABI_MAJOR,
+                                    .minor = HAL_ABI_MINOR,
                                     .error_set = error_set,
                                     .mem_alloc = mem_alloc,
                                     .mem_free = free};
@@ -208,4 +209,27 @@ Test(random_fill, what_it_cannot_make_is_UNIMPLEMENTED_with_nothing_touched) {
   desc.distribution = HAL_RANDOM_BITS;
   cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_UNIMPLEMENTED);
   for (size_t i = 0; i < sizeof memory; i++) cr_assert_eq(memory[i], 0xA5);
+}
+
+Test(random_fill, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset) {
+  const uint32_t *const expected = fill(HAL_INT32, 4, HAL_RANDOM_BITS, 0, 0, COUNT);
+  uint64_t state[2] = {seed, offset - 3}; /* five's device memory is the host's */
+  uint32_t *const drawn = malloc(COUNT * sizeof *drawn);
+  hal_random_t desc = {.struct_size = sizeof desc,
+                       .dst = drawn,
+                       .count = COUNT,
+                       .seed = 1,
+                       .offset = 3,
+                       .dtype = HAL_INT32,
+                       .distribution = HAL_RANDOM_BITS,
+                       .random_state = state};
+  cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
+  cr_assert_eq(memcmp(drawn, expected, COUNT * sizeof *drawn), 0);
+  state[1]++; /* what a replay finds: other numbers from the same description */
+  cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
+  cr_assert_eq(memcmp(drawn, expected + 4, (COUNT - 4) * sizeof *drawn), 0);
+  desc.struct_size = HAL_STRUCT_SIZE(hal_random_t, p1); /* a caller that does not know the field */
+  desc.seed = seed, desc.offset = offset;
+  cr_assert_eq(hal_plugin_random_fill(NULL, &desc), HAL_OK, "%s", message);
+  cr_assert_eq(memcmp(drawn, expected, COUNT * sizeof *drawn), 0);
 }

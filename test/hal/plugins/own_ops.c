@@ -21,7 +21,7 @@ static hal_status_t fail(void *state, const hal_op_call_t *call) {
   return hal_host->error_set(HAL_INTERNAL, 0, "own_ops: out of order");
 }
 
-hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_fn_t *out_fn, void **out_state) {
+hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *out_op) {
   static float number = 7;
   static const struct {
     const char *name;
@@ -30,8 +30,10 @@ hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_fn_t *o
   if (!known(device)) return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "own_ops: bad device in op_find");
   for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
     if (strcmp(ops[i].name, name) == 0) {
-      *out_fn = ops[i].fn;
-      *out_state = &number;
+      out_op->fn = ops[i].fn;
+      out_op->state = &number;
+      out_op->dtypes = HAL_ALL_DTYPES;
+      out_op->layouts = HAL_TAKES_ALL;
       return HAL_OK;
     }
   return HAL_NOT_FOUND;

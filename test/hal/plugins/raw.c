@@ -6,6 +6,11 @@
 #define HAL_ABI_MAJOR 7
 #include <entry.c>
 
+#elif defined(RAW_OTHER_MINOR) /* the entry of another minor version, refusing this host */
+#undef HAL_ABI_MINOR
+#define HAL_ABI_MINOR 99
+#include <entry.c>
+
 #elif defined(RAW_NO_ENTRY) /* an ordinary shared object */
 hal_status_t hal_plugin_unused(void);
 hal_status_t hal_plugin_unused(void) { return HAL_OK; }
@@ -30,6 +35,8 @@ HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_
   const hal_status_t status = real_entry(host, api);
 #if defined(RAW_LYING_MAJOR)
   api->major = 7;
+#elif defined(RAW_LYING_MINOR)
+  api->minor = 1;
 #elif defined(RAW_ODD_SIZE)
   api->struct_size -= 3;
 #elif defined(RAW_HOLE)

@@ -10,6 +10,7 @@ enum { DEVICES = 2, ALIGNMENT = 256, RESERVED_BYTES = 1 << 16 };
 
 struct hal_plugin_stream_s {
   int32_t device;
+  uint64_t capture;
 };
 struct hal_plugin_event_s {
   int64_t ns;
@@ -23,6 +24,9 @@ struct hal_plugin_module_s {
 struct hal_plugin_graph_s {
   int unused;
 };
+struct hal_plugin_graph_exec_s {
+  int unused;
+};
 struct hal_plugin_comm_s {
   int unused;
 };
@@ -33,6 +37,7 @@ struct hal_plugin_physical_s {
 /* What the last launch was given, for the tests: a plugin that keeps it (ROGUE=keeps_launch) reads it later. */
 static const hal_launch_t *kept_launch;
 static int64_t clock_ns;
+static uint64_t captures;
 static int initialised;
 
 static int is(const char *mistake) {
@@ -149,8 +154,9 @@ hal_status_t hal_plugin_virtual_unreserve(int32_t device, void *ptr, size_t size
   (void)device, (void)size;
   return give_back(ptr);
 }
-hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, hal_plugin_physical_t **out_memory) {
-  (void)device, (void)size;
+hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, uint32_t handle_kinds,
+                                       hal_plugin_physical_t **out_memory) {
+  (void)device, (void)size, (void)handle_kinds;
   return make(sizeof **out_memory, (void **)out_memory);
 }
 hal_status_t hal_plugin_virtual_release(int32_t device, hal_plugin_physical_t *memory) {
@@ -164,6 +170,21 @@ hal_status_t hal_plugin_virtual_map(int32_t device, void *ptr, size_t size, hal_
 hal_status_t hal_plugin_virtual_unmap(int32_t device, void *ptr, size_t size) {
   (void)device, (void)ptr, (void)size;
   return HAL_OK;
+}
+
+hal_status_t hal_plugin_virtual_access(int32_t device, void *ptr, size_t size, int32_t peer, uint32_t access) {
+  (void)device, (void)ptr, (void)size, (void)peer, (void)access;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_virtual_export(int32_t device, hal_plugin_physical_t *memory, uint32_t kind,
+                                       hal_memory_handle_t *out_handle) {
+  (void)device, (void)memory;
+  *out_handle = (hal_memory_handle_t){.kind = is("another_handle") ? HAL_HANDLE_NONE : kind, .file = -1};
+  return HAL_OK;
+}
+hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t *handle, size_t size,
+                                       hal_plugin_physical_t **out_memory) {
+  return handle->kind ? hal_plugin_virtual_create(device, size, handle->kind, out_memory) : fail(HAL_INVALID_ARGUMENT);
 }
 
 /* ---- streams and events ---- */
@@ -184,6 +205,13 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
     hal_host->log(HAL_LOG_ERROR, text);
   }
   if (is("writes_late") && kept_launch) memset((void *)(uintptr_t)kept_launch, 0, 4);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  (void)stream;
+  HAL_SET_FIELD(out_error, status, is("error_is_ok") ? HAL_OK : HAL_DATA_LOSS);
+  if (is("error_without_end")) memset(out_error->message, 'x', sizeof out_error->message);
   return HAL_OK;
 }
 
@@ -230,31 +258,68 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
   return HAL_OK;
 }
 
+hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
+                                    hal_kernel_info_t *out_info) {
+  (void)kernel, (void)shared_bytes;
+  HAL_SET_FIELD(out_info, max_block_threads, 1024);
+  HAL_SET_FIELD(out_info, blocks_per_unit, 2048 / block_threads);
+  return HAL_OK;
+}
+hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, size_t room, size_t *out_size) {
+  (void)module;
+  *out_size = is("empty_module") ? 0 : 4;
+  if (room >= 4) memcpy(data, "code", 4);
+  return HAL_OK;
+}
+
 static hal_status_t run_op(void *state, const hal_op_call_t *call) {
   (void)state, (void)call;
-  return is("op_fails_silently") ? HAL_INTERNAL : HAL_OK;
+  return is("op_fails_silently") ? HAL_INTERNAL : is("breaks_its_word") ? HAL_UNIMPLEMENTED : HAL_OK;
 }
-hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_fn_t *out_fn, void **out_state) {
-  (void)device, (void)out_state; /* it has none, which is allowed */
+static hal_status_t query_op(void *state, const hal_op_call_t *call) {
+  (void)state;
+  return is("query_fails") ? fail(HAL_INTERNAL) : call->stream || call->host ? fail(HAL_INVALID_ARGUMENT) : HAL_OK;
+}
+hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *out_op) {
+  (void)device; /* no state, which is allowed */
   if (strcmp(name, "add.Tensor")) return HAL_NOT_FOUND;
-  *out_fn = run_op;
+  out_op->fn = run_op;
+  out_op->query = query_op;
+  out_op->dtypes = HAL_ALL_DTYPES;
+  out_op->layouts = HAL_TAKES_ALL;
   return HAL_OK;
 }
 
 /* ---- graphs and collectives ---- */
 
-hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream) {
-  (void)stream;
+hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
+  (void)mode, (void)pool;
+  if (stream) stream->capture = ++captures;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *out_status, uint64_t *out_id) {
+  const uint64_t id = stream && !is("forgets_capture") ? stream->capture : 0;
+  *out_status = is("capture_answer") ? 9 : id ? HAL_CAPTURE_ACTIVE : HAL_CAPTURE_NONE;
+  *out_id = id;
   return HAL_OK;
 }
 hal_status_t hal_plugin_capture_end(hal_plugin_stream_t *stream, hal_plugin_graph_t **out_graph) {
-  (void)stream;
+  if (stream) stream->capture = 0;
   return make(sizeof **out_graph, (void **)out_graph);
 }
-hal_status_t hal_plugin_graph_launch(hal_plugin_graph_t *graph, hal_plugin_stream_t *stream) {
-  (void)graph, (void)stream;
+hal_status_t hal_plugin_graph_instantiate(hal_plugin_graph_t *graph, hal_plugin_graph_exec_t **out_exec) {
+  (void)graph;
+  return make(sizeof **out_exec, (void **)out_exec);
+}
+hal_status_t hal_plugin_graph_update(hal_plugin_graph_exec_t *exec, hal_plugin_graph_t *graph) {
+  (void)exec, (void)graph;
   return HAL_OK;
 }
+hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_stream_t *stream) {
+  (void)exec, (void)stream;
+  return HAL_OK;
+}
+hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) { return give_back(exec); }
 hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) { return give_back(graph); }
 
 hal_status_t hal_plugin_comm_unique_id(hal_comm_id_t *out_id) {

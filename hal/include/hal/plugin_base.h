@@ -1,0 +1,95 @@
+/* plugin_base.h: the part of plugin.h on which all others stand: version, growing structs, status codes, handles, data types. */
+#ifndef HAL_PLUGIN_BASE_H_
+#define HAL_PLUGIN_BASE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HAL_ABI_MAJOR 0
+#define HAL_ABI_MINOR 2
+
+/* The device ordinal of host memory in memory_copy. */
+#define HAL_HOST (-1)
+
+/* Size of a struct through its last field in use. Not sizeof: a field added in tail padding would not change that. */
+#define HAL_STRUCT_SIZE(type, last) (offsetof(type, last) + sizeof(((type *)0)->last))
+
+/* Tells whether the struct at `ptr`, by its struct_size, has `field`: what an older side wrote may lack it. */
+#define HAL_HAS_FIELD(ptr, field) \
+  ((ptr)->struct_size >= (size_t)((const char *)(&(ptr)->field + 1) - (const char *)(ptr)))
+
+/* Writes a field of a struct that the other side owns; nothing where that side's struct ends before it. */
+#define HAL_SET_FIELD(ptr, field, ...) ((void)(HAL_HAS_FIELD(ptr, field) && ((ptr)->field = (__VA_ARGS__), 1)))
+
+/* ---- status codes -------------------------------------------------------------------------------------------------------
+ * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
+typedef int32_t hal_status_t;
+enum {
+  HAL_OK = 0,
+  HAL_UNKNOWN = 2,
+  HAL_INVALID_ARGUMENT = 3,
+  HAL_NOT_FOUND = 5,
+  HAL_RESOURCE_EXHAUSTED = 8, /* out of memory: the host trims its caches and retries once */
+  HAL_FAILED_PRECONDITION = 9,
+  HAL_ABORTED = 10,
+  HAL_OUT_OF_RANGE = 11,
+  HAL_UNIMPLEMENTED = 12, /* outputs were not touched: the host falls back */
+  HAL_INTERNAL = 13,
+  HAL_UNAVAILABLE = 14, /* no driver or device on this machine: the host skips the plugin quietly */
+  HAL_DATA_LOSS = 15,
+  HAL_NOT_READY = 17,   /* work remains */
+  HAL_INCOMPATIBLE = 18 /* versions or groups of ops do not fit */
+};
+
+/* ---- handles: incomplete structs that the plugin defines ---------------------------------------------------------------- */
+typedef struct hal_plugin_stream_s hal_plugin_stream_t;
+typedef struct hal_plugin_event_s hal_plugin_event_t;
+typedef struct hal_plugin_module_s hal_plugin_module_t;
+typedef struct hal_plugin_kernel_s hal_plugin_kernel_t;
+typedef struct hal_plugin_graph_s hal_plugin_graph_t;
+typedef struct hal_plugin_graph_exec_s hal_plugin_graph_exec_t;
+typedef struct hal_plugin_comm_s hal_plugin_comm_t;
+typedef struct hal_plugin_physical_s hal_plugin_physical_t;
+
+/* ---- data types ---------------------------------------------------------------------------------------------------------
+ * The numbers are those of c10::ScalarType, checked by static assertions on the torch side. */
+typedef int32_t hal_dtype_t;
+enum {
+  HAL_UINT8 = 0,
+  HAL_INT8 = 1,
+  HAL_INT16 = 2,
+  HAL_INT32 = 3,
+  HAL_INT64 = 4,
+  HAL_FLOAT16 = 5,
+  HAL_FLOAT32 = 6,
+  HAL_FLOAT64 = 7,
+  HAL_COMPLEX32 = 8,
+  HAL_COMPLEX64 = 9,
+  HAL_COMPLEX128 = 10,
+  HAL_BOOL = 11,
+  HAL_BFLOAT16 = 15,
+  HAL_FLOAT8_E5M2 = 23,
+  HAL_FLOAT8_E4M3FN = 24,
+  HAL_FLOAT8_E5M2FNUZ = 25,
+  HAL_FLOAT8_E4M3FNUZ = 26,
+  HAL_UINT16 = 27,
+  HAL_UINT32 = 28,
+  HAL_UINT64 = 29,
+  HAL_UINT4 = 33, /* an element has a byte of its own, as in torch */
+  HAL_INT4 = 40,
+  HAL_FLOAT8_E8M0FNU = 44,
+  HAL_FLOAT4_E2M1FN_X2 = 45 /* an element is a byte of two numbers */
+};
+
+/* A mask of dtypes: bit d = dtype number d. */
+#define HAL_DTYPE_BIT(dtype) (UINT64_C(1) << (dtype))
+#define HAL_ALL_DTYPES UINT64_MAX
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_PLUGIN_BASE_H_ */

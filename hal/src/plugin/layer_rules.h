@@ -1,0 +1,44 @@
+/* layer_rules.h: what the validate layer's rules of single ops share. Private to hal/src/plugin. */
+#ifndef HAL_SRC_LAYER_RULES_H_
+#define HAL_SRC_LAYER_RULES_H_
+
+#include <string.h>
+
+#include "plugin/layer_validate.h"
+
+static inline intptr_t value_of(const hal_layer_call_t *call, const char *name) {
+  return hal_validate_argument(call, name)->value;
+}
+
+static inline hal_validate_t *state_of(const hal_layer_call_t *call) { return call->plugin->validate; }
+
+static inline hal_live_t *stream_of(const hal_layer_call_t *call) {
+  return hal_live_find(&state_of(call)->lives, HAL_LIVE_STREAM, (uintptr_t)value_of(call, "stream"));
+}
+
+static inline int has_end(const char *text, size_t size) { return memchr(text, '\0', size) != NULL; }
+
+/* What the plugin wrote to its n-th out-parameter, which has this type. */
+#define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
+
+/* ---- layer_rules_graph.c: virtual memory, graphs, collectives ---- */
+hal_status_t hal_rule_before_map(hal_layer_call_t *call);
+hal_status_t hal_rule_after_map(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_unmap(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_release(hal_layer_call_t *call);
+hal_status_t hal_rule_before_unreserve(hal_layer_call_t *call);
+hal_status_t hal_rule_before_access(hal_layer_call_t *call);
+hal_status_t hal_rule_before_share(hal_layer_call_t *call);
+hal_status_t hal_rule_after_share(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_capture_begin(hal_layer_call_t *call);
+hal_status_t hal_rule_after_capture_begin(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_capture_end(hal_layer_call_t *call);
+hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_comm_create(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_comm_create(hal_layer_call_t *call);
+hal_status_t hal_rule_before_comm_group(hal_layer_call_t *call);
+hal_status_t hal_rule_after_comm_group(hal_layer_call_t *call, hal_status_t status);
+
+#endif /* HAL_SRC_LAYER_RULES_H_ */

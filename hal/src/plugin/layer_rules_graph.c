@@ -1,0 +1,132 @@
+/* layer_rules_graph.c: what the ops of virtual memory, graphs and collectives promise beyond what holds for all. */
+#include "plugin/layer_rules.h"
+
+/* ---- virtual memory, graphs, collectives ---- */
+
+static hal_live_t *physical_of(const hal_layer_call_t *call, uintptr_t handle) {
+  return hal_live_find(&state_of(call)->lives, HAL_LIVE_PHYSICAL, handle);
+}
+
+hal_status_t hal_rule_before_map(hal_layer_call_t *call) {
+  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (memory && memory->flags)
+    return hal_validate_misuse(call, "memory %p is mapped already; unmap it first", (void *)memory->address);
+  return HAL_OK;
+}
+
+hal_status_t hal_rule_after_map(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (memory) memory->flags = 1;
+  call->made->owner = (uintptr_t)value_of(call, "memory");
+  return status;
+}
+
+hal_status_t hal_rule_after_unmap(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const memory = call->ended ? physical_of(call, call->ended->owner) : NULL;
+  if (memory) memory->flags = 0;
+  return status;
+}
+
+hal_status_t hal_rule_before_release(hal_layer_call_t *call) {
+  const hal_live_t *const memory = physical_of(call, (uintptr_t)value_of(call, "memory"));
+  if (!memory || !memory->flags) return HAL_OK;
+  return hal_validate_misuse(call, "memory %p is still mapped; unmap it first", (void *)memory->address);
+}
+
+hal_status_t hal_rule_before_unreserve(hal_layer_call_t *call) {
+  const uintptr_t address = (uintptr_t)value_of(call, "ptr");
+  const hal_live_t *const mapped =
+      hal_live_find_overlap(&state_of(call)->lives, address, (size_t)value_of(call, "size"));
+  if (!mapped) return HAL_OK;
+  return hal_validate_misuse(call, "memory is still mapped at %p; unmap it first", (void *)mapped->address);
+}
+
+hal_status_t hal_rule_before_access(hal_layer_call_t *call) {
+  const uint32_t access = (uint32_t)value_of(call, "access");
+  if (access != HAL_ACCESS_NONE && access != HAL_ACCESS_READ && access != HAL_ACCESS_READ_WRITE)
+    return hal_validate_misuse(call, "access is %u; pass one of HAL_ACCESS_*", access);
+  return hal_validate_range(call, "ptr", (const void *)value_of(call, "ptr"), (size_t)value_of(call, "size"),
+                            (int32_t)value_of(call, "device"));
+}
+
+hal_status_t hal_rule_before_share(hal_layer_call_t *call) {
+  const uint32_t kind = (uint32_t)value_of(call, "kind");
+  if (kind == HAL_HANDLE_FILE || kind == HAL_HANDLE_FABRIC) return HAL_OK;
+  return hal_validate_misuse(call, "kind is %u; pass one of HAL_HANDLE_*", kind);
+}
+
+hal_status_t hal_rule_after_share(hal_layer_call_t *call, hal_status_t status) {
+  const uint32_t asked = (uint32_t)value_of(call, "kind"), given = WRITTEN(call, 0, hal_memory_handle_t).kind;
+  if (asked == given) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a handle of kind %u where %u was asked for",
+                            given, asked);
+}
+
+hal_status_t hal_rule_before_capture_begin(hal_layer_call_t *call) {
+  const hal_live_t *const stream = stream_of(call);
+  const uint32_t mode = (uint32_t)value_of(call, "mode");
+  if (mode > HAL_CAPTURE_RELAXED) return hal_validate_misuse(call, "mode is %u; pass one of HAL_CAPTURE_*", mode);
+  if (!stream || !stream->flags) return HAL_OK;
+  return hal_validate_misuse(call, "the stream is being captured already; call capture_end first");
+}
+
+hal_status_t hal_rule_after_capture_begin(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const stream = stream_of(call);
+  if (stream) stream->flags = 1;
+  return status;
+}
+
+hal_status_t hal_rule_before_capture_end(hal_layer_call_t *call) {
+  const hal_live_t *const stream = stream_of(call);
+  if (stream && stream->flags) return HAL_OK;
+  return hal_validate_misuse(call, "the stream is not being captured; call capture_begin first");
+}
+
+hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t status) {
+  hal_live_t *const stream = stream_of(call);
+  if (!stream) return status;
+  stream->flags = 0;
+  call->made->device = stream->device;
+  return status;
+}
+
+hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status) {
+  const hal_live_t *const stream = stream_of(call);
+  const uint32_t told = WRITTEN(call, 0, uint32_t);
+  const uint64_t id = WRITTEN(call, 1, uint64_t);
+  if (told > HAL_CAPTURE_INVALID || (told == HAL_CAPTURE_NONE) != (id == 0))
+    return hal_validate_fault(call->plugin, call->slot,
+                              "the plugin answered state %u of capture %llu; a capture has a "
+                              "number, and no capture has 0",
+                              told, (unsigned long long)id);
+  if (!stream || !stream->flags || told != HAL_CAPTURE_NONE) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin forgot the capture that it has begun");
+}
+
+hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status) {
+  const hal_live_t *const graph =
+      hal_live_find(&state_of(call)->lives, HAL_LIVE_GRAPH, (uintptr_t)value_of(call, "graph"));
+  if (graph) call->made->device = graph->device;
+  return status;
+}
+
+hal_status_t hal_rule_after_comm_create(hal_layer_call_t *call, hal_status_t status) {
+  call->made->recorded = (uint64_t)value_of(call, "size"); /* ranks */
+  return status;
+}
+
+hal_status_t hal_rule_before_comm_create(hal_layer_call_t *call) {
+  const int32_t rank = (int32_t)value_of(call, "rank"), size = (int32_t)value_of(call, "size");
+  if (rank >= 0 && rank < size) return HAL_OK;
+  return hal_validate_misuse(call, "rank %d of %d; ranks are 0 to size - 1", rank, size);
+}
+
+hal_status_t hal_rule_before_comm_group(hal_layer_call_t *call) {
+  if (value_of(call, "begin") || state_of(call)->groups > 0) return HAL_OK;
+  return hal_validate_misuse(call, "a bracket is closed that was never opened; call comm_group(1) first");
+}
+
+hal_status_t hal_rule_after_comm_group(hal_layer_call_t *call, hal_status_t status) {
+  state_of(call)->groups += value_of(call, "begin") ? 1 : -1;
+  return status;
+}

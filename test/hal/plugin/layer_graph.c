@@ -1,0 +1,131 @@
+/* layer_graph.c: tests of the validate layer over virtual memory, graphs, modules' and streams' descriptions. */
+#include "layer_testing.h"
+
+Test(layer_graph, right_use_of_graphs_is_not_remarked) {
+  hal_plugin_graph_t *graph = NULL;
+  hal_plugin_graph_exec_t *exec = NULL;
+  uint32_t status = 9;
+  uint64_t id = 9;
+  make_all();
+  assert_ok(hal_call_capture_status(plugin, stream, &status, &id));
+  cr_assert(status == HAL_CAPTURE_NONE && id == 0);
+  assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_RELAXED, 3));
+  assert_ok(hal_call_capture_status(plugin, stream, &status, &id));
+  cr_assert(status == HAL_CAPTURE_ACTIVE && id != 0);
+  assert_ok(hal_call_capture_end(plugin, stream, &graph));
+  assert_ok(hal_call_graph_instantiate(plugin, graph, &exec));
+  assert_ok(hal_call_graph_update(plugin, exec, graph));
+  assert_ok(hal_call_graph_destroy(plugin, graph));
+  assert_ok(hal_call_graph_launch(plugin, exec, stream)); /* the instance outlives its recording */
+  assert_ok(hal_call_graph_exec_destroy(plugin, exec));
+  cr_assert_str_empty(lines);
+}
+
+Test(layer_graph, right_use_of_virtual_memory_is_not_remarked) {
+  hal_plugin_physical_t *physical = NULL, *imported = NULL;
+  hal_memory_handle_t handle;
+  void *reserved = NULL;
+  make_all();
+  assert_ok(hal_call_virtual_reserve(plugin, 0, 4096, &reserved));
+  assert_ok(hal_call_virtual_create(plugin, 0, 4096, HAL_HANDLE_FILE, &physical));
+  assert_ok(hal_call_virtual_map(plugin, 0, reserved, 4096, physical));
+  assert_ok(hal_call_virtual_access(plugin, 0, reserved, 4096, 1, HAL_ACCESS_READ));
+  assert_ok(hal_call_memory_copy(plugin, NULL, reserved, 0, memory, 0, 4096));
+  assert_ok(hal_call_virtual_export(plugin, 0, physical, HAL_HANDLE_FILE, &handle));
+  assert_ok(hal_call_virtual_import(plugin, 0, &handle, 4096, &imported));
+  assert_ok(hal_call_virtual_unmap(plugin, 0, reserved, 4096));
+  assert_ok(hal_call_virtual_release(plugin, 0, imported));
+  assert_ok(hal_call_virtual_release(plugin, 0, physical));
+  assert_ok(hal_call_virtual_unreserve(plugin, 0, reserved, 4096));
+  cr_assert_str_empty(lines);
+}
+
+Test(layer_graph, right_use_of_descriptions_is_not_remarked) {
+  hal_kernel_info_t info = {.struct_size = sizeof info};
+  hal_stream_error_t error = {.struct_size = sizeof error};
+  const hal_launch_attribute_t cooperative = {.kind = HAL_LAUNCH_COOPERATIVE, .x = 1};
+  hal_launch_t launch;
+  char code[8];
+  size_t size = 0;
+  make_all();
+  launch = launch_of(NULL, 0);
+  launch.struct_size = sizeof launch;
+  launch.attributes = &cooperative;
+  launch.attribute_count = 1;
+  assert_ok(hal_call_kernel_launch(plugin, kernel, stream, &launch));
+  assert_ok(hal_call_kernel_info(plugin, kernel, 256, 0, &info));
+  cr_assert_eq(info.blocks_per_unit, 8);
+  assert_ok(hal_call_module_export(plugin, module, NULL, 0, &size));
+  cr_assert_eq(size, 4);
+  assert_ok(hal_call_module_export(plugin, module, code, sizeof code, &size));
+  assert_ok(hal_call_stream_error(plugin, stream, &error));
+  cr_assert_eq(error.status, HAL_DATA_LOSS);
+  cr_assert_str_empty(lines);
+}
+
+Test(layer_graph, wrong_descriptions_are_misuse) {
+  hal_kernel_info_t info = {.struct_size = sizeof info};
+  hal_plugin_physical_t *physical = NULL;
+  hal_memory_handle_t handle;
+  hal_launch_t launch;
+  size_t size = 0;
+  make_all();
+  launch = launch_of(NULL, 0);
+  launch.struct_size = sizeof launch;
+  launch.attribute_count = 1;
+  assert_misuse(hal_call_kernel_launch(plugin, kernel, stream, &launch), "kernel_launch", "1 attributes are announced");
+  assert_misuse(hal_call_kernel_info(plugin, kernel, 0, 0, &info), "kernel_info", "block_threads is 0");
+  assert_misuse(hal_call_module_export(plugin, module, NULL, 8, &size), "module_export", "data is NULL for 8 bytes");
+  assert_misuse(hal_call_virtual_access(plugin, 0, memory, 4096, 1, 7), "virtual_access", "access is 7");
+  assert_ok(hal_call_virtual_create(plugin, 0, 4096, 0, &physical));
+  assert_misuse(hal_call_virtual_export(plugin, 0, physical, 3, &handle), "virtual_export", "kind is 3");
+  assert_misuse(hal_call_capture_begin(plugin, stream, 5, 0), "capture_begin", "mode is 5");
+}
+
+/* A mistake of the plugin's. */
+#define assert_fault(mistake, call, op, text) \
+  do {                                        \
+    setenv("ROGUE", mistake, 1);              \
+    lines[0] = '\0';                          \
+    cr_assert_eq(call, HAL_INTERNAL);         \
+    assert_found(op, text);                   \
+    unsetenv("ROGUE");                        \
+  } while (0)
+
+Test(layer_graph, wrong_answers_are_the_plugins_faults) {
+  hal_plugin_physical_t *physical = NULL;
+  hal_stream_error_t error = {.struct_size = sizeof error};
+  hal_memory_handle_t handle;
+  uint32_t status;
+  uint64_t id;
+  size_t size = 0;
+  make_all();
+  assert_ok(hal_call_virtual_create(plugin, 0, 4096, HAL_HANDLE_FILE, &physical));
+  assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
+  assert_fault("capture_answer", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "state 9");
+  assert_fault("forgets_capture", hal_call_capture_status(plugin, stream, &status, &id), "capture_status", "forgot");
+  assert_fault("another_handle", hal_call_virtual_export(plugin, 0, physical, HAL_HANDLE_FILE, &handle),
+               "virtual_export", "a handle of kind 0 where 1");
+  assert_fault("empty_module", hal_call_module_export(plugin, module, NULL, 0, &size), "module_export", "0 bytes");
+  assert_fault("error_is_ok", hal_call_stream_error(plugin, stream, &error), "stream_error", "with status OK");
+  assert_fault("error_without_end", hal_call_stream_error(plugin, stream, &error), "stream_error", "has no NUL");
+}
+
+Test(layer_graph, unbalanced_captures_brackets_and_mappings_are_misuse) {
+  hal_plugin_graph_t *graph = NULL;
+  hal_plugin_physical_t *physical = NULL;
+  void *reserved = NULL;
+  make_all();
+  assert_misuse(hal_call_capture_end(plugin, stream, &graph), "capture_end", "is not being captured");
+  assert_ok(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0));
+  assert_misuse(hal_call_capture_begin(plugin, stream, HAL_CAPTURE_GLOBAL, 0), "capture_begin",
+                "is being captured already");
+  assert_misuse(hal_call_stream_destroy(plugin, stream), "stream_destroy", "is being captured");
+  assert_misuse(hal_call_comm_group(plugin, 0), "comm_group", "never opened");
+  assert_ok(hal_call_virtual_reserve(plugin, 0, 4096, &reserved));
+  assert_ok(hal_call_virtual_create(plugin, 0, 4096, 0, &physical));
+  assert_ok(hal_call_virtual_map(plugin, 0, reserved, 4096, physical));
+  assert_misuse(hal_call_virtual_map(plugin, 0, reserved, 4096, physical), "virtual_map", "is mapped already");
+  assert_misuse(hal_call_virtual_release(plugin, 0, physical), "virtual_release", "is still mapped");
+  assert_misuse(hal_call_virtual_unreserve(plugin, 0, reserved, 4096), "virtual_unreserve", "is still mapped");
+}
