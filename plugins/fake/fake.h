@@ -91,12 +91,21 @@ typedef struct fake_segment_s {
   size_t size;    /* as asked for */
   size_t mapped;  /* whole pages */
   int32_t device; /* HAL_HOST for pinned memory */
+  int is_virtual; /* mapped by virtual_map: memory_free does not know it */
 } fake_segment_t;
 
 /* Gives the segment that an address lies in, or in whose guard pages; returns whether there is one. */
 int fake_memory_find(const void *address, fake_segment_t *out_segment);
 /* The same in a signal handler; -1 = the table stays locked. */
 int fake_memory_find_in_handler(const void *address, fake_segment_t *out_segment);
+/* Puts memory that was mapped elsewhere into the table, and takes it out again; what begins at `base` must have the size. */
+hal_status_t fake_memory_add(int32_t device, char *base, size_t size);
+hal_status_t fake_memory_remove(int32_t device, char *base, size_t size);
+/* Counts `bytes` against the device's limit; 0 = they do not fit. */
+int fake_memory_charge(int32_t device, uint64_t bytes);
+void fake_memory_refund(int32_t device, uint64_t bytes);
+/* Rounds up to whole pages; 0 = overflow. */
+size_t fake_whole_pages(size_t size);
 void fake_memory_fork_prepare(void);
 void fake_memory_fork_parent(void);
 void fake_memory_fork_child(void);
@@ -183,6 +192,8 @@ struct hal_plugin_stream_s {
   uint32_t sleepers; /* threads asleep on `signal` */
   hal_status_t error;
   const char *error_kernel; /* the kernel that failed; static text */
+  hal_status_t told;        /* the failure that was reported last, for stream_error */
+  const char *told_kernel;
 
   /* Written by who enqueues, read by who runs. */
   alignas(FAKE_CACHE_LINE) _Atomic uint64_t tail; /* items enqueued */

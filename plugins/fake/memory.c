@@ -111,8 +111,7 @@ static char *map_pages(size_t bytes) {
   return raw + head;
 }
 
-/* Rounds up to whole pages; 0 = overflow. */
-static size_t whole_pages(size_t size) {
+size_t fake_whole_pages(size_t size) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
   size_t rounded = 0;
   return __builtin_add_overflow(size, page - 1, &rounded) ? 0 : rounded & ~(page - 1);
@@ -144,8 +143,10 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
   fake_segment_t segment;
   fake_lock(&map.lock);
   const int found = take_out(device, ptr, &segment);
+  const int is_virtual = found && segment.is_virtual;
+  if (is_virtual) insert(segment); /* there is room: it was there */
   fake_unlock(&map.lock);
-  if (!found)
+  if (!found || is_virtual)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
                       "fake: %s(%d, %p): this is not the start of such an allocation; free each "
                       "allocation once, on its own device",
@@ -155,17 +156,50 @@ static hal_status_t unmap_segment(int32_t device, void *ptr, const char *what, s
   return HAL_OK;
 }
 
+hal_status_t fake_memory_add(int32_t device, char *base, size_t size) {
+  const fake_segment_t segment = {.base = base,
+                                  .work = base,
+                                  .reserved = base,
+                                  .reserved_size = size,
+                                  .size = size,
+                                  .mapped = size,
+                                  .device = device,
+                                  .is_virtual = 1};
+  fake_lock(&map.lock);
+  const hal_status_t status = insert(segment);
+  fake_unlock(&map.lock);
+  if (!status) return HAL_OK;
+  return fake_error(status, 0, "fake: no host memory for the table of segments; free some memory");
+}
+
+hal_status_t fake_memory_remove(int32_t device, char *base, size_t size) {
+  fake_segment_t segment = {.size = 0};
+  fake_lock(&map.lock);
+  const int found = take_out(device, base, &segment);
+  const int right = found && segment.is_virtual && segment.size == size;
+  if (found && !right) insert(segment);
+  fake_unlock(&map.lock);
+  if (right) return HAL_OK;
+  return fake_error(HAL_INVALID_ARGUMENT, 0,
+                    "fake: nothing of %zu bytes is mapped at %p on device %d; name what virtual_map has mapped, whole",
+                    size, (void *)base, (int)device);
+}
+
 /* ---- device memory
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Counts `bytes` against the device's limit; 0 = they do not fit. */
-static int charge(fake_device_t *device, uint64_t bytes) {
+int fake_memory_charge(int32_t ordinal, uint64_t bytes) {
+  fake_device_t *const device = &fake.devices[ordinal];
   uint64_t allocated = atomic_load_explicit(&device->allocated, memory_order_relaxed);
   do {
     if (bytes > fake.settings.memory || allocated > fake.settings.memory - bytes) return 0;
   } while (!atomic_compare_exchange_weak_explicit(&device->allocated, &allocated, allocated + bytes,
                                                   memory_order_relaxed, memory_order_relaxed));
   return 1;
+}
+
+void fake_memory_refund(int32_t device, uint64_t bytes) {
+  atomic_fetch_sub_explicit(&fake.devices[device].allocated, bytes, memory_order_relaxed);
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
@@ -177,8 +211,8 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
                       "must",
                       (int)device, size, (unsigned)flags);
   fake_device_t *owner = &fake.devices[device];
-  const size_t mapped = whole_pages(size);
-  if (!mapped || !charge(owner, mapped)) {
+  const size_t mapped = fake_whole_pages(size);
+  if (!mapped || !fake_memory_charge(device, mapped)) {
     const uint64_t used = atomic_load_explicit(&owner->allocated, memory_order_relaxed);
     return fake_error(
         HAL_RESOURCE_EXHAUSTED, 0,
@@ -188,7 +222,7 @@ hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags
         (unsigned long long)(used < fake.settings.memory ? fake.settings.memory - used : 0));
   }
   status = map_segment(device, size, mapped, out_ptr);
-  if (status) atomic_fetch_sub_explicit(&owner->allocated, mapped, memory_order_relaxed);
+  if (status) fake_memory_refund(device, mapped);
   return status;
 }
 
@@ -197,7 +231,7 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   if (!ptr) return HAL_OK;
   hal_status_t status = fake_check_device(device);
   if (!status) status = unmap_segment(device, ptr, "memory_free", &mapped);
-  if (!status) atomic_fetch_sub_explicit(&fake.devices[device].allocated, mapped, memory_order_relaxed);
+  if (!status) fake_memory_refund(device, mapped);
   return status;
 }
 
@@ -229,7 +263,7 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
 hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
-  const size_t mapped = whole_pages(size);
+  const size_t mapped = fake_whole_pages(size);
   if (!mapped)
     return fake_error(size ? HAL_RESOURCE_EXHAUSTED : HAL_INVALID_ARGUMENT, 0,
                       "fake: host_alloc of %zu bytes; ask for at "

@@ -94,6 +94,16 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
   return HAL_OK;
 }
 
+hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
+                                    hal_kernel_info_t *out_info) {
+  (void)kernel;
+  HAL_SET_FIELD(out_info, max_block_threads, FAKE_MAX_BLOCK_THREADS);
+  HAL_SET_FIELD(out_info, subgroup_size, 1);
+  /* A unit is a thread of the host, which runs one block after the other. */
+  HAL_SET_FIELD(out_info, blocks_per_unit, block_threads <= FAKE_MAX_BLOCK_THREADS && !shared_bytes ? 1 : 0);
+  return HAL_OK;
+}
+
 /* ---- launches
  * ----------------------------------------------------------------------------------------------------------- */
 
@@ -221,6 +231,14 @@ static inline int is_known(const hal_arg_t *arg) {
                                       : arg->kind == HAL_ARG_VALUE && arg->size <= FAKE_MAX_ARG_BYTES;
 }
 
+/* This device knows no attribute, so it takes a launch whose attributes are all hints. */
+static int has_required(const hal_launch_t *launch) {
+  if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
+  for (uint32_t i = 0; i < launch->attribute_count; i++)
+    if (launch->attributes[i].required) return 1;
+  return 0;
+}
+
 hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_stream_t *stream,
                                       const hal_launch_t *launch) {
   const hal_host_kernel_t *kernel = (const hal_host_kernel_t *)(const void *)handle;
@@ -229,6 +247,8 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
                     !is_flat(launch->grid) || !is_flat(launch->block) || launch->shared_bytes ||
                     launch->block[0] - 1 >= FAKE_MAX_BLOCK_THREADS || arg_count != kernel->arg_count))
     return refuse(kernel, launch);
+  if (FAKE_UNLIKELY(launch->struct_size > HAL_STRUCT_SIZE(hal_launch_t, args) && has_required(launch)))
+    return HAL_UNIMPLEMENTED;
   const hal_arg_t *args = launch->args;
   fake_note_t room;
   const fake_note_t *note = NULL;

@@ -1,8 +1,10 @@
 /* plugin.c: what the fake plugin is, its devices, its beginning and end in a process, and the child of a fork. */
+#define _POSIX_C_SOURCE 200809L /* sysconf */
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fake.h"
 
@@ -102,7 +104,7 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) { return fake_settings_
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   const hal_status_t status = fake_check_device(device);
   if (status) return status;
-  const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED;
+  const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
                             .dialects = "native,host",
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
@@ -111,7 +113,8 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .compute_units = fake.settings.threads,
                             .subgroup_size = 1,
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
-                            .base_alignment = 4096};
+                            .base_alignment = 4096,
+                            .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE)};
   snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,
            (unsigned)fake.settings.threads);
   snprintf((char *)info.uuid, sizeof info.uuid, "hal-fake-%d", (int)device);

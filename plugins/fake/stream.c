@@ -1,4 +1,5 @@
 /* stream.c: streams: creation, destruction, synchronisation, queries, host functions. How items run is in run.c. */
+#include <stdio.h>
 #include <string.h>
 
 #include "fake.h"
@@ -81,6 +82,10 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   const hal_status_t status = stream->error;
   const char *kernel = stream->error_kernel;
+  if (status) {
+    stream->told = status;
+    stream->told_kernel = kernel;
+  }
   stream->error = HAL_OK;
   atomic_store_explicit(&stream->failed, 0, memory_order_relaxed);
   fake_unlock(&stream->lock);
@@ -94,6 +99,24 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
                       "are undefined",
                       kernel, (unsigned long long)fake.settings.fault);
   return HAL_OK; /* another thread took it */
+}
+
+hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  if (!stream) return HAL_NOT_FOUND; /* its failures are those of the calls themselves */
+  fake_lock(&stream->lock);
+  const hal_status_t status = stream->told;
+  const char *const kernel = stream->told_kernel;
+  fake_unlock(&stream->lock);
+  if (!status) return HAL_NOT_FOUND;
+  hal_stream_error_t error = {.struct_size = out_error->struct_size, .status = status};
+  if (status != HAL_ABORTED) {
+    snprintf(error.op, sizeof error.op, "kernel_launch");
+    snprintf(error.kernel, sizeof error.kernel, "%s", kernel);
+  }
+  snprintf(error.message, sizeof error.message, "%s",
+           status == HAL_ABORTED ? "the process was forked while work was queued" : "injected by HAL_FAKE_FAULT");
+  memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
+  return HAL_OK;
 }
 
 /* ---- waiting

@@ -115,3 +115,31 @@ Test(fake_launch, equal_bits_in_both_modes_with_any_number_of_threads, .timeout 
                   (unsigned long long)i);
   }
 }
+
+Test(fake_launch, attributes_that_are_hints_are_passed_over_and_required_ones_are_not_had) {
+  open_mode(1, 1);
+  float *const data = new_floats(16, 1);
+  hal_plugin_stream_t *const stream = new_stream();
+  hal_launch_attribute_t attribute = {.kind = HAL_LAUNCH_PRIORITY, .x = 1};
+  fake_add_t add;
+  fake_add_set(&add, data, data, data, 1, 16);
+  add.launch.struct_size = sizeof add.launch;
+  add.launch.attributes = &attribute;
+  add.launch.attribute_count = 1;
+  must(fake_api.kernel_launch(fake_kernel("add_f32_contig"), stream, &add.launch));
+  attribute.required = 1;
+  cr_assert_eq(fake_api.kernel_launch(fake_kernel("add_f32_contig"), stream, &add.launch), HAL_UNIMPLEMENTED);
+  must(fake_api.stream_synchronize(stream));
+  cr_assert_eq(data[0], 2);
+}
+
+Test(fake_launch, kernel_info_tells_which_blocks_can_run) {
+  open_mode(1, 1);
+  hal_kernel_info_t info = {.struct_size = sizeof info};
+  must(fake_api.kernel_info(fake_kernel("add_f32_contig"), 256, 0, &info));
+  cr_assert(info.blocks_per_unit == 1 && info.max_block_threads >= 256);
+  must(fake_api.kernel_info(fake_kernel("add_f32_contig"), info.max_block_threads + 1, 0, &info));
+  cr_assert_eq(info.blocks_per_unit, 0);
+  must(fake_api.kernel_info(fake_kernel("add_f32_contig"), 256, 64, &info)); /* there is no shared memory */
+  cr_assert_eq(info.blocks_per_unit, 0);
+}

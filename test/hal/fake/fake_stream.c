@@ -279,3 +279,37 @@ Test(fake_stream, native_handle_tells_streams_apart) {
   must(fake_api.stream_native(new_stream(), &two));
   cr_assert(one != NULL && one != two);
 }
+
+Test(fake_stream, the_NULL_stream_waits_for_no_other_stream, .timeout = 60) {
+  open_mode(1, 2);
+  hal_plugin_stream_t *const stream = new_stream();
+  float *const data = new_floats(16, 1), *const other = new_floats(16, 0);
+  fake_gate_t gate = {0};
+  must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
+  must(fake_api.memory_copy(stream, data, 0, other, 0, 16 * sizeof *data));
+  must(fake_api.memory_copy(NULL, other, 0, data, 0, 16 * sizeof *data)); /* a stream of no order with the first */
+  cr_assert_eq(other[0], 1, "finished on return");
+  cr_assert_eq(data[0], 1, "the stream is still held");
+  atomic_store(&gate.open, 1);
+  must(fake_api.stream_synchronize(stream));
+  cr_assert_eq(data[0], 1);
+}
+
+Test(fake_stream, stream_error_describes_the_failure_that_was_reported_last) {
+  setenv("HAL_FAKE_FAULT", "1", 1);
+  open_mode(1, 1);
+  hal_plugin_stream_t *const stream = new_stream(), *const other = new_stream();
+  hal_stream_error_t error = {.struct_size = sizeof error};
+  float *const data = new_floats(16, 1);
+  cr_assert_eq(fake_api.stream_error(stream, &error), HAL_NOT_FOUND);
+  add_ones(stream, data, data, 16);
+  must_fail(fake_api.stream_synchronize(stream), HAL_INTERNAL, "add_f32_contig");
+  must(fake_api.stream_error(stream, &error));
+  cr_assert_eq(error.status, HAL_INTERNAL);
+  cr_assert_str_eq(error.op, "kernel_launch");
+  cr_assert_str_eq(error.kernel, "add_f32_contig");
+  must(fake_api.stream_synchronize(stream));
+  must(fake_api.stream_error(stream, &error)); /* until the next one is reported */
+  cr_assert_eq(fake_api.stream_error(other, &error), HAL_NOT_FOUND);
+  cr_assert_eq(fake_api.stream_error(NULL, &error), HAL_NOT_FOUND);
+}

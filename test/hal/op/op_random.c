@@ -7,6 +7,8 @@
 enum { COUNT = 100003 };
 static const uint64_t seed = UINT64_C(0x9E3779B97F4A7C15);
 
+static const uint64_t *random_state; /* of the next run: in device memory, or NULL */
+
 static hal_status_t random_run(const char *name, double p0, double p1, uint64_t key, uint64_t offset,
                                const tensor_t *r) {
   uint32_t op;
@@ -19,7 +21,8 @@ static hal_status_t random_run(const char *name, double p0, double p1, uint64_t 
                         .args = args,
                         .results = results,
                         .seed = key,
-                        .offset = offset};
+                        .offset = offset,
+                        .random_state = random_state};
   return run_planned(0, op, NULL, &call);
 }
 
@@ -238,3 +241,17 @@ static void compute_numbers(unsigned char *out, size_t size) {
 }
 
 Test(op_random, bits_do_not_depend_on_threads_or_mode) { assert_same_bits(compute_numbers, 8 * COUNT); }
+
+Test(op_random, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset) {
+  open_device();
+  tensor_t *expected = vector(HAL_FLOAT32, COUNT), *drawn = vector(HAL_FLOAT32, COUNT), *state = vector(HAL_INT64, 2);
+  must(random_run("normal_functional", 0, 1, seed, 47, expected));
+  memcpy(state->host, (uint64_t[]){seed, 40}, 16);
+  tensor_upload(state);
+  random_state = state->desc.data;
+  must(random_run("normal_functional", 0, 1, 1, 7, drawn));
+  tensor_download(expected);
+  tensor_download(drawn);
+  cr_assert_eq(memcmp(expected->host, drawn->host, COUNT * sizeof(float)), 0);
+  tensor_free(expected), tensor_free(drawn), tensor_free(state);
+}
