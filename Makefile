@@ -62,12 +62,15 @@ test-c: $(STAMPS)/venv
 test-python: $(STAMPS)/install
 	$(VENV)/bin/pytest -q test/python
 
-# The tests that take minutes, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
+# The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
 # modes and samples, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
 	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
+	for program in life; do \
+	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
+	done
 
 test-sanitizers: $(STAMPS)/venv
 	for preset in asan tsan; do \

@@ -1,7 +1,5 @@
 /* house.c: where the rooms meet. A lower room calls a higher one only through the tables defined here; this is the one
  * file that includes all of them. */
-#include <pthread.h>
-
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "base/log_internal.h"
@@ -14,31 +12,26 @@
 #include "op/table.h"
 #include "plugin/hooks.h"
 #include "plugin/layer_validate.h"
+#include "plugin/loader.h"
 
 /* ---- forks ---- */
 
-/* Runs in a forked child, whose only thread is the one that forked. A driver that was started, or is starting, belongs
- * to the parent: no device may be used here, which the missing ready flags enforce. Locks that other threads held stay
- * locked for ever, so they are made anew. */
-static void after_fork_in_child(void) {
+/* A driver that was started, or is starting, belongs to the parent: no device may be used here, which the missing ready
+ * flags enforce. */
+static void after_fork(void) {
   int touched = 0;
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *const plugin = &hal_registry.plugins[i];
     touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
-    pthread_mutex_init(&plugin->lock, NULL);
     hal_validate_after_fork(plugin);
   }
   if (touched) atomic_store(&hal_life.forked, 1);
   hal_device_after_fork();
   hal_profile_after_fork();
+  hal_registry_after_fork();
 }
 
-static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
-
-static void watch_forks(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, register_fork_handler);
-}
+const hal_life_hooks_t hal_life_hooks = {.after_fork = after_fork};
 
 /* ---- devices, for the registry ---- */
 
@@ -48,8 +41,7 @@ static void close_devices(void) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) hal_device_close(&hal_devices[i]);
 }
 
-const hal_registry_hooks_t hal_registry_hooks = {
-    .opening = watch_forks, .added = hal_device_add, .closing = close_devices};
+const hal_registry_hooks_t hal_registry_hooks = {.added = hal_device_add, .closing = close_devices};
 
 const hal_host_api_t hal_host_api = {
     .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc),
@@ -65,25 +57,27 @@ const hal_host_api_t hal_host_api = {
 
 /* ---- memory and operators, for devices ---- */
 
-static void destroy_parts(hal_device_t *device) {
-  hal_op_table_destroy(device->ops);
-  device->ops = NULL;
+static hal_status_t build_parts(hal_device_t *device) {
+  HAL_RETURN_IF_ERROR(hal_allocator_create(device, &device->allocator));
+  const hal_status_t status = hal_op_table_create(device, &device->ops);
+  if (!status) return HAL_OK;
   hal_allocator_destroy(device->allocator);
   device->allocator = NULL;
+  return status;
 }
 
-static hal_status_t build_parts(hal_device_t *device) {
-  hal_status_t status = hal_allocator_create(device, &device->allocator);
-  if (!status) status = hal_op_table_create(device, &device->ops);
-  if (status) destroy_parts(device);
-  return status;
+/* The allocator's records stay for the blocks that somebody still holds. */
+static void close_parts(hal_device_t *device) {
+  hal_op_table_destroy(device->ops);
+  device->ops = NULL;
+  hal_allocator_close(device->allocator);
 }
 
 static void drain_parts(hal_device_t *device) { hal_allocator_drain(device->allocator); }
 
 const hal_device_hooks_t hal_device_hooks = {.build = build_parts,
                                              .drain = drain_parts,
-                                             .destroy = destroy_parts,
+                                             .close = close_parts,
                                              .poll = hal_memory_poll,
                                              .op_name = hal_op_name,
                                              .op_argument = hal_op_argument};

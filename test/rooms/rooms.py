@@ -51,7 +51,7 @@ ROOMS = {
 SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "csrc")
 
 # Tables that a lower room declares and a higher one defines: a call up goes through one of them.
-HOOKS = {"hal_host_api", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
+HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
 
 # Tables, which may be longer.
 TABLES = {"codegen/ops.yaml"}

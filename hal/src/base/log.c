@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "hal/log.h"
 
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -10,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/life.h"
+#include "base/lock.h"
 #include "base/log_internal.h"
 
 enum { LINE_BYTES = 2048, LEVEL_UNREAD = -1 };
@@ -17,7 +18,7 @@ enum { LINE_BYTES = 2048, LEVEL_UNREAD = -1 };
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
 static atomic_int threshold = LEVEL_UNREAD;
-static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_lock_t sink_lock;
 static hal_log_sink_t sink;
 static void *sink_data;
 
@@ -37,10 +38,10 @@ int32_t hal_log_enabled(int32_t level) {
 }
 
 void hal_log_write(int32_t level, const char *message) {
-  pthread_mutex_lock(&sink_lock);
+  hal_lock(&sink_lock);
   const hal_log_sink_t target = sink;
   void *const data = sink_data;
-  pthread_mutex_unlock(&sink_lock); /* not held during the call: a sink may log */
+  hal_unlock(&sink_lock); /* not held during the call: a sink may log */
   if (target) {
     target(level, message, data);
     return;
@@ -71,8 +72,9 @@ void hal_log_from_plugin(int32_t level, const char *message) {
 }
 
 void hal_log_set_sink(hal_log_sink_t new_sink, void *user_data) {
-  pthread_mutex_lock(&sink_lock);
+  hal_life_watch_forks();
+  hal_lock(&sink_lock);
   sink = new_sink;
   sink_data = user_data;
-  pthread_mutex_unlock(&sink_lock);
+  hal_unlock(&sink_lock);
 }

@@ -27,17 +27,14 @@ void hal_device_add(hal_plugin_t *plugin) {
     device->ordinal = ordinal;
     hal_text_append(device->label, sizeof device->label, "%s:%d", plugin->info.name, ordinal);
     if (device->index != ordinal) hal_text_append(device->label, sizeof device->label, " (index %d)", device->index);
-    pthread_mutex_init(&device->lock, NULL);
   }
 }
 
 /* ---- forks ---- */
 
 void hal_device_after_fork(void) {
-  for (int32_t i = 0; i < hal_registry.device_count; i++) {
-    pthread_mutex_init(&hal_devices[i].lock, NULL);
-    if (atomic_load(&hal_life.forked)) atomic_store(&hal_devices[i].ready, 0);
-  }
+  if (!hal_device_in_bad_fork()) return;
+  for (int32_t i = 0; i < hal_registry.device_count; i++) atomic_store(&hal_devices[i].ready, 0);
 }
 
 int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_life.forked); }
@@ -73,7 +70,7 @@ hal_status_t hal_device_out_of_range(int32_t device) {
 
 /* Initialises the plugin once per process; a failure stays. */
 static hal_status_t start_plugin(hal_plugin_t *plugin) {
-  pthread_mutex_lock(&plugin->lock);
+  hal_lock(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_COLD) {
     plugin->init_begun = 1;
     const hal_status_t status = hal_call_init(plugin, "");
@@ -81,7 +78,7 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
     if (status) snprintf(plugin->init_message, sizeof plugin->init_message, "%.511s", hal_error_message());
     atomic_store(&plugin->state, status ? HAL_PLUGIN_FAILED : HAL_PLUGIN_READY);
   }
-  pthread_mutex_unlock(&plugin->lock);
+  hal_unlock(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_READY) return HAL_OK;
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
@@ -127,17 +124,17 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
                          "process",
                          wanted->label);
   HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
-  pthread_mutex_lock(&wanted->lock);
+  hal_lock(&wanted->lock);
   const int was_ready = atomic_load(&wanted->ready);
   const hal_status_t status = was_ready ? HAL_OK : build(wanted);
   if (!was_ready && !status) hal_profile_device_ready(wanted);
-  pthread_mutex_unlock(&wanted->lock);
+  hal_unlock(&wanted->lock);
   if (!status) *out_device = wanted;
   return status;
 }
 
 void hal_device_drain(hal_device_t *device) {
-  if (!atomic_load(&device->ready) || hal_device_in_bad_fork()) return;
+  if (!hal_device_is_alive(device)) return;
   const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
@@ -147,13 +144,11 @@ void hal_device_drain(hal_device_t *device) {
 }
 
 void hal_device_close(hal_device_t *device) {
-  const int was_ready = atomic_exchange(&device->ready, 0);
-  if (was_ready && !hal_device_in_bad_fork()) {
-    hal_device_hooks.destroy(device);
+  if (atomic_exchange(&device->ready, 0)) {
+    hal_device_hooks.close(device);
     hal_kernel_error_destroy(device);
     hal_stream_destroy_all(device);
   }
-  hal_generator_destroy(atomic_exchange(&device->generator, NULL));
 }
 
 /* ---- public functions ---- */

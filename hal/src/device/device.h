@@ -31,11 +31,11 @@ struct hal_stream_s {
 
 struct hal_device_s {
   hal_plugin_t *plugin;
-  int32_t index;        /* over all plugins */
-  int32_t ordinal;      /* within the plugin */
-  char label[64];       /* for messages: "fake:0", or "five:1 (index 3)" behind another plugin's devices */
-  atomic_int ready;     /* 1 when everything below may be used without a lock */
-  pthread_mutex_t lock; /* creation of what follows, and of pool streams */
+  int32_t index;    /* over all plugins */
+  int32_t ordinal;  /* within the plugin */
+  char label[64];   /* for messages: "fake:0", or "five:1 (index 3)" behind another plugin's devices */
+  atomic_int ready; /* 1 when everything below may be used without a lock */
+  hal_lock_t lock;  /* creation of what follows, and of pool streams */
   hal_device_info_t info;
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
@@ -98,6 +98,17 @@ void hal_device_add(hal_plugin_t *plugin);
 /* In the child of a fork: a device that the parent used cannot be used here. */
 void hal_device_after_fork(void);
 
+/* The question of the rule of life (base/life.h): whether what the device gave may still reach its plugin. 0 before its
+ * first use, after hal_registry_close and in a forked child. */
+static inline int hal_device_is_alive(const hal_device_t *device) {
+  return HAL_LIKELY(atomic_load_explicit(&device->ready, memory_order_acquire));
+}
+
+/* Fails with the cause when the device is not alive. */
+static inline hal_status_t hal_device_check_alive(hal_device_t *device) {
+  return hal_device_is_alive(device) ? HAL_OK : hal_device_prepare(device->index, &device);
+}
+
 /* Waits for the work of a device that was used, and ends what waited for it. */
 void hal_device_drain(hal_device_t *device);
 
@@ -112,7 +123,7 @@ hal_status_t hal_device_out_of_range(int32_t device);
  * gives answers to. Errors: HAL_OUT_OF_RANGE. */
 hal_status_t hal_device_used(int32_t device, hal_device_t **out_device);
 
-/* Destroys the device's streams: stream.c. */
+/* Destroys the device's streams; their records stay, since a stream is valid as long as the process: stream.c. */
 void hal_stream_destroy_all(hal_device_t *device);
 
 /* Makes the device's default stream: stream.c. */

@@ -6,13 +6,6 @@
 #include "hal/status.h"
 #include "plugin/call.h"
 
-/* After a fork or hal_registry_close the plugin cannot be asked any more, and events may outlive both. */
-static hal_status_t check_alive(const hal_event_t *event) {
-  if (HAL_LIKELY(atomic_load_explicit(&event->device->ready, memory_order_acquire))) return HAL_OK;
-  hal_device_t *device;
-  return hal_device_prepare(event->device->index, &device); /* says why */
-}
-
 hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
@@ -35,24 +28,24 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
 
 void hal_event_destroy(hal_event_t *event) {
   if (!event) return;
-  if (atomic_load_explicit(&event->device->ready, memory_order_acquire))
-    hal_call_event_destroy(event->device->plugin, event->handle);
+  if (hal_device_is_alive(event->device)) hal_call_event_destroy(event->device->plugin, event->handle);
   hal_free(event);
 }
 
 hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   hal_device_t *const device = event->device;
-  HAL_RETURN_IF_ERROR(check_alive(event));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "an event of device %s cannot be recorded on a stream of device %s; make the "
                          "event on the stream's device",
                          device->label, stream->device->label);
+  const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
   const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
-  atomic_store_explicit(&event->mark, hal_kernel_error_mark(stream), memory_order_relaxed);
+  atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
   atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
 }
@@ -65,20 +58,20 @@ static hal_status_t finish(const hal_event_t *event, hal_status_t status) {
 }
 
 hal_status_t hal_event_query(hal_event_t *event) {
-  HAL_RETURN_IF_ERROR(check_alive(event));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   hal_plugin_t *const plugin = event->device->plugin;
   return finish(event, hal_error_plugin(plugin, HAL_SLOT_event_query, hal_call_event_query(plugin, event->handle)));
 }
 
 hal_status_t hal_event_synchronize(hal_event_t *event) {
-  HAL_RETURN_IF_ERROR(check_alive(event));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   hal_plugin_t *const plugin = event->device->plugin;
   return finish(
       event, hal_error_plugin(plugin, HAL_SLOT_event_synchronize, hal_call_event_synchronize(plugin, event->handle)));
 }
 
 hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {
-  HAL_RETURN_IF_ERROR(check_alive(start));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(start->device));
   if (start->device != end->device)
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "no time can be taken between events of two devices, %s and %s; record both on "

@@ -1,28 +1,27 @@
 /* generator.c: seed and offset of a Philox generator. */
 #include "hal/generator.h"
 
+#include "base/life.h"
 #include "device/device.h"
 #include "hal/status.h"
 #include "sdk/philox.h"
 
 struct hal_generator_s {
-  pthread_mutex_t lock; /* seed and offset change together */
+  hal_lock_t lock; /* seed and offset change together */
   uint64_t seed, offset;
 };
 
 hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator) {
   hal_generator_t *const generator = hal_malloc(sizeof *generator);
   if (!generator) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a generator");
-  pthread_mutex_init(&generator->lock, NULL);
-  generator->seed = seed;
-  generator->offset = 0;
+  hal_life_watch_forks();
+  *generator = (hal_generator_t){.seed = seed};
   *out_generator = generator;
   return HAL_OK;
 }
 
 void hal_generator_destroy(hal_generator_t *generator) {
   if (!generator) return;
-  pthread_mutex_destroy(&generator->lock);
   hal_free(generator);
 }
 
@@ -43,41 +42,41 @@ hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generat
 }
 
 void hal_generator_set_seed(hal_generator_t *generator, uint64_t seed) {
-  pthread_mutex_lock(&generator->lock);
+  hal_lock(&generator->lock);
   generator->seed = seed;
   generator->offset = 0;
-  pthread_mutex_unlock(&generator->lock);
+  hal_unlock(&generator->lock);
 }
 
 /* The lock is no part of the value, so reading takes a generator that is const to the caller. */
 static hal_generator_t *unlocked(const hal_generator_t *generator) { return (hal_generator_t *)(uintptr_t)generator; }
 
 uint64_t hal_generator_seed(const hal_generator_t *generator) {
-  pthread_mutex_lock(&unlocked(generator)->lock);
+  hal_lock(&unlocked(generator)->lock);
   const uint64_t seed = generator->seed;
-  pthread_mutex_unlock(&unlocked(generator)->lock);
+  hal_unlock(&unlocked(generator)->lock);
   return seed;
 }
 
 void hal_generator_set_offset(hal_generator_t *generator, uint64_t offset) {
-  pthread_mutex_lock(&generator->lock);
+  hal_lock(&generator->lock);
   generator->offset = offset;
-  pthread_mutex_unlock(&generator->lock);
+  hal_unlock(&generator->lock);
 }
 
 uint64_t hal_generator_offset(const hal_generator_t *generator) {
-  pthread_mutex_lock(&unlocked(generator)->lock);
+  hal_lock(&unlocked(generator)->lock);
   const uint64_t offset = generator->offset;
-  pthread_mutex_unlock(&unlocked(generator)->lock);
+  hal_unlock(&unlocked(generator)->lock);
   return offset;
 }
 
 void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t *out_seed, uint64_t *out_offset) {
-  pthread_mutex_lock(&generator->lock);
+  hal_lock(&generator->lock);
   *out_seed = generator->seed;
   *out_offset = generator->offset;
   generator->offset += blocks; /* wraps after 2^64 blocks, as the counter does */
-  pthread_mutex_unlock(&generator->lock);
+  hal_unlock(&generator->lock);
 }
 
 void hal_generator_philox(uint64_t seed, uint64_t offset, uint64_t stream, uint32_t out_words[4]) {

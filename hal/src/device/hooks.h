@@ -9,8 +9,8 @@ typedef struct hal_device_hooks_s {
   hal_status_t (*build)(hal_device_t *device);
   /* Waits for what queued work still uses of the memory that was released, and ends it. */
   void (*drain)(hal_device_t *device);
-  /* Destroys what `build` has made. */
-  void (*destroy)(hal_device_t *device);
+  /* Ends what `build` has made; memory that somebody still holds can be released afterwards. */
+  void (*close)(hal_device_t *device);
   /* Frees what the device's work has finished with, and hands over an asynchronous failure that was met in the user's
    * place, once: functions that synchronise or query a device or stream return its status when their own is HAL_OK. */
   hal_status_t (*poll)(hal_device_t *device);

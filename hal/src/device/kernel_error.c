@@ -33,7 +33,7 @@ static hal_status_t create(hal_device_t *device) {
   const size_t size = HAL_STREAMS_OF_DEVICE * sizeof(record_t);
   void *records = NULL;
   hal_status_t status = HAL_OK;
-  pthread_mutex_lock(&device->lock);
+  hal_lock(&device->lock);
   if (atomic_load(&device->kernel_errors)) goto cleanup; /* another thread was first */
   status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &records);
   if (status) {
@@ -49,7 +49,7 @@ static hal_status_t create(hal_device_t *device) {
   atomic_store_explicit(&device->kernel_errors, (char *)records, memory_order_release);
 
 cleanup:
-  pthread_mutex_unlock(&device->lock);
+  hal_unlock(&device->lock);
   return status;
 }
 

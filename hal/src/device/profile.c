@@ -7,6 +7,7 @@
 #include "hal/profile.h"
 
 #include "base/clock.h"
+#include "base/lock.h"
 #include "device/hooks.h"
 #include "device/profile_internal.h"
 #include "hal/log.h"
@@ -33,7 +34,7 @@ static struct {
 
 atomic_uint hal_profile_number;
 static uint32_t last_number;
-static pthread_mutex_t profile_lock = PTHREAD_MUTEX_INITIALIZER; /* start, stop and read; before any device's lock */
+static hal_lock_t profile_lock; /* start, stop and read; before any device's lock */
 
 /* What the calling thread is about. Plain data without a destructor. */
 static _Thread_local struct {
@@ -156,9 +157,9 @@ static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *devic
   hal_status_t result = HAL_OK;
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_devices[i];
-    pthread_mutex_lock(&device->lock);
+    hal_lock(&device->lock);
     const hal_status_t status = atomic_load(&device->ready) ? change(device) : HAL_OK;
-    pthread_mutex_unlock(&device->lock);
+    hal_unlock(&device->lock);
     if (status) result = status;
   }
   return result;
@@ -177,7 +178,7 @@ static void wait_for(hal_device_t *device, hal_plugin_stream_t *stream) {
 static void wait_for_all(void) {
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_devices[i];
-    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
+    if (!hal_device_is_alive(device)) continue;
     for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
       const hal_stream_t *const stream = hal_stream_at(device, id);
       if (stream) wait_for(device, stream->handle);
@@ -187,7 +188,7 @@ static void wait_for_all(void) {
 
 hal_status_t hal_profile_start(void) {
   hal_status_t status = HAL_OK;
-  pthread_mutex_lock(&profile_lock);
+  hal_lock(&profile_lock);
   if (hal_profile_is_on()) {
     status = hal_error_set(HAL_FAILED_PRECONDITION,
                            "a profile is running in this process; end it with hal_profile_stop "
@@ -202,13 +203,13 @@ hal_status_t hal_profile_start(void) {
       each_ready_device(forget_device);
     }
   }
-  pthread_mutex_unlock(&profile_lock);
+  hal_unlock(&profile_lock);
   return status;
 }
 
 hal_status_t hal_profile_stop(void) {
   hal_status_t status = HAL_OK;
-  pthread_mutex_lock(&profile_lock);
+  hal_lock(&profile_lock);
   if (!hal_profile_is_on()) {
     status =
         hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
@@ -219,7 +220,7 @@ hal_status_t hal_profile_stop(void) {
     const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */
     if (late) status = late;
   }
-  pthread_mutex_unlock(&profile_lock);
+  hal_unlock(&profile_lock);
   return status;
 }
 
@@ -231,7 +232,6 @@ int32_t hal_profile_supported(int32_t device) {
 }
 
 void hal_profile_after_fork(void) {
-  pthread_mutex_init(&profile_lock, NULL);
   atomic_store(&hal_profile_number, 0);
   for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].collects = profiles[i].readable = 0;
 }
@@ -294,11 +294,11 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
 static hal_status_t read_device(reader_t *reader) {
   hal_device_t *const device = reader->device;
   hal_status_t status = HAL_OK;
-  if (!atomic_load_explicit(&device->ready, memory_order_acquire)) return HAL_OK;
-  pthread_mutex_lock(&device->lock);
+  if (!hal_device_is_alive(device)) return HAL_OK;
+  hal_lock(&device->lock);
   if (profiles[device->index].collects) status = read_clocks(device, &profiles[device->index].latest);
   const int readable = profiles[device->index].readable;
-  pthread_mutex_unlock(&device->lock);
+  hal_unlock(&device->lock);
   if (status || !readable) return status;
   status = hal_call_profile_read(device->plugin, device->ordinal, pass_on, reader);
   return hal_error_plugin(device->plugin, HAL_SLOT_profile_read, status);
@@ -307,7 +307,7 @@ static hal_status_t read_device(reader_t *reader) {
 hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost) {
   hal_status_t result = HAL_OK;
   uint64_t lost = 0;
-  pthread_mutex_lock(&profile_lock);
+  hal_lock(&profile_lock);
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_devices[i];
     reader_t reader = {.device = device, .fn = fn, .user_data = user_data, .stream = stream_id(device, NULL)};
@@ -315,7 +315,7 @@ hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *ou
     if (status) result = status; /* the last one, as its message */
     lost += reader.lost;
   }
-  pthread_mutex_unlock(&profile_lock);
+  hal_unlock(&profile_lock);
   if (out_lost) *out_lost = lost;
   return result;
 }

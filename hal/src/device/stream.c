@@ -13,9 +13,10 @@ enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
 
 static int64_t pool_id(int pool, uint32_t slot) { return 1 + (int64_t)pool * HAL_STREAMS_PER_POOL + slot; }
 
-/* A stream of NULL is the thread's current stream of its current device. */
+/* A stream of NULL is the thread's current stream of its current device. Streams outlive their devices: then the cause is
+ * told. */
 static hal_status_t resolve(hal_stream_t **stream) {
-  if (HAL_LIKELY(*stream != NULL)) return HAL_OK;
+  if (HAL_LIKELY(*stream != NULL)) return hal_device_check_alive((*stream)->device);
   return hal_stream_current(hal_thread.device, stream);
 }
 
@@ -32,10 +33,10 @@ hal_status_t hal_stream_create_default(hal_device_t *device) {
 void hal_stream_destroy_all(hal_device_t *device) {
   for (int pool = 0; pool < HAL_STREAM_POOLS; pool++)
     for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
-      hal_stream_t *const stream = atomic_exchange(&device->streams[pool][slot], NULL);
+      hal_stream_t *const stream = atomic_load(&device->streams[pool][slot]);
       if (!stream) continue;
       hal_call_stream_destroy(device->plugin, stream->handle);
-      hal_free(stream);
+      stream->handle = NULL;
     }
   hal_call_stream_destroy(device->plugin, device->default_stream.handle);
   device->default_stream.handle = NULL;
@@ -45,7 +46,7 @@ void hal_stream_destroy_all(hal_device_t *device) {
 
 static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
   hal_status_t status = HAL_OK;
-  pthread_mutex_lock(&device->lock);
+  hal_lock(&device->lock);
   hal_stream_t *stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_relaxed);
   if (stream) goto cleanup; /* another thread was first */
   stream = hal_malloc(sizeof *stream);
@@ -64,7 +65,7 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
 
 cleanup:
-  pthread_mutex_unlock(&device->lock);
+  hal_unlock(&device->lock);
   if (!status) *out_stream = stream;
   return status;
 }

@@ -119,9 +119,9 @@ static void run_ready(request_t *request) {
   hal_block_t *ready = request->ready;
   if (!ready) return;
   request->ready = NULL;
-  hal_mem_unlock(&request->allocator->lock);
+  hal_unlock(&request->allocator->lock);
   hal_mem_ready_run(ready);
-  hal_mem_lock(&request->allocator->lock);
+  hal_lock(&request->allocator->lock);
 }
 
 /* The ladder of a cache miss: new segment; free segments of this pool against it; everything the cache holds; a segment
@@ -168,9 +168,9 @@ static void account_foreign(hal_allocator_t *allocator, hal_block_t *block) {
 }
 
 static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *stream, hal_block_t **out_block) {
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_block_t *block = foreign_block(allocator, HAL_MEM_EMPTY, stream, NULL, 0);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
   *out_block = block;
   return HAL_OK;
@@ -181,11 +181,11 @@ static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *str
   hal_device_t *device = allocator->device;
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
   allocator->in_flight += size;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   const hal_status_t status =
       hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc_async,
                        hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->handle, size, out_address));
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   return status;
 }
@@ -204,7 +204,7 @@ static hal_status_t allocate_pooled(request_t *request, hal_stream_t *stream, si
     status = attempt_pooled(allocator, stream, request->size, &address);
   }
   if (status) {
-    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_block_forget(allocator, block);
     return status;
   }
   block->address = address;
@@ -233,7 +233,7 @@ allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
   if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
   const uint32_t kind = request.size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
   if (allocator->pooled) {
     status = allocate_pooled(&request, stream, size, &block);
@@ -253,7 +253,7 @@ allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal
     }
   }
   if (status == HAL_RESOURCE_EXHAUSTED) allocator->stats.num_ooms++;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(request.ready);
   if (status == HAL_RESOURCE_EXHAUSTED) {
     char cause[256];
@@ -276,21 +276,21 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
     return allocate_slow(allocator, stream, size, out_block);
   }
   const size_t rounded = (size + HAL_MEM_GRANULE - 1) & ~(HAL_MEM_GRANULE - 1);
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pool_t *pool = allocator->pools[stream->id][HAL_MEM_SMALL];
   hal_block_t *block = NULL;
   if (HAL_LIKELY(pool && !atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
     block = find(allocator, pool, HAL_MEM_SMALL, rounded);
   }
   if (HAL_UNLIKELY(!block)) {
-    hal_mem_unlock(&allocator->lock);
+    hal_unlock(&allocator->lock);
     return allocate_slow(allocator, stream, size, out_block);
   }
   block = carve(allocator, pool, HAL_MEM_SMALL, block, rounded);
   block->state = HAL_MEM_PLAIN;
   block->requested = size;
   account(allocator, HAL_MEM_SMALL, block->size, size);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   *out_block = block;
   return HAL_OK;
 }
@@ -308,7 +308,7 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   hal_block_t *ready = NULL;
   const uint32_t source = block->pool->source;
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) {
-    hal_mem_unlock(&allocator->lock);
+    hal_unlock(&allocator->lock);
     hal_log(HAL_LOG_ERROR,
             "hal_memory_release: block %p of device %s was released before; the second release is ignored",
             (void *)block, allocator->device->label);
@@ -317,15 +317,28 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   if (source != HAL_MEM_EMPTY) account_release(allocator, block->pool->kind, block);
   hal_mem_block_end(allocator, block, source == HAL_MEM_ADOPTED, &ready);
   hal_mem_pending_poll(allocator, &ready);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
+}
+
+/* Releases a block of a device that is not alive (base/life.h). What somebody else's memory waited for is over after
+ * hal_registry_close; in a forked child that memory is the parent's affair. */
+static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
+  if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
+  block->state = HAL_MEM_LEAVING;
+  const int adopted = block->pool->source == HAL_MEM_ADOPTED && !hal_device_in_bad_fork();
+  if (adopted && block->u.free.fn) block->u.free.fn(block->u.free.data);
 }
 
 void hal_memory_release(hal_block_t *block) {
   if (!block) return;
   hal_mem_pool_t *pool = block->pool;
   hal_allocator_t *allocator = pool->allocator;
-  hal_mem_lock(&allocator->lock);
+  if (HAL_UNLIKELY(!hal_device_is_alive(allocator->device))) {
+    release_quietly(block);
+    return;
+  }
+  hal_lock(&allocator->lock);
   if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
     release_slow(allocator, block);
     return;
@@ -337,7 +350,7 @@ void hal_memory_release(hal_block_t *block) {
     account_release(allocator, HAL_MEM_LARGE, block);
     hal_mem_pool_return(allocator, pool, HAL_MEM_LARGE, block);
   }
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
 }
 
 void *hal_memory_block_address(const hal_block_t *block) { return block->address; }
@@ -346,11 +359,12 @@ int32_t hal_memory_block_device(const hal_block_t *block) { return block->pool->
 
 hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream) {
   hal_allocator_t *allocator = block->pool->allocator;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(allocator->device));
   stream = hal_stream_or_current(allocator->device, stream);
   if (stream == block->stream || block->pool->source == HAL_MEM_EMPTY) return HAL_OK;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   const hal_status_t status = hal_mem_block_use(allocator, block, stream);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   return status;
 }
 
@@ -380,7 +394,7 @@ hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address
   }
   request_t request = {.allocator = allocator, .size = size};
   hal_block_t *block = NULL;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &request.ready);
   const int fits = make_room(&request);
   if (fits) block = foreign_block(allocator, HAL_MEM_ADOPTED, stream, address, size);
@@ -391,7 +405,7 @@ hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address
   } else if (!fits) {
     allocator->stats.num_ooms++;
   }
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(request.ready);
   if (!fits) return hal_mem_error_exhausted(allocator, "adopt", size, "");
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
@@ -406,7 +420,7 @@ hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device) return wrong_stream(index, stream);
   hal_allocator_t *allocator = device->allocator;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_block_t *block = foreign_block(allocator, HAL_MEM_ACTION, stream, NULL, 0);
   if (block) {
     block->u.free.fn = free_fn;
@@ -416,7 +430,7 @@ hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t
     hal_mem_stream_wait(allocator, stream); /* no record to remember it by: now or never */
   }
   hal_mem_pending_poll(allocator, &ready);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
   if (!block) free_fn(user_data);
   return HAL_OK;

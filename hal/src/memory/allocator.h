@@ -4,8 +4,14 @@
 
 #include "device/device.h"
 
-/* Create is called once under device->lock, destroy by hal_registry_close. */
+/* Called once per device, under device->lock. */
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator);
+
+/* Gives all memory back to the plugin. The records stay: blocks that somebody holds can be asked and released for as long
+ * as the process lives. */
+void hal_allocator_close(hal_allocator_t *allocator);
+
+/* Frees an allocator, closed or not, of which nobody holds a block. */
 void hal_allocator_destroy(hal_allocator_t *allocator);
 
 /* Waits for what queued work still uses of the memory that was released, and ends it. */

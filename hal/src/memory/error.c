@@ -49,13 +49,13 @@ static size_t largest_free(hal_allocator_t *allocator) {
 static accounts_t take_accounts(hal_allocator_t *allocator, size_t size) {
   accounts_t accounts = {.size = size};
   if (hal_memory_info(allocator->device->index, &accounts.free, &accounts.total)) accounts.free = accounts.total = 0;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   accounts.allocated = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES);
   accounts.reserved = (size_t)hal_mem_reserved(allocator);
   accounts.inactive = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_INACTIVE_SPLIT_BYTES);
   accounts.largest = largest_free(allocator);
   accounts.limit = allocator->limit;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   return accounts;
 }
 

@@ -17,16 +17,14 @@ void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream) {
   hal_device_t *device = stream->device;
   hal_plugin_event_t *event = NULL;
-  if (device == allocator->device && allocator->event_count) {
-    event = allocator->events[--allocator->event_count];
-  } else if (hal_call_event_create(device->plugin, device->ordinal, 0, &event)) {
-    return NULL;
-  }
-  if (hal_call_event_record(device->plugin, event, stream->handle)) {
-    hal_mem_event_give(allocator, stream, event);
-    return NULL;
-  }
-  return event;
+  if (device == allocator->device && allocator->event_count) event = allocator->events[--allocator->event_count];
+  hal_unlock(&allocator->lock);
+  hal_status_t status = event ? HAL_OK : hal_call_event_create(device->plugin, device->ordinal, 0, &event);
+  if (!status) status = hal_call_event_record(device->plugin, event, stream->handle);
+  hal_lock(&allocator->lock);
+  if (!status) return event;
+  if (event) hal_mem_event_give(allocator, stream, event);
+  return NULL;
 }
 
 void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
@@ -40,7 +38,9 @@ void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
 
 int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
   hal_plugin_t *plugin = stream->device->plugin;
+  hal_unlock(&allocator->lock);
   const hal_status_t status = hal_call_event_query(plugin, event);
+  hal_lock(&allocator->lock);
   if (status && status != HAL_NOT_READY) { /* and the work may still run */
     hal_mem_failure_keep(allocator, plugin, HAL_SLOT_event_query, status);
   }
@@ -49,10 +49,10 @@ int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plu
 
 void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
   hal_plugin_t *plugin = stream->device->plugin;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_status_t status = event ? hal_call_event_synchronize(plugin, event) : HAL_UNIMPLEMENTED;
   if (status) status = hal_call_stream_synchronize(plugin, stream->handle); /* the other way to be sure */
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   if (status) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_synchronize, status);
   if (event) hal_mem_event_give(allocator, stream, event);
 }
@@ -65,7 +65,9 @@ void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
   if (!stream->handle) return 1;
   hal_plugin_t *plugin = stream->device->plugin;
+  hal_unlock(&allocator->lock);
   const hal_status_t status = hal_call_stream_query(plugin, stream->handle);
+  hal_lock(&allocator->lock);
   if (status && status != HAL_NOT_READY) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_query, status);
   return status == HAL_OK;
 }

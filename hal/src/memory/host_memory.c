@@ -10,10 +10,10 @@
 /* ---- allocate ---- */
 
 static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const char *cause) {
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   const long long used = allocator->host.stats.active_bytes.current;
   const long long held = allocator->host.stats.allocated_bytes.current;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   return hal_error_set(HAL_RESOURCE_EXHAUSTED,
                        "out of page-locked host memory for device %s: tried to allocate %zu bytes; %lld bytes are in "
                        "use, %lld are cached. Free pinned memory that is no longer needed, or raise the system's limit "
@@ -32,9 +32,9 @@ static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **
   const hal_status_t status = hal_mem_host_create(allocator, rounded, size, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   hal_mem_pending_drain(allocator, &ready);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready); /* may free host memory, too */
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   *out_block = hal_mem_host_reuse(allocator, class, size);
   if (*out_block) return HAL_OK;
   hal_mem_host_trim(allocator, 0);
@@ -57,14 +57,14 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
         size, device->label);
   }
   hal_allocator_t *allocator = device->allocator;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
   const hal_status_t status = take(allocator, size, &block);
   char cause[256];
   snprintf(cause, sizeof(cause), "%s", status ? hal_error_message() : "");
   void *address = status ? NULL : block->address;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
   if (status == HAL_RESOURCE_EXHAUSTED) return exhausted(allocator, size, cause);
   if (status) return hal_error_set(status, "allocating %zu bytes of host memory: %s", size, cause);
@@ -79,11 +79,11 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
 static hal_block_t *lock_owner(const void *address) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
-    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
-    hal_mem_lock(&device->allocator->lock);
+    if (!hal_device_is_alive(device)) continue;
+    hal_lock(&device->allocator->lock);
     hal_block_t *block = hal_mem_map_find(device->allocator->host.map, (uintptr_t)address);
     if (block) return block;
-    hal_mem_unlock(&device->allocator->lock);
+    hal_unlock(&device->allocator->lock);
   }
   return NULL;
 }
@@ -94,7 +94,7 @@ hal_status_t hal_host_free(void *address) {
   if (!address) return HAL_OK;
   hal_block_t *ready = NULL, *block = lock_owner(address);
   if (!block) {
-    if (hal_device_in_bad_fork() || atomic_load(&hal_life.closed)) return HAL_OK;
+    if (hal_life_ended()) return HAL_OK;
     return hal_error_set(HAL_INVALID_ARGUMENT,
                          "hal_host_free: %p is no memory of hal_host_allocate; free it by its own counterpart",
                          address);
@@ -105,7 +105,7 @@ hal_status_t hal_host_free(void *address) {
   if (good) hal_mem_block_end(allocator, block, 0, &ready);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
   if (good) return HAL_OK;
   if (!used) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_host_free: %p was freed before; free it once", address);
@@ -123,7 +123,7 @@ hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream) {
   const int used = is_used(block);
   const hal_status_t status =
       used ? hal_mem_block_use(allocator, block, hal_stream_or_current(allocator->device, stream)) : HAL_NOT_FOUND;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   if (used) return status;
   return hal_error_set(HAL_NOT_FOUND, "hal_host_record_stream: %p was freed; record its streams before that", address);
 }
@@ -133,7 +133,7 @@ hal_status_t hal_host_find(const void *address, int32_t *out_device) {
   if (block) {
     const hal_device_t *device = block->pool->allocator->device;
     const int pinned = is_used(block) && hal_slot_is_provided(&device->plugin->api, HAL_SLOT_host_alloc);
-    hal_mem_unlock(&block->pool->allocator->lock);
+    hal_unlock(&block->pool->allocator->lock);
     if (pinned) {
       *out_device = device->index;
       return HAL_OK;
@@ -148,10 +148,10 @@ hal_status_t hal_host_find(const void *address, int32_t *out_device) {
 
 static void empty_cache(hal_allocator_t *allocator) {
   hal_block_t *ready = NULL;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, 0);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
 }
 
@@ -164,7 +164,7 @@ hal_status_t hal_host_empty_cache(int32_t index) {
   }
   for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
     device = &hal_devices[i];
-    if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device->allocator);
+    if (hal_device_is_alive(device)) empty_cache(device->allocator);
   }
   return HAL_OK;
 }

@@ -84,13 +84,13 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   void *address = NULL;
   hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
-  hal_mem_unlock(&allocator->lock); /* locking pages takes long */
+  hal_unlock(&allocator->lock); /* locking pages takes long */
   const int64_t started = now_us();
   const hal_status_t status = hal_error_plugin(device->plugin, HAL_SLOT_host_alloc,
                                                hal_call_host_alloc(device->plugin, device->ordinal, size, &address));
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   if (status) {
-    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_block_forget(allocator, block);
     return status;
   }
   *block = (hal_block_t){.address = address, .size = size, .pool = &allocator->foreign[HAL_MEM_HOST][0]};
@@ -109,7 +109,7 @@ static void destroy(hal_allocator_t *allocator, hal_block_t *block) {
   const hal_device_t *device = allocator->device;
   hal_mem_host_t *host = &allocator->host;
   hal_mem_map_remove(&host->map, block);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   const int64_t started = now_us();
   const hal_status_t status = hal_call_host_free(device->plugin, device->ordinal, block->address);
   if (status) {
@@ -117,12 +117,12 @@ static void destroy(hal_allocator_t *allocator, hal_block_t *block) {
     hal_log(HAL_LOG_ERROR, "device %s: %zu bytes of host memory are lost: %s", device->label, block->size,
             hal_error_message());
   }
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   note_time(&host->stats.host_free_time, started);
   host->stats.num_host_free++;
   decrease(&host->stats.allocations, 1);
   decrease(&host->stats.allocated_bytes, block->size);
-  hal_mem_slab_give(&allocator->blocks, block);
+  hal_mem_block_forget(allocator, block);
 }
 
 void hal_mem_host_trim(hal_allocator_t *allocator, uint32_t first) {

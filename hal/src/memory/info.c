@@ -10,9 +10,9 @@ hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total)
   if (status && status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, HAL_SLOT_memory_info, status);
   if (status) {
     hal_allocator_t *allocator = device->allocator;
-    hal_mem_lock(&allocator->lock);
+    hal_lock(&allocator->lock);
     const size_t capacity = hal_mem_capacity(allocator), taken = (size_t)hal_mem_reserved(allocator);
-    hal_mem_unlock(&allocator->lock);
+    hal_unlock(&allocator->lock);
     total = capacity == SIZE_MAX ? 0 : capacity;
     free_bytes = total > taken ? total - taken : 0;
   }
@@ -24,15 +24,15 @@ hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total)
 hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  hal_mem_lock(&device->allocator->lock);
+  hal_lock(&device->allocator->lock);
   device->allocator->limit = bytes;
-  hal_mem_unlock(&device->allocator->lock);
+  hal_unlock(&device->allocator->lock);
   return HAL_OK;
 }
 
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
   /* After a fork, and after the end, the plugins must not be called. */
-  if (hal_device_in_bad_fork() || atomic_load(&hal_life.closed)) return 0;
+  if (hal_life_ended()) return 0;
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *plugin = &hal_registry.plugins[i];
     hal_pointer_info_t info = {.struct_size = sizeof(info), .device = HAL_HOST};
@@ -49,10 +49,10 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
 hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
-    if (!atomic_load_explicit(&device->ready, memory_order_acquire)) continue;
-    hal_mem_lock(&device->allocator->lock);
+    if (!hal_device_is_alive(device)) continue;
+    hal_lock(&device->allocator->lock);
     const hal_block_t *block = hal_mem_map_find(device->allocator->map, (uintptr_t)address);
-    hal_mem_unlock(&device->allocator->lock);
+    hal_unlock(&device->allocator->lock);
     if (block) {
       *out_device = i;
       return HAL_OK;

@@ -6,12 +6,12 @@
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
+#include "base/lock.h"
 #include "hal/host_memory.h"
 #include "hal/memory.h"
 #include "memory/allocator.h"
 #include "memory/config.h"
 #include "memory/host_memory_internal.h"
-#include "memory/lock.h"
 #include "memory/slab.h"
 #include "memory/stats.h"
 #include "plugin/call.h"
@@ -32,7 +32,7 @@ enum {
   HAL_MEM_PLAIN = 1,   /* allocated, cached, never used by another stream: release is a few instructions */
   HAL_MEM_SPECIAL = 2, /* allocated, and release has more to do */
   HAL_MEM_PENDING = 3, /* released, waiting for events */
-  HAL_MEM_LEAVING = 4  /* a free segment on its way back to the plugin */
+  HAL_MEM_LEAVING = 4  /* on its way back to the plugin or to who owned it, or a record that is no block */
 };
 
 /* A pool of free blocks of one stream. The pools of the other sources have no bins; they only say where a block is
@@ -87,6 +87,7 @@ struct hal_block_s {
 /* Uses that wait for events of one stream, oldest first. */
 typedef struct hal_mem_queue_s {
   hal_stream_t *stream;
+  int polled; /* a thread has taken the first use to ask for its event */
   hal_mem_use_t *head, *tail;
   struct hal_mem_queue_s *next;
 } hal_mem_queue_t;
@@ -94,7 +95,7 @@ typedef struct hal_mem_queue_s {
 #define HAL_MEM_EVENT_CACHE 32
 
 struct hal_allocator_s {
-  hal_mem_lock_t lock;
+  hal_lock_t lock;
   int32_t pooled; /* the plugin pools memory itself */
   hal_device_t *device;
   hal_mem_pool_t *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand */
@@ -114,6 +115,12 @@ struct hal_allocator_s {
   hal_status_t failure;
   char failure_message[512];
 };
+
+/* Gives a block's record back. A second release of the block is noticed as long as nobody takes the record again. */
+static inline void hal_mem_block_forget(hal_allocator_t *allocator, hal_block_t *block) {
+  block->state = HAL_MEM_LEAVING;
+  hal_mem_slab_give(&allocator->blocks, block);
+}
 
 static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
   return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
@@ -151,23 +158,24 @@ size_t hal_mem_capacity(const hal_allocator_t *allocator);
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
 /* ---- memory_event.c: waiting for streams without taking the user's asynchronous failures ---- */
-/* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held.
- */
+/* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
+ * and given up in the plugin, which may wait for the stream in its place. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
 void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Tells whether a recorded event is done: 1 or 0. */
+/* Tells whether a recorded event is done: 1 or 0. The lock is held, and given up in the plugin. */
 int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
 /* Waits for a recorded event (NULL: for the stream) and gives it back. The lock is held, and given up while waiting. */
 void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
 /* Waits for the work queued on a stream. The lock is held, and given up while waiting. */
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Tells whether a stream has no work: 1 or 0. */
+/* Tells whether a stream has no work: 1 or 0. The lock is held, and given up in the plugin. */
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
 /* Keeps an asynchronous failure that the allocator met instead of the user, who gets it from hal_memory_poll. */
 void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
-/* ---- memory_pending.c: released blocks that wait for events, deferred frees. The lock is held ---- */
+/* ---- memory_pending.c: released blocks that wait for events, deferred frees ----
+ * All are called with the lock held, and give it up in the plugin. */
 /* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. What ends
  * with a free_fn goes to the list `*ready`. */
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready);

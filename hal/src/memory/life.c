@@ -35,16 +35,15 @@ static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
 
 void hal_allocator_drain(hal_allocator_t *allocator) {
   hal_block_t *ready = NULL;
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pending_drain(allocator, &ready);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
 }
 
-void hal_allocator_destroy(hal_allocator_t *allocator) {
-  if (!allocator) return;
+void hal_allocator_close(hal_allocator_t *allocator) {
   hal_allocator_drain(allocator);
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_host_close(allocator);
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
@@ -64,7 +63,12 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
     abandon(allocator, block);
   }
   hal_mem_events_destroy(allocator);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
+}
+
+void hal_allocator_destroy(hal_allocator_t *allocator) {
+  if (!allocator) return;
+  hal_allocator_close(allocator);
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);
   }
@@ -94,9 +98,9 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
 static void empty_cache(hal_device_t *device) {
   hal_allocator_t *allocator = device->allocator;
   hal_allocator_drain(allocator);
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
 }
 
 hal_status_t hal_memory_empty_cache(int32_t index) {
@@ -108,7 +112,7 @@ hal_status_t hal_memory_empty_cache(int32_t index) {
   }
   for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
     device = &hal_devices[i];
-    if (atomic_load_explicit(&device->ready, memory_order_acquire)) empty_cache(device);
+    if (hal_device_is_alive(device)) empty_cache(device);
   }
   return HAL_OK;
 }

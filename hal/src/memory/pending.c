@@ -2,6 +2,9 @@
  *
  * Each stream that is waited for has a queue of uses in the order of their events; a queue is looked at until its first
  * event that is not done. A block ends when its last use has ended. */
+#define _POSIX_C_SOURCE 200809L
+#include <sched.h>
+
 #include "memory/pool.h"
 
 /* Gives the queue of a stream; NULL when the host has no memory. A device has few: the streams that blocks were lent
@@ -61,14 +64,17 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
     case HAL_MEM_POOLED:
       forget(allocator, block);
       allocator->stats.num_device_free++;
+      block->state = HAL_MEM_LEAVING;
+      hal_unlock(&allocator->lock); /* the default waits for the stream */
       if (hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address)) {
         hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a block of %zu bytes: %s", device->label,
                 block->size, hal_error_message());
       }
-      hal_mem_slab_give(&allocator->blocks, block);
+      hal_lock(&allocator->lock);
+      hal_mem_block_forget(allocator, block);
       return;
     case HAL_MEM_EMPTY:
-      hal_mem_slab_give(&allocator->blocks, block);
+      hal_mem_block_forget(allocator, block);
       return;
     case HAL_MEM_HOST:
       hal_mem_host_return(allocator, block);
@@ -104,21 +110,24 @@ static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   return 1;
 }
 
+/* From now on the block is released, whoever has the lock. */
+static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
+  if (block->state == HAL_MEM_PENDING) return;
+  block->state = HAL_MEM_PENDING;
+  atomic_fetch_add_explicit(&allocator->pending, 1, memory_order_relaxed);
+  if (!is_counted(block)) return;
+  hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BLOCKS, -1);
+  hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BYTES, -(int64_t)block->size);
+}
+
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready) {
+  block->waits = 1; /* ours: keeps the block while the lock is given up */
+  if (own || block->uses) begin_pending(allocator, block);
   if (own && !hal_mem_stream_idle(allocator, block->stream) && hal_mem_block_use(allocator, block, block->stream)) {
     hal_mem_stream_wait(allocator, block->stream);
   }
   hal_mem_use_t *use = block->uses;
   block->uses = NULL;
-  block->waits = 1; /* ours: keeps the block while the lock is given up in a wait */
-  if (use && block->state != HAL_MEM_PENDING) {
-    block->state = HAL_MEM_PENDING;
-    atomic_fetch_add_explicit(&allocator->pending, 1, memory_order_relaxed);
-    if (is_counted(block)) {
-      hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BLOCKS, -1);
-      hal_mem_stat_decrease(&allocator->stats, block->pool->kind, HAL_MEM_PENDING_BYTES, -(int64_t)block->size);
-    }
-  }
   while (use) {
     hal_mem_use_t *next = use->next;
     wait_for(allocator, use);
@@ -142,13 +151,26 @@ static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t 
   if (--block->waits == 0) finish(allocator, block, ready);
 }
 
+/* Asks for the event of a queue's first use, with the use out of the queue; 1 = it has ended. */
+static int poll_first(hal_allocator_t *allocator, hal_mem_queue_t *queue, hal_block_t **ready) {
+  hal_mem_use_t *use = pop(queue);
+  queue->polled = 1;
+  const int done = hal_mem_event_done(allocator, queue->stream, use->event);
+  queue->polled = 0;
+  if (done) {
+    hal_mem_event_give(allocator, queue->stream, use->event);
+    end_use(allocator, use, ready);
+    return 1;
+  }
+  use->next = queue->head;
+  queue->head = use;
+  if (!queue->tail) queue->tail = use;
+  return 0;
+}
+
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
   for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
-    while (queue->head && hal_mem_event_done(allocator, queue->stream, queue->head->event)) {
-      hal_mem_use_t *use = pop(queue);
-      hal_mem_event_give(allocator, queue->stream, use->event);
-      end_use(allocator, use, ready);
-    }
+    while (queue->head && !queue->polled && poll_first(allocator, queue, ready)) continue;
   }
 }
 
@@ -156,6 +178,11 @@ void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
   /* Others may go on adding while the lock is given up: only what is queued now is waited for. */
   for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
     size_t count = 0;
+    while (queue->polled) { /* its first use is in the hands of a thread that is asking the plugin */
+      hal_unlock(&allocator->lock);
+      sched_yield();
+      hal_lock(&allocator->lock);
+    }
     for (const hal_mem_use_t *use = queue->head; use; use = use->next) count++;
     for (; count && queue->head; count--) {
       hal_mem_use_t *use = pop(queue);
@@ -194,9 +221,9 @@ void hal_mem_ready_run(hal_block_t *ready) {
     const hal_host_fn_t fn = block->u.free.fn;
     void *data = block->u.free.data;
     hal_mem_ready.list = block->next;
-    hal_mem_lock(&allocator->lock);
-    hal_mem_slab_give(&allocator->blocks, block);
-    hal_mem_unlock(&allocator->lock);
+    hal_lock(&allocator->lock);
+    hal_mem_block_forget(allocator, block);
+    hal_unlock(&allocator->lock);
     if (fn) fn(data);
   }
   hal_mem_ready.running = 0;
@@ -212,14 +239,14 @@ hal_status_t hal_memory_poll(hal_device_t *device) {
                  !atomic_load_explicit(&allocator->failed, memory_order_relaxed))) {
     return HAL_OK;
   }
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   if (atomic_load_explicit(&allocator->failed, memory_order_relaxed)) {
     failure = allocator->failure;
     for (size_t i = 0; i < sizeof(message); i++) message[i] = allocator->failure_message[i];
     atomic_store_explicit(&allocator->failed, 0, memory_order_relaxed);
   }
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
   return failure ? hal_error_set(failure, "%s", message) : HAL_OK;
 }

@@ -115,7 +115,7 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
     block->size += next->size;
     block->next = next->next;
     if (next->next) next->next->prev = block;
-    hal_mem_slab_give(&allocator->blocks, next);
+    hal_mem_block_forget(allocator, next);
   }
   if (prev && prev->state == HAL_MEM_FREE) {
     hal_mem_pool_take(pool, kind, prev);
@@ -123,7 +123,7 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
     prev->size += block->size;
     prev->next = block->next;
     if (block->next) block->next->prev = prev;
-    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_block_forget(allocator, block);
     block = prev;
   }
   if (!hal_mem_block_is_segment(block)) count++, bytes += (int64_t)block->size;

@@ -21,11 +21,11 @@ static hal_status_t obtain(hal_allocator_t *allocator, size_t size, void **out_a
   hal_device_t *device = allocator->device;
   void *address = NULL;
   allocator->in_flight += size;
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   hal_status_t status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &address);
   if (!status && !address) status = HAL_INTERNAL;
   hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc, status);
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   if (!status) *out_address = address;
   return status;
@@ -39,7 +39,7 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
   if (!block) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the allocator's records");
   const hal_status_t status = obtain(allocator, size, &address);
   if (status) {
-    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_block_forget(allocator, block);
     return status;
   }
   *block =
@@ -70,12 +70,12 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
   while (list) {
     hal_block_t *block = list;
     list = block->next;
-    hal_mem_unlock(&allocator->lock);
+    hal_unlock(&allocator->lock);
     if (hal_call_memory_free(device->plugin, device->ordinal, block->address)) {
       hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a segment of %zu bytes: %s", device->label,
               block->size, hal_error_message());
     }
-    hal_mem_lock(&allocator->lock);
+    hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;
     hal_mem_map_remove(&allocator->map, block);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
@@ -84,7 +84,7 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
       hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_SEGMENTS, 1);
     }
     allocator->stats.num_device_free++;
-    hal_mem_slab_give(&allocator->blocks, block);
+    hal_mem_block_forget(allocator, block);
   }
 }
 

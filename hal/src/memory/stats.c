@@ -98,9 +98,9 @@ void hal_mem_stats_reset_accumulated(hal_mem_stats_t *stats) {
 }
 
 static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats) {
-  hal_mem_lock(&allocator->lock);
+  hal_lock(&allocator->lock);
   hal_mem_stats_read(&allocator->stats, out_stats);
-  hal_mem_unlock(&allocator->lock);
+  hal_unlock(&allocator->lock);
   const size_t split = allocator->config.max_split_size;
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
 }
@@ -124,9 +124,9 @@ static hal_status_t reset(int32_t index, void (*apply)(hal_mem_stats_t *stats)) 
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   if (!device) return HAL_OK;
-  hal_mem_lock(&device->allocator->lock);
+  hal_lock(&device->allocator->lock);
   apply(&device->allocator->stats);
-  hal_mem_unlock(&device->allocator->lock);
+  hal_unlock(&device->allocator->lock);
   return HAL_OK;
 }
 

@@ -2,9 +2,12 @@
  * definitions live as long as the process, in a table that only grows. */
 #include "op/define.h"
 
+#include "base/life.h"
+#include "base/lock.h"
+
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* definitions */
+static hal_lock_t lock; /* definitions */
 static _Atomic(hal_op_defined_t *) table[HAL_OP_MAX_DEFINED];
 static atomic_uint count;
 
@@ -93,9 +96,9 @@ hal_status_t hal_op_define(const hal_op_desc_t *desc, uint32_t *out_op) {
         "an operator cannot be defined as \"%s\": give a whole hal_op_desc_t and a name like "
         "\"library::operator\"",
         desc && desc->struct_size >= HAL_STRUCT_SIZE(hal_op_desc_t, name) && desc->name ? desc->name : "(null)");
-  pthread_mutex_lock(&lock);
+  hal_lock(&lock);
   const hal_status_t status = add(desc, &number);
-  pthread_mutex_unlock(&lock);
+  hal_unlock(&lock);
   if (!status) *out_op = HAL_OP_BUILTIN_COUNT + number;
   return status;
 }

@@ -19,7 +19,7 @@ struct hal_kernel_s {
 struct hal_module_s {
   hal_plugin_module_t *handle;
   hal_device_t *device;
-  pthread_mutex_t lock; /* the list of kernels */
+  hal_lock_t lock; /* the list of kernels */
   hal_kernel_t *kernels;
 };
 
@@ -30,8 +30,7 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
   if (!module)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading a module for device %s",
                          found->label);
-  module->device = found;
-  module->kernels = NULL;
+  *module = (hal_module_t){.device = found};
   const hal_status_t status = hal_call_module_load(found->plugin, found->ordinal, desc, &module->handle);
   if (status) {
     hal_free(module);
@@ -39,7 +38,6 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
     return hal_error_prefix(status, "loading a module in the dialect '%s' (device %s accepts '%s'): ",
                             desc->dialect ? desc->dialect : "", found->label, found->info.dialects);
   }
-  pthread_mutex_init(&module->lock, NULL);
   *out_module = module;
   return HAL_OK;
 }
@@ -47,7 +45,7 @@ hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_
 void hal_module_unload(hal_module_t *module) {
   if (!module) return;
   hal_device_t *const device = module->device;
-  if (atomic_load_explicit(&device->ready, memory_order_acquire)) {
+  if (hal_device_is_alive(device)) {
     /* A failed wait means failed work, not work that goes on: the module can go either way. */
     hal_status_t status = hal_device_synchronize(device->index);
     if (status)
@@ -61,7 +59,6 @@ void hal_module_unload(hal_module_t *module) {
     next = kernel->next;
     hal_free(kernel);
   }
-  pthread_mutex_destroy(&module->lock);
   hal_free(module);
 }
 
@@ -85,18 +82,19 @@ static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kern
 }
 
 hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
-  pthread_mutex_lock(&module->lock);
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(module->device));
+  hal_lock(&module->lock);
   hal_kernel_t *kernel = module->kernels;
   while (kernel && strcmp(kernel->name, name)) kernel = kernel->next;
   const hal_status_t status = kernel ? HAL_OK : make_kernel(module, name, &kernel);
-  pthread_mutex_unlock(&module->lock);
+  hal_unlock(&module->lock);
   if (!status) *out_kernel = kernel;
   return status;
 }
 
 hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
-  hal_device_t *device = kernel->device;
-  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
+  hal_device_t *const device = kernel->device;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device))
     return hal_error_set(HAL_INVALID_ARGUMENT,

@@ -2,6 +2,8 @@
 #ifndef HAL_SRC_OP_TABLE_H_
 #define HAL_SRC_OP_TABLE_H_
 
+#include <pthread.h>
+
 #include "hal/op.h"
 #include "hal_op_ids.h"
 #include "op/internal.h"

@@ -6,8 +6,6 @@
 #include "plugin/plugin.h"
 
 typedef struct hal_registry_hooks_s {
-  /* Before the first plugin is loaded. May be called again. */
-  void (*opening)(void);
   /* A plugin has got its range of devices. */
   void (*added)(hal_plugin_t *plugin);
   /* Before the plugins are shut down: nothing may reach them afterwards. */

@@ -3,6 +3,8 @@
 #ifndef HAL_SRC_LAYER_LIVE_H_
 #define HAL_SRC_LAYER_LIVE_H_
 
+#include <pthread.h>
+
 #include "plugin/plugin.h"
 
 /* What a plugin makes, with the words for it and the op that ends it. */

@@ -4,11 +4,11 @@
 #ifndef HAL_SRC_PLUGIN_H_
 #define HAL_SRC_PLUGIN_H_
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/host_malloc.h"
 #include "base/likely.h"
+#include "base/lock.h"
 #include "hal/plugin.h"
 #include "hal/registry.h"
 #include "hal/status.h"
@@ -35,7 +35,7 @@ struct hal_plugin_s {
   int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
   char init_message[512]; /* cause when FAILED */
-  pthread_mutex_t lock;   /* serialises init */
+  hal_lock_t lock;        /* serialises init */
   hal_plugin_info_t info;
   char *path;
 };
@@ -47,6 +47,9 @@ typedef struct hal_registry_s {
   atomic_int open;
 } hal_registry_t;
 extern hal_registry_t hal_registry;
+
+/* In the child of a fork. */
+void hal_registry_after_fork(void);
 
 /* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says
  * that it gave none. Returns `status`; HAL_OK passes. */

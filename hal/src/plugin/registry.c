@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/life.h"
+#include "base/lock.h"
 #include "base/text.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -22,7 +23,7 @@ enum { REPORT_BYTES = 8192 };
 
 hal_registry_t hal_registry;
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_lock_t registry_lock;
 static char *opened_list; /* as given to the open that succeeded; NULL when it was automatic */
 static char report[REPORT_BYTES];
 
@@ -96,7 +97,6 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
     return status;
   }
   plugin->index = hal_registry.plugin_count;
-  pthread_mutex_init(&plugin->lock, NULL);
   add_devices(plugin);
   hal_registry.plugin_count++;
   hal_log(HAL_LOG_INFO, "plugin %s %s (%s): devices %d to %d", plugin->info.name, plugin->info.version, plugin->path,
@@ -176,7 +176,7 @@ static hal_status_t open_locked(const char *list) {
   const char *const variable = list ? NULL : getenv("TORCH_BACKEND");
   const char *const wanted = list ? list : variable && *variable ? variable : NULL;
   HAL_RETURN_IF_ERROR(remember(wanted));
-  hal_registry_hooks.opening();
+  hal_life_watch_forks();
   report[0] = '\0';
   if (wanted) {
     open_list(wanted, !list, &opening);
@@ -197,9 +197,9 @@ static hal_status_t open_locked(const char *list) {
 }
 
 hal_status_t hal_registry_open(const char *list) {
-  pthread_mutex_lock(&registry_lock);
+  hal_lock(&registry_lock);
   const hal_status_t status = open_locked(list);
-  pthread_mutex_unlock(&registry_lock);
+  hal_unlock(&registry_lock);
   return status;
 }
 
@@ -243,8 +243,15 @@ int32_t hal_registry_provides(int32_t index, uint32_t slot) {
   return hal_slot_is_provided(&hal_registry.plugins[index].api, slot);
 }
 
+void hal_registry_after_fork(void) {
+  if (hal_registry_is_open()) return;
+  /* A thread of the parent may have been opening: what it had is forgotten, libraries stay loaded. */
+  hal_registry.plugin_count = hal_registry.device_count = 0;
+  memset(hal_registry.plugins, 0, sizeof hal_registry.plugins);
+}
+
 void hal_registry_close(void) {
-  pthread_mutex_lock(&registry_lock);
+  hal_lock(&registry_lock);
   if (!atomic_exchange(&hal_life.closed, 1)) {
     hal_registry_hooks.closing();
     for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
@@ -255,5 +262,5 @@ void hal_registry_close(void) {
         hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
     }
   }
-  pthread_mutex_unlock(&registry_lock);
+  hal_unlock(&registry_lock);
 }

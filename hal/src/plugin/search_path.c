@@ -4,13 +4,13 @@
 #include "plugin/search_path.h"
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include "base/lock.h"
 #include "base/text.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -25,7 +25,7 @@ typedef struct directory_s {
 
 /* Directories of the program, newest first; never freed, since another thread may be walking. */
 static directory_t *added;
-static pthread_mutex_t added_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_lock_t added_lock;
 
 int hal_process_is_privileged(void) { return getauxval(AT_SECURE) != 0; }
 
@@ -48,18 +48,18 @@ hal_status_t hal_registry_add_path(const char *path) {
   if (!directory)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while adding plugin directory %s", path);
   memcpy(directory->path, path, bytes);
-  pthread_mutex_lock(&added_lock);
+  hal_lock(&added_lock);
   directory->next = added;
   added = directory;
-  pthread_mutex_unlock(&added_lock);
+  hal_unlock(&added_lock);
   return HAL_OK;
 }
 
 /* Calls `visit` for each directory in order, until it returns non-zero, and returns that. */
 static int each_directory(int (*visit)(const char *directory, void *user_data), void *user_data) {
-  pthread_mutex_lock(&added_lock);
+  hal_lock(&added_lock);
   const directory_t *directory = added;
-  pthread_mutex_unlock(&added_lock); /* what is behind the head never changes */
+  hal_unlock(&added_lock); /* what is behind the head never changes */
   const directory_t *const newest = directory;
   for (; directory; directory = directory->next) {
     const directory_t *twin = newest; /* one that was added again stands in the place of its newest entry */

@@ -222,6 +222,51 @@ Test(memory_streams, asynchronous_failures_are_not_swallowed_by_the_allocator) {
   cr_assert_eq(double_close(), 0);
 }
 
+static void *release_block(void *block) {
+  hal_memory_release(block);
+  return NULL;
+}
+
+/* Lets a thread release a block that a held stream uses, and allocates for another stream meanwhile. */
+static void check_nobody_waits_with_the_lock(uint32_t waiting_slot) {
+  pthread_t releaser;
+  hal_block_t *block = NULL, *other = NULL;
+  hal_stream_t *const held = double_stream(0, 3);
+  cr_assert_eq(hal_memory_allocate(0, NULL, 100, &block), HAL_OK);
+  cr_assert_eq(hal_memory_record_stream(block, held), HAL_OK);
+  double_enqueue(held, hal_memory_block_address(block), 100);
+  pthread_mutex_lock(&double_.lock);
+  held->handle->held = 1;
+  const int calls = double_.calls[waiting_slot];
+  pthread_mutex_unlock(&double_.lock);
+  cr_assert_eq(pthread_create(&releaser, NULL, release_block, block), 0);
+  for (int entered = 0; !entered;) {
+    pthread_mutex_lock(&double_.lock);
+    entered = double_.calls[waiting_slot] > calls;
+    pthread_mutex_unlock(&double_.lock);
+  }
+  cr_assert_eq(hal_memory_allocate(0, NULL, 200, &other), HAL_OK); /* hangs when the lock is held */
+  hal_memory_release(other);
+  double_finish(held);
+  pthread_join(releaser, NULL);
+}
+
+/* The default of event_record waits for the stream, the default of event_query for the event. */
+Test(memory_streams, nobody_waits_for_a_device_with_the_lock_held, .timeout = 20) {
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  hal_plugin_api_t *const api = &hal_registry.plugins[0].api;
+  api->event_query = NULL;
+  check_nobody_waits_with_the_lock(HAL_SLOT_event_synchronize);
+  api->event_create = NULL;
+  api->event_destroy = NULL;
+  api->event_record = NULL;
+  api->event_synchronize = NULL;
+  check_nobody_waits_with_the_lock(HAL_SLOT_stream_synchronize);
+  hal_devices[0].allocator->event_count = 0; /* the double's own events of the first half */
+  double_.live_events = 0;
+  cr_assert_eq(double_close(), 0);
+}
+
 Test(memory_streams, a_stream_of_another_device_is_refused) {
   hal_block_t *block = NULL;
   int calls = 0;

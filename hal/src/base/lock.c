@@ -1,0 +1,42 @@
+/* lock.c: the slow paths of the lock, on Linux futexes. */
+#define _GNU_SOURCE
+#include "base/lock.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* A cache hit holds the allocator's lock for some 30 ns; a pause takes 5 to 40 ns. Longer than a few hits means that the
+ * holder is in the plugin or was preempted, and then sleeping is right. */
+#define SPINS 64
+
+uint32_t hal_lock_word = 1;
+
+static inline void cpu_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+void hal_lock_wait(hal_lock_t *lock) {
+  const unsigned process = hal_lock_word & ~3u;
+  for (int i = 0; i < SPINS; i++) {
+    unsigned expected = 0;
+    if (!atomic_load_explicit(&lock->state, memory_order_relaxed) &&
+        atomic_compare_exchange_weak_explicit(&lock->state, &expected, hal_lock_word, memory_order_acquire,
+                                              memory_order_relaxed)) {
+      return;
+    }
+    cpu_pause();
+  }
+  /* Whoever slept takes the lock as one with sleepers: it cannot know whether it was the last. */
+  for (;;) {
+    const unsigned held = atomic_exchange_explicit(&lock->state, process | 2, memory_order_acquire);
+    if (!held || (held & ~3u) != process) return; /* free, or of a thread that stayed in the parent */
+    syscall(SYS_futex, &lock->state, FUTEX_WAIT_PRIVATE, process | 2, NULL, NULL, 0);
+  }
+}
+
+void hal_lock_wake(hal_lock_t *lock) { syscall(SYS_futex, &lock->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }

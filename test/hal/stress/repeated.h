@@ -1,0 +1,66 @@
+/* repeated.h: scenes that are played many times, each in a process of its own, while other processes keep the cores busy.
+ * HAL_TEST_REPEAT says how often (3); a scene that takes longer than SECONDS hangs. For plain programs: Criterion forks. */
+#ifndef TEST_HAL_STRESS_REPEATED_H_
+#define TEST_HAL_STRESS_REPEATED_H_
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { LOAD_PROCESSES = 3, SECONDS = 60 };
+
+/* Plays one scene: 0 when all is as it should be, else the line that is not. */
+typedef int (*scene_fn_t)(void);
+
+typedef struct scene_s {
+  const char *name;
+  scene_fn_t play;
+} scene_t;
+
+#define MUST(condition)                                                                                               \
+  do {                                                                                                                \
+    if (!(condition)) {                                                                                               \
+      fprintf(stderr, "%s:%d: not true: %s (last error: %s)\n", __FILE__, __LINE__, #condition, hal_error_message()); \
+      return __LINE__ % 125 + 1;                                                                                      \
+    }                                                                                                                 \
+  } while (0)
+
+/* Runs `play` in a child and gives its exit status, or -1 when it was killed, by its alarm for one. */
+static int in_child(scene_fn_t play) {
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(SECONDS);
+    _exit(play());
+  }
+  int status = -1;
+  if (child < 0 || waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int repeat(const scene_t *scenes, int count) {
+  const char *const wanted = getenv("HAL_TEST_REPEAT");
+  const int times = wanted ? atoi(wanted) : 3;
+  pid_t load[LOAD_PROCESSES];
+  int failures = 0;
+  for (int i = 0; i < LOAD_PROCESSES; i++) {
+    load[i] = fork();
+    if (load[i] == 0)
+      for (volatile unsigned long turns = 0; getppid() != 1; turns++) continue;
+  }
+  for (int i = 0; i < count; i++) {
+    int bad = 0;
+    for (int time = 0; time < times; time++) bad += in_child(scenes[i].play) != 0;
+    printf("%s: %d of %d repetitions failed\n", scenes[i].name, bad, times);
+    failures += bad;
+  }
+  for (int i = 0; i < LOAD_PROCESSES; i++) {
+    kill(load[i], SIGKILL);
+    waitpid(load[i], NULL, 0);
+  }
+  return failures || times < 1;
+}
+
+#endif /* TEST_HAL_STRESS_REPEATED_H_ */
