@@ -167,6 +167,7 @@ Test(op_own, scratch_memory_is_given_during_the_call_and_taken_back_after_it) {
 }
 
 Test(op_own, scratch_memory_that_there_is_not_is_the_operators_failure) {
+  assert_ok(hal_memory_set_limit(0, (size_t)4 << 20));
   assert_fails(hal_op_run(0, op_of("test::much_scratch"), NULL, &call), HAL_RESOURCE_EXHAUSTED, "test::much_scratch");
 }
 

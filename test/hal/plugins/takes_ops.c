@@ -43,7 +43,7 @@ static hal_status_t run_scratch(void *state, const hal_op_call_t *call) {
 static hal_status_t run_much_scratch(void *state, const hal_op_call_t *call) {
   void *much = NULL;
   (void)state;
-  return hal_host->scratch_alloc(call, (size_t)1 << 60, &much);
+  return hal_host->scratch_alloc(call, (size_t)64 << 20, &much);
 }
 
 static hal_status_t run_stray_scratch(void *state, const hal_op_call_t *call) {
