@@ -23,6 +23,17 @@ HAL_API void hal_module_unload(hal_module_t *module);
 /* Finds a kernel of a module; it lives as long as the module. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
 HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel);
 
+/* Gives the compiled module as bytes that hal_module_load takes in the dialect "binary", on this kind of device with this
+ * driver. `*out_size` is their number; they are written to `data` when `room` is at least that, else nothing is.
+ * Errors: HAL_UNIMPLEMENTED = the plugin keeps modules to itself. Since 0.2. */
+HAL_API hal_status_t hal_module_export(hal_module_t *module, void *data, size_t room, size_t *out_size);
+
+/* Tells what a kernel needs, and how many of its blocks a compute unit holds when they have `block_threads` threads and ask for
+ * `shared_bytes` at launch. Where the plugin does not tell, the limits are the device's, and a block that fits runs alone on
+ * its unit. The caller sets `out_info->struct_size`. Errors: HAL_INVALID_ARGUMENT = no threads. Since 0.2. */
+HAL_API hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
+                                     hal_kernel_info_t *out_info);
+
 /* Queues a kernel on a stream of its device (NULL: current). Arguments are copied before it returns.
  * Errors: HAL_INVALID_ARGUMENT (geometry; stream of another device). Since 0.1. */
 HAL_API hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch);

@@ -92,6 +92,40 @@ hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t
   return status;
 }
 
+hal_status_t hal_module_export(hal_module_t *module, void *data, size_t room, size_t *out_size) {
+  hal_device_t *device = module->device;
+  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device)); /* it may have been shut down */
+  const hal_status_t status = hal_call_module_export(device->plugin, module->handle, data, room, out_size);
+  return hal_error_plugin(device->plugin, HAL_SLOT_module_export, status);
+}
+
+/* What can be said of a kernel whose plugin says nothing. */
+static hal_kernel_info_t info_of_device(const hal_device_t *device, uint32_t block_threads, uint32_t shared_bytes) {
+  const hal_device_info_t *const about = &device->info;
+  const int fits = (!about->max_block_threads || block_threads <= about->max_block_threads) &&
+                   shared_bytes <= about->max_shared_bytes;
+  return (hal_kernel_info_t){.max_block_threads = about->max_block_threads,
+                             .subgroup_size = about->subgroup_size,
+                             .max_shared = about->max_shared_bytes,
+                             .blocks_per_unit = fits ? 1 : 0};
+}
+
+hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
+                             hal_kernel_info_t *out_info) {
+  hal_device_t *device = kernel->device;
+  HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device));
+  if (!block_threads)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': blocks of no threads; ask for at least 1", kernel->name);
+  const size_t known = HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit);
+  hal_kernel_info_t info = {.struct_size = known};
+  const hal_status_t status = hal_call_kernel_info(device->plugin, kernel->handle, block_threads, shared_bytes, &info);
+  if (status && status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, HAL_SLOT_kernel_info, status);
+  if (status) info = info_of_device(device, block_threads, shared_bytes);
+  info.struct_size = out_info->struct_size < known ? out_info->struct_size : known;
+  memcpy(out_info, &info, info.struct_size);
+  return HAL_OK;
+}
+
 hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
   hal_device_t *const device = kernel->device;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(device));

@@ -49,11 +49,15 @@ uint32_t hal_slot_find(const char *name, size_t length) {
 static int triggers_group(uint32_t slot) { return slots[slot].need != NEED_COMPANION; }
 
 static int needed_by_group(uint32_t slot, int group) {
-  const int is_member = slots[slot].group == group;
-  /* A cross-stream wait takes a stream and an event of the plugin's own. */
-  const int is_part =
-      group == GROUP_STREAM_EVENT && (slots[slot].group == GROUP_STREAM || slots[slot].group == GROUP_EVENT);
-  return (is_member || is_part) && slots[slot].need != NEED_OPTIONAL;
+  /* Groups whose ops take handles of other groups: a stream and an event, memory without an address. */
+  static const struct {
+    int group, part;
+  } parts[] = {
+      {GROUP_STREAM_EVENT, GROUP_STREAM}, {GROUP_STREAM_EVENT, GROUP_EVENT}, {GROUP_VIRTUAL_SHARE, GROUP_VIRTUAL}};
+  int is_part = slots[slot].group == group;
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    is_part |= parts[i].group == group && parts[i].part == slots[slot].group;
+  return is_part && slots[slot].need != NEED_OPTIONAL;
 }
 
 static void append(char *text, size_t size, const char *word) {

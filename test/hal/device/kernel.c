@@ -86,3 +86,52 @@ Test(kernel, a_stream_of_another_device_is_refused) {
                "of device tally:0 cannot be launched on a stream of device tally:1");
   hal_module_unload(module);
 }
+
+Test(kernel, what_a_plugin_does_not_tell_of_a_kernel_is_the_devices) {
+  hal_module_t *module;
+  hal_kernel_t *store;
+  hal_kernel_info_t info = {.struct_size = sizeof info};
+  hal_device_info_t device = {.struct_size = sizeof device};
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "store", &store));
+  assert_ok(hal_device_info(0, &device));
+  assert_ok(hal_kernel_info(store, 1, 0, &info));
+  cr_assert(info.blocks_per_unit == 1 && info.max_block_threads == device.max_block_threads);
+  assert_ok(hal_kernel_info(store, 1, device.max_shared_bytes + 1, &info));
+  cr_assert_eq(info.blocks_per_unit, 0);
+  assert_fails(hal_kernel_info(store, 0, 0, &info), HAL_INVALID_ARGUMENT, "kernel 'store': blocks of no threads");
+  info = (hal_kernel_info_t){.struct_size = HAL_STRUCT_SIZE(hal_kernel_info_t, max_block_threads), .subgroup_size = 77};
+  assert_ok(hal_kernel_info(store, 1, 0, &info));
+  cr_assert_eq(info.subgroup_size, 77, "behind the caller's struct");
+  hal_module_unload(module);
+}
+
+Test(kernel, a_module_that_its_plugin_keeps_to_itself_is_not_exported) {
+  hal_module_t *module;
+  size_t size = 7;
+  assert_ok(load(0, "tally", &module));
+  cr_assert_eq(hal_module_export(module, NULL, 0, &size), HAL_UNIMPLEMENTED);
+  cr_assert_eq(size, 7);
+  hal_module_unload(module);
+}
+
+TestSuite(kernel_of_rogue);
+
+Test(kernel_of_rogue, a_plugin_describes_its_kernels_and_exports_its_modules) {
+  hal_module_t *module;
+  hal_kernel_t *kernel;
+  hal_kernel_info_t info = {.struct_size = sizeof info};
+  char code[8] = "unread";
+  size_t size = 0;
+  open_fixture("rogue");
+  assert_ok(load(0, "x", &module));
+  assert_ok(hal_kernel_get(module, "k", &kernel));
+  assert_ok(hal_kernel_info(kernel, 256, 0, &info));
+  cr_assert(info.blocks_per_unit == 8 && info.max_block_threads == 1024);
+  assert_ok(hal_module_export(module, code, 3, &size)); /* too little room */
+  cr_assert_eq(size, 4);
+  cr_assert_str_eq(code, "unread");
+  assert_ok(hal_module_export(module, code, sizeof code, &size));
+  cr_assert_eq(memcmp(code, "code", 4), 0);
+  hal_module_unload(module);
+}

@@ -225,6 +225,10 @@ Test(registry, half_of_the_module_group_is_refused_naming_the_rest) {
   assert_refused(FIXTURE("half_module"), HAL_INCOMPATIBLE,
                  "it has module_load but not module_unload, kernel_get, kernel_launch");
 }
+Test(registry, memory_between_processes_needs_virtual_memory) {
+  assert_refused(FIXTURE("half_share"), HAL_INCOMPATIBLE,
+                 "it has virtual_export, virtual_import but not virtual_reserve, virtual_unreserve, virtual_create");
+}
 Test(registry, device_synchronize_may_be_provided_without_streams) { open_fixture("companion_alone"); }
 
 Test(registry, a_device_name_that_begins_with_cuda_is_refused) {

@@ -80,7 +80,7 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
 
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   snprintf(out_info->name, sizeof out_info->name, LATER_NAME " %d", (int)device);
-  out_info->flags = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_ASYNC;
+  HAL_SET_FIELD(out_info, flags, HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_ASYNC);
   return HAL_OK;
 }
 

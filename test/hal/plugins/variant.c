@@ -112,3 +112,16 @@ hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *des
   return HAL_UNIMPLEMENTED;
 }
 #endif
+
+#ifdef VARIANT_HALF_SHARE
+hal_status_t hal_plugin_virtual_export(int32_t device, hal_plugin_physical_t *memory, uint32_t kind,
+                                       hal_memory_handle_t *out_handle) {
+  (void)device, (void)memory, (void)kind, (void)out_handle;
+  return HAL_UNIMPLEMENTED;
+}
+hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t *handle, size_t size,
+                                       hal_plugin_physical_t **out_memory) {
+  (void)device, (void)handle, (void)size, (void)out_memory;
+  return HAL_UNIMPLEMENTED;
+}
+#endif
