@@ -8,7 +8,7 @@ namespace torch_backend {
 
 namespace {
 
-constexpr size_t kMaxOperands = 3, kMaxArguments = 6, kMaxDims = 8;
+constexpr size_t kMaxOperands = 3, kMaxBroadcastArguments = 6, kMaxDims = 8;
 
 // The operands of a call; tensors keep the order of the arguments.
 struct Operands {
@@ -121,8 +121,8 @@ bool gather(const Operands &operands, c10::ArrayRef<Argument> arguments, hal_val
 bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
                    c10::ArrayRef<Argument> arguments) {
   Operands operands;
-  hal_value_t values[kMaxArguments];
-  if (arguments.size() > kMaxArguments || !collect(operands, arguments)) return false;
+  hal_value_t values[kMaxBroadcastArguments];
+  if (arguments.size() > kMaxBroadcastArguments || !collect(operands, arguments)) return false;
   const dense::Reference &reference = operands.reference;
   const uint64_t possible = hal_op_dtypes(reference.device, op) & dtypes;
   if (!((possible >> static_cast<unsigned>(reference.dtype)) & 1)) return false;

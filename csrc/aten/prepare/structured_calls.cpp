@@ -12,7 +12,7 @@ namespace torch_backend {
 namespace {
 
 constexpr size_t kMaxResults = 2;
-constexpr size_t kMaxArguments = 5;
+constexpr size_t kMaxStructuredArguments = 5;
 
 // A reduction's result with the reduced dimensions kept, which is how kernels see it.
 struct KeptShape {
@@ -113,9 +113,9 @@ bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> op
   const auto dtype = result.scalar_type();
   if (!has_kernel(device, op, dtype)) return false;
 
-  at::Tensor prepared[kMaxArguments];
-  std::optional<AtLeastOneDim> descriptors[kMaxArguments];
-  hal_value_t values[kMaxArguments];
+  at::Tensor prepared[kMaxStructuredArguments];
+  std::optional<AtLeastOneDim> descriptors[kMaxStructuredArguments];
+  hal_value_t values[kMaxStructuredArguments];
   bool aliased = false;
   for (size_t i = 0; i < operands.size(); i++) {
     if (operands[i].tensor->sizes() != result.sizes()) return false;
@@ -141,9 +141,9 @@ bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argum
   if (!has_kernel(device, op, dtype)) return false;
   const bool adds = arguments.size() > 2;  // the first operand is added to the product
 
-  ExpandedOperand operands[kMaxArguments];
-  NumberParts parts[kMaxArguments];
-  hal_value_t values[kMaxArguments];
+  ExpandedOperand operands[kMaxStructuredArguments];
+  NumberParts parts[kMaxStructuredArguments];
+  hal_value_t values[kMaxStructuredArguments];
   bool aliased = false;
   for (size_t i = 0; i < arguments.size(); i++) {
     const Argument &argument = arguments[i];

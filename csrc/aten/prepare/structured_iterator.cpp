@@ -5,7 +5,7 @@ namespace torch_backend {
 
 namespace {
 
-constexpr size_t kMaxArguments = 6;  // of a frozen argument list of an elementwise operator
+constexpr size_t kMaxElementwiseArguments = 6;  // of a frozen argument list of an elementwise operator
 
 bool is_host_number(const Argument &argument) {
   return argument.may_be_number && argument.tensor->device().type() == c10::kCPU;
@@ -34,14 +34,14 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
   const auto promoted = common_dtype(common, arguments);
   const auto computing = promoted ? kernel_dtype(hal_op_dtypes(device, op), *promoted) : std::nullopt;
   if (!computing) return false;
-  TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxElementwiseArguments);
 
   // Half precision computes with numbers in float; a comparison rounds them to its operands' dtype first, as torch does.
   const bool keeps_digits = c10::isReducedFloatingType(*promoted) && !bool_result;
   const auto number_dtype = keeps_digits ? c10::ScalarType::Float : *promoted;
-  NumberParts parts[kMaxArguments];
-  hal_value_t values[kMaxArguments];
-  ExpandedOperand operands[kMaxArguments];
+  NumberParts parts[kMaxElementwiseArguments];
+  hal_value_t values[kMaxElementwiseArguments];
+  ExpandedOperand operands[kMaxElementwiseArguments];
   bool aliased = false;
   for (size_t i = 0; i < arguments.size(); i++) {
     const Argument &argument = arguments[i];

@@ -28,13 +28,13 @@ namespace torch_backend {
 namespace {
 
 // How windows lie along one dimension, and what their sums are divided by.
-struct Windows {
+struct AveragedWindows {
   int64_t size, step, pad;
   bool count_padding;
   std::optional<int64_t> divisor;  // instead of the number of places
 };
 
-LinearMap average(const Windows &w, int64_t in, int64_t out) {
+LinearMap average(const AveragedWindows &w, int64_t in, int64_t out) {
   LinearMap map(in);
   for (int64_t o = 0; o < out; o++) {
     const int64_t begin = o * w.step - w.pad, end = std::min(begin + w.size, in + w.pad);
@@ -67,7 +67,8 @@ std::vector<LinearMap> average_maps(size_t dims, c10::IntArrayRef input, c10::In
   for (size_t d = 0; d < dims; d++) {
     // A given divisor holds for the whole window: the first dimension divides, the others sum.
     const std::optional<int64_t> own = divisor ? std::optional<int64_t>(d == 0 ? *divisor : 1) : std::nullopt;
-    const Windows windows{at_dim(size, d), at_dim(step.empty() ? size : step, d), at_dim(pad, d), count_padding, own};
+    const AveragedWindows windows{at_dim(size, d), at_dim(step.empty() ? size : step, d), at_dim(pad, d), count_padding,
+                                  own};
     maps.push_back(average(windows, input[input.size() - dims + d], result[result.size() - dims + d]));
   }
   return maps;

@@ -54,14 +54,15 @@ Gradients backward_on_cpu(const at::Tensor &grad, const at::Tensor &input, const
 hal_value_t optional_value(const hal_tensor_t &tensor, bool present) { return present ? value(tensor) : none_value(); }
 
 // The lists of a call behind its tensors.
-struct Lists {
+struct ConvolutionLists {
   c10::IntArrayRef step, pad, dilation;
   bool transposed;
   c10::IntArrayRef output_pad;
   int64_t groups;
 };
 
-bool run(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b, const Lists &lists, const at::Tensor &result) {
+bool run(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b, const ConvolutionLists &lists,
+         const at::Tensor &result) {
   const hal_tensor_t input = describe(x), weight = describe(w), target = describe(result);
   const hal_tensor_t bias = b.defined() ? describe(b) : hal_tensor_t{};
   const hal_value_t args[] = {
@@ -73,7 +74,7 @@ bool run(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b, const Li
 }
 
 // An undefined result is not wanted.
-bool run_backward(const at::Tensor &g, const at::Tensor &x, const at::Tensor &w, const Lists &lists,
+bool run_backward(const at::Tensor &g, const at::Tensor &x, const at::Tensor &w, const ConvolutionLists &lists,
                   const at::Tensor &grad_input, const at::Tensor &grad_weight) {
   const hal_tensor_t grad = describe(g), input = describe(x), weight = describe(w);
   const hal_tensor_t first = grad_input.defined() ? describe(grad_input) : hal_tensor_t{};

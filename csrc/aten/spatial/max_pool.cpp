@@ -27,9 +27,9 @@ namespace torch_backend {
 namespace {
 
 // The lists of a call in the order of codegen/ops.yaml; none for adaptive windows.
-using Lists = c10::SmallVector<c10::IntArrayRef, 4>;
+using WindowLists = c10::SmallVector<c10::IntArrayRef, 4>;
 
-Lists lists(c10::IntArrayRef size, c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation) {
+WindowLists lists(c10::IntArrayRef size, c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation) {
   return {size, step.empty() ? size : step, pad, dilation};
 }
 
@@ -47,7 +47,7 @@ at::Tensor batched(const at::Tensor &tensor, int64_t dims) {
   return tensor.dim() == dims + 1 ? tensor.unsqueeze(0) : tensor;
 }
 
-bool run(uint32_t op, c10::ArrayRef<const at::Tensor> operands, const Lists &lists,
+bool run(uint32_t op, c10::ArrayRef<const at::Tensor> operands, const WindowLists &lists,
          c10::ArrayRef<const at::Tensor> results) {
   c10::SmallVector<hal_tensor_t, 4> described;
   for (const at::Tensor &tensor : operands) described.push_back(describe(tensor));
@@ -61,7 +61,7 @@ bool run(uint32_t op, c10::ArrayRef<const at::Tensor> operands, const Lists &lis
 }
 
 // Fills values and places, which have the right sizes.
-bool pool(uint32_t op, int64_t dims, const at::Tensor &self, const Lists &lists, const at::Tensor &values,
+bool pool(uint32_t op, int64_t dims, const at::Tensor &self, const WindowLists &lists, const at::Tensor &values,
           const at::Tensor &indices) {
   const auto computing = computing_dtype(op, self.scalar_type(), self.device().index());
   if (!computing || indices.scalar_type() != at::kLong || values.scalar_type() != self.scalar_type()) return false;
@@ -73,8 +73,8 @@ bool pool(uint32_t op, int64_t dims, const at::Tensor &self, const Lists &lists,
   return true;
 }
 
-bool pool_backward(uint32_t op, int64_t dims, const at::Tensor &grad, const at::Tensor &indices, const Lists &lists,
-                   const at::Tensor &result) {
+bool pool_backward(uint32_t op, int64_t dims, const at::Tensor &grad, const at::Tensor &indices,
+                   const WindowLists &lists, const at::Tensor &result) {
   const auto computing = computing_dtype(op, grad.scalar_type(), grad.device().index());
   if (!computing || indices.scalar_type() != at::kLong || result.scalar_type() != grad.scalar_type()) return false;
   if (result.numel() == 0) return true;
@@ -113,7 +113,7 @@ bool adaptive_backward(const Outputs &outputs, const at::Tensor &grad, const at:
 // ---- three dimensions, which ATen has not structured ----
 
 // The sizes of the result. Throws as the CPU does.
-at::DimVector max_pool3d_sizes(const at::Tensor &self, const Lists &lists, bool ceil) {
+at::DimVector max_pool3d_sizes(const at::Tensor &self, const WindowLists &lists, bool ceil) {
   at::DimVector sizes(self.sizes());
   for (size_t d = 0; d < 3; d++) {
     const auto number = [&](size_t list) { return lists[list].size() == 1 ? lists[list][0] : lists[list][d]; };
@@ -123,7 +123,7 @@ at::DimVector max_pool3d_sizes(const at::Tensor &self, const Lists &lists, bool 
   return sizes;
 }
 
-bool is_right(const at::Tensor &self, const Lists &lists) {
+bool is_right(const at::Tensor &self, const WindowLists &lists) {
   if (!is_device_tensor(self) || (self.dim() != 4 && self.dim() != 5)) return false;
   for (int64_t d = self.dim() - 4; d < self.dim(); d++) {
     if (self.size(d) == 0) return false;
@@ -148,7 +148,7 @@ bool is_positive(c10::IntArrayRef sizes) {
 
 std::tuple<at::Tensor, at::Tensor> max_pool3d(const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef step,
                                               c10::IntArrayRef pad, c10::IntArrayRef dilation, bool ceil) {
-  const Lists given = lists(size, step, pad, dilation);
+  const WindowLists given = lists(size, step, pad, dilation);
   if (is_right(self, given)) {
     const at::DimVector sizes = max_pool3d_sizes(self, given, ceil);
     if (is_positive(sizes)) {
@@ -165,7 +165,7 @@ std::tuple<at::Tensor, at::Tensor> max_pool3d(const at::Tensor &self, c10::IntAr
 at::Tensor max_pool3d_backward(const at::Tensor &grad, const at::Tensor &self, c10::IntArrayRef size,
                                c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool ceil,
                                const at::Tensor &indices) {
-  const Lists given = lists(size, step, pad, dilation);
+  const WindowLists given = lists(size, step, pad, dilation);
   const bool right = is_right(self, given) && is_device_tensor(grad) && is_device_tensor(indices) &&
                      grad.scalar_type() == self.scalar_type() && grad.sizes() == max_pool3d_sizes(self, given, ceil);
   if (right) {

@@ -15,13 +15,13 @@ namespace torch_backend {
 namespace {
 
 // The windows that slide over the spatial dimensions of an image (batch, channel, ...); `count` of them per dimension.
-struct Windows {
+struct SlidingWindows {
   c10::IntArrayRef count, size, dilation, pad, step;
 };
 
 // Writes the matrix of an image (batch, channel x place in the window, window), or the image whose places sum what the windows of a
 // matrix have there. false = no kernel for the dtype.
-bool run_columns(uint32_t op, const at::Tensor &self, const Windows &windows, const at::Tensor &result) {
+bool run_columns(uint32_t op, const at::Tensor &self, const SlidingWindows &windows, const at::Tensor &result) {
   const hal_tensor_t operand = describe(self), target = describe(result);
   const hal_value_t args[] = {value(operand),          value(windows.count), value(windows.size),
                               value(windows.dilation), value(windows.pad),   value(windows.step)};

@@ -55,7 +55,7 @@ C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noe
 }
 
 // The deleter of every DataPtr of ours; its address is also how they are recognised.
-void release(void *context) {
+void release_block(void *context) {
   auto *block = static_cast<hal_block_t *>(context);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && block != nullptr)
     report_usage(hal_memory_block_address(block), -static_cast<int64_t>(hal_memory_block_size(block)),
@@ -163,11 +163,11 @@ c10::DataPtr allocate(size_t size, c10::DeviceIndex device) {
   void *address = hal_memory_block_address(block);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && size != 0)
     report_usage(address, static_cast<int64_t>(size), device);
-  return {address, block, &release, where};
+  return {address, block, &release_block, where};
 }
 
 hal_block_t *block_of(const c10::DataPtr &ptr) {
-  return ptr.get_deleter() == &release ? static_cast<hal_block_t *>(ptr.get_context()) : nullptr;
+  return ptr.get_deleter() == &release_block ? static_cast<hal_block_t *>(ptr.get_context()) : nullptr;
 }
 
 bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPtr *out_block) {
@@ -183,14 +183,14 @@ bool adopt(c10::DataPtr &data, size_t size, c10::DeviceIndex device, c10::DataPt
   }
   owner.release();
   if (C10_UNLIKELY(c10::memoryProfilingEnabled())) report_usage(address, static_cast<int64_t>(size), device);
-  *out_block = {address, block, &release, c10::Device(kDevice, device)};
+  *out_block = {address, block, &release_block, c10::Device(kDevice, device)};
   return true;
 }
 
 namespace {
 // Priority 0, as a device of its own: nobody else may have registered (torch_backend checks before this library is
 // loaded).
-const bool registered = [] {
+const bool allocator_registered = [] {
   c10::SetAllocator(kDevice, allocator());
   return true;
 }();

@@ -13,7 +13,7 @@ namespace torch_backend {
 namespace {
 
 // May run in a destructor: never throws.
-void release(void *address) {
+void release_host(void *address) {
   const hal_status_t status = hal_host_free(address);
   if (status != HAL_OK) warn_status(status, "freeing pinned memory");
 }
@@ -37,9 +37,9 @@ struct HostAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t size) override {
     void *address = nullptr;
     check(hal_host_allocate(hal_device_current(), size, &address));
-    return {address, address, &release, c10::Device(c10::DeviceType::CPU)};
+    return {address, address, &release_host, c10::Device(c10::DeviceType::CPU)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  c10::DeleterFnPtr raw_deleter() const override { return &release_host; }
   void copy_data(void *dst, const void *src, size_t size) const override { std::memcpy(dst, src, size); }
 
   // A view of the memory made elsewhere (NumPy, DLPack) has another context, so the address counts.
@@ -94,7 +94,7 @@ bool record_host_memory(const void *address, hal_stream_t *stream) {
 }
 
 namespace {
-const bool registered = [] {
+const bool host_allocator_registered = [] {
   at::setHostAllocator(kDevice, host_allocator());
   return true;
 }();

@@ -52,7 +52,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
-const bool registered = [] {
+const bool hooks_registered = [] {
   at::RegisterPrivateUse1HooksInterface(new Hooks);  // never destroyed
   return true;
 }();

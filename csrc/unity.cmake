@@ -1,0 +1,20 @@
+# Nearly all of a compilation here is torch's headers and the templates that they instantiate: torch's headers are read once
+# (precompiled.h), and the files of a folder are one unit. Who edits one file again and again builds with
+# -DTORCH_BACKEND_UNITY=OFF (SKBUILD_CMAKE_DEFINE=TORCH_BACKEND_UNITY=OFF make install): then only that file is compiled anew.
+option(TORCH_BACKEND_UNITY "Compile the files of each folder of csrc/ as one unit: the quickest whole build" ON)
+
+target_precompile_headers(torch_backend PRIVATE precompiled.h)
+if(TORCH_BACKEND_UNITY)
+  set_target_properties(torch_backend PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  foreach(source IN LISTS CORE_SOURCES ATEN_SOURCES)
+    file(RELATIVE_PATH group ${CMAKE_CURRENT_SOURCE_DIR} ${source})
+    get_filename_component(group ${group} DIRECTORY)
+    string(REGEX REPLACE "^core.*" "core" group ${group})
+    string(REPLACE "/" "_" group ${group})
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
+  endforeach()
+endif()
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(torch_backend PRIVATE -fpch-preprocess)  # what a compiler cache asks for
+endif()
