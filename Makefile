@@ -33,20 +33,29 @@ help:
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
 	@echo "make install          build and install into $(VENV)"
 
-$(STAMPS)/system: system-packages.txt third_party/install-system-packages.sh
-	third_party/install-system-packages.sh
+# What says little for long says that it is at work.
+PROGRESS := $(PYTHON) third_party/progress.py
+PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
+
+# Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs: system-packages.txt third_party/install-system-packages.sh
+	third_party/install-system-packages.sh $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/venv: requirements.txt $(STAMPS)/system
-	[ -x $(VENV_PYTHON) ] || $(PYTHON) -m venv $(VENV)
-	$(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+$(STAMPS)/venv: requirements/demo.txt $(STAMPS)/system
+	@[ -x $(VENV_PYTHON) ] || $(PROGRESS) "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(PROGRESS) "Python packages" $(PIP) install -r $<
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
+$(STAMPS)/venv-test $(STAMPS)/venv-docs: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
+	@$(PROGRESS) "Python packages for $*" $(PIP) install -r $<
 	@touch $@
 
-setup: $(STAMPS)/venv
+$(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps .
+	@touch $@
+
+setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
 install: $(STAMPS)/install
 
 demo: $(STAMPS)/install
@@ -54,12 +63,12 @@ demo: $(STAMPS)/install
 
 test: test-c test-python
 
-test-c: $(STAMPS)/venv
+test-c: $(STAMPS)/venv-test
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
-	cmake --build --preset release
-	ctest --test-dir build/release --output-on-failure
+	$(PROGRESS) "C tests" cmake --build --preset release
+	$(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
-test-python: $(STAMPS)/install
+test-python: $(STAMPS)/install $(STAMPS)/venv-test
 	$(VENV)/bin/pytest -q test/python
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
@@ -72,7 +81,7 @@ test-full: test $(STAMPS)/install
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
 
-test-sanitizers: $(STAMPS)/venv
+test-sanitizers: $(STAMPS)/venv-test
 	for preset in asan tsan; do \
 	  cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)); \
 	  cmake --build --preset $$preset; \
@@ -85,7 +94,7 @@ bench: $(STAMPS)/install test-c
 	  echo "== $$program"; HAL_PLUGIN_PATH=$(CURDIR)/build/release/plugins $$program; \
 	done
 
-docs: $(STAMPS)/install
+docs: $(STAMPS)/install $(STAMPS)/venv-docs
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(VENV_PYTHON) codegen/aten.py --out build/docs/aten
 	mkdir -p build/docs/c build/docs/cpp
 	cd docs && DOXYGEN_INPUT=../hal/include/hal DOXYGEN_OUT=$(CURDIR)/build/docs/c doxygen Doxyfile

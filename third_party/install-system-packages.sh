@@ -1,11 +1,12 @@
 #!/bin/sh
-# Installs the Debian packages of system-packages.txt that are missing: as root, or through sudo; otherwise it says in one
-# line what to install.
+# install-system-packages.sh [test] [docs]: installs the Debian packages of system-packages.txt for building, and for the
+# purposes named, that are missing: as root, or through sudo; otherwise it says in one line what to install.
 set -eu
 cd "$(dirname "$0")/.."
 
+wanted=$(awk -v purposes=" $* " '!/^#/ && NF && (NF == 1 || index(purposes, " " $2 " ")) { print $1 }' system-packages.txt)
 missing=""
-for package in $(grep -v '^#' system-packages.txt); do
+for package in $wanted; do
   status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
   [ "$status" = "install ok installed" ] || missing="$missing $package"
 done
