@@ -1,7 +1,7 @@
-"""The families of portable kernels: which instances of hal/kernels/<family>.pk exist, and with which macros.
+"""The families of portable kernels: which instances of hal/ops/<family>/<family>.pk exist, and with which macros.
 
-To add a family: write hal/ops/<family>/<family>.pk and <family>.c there (hal_op_launch_<family>, whose declaration is generated),
-then register a Family below. Most need a line: `Family("gemm", [Variant("nn", "groups", 1), ...], operands=2, scalars=2)`
+To add a family: write hal/ops/<family>/ (hal/kernels/README.md; the declaration of hal_op_launch_<family> is generated), then
+register a Family below. Most need a line: `Family("gemm", [Variant("nn", "groups", 1), ...], operands=2, scalars=2)`
 gives, per op and computing dtype, one instance with the macros of Family.instances and the kernels
 <kernel>_<dtype>_<variant>; ops with the same `kernel` share it. Override `macros` for further macros.
 """

@@ -5,12 +5,11 @@
  * A block of b is packed into panels of PK_GEMM_N columns: element (k, j) of panel p stands at p * N * depth + k * N + j, with
  * zeros beyond the last column. The micro-kernel holds rows x N sums in registers: 8 x 2 vectors with AVX-512 (32 registers),
  * 4 x 2 otherwise (16 registers), which hides the latency of 4 cycles of a fused multiply-add at two per cycle. */
-#define PK_GEMM_M 8                      /* rows of a micro-kernel, at most */
-#define PK_GEMM_N (128 / (int)sizeof(T)) /* columns of a panel */
+#define PK_GEMM_M 8                                /* rows of a micro-kernel, at most */
+#define PK_GEMM_N (PK_GEMM_BYTES / (int)sizeof(T)) /* columns of a panel */
 #define PK_GEMM_TILE_N \
-  (512 / (int)sizeof(T))   /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
-#define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
-#define PK_GEMM_K 256      /* depth of a block */
+  (512 / (int)sizeof(T)) /* columns of a tile, at most: 128 KiB of panels on the stack, half an L2 cache */
+#define PK_GEMM_K 256    /* depth of a block */
 /* What a micro-kernel does with its sums: writes them, starts from what is there, adds them to it. */
 #define PK_MICRO_ONLY 0
 #define PK_MICRO_MORE 1

@@ -4,6 +4,8 @@
 #ifndef PK_ERROR_H_
 #define PK_ERROR_H_
 
+#include "pk_types.h"
+
 #define PK_BAD_INDEX 0u       /* value: the index, bound: the size of the dimension */
 #define PK_BAD_CLASS 1u       /* value: the target, bound: the number of classes */
 #define PK_BAD_DIVISOR 2u     /* value: 0 */

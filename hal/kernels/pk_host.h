@@ -26,38 +26,49 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_STRING_(x) #x
 #define PK_STRING(x) PK_STRING_(x)
 #define PK_INLINE static inline __attribute__((always_inline))
-#define PK_HOST_ARG(T, i) (*(T const *)pk_args[i])
-#define PK_UNPAREN(...) __VA_ARGS__
+
+/* What entry i of the launch's arguments holds, which the order of the list numbers. */
+#define PK_HELD(kind, type, name) (*(PK_HELD_##kind(type) const *)pk_args[pk_at_##name])
+#define PK_HELD_IN(type) const type *
+#define PK_HELD_OUT(type) type *
+#define PK_HELD_BOTH(type) type *
+#define PK_HELD_VALUE(type) type
+#define PK_HELD_STRUCT(type) type
+#define PK_HELD_NUMBER(type) type
+#define PK_SLOT(kind, type, name) pk_at_##name
+#define PK_UNIT(kind, type, name) 1
+#define PK_COUNT(args) ((uint32_t)sizeof((char[]){args(PK_UNIT)}))
 
 /* The body gets the entry's instruction set as the constant pk_isa. */
 #define PK_HOST_FN(attribute, fn_name, name, isa, args)                                   \
   attribute static void fn_name(const hal_host_range_t *pk_range, void *const *pk_args) { \
-    PK_CAT(name, _body)(pk_range, isa, PK_UNPAREN args);                                  \
+    enum { args(PK_SLOT) };                                                               \
+    PK_CAT(name, _body)(pk_range, isa, args(PK_HELD));                                    \
   }
-#define PK_ENTRIES_0(name, count, args)                      \
+#define PK_ENTRIES_0(name, args)                             \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);         \
-  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), count, {PK_CAT(name, _base), 0, 0}};
+  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), 0, 0}};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
 #define PK_HAS_CLONES 1
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define PK_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
-#define PK_ENTRIES_1(name, count, args)                                          \
+#define PK_ENTRIES_1(name, args)                                                 \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                     \
   PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)       \
   PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);                             \
   const pk_host_entry_t PK_CAT(name, _entry) = {                                 \
-      PK_STRING(name), count, {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
+      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0
 #endif
 
-/* A kernel: `params` and `args` in parentheses; the body follows. */
-#define PK_HOST_KERNEL(name, count, params, args)                                                            \
-  PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range, const int pk_isa, PK_UNPAREN params); \
-  PK_CAT(PK_ENTRIES_, PK_CLONES)                                                                             \
-  (name, count, args) PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range,                   \
-                                                         const int pk_isa __attribute__((unused)), PK_UNPAREN params)
+/* A kernel; the body follows. */
+#define PK_HOST_KERNEL(name, args)                                                                            \
+  PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range, const int pk_isa, args(PK_PARAMETER)); \
+  PK_CAT(PK_ENTRIES_, PK_CLONES)                                                                              \
+  (name, args) PK_INLINE void PK_CAT(name, _body)(const hal_host_range_t *pk_range,                           \
+                                                  const int pk_isa __attribute__((unused)), args(PK_PARAMETER))
 
 #endif /* PK_HOST_H_ */

@@ -1,7 +1,8 @@
-/* pk_window.h: windows that slide over three spatial dimensions: pooling and convolution. Private to the templates and, as
- * hal_op_window_t, to hal/src/op/window.h. */
+/* pk_window.h: windows that slide over three spatial dimensions: pooling and convolution. For kernels and launchers. */
 #ifndef PK_WINDOW_H_
 #define PK_WINDOW_H_
+
+#include "pk_types.h"
 
 /* Sizes of the input and of the result, and where windows lie: window o begins at o * step - pad and has `size` places that are
  * `dilation` apart. Adaptive windows begin at floor(o * in / out) and end before ceil((o + 1) * in / out). */

@@ -29,7 +29,7 @@ ROOMS = {
     "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
     "plugin": (["hal/src/plugin/", "hal/include/hal/registry.h"], ["base", "sdk"]),
     "device": (["hal/src/device/"] + [f"hal/include/hal/{name}.h" for name in
-                                      ("device", "event", "stream", "generator", "profile")], ["plugin"]),
+                                      ("device", "event", "stream", "generator", "profile")], ["plugin", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
     "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h"], ["memory"]),
     "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),

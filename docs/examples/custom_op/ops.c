@@ -1,12 +1,12 @@
 /* ops.c: the operators of ops.yaml: each finds its kernel and queues it on the stream. Shapes, dtypes and devices were
  * checked, and the results allocated, before we are called. */
 #include "example_ops_ops.h"
+#include "kernel_args.h"
 
-#define POINTER(address) \
-  { &(address), sizeof(void *), HAL_ARG_POINTER }
-#define VALUE(variable) \
-  { &(variable), sizeof(variable), HAL_ARG_VALUE }
-#define COUNT(array) (uint32_t)(sizeof(array) / sizeof(array)[0])
+PK_LAUNCHER(launch_rms_norm, groups, RMS_NORM_FORWARD_ARGS)
+PK_LAUNCHER(launch_rms_norm_backward, groups, RMS_NORM_BACKWARD_ARGS)
+PK_LAUNCHER(launch_swish, items, SWISH_FORWARD_ARGS)
+PK_LAUNCHER(launch_swish_mul, items, SWISH_PRODUCT_ARGS)
 
 static uint64_t elements(const hal_tensor_t *tensor) {
   uint64_t count = 1;
@@ -22,9 +22,7 @@ hal_status_t example_rms_norm(void *state, int32_t device, hal_stream_t *stream,
   const int64_t n = weight->sizes[0];
   hal_kernel_t *kernel = NULL;
   HAL_RETURN_IF_ERROR(example_ops_kernel(device, "rms_norm", x->dtype, "forward", &kernel));
-  const hal_arg_t args[] = {POINTER(y->data), POINTER(rstd->data), POINTER(x->data), POINTER(weight->data),
-                            VALUE(n),         VALUE(eps)};
-  return hal_kernel_launch_groups(kernel, stream, elements(rstd), args, COUNT(args));
+  return launch_rms_norm(kernel, stream, elements(rstd), y->data, rstd->data, x->data, weight->data, n, eps);
 }
 
 hal_status_t example_rms_norm_backward(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
@@ -37,9 +35,8 @@ hal_status_t example_rms_norm_backward(void *state, int32_t device, hal_stream_t
   const int64_t n = weight->sizes[0];
   hal_kernel_t *kernel = NULL;
   HAL_RETURN_IF_ERROR(example_ops_kernel(device, "rms_norm", x->dtype, "backward", &kernel));
-  const hal_arg_t args[] = {POINTER(result->data), POINTER(grad->data), POINTER(x->data),
-                            POINTER(weight->data), POINTER(rstd->data), VALUE(n)};
-  return hal_kernel_launch_groups(kernel, stream, elements(rstd), args, COUNT(args));
+  return launch_rms_norm_backward(kernel, stream, elements(rstd), result->data, grad->data, x->data, weight->data,
+                                  rstd->data, n);
 }
 
 hal_status_t example_swish(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
@@ -48,8 +45,7 @@ hal_status_t example_swish(void *state, int32_t device, hal_stream_t *stream, co
   const uint64_t n = elements(x);
   hal_kernel_t *kernel = NULL;
   HAL_RETURN_IF_ERROR(example_ops_kernel(device, "swish", x->dtype, "forward", &kernel));
-  const hal_arg_t args[] = {POINTER(y->data), POINTER(x->data), VALUE(n)};
-  return hal_kernel_launch_items(kernel, stream, n, args, COUNT(args));
+  return launch_swish(kernel, stream, n, y->data, x->data, n);
 }
 
 hal_status_t example_swish_mul(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
@@ -59,6 +55,5 @@ hal_status_t example_swish_mul(void *state, int32_t device, hal_stream_t *stream
   const uint64_t n = elements(x);
   hal_kernel_t *kernel = NULL;
   HAL_RETURN_IF_ERROR(example_ops_kernel(device, "swish", x->dtype, "product", &kernel));
-  const hal_arg_t args[] = {POINTER(y->data), POINTER(x->data), POINTER(w->data), VALUE(n)};
-  return hal_kernel_launch_items(kernel, stream, n, args, COUNT(args));
+  return launch_swish_mul(kernel, stream, n, y->data, x->data, w->data, n);
 }

@@ -5,25 +5,22 @@
 
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
+#include "ops/attention/attention_args.h"
 #include "ops/reduce/reduce.h"
 
+HAL_OP_LAUNCHER(queue_attention_forward, groups, ATTENTION_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_attention_backward, groups, ATTENTION_BACKWARD_ARGS)
+
 enum {
-  HEAD_SIZE = 256,   /* PK_HEAD_SIZE of hal/ops/attention/attention.pk */
-  LANE_BYTES = 128,  /* PK_GEMM_N * sizeof(T): queries of a unit on a CPU, at most */
-  ROWS = 8,          /* queries that a group of a device with many threads takes at once */
-  PART = 128,        /* keys of a unit of the gradients, at least and a multiple of it */
-  WANTED_UNITS = 16, /* units of the gradients on a CPU, where there are enough keys; others want some more */
+  HEAD_SIZE = PK_HEAD_SIZE,
+  LANE_BYTES = PK_GEMM_BYTES, /* queries of a unit on a CPU, at most */
+  ROWS = 8,                   /* queries that a group of a device with many threads takes at once */
+  PART = 128,                 /* keys of a unit of the gradients, at least and a multiple of it */
+  WANTED_UNITS = 16,          /* units of the gradients on a CPU, where there are enough keys; others want some more */
   WANTED_GROUPS = 256
 };
 
-/* pk_attention_t of hal/ops/attention/attention.pk. */
-typedef struct attention_s {
-  int64_t heads, kv_heads, shared, queries, keys, size, value_size, block;
-  int64_t query[3], key[3], value[3], result[3], bias[4];
-  int64_t grad[3], grad_query[3], grad_key[3], grad_value[3];
-  int64_t part, parts, part_stride;
-  int32_t with_bias, causal, wanted, pad;
-} attention_t;
+typedef pk_attention_t attention_t;
 
 typedef struct operands_s {
   const hal_tensor_t *query, *key, *value, *bias; /* bias may be NULL */
@@ -129,11 +126,8 @@ hal_status_t hal_op_launch_attention(hal_op_context_t *context, const hal_op_cal
   uint64_t per_group = units_per_group(context, &s, s.queries < s.block ? s.queries : s.block, s.keys, 1);
   void *result = output->data, *logarithms = sums->data, *query = in.query->data, *key = in.key->data;
   void *value = in.value->data, *bias = in.bias ? in.bias->data : query; /* an address in any case */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(logarithms), HAL_OP_ARG_POINTER(query),
-                            HAL_OP_ARG_POINTER(key),    HAL_OP_ARG_POINTER(value),      HAL_OP_ARG_POINTER(bias),
-                            HAL_OP_ARG_VALUE(s),        HAL_OP_ARG_SCALAR(in.scale),    HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 10);
+  return queue_attention_forward(context, kernel, (units + per_group - 1) / per_group, result, logarithms, query, key,
+                                 value, bias, &s, hal_op_number(&in.scale), units, per_group);
 }
 
 /* ---- gradients --------------------------------------------------------------------------------------------------- */
@@ -198,13 +192,9 @@ static hal_status_t launch_backward(hal_op_context_t *context, const backward_t 
   void *bias = b->in.bias ? b->in.bias->data : query, *result = b->output->data, *logarithms = b->sums->data;
   void *grad_key = b->results[1] ? b->results[1]->data : query; /* an address in any case */
   void *grad_value = b->results[2] ? b->results[2]->data : query;
-  const hal_arg_t args[] = {
-      HAL_OP_ARG_POINTER(grad_query), HAL_OP_ARG_POINTER(grad_key), HAL_OP_ARG_POINTER(grad_value),
-      HAL_OP_ARG_POINTER(grad),       HAL_OP_ARG_POINTER(query),    HAL_OP_ARG_POINTER(key),
-      HAL_OP_ARG_POINTER(value),      HAL_OP_ARG_POINTER(bias),     HAL_OP_ARG_POINTER(result),
-      HAL_OP_ARG_POINTER(logarithms), HAL_OP_ARG_VALUE(s),          HAL_OP_ARG_SCALAR(scale),
-      HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 14);
+  return queue_attention_backward(context, kernel, (units + per_group - 1) / per_group, grad_query, grad_key,
+                                  grad_value, grad, query, key, value, bias, result, logarithms, &s,
+                                  hal_op_number(&scale), units, per_group);
 }
 
 /* The parts' shares of the query's gradient in memory of their own, added up in their order. */

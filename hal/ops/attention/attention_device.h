@@ -12,9 +12,7 @@ PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL 
   return s->with_bias ? x * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : x * scale;
 }
 
-PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms, PK_GLOBAL const E *, query,
-             PK_GLOBAL const E *, key, PK_GLOBAL const E *, value, PK_GLOBAL const E *, bias, pk_attention_t, s, T,
-             scale, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
   PK_GROUP(g) {
     PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
@@ -94,10 +92,7 @@ PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms,
   }
 }
 
-PK_KERNEL_14(PK_NAME(backward), PK_GLOBAL E *, grad_query, PK_GLOBAL E *, grad_key, PK_GLOBAL E *, grad_value,
-             PK_GLOBAL const E *, grad, PK_GLOBAL const E *, query, PK_GLOBAL const E *, key, PK_GLOBAL const E *,
-             value, PK_GLOBAL const E *, bias, PK_GLOBAL const E *, result, PK_GLOBAL const T *, logarithms,
-             pk_attention_t, s, T, scale, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_GROUP(g) {
     PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
     PK_LOCAL_ARRAY(T, slopes, PK_ROWS * PK_LSIZE);

@@ -58,9 +58,7 @@ PK_FN void PK_NAME(exponentials)(const int lanes, pk_i64 count, T *scores, T *to
     }
 }
 
-PK_KERNEL_10(PK_NAME(forward), PK_GLOBAL E *, result, PK_GLOBAL T *, logarithms, PK_GLOBAL const E *, query,
-             PK_GLOBAL const E *, key, PK_GLOBAL const E *, value, PK_GLOBAL const E *, bias, pk_attention_t, s, T,
-             scale, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   PK_BUFFER(queries, PK_HEAD_SIZE * PK_GEMM_N);
   PK_BUFFER(scores, PK_KEYS * PK_GEMM_N);
   PK_BUFFER(offsets, PK_KEYS * PK_GEMM_N);
@@ -133,10 +131,7 @@ PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, const T *
     for (int l = 0; l < PK_GEMM_N; l++) delta[l] += grads[d * PK_GEMM_N + l] * results[d * PK_GEMM_N + l];
 }
 
-PK_KERNEL_14(PK_NAME(backward), PK_GLOBAL E *, grad_query, PK_GLOBAL E *, grad_key, PK_GLOBAL E *, grad_value,
-             PK_GLOBAL const E *, grad, PK_GLOBAL const E *, query, PK_GLOBAL const E *, key, PK_GLOBAL const E *,
-             value, PK_GLOBAL const E *, bias, PK_GLOBAL const E *, result, PK_GLOBAL const T *, logarithms,
-             pk_attention_t, s, T, scale, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_BUFFER(queries, PK_HEAD_SIZE * PK_GEMM_N);
   PK_BUFFER(grads, PK_HEAD_SIZE * PK_GEMM_N);
   PK_BUFFER(spare, PK_KEYS * PK_HEAD_SIZE);

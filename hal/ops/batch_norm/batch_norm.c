@@ -1,21 +1,24 @@
 /* op_batch_norm.c: launchers of the normalisation of the channels of a batch and its gradients. Images are contiguous or have
  * their channels last; parameters and statistics are contiguous and of the accumulators' dtype. */
 #include "hal_op_variants.h"
+#include "ops/batch_norm/batch_norm_args.h"
 #include "ops/reduce/reduce.h"
 
-#define RUN 4096  /* elements of a chunk of a plane: two inputs of float32 fit into a first-level cache */
-#define ROWS 128  /* rows of a chunk of columns */
-#define STRIP 64  /* PK_LSIZE: columns or channels that a group takes side by side */
-#define COLUMNS 1 /* from the variant for planes to that for columns */
+HAL_OP_LAUNCHER(queue_batch_norm_moments, groups, BATCH_NORM_MOMENTS_ARGS)
+HAL_OP_LAUNCHER(queue_batch_norm_statistics, groups, BATCH_NORM_STATISTICS_ARGS)
+HAL_OP_LAUNCHER(queue_batch_norm_normalise, groups, BATCH_NORM_NORMALISE_ARGS)
+HAL_OP_LAUNCHER(queue_batch_norm_sums, groups, BATCH_NORM_SUMS_ARGS)
+HAL_OP_LAUNCHER(queue_batch_norm_gradients, groups, BATCH_NORM_GRADIENTS_ARGS)
+HAL_OP_LAUNCHER(queue_batch_norm_backward, groups, BATCH_NORM_BACKWARD_ARGS)
 
-/* pk_batch_t of hal/kernels/pk_batch.h. */
-typedef struct hal_op_batch_s {
-  int64_t outer, channels, inner, run, runs, group, spread, chunk, chunks;
-} hal_op_batch_t;
+#define RUN 4096       /* elements of a chunk of a plane: two inputs of float32 fit into a first-level cache */
+#define ROWS 128       /* rows of a chunk of columns */
+#define STRIP PK_LSIZE /* columns or channels that a group takes side by side */
+#define COLUMNS 1      /* from the variant for planes to that for columns */
 
 /* The tensor that all others are measured by, and how kernels walk over it. */
 typedef struct batch_s {
-  hal_op_batch_t walk;
+  pk_batch_t walk;
   const hal_tensor_t *tensor;
   int64_t numel;
   hal_dtype_t dtype, accumulator;
@@ -39,7 +42,7 @@ static int has_channels_last(const hal_tensor_t *tensor) {
 }
 
 /* Chooses runs of planes, or columns where planes are too small to be walked through one by one. */
-static void choose_walk(hal_op_batch_t *w, uint32_t *out_by_columns) {
+static void choose_walk(pk_batch_t *w, uint32_t *out_by_columns) {
   const int by_columns = w->inner < STRIP && w->inner < 4 * w->outer;
   *out_by_columns = by_columns ? COLUMNS : 0;
   w->run = w->runs = w->group = w->spread = 1;
@@ -71,7 +74,7 @@ static hal_status_t read_batch(const hal_op_context_t *context, const hal_tensor
   *out = (batch_t){.tensor = tensor, .dtype = tensor->dtype};
   out->accumulator = hal_op_accumulator(context, tensor->dtype);
   HAL_RETURN_IF_ERROR(hal_op_numel(context, tensor, "the input", &out->numel));
-  hal_op_batch_t *const w = &out->walk;
+  pk_batch_t *const w = &out->walk;
   w->outer = tensor->sizes[0], w->channels = tensor->sizes[1], w->inner = 1;
   for (int32_t d = 2; d < tensor->ndim; d++) {
     if (contiguous)
@@ -125,12 +128,12 @@ static hal_status_t check_results(const hal_op_context_t *context, const hal_op_
 }
 
 static uint64_t strips_of(int64_t n) { return (uint64_t)((n + STRIP - 1) / STRIP); }
-static int64_t columns_of(const hal_op_batch_t *w) { return w->group * w->channels * w->spread; }
+static int64_t columns_of(const pk_batch_t *w) { return w->group * w->channels * w->spread; }
 
 /* Units of the kernels that reduce chunks, and how many a group takes when each element costs `cost`. */
 static uint64_t chunk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t cost,
                             uint64_t *out_per_group) {
-  const hal_op_batch_t *const w = &batch->walk;
+  const pk_batch_t *const w = &batch->walk;
   const uint64_t lanes = batch->by_columns ? STRIP : (uint64_t)w->run;
   const int64_t steps = w->outer / w->group * w->runs;
   *out_per_group = hal_op_units_per_group(context, (uint64_t)(steps < w->chunk ? steps : w->chunk) * lanes * cost);
@@ -139,7 +142,7 @@ static uint64_t chunk_units(const hal_op_context_t *context, const batch_t *batc
 
 /* Units of the kernels that walk through memory. */
 static uint64_t walk_units(const hal_op_context_t *context, const batch_t *batch, uint64_t *out_per_group) {
-  const hal_op_batch_t *const w = &batch->walk;
+  const pk_batch_t *const w = &batch->walk;
   if (batch->by_columns) return chunk_units(context, batch, 1, out_per_group);
   *out_per_group = hal_op_units_per_group(context, (uint64_t)w->run);
   return (uint64_t)(w->outer * w->channels * w->runs);
@@ -182,13 +185,8 @@ static hal_status_t launch_moments(hal_op_context_t *context, const forward_t *f
   HAL_RETURN_IF_ERROR(
       hal_op_kernel(context, f->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_MOMENTS + f->batch.by_columns, &kernel));
   uint64_t per_group, units = chunk_units(context, &f->batch, 2, &per_group);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scratch->part[0]),
-                            HAL_OP_ARG_POINTER(scratch->part[1]),
-                            HAL_OP_ARG_POINTER(f->batch.tensor->data),
-                            HAL_OP_ARG_VALUE(f->batch.walk),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 6);
+  return queue_batch_norm_moments(context, kernel, groups_of(units, per_group), scratch->part[0], scratch->part[1],
+                                  f->batch.tensor->data, &f->batch.walk, units, per_group);
 }
 
 static hal_status_t launch_statistics(hal_op_context_t *context, const forward_t *f, const scratch_t *scratch) {
@@ -199,22 +197,9 @@ static hal_status_t launch_statistics(hal_op_context_t *context, const forward_t
   void *const any = f->batch.tensor->data;
   void *new_mean = address_or(f->new_mean, any), *new_var = address_or(f->new_var, any);
   void *old_mean = address_or(f->in.running_mean, any), *old_var = address_or(f->in.running_var, any);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->mean),
-                            HAL_OP_ARG_POINTER(f->rstd),
-                            HAL_OP_ARG_POINTER(new_mean),
-                            HAL_OP_ARG_POINTER(new_var),
-                            HAL_OP_ARG_POINTER(old_mean),
-                            HAL_OP_ARG_POINTER(old_var),
-                            HAL_OP_ARG_POINTER(scratch->part[0]),
-                            HAL_OP_ARG_POINTER(scratch->part[1]),
-                            HAL_OP_ARG_POINTER(f->batch.tensor->data),
-                            HAL_OP_ARG_VALUE(f->batch.walk),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_SCALAR(f->eps),
-                            HAL_OP_ARG_SCALAR(f->momentum),
-                            HAL_OP_ARG_VALUE(with_mean),
-                            HAL_OP_ARG_VALUE(with_var)};
-  return hal_op_launch_groups(context, kernel, units, args, 15);
+  return queue_batch_norm_statistics(context, kernel, units, f->mean, f->rstd, new_mean, new_var, old_mean, old_var,
+                                     scratch->part[0], scratch->part[1], f->batch.tensor->data, &f->batch.walk, units,
+                                     hal_op_number(&f->eps), hal_op_number(&f->momentum), with_mean, with_var);
 }
 
 static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t *f) {
@@ -224,14 +209,9 @@ static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t 
   uint64_t per_group, units = walk_units(context, &f->batch, &per_group);
   int32_t with_weight = f->in.weight != NULL, with_bias = f->in.bias != NULL;
   void *weight = address_or(f->in.weight, f->batch.tensor->data), *bias = address_or(f->in.bias, f->batch.tensor->data);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(f->result),   HAL_OP_ARG_POINTER(f->batch.tensor->data),
-                            HAL_OP_ARG_POINTER(f->mean),     HAL_OP_ARG_POINTER(f->rstd),
-                            HAL_OP_ARG_POINTER(weight),      HAL_OP_ARG_POINTER(bias),
-                            HAL_OP_ARG_VALUE(f->batch.walk), HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group),     HAL_OP_ARG_SCALAR(f->eps),
-                            HAL_OP_ARG_VALUE(f->evaluation), HAL_OP_ARG_VALUE(with_weight),
-                            HAL_OP_ARG_VALUE(with_bias)};
-  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 13);
+  return queue_batch_norm_normalise(context, kernel, groups_of(units, per_group), f->result, f->batch.tensor->data,
+                                    f->mean, f->rstd, weight, bias, &f->batch.walk, units, per_group,
+                                    hal_op_number(&f->eps), f->evaluation, with_weight, with_bias);
 }
 
 /* All kernels of a training pass are looked for before the first is queued: the second one changes the running statistics. */
@@ -309,15 +289,8 @@ static hal_status_t launch_sums(hal_op_context_t *context, const backward_t *in,
   HAL_RETURN_IF_ERROR(
       hal_op_kernel(context, in->batch.dtype, HAL_BATCH_NORM_VARIANT_PLANES_SUMS + in->batch.by_columns, &kernel));
   uint64_t per_group, units = chunk_units(context, &in->batch, 2, &per_group);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scratch->part[0]),
-                            HAL_OP_ARG_POINTER(scratch->part[1]),
-                            HAL_OP_ARG_POINTER(in->grad->data),
-                            HAL_OP_ARG_POINTER(in->batch.tensor->data),
-                            HAL_OP_ARG_POINTER(in->mean),
-                            HAL_OP_ARG_VALUE(in->batch.walk),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 8);
+  return queue_batch_norm_sums(context, kernel, groups_of(units, per_group), scratch->part[0], scratch->part[1],
+                               in->grad->data, in->batch.tensor->data, in->mean, &in->batch.walk, units, per_group);
 }
 
 static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t *in, const scratch_t *scratch) {
@@ -327,19 +300,9 @@ static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t
   int32_t wanted = (in->of_weight != NULL) | (in->of_bias != NULL) << 1;
   void *of_weight = address_or(in->of_weight, scratch->channel[0]),
        *of_bias = address_or(in->of_bias, scratch->channel[1]);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(of_weight),
-                            HAL_OP_ARG_POINTER(of_bias),
-                            HAL_OP_ARG_POINTER(scratch->channel[0]),
-                            HAL_OP_ARG_POINTER(scratch->channel[1]),
-                            HAL_OP_ARG_POINTER(scratch->part[0]),
-                            HAL_OP_ARG_POINTER(scratch->part[1]),
-                            HAL_OP_ARG_POINTER(in->scale),
-                            HAL_OP_ARG_VALUE(in->batch.walk),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_SCALAR(in->eps),
-                            HAL_OP_ARG_VALUE(in->evaluation),
-                            HAL_OP_ARG_VALUE(wanted)};
-  return hal_op_launch_groups(context, kernel, units, args, 12);
+  return queue_batch_norm_gradients(context, kernel, units, of_weight, of_bias, scratch->channel[0],
+                                    scratch->channel[1], scratch->part[0], scratch->part[1], in->scale, &in->batch.walk,
+                                    units, hal_op_number(&in->eps), in->evaluation, wanted);
 }
 
 /* `channel`: the means of the gradient and its slope over the input, which evaluation does not read. */
@@ -353,13 +316,10 @@ static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in
   void *const any = in->batch.tensor->data;
   void *weight = address_or(in->weight, any), *of_grad = address_or(channel[0], any),
        *of_slope = address_or(channel[1], any);
-  const hal_arg_t args[] = {
-      HAL_OP_ARG_POINTER(result->data), HAL_OP_ARG_POINTER(in->grad->data), HAL_OP_ARG_POINTER(in->batch.tensor->data),
-      HAL_OP_ARG_POINTER(in->mean),     HAL_OP_ARG_POINTER(in->scale),      HAL_OP_ARG_POINTER(weight),
-      HAL_OP_ARG_POINTER(of_grad),      HAL_OP_ARG_POINTER(of_slope),       HAL_OP_ARG_VALUE(in->batch.walk),
-      HAL_OP_ARG_VALUE(units),          HAL_OP_ARG_VALUE(per_group),        HAL_OP_ARG_SCALAR(in->eps),
-      HAL_OP_ARG_VALUE(in->evaluation), HAL_OP_ARG_VALUE(with_weight)};
-  return hal_op_launch_groups(context, kernel, groups_of(units, per_group), args, 14);
+  return queue_batch_norm_backward(context, kernel, groups_of(units, per_group), result->data, in->grad->data,
+                                   in->batch.tensor->data, in->mean, in->scale, weight, of_grad, of_slope,
+                                   &in->batch.walk, units, per_group, hal_op_number(&in->eps), in->evaluation,
+                                   with_weight);
 }
 
 static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_call_t *call, backward_t *out) {

@@ -2,13 +2,28 @@
  * reads them. `context->op` is that operator; the arguments are the tensor and its number among that operator's. */
 #include "hal_op_variants.h"
 #include "op/iterator.h"
+#include "ops/check/check_args.h"
+
+HAL_OP_LAUNCHER(queue_rows, items, CHECK_ROWS_ARGS)
+
+typedef struct place_s {
+  int64_t site;
+  void *error;
+} place_t;
+
+static hal_status_t launch_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  const place_t *const to = given;
+  return queue_rows(context, kernel, line->items, line->address[0], to->site, to->error, line->n, line->block,
+                    &line->rows);
+}
 
 hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t *call) {
   static const char *const names[] = {"the operand"};
   const hal_tensor_t *operand;
   hal_plugin_kernel_t *kernel;
   int64_t sizes[HAL_OP_MAX_DIMS], argument;
-  void *error = NULL;
+  place_t to = {.error = NULL};
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &operand));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &argument));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, operand->dtype, HAL_CHECK_VARIANT_ROWS, &kernel));
@@ -20,13 +35,10 @@ hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t 
   hal_op_iterator_t it;
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 1, &it));
   if (it.numel == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
-  int64_t site = (int64_t)context->op << 8 | argument;
-  hal_arg_t args[3 + 3];
-  args[1] = (hal_arg_t)HAL_OP_ARG_VALUE(site);
-  args[2] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
-  hal_op_rows_call_t rows = {
-      .kernel = kernel, .elements = {hal_op_dtype_size(operand->dtype)}, .args = args, .arg_count = 3};
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &to.error));
+  to.site = (int64_t)context->op << 8 | argument;
+  const hal_op_rows_call_t rows = {
+      .kernel = kernel, .queue = launch_line, .given = &to, .elements = {hal_op_dtype_size(operand->dtype)}};
   HAL_RETURN_IF_ERROR(hal_op_launch_lines(context, &it, &rows));
   return hal_op_report_launched(context);
 }

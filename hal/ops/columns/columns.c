@@ -5,10 +5,14 @@
 #include "op/window.h"
 
 #include "hal_op_variants.h"
+#include "ops/columns/columns_args.h"
+
+HAL_OP_LAUNCHER(queue_unfold, items, COLUMNS_UNFOLD_ARGS)
+HAL_OP_LAUNCHER(queue_fold, items, COLUMNS_FOLD_ARGS)
 
 /* The matrix (batch, channel x place, window) must fit the images and their windows; its columns have stride 1. */
 static hal_status_t check_matrix(const hal_op_context_t *context, const hal_tensor_t *matrix, const char *what,
-                                 const hal_op_volume_t *image, const hal_op_window_t *w) {
+                                 const hal_op_volume_t *image, const pk_window_t *w) {
   int64_t rows = image->channels, columns = 1;
   int overflow = 0;
   for (int d = 0; d < 3; d++) {
@@ -26,7 +30,7 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
   const int unfolds = context->info->name[0] == 'i'; /* im2col */
   const hal_tensor_t *self, *result;
   hal_op_volume_t volume;
-  hal_op_window_t window;
+  pk_window_t window;
   hal_plugin_kernel_t *kernel;
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
@@ -50,19 +54,10 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
   const void *a = self->data;
   int64_t matrix_batch = matrix->strides[0], matrix_row = matrix->strides[1];
   uint64_t n = (uint64_t)(numel / (unfolds ? window.out[2] : volume.space[2]));
-  int64_t lines = 1;
-  if (unfolds) { /* an item costs several divisions: on CPUs it makes as many runs as fill a thread's attention */
-    const uint64_t most = hal_op_units_per_group(context, (uint64_t)window.out[2]);
-    lines = most < (uint64_t)window.out[1] ? (int64_t)most : window.out[1];
-    n = n / (uint64_t)window.out[1] * (uint64_t)((window.out[1] + lines - 1) / lines);
-  }
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(out),
-                            HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(window),
-                            HAL_OP_ARG_VALUE(volume.strides),
-                            HAL_OP_ARG_VALUE(matrix_batch),
-                            HAL_OP_ARG_VALUE(matrix_row),
-                            HAL_OP_ARG_VALUE(lines)};
-  return hal_op_launch_items(context, kernel, n, args, unfolds ? 8 : 7);
+  if (!unfolds) return queue_fold(context, kernel, n, out, a, n, &window, &volume.strides, matrix_batch, matrix_row);
+  /* An item costs several divisions: on CPUs it makes as many runs as fill a thread's attention. */
+  const uint64_t most = hal_op_units_per_group(context, (uint64_t)window.out[2]);
+  const int64_t lines = most < (uint64_t)window.out[1] ? (int64_t)most : window.out[1];
+  n = n / (uint64_t)window.out[1] * (uint64_t)((window.out[1] + lines - 1) / lines);
+  return queue_unfold(context, kernel, n, out, a, n, &window, &volume.strides, matrix_batch, matrix_row, lines);
 }

@@ -28,11 +28,11 @@ PK_FN pk_i64 pk_conv_phases(const pk_window_t *w, int d) {
 PK_FN pk_conv_band_t pk_conv_band(const pk_conv_t *s, pk_u64 *rest) {
   const pk_window_t *const w = &s->window;
   pk_conv_band_t b;
-  b.x = pk_window_digit(rest, s->tiles_n) * s->tile_n;
-  b.y = pk_window_digit(rest, s->tiles_m) * s->tile_m;
+  b.x = pk_window_digit(rest, s->tiles.tiles_n) * s->tiles.tile_n;
+  b.y = pk_window_digit(rest, s->tiles.tiles_m) * s->tiles.tile_m;
   b.z = pk_window_digit(rest, w->out[0]);
-  b.width = w->out[2] - b.x < s->tile_n ? w->out[2] - b.x : s->tile_n;
-  b.height = w->out[1] - b.y < s->tile_m ? w->out[1] - b.y : s->tile_m;
+  b.width = w->out[2] - b.x < s->tiles.tile_n ? w->out[2] - b.x : s->tiles.tile_n;
+  b.height = w->out[1] - b.y < s->tiles.tile_m ? w->out[1] - b.y : s->tiles.tile_m;
   b.wide = b.width + pk_conv_reach(w, 2) / w->step[2];
   b.high = b.height + pk_conv_reach(w, 1) / w->step[1];
   return b;
@@ -40,9 +40,7 @@ PK_FN pk_conv_band_t pk_conv_band(const pk_conv_t *s, pk_u64 *rest) {
 #endif
 
 #ifdef PK_HOST
-#define PK_CONV_ROOM 4096 /* elements of all phases of a band, and of the band: at most 32 KiB each */
 #define PK_CONV_LANES (64 / (int)sizeof(T))
-#define PK_CONV_PLACES 128 /* of a plane of a window, at most */
 #ifdef PK_IS_F64
 typedef pk_i64 PK_NAME(bits64) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
 #else
@@ -107,8 +105,7 @@ PK_FN void PK_NAME(add_places)(const T *phases, const pk_i64 *places, pk_i64 cou
   }
 }
 
-PK_KERNEL_7(PK_NAME(planes), PK_GLOBAL T *, grid, PK_GLOBAL const T *, image, PK_GLOBAL const T *, weight,
-            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_conv_t, s, pk_u64, n) {
+PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
   T phases[PK_CONV_ROOM + 4 * PK_CONV_LANES], sums[PK_CONV_ROOM + 4 * PK_CONV_LANES];
   pk_i64 places[PK_CONV_PLACES];
   const pk_window_t *const w = &s.window;
@@ -169,15 +166,14 @@ PK_FN void PK_NAME(add_products)(const T *phases, const pk_i64 *places, int coun
   for (int k = 0; k < count; k++) sums[k] = x[k];
 }
 
-PK_KERNEL_6(PK_NAME(planes_slope), PK_GLOBAL T *, slope, PK_GLOBAL const T *, image, PK_GLOBAL const T *, grid,
-            pk_conv_t, s, pk_i64, part, pk_u64, n) {
+PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
   T phases[PK_CONV_ROOM + 4 * PK_CONV_LANES], band[PK_CONV_ROOM];
   pk_i64 places[PK_CONV_PLACES];
   PK_NAME(v64) sums[PK_CONV_PLACES];
   T totals[PK_CONV_PLACES];
   const pk_window_t *const w = &s.window;
   const pk_i64 in_plane = w->size[1] * w->size[2], channels = s.groups * s.rows,
-               bands = w->out[0] * s.tiles_m * s.tiles_n;
+               bands = w->out[0] * s.tiles.tiles_m * s.tiles.tiles_n;
   PK_ITEM(r, n) {
     pk_u64 rest = r;
     const pk_i64 kz = pk_window_digit(&rest, w->size[0]), c = pk_window_digit(&rest, w->channels);
@@ -209,12 +205,9 @@ PK_KERNEL_6(PK_NAME(planes_slope), PK_GLOBAL T *, slope, PK_GLOBAL const T *, im
     for (pk_i64 k = 0; k < in_plane; k++) slope[(pk_i64)r * in_plane + k] = totals[k];
   }
 }
-#undef PK_CONV_ROOM
 #undef PK_CONV_LANES
-#undef PK_CONV_PLACES
 #else /* ---- devices: a band has one place ---- */
-PK_KERNEL_7(PK_NAME(planes), PK_GLOBAL T *, grid, PK_GLOBAL const T *, image, PK_GLOBAL const T *, weight,
-            PK_GLOBAL const T *, bias, pk_i32, has_bias, pk_conv_t, s, pk_u64, n) {
+PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
   const pk_i64 depth = s.window.channels * pk_conv_places(&s.window), windows = pk_conv_windows(&s.window);
   PK_ITEM(r, n) {
     pk_u64 rest = r;
@@ -231,8 +224,7 @@ PK_KERNEL_7(PK_NAME(planes), PK_GLOBAL T *, grid, PK_GLOBAL const T *, image, PK
   }
 }
 
-PK_KERNEL_6(PK_NAME(planes_slope), PK_GLOBAL T *, slope, PK_GLOBAL const T *, image, PK_GLOBAL const T *, grid,
-            pk_conv_t, s, pk_i64, part, pk_u64, n) {
+PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
   const pk_i64 in_plane = s.window.size[1] * s.window.size[2], windows = pk_conv_windows(&s.window);
   PK_ITEM(r, n) {
     pk_u64 rest = r;

@@ -8,29 +8,29 @@
 #include "ops/reduce/reduce.h"
 
 #include "hal_op_variants.h"
+#include "ops/convolution/convolution_args.h"
 
-typedef hal_op_conv_product_t product_t;
+HAL_OP_LAUNCHER(queue_conv_tiles, groups, CONV_TILES_ARGS)
+HAL_OP_LAUNCHER(queue_conv_turn, items, CONV_TURN_ARGS)
+HAL_OP_LAUNCHER(queue_conv_slope, groups, CONV_SLOPE_ARGS)
 
-/* pk_conv_part_t of hal/ops/convolution/convolution.pk. */
-typedef struct part_s {
-  int64_t all[3], size[3], first[3], step[3];
-} part_t;
+typedef pk_conv_t product_t;
 
-/* Rows of a tile, at most: PK_GEMM_TILE_M; PK_CONV_ROWS for the gradient of the weight. */
-enum { MOST_ROWS = 192, MOST_SLOPE_ROWS = 96, WANTED_UNITS = 16, LEAST_PART = 512 };
+typedef pk_conv_part_t part_t;
+
+/* Rows of a tile, at most. */
+enum { MOST_ROWS = PK_GEMM_TILE_M, MOST_SLOPE_ROWS = PK_CONV_ROWS, WANTED_UNITS = 16, LEAST_PART = 512 };
 
 /* Strides of a contiguous image. */
-static hal_op_strides_t dense(int64_t channels, const int64_t space[3]) {
+static pk_volume_t dense(int64_t channels, const int64_t space[3]) {
   const int64_t plane = space[0] * space[1] * space[2];
-  return (hal_op_strides_t){.batch = channels * plane, .channel = plane, .space = {space[1] * space[2], space[2], 1}};
+  return (pk_volume_t){.batch = channels * plane, .channel = plane, .space = {space[1] * space[2], space[2], 1}};
 }
 
 static int64_t product(const int64_t list[3]) { return list[0] * list[1] * list[2]; }
 
-static hal_op_strides_t large_strides(const hal_op_conv_t *conv) {
-  return dense(conv->window.channels, conv->window.in);
-}
-static hal_op_strides_t small_strides(const hal_op_conv_t *conv) {
+static pk_volume_t large_strides(const hal_op_conv_t *conv) { return dense(conv->window.channels, conv->window.in); }
+static pk_volume_t small_strides(const hal_op_conv_t *conv) {
   return dense(conv->groups * conv->small_per_group, conv->window.out);
 }
 
@@ -49,11 +49,8 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
   p->tiles = hal_op_gemm_tiles(p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
   count_units(context, p, depth, &units, &per_group);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->grid),   HAL_OP_ARG_POINTER(on->image),
-                            HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->bias),
-                            HAL_OP_ARG_VALUE(on->has_bias), HAL_OP_ARG_VALUE(*p),
-                            HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 8);
+  return queue_conv_tiles(context, kernel, (units + per_group - 1) / per_group, on->grid, on->image, on->weight,
+                          on->bias, on->has_bias, p, units, per_group);
 }
 
 /* Queues grid = bias + weight x unfolded image; the grid begins at `grid`. */
@@ -98,7 +95,7 @@ static int64_t common_divisor(int64_t a, int64_t b) {
 
 /* What the class of places first + j * step sees along dimension d: of place i = first + j * step, place k of window o where
  * o * step = i + pad - k * dilation. The k's are one in `part->step[d]`; with the last one first, o = j - pad' + t * dilation'. */
-static void see(const hal_op_window_t *w, int d, int64_t first, part_t *part, hal_op_window_t *out) {
+static void see(const pk_window_t *w, int d, int64_t first, part_t *part, pk_window_t *out) {
   const int64_t step = w->step[d], divisor = common_divisor(step, w->dilation[d]), apart = step / divisor;
   int64_t k = 0;
   while (k < apart && k < w->size[d] && (first + w->pad[d] - k * w->dilation[d]) % step != 0) k++;
@@ -122,20 +119,14 @@ static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *
   int64_t lines = most < (uint64_t)conv->small_per_group ? (int64_t)most : conv->small_per_group;
   uint64_t n = (uint64_t)conv->groups * (uint64_t)conv->large_per_group *
                (uint64_t)((conv->small_per_group + lines - 1) / lines);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(turned),
-                            HAL_OP_ARG_POINTER(weight),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(*part),
-                            HAL_OP_ARG_VALUE(conv->small_per_group),
-                            HAL_OP_ARG_VALUE(conv->large_per_group),
-                            HAL_OP_ARG_VALUE(lines)};
-  return hal_op_launch_items(context, kernel, n, args, 7);
+  return queue_conv_turn(context, kernel, n, turned, weight, n, part, conv->small_per_group, conv->large_per_group,
+                         lines);
 }
 
 /* Makes the places of one class; `turned` has room for the part of the weight that they see. */
 static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
                                const int64_t first[3], char *turned) {
-  const hal_op_strides_t whole = large_strides(conv);
+  const pk_volume_t whole = large_strides(conv);
   part_t part;
   product_t p = {.window = {.channels = conv->small_per_group},
                  .image = small_strides(conv),
@@ -196,10 +187,8 @@ static hal_status_t launch_slope(hal_op_context_t *context, const product_t *p, 
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_SLOPE, &kernel));
   count_units(context, p, part, &units, &per_group);
   units *= (uint64_t)parts;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(on->weight), HAL_OP_ARG_POINTER(on->image), HAL_OP_ARG_POINTER(on->grid),
-                            HAL_OP_ARG_VALUE(*p),           HAL_OP_ARG_VALUE(part),        HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 7);
+  return queue_conv_slope(context, kernel, (units + per_group - 1) / per_group, on->weight, on->image, on->grid, p,
+                          part, units, per_group);
 }
 
 /* Computes `parts` parts, of `part` batches each where planes, else of windows, and adds them up. */

@@ -6,10 +6,11 @@
 #define HAL_SRC_OP_CONVOLUTION_H_
 
 #include "op/window.h"
+#include "ops/convolution/convolution_args.h"
 #include "ops/gemm/gemm.h"
 
 typedef struct hal_op_conv_s {
-  hal_op_window_t window; /* channels and in of the large image, out of the small one */
+  pk_window_t window; /* channels and in of the large image, out of the small one */
   int64_t batches, groups, small_per_group, large_per_group;
   int transposed;
 } hal_op_conv_t;
@@ -27,14 +28,6 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
 
 /* ---- the product of the weight and the unfolded image that both are (op_conv_product.c) ---- */
 
-/* pk_conv_t of hal/ops/convolution/convolution.pk. */
-typedef struct hal_op_conv_product_s {
-  hal_op_window_t window;
-  hal_op_strides_t image, grid;
-  int64_t batches, groups, rows;
-  hal_op_tiles_t tiles;
-} hal_op_conv_product_t;
-
 /* Addresses; `weight` is the gradient where that is made, `bias` is not read unless has_bias. */
 typedef struct hal_op_conv_operands_s {
   hal_dtype_t dtype;
@@ -43,11 +36,10 @@ typedef struct hal_op_conv_operands_s {
 } hal_op_conv_operands_t;
 
 /* Tells whether the kernels for planes take a product (op_conv_planes.c), and cuts it into bands. */
-int hal_op_conv_cut_planes(const hal_op_context_t *context, hal_op_conv_product_t *product, hal_dtype_t dtype);
+int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *product, hal_dtype_t dtype);
 /* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
-hal_status_t hal_op_conv_planes(hal_op_context_t *context, const hal_op_conv_product_t *product,
-                                const hal_op_conv_operands_t *on);
-hal_status_t hal_op_conv_planes_slope(hal_op_context_t *context, const hal_op_conv_product_t *product,
+hal_status_t hal_op_conv_planes(hal_op_context_t *context, const pk_conv_t *product, const hal_op_conv_operands_t *on);
+hal_status_t hal_op_conv_planes_slope(hal_op_context_t *context, const pk_conv_t *product,
                                       const hal_op_conv_operands_t *on, int64_t part, int64_t parts);
 
 #endif /* HAL_SRC_OP_CONVOLUTION_H_ */

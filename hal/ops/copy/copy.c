@@ -4,10 +4,27 @@
  * parts: tensors of real numbers with twice the strides. */
 #include "hal_op_variants.h"
 #include "op/parts.h"
+#include "ops/copy/copy_args.h"
 #include "ops/elementwise/elementwise.h"
 
 #define COMPOSED 0xff
 #include "hal_op_copy.inc"
+
+HAL_OP_LAUNCHER(queue_contig, items, COPY_CONTIG_ARGS)
+HAL_OP_LAUNCHER(queue_rows, items, COPY_ROWS_ARGS)
+
+static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  (void)given;
+  return queue_contig(context, kernel, line->items, line->address[0], line->address[1], line->n);
+}
+
+static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                              const void *given) {
+  (void)given;
+  return queue_rows(context, kernel, line->items, line->address[0], line->address[1], line->n, line->block,
+                    &line->rows);
+}
 
 /* Variants are numbered by the source's dtype, then contiguous and row form. */
 _Static_assert(HAL_COPY_VARIANT_COUNT == 2 * HAL_OP_DTYPE_SLOTS && HAL_COPY_VARIANT_U8_CONTIG == 0 &&
@@ -60,7 +77,6 @@ static hal_status_t copy_run(hal_op_context_t *context, const hal_op_elementwise
 
 static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_elementwise_t operands;
-  hal_arg_t args[HAL_OP_ELEMENTWISE_ARGS];
   HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, 1, &operands));
   const hal_dtype_t to = operands.tensors[0]->dtype, from = operands.tensors[1]->dtype;
   if (operands.numel == 0) return HAL_OK;
@@ -69,7 +85,8 @@ static hal_status_t copy_pair(hal_op_context_t *context, const hal_op_call_t *ca
   const uint8_t *kernel = copy_kernels[hal_op_dtype_slots[to]][hal_op_dtype_slots[from]];
   if (kernel[0] == COMPOSED) return copy_parts(context, call, operands.tensors[1], operands.tensors[0]);
   const uint32_t variant = 2u * hal_op_dtype_slots[kernel[1]];
-  return hal_op_elementwise_launch(context, &operands, kernel[0], variant, variant + 1, args, 0);
+  const hal_op_forms_t forms = {variant, variant + 1, contig_line, rows_line};
+  return hal_op_elementwise_launch(context, &operands, kernel[0], &forms, NULL);
 }
 
 hal_status_t hal_op_launch_copy(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -2,6 +2,41 @@
 #include "hal_op_variants.h"
 #include "ops/elementwise/elementwise.h"
 
+HAL_OP_LAUNCHER(queue_contig, items, BINARY_CONTIG_ARGS)
+HAL_OP_LAUNCHER(queue_rows, items, BINARY_ROWS_ARGS)
+
+static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  return queue_contig(context, kernel, line->items, line->address[0], line->address[1], line->address[2],
+                      *(const pk_number_t *)given, line->n);
+}
+
+static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                              const void *given) {
+  return queue_rows(context, kernel, line->items, line->address[0], line->address[1], line->address[2],
+                    *(const pk_number_t *)given, line->n, line->block, &line->rows);
+}
+
+/* Those whose second operand is a number. */
+HAL_OP_LAUNCHER(queue_contig_s, items, BINARY_CONTIG_S_ARGS)
+HAL_OP_LAUNCHER(queue_rows_s, items, BINARY_ROWS_S_ARGS)
+
+static hal_status_t contig_line_s(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                  const void *given) {
+  return queue_contig_s(context, kernel, line->items, line->address[0], line->address[1],
+                        ((const pk_number_t *)given)[0], ((const pk_number_t *)given)[1], line->n);
+}
+
+static hal_status_t rows_line_s(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  return queue_rows_s(context, kernel, line->items, line->address[0], line->address[1], ((const pk_number_t *)given)[0],
+                      ((const pk_number_t *)given)[1], line->n, line->block, &line->rows);
+}
+
+static const hal_op_forms_t forms = {HAL_BINARY_VARIANT_CONTIG, HAL_BINARY_VARIANT_ROWS, contig_line, rows_line};
+static const hal_op_forms_t forms_s = {HAL_BINARY_VARIANT_CONTIG_S, HAL_BINARY_VARIANT_ROWS_S, contig_line_s,
+                                       rows_line_s};
+
 /* The short way: 1 when the device answered, 0 when the call must go the long way. */
 static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *call, hal_status_t *out_status) {
   const hal_op_info_t *info = context->info;
@@ -20,10 +55,10 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   hal_plugin_kernel_t *kernel =
       hal_op_kernel_cached(context, dtype, number ? HAL_BINARY_VARIANT_CONTIG_S : HAL_BINARY_VARIANT_CONTIG);
   if (!kernel) return 0;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result->data), HAL_OP_ARG_POINTER(left->u.t->data),
-                            number ? (hal_arg_t)HAL_OP_ARG_SCALAR(b) : (hal_arg_t)HAL_OP_ARG_POINTER(right->u.t->data),
-                            HAL_OP_ARG_NUMBERS(numbers), HAL_OP_ARG_VALUE(n)};
-  *out_status = hal_op_launch_items(context, kernel, n, args, 5);
+  const pk_number_t all = hal_op_all_numbers(&numbers);
+  void *const out = result->data, *const a = left->u.t->data;
+  *out_status = number ? queue_contig_s(context, kernel, n, out, a, hal_op_number(&b), all, n)
+                       : queue_contig(context, kernel, n, out, a, right->u.t->data, all, n);
   return 1;
 }
 
@@ -33,7 +68,6 @@ static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *conte
   hal_op_elementwise_t operands;
   hal_op_numbers_t numbers;
   hal_op_scalar_t b;
-  hal_arg_t args[HAL_OP_ELEMENTWISE_ARGS];
   hal_dtype_t dtype;
   const int number = call->args[1].tag != HAL_VALUE_TENSOR;
   if (number && !(info->numbers >> 1 & 1))
@@ -44,15 +78,12 @@ static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *conte
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(hal_op_elementwise_numbers(context, call, dtype, &numbers));
   if (!number) {
-    args[3] = (hal_arg_t)HAL_OP_ARG_NUMBERS(numbers);
-    return hal_op_elementwise_launch(context, &operands, dtype, HAL_BINARY_VARIANT_CONTIG, HAL_BINARY_VARIANT_ROWS,
-                                     args, 1);
+    const pk_number_t all = hal_op_all_numbers(&numbers);
+    return hal_op_elementwise_launch(context, &operands, dtype, &forms, &all);
   }
   HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[1], dtype, info->arguments[1], &b));
-  args[2] = (hal_arg_t)HAL_OP_ARG_SCALAR(b);
-  args[3] = (hal_arg_t)HAL_OP_ARG_NUMBERS(numbers);
-  return hal_op_elementwise_launch(context, &operands, dtype, HAL_BINARY_VARIANT_CONTIG_S, HAL_BINARY_VARIANT_ROWS_S,
-                                   args, 2);
+  const pk_number_t given[] = {hal_op_number(&b), hal_op_all_numbers(&numbers)};
+  return hal_op_elementwise_launch(context, &operands, dtype, &forms_s, given);
 }
 
 hal_status_t hal_op_launch_binary(hal_op_context_t *context, const hal_op_call_t *call) {

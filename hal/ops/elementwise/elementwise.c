@@ -65,39 +65,33 @@ hal_status_t hal_op_elementwise_wrong_dtype(const hal_op_context_t *context, con
                         hal_op_dtype_name(operands->tensors[k]->dtype), hal_op_dtype_name(wanted));
 }
 
-/* Queues a row form over operands that are one run. */
+/* Queues a form over operands that are one run. */
 static hal_status_t launch_run(hal_op_context_t *context, const hal_op_elementwise_t *operands,
-                               hal_plugin_kernel_t *kernel, hal_arg_t *args, uint32_t count) {
-  const uint64_t n = (uint64_t)operands->numel, block = hal_op_row_block(context);
-  hal_op_rows_t rows = {.ndim = 1, .size = {operands->numel}};
-  for (int32_t k = 0; k < operands->operands; k++) rows.stride[k][0] = 1;
-  args[count] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
-  args[count + 1] = (hal_arg_t)HAL_OP_ARG_VALUE(block);
-  args[count + 2] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
-  return hal_op_launch_items(context, kernel, n / block + (n % block != 0), args, count + 3);
+                               hal_plugin_kernel_t *kernel, const hal_op_forms_t *forms, int contig,
+                               const void *given) {
+  hal_op_line_t line;
+  line.n = line.items = (uint64_t)operands->numel;
+  for (int32_t k = 0; k < operands->operands; k++) line.address[k] = operands->tensors[k]->data;
+  if (contig) return forms->queue_contig(context, kernel, &line, given);
+  line.block = hal_op_row_block(context);
+  line.items = line.n / line.block + (line.n % line.block != 0);
+  line.rows = (pk_rows_t){.ndim = 1, .size = {operands->numel}};
+  for (int32_t k = 0; k < operands->operands; k++) line.rows.stride[k][0] = 1;
+  return forms->queue_rows(context, kernel, &line, given);
 }
 
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
-                                       hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
-                                       uint32_t numbers) {
+                                       hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given) {
   hal_plugin_kernel_t *kernel;
-  int dense = operands->dense;
-  hal_status_t status = hal_op_kernel(context, dtype, dense ? contig : rows, &kernel);
-  if (HAL_UNLIKELY(status == HAL_UNIMPLEMENTED && dense)) {
-    status = hal_op_kernel(context, dtype, rows, &kernel);
-    dense = 0;
+  int contig = operands->dense;
+  hal_status_t status = hal_op_kernel(context, dtype, contig ? forms->contig : forms->rows, &kernel);
+  if (HAL_UNLIKELY(status == HAL_UNIMPLEMENTED && contig)) {
+    status = hal_op_kernel(context, dtype, forms->rows, &kernel);
+    contig = 0;
   }
   if (HAL_UNLIKELY(status || operands->numel == 0)) return status;
-  const uint32_t count = (uint32_t)operands->operands + numbers;
-  for (int32_t k = 0; operands->dense && k < operands->operands; k++)
-    args[k] = (hal_arg_t){&operands->tensors[k]->data, (uint32_t)sizeof(void *), HAL_ARG_POINTER};
-  if (HAL_LIKELY(dense)) {
-    const uint64_t n = (uint64_t)operands->numel;
-    args[count] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
-    return hal_op_launch_items(context, kernel, n, args, count + 1);
-  }
-  if (operands->dense) return launch_run(context, operands, kernel, args, count);
-  hal_op_rows_call_t call = {.kernel = kernel, .args = args, .arg_count = count};
+  if (HAL_LIKELY(operands->dense)) return launch_run(context, operands, kernel, forms, contig, given);
+  hal_op_rows_call_t call = {.kernel = kernel, .queue = forms->queue_rows, .given = given};
   for (int32_t k = 0; k < operands->operands; k++) call.elements[k] = hal_op_dtype_size(operands->tensors[k]->dtype);
   return hal_op_launch_rows(context, &operands->iterator, &call);
 }

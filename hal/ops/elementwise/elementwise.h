@@ -1,15 +1,14 @@
 /* op_elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
  * hal/src.
  *
- * Their kernels take, in this order: the addresses of the result and the tensor operands, the family's numbers, then
- *   contiguous form   n
- *   row form          n, block, rows (op_iterator.h) */
+ * Their kernels have a contiguous form and a row form (elementwise_args.h). */
 #ifndef HAL_SRC_OP_ELEMENTWISE_H_
 #define HAL_SRC_OP_ELEMENTWISE_H_
 
 #include <string.h>
 
 #include "op/iterator.h"
+#include "ops/elementwise/elementwise_args.h"
 
 /* The operands of one call, checked. */
 typedef struct hal_op_elementwise_s {
@@ -20,18 +19,16 @@ typedef struct hal_op_elementwise_s {
   hal_op_iterator_t iterator; /* set only when the call was not flagged HAL_CALL_DENSE */
 } hal_op_elementwise_t;
 
-/* Numbers and the trailing arguments: room for a family's numbers, n, block and rows behind the operands. */
-#define HAL_OP_ELEMENTWISE_ARGS (HAL_OP_MAX_OPERANDS + 2 + 3)
-
-#define HAL_OP_ELEMENTWISE_NUMBERS 3 /* PK_MOST_NUMBERS of hal/kernels/pk.h */
+#define HAL_OP_ELEMENTWISE_NUMBERS PK_MOST_NUMBERS
 
 /* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or room for all. */
 typedef struct hal_op_numbers_s {
   _Alignas(8) unsigned char bytes[HAL_OP_ELEMENTWISE_NUMBERS * sizeof(double)];
   uint32_t size;
 } hal_op_numbers_t;
-#define HAL_OP_ARG_NUMBERS(numbers) \
-  { (numbers).bytes, (numbers).size, HAL_ARG_VALUE }
+static inline pk_number_t hal_op_all_numbers(const hal_op_numbers_t *numbers) {
+  return (pk_number_t){numbers->bytes, numbers->size};
+}
 
 /* Reads the numbers, which follow the operands. Errors: HAL_INVALID_ARGUMENT. */
 hal_status_t hal_op_elementwise_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
@@ -61,11 +58,16 @@ static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *cont
   return hal_op_elementwise_check(context, operands, 0, hal_op_result_dtype(context->info, dtype));
 }
 
-/* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `args` has room for HAL_OP_ELEMENTWISE_ARGS; its entries behind
- * the operands are the `numbers` numbers of the family. */
+/* The two forms of a family's kernel: numbers of their variants, and what queues them. */
+typedef struct hal_op_forms_s {
+  uint32_t contig, rows;
+  hal_op_line_fn_t queue_contig, queue_rows;
+} hal_op_forms_t;
+
+/* Queues the contiguous or the row form of a kernel; the row form, too, where the device has no other. `given` is for the
+ * queueing functions. */
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
-                                       hal_dtype_t dtype, uint32_t contig, uint32_t rows, hal_arg_t *args,
-                                       uint32_t numbers);
+                                       hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given);
 
 /* The short way of a call flagged HAL_CALL_DENSE. What does not fit here goes the long way, which also
  * tells what is wrong with a call. */

@@ -2,6 +2,23 @@
 #include "hal_op_variants.h"
 #include "ops/elementwise/elementwise.h"
 
+HAL_OP_LAUNCHER(queue_contig, items, UNARY_CONTIG_ARGS)
+HAL_OP_LAUNCHER(queue_rows, items, UNARY_ROWS_ARGS)
+
+static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  return queue_contig(context, kernel, line->items, line->address[0], line->address[1], *(const pk_number_t *)given,
+                      line->n);
+}
+
+static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                              const void *given) {
+  return queue_rows(context, kernel, line->items, line->address[0], line->address[1], *(const pk_number_t *)given,
+                    line->n, line->block, &line->rows);
+}
+
+static const hal_op_forms_t forms = {HAL_UNARY_VARIANT_CONTIG, HAL_UNARY_VARIANT_ROWS, contig_line, rows_line};
+
 /* The short way: 1 when the device answered, 0 when the call must go the long way. */
 static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *call, hal_status_t *out_status) {
   const hal_op_info_t *info = context->info;
@@ -15,9 +32,7 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   if (!hal_op_dense_numbers(context, call, dtype, &numbers)) return 0;
   hal_plugin_kernel_t *kernel = hal_op_kernel_cached(context, dtype, HAL_UNARY_VARIANT_CONTIG);
   if (!kernel) return 0;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result->data), HAL_OP_ARG_POINTER(self->u.t->data),
-                            HAL_OP_ARG_NUMBERS(numbers), HAL_OP_ARG_VALUE(n)};
-  *out_status = hal_op_launch_items(context, kernel, n, args, 4);
+  *out_status = queue_contig(context, kernel, n, result->data, self->u.t->data, hal_op_all_numbers(&numbers), n);
   return 1;
 }
 
@@ -25,15 +40,13 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
 static __attribute__((noinline)) hal_status_t launch_any(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_elementwise_t operands;
   hal_op_numbers_t numbers;
-  hal_arg_t args[HAL_OP_ELEMENTWISE_ARGS];
   hal_dtype_t dtype;
   HAL_RETURN_IF_ERROR(hal_op_elementwise_read(context, call, 1, &operands));
   HAL_RETURN_IF_ERROR(hal_op_elementwise_dtype(context, &operands, &dtype));
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(hal_op_elementwise_numbers(context, call, dtype, &numbers));
-  args[2] = (hal_arg_t)HAL_OP_ARG_NUMBERS(numbers);
-  return hal_op_elementwise_launch(context, &operands, dtype, HAL_UNARY_VARIANT_CONTIG, HAL_UNARY_VARIANT_ROWS, args,
-                                   1);
+  const pk_number_t number = hal_op_all_numbers(&numbers);
+  return hal_op_elementwise_launch(context, &operands, dtype, &forms, &number);
 }
 
 hal_status_t hal_op_launch_unary(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -9,16 +9,11 @@
 #include "op/dims.h"
 #include "op/parts.h"
 #include "ops/gemm/gemm.h"
+#include "ops/gemm/gemm_args.h"
 
-/* pk_gemm_t of hal/ops/gemm/gemm.pk. */
-typedef struct gemm_s {
-  int64_t m, n, k;
-  int64_t a_batch, a_row, a_col;
-  int64_t b_batch, b_row, b_col;
-  int64_t self_batch, self_row, self_col;
-  int64_t result_batch, result_row, result_col;
-  hal_op_tiles_t tiles;
-} gemm_t;
+HAL_OP_LAUNCHER(queue_gemm, groups, GEMM_ARGS)
+
+typedef pk_gemm_t gemm_t;
 
 typedef struct operands_s {
   const hal_tensor_t *self, *a, *b, *result; /* self is NULL for mm and bmm */
@@ -27,7 +22,14 @@ typedef struct operands_s {
 
 /* Tiles hold at most TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
  * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
-enum { TILE_M = 192, TILE_BYTES = 512, PANEL_BYTES = 128, LEAST_M = 32, TILE_WORK = 150000, WANTED_TILES = 16 };
+enum {
+  TILE_M = PK_GEMM_TILE_M,
+  TILE_BYTES = 512,
+  PANEL_BYTES = PK_GEMM_BYTES,
+  LEAST_M = 32,
+  TILE_WORK = 150000,
+  WANTED_TILES = 16
+};
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
@@ -113,8 +115,8 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-hal_op_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
-                                 int keep_n) {
+pk_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
+                             int keep_n) {
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
   /* In double: only a rough figure is needed, and no product overflows. */
@@ -124,8 +126,8 @@ hal_op_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch,
   while (tile_n > panel && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= panel;
   while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
   /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
-  hal_op_tiles_t tiles = {.tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), 8) * 8,
-                          .tile_n = divide_up(divide_up(n, divide_up(n, tile_n)), panel) * panel};
+  pk_tiles_t tiles = {.tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), 8) * 8,
+                      .tile_n = divide_up(divide_up(n, divide_up(n, tile_n)), panel) * panel};
   tiles.tiles_m = divide_up(m, tiles.tile_m);
   tiles.tiles_n = divide_up(n, tiles.tile_n);
   return tiles;
@@ -142,7 +144,7 @@ static int choose_strips(gemm_t *s, int64_t batch, int64_t element) {
   const int64_t panel = PANEL_BYTES / element;
   const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
   const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
-  s->tiles = (hal_op_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
+  s->tiles = (pk_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
   while (s->tiles.tile_n > panel && divide_up(s->n, s->tiles.tile_n) < wanted) s->tiles.tile_n -= panel;
   s->tiles.tiles_n = divide_up(s->n, s->tiles.tile_n);
   return 1;
@@ -185,10 +187,8 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   const void *a = in.a->data, *b = in.b->data;
   void *result = in.result->data;
   const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(a),   HAL_OP_ARG_POINTER(b),
-                            HAL_OP_ARG_POINTER(self),   HAL_OP_ARG_VALUE(s),     HAL_OP_ARG_SCALAR(in.alpha),
-                            HAL_OP_ARG_SCALAR(in.beta), HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+  return queue_gemm(context, kernel, (units + per_group - 1) / per_group, result, a, b, self, &s,
+                    hal_op_number(&in.alpha), hal_op_number(&in.beta), units, per_group);
 }
 
 /* One of the real products of a complex one: result part = beta * self part + alpha * (a part) @ (b part), with `again`

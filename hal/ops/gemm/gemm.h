@@ -2,16 +2,13 @@
 #ifndef HAL_SRC_OP_GEMM_H_
 #define HAL_SRC_OP_GEMM_H_
 
+#include "kernels/pk_tiles.h"
 #include "op/queue.h"
-
-typedef struct hal_op_tiles_s {
-  int64_t tile_m, tile_n, tiles_m, tiles_n; /* sizes of a tile, which the last ones do not fill; their numbers */
-} hal_op_tiles_t;
 
 /* Cuts the product of an m x k and a k x n matrix of elements of `element` bytes, one of `batch`, into tiles of at most `most_m` rows.
  * `keep_n`: narrow tiles cost more than low ones. Depends on the sizes alone. */
-hal_op_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
-                                 int keep_n);
+pk_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
+                             int keep_n);
 
 /* Tiles of `work` multiplications each that a group should take. */
 uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work);

@@ -82,14 +82,14 @@ PK_FN void PK_NAME(strip)(const int isa, const pk_gemm_t *s, pk_i64 depth, pk_i6
     for (pk_i64 c = j; c < columns; c++) x[c] += a[k * s->a_col] * b[k * s->b_row + c];
 }
 
-PK_KERNEL_9(PK_NAME(vector), PK_GLOBAL T *, result, PK_GLOBAL const T *, a, PK_GLOBAL const T *, b, PK_GLOBAL const T *,
-            self, pk_gemm_t, s, T, alpha, T, beta, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(vector), GEMM_ARGS) {
   T product[PK_GEMM_TILE_N] __attribute__((aligned(64)));
   PK_GROUP(g) {
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
-      const pk_i64 batch = (pk_i64)(u / (pk_u64)s.tiles_n), column0 = ((pk_i64)u - batch * s.tiles_n) * s.tile_n;
-      const pk_i64 columns = s.n - column0 < s.tile_n ? s.n - column0 : s.tile_n;
+      const pk_i64 batch = (pk_i64)(u / (pk_u64)s.tiles.tiles_n),
+                   column0 = ((pk_i64)u - batch * s.tiles.tiles_n) * s.tiles.tile_n;
+      const pk_i64 columns = s.n - column0 < s.tiles.tile_n ? s.n - column0 : s.tiles.tile_n;
       const T *a0 = a + batch * s.a_batch, *b0 = b + batch * s.b_batch + column0 * s.b_col;
       memset(product, 0, sizeof product);
       for (pk_i64 k0 = 0; k0 < s.k; k0 += 16 * PK_GEMM_K) {
@@ -103,13 +103,13 @@ PK_KERNEL_9(PK_NAME(vector), PK_GLOBAL T *, result, PK_GLOBAL const T *, a, PK_G
   }
 }
 #else
-PK_KERNEL_9(PK_NAME(vector), PK_GLOBAL T *, result, PK_GLOBAL const T *, a, PK_GLOBAL const T *, b, PK_GLOBAL const T *,
-            self, pk_gemm_t, s, T, alpha, T, beta, pk_u64, units, pk_u64, per_group) {
+PK_KERNEL(PK_NAME(vector), GEMM_ARGS) {
   PK_GROUP(g) {
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
-      const pk_i64 batch = (pk_i64)(u / (pk_u64)s.tiles_n), column0 = ((pk_i64)u - batch * s.tiles_n) * s.tile_n;
-      const pk_i64 end = s.n - column0 < s.tile_n ? s.n : column0 + s.tile_n;
+      const pk_i64 batch = (pk_i64)(u / (pk_u64)s.tiles.tiles_n),
+                   column0 = ((pk_i64)u - batch * s.tiles.tiles_n) * s.tiles.tile_n;
+      const pk_i64 end = s.n - column0 < s.tiles.tile_n ? s.n : column0 + s.tiles.tile_n;
       PK_EACH(l) {
         for (pk_i64 j = column0 + l; j < end; j += PK_LSIZE) {
           T sum = PK_C(0.0);

@@ -2,17 +2,13 @@
 #ifndef HAL_SRC_OP_INDEX_H_
 #define HAL_SRC_OP_INDEX_H_
 
+#include "kernels/pk_index.h"
 #include "op/iterator.h"
-
-/* pk_index_limit_t of hal/kernels/pk_index.h. */
-typedef struct hal_op_index_limit_s {
-  int64_t bound, wrap, step, site;
-} hal_op_index_limit_t;
 
 /* Gives the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` = bad
  * ones are negative and were reported by an earlier launch. */
-hal_op_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim,
-                                        int wraps, int checked);
+pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim, int wraps,
+                                    int checked);
 
 /* Reads argument `index` as a dimension of `tensor`, 0 to ndim - 1. Errors: HAL_INVALID_ARGUMENT. */
 hal_status_t hal_op_index_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,

@@ -9,6 +9,11 @@
 
 #include "hal_op_variants.h"
 #include "op/iterator.h"
+#include "ops/index/index_args.h"
+
+HAL_OP_LAUNCHER(queue_nonzero_tally, items, NONZERO_TALLY_ARGS)
+HAL_OP_LAUNCHER(queue_nonzero_offsets, items, NONZERO_OFFSETS_ARGS)
+HAL_OP_LAUNCHER(queue_nonzero_write, items, NONZERO_WRITE_ARGS)
 
 static hal_status_t check(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *counts,
                           int64_t *out_n, int64_t *out_chunk) {
@@ -24,7 +29,7 @@ static hal_status_t check(const hal_op_context_t *context, const hal_tensor_t *s
 
 static hal_status_t count(hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *counts) {
   hal_plugin_kernel_t *kernel, *sum;
-  int64_t n, chunk;
+  int64_t n = 0, chunk = 0;
   HAL_RETURN_IF_ERROR(check(context, self, counts, &n, &chunk));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, HAL_BOOL, HAL_NONZERO_VARIANT_TALLY, &kernel));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, HAL_BOOL, HAL_NONZERO_VARIANT_OFFSETS, &sum));
@@ -32,18 +37,15 @@ static hal_status_t count(hal_op_context_t *context, const hal_tensor_t *self, c
   if (chunks != (uint64_t)counts->sizes[0] - 1)
     return hal_op_invalid(context, "%lld elements do not divide into %lld equal chunks", (long long)n,
                           (long long)counts->sizes[0] - 1);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(counts->data), HAL_OP_ARG_POINTER(self->data), HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(chunk)};
-  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, chunks, args, 4));
-  const hal_arg_t sums[] = {HAL_OP_ARG_POINTER(counts->data), HAL_OP_ARG_VALUE(chunks)};
-  return hal_op_launch_items(context, sum, 1, sums, 2);
+  HAL_RETURN_IF_ERROR(queue_nonzero_tally(context, kernel, chunks, counts->data, self->data, n, chunk));
+  return queue_nonzero_offsets(context, sum, 1, counts->data, chunks);
 }
 
 static hal_status_t write(hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *counts,
                           const hal_tensor_t *result) {
   hal_plugin_kernel_t *kernel;
-  hal_op_rows_t shape;
-  int64_t n, chunk;
+  pk_rows_t shape;
+  int64_t n = 0, chunk = 0;
   HAL_RETURN_IF_ERROR(check(context, self, counts, &n, &chunk));
   if (result->dtype != HAL_INT64 || result->ndim != 2)
     return hal_op_invalid(context, "the result is an int64 matrix, not %s with %d dimensions",
@@ -52,22 +54,15 @@ static hal_status_t write(hal_op_context_t *context, const hal_tensor_t *self, c
   if (columns != 1 && columns != self->ndim)
     return hal_op_invalid(context, "the result has %lld columns for %d dimensions", (long long)columns,
                           (int)self->ndim);
-  if (columns > HAL_OP_ROW_DIMS) return HAL_UNIMPLEMENTED;
+  if (columns > PK_MAXD) return HAL_UNIMPLEMENTED;
   if (result->sizes[0] == 0 || columns == 0) return HAL_OK;
   memset(&shape, 0, sizeof shape);
   shape.ndim = (int32_t)columns;
   for (int32_t d = 0; d < shape.ndim; d++) shape.size[d] = columns == 1 ? n : self->sizes[self->ndim - 1 - d];
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, HAL_BOOL, HAL_NONZERO_VARIANT_WRITE, &kernel));
   int64_t row = result->strides[0], column = result->strides[1];
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result->data),
-                            HAL_OP_ARG_POINTER(self->data),
-                            HAL_OP_ARG_POINTER(counts->data),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(chunk),
-                            HAL_OP_ARG_VALUE(shape),
-                            HAL_OP_ARG_VALUE(row),
-                            HAL_OP_ARG_VALUE(column)};
-  return hal_op_launch_items(context, kernel, (uint64_t)(counts->sizes[0] - 1), args, 8);
+  return queue_nonzero_write(context, kernel, (uint64_t)(counts->sizes[0] - 1), result->data, self->data, counts->data,
+                             n, chunk, &shape, row, column);
 }
 
 hal_status_t hal_op_launch_nonzero(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -9,6 +9,9 @@
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/index/index.h"
+#include "ops/index/index_args.h"
+
+HAL_OP_LAUNCHER(queue_scatter_columns, items, SCATTER_COLUMNS_ARGS)
 
 _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT_PROD == 1 &&
                    HAL_SCATTER_REDUCE_VARIANT_AMAX == 2 && HAL_SCATTER_REDUCE_VARIANT_AMIN == 3,
@@ -22,7 +25,7 @@ _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT
 /* One launch: the kept dimensions, the indexed one apart. */
 typedef struct scatter_s {
   hal_op_iterator_t kept; /* result, src, index */
-  hal_op_index_limit_t limit;
+  pk_index_limit_t limit;
   int64_t n, src_step, index_step;
   hal_dtype_t dtype;
   uint32_t variant;
@@ -59,12 +62,12 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
   return HAL_OK;
 }
 
-/* Queues the kernel for the places of the first HAL_OP_ROW_DIMS kept dimensions. */
+/* Queues the kernel for the places of the first PK_MAXD kept dimensions. */
 static hal_status_t launch_one(hal_op_context_t *context, const scatter_t *s, hal_plugin_kernel_t *kernel, void *error,
                                char *const *address) {
-  hal_op_rows_t kept;
+  pk_rows_t kept;
   memset(&kept, 0, sizeof kept);
-  kept.ndim = s->kept.ndim < HAL_OP_ROW_DIMS ? s->kept.ndim : HAL_OP_ROW_DIMS;
+  kept.ndim = s->kept.ndim < PK_MAXD ? s->kept.ndim : PK_MAXD;
   uint64_t rows = 1;
   for (int32_t d = 0; d < kept.ndim; d++) {
     kept.size[d] = s->kept.size[d];
@@ -81,13 +84,9 @@ static hal_status_t launch_one(hal_op_context_t *context, const scatter_t *s, ha
   units *= (uint64_t)parts;
   const int64_t width = strip < kept.size[0] ? strip : kept.size[0];
   uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->n * (uint64_t)width);
-  const hal_arg_t args[] = {
-      HAL_OP_ARG_POINTER(address[0]), HAL_OP_ARG_POINTER(address[1]), HAL_OP_ARG_POINTER(address[2]),
-      HAL_OP_ARG_VALUE(s->limit),     HAL_OP_ARG_POINTER(error),      HAL_OP_ARG_VALUE(kept),
-      HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(per_item),     HAL_OP_ARG_VALUE(strip),
-      HAL_OP_ARG_VALUE(parts),        HAL_OP_ARG_VALUE(s->n),         HAL_OP_ARG_VALUE(s->src_step),
-      HAL_OP_ARG_VALUE(s->index_step)};
-  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 13);
+  return queue_scatter_columns(context, kernel, (units + per_item - 1) / per_item, address[0], address[1], address[2],
+                               &s->limit, error, &kept, units, per_item, strip, parts, s->n, s->src_step,
+                               s->index_step);
 }
 
 static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
@@ -98,12 +97,12 @@ static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, s->variant, &kernel));
   if (s->kept.numel == 0 || s->n == 0) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
-  for (int32_t d = HAL_OP_ROW_DIMS; d < s->kept.ndim; d++) launches *= (uint64_t)s->kept.size[d];
+  for (int32_t d = PK_MAXD; d < s->kept.ndim; d++) launches *= (uint64_t)s->kept.size[d];
   for (uint64_t i = 0; i < launches; i++) {
     uint64_t rest = i;
     char *address[3];
     for (int32_t k = 0; k < 3; k++) address[k] = s->kept.tensors[k]->data;
-    for (int32_t d = HAL_OP_ROW_DIMS; d < s->kept.ndim; d++) {
+    for (int32_t d = PK_MAXD; d < s->kept.ndim; d++) {
       const int64_t at = (int64_t)(rest % (uint64_t)s->kept.size[d]);
       rest /= (uint64_t)s->kept.size[d];
       for (int32_t k = 0; k < 3; k++) address[k] += at * s->kept.stride[k][d] * (int64_t)sizes[k];

@@ -6,9 +6,7 @@
  * the indexed dimension of out are owned by one item each, which passes over the indices of the others.
  * Operand 0 of `kept` is out (without the indexed dimension), 1 is b, 2 the index; n, b_step and index_step are the indexed
  * dimension of those two. A bad index is passed over. */
-PK_KERNEL_13(PK_NAME(PK_VARIANT), PK_GLOBAL E *, out, PK_GLOBAL const E *, b, PK_GLOBAL const pk_i64 *, index,
-             pk_index_limit_t, limit, PK_GLOBAL pk_error_t *, error, pk_rows_t, kept, pk_u64, units, pk_u64, per_item,
-             pk_i64, strip, pk_i64, parts, pk_i64, n, pk_i64, b_step, pk_i64, index_step) {
+PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
   PK_ITEM(i, units / per_item + (units % per_item != 0)) {
     const pk_u64 last = (i + 1) * per_item < units ? (i + 1) * per_item : units;
     const pk_u64 strips = (pk_u64)((kept.size[0] + strip - 1) / strip);

@@ -7,6 +7,9 @@
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
 #include "ops/index/index.h"
+#include "ops/index/index_args.h"
+
+HAL_OP_LAUNCHER(queue_take, items, TAKE_ROWS_ARGS)
 
 /* Gives `self` in the result's shape, with stride 0 in the indexed dimension. */
 static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
@@ -25,18 +28,27 @@ static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *
   return HAL_OK;
 }
 
+/* What the kernel takes beside its operands. */
+typedef struct reader_s {
+  pk_index_limit_t limit;
+  void *error;
+} reader_t;
+
+static hal_status_t launch_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  const reader_t *const by = given;
+  return queue_take(context, kernel, line->items, line->address[0], line->address[1], line->address[2], &by->limit,
+                    by->error, line->n, line->block, &line->rows);
+}
+
 static hal_status_t launch(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_iterator_t *it,
-                           hal_op_index_limit_t limit) {
-  hal_plugin_kernel_t *kernel;
-  void *error = NULL;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_TAKE_VARIANT_ROWS, &kernel));
-  if (it->numel == 0) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
-  hal_arg_t args[5 + 3];
-  args[3] = (hal_arg_t)HAL_OP_ARG_VALUE(limit);
-  args[4] = (hal_arg_t)HAL_OP_ARG_POINTER(error);
+                           pk_index_limit_t limit) {
+  reader_t by = {.limit = limit};
   const uint32_t size = hal_op_dtype_size(dtype);
-  hal_op_rows_call_t call = {.kernel = kernel, .elements = {size, size, 8}, .args = args, .arg_count = 5};
+  hal_op_rows_call_t call = {.queue = launch_line, .given = &by, .elements = {size, size, 8}};
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_TAKE_VARIANT_ROWS, &call.kernel));
+  if (it->numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_report_address(context, &by.error));
   HAL_RETURN_IF_ERROR(hal_op_launch_rows(context, it, &call));
   return hal_op_report_launched(context);
 }

@@ -2,10 +2,15 @@
  * mean and 1 / sqrt(variance + eps) of the rows are contiguous and of the accumulators' dtype. */
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
+#include "ops/layer_norm/layer_norm_args.h"
 #include "ops/reduce/reduce.h"
 
+HAL_OP_LAUNCHER(queue_layer_norm_forward, groups, LAYER_NORM_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_layer_norm_backward, groups, LAYER_NORM_BACKWARD_ARGS)
+HAL_OP_LAUNCHER(queue_layer_norm_columns, groups, LAYER_NORM_COLUMNS_ARGS)
+
 #define ROWS_CHUNK 512 /* rows of a unit of the gradients of weight and bias */
-#define STRIP 64       /* PK_LSIZE: columns of such a unit */
+#define STRIP PK_LSIZE /* columns of such a unit */
 
 typedef struct matrix_s {
   int64_t rows, n;
@@ -24,7 +29,7 @@ static hal_status_t read_matrix(const hal_op_context_t *context, const hal_tenso
 
 hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *input, *weight, *bias, *results[3];
-  matrix_t m;
+  matrix_t m = {.rows = 0};
   hal_op_scalar_t eps;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &input));
@@ -41,11 +46,8 @@ hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_ca
   int32_t with_weight = weight != NULL, with_bias = bias != NULL;
   void *result = results[0]->data, *mean = results[1]->data, *rstd = results[2]->data, *a = input->data;
   void *w = weight ? weight->data : a, *b = bias ? bias->data : a; /* an address in any case */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_POINTER(mean),      HAL_OP_ARG_POINTER(rstd),
-                            HAL_OP_ARG_POINTER(a),      HAL_OP_ARG_POINTER(w),         HAL_OP_ARG_POINTER(b),
-                            HAL_OP_ARG_VALUE(rows),     HAL_OP_ARG_VALUE(per_group),   HAL_OP_ARG_VALUE(m.n),
-                            HAL_OP_ARG_SCALAR(eps),     HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(with_bias)};
-  return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, 12);
+  return queue_layer_norm_forward(context, kernel, (rows + per_group - 1) / per_group, result, mean, rstd, a, w, b,
+                                  rows, per_group, m.n, hal_op_number(&eps), with_weight, with_bias);
 }
 
 /* The operands of the gradients. */
@@ -64,11 +66,8 @@ static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in
   int32_t with_weight = in->weight != NULL;
   void *target = result->data, *grad = in->grad->data, *a = in->input->data, *mean = in->mean->data;
   void *rstd = in->rstd->data, *weight = in->weight ? in->weight->data : a;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),   HAL_OP_ARG_POINTER(grad),    HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_POINTER(mean),     HAL_OP_ARG_POINTER(rstd),    HAL_OP_ARG_POINTER(weight),
-                            HAL_OP_ARG_VALUE(rows),       HAL_OP_ARG_VALUE(per_group), HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(with_weight)};
-  return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, 10);
+  return queue_layer_norm_backward(context, kernel, (rows + per_group - 1) / per_group, target, grad, a, mean, rstd,
+                                   weight, rows, per_group, n, with_weight);
 }
 
 /* Gradients of weight and bias, either of which may be NULL. */
@@ -93,13 +92,9 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   uint64_t units = strips * (uint64_t)chunks,
            per_group = hal_op_units_per_group(context, (uint64_t)(rows < chunk ? rows : chunk) * STRIP);
   int32_t with_weight = weight != NULL;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(weight_sums), HAL_OP_ARG_POINTER(bias_sums),
-                            HAL_OP_ARG_POINTER(grad),        HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_POINTER(mean),        HAL_OP_ARG_POINTER(rstd),
-                            HAL_OP_ARG_VALUE(units),         HAL_OP_ARG_VALUE(per_group),
-                            HAL_OP_ARG_VALUE(rows),          HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(chunk),         HAL_OP_ARG_VALUE(with_weight)};
-  hal_status_t status = hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 12);
+  hal_status_t status =
+      queue_layer_norm_columns(context, kernel, (units + per_group - 1) / per_group, weight_sums, bias_sums, grad, a,
+                               mean, rstd, units, per_group, rows, n, chunk, with_weight);
   if (!status && weight) status = hal_op_add_rows(context, chunks, weight_sums, in->m.accumulator, weight);
   if (!status && bias) status = hal_op_add_rows(context, chunks, bias_sums, in->m.accumulator, bias);
   hal_op_scratch_release(&scratch);

@@ -2,13 +2,12 @@
  * has `width` columns, gates and workspace four times as many. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/lstm_cell/lstm_cell_args.h"
+
+HAL_OP_LAUNCHER(queue_lstm_cell_forward, items, LSTM_CELL_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_lstm_cell_backward, items, LSTM_CELL_BACKWARD_ARGS)
 
 #define COST 64 /* elements of memory traffic that a column with its five functions is worth */
-
-/* pk_lstm_t of hal/kernels/pk_lstm.h. */
-typedef struct hal_op_lstm_s {
-  uint64_t width, spans, per_item, block, blocks;
-} hal_op_lstm_t;
 
 typedef struct samples_s {
   int64_t state, gates, width; /* elements of a state and of gates; columns of a state */
@@ -46,7 +45,7 @@ static hal_status_t result_dense(const hal_op_context_t *context, const hal_op_c
 }
 
 /* Divides the columns among items; returns their number. */
-static uint64_t divide(const hal_op_context_t *context, const samples_t *in, hal_op_lstm_t *out) {
+static uint64_t divide(const hal_op_context_t *context, const samples_t *in, pk_lstm_t *out) {
   const uint64_t most = hal_op_row_block(context), width = (uint64_t)in->width;
   out->width = width;
   out->block = width < most ? width : most;
@@ -59,7 +58,7 @@ static uint64_t divide(const hal_op_context_t *context, const samples_t *in, hal
 hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *cx, *input, *hidden, *bias[2];
   hal_plugin_kernel_t *kernel;
-  hal_op_lstm_t how;
+  pk_lstm_t how;
   samples_t in;
   void *hy, *cy, *work;
   HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
@@ -78,17 +77,13 @@ hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_cal
   int32_t with_bias = bias[0] != NULL;
   void *a = input->data, *b = hidden->data, *c = cx->data;
   void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* an address in any case */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(hy),     HAL_OP_ARG_POINTER(cy),     HAL_OP_ARG_POINTER(work),
-                            HAL_OP_ARG_POINTER(a),      HAL_OP_ARG_POINTER(b),      HAL_OP_ARG_POINTER(c),
-                            HAL_OP_ARG_POINTER(bias_a), HAL_OP_ARG_POINTER(bias_b), HAL_OP_ARG_VALUE(items),
-                            HAL_OP_ARG_VALUE(how),      HAL_OP_ARG_VALUE(with_bias)};
-  return hal_op_launch_items(context, kernel, items, args, 11);
+  return queue_lstm_cell_forward(context, kernel, items, hy, cy, work, a, b, c, bias_a, bias_b, items, &how, with_bias);
 }
 
 hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *grad[2], *cx, *cy, *work;
   hal_plugin_kernel_t *kernel;
-  hal_op_lstm_t how;
+  pk_lstm_t how;
   samples_t in;
   void *gates, *before;
   HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
@@ -106,9 +101,6 @@ hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const h
   int32_t with_hy = grad[0] != NULL, with_cy = grad[1] != NULL;
   void *c = cx->data, *d = cy->data, *w = work->data;
   void *grad_hy = with_hy ? grad[0]->data : c, *grad_cy = with_cy ? grad[1]->data : c; /* an address in any case */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(gates),   HAL_OP_ARG_POINTER(before), HAL_OP_ARG_POINTER(grad_hy),
-                            HAL_OP_ARG_POINTER(grad_cy), HAL_OP_ARG_POINTER(c),      HAL_OP_ARG_POINTER(d),
-                            HAL_OP_ARG_POINTER(w),       HAL_OP_ARG_VALUE(items),    HAL_OP_ARG_VALUE(how),
-                            HAL_OP_ARG_VALUE(with_hy),   HAL_OP_ARG_VALUE(with_cy)};
-  return hal_op_launch_items(context, kernel, items, args, 11);
+  return queue_lstm_cell_backward(context, kernel, items, gates, before, grad_hy, grad_cy, c, d, w, items, &how,
+                                  with_hy, with_cy);
 }

@@ -6,12 +6,16 @@
 #include "op/window.h"
 
 #include "hal_op_variants.h"
+#include "ops/max_pool/max_pool_args.h"
+
+HAL_OP_LAUNCHER(queue_max_pool_rows, items, MAX_POOL_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_max_pool_backward_rows, items, MAX_POOL_BACKWARD_ROWS_ARGS)
 
 #define LEAST_BAND 8 /* rows */
 
 /* Reads the lists from argument `first` on, or makes adaptive windows. */
 static hal_status_t read_window(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
-                                const hal_op_volume_t *input, const hal_op_volume_t *windows, hal_op_window_t *out) {
+                                const hal_op_volume_t *input, const hal_op_volume_t *windows, pk_window_t *out) {
   memset(out, 0, sizeof *out);
   out->adaptive = context->info->argument_count == first;
   if (!out->adaptive)
@@ -37,7 +41,7 @@ static hal_status_t check_indices(const hal_op_context_t *context, const hal_ten
 hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *values, *indices;
   hal_op_volume_t input, output, places;
-  hal_op_window_t window;
+  pk_window_t window;
   hal_plugin_kernel_t *kernel;
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
@@ -58,15 +62,7 @@ hal_status_t hal_op_launch_max_pool(hal_op_context_t *context, const hal_op_call
   void *v = values->data, *q = indices->data;
   const void *a = self->data;
   uint64_t n = (uint64_t)(numel / output.space[2]);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(v),
-                            HAL_OP_ARG_POINTER(q),
-                            HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(window),
-                            HAL_OP_ARG_VALUE(output.strides),
-                            HAL_OP_ARG_VALUE(places.strides),
-                            HAL_OP_ARG_VALUE(input.strides)};
-  return hal_op_launch_items(context, kernel, n, args, 8);
+  return queue_max_pool_rows(context, kernel, n, v, q, a, n, &window, &output.strides, &places.strides, &input.strides);
 }
 
 /* How many rows of the input's gradient an item of the backward makes, of how many channels side by side. Bits do not depend on it. */
@@ -92,7 +88,7 @@ static share_t share_rows(const hal_op_context_t *context, const hal_op_volume_t
 hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *grad, *indices, *result;
   hal_op_volume_t input, output, places;
-  hal_op_window_t window;
+  pk_window_t window;
   hal_plugin_kernel_t *kernel;
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &grad));
@@ -114,16 +110,6 @@ hal_status_t hal_op_launch_max_pool_backward(hal_op_context_t *context, const ha
   const void *g = grad->data, *q = indices->data;
   share_t share = share_rows(context, &input);
   uint64_t n = (uint64_t)(share.band ? (share.rows + share.band - 1) / share.band : share.rows);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(x),
-                            HAL_OP_ARG_POINTER(g),
-                            HAL_OP_ARG_POINTER(q),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(window),
-                            HAL_OP_ARG_VALUE(input.strides),
-                            HAL_OP_ARG_VALUE(output.strides),
-                            HAL_OP_ARG_VALUE(places.strides),
-                            HAL_OP_ARG_VALUE(share.rows),
-                            HAL_OP_ARG_VALUE(share.band),
-                            HAL_OP_ARG_VALUE(share.lanes)};
-  return hal_op_launch_items(context, kernel, n, args, 11);
+  return queue_max_pool_backward_rows(context, kernel, n, x, g, q, n, &window, &input.strides, &output.strides,
+                                      &places.strides, share.rows, share.band, share.lanes);
 }

@@ -1,7 +1,13 @@
 /* op_nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
  * N x places, all contiguous. */
 #include "hal_op_variants.h"
+#include "ops/nll/nll_args.h"
 #include "ops/reduce/reduce.h"
+
+HAL_OP_LAUNCHER(queue_nll_each, items, NLL_EACH_ARGS)
+HAL_OP_LAUNCHER(queue_nll_sums, groups, NLL_SUMS_ARGS)
+HAL_OP_LAUNCHER(queue_nll_finish, groups, NLL_FINISH_ARGS)
+HAL_OP_LAUNCHER(queue_nll_backward, items, NLL_BACKWARD_ARGS)
 
 #define CHUNK 4096 /* samples of a group: 64 in each accumulator */
 
@@ -55,11 +61,8 @@ static hal_status_t launch_each(hal_op_context_t *context, loss_t *in, const hal
   int32_t with_weight = in->weight != NULL;
   void *target = result->data, *a = self->data, *classes = in->target->data;
   void *weight = in->weight ? in->weight->data : a; /* an address in any case */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),   HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),
-                            HAL_OP_ARG_POINTER(weight),   HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(in->classes),
-                            HAL_OP_ARG_VALUE(in->places), HAL_OP_ARG_VALUE(in->ignore),  HAL_OP_ARG_VALUE(with_weight),
-                            HAL_OP_ARG_VALUE(in->site),   HAL_OP_ARG_POINTER(in->error)};
-  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, in->samples, args, 11));
+  HAL_RETURN_IF_ERROR(queue_nll_each(context, kernel, in->samples, target, a, classes, weight, in->samples, in->classes,
+                                     in->places, in->ignore, with_weight, in->site, in->error));
   return hal_op_report_launched(context);
 }
 
@@ -80,17 +83,11 @@ static hal_status_t launch_sums(hal_op_context_t *context, loss_t *in, const hal
     HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
     sums = scratch.address;
   }
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(total),    HAL_OP_ARG_POINTER(sums),
-                            HAL_OP_ARG_POINTER(a),         HAL_OP_ARG_POINTER(classes),  HAL_OP_ARG_POINTER(weight),
-                            HAL_OP_ARG_VALUE(in->samples), HAL_OP_ARG_VALUE(chunk),      HAL_OP_ARG_VALUE(in->classes),
-                            HAL_OP_ARG_VALUE(in->places),  HAL_OP_ARG_VALUE(in->ignore), HAL_OP_ARG_VALUE(with_weight),
-                            HAL_OP_ARG_VALUE(mean),        HAL_OP_ARG_VALUE(final),      HAL_OP_ARG_VALUE(in->site),
-                            HAL_OP_ARG_POINTER(in->error)};
-  hal_status_t status = hal_op_launch_groups(context, kernel, chunks, args, 16);
+  hal_status_t status =
+      queue_nll_sums(context, kernel, chunks, target, total, sums, a, classes, weight, in->samples, chunk, in->classes,
+                     in->places, in->ignore, with_weight, mean, final, in->site, in->error);
   if (!status && !final) {
-    const hal_arg_t last[] = {HAL_OP_ARG_POINTER(target), HAL_OP_ARG_POINTER(total), HAL_OP_ARG_POINTER(sums),
-                              HAL_OP_ARG_VALUE(chunks), HAL_OP_ARG_VALUE(mean)};
-    status = hal_op_launch_groups(context, finish, 1, last, 5);
+    status = queue_nll_finish(context, finish, 1, target, total, sums, chunks, mean);
   }
   hal_op_scratch_release(&scratch);
   return status ? status : hal_op_report_launched(context);
@@ -126,11 +123,7 @@ hal_status_t hal_op_launch_nll_backward(hal_op_context_t *context, const hal_op_
   if (in.classes == 0 || in.places == 0) return HAL_OK;
   void *target = result->data, *dy = grad->data, *classes = in.target->data, *total = total_weight->data;
   void *weight = in.weight ? in.weight->data : dy;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target),    HAL_OP_ARG_POINTER(dy),      HAL_OP_ARG_POINTER(classes),
-                            HAL_OP_ARG_POINTER(weight),    HAL_OP_ARG_POINTER(total),   HAL_OP_ARG_VALUE(lines),
-                            HAL_OP_ARG_VALUE(in.classes),  HAL_OP_ARG_VALUE(in.places), HAL_OP_ARG_VALUE(in.ignore),
-                            HAL_OP_ARG_VALUE(with_weight), HAL_OP_ARG_VALUE(each),      HAL_OP_ARG_VALUE(mean),
-                            HAL_OP_ARG_VALUE(in.site),     HAL_OP_ARG_POINTER(in.error)};
-  HAL_RETURN_IF_ERROR(hal_op_launch_items(context, kernel, lines, args, 14));
+  HAL_RETURN_IF_ERROR(queue_nll_backward(context, kernel, lines, target, dy, classes, weight, total, lines, in.classes,
+                                         in.places, in.ignore, with_weight, each, mean, in.site, in.error));
   return hal_op_report_launched(context);
 }

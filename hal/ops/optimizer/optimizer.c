@@ -7,17 +7,15 @@
 
 #include "hal_op_variants.h"
 #include "op/queue.h"
+#include "ops/optimizer/optimizer_args.h"
+
+HAL_OP_LAUNCHER(queue_adam, items, OPTIMIZER_ADAM_ARGS)
+HAL_OP_LAUNCHER(queue_sgd, items, OPTIMIZER_SGD_ARGS)
+HAL_OP_LAUNCHER(queue_adagrad, items, OPTIMIZER_ADAGRAD_ARGS)
 
 #define MOST_STATE 5  /* results of an optimizer: the parameter, its gradient, up to three of state */
 #define MOST_DEVICE 4 /* numbers in device memory */
 #define MOST_NUMBERS 4
-
-/* pk_optimizer_t of hal/kernels/pk_optimizer.h. */
-typedef struct hal_op_optimizer_s {
-  double lr;
-  double number[MOST_NUMBERS];
-  int32_t flags, pad;
-} hal_op_optimizer_t;
 
 /* Arguments that are flags, and the bits of flags; the first three say that a number is in device memory. */
 static const char *const flag_names[] = {"lr",        "grad_scale",      "found_inf",     "maximize", "amsgrad",
@@ -25,7 +23,7 @@ static const char *const flag_names[] = {"lr",        "grad_scale",      "found_
 enum { FLAG_LR = 0, FLAG_DEVICE_COUNT = 3, FLAG_COUNT = sizeof flag_names / sizeof flag_names[0] };
 
 typedef struct step_s {
-  hal_op_optimizer_t how;
+  pk_optimizer_t how;
   int32_t numbers;
   void *device[MOST_DEVICE];
   int32_t device_count;
@@ -101,26 +99,34 @@ static hal_status_t read_state(const hal_op_context_t *context, const hal_op_cal
   return HAL_OK;
 }
 
+/* Queues the kernel of the operator's algorithm; what is missing among the numbers in device memory is not read. */
+static hal_status_t launch(hal_op_context_t *context, hal_plugin_kernel_t *kernel, void *const state[], uint32_t count,
+                           const step_t *step, uint64_t n) {
+  const void *device[MOST_DEVICE];
+  for (int32_t i = 0; i < step->device_count; i++) device[i] = step->device[i] ? step->device[i] : state[0];
+  const char *const name = context->info->kernel;
+  if (strcmp(name, "adam") == 0 && count == 5 && step->device_count == 4)
+    return queue_adam(context, kernel, n, state[0], state[1], state[2], state[3], state[4], device[0], device[1],
+                      device[2], device[3], &step->how, n);
+  if (strcmp(name, "adagrad") == 0 && count == 3 && step->device_count == 4)
+    return queue_adagrad(context, kernel, n, state[0], state[1], state[2], device[0], device[1], device[2], device[3],
+                         &step->how, n);
+  if (strcmp(name, "sgd") == 0 && count == 3 && step->device_count == 3)
+    return queue_sgd(context, kernel, n, state[0], state[1], state[2], device[0], device[1], device[2], &step->how, n);
+  return hal_op_invalid(context, "has %u results", (unsigned)count);
+}
+
 hal_status_t hal_op_launch_optimizer(hal_op_context_t *context, const hal_op_call_t *call) {
   step_t step;
   void *state[MOST_STATE];
-  hal_arg_t args[MOST_STATE + MOST_DEVICE + 2];
   hal_plugin_kernel_t *kernel;
   hal_dtype_t dtype = HAL_FLOAT32;
   uint64_t n = 0;
-  uint32_t count = 0;
   memset(&step, 0, sizeof step);
   if (call->result_count > MOST_STATE) return hal_op_invalid(context, "has %u results", (unsigned)call->result_count);
   HAL_RETURN_IF_ERROR(read_state(context, call, state, &dtype, &n));
   HAL_RETURN_IF_ERROR(read_arguments(context, call, &step));
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_OPTIMIZER_VARIANT_DENSE, &kernel));
-  for (uint32_t i = 0; i < call->result_count; i++) args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(state[i]);
-  for (int32_t i = 0; i < step.device_count; i++) {
-    if (!step.device[i]) step.device[i] = state[0]; /* not read, but an address that every device takes */
-    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(step.device[i]);
-  }
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(step.how);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
-  return hal_op_launch_items(context, kernel, n, args, count);
+  return launch(context, kernel, state, call->result_count, &step, n);
 }

@@ -4,6 +4,9 @@
 
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/random/random_args.h"
+
+HAL_OP_LAUNCHER(queue_dropout_blocks, groups, DROPOUT_BLOCKS_ARGS)
 
 #define UNIT 256  /* elements of a unit of work: four for each of PK_LSIZE items */
 #define COST 1024 /* elements of memory traffic that a unit is worth */
@@ -38,9 +41,6 @@ hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_
   HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
   uint64_t units = (count + UNIT - 1) / UNIT, per_group = hal_op_units_per_group(context, COST);
   uint32_t kept = (uint32_t)ceil((1 - p) * 0x1p24);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(out), HAL_OP_ARG_POINTER(bits),    HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_VALUE(count), HAL_OP_ARG_VALUE(seed),      HAL_OP_ARG_VALUE(offset),
-                            HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group), HAL_OP_ARG_VALUE(kept),
-                            HAL_OP_ARG_SCALAR(scale)};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 10);
+  return queue_dropout_blocks(context, kernel, (units + per_group - 1) / per_group, out, bits, a, count, seed, offset,
+                              units, per_group, kept, hal_op_number(&scale));
 }

@@ -2,6 +2,10 @@
 #include "op/queue.h"
 
 #include "hal_op_variants.h"
+#include "ops/random/random_args.h"
+
+HAL_OP_LAUNCHER(queue_swaps, items, PERMUTATION_SWAPS_ARGS)
+HAL_OP_LAUNCHER(queue_rounds, items, PERMUTATION_ROUNDS_ARGS)
 
 #define FEW 4096 /* elements that one item shuffles in about 100 us; above, all items work */
 
@@ -18,9 +22,7 @@ hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_c
   void *result = tensor->data;
   uint64_t n = (uint64_t)numel, seed, offset;
   HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
-  int32_t bits = numel > 1 ? 64 - __builtin_clzll(n - 1) : 1;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_VALUE(n), HAL_OP_ARG_VALUE(seed),
-                            HAL_OP_ARG_VALUE(offset), HAL_OP_ARG_VALUE(bits)};
-  const int few = variant == HAL_PERMUTATION_VARIANT_SWAPS;
-  return hal_op_launch_items(context, kernel, few ? 1 : n, args, few ? 4 : 5);
+  if (variant == HAL_PERMUTATION_VARIANT_SWAPS) return queue_swaps(context, kernel, 1, result, n, seed, offset);
+  const int32_t bits = 64 - __builtin_clzll(n - 1);
+  return queue_rounds(context, kernel, n, result, n, seed, offset, bits);
 }

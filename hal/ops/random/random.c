@@ -8,6 +8,9 @@
 
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/random/random_args.h"
+
+HAL_OP_LAUNCHER(queue_random_blocks, groups, RANDOM_BLOCKS_ARGS)
 
 #define UNIT 64   /* Philox blocks of a unit of work: PK_LSIZE */
 #define COST 1024 /* elements of memory traffic that a unit is worth */
@@ -176,14 +179,7 @@ hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t
   HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
   const uint64_t unit = UNIT * (hal_op_dtype_size(dtype) == 8 ? 2u : 4u);
   uint64_t units = (count + unit - 1) / unit, per_group = hal_op_units_per_group(context, COST);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result),
-                            HAL_OP_ARG_VALUE(count),
-                            HAL_OP_ARG_VALUE(seed),
-                            HAL_OP_ARG_VALUE(offset),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group),
-                            HAL_OP_ARG_SCALAR(parameters.value[0]),
-                            HAL_OP_ARG_SCALAR(parameters.value[1]),
-                            HAL_OP_ARG_SCALAR(parameters.value[2])};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, 9);
+  return queue_random_blocks(context, kernel, (units + per_group - 1) / per_group, result, count, seed, offset, units,
+                             per_group, hal_op_number(&parameters.value[0]), hal_op_number(&parameters.value[1]),
+                             hal_op_number(&parameters.value[2]));
 }

@@ -9,10 +9,17 @@
 #include <string.h>
 
 #include "hal_op_variants.h"
+#include "ops/reduce/reduce_args.h"
+
+/* An item of `strided` takes an output; the other kernels have groups. */
+HAL_OP_LAUNCHER(queue, groups, REDUCE_STAGE_ARGS)
+HAL_OP_LAUNCHER(queue_items, items, REDUCE_STAGE_ARGS)
+HAL_OP_LAUNCHER(queue_pair, groups, REDUCE_PAIR_STAGE_ARGS)
+HAL_OP_LAUNCHER(queue_pair_items, items, REDUCE_PAIR_STAGE_ARGS)
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
 #define WANTED_UNITS 64  /* units of work that a long reduction is cut into */
-#define STRIP 256        /* PK_STRIP: columns of a unit */
+#define STRIP PK_STRIP   /* columns of a unit */
 #define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
 
 _Static_assert((int)HAL_REDUCE_VARIANT_ROWS == (int)HAL_REDUCE_PAIR_VARIANT_ROWS &&
@@ -20,11 +27,7 @@ _Static_assert((int)HAL_REDUCE_VARIANT_ROWS == (int)HAL_REDUCE_PAIR_VARIANT_ROWS
                "both families have the same variants");
 enum { MORE = HAL_REDUCE_VARIANT_ROWS_MORE - HAL_REDUCE_VARIANT_ROWS };
 
-/* pk_reduce_t of hal/ops/reduce/reduce_shape.h. */
-typedef struct shape_s {
-  int64_t n, stride, b_stride, chunk, chunks, columns, result_column, c_column, divisor;
-  int32_t final, with_c;
-} shape_t;
+typedef pk_reduce_t shape_t;
 
 /* What the stages of a call share. */
 typedef struct work_s {
@@ -109,7 +112,7 @@ static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, 
   hal_op_dim_t column = {0};
   if (stage->variant == HAL_REDUCE_VARIANT_COLS) column = hal_op_dims_take(&kept, stage->column);
   hal_op_dims_merge(&kept);
-  hal_op_rows_t rows;
+  pk_rows_t rows;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&kept, &rows));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, work->dtype, stage->variant + (later ? MORE : 0), &kernel));
@@ -125,24 +128,15 @@ static hal_status_t launch_stage(hal_op_context_t *context, const work_t *work, 
                    .final = final,
                    .with_c = work->c != NULL};
   uint64_t per_group, units = count_units(context, stage, &shape, &per_group);
-  hal_op_scalar_t number = work->number;
-  hal_arg_t args[9];
-  uint32_t count = 0;
-  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(result);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(source);
-  const void *b = work->b, *c = work->c ? work->c : source; /* an address in any case */
-  if (work->paired) {
-    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(b);
-    args[count++] = (hal_arg_t)HAL_OP_ARG_POINTER(c);
-  }
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(units);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(per_group);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(shape);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_SCALAR(number);
+  const pk_number_t number = hal_op_number(&work->number);
   const uint64_t groups = (units + per_group - 1) / per_group;
-  if (stage->variant == HAL_REDUCE_VARIANT_STRIDED) return hal_op_launch_items(context, kernel, groups, args, count);
-  return hal_op_launch_groups(context, kernel, groups, args, count);
+  const void *const c = work->c ? work->c : source; /* an address in any case */
+  const int strided = stage->variant == HAL_REDUCE_VARIANT_STRIDED;
+  if (work->paired)
+    return (strided ? queue_pair_items : queue_pair)(context, kernel, groups, result, source, work->b, c, &rows, units,
+                                                     per_group, &shape, number);
+  return (strided ? queue_items : queue)(context, kernel, groups, result, source, &rows, units, per_group, &shape,
+                                         number);
 }
 
 /* Takes the reduced dimension with the smallest stride out of `dims`; one of size 1 when there is none. */

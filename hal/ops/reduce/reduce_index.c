@@ -6,9 +6,14 @@
  * on the sizes alone. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/reduce/reduce_args.h"
+
+HAL_OP_LAUNCHER(queue_reduce_index_rows, groups, REDUCE_INDEX_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_reduce_index_cols, groups, REDUCE_INDEX_COLS_ARGS)
+HAL_OP_LAUNCHER(queue_reduce_index_merge, items, REDUCE_INDEX_MERGE_ARGS)
 
 #define SHORT_ROW 32                     /* shorter rows are compared side by side, an item each */
-#define STRIP 64                         /* PK_LSIZE: columns of a unit */
+#define STRIP PK_LSIZE                   /* columns of a unit */
 #define WANTED_UNITS 64                  /* of a reduction with few outputs */
 #define LEAST_CHUNK 4096                 /* elements */
 #define MERGE_CHUNK 1024                 /* candidates that an item of a merge compares */
@@ -82,7 +87,7 @@ static hal_status_t launch_stage(hal_op_context_t *context, hal_dtype_t dtype, c
   hal_op_dim_t column = {.size = 1};
   if (!by_rows) column = take_column(&dims);
   hal_op_dims_merge(&dims);
-  hal_op_rows_t kept;
+  pk_rows_t kept;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&dims, &kept));
   HAL_RETURN_IF_ERROR(
@@ -93,29 +98,20 @@ static hal_status_t launch_stage(hal_op_context_t *context, hal_dtype_t dtype, c
   uint64_t per_group = hal_op_units_per_group(context, (uint64_t)chunk * (by_rows ? 1 : STRIP));
   int32_t with_values = target.values != NULL;
   if (!with_values) target.values = target.indices; /* an address for the launch; not written */
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target.values),
-                            HAL_OP_ARG_POINTER(target.indices),
-                            HAL_OP_ARG_POINTER(source),
-                            HAL_OP_ARG_VALUE(kept),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_group),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(chunk),
-                            HAL_OP_ARG_VALUE(chunks),
-                            HAL_OP_ARG_VALUE(with_values),
-                            HAL_OP_ARG_VALUE(stride),
-                            HAL_OP_ARG_VALUE(column.size),
-                            HAL_OP_ARG_VALUE(column.stride[0]),
-                            HAL_OP_ARG_VALUE(column.stride[1]),
-                            HAL_OP_ARG_VALUE(column.stride[2])};
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, by_rows ? 10 : 15);
+  const uint64_t groups = (units + per_group - 1) / per_group;
+  if (by_rows)
+    return queue_reduce_index_rows(context, kernel, groups, target.values, target.indices, source, &kept, units,
+                                   per_group, n, chunk, chunks, with_values);
+  return queue_reduce_index_cols(context, kernel, groups, target.values, target.indices, source, &kept, units,
+                                 per_group, n, chunk, chunks, with_values, stride, column.size, column.stride[0],
+                                 column.stride[1], column.stride[2]);
 }
 
 /* Queues one merge of `count` candidates for each of `outputs` outputs into `chunks` candidates each. */
 static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, const hal_op_dims_t *dims,
                                  int64_t outputs, int64_t count, int64_t step, int64_t chunk, place_t target,
                                  place_t source) {
-  hal_op_rows_t kept;
+  pk_rows_t kept;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(dims, &kept));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_REDUCE_INDEX_VARIANT_MERGE, &kernel));
@@ -123,18 +119,8 @@ static hal_status_t launch_merge(hal_op_context_t *context, hal_dtype_t dtype, c
   uint64_t units = (uint64_t)(outputs * chunks);
   int32_t with_values = target.values != NULL;
   if (!with_values) target.values = target.indices;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(target.values),
-                            HAL_OP_ARG_POINTER(target.indices),
-                            HAL_OP_ARG_POINTER(source.values),
-                            HAL_OP_ARG_POINTER(source.indices),
-                            HAL_OP_ARG_VALUE(kept),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(count),
-                            HAL_OP_ARG_VALUE(step),
-                            HAL_OP_ARG_VALUE(chunk),
-                            HAL_OP_ARG_VALUE(chunks),
-                            HAL_OP_ARG_VALUE(with_values)};
-  return hal_op_launch_items(context, kernel, units, args, 11);
+  return queue_reduce_index_merge(context, kernel, units, target.values, target.indices, source.values, source.indices,
+                                  &kept, units, count, step, chunk, chunks, with_values);
 }
 
 /* Merges candidates until each output has one, which is the result. Releases `source_scratch`. */

@@ -14,16 +14,12 @@
  * result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
 #if PK_PAIRED
 #define PK_OPERANDS 4
-#define PK_KERNEL_STAGE(v)                                                                                 \
-  PK_KERNEL_9(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, PK_GLOBAL const PK_S *, b, \
-              PK_GLOBAL const PK_A *, c, pk_rows_t, kept, pk_u64, units, pk_u64, per_group, pk_reduce_t, s, T, s0)
+#define PK_KERNEL_STAGE(v) PK_KERNEL(PK_STAGE(v), REDUCE_PAIR_STAGE_ARGS)
 #define PK_NUMBER(place) (s.with_c ? c[place] : (PK_A)0)
 #define PK_AT(i, k) PK_TAKE(PK_GET(p[i]), PK_GET(q[k]), z)
 #else
 #define PK_OPERANDS 2
-#define PK_KERNEL_STAGE(v)                                                                                      \
-  PK_KERNEL_7(PK_STAGE(v), PK_GLOBAL PK_R *, result, PK_GLOBAL const PK_S *, a, pk_rows_t, kept, pk_u64, units, \
-              pk_u64, per_group, pk_reduce_t, s, T, s0)
+#define PK_KERNEL_STAGE(v) PK_KERNEL(PK_STAGE(v), REDUCE_STAGE_ARGS)
 #define PK_NUMBER(place) 0
 #define PK_AT(i, k) PK_TAKE(p[i], 0, 0)
 #endif

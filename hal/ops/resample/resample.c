@@ -3,8 +3,12 @@
 #include "op/iterator.h"
 
 #include "hal_op_variants.h"
+#include "ops/resample/resample_args.h"
 
-#define STRIP 64         /* places that an item of the form `planes` makes: PK_LSIZE */
+HAL_OP_LAUNCHER(queue_lines, items, RESAMPLE_LINES_ARGS)
+HAL_OP_LAUNCHER(queue_planes, items, RESAMPLE_PLANES_ARGS)
+
+#define STRIP PK_LSIZE   /* places that an item of the form `planes` makes */
 #define FEWEST_COLUMNS 8 /* a shorter kept dimension does not repay it */
 
 static hal_status_t read_vector(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
@@ -43,7 +47,7 @@ static int32_t column_of(const hal_op_dims_t *kept) {
 hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *starts, *indices, *weights, *result;
   hal_op_dims_t kept;
-  hal_op_rows_t rows;
+  pk_rows_t rows;
   hal_plugin_kernel_t *kernel;
   int64_t dim, numel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
@@ -74,18 +78,7 @@ hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call
   int64_t length = result->sizes[dim], so = result->strides[dim], sa = self->strides[dim];
   uint64_t n = (uint64_t)hal_op_dims_numel(&kept);
   if (at >= 0) n *= (uint64_t)length * (uint64_t)((column.size + STRIP - 1) / STRIP);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(out),
-                            HAL_OP_ARG_POINTER(a),
-                            HAL_OP_ARG_POINTER(s),
-                            HAL_OP_ARG_POINTER(i),
-                            HAL_OP_ARG_POINTER(w),
-                            HAL_OP_ARG_VALUE(rows),
-                            HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(length),
-                            HAL_OP_ARG_VALUE(so),
-                            HAL_OP_ARG_VALUE(sa),
-                            HAL_OP_ARG_VALUE(column.size),
-                            HAL_OP_ARG_VALUE(column.stride[0]),
-                            HAL_OP_ARG_VALUE(column.stride[1])};
-  return hal_op_launch_items(context, kernel, n, args, at >= 0 ? 13 : 10);
+  if (at < 0) return queue_lines(context, kernel, n, out, a, s, i, w, &rows, n, length, so, sa);
+  return queue_planes(context, kernel, n, out, a, s, i, w, &rows, n, length, so, sa, column.size, column.stride[0],
+                      column.stride[1]);
 }

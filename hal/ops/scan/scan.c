@@ -5,15 +5,21 @@
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/index/index.h"
+#include "ops/scan/scan_args.h"
 
-#define STRIP 64                   /* PK_SCAN_STRIP of hal/ops/scan/scan.pk */
+HAL_OP_LAUNCHER(queue_scan_rows, items, SCAN_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_scan_totals, items, SCAN_TOTALS_ARGS)
+HAL_OP_LAUNCHER(queue_scan_prefix, items, SCAN_PREFIX_ARGS)
+HAL_OP_LAUNCHER(queue_scan_index_rows, items, SCAN_INDEX_ROWS_ARGS)
+
+#define STRIP PK_SCAN_STRIP
 #define WANTED_UNITS 64            /* of a scan with few rows */
 #define LEAST_CHUNK INT64_C(16384) /* elements */
 
 /* The kept dimensions, the scanned one apart. */
 typedef struct scan_s {
   hal_op_dims_t kept; /* operand 0: result, 1: self, 2: indices */
-  hal_op_rows_t rows;
+  pk_rows_t rows;
   hal_op_dim_t dim;
   int64_t outputs;
   const hal_tensor_t *tensors[3];
@@ -71,19 +77,9 @@ static hal_status_t launch_rows(hal_op_context_t *context, hal_dtype_t dtype, co
   uint64_t units = (uint64_t)(scan->outputs / scan->rows.size[0]) *
                    (uint64_t)((scan->rows.size[0] + strip - 1) / strip) * (uint64_t)chunks;
   uint64_t per_item = hal_op_units_per_group(context, (uint64_t)chunk * (uint64_t)strip);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scan->tensors[0]->data),
-                            HAL_OP_ARG_POINTER(scan->tensors[1]->data),
-                            HAL_OP_ARG_POINTER(before),
-                            HAL_OP_ARG_VALUE(scan->rows),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_item),
-                            HAL_OP_ARG_VALUE(scan->dim.size),
-                            HAL_OP_ARG_VALUE(chunk),
-                            HAL_OP_ARG_VALUE(chunks),
-                            HAL_OP_ARG_VALUE(strip),
-                            HAL_OP_ARG_VALUE(scan->dim.stride[0]),
-                            HAL_OP_ARG_VALUE(scan->dim.stride[1])};
-  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 12);
+  return queue_scan_rows(context, kernel, (units + per_item - 1) / per_item, scan->tensors[0]->data,
+                         scan->tensors[1]->data, before, &scan->rows, units, per_item, scan->dim.size, chunk, chunks,
+                         strip, scan->dim.stride[0], scan->dim.stride[1]);
 }
 
 /* Few, long rows: chunk by chunk, behind the sums of the chunks before. */
@@ -96,18 +92,9 @@ static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, 
   uint64_t rows = (uint64_t)scan->outputs, units = rows * (uint64_t)chunks, per_item = 1;
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, units * sizeof(double), &scratch));
   void *sums = scratch.address;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(sums),
-                            HAL_OP_ARG_POINTER(scan->tensors[1]->data),
-                            HAL_OP_ARG_VALUE(scan->rows),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_item),
-                            HAL_OP_ARG_VALUE(scan->dim.size),
-                            HAL_OP_ARG_VALUE(chunk),
-                            HAL_OP_ARG_VALUE(chunks),
-                            HAL_OP_ARG_VALUE(scan->dim.stride[1])};
-  const hal_arg_t prefix_args[] = {HAL_OP_ARG_POINTER(sums), HAL_OP_ARG_VALUE(rows), HAL_OP_ARG_VALUE(chunks)};
-  hal_status_t status = hal_op_launch_items(context, totals, units, args, 9);
-  if (!status) status = hal_op_launch_items(context, prefix, rows, prefix_args, 3);
+  hal_status_t status = queue_scan_totals(context, totals, units, sums, scan->tensors[1]->data, &scan->rows, units,
+                                          per_item, scan->dim.size, chunk, chunks, scan->dim.stride[1]);
+  if (!status) status = queue_scan_prefix(context, prefix, rows, sums, rows, chunks);
   if (!status) status = launch_rows(context, dtype, scan, sums, chunk, chunks);
   hal_op_scratch_release(&scratch);
   return status;
@@ -135,14 +122,7 @@ hal_status_t hal_op_launch_scan_index(hal_op_context_t *context, const hal_op_ca
   if (is_empty(scan.tensors[1])) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, scan.tensors[1]->dtype, HAL_SCAN_INDEX_VARIANT_ROWS, &kernel));
   uint64_t rows = (uint64_t)scan.outputs;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(scan.tensors[0]->data),
-                            HAL_OP_ARG_POINTER(scan.tensors[2]->data),
-                            HAL_OP_ARG_POINTER(scan.tensors[1]->data),
-                            HAL_OP_ARG_VALUE(scan.rows),
-                            HAL_OP_ARG_VALUE(rows),
-                            HAL_OP_ARG_VALUE(scan.dim.size),
-                            HAL_OP_ARG_VALUE(scan.dim.stride[0]),
-                            HAL_OP_ARG_VALUE(scan.dim.stride[2]),
-                            HAL_OP_ARG_VALUE(scan.dim.stride[1])};
-  return hal_op_launch_items(context, kernel, rows, args, 9);
+  return queue_scan_index_rows(context, kernel, rows, scan.tensors[0]->data, scan.tensors[2]->data,
+                               scan.tensors[1]->data, &scan.rows, rows, scan.dim.size, scan.dim.stride[0],
+                               scan.dim.stride[2], scan.dim.stride[1]);
 }

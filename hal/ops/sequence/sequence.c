@@ -2,6 +2,9 @@
 #include "op/queue.h"
 
 #include "hal_op_variants.h"
+#include "ops/sequence/sequence_args.h"
+
+HAL_OP_LAUNCHER(queue_sequence_contig, items, SEQUENCE_CONTIG_ARGS)
 
 /* A number as the kernel sums: double for floating dtypes, else int64. */
 static hal_status_t read_number(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
@@ -35,8 +38,6 @@ hal_status_t hal_op_launch_sequence(hal_op_context_t *context, const hal_op_call
     if (context->info->argument_count > 2) HAL_RETURN_IF_ERROR(read_number(context, call, 2, floating, &base));
   }
   void *result = tensor->data;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(result), HAL_OP_ARG_SCALAR(start), HAL_OP_ARG_SCALAR(step),
-                            HAL_OP_ARG_SCALAR(end),     HAL_OP_ARG_SCALAR(base),  HAL_OP_ARG_VALUE(half),
-                            HAL_OP_ARG_VALUE(n)};
-  return hal_op_launch_items(context, kernel, n, args, 7);
+  return queue_sequence_contig(context, kernel, n, result, hal_op_number(&start), hal_op_number(&step),
+                               hal_op_number(&end), hal_op_number(&base), half, n);
 }

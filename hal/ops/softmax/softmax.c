@@ -1,10 +1,16 @@
 /* op_softmax.c: launchers of softmax, log_softmax and their gradients over one dimension. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/softmax/softmax_args.h"
 
-#define SHORT_ROW 32 /* shorter rows are computed side by side, an item each */
-#define STRIP 64     /* PK_LSIZE: columns of a unit */
-#define EXP_COST 8   /* elements of memory traffic that an exponential is worth */
+HAL_OP_LAUNCHER(queue_rows, groups, SOFTMAX_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_cols, groups, SOFTMAX_COLS_ARGS)
+HAL_OP_LAUNCHER(queue_backward_rows, groups, SOFTMAX_BACKWARD_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_backward_cols, groups, SOFTMAX_BACKWARD_COLS_ARGS)
+
+#define SHORT_ROW 32   /* shorter rows are computed side by side, an item each */
+#define STRIP PK_LSIZE /* columns of a unit */
+#define EXP_COST 8     /* elements of memory traffic that an exponential is worth */
 
 enum { MOST_OPERANDS = 3 };
 _Static_assert((int)HAL_SOFTMAX_VARIANT_ROWS == (int)HAL_SOFTMAX_BACKWARD_VARIANT_ROWS &&
@@ -65,35 +71,35 @@ static hal_op_dim_t take_column(call_t *in) {
   return (hal_op_dim_t){.size = 1, .stride = {1, 1, 1}};
 }
 
-static hal_status_t launch_rows(hal_op_context_t *context, call_t *in, hal_arg_t *args, uint32_t count) {
+static hal_status_t launch_rows(hal_op_context_t *context, call_t *in, void *const data[]) {
   hal_plugin_kernel_t *kernel;
-  hal_op_rows_t kept;
+  pk_rows_t kept;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&in->kept, &kept));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->tensors[0]->dtype, HAL_SOFTMAX_VARIANT_ROWS, &kernel));
-  uint64_t rows = (uint64_t)hal_op_dims_numel(&in->kept);
-  uint64_t per_group = hal_op_units_per_group(context, (uint64_t)in->dim.size * EXP_COST);
-  const hal_arg_t more[] = {HAL_OP_ARG_VALUE(kept), HAL_OP_ARG_VALUE(rows), HAL_OP_ARG_VALUE(per_group),
-                            HAL_OP_ARG_VALUE(in->dim.size)};
-  for (uint32_t i = 0; i < 4; i++) args[count++] = more[i];
-  return hal_op_launch_groups(context, kernel, (rows + per_group - 1) / per_group, args, count);
+  const int64_t n = in->dim.size;
+  const uint64_t rows = (uint64_t)hal_op_dims_numel(&in->kept);
+  const uint64_t per_group = hal_op_units_per_group(context, (uint64_t)n * EXP_COST);
+  const uint64_t groups = (rows + per_group - 1) / per_group;
+  if (in->operands == 2) return queue_rows(context, kernel, groups, data[0], data[1], &kept, rows, per_group, n);
+  return queue_backward_rows(context, kernel, groups, data[0], data[1], data[2], &kept, rows, per_group, n);
 }
 
-static hal_status_t launch_cols(hal_op_context_t *context, call_t *in, hal_arg_t *args, uint32_t count) {
+static hal_status_t launch_cols(hal_op_context_t *context, call_t *in, void *const data[]) {
   hal_plugin_kernel_t *kernel;
-  hal_op_rows_t kept;
-  hal_op_dim_t column = take_column(in);
+  pk_rows_t kept;
+  const hal_op_dim_t column = take_column(in);
   hal_op_dims_merge(&in->kept);
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&in->kept, &kept));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->tensors[0]->dtype, HAL_SOFTMAX_VARIANT_COLS, &kernel));
-  uint64_t units = (uint64_t)hal_op_dims_numel(&in->kept) * (((uint64_t)column.size + STRIP - 1) / STRIP);
-  uint64_t per_group = hal_op_units_per_group(context, (uint64_t)in->dim.size * STRIP * EXP_COST);
-  const hal_arg_t more[] = {HAL_OP_ARG_VALUE(kept), HAL_OP_ARG_VALUE(units), HAL_OP_ARG_VALUE(per_group),
-                            HAL_OP_ARG_VALUE(in->dim.size)};
-  for (uint32_t i = 0; i < 4; i++) args[count++] = more[i];
-  for (int32_t k = 0; k < in->operands; k++) args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(in->dim.stride[k]);
-  args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(column.size);
-  for (int32_t k = 0; k < in->operands; k++) args[count++] = (hal_arg_t)HAL_OP_ARG_VALUE(column.stride[k]);
-  return hal_op_launch_groups(context, kernel, (units + per_group - 1) / per_group, args, count);
+  const int64_t n = in->dim.size, *const stride = in->dim.stride, *const by_column = column.stride;
+  const uint64_t units = (uint64_t)hal_op_dims_numel(&in->kept) * (((uint64_t)column.size + STRIP - 1) / STRIP);
+  const uint64_t per_group = hal_op_units_per_group(context, (uint64_t)n * STRIP * EXP_COST);
+  const uint64_t groups = (units + per_group - 1) / per_group;
+  if (in->operands == 2)
+    return queue_cols(context, kernel, groups, data[0], data[1], &kept, units, per_group, n, stride[0], stride[1],
+                      column.size, by_column[0], by_column[1]);
+  return queue_backward_cols(context, kernel, groups, data[0], data[1], data[2], &kept, units, per_group, n, stride[0],
+                             stride[1], stride[2], column.size, by_column[0], by_column[1], by_column[2]);
 }
 
 static hal_status_t launch(hal_op_context_t *context, const hal_op_call_t *call, int32_t operands) {
@@ -103,14 +109,9 @@ static hal_status_t launch(hal_op_context_t *context, const hal_op_call_t *call,
   HAL_RETURN_IF_ERROR(hal_op_numel(context, in.tensors[0], "the result", &numel));
   if (numel == 0) return HAL_OK;
   void *data[MOST_OPERANDS];
-  hal_arg_t args[16];
-  for (int32_t k = 0; k < operands; k++) {
-    data[k] = in.tensors[k]->data;
-    args[k] = (hal_arg_t)HAL_OP_ARG_POINTER(data[k]);
-  }
-  if (in.dim.size >= SHORT_ROW && has_unit_strides(&in.dim, operands))
-    return launch_rows(context, &in, args, (uint32_t)operands);
-  return launch_cols(context, &in, args, (uint32_t)operands);
+  for (int32_t k = 0; k < operands; k++) data[k] = in.tensors[k]->data;
+  const int by_rows = in.dim.size >= SHORT_ROW && has_unit_strides(&in.dim, operands);
+  return by_rows ? launch_rows(context, &in, data) : launch_cols(context, &in, data);
 }
 
 hal_status_t hal_op_launch_softmax(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -7,15 +7,24 @@
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/index/index.h"
+#include "ops/sort/sort_args.h"
 
-#define SHORT_ROW 2048             /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
-#define RUN 16                     /* PK_RUN of hal/ops/sort/sort.pk */
+HAL_OP_LAUNCHER(queue_search, items, SEARCH_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_keys, items, SORT_KEYS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_values, items, SORT_VALUES_ARGS)
+HAL_OP_LAUNCHER(queue_sort_merge, items, SORT_MERGE_ARGS)
+HAL_OP_LAUNCHER(queue_sort_tally, items, SORT_TALLY_ARGS)
+HAL_OP_LAUNCHER(queue_sort_offsets, items, SORT_OFFSETS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_move, items, SORT_MOVE_ARGS)
+
+#define SHORT_ROW 2048 /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
+#define RUN PK_SORT_RUN
 #define MOST_CHUNKS INT64_C(64)    /* of a row; their tallies are summed one after the other */
 #define LEAST_CHUNK INT64_C(16384) /* elements: what a tally of 256 counts is worth */
 
 typedef struct sort_s {
   const hal_tensor_t *tensors[3]; /* values, self, indices */
-  hal_op_rows_t kept;
+  pk_rows_t kept;
   hal_op_dim_t dim;
   hal_dtype_t dtype;
   int64_t n, rows, chunk, chunks;
@@ -86,19 +95,9 @@ static hal_status_t make_keys(hal_op_context_t *context, const sort_t *s) {
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_KEYS, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
   uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->chunk);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->keys[0]),
-                            HAL_OP_ARG_POINTER(s->places[0]),
-                            HAL_OP_ARG_POINTER(s->tensors[1]->data),
-                            HAL_OP_ARG_VALUE(s->kept),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_item),
-                            HAL_OP_ARG_VALUE(s->n),
-                            HAL_OP_ARG_VALUE(s->chunk),
-                            HAL_OP_ARG_VALUE(s->chunks),
-                            HAL_OP_ARG_VALUE(s->dim.stride[1]),
-                            HAL_OP_ARG_VALUE(s->bias),
-                            HAL_OP_ARG_VALUE(s->invert)};
-  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 12);
+  return queue_sort_keys(context, kernel, (units + per_item - 1) / per_item, s->keys[0], s->places[0],
+                         s->tensors[1]->data, &s->kept, units, per_item, s->n, s->chunk, s->chunks, s->dim.stride[1],
+                         s->bias, s->invert);
 }
 
 static hal_status_t put_values(hal_op_context_t *context, const sort_t *s, const void *places) {
@@ -106,20 +105,9 @@ static hal_status_t put_values(hal_op_context_t *context, const sort_t *s, const
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_VALUES, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
   uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->chunk);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->tensors[0]->data),
-                            HAL_OP_ARG_POINTER(s->tensors[2]->data),
-                            HAL_OP_ARG_POINTER(s->tensors[1]->data),
-                            HAL_OP_ARG_POINTER(places),
-                            HAL_OP_ARG_VALUE(s->kept),
-                            HAL_OP_ARG_VALUE(units),
-                            HAL_OP_ARG_VALUE(per_item),
-                            HAL_OP_ARG_VALUE(s->n),
-                            HAL_OP_ARG_VALUE(s->chunk),
-                            HAL_OP_ARG_VALUE(s->chunks),
-                            HAL_OP_ARG_VALUE(s->dim.stride[0]),
-                            HAL_OP_ARG_VALUE(s->dim.stride[1]),
-                            HAL_OP_ARG_VALUE(s->dim.stride[2])};
-  return hal_op_launch_items(context, kernel, (units + per_item - 1) / per_item, args, 13);
+  return queue_sort_values(context, kernel, (units + per_item - 1) / per_item, s->tensors[0]->data, s->tensors[2]->data,
+                           s->tensors[1]->data, places, &s->kept, units, per_item, s->n, s->chunk, s->chunks,
+                           s->dim.stride[0], s->dim.stride[1], s->dim.stride[2]);
 }
 
 /* Sorts short rows; gives the buffer that the entries end in. */
@@ -129,12 +117,9 @@ static hal_status_t sort_short(hal_op_context_t *context, const sort_t *s, int *
   int32_t passes = 0;
   for (int64_t width = RUN; width < s->n; width *= 2) passes++;
   uint64_t rows = (uint64_t)s->rows, per_item = hal_op_units_per_group(context, (uint64_t)s->n * 8);
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(s->keys[0]), HAL_OP_ARG_POINTER(s->places[0]),
-                            HAL_OP_ARG_POINTER(s->keys[1]), HAL_OP_ARG_POINTER(s->places[1]),
-                            HAL_OP_ARG_VALUE(rows),         HAL_OP_ARG_VALUE(per_item),
-                            HAL_OP_ARG_VALUE(s->n),         HAL_OP_ARG_VALUE(passes)};
   *out_buffer = passes & 1;
-  return hal_op_launch_items(context, kernel, (rows + per_item - 1) / per_item, args, 8);
+  return queue_sort_merge(context, kernel, (rows + per_item - 1) / per_item, s->keys[0], s->places[0], s->keys[1],
+                          s->places[1], rows, per_item, s->n, passes);
 }
 
 static hal_status_t sort_by_radix(hal_op_context_t *context, const sort_t *s, int *out_buffer) {
@@ -146,25 +131,11 @@ static hal_status_t sort_by_radix(hal_op_context_t *context, const sort_t *s, in
   int from = 0;
   for (uint32_t byte = 0; byte < s->bytes; byte++, from = !from) {
     uint32_t shift = 8 * byte;
-    const hal_arg_t tally_args[] = {HAL_OP_ARG_POINTER(s->tallies), HAL_OP_ARG_POINTER(s->keys[from]),
-                                    HAL_OP_ARG_VALUE(units),        HAL_OP_ARG_VALUE(s->n),
-                                    HAL_OP_ARG_VALUE(s->chunk),     HAL_OP_ARG_VALUE(s->chunks),
-                                    HAL_OP_ARG_VALUE(shift)};
-    const hal_arg_t offset_args[] = {HAL_OP_ARG_POINTER(s->tallies), HAL_OP_ARG_VALUE(rows),
-                                     HAL_OP_ARG_VALUE(s->chunks)};
-    const hal_arg_t move_args[] = {HAL_OP_ARG_POINTER(s->keys[!from]),
-                                   HAL_OP_ARG_POINTER(s->places[!from]),
-                                   HAL_OP_ARG_POINTER(s->keys[from]),
-                                   HAL_OP_ARG_POINTER(s->places[from]),
-                                   HAL_OP_ARG_POINTER(s->tallies),
-                                   HAL_OP_ARG_VALUE(units),
-                                   HAL_OP_ARG_VALUE(s->n),
-                                   HAL_OP_ARG_VALUE(s->chunk),
-                                   HAL_OP_ARG_VALUE(s->chunks),
-                                   HAL_OP_ARG_VALUE(shift)};
-    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, tally, units, tally_args, 7));
-    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, offsets, rows, offset_args, 3));
-    HAL_RETURN_IF_ERROR(hal_op_launch_items(context, move, units, move_args, 10));
+    HAL_RETURN_IF_ERROR(
+        queue_sort_tally(context, tally, units, s->tallies, s->keys[from], units, s->n, s->chunk, s->chunks, shift));
+    HAL_RETURN_IF_ERROR(queue_sort_offsets(context, offsets, rows, s->tallies, rows, s->chunks));
+    HAL_RETURN_IF_ERROR(queue_sort_move(context, move, units, s->keys[!from], s->places[!from], s->keys[from],
+                                        s->places[from], s->tallies, units, s->n, s->chunk, s->chunks, shift));
   }
   *out_buffer = from;
   return HAL_OK;
@@ -193,6 +164,19 @@ hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *
 }
 
 /* ---- search ------------------------------------------------------------------------------------------------------ */
+
+/* What the kernel of search takes beside its operands. */
+typedef struct searched_s {
+  int64_t n, step;
+  int32_t right;
+} searched_t;
+
+static hal_status_t search_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
+                                const void *given) {
+  const searched_t *const in = given;
+  return queue_search(context, kernel, line->items, line->address[0], line->address[1], line->address[2], in->n,
+                      in->step, in->right, line->n, line->block, &line->rows);
+}
 
 /* args: sorted_sequence, self, right. Result and self have one shape; the sequence is a vector, or has the same dimensions
  * and, but for the last, the same sizes (stride 0 is possible). */
@@ -227,12 +211,8 @@ hal_status_t hal_op_launch_search(hal_op_context_t *context, const hal_op_call_t
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, sequence->dtype, HAL_SEARCH_VARIANT_ROWS, &kernel));
   if (it.numel == 0) return HAL_OK;
   if (!sequence->data) starts.data = tensors[0]->data; /* an empty sequence: an address for the launch, not read */
-  int32_t after = right != 0;
+  const searched_t in = {.n = n, .step = step, .right = right != 0};
   const uint32_t size = hal_op_dtype_size(sequence->dtype);
-  hal_arg_t args[6 + 3];
-  args[3] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
-  args[4] = (hal_arg_t)HAL_OP_ARG_VALUE(step);
-  args[5] = (hal_arg_t)HAL_OP_ARG_VALUE(after);
-  hal_op_rows_call_t rows = {.kernel = kernel, .elements = {8, size, size}, .args = args, .arg_count = 6};
+  const hal_op_rows_call_t rows = {.kernel = kernel, .queue = search_line, .given = &in, .elements = {8, size, size}};
   return hal_op_launch_rows(context, &it, &rows);
 }

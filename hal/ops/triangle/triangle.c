@@ -3,19 +3,23 @@
 #include "op/iterator.h"
 
 #include "hal_op_variants.h"
+#include "ops/triangle/triangle_args.h"
+
+HAL_OP_LAUNCHER(queue_triangle_rows, items, TRIANGLE_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_triangle_indices_rows, items, TRIANGLE_INDICES_ROWS_ARGS)
 
 /* Gives the walk over all rows: dimension 0 counts the rows of a matrix, the others the matrices, merged. */
-static hal_status_t walk_rows(const hal_tensor_t *result, const hal_tensor_t *self, hal_op_rows_t *out_rows) {
+static hal_status_t walk_rows(const hal_tensor_t *result, const hal_tensor_t *self, pk_rows_t *out_rows) {
   const hal_tensor_t *const tensors[] = {result, self};
   const int32_t ndim = result->ndim;
   hal_tensor_t batch[2] = {*result, *self};
   const hal_tensor_t *const batches[] = {&batch[0], &batch[1]};
   hal_op_dims_t dims;
-  hal_op_rows_t rows;
+  pk_rows_t rows;
   batch[0].ndim = batch[1].ndim = ndim - 2;
   hal_op_dims_init(batches, 2, 0, &dims);
   hal_op_dims_merge(&dims);
-  if (dims.count > HAL_OP_ROW_DIMS - 1) return HAL_UNIMPLEMENTED;
+  if (dims.count > PK_MAXD - 1) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(hal_op_dims_rows(&dims, &rows));
   *out_rows = rows;
   out_rows->ndim = rows.ndim + 1;
@@ -31,7 +35,7 @@ static hal_status_t walk_rows(const hal_tensor_t *result, const hal_tensor_t *se
 hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *result;
   hal_plugin_kernel_t *kernel;
-  hal_op_rows_t rows;
+  pk_rows_t rows;
   int64_t diagonal, numel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &diagonal));
@@ -52,10 +56,7 @@ hal_status_t hal_op_launch_triangle(hal_op_context_t *context, const hal_op_call
   uint64_t n = (uint64_t)(numel / columns);
   void *to = result->data;
   const void *from = self->data;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(to),     HAL_OP_ARG_POINTER(from), HAL_OP_ARG_VALUE(n),
-                            HAL_OP_ARG_VALUE(columns),  HAL_OP_ARG_VALUE(so),     HAL_OP_ARG_VALUE(sa),
-                            HAL_OP_ARG_VALUE(diagonal), HAL_OP_ARG_VALUE(rows)};
-  return hal_op_launch_items(context, kernel, n, args, 8);
+  return queue_triangle_rows(context, kernel, n, to, from, n, columns, so, sa, diagonal, &rows);
 }
 
 /* Elements of a triangle: the sum over i = 1 .. last of min(i, columns). Exact for every size. */
@@ -92,7 +93,5 @@ hal_status_t hal_op_launch_triangle_indices(hal_op_context_t *context, const hal
   if (n == 0) return HAL_OK;
   void *to = result->data;
   uint64_t height = (uint64_t)row;
-  const hal_arg_t args[] = {HAL_OP_ARG_POINTER(to), HAL_OP_ARG_VALUE(height), HAL_OP_ARG_VALUE(columns),
-                            HAL_OP_ARG_VALUE(offset), HAL_OP_ARG_VALUE(n)};
-  return hal_op_launch_items(context, kernel, height, args, 5);
+  return queue_triangle_indices_rows(context, kernel, height, to, height, columns, offset, n);
 }

@@ -5,21 +5,12 @@
 
 #include "device/hooks.h"
 #include "hal/status.h"
+#include "kernels/pk_error.h"
 #include "plugin/call.h"
 
-/* pk_error_t of hal/kernels/pk_error.h. */
+/* States of a record, which kernels claim and write (kernels/pk_error.h). */
 enum { FREE = 0, CLAIMED = 1, WRITTEN = 2 };
-enum { BAD_INDEX = 0, BAD_CLASS = 1, BAD_DIVISOR = 2, BAD_PROBABILITY = 3 };
-typedef struct record_s {
-  uint32_t state, kind;
-  int64_t site; /* operator * 256 + dimension or argument */
-  union {
-    int64_t i64;
-    float f32;
-    double f64;
-  } value;
-  int64_t bound;
-} record_t;
+typedef pk_error_t record_t;
 
 static char *record_of(const hal_stream_t *stream) {
   char *records = atomic_load_explicit(&stream->device->kernel_errors, memory_order_acquire);
@@ -75,15 +66,15 @@ static hal_status_t report(const record_t *record) {
   const long long value = record->value.i64, bound = record->bound;
   const int wide = bound == sizeof(double);
   switch (record->kind) {
-    case BAD_INDEX:
+    case PK_BAD_INDEX:
       return hal_error_set(HAL_OUT_OF_RANGE, "%s: index %lld is out of bounds for dimension %d with size %lld", name,
                            value, (int)place, bound);
-    case BAD_CLASS:
+    case PK_BAD_CLASS:
       return hal_error_set(HAL_OUT_OF_RANGE, "%s: Target %lld is out of bounds: the input has %lld classes", name,
                            value, bound);
-    case BAD_DIVISOR:
+    case PK_BAD_DIVISOR:
       return hal_error_set(HAL_INVALID_ARGUMENT, "%s: ZeroDivisionError: an integer of the divisor is 0", name);
-    case BAD_PROBABILITY:
+    case PK_BAD_PROBABILITY:
       return hal_error_set(HAL_INVALID_ARGUMENT, "%s: all elements of %s should be between 0 and 1; one is %.*g", name,
                            operand_name(hal_device_hooks.op_argument(op, place)), wide ? 17 : 9,
                            wide ? record->value.f64 : (double)record->value.f32);

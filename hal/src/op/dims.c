@@ -119,8 +119,8 @@ int64_t hal_op_dims_numel(const hal_op_dims_t *dims) {
   return numel;
 }
 
-hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, hal_op_rows_t *out_rows) {
-  if (dims->count > HAL_OP_ROW_DIMS) return HAL_UNIMPLEMENTED;
+hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, pk_rows_t *out_rows) {
+  if (dims->count > PK_MAXD) return HAL_UNIMPLEMENTED;
   memset(out_rows, 0, sizeof(*out_rows));
   out_rows->ndim = dims->count;
   for (int32_t i = 0; i < dims->count; i++) {

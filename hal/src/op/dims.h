@@ -50,8 +50,8 @@ hal_op_dim_t hal_op_dims_take(hal_op_dims_t *dims, int32_t index);
 /* Counts the places of all dimensions. Saturates: sizes were checked by hal_op_numel. */
 int64_t hal_op_dims_numel(const hal_op_dims_t *dims);
 
-/* Gives the dimensions as a kernel's argument. Errors: HAL_UNIMPLEMENTED when there are more than HAL_OP_ROW_DIMS. */
-hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, hal_op_rows_t *out_rows);
+/* Gives the dimensions as a kernel's argument. Errors: HAL_UNIMPLEMENTED when there are more than PK_MAXD. */
+hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, pk_rows_t *out_rows);
 
 /* Units of work of `cost` elements each that one group or item should take: 1 on devices with many threads, about
  * HAL_OP_ATTENTION elements on a CPU. Changes no bits: units are computed one by one. */

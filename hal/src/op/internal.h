@@ -107,11 +107,6 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   return HAL_OK;
 }
 
-#define HAL_OP_ARG_VALUE(lvalue) \
-  { &(lvalue), (uint32_t)sizeof(lvalue), HAL_ARG_VALUE }
-#define HAL_OP_ARG_POINTER(lvalue) \
-  { &(lvalue), (uint32_t)sizeof(void *), HAL_ARG_POINTER } /* lvalue: the address variable */
-
 /* ---- reading and checking a call (op_args.c) --------------------------------------------------------------------- */
 
 /* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */
@@ -150,8 +145,6 @@ typedef struct hal_op_scalar_s {
   } u;
   uint32_t size; /* bytes */
 } hal_op_scalar_t;
-#define HAL_OP_ARG_SCALAR(scalar) \
-  { &(scalar).u, (scalar).size, HAL_ARG_VALUE }
 
 /* Converts a number to a dtype: integers wrap as in C and torch; a fraction for an integer dtype is an error. */
 hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,

@@ -111,35 +111,32 @@ uint64_t hal_op_row_block(const hal_op_context_t *context) {
   return context->device->info.flags & HAL_DEVICE_CPU ? CPU_ROW_BLOCK : 1u;
 }
 
-hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it, hal_op_rows_call_t *call) {
-  hal_op_rows_t rows;
-  memset(&rows, 0, sizeof rows);
-  rows.ndim = it->ndim < HAL_OP_ROW_DIMS ? it->ndim : HAL_OP_ROW_DIMS;
-  uint64_t n = 1, block = hal_op_row_block(context), launches = 1;
-  char *address[HAL_OP_MAX_OPERANDS];
-  for (int32_t d = 0; d < rows.ndim; d++) {
-    rows.size[d] = it->size[d];
-    n *= (uint64_t)it->size[d];
-    for (int32_t k = 0; k < it->operands; k++) rows.stride[k][d] = it->stride[k][d];
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it,
+                                 const hal_op_rows_call_t *call) {
+  hal_op_line_t line = {.n = 1, .block = hal_op_row_block(context)};
+  uint64_t launches = 1;
+  pk_rows_t *const rows = &line.rows;
+  rows->ndim = it->ndim < PK_MAXD ? it->ndim : PK_MAXD;
+  for (int32_t d = 0; d < rows->ndim; d++) {
+    rows->size[d] = it->size[d];
+    line.n *= (uint64_t)it->size[d];
+    for (int32_t k = 0; k < it->operands; k++) rows->stride[k][d] = it->stride[k][d];
   }
-  for (int32_t d = rows.ndim; d < it->ndim; d++) launches *= (uint64_t)it->size[d];
-  for (int32_t k = 0; k < it->operands; k++)
-    call->args[k] = (hal_arg_t){&address[k], (uint32_t)sizeof(void *), HAL_ARG_POINTER};
-  call->args[call->arg_count] = (hal_arg_t)HAL_OP_ARG_VALUE(n);
-  call->args[call->arg_count + 1] = (hal_arg_t)HAL_OP_ARG_VALUE(block);
-  call->args[call->arg_count + 2] = (hal_arg_t)HAL_OP_ARG_VALUE(rows);
+  for (int32_t d = rows->ndim; d < it->ndim; d++) launches *= (uint64_t)it->size[d];
+  line.items = line.n / line.block + (line.n % line.block != 0);
 
   for (uint64_t launch = 0; launch < launches; launch++) {
     uint64_t rest = launch;
-    for (int32_t k = 0; k < it->operands; k++)
-      address[k] = (char *)it->tensors[k]->data + it->start[k] * (int64_t)call->elements[k];
-    for (int32_t d = rows.ndim; d < it->ndim; d++) {
+    int64_t offset[HAL_OP_MAX_OPERANDS];
+    for (int32_t k = 0; k < it->operands; k++) offset[k] = it->start[k];
+    for (int32_t d = rows->ndim; d < it->ndim; d++) {
       const int64_t index = (int64_t)(rest % (uint64_t)it->size[d]);
       rest /= (uint64_t)it->size[d];
-      for (int32_t k = 0; k < it->operands; k++) address[k] += index * it->stride[k][d] * (int64_t)call->elements[k];
+      for (int32_t k = 0; k < it->operands; k++) offset[k] += index * it->stride[k][d];
     }
-    const uint64_t items = n / block + (n % block != 0);
-    const hal_status_t status = hal_op_launch_items(context, call->kernel, items, call->args, call->arg_count + 3);
+    for (int32_t k = 0; k < it->operands; k++)
+      line.address[k] = (char *)it->tensors[k]->data + offset[k] * (int64_t)call->elements[k];
+    const hal_status_t status = call->queue(context, call->kernel, &line, call->given);
     /* UNIMPLEMENTED promises untouched results, which only the first launch can keep. */
     if (status) return status == HAL_UNIMPLEMENTED && launch > 0 ? HAL_INTERNAL : status;
   }

@@ -5,16 +5,8 @@
 
 #include "op/queue.h"
 
-#define HAL_OP_MAX_DIMS 64    /* of a tensor, as in torch */
-#define HAL_OP_MAX_OPERANDS 4 /* PK_ROW_OPERANDS of hal/kernels/pk.h; operand 0 is the result */
-#define HAL_OP_ROW_DIMS 6     /* PK_MAXD */
-
-/* pk_rows_t of hal/kernels/pk.h. */
-typedef struct hal_op_rows_s {
-  int32_t ndim, pad;
-  int64_t size[HAL_OP_ROW_DIMS];
-  int64_t stride[HAL_OP_MAX_OPERANDS][HAL_OP_ROW_DIMS];
-} hal_op_rows_t;
+#define HAL_OP_MAX_DIMS 64                  /* of a tensor, as in torch */
+#define HAL_OP_MAX_OPERANDS PK_ROW_OPERANDS /* operand 0 is the result */
 
 typedef struct hal_op_iterator_s {
   int32_t ndim; /* at least 1 unless there is one element; innermost first */
@@ -37,20 +29,31 @@ int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
 /* Elements that one item of a row-form kernel computes on the device. */
 uint64_t hal_op_row_block(const hal_op_context_t *context);
 
-/* A row-form kernel: `args` are the operands' addresses first (patched for each launch), then the family's scalars, and
- * at the end, filled by hal_op_launch_rows, n, block and rows. */
+/* One launch of a row-form kernel: the operands' addresses, the elements, those of an item, and how to walk. */
+typedef struct hal_op_line_s {
+  void *address[HAL_OP_MAX_OPERANDS];
+  uint64_t items, n, block;
+  pk_rows_t rows;
+} hal_op_line_t;
+
+/* Queues a kernel over one line; `given` is what the launcher gave with the kernel. */
+typedef hal_status_t (*hal_op_line_fn_t)(hal_op_context_t *context, hal_plugin_kernel_t *kernel,
+                                         const hal_op_line_t *line, const void *given);
+
+/* A row-form kernel and its other arguments. */
 typedef struct hal_op_rows_call_s {
   hal_plugin_kernel_t *kernel;
+  hal_op_line_fn_t queue;
+  const void *given;
   uint32_t elements[HAL_OP_MAX_OPERANDS]; /* bytes of an element of each operand */
-  hal_arg_t *args;                        /* room for arg_count + 3 */
-  uint32_t arg_count;                     /* operands and scalars */
 } hal_op_rows_call_t;
 
 /* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (op_tile.c). */
-hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator, hal_op_rows_call_t *call);
+hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator,
+                                const hal_op_rows_call_t *call);
 
-/* The same in the order of the iteration, once for each place of the dimensions that do not fit into hal_op_rows_t. */
+/* The same in the order of the iteration, once for each place of the dimensions that do not fit into pk_rows_t. */
 hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *iterator,
-                                 hal_op_rows_call_t *call);
+                                 const hal_op_rows_call_t *call);
 
 #endif /* HAL_SRC_OP_ITERATOR_H_ */

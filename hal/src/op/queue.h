@@ -5,10 +5,11 @@
 #ifndef HAL_SRC_OP_QUEUE_H_
 #define HAL_SRC_OP_QUEUE_H_
 
+#include "kernels/pk_args.h"
 #include "op/internal.h"
 
-#define HAL_OP_BLOCK 256u      /* threads of a block in item kernels (PK_ITEM) */
-#define HAL_OP_GROUP_BLOCK 64u /* threads of a block in group kernels (PK_GROUP); PK_LSIZE of hal/kernels/pk.h */
+#define HAL_OP_BLOCK 256u           /* threads of a block in item kernels (PK_ITEM) */
+#define HAL_OP_GROUP_BLOCK PK_LSIZE /* threads of a block in group kernels (PK_GROUP) */
 
 /* Refuses a launch that does not fit into 32 bits of blocks; the message names the operator. */
 hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
@@ -44,6 +45,19 @@ static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_p
   if (HAL_UNLIKELY(groups == 0)) return HAL_OK;
   if (HAL_UNLIKELY(groups > INT32_MAX)) return hal_op_too_large(context, groups);
   return hal_op_launch_blocks(context, kernel, (uint32_t)groups, HAL_OP_GROUP_BLOCK, args, arg_count);
+}
+
+/* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items or groups: `args` is its list
+ * of arguments (kernels/pk_args.h). */
+#define HAL_OP_LAUNCHER(function, unit, args)                                                                     \
+  PK_FN hal_status_t function(hal_op_context_t *hal_context, hal_plugin_kernel_t *hal_kernel, uint64_t hal_units, \
+                              args(PK_GIVEN)) {                                                                   \
+    const hal_arg_t hal_args[] = {args(PK_ARGUMENT)};                                                             \
+    return hal_op_launch_##unit(hal_context, hal_kernel, hal_units, hal_args,                                     \
+                                (uint32_t)(sizeof hal_args / sizeof *hal_args));                                  \
+  }
+static inline pk_number_t hal_op_number(const hal_op_scalar_t *scalar) {
+  return (pk_number_t){&scalar->u, scalar->size};
 }
 
 /* Queues a copy of `size` bytes within the device. */

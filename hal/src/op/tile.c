@@ -60,7 +60,7 @@ static void split(hal_op_iterator_t *it, int32_t cross) {
 
 /* Queues the part from `begin` along dimension d with `size` elements there. */
 static hal_status_t launch_rest(hal_op_context_t *context, const hal_op_iterator_t *whole, int32_t d, int64_t begin,
-                                int64_t size, hal_op_rows_call_t *call) {
+                                int64_t size, const hal_op_rows_call_t *call) {
   hal_op_iterator_t rest = *whole;
   if (size == 0) return HAL_OK;
   rest.size[d] = size;
@@ -69,7 +69,8 @@ static hal_status_t launch_rest(hal_op_context_t *context, const hal_op_iterator
   return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the tiles are queued already */
 }
 
-hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *it, hal_op_rows_call_t *call) {
+hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *it,
+                                const hal_op_rows_call_t *call) {
   const int32_t cross =
       it->numel >= TILE_FEWEST && it->ndim >= 2 && it->size[0] >= 2 * ALONG && hal_op_row_block(context) > 1
           ? crossing_dim(it)

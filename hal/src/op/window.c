@@ -40,7 +40,7 @@ hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_ca
 
 hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
                                 uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
-                                hal_op_window_t *out_window) {
+                                pk_window_t *out_window) {
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, size, spatial, 1, 1, out_window->size));
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, step, spatial, 1, 1, out_window->step));
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, pad, spatial, 0, 0, out_window->pad));

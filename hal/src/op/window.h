@@ -2,22 +2,13 @@
 #ifndef HAL_SRC_OP_WINDOW_H_
 #define HAL_SRC_OP_WINDOW_H_
 
+#include "kernels/pk_window.h"
 #include "op/queue.h"
-
-/* pk_window_t and pk_volume_t of hal/kernels/pk_window.h. */
-typedef struct hal_op_window_s {
-  int64_t channels;
-  int64_t in[3], out[3], size[3], step[3], pad[3], dilation[3];
-  int64_t adaptive;
-} hal_op_window_t;
-typedef struct hal_op_strides_s {
-  int64_t batch, channel, space[3];
-} hal_op_strides_t;
 
 /* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. */
 typedef struct hal_op_volume_s {
   int64_t batch, channels, space[3];
-  hal_op_strides_t strides;
+  pk_volume_t strides;
   int32_t spatial;
 } hal_op_volume_t;
 
@@ -34,7 +25,7 @@ hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_ca
  * windows that overflow. */
 hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
                                 uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
-                                hal_op_window_t *out_window);
+                                pk_window_t *out_window);
 
 /* Refuses volumes of different batch or channels. */
 hal_status_t hal_op_volume_matches(const hal_op_context_t *context, const hal_op_volume_t *volume, const char *what,

@@ -1,17 +1,17 @@
 /* ops.c: the functions of the operators for test_custom_ops.py. */
 #include <string.h>
 
+#include "fill_args.h"
 #include "kinds_ops.h"
+
+PK_LAUNCHER(launch_set, items, FILL_SET_ARGS)
 
 static hal_status_t fill(int32_t device, hal_stream_t *stream, const hal_tensor_t *tensor, double number) {
   uint64_t n = 1;
-  void *data = tensor->data;
   hal_kernel_t *kernel = NULL;
   for (int32_t d = 0; d < tensor->ndim; d++) n *= (uint64_t)tensor->sizes[d];
   HAL_RETURN_IF_ERROR(kinds_kernel(device, "fill", tensor->dtype, "set", &kernel));
-  const hal_arg_t args[] = {
-      {&data, sizeof data, HAL_ARG_POINTER}, {&number, sizeof number, HAL_ARG_VALUE}, {&n, sizeof n, HAL_ARG_VALUE}};
-  return hal_kernel_launch_items(kernel, stream, n, args, 3);
+  return launch_set(kernel, stream, n, tensor->data, number, n);
 }
 
 /* The numbers by their tags; a wrong tag gives the number of the argument as a failure. */

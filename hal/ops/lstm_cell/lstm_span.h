@@ -1,6 +1,8 @@
-/* pk_lstm.h: how the columns of a step of an LSTM are divided among items. */
-#ifndef PK_LSTM_H_
-#define PK_LSTM_H_
+/* lstm_span.h: how the columns of a step of an LSTM are divided among items. */
+#ifndef LSTM_SPAN_H_
+#define LSTM_SPAN_H_
+
+#include "kernels/pk_types.h"
 
 /* A span is up to `block` columns of a sample; `blocks` of them cover it, an item takes `per_item` of all `spans`. */
 typedef struct {
@@ -22,4 +24,4 @@ PK_FN pk_lstm_span_t pk_lstm_span(const pk_lstm_t *how, pk_u64 span) {
   return out;
 }
 
-#endif /* PK_LSTM_H_ */
+#endif /* LSTM_SPAN_H_ */

@@ -1,12 +1,14 @@
-/* pk_batch.h: how batch normalisation walks over a tensor (batch, channels, places) whose memory is [outer][channels][inner]:
- * the batch outside and the places inside, or, with the channels last, both outside and inner = 1. Private to batch_norm.pk and,
- * as hal_op_batch_t, to hal/ops/batch_norm/batch_norm.c.
+/* batch_walk.h: how batch normalisation walks over a tensor (batch, channels, places) whose memory is [outer][channels][inner]:
+ * the batch outside and the places inside, or, with the channels last, both outside and inner = 1. For its kernels and
+ * its launchers.
  *
  * planes: a channel has outer * runs runs of up to `run` contiguous elements; a chunk is `chunk` of them.
  * columns: for a small `inner`. Memory is a matrix of rows, each `group` times (channels, inner); a chunk is `chunk` rows, and each
  * column has partial results of its own, so that a channel has group * inner of them in each chunk. */
-#ifndef PK_BATCH_H_
-#define PK_BATCH_H_
+#ifndef BATCH_WALK_H_
+#define BATCH_WALK_H_
+
+#include "kernels/pk_types.h"
 
 typedef struct {
   pk_i64 outer, channels, inner;
@@ -36,4 +38,4 @@ PK_FN pk_i64 pk_batch_channel(const pk_batch_t *b, pk_i64 first, pk_i32 l) {
   return further - pk_batch_quotient(further, (pk_i32)b->channels) * (pk_i32)b->channels;
 }
 
-#endif /* PK_BATCH_H_ */
+#endif /* BATCH_WALK_H_ */

@@ -1,0 +1,15 @@
+/* pk_tiles.h: how a product of matrices is cut, for kernels and launchers. */
+#ifndef PK_TILES_H_
+#define PK_TILES_H_
+
+#include "pk_types.h"
+
+/* Sizes of a tile, which the last ones do not fill; their numbers. */
+typedef struct {
+  pk_i64 tile_m, tile_n, tiles_m, tiles_n;
+} pk_tiles_t;
+
+#define PK_GEMM_BYTES 128  /* of a row of a panel */
+#define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
+
+#endif /* PK_TILES_H_ */
