@@ -77,7 +77,7 @@ test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
 	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
-	for program in life; do \
+	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
 

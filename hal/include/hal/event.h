@@ -23,7 +23,7 @@ HAL_API hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream);
  * hal_event_synchronize answers. Since 0.1. */
 HAL_API hal_status_t hal_event_query(hal_event_t *event);
 
-/* Waits until the recorded work is done. Errors: what that work met in values that only kernels see, once, as
+/* Waits until the recorded work is done. Errors: an asynchronous failure of the event's stream, once, as
  * hal_stream_synchronize. Since 0.1. */
 HAL_API hal_status_t hal_event_synchronize(hal_event_t *event);
 

@@ -19,7 +19,7 @@ typedef struct hal_block_s hal_block_t;
  * setting that would have helped; HAL_OUT_OF_RANGE; as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
 
-/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Since 0.1. */
+/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Quiet after hal_registry_close and in a forked child. Since 0.1. */
 HAL_API void hal_memory_release(hal_block_t *block);
 
 /* Gives the device address of a block. Since 0.1. */

@@ -39,8 +39,8 @@
  *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return. It is no
  *    stream that others wait for: its work starts at once, waits for no other stream, and no other stream waits for it. Who
  *    needs an order synchronises, or records an event on the other stream.
- *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface
- *    once, at the next synchronisation or query of the stream, and are then cleared; a lost device stays lost.
+ *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface once, at the next
+ *    synchronisation or query of their stream, and are cleared; the host passes them on to streams that waited. A lost device stays HAL_UNAVAILABLE.
  *
  * Versions. Another MAJOR is refused at load. A new MINOR appends slots or struct fields and changes no meaning: an old
  * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 a minor

@@ -45,7 +45,7 @@ HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
 /* Gives the priority of a stream: 0 is normal, lower is more urgent. Since 0.1. */
 HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
 
-/* Waits until the work queued so far is done. Errors: an asynchronous failure, once, naming the operator. Since 0.1. */
+/* Waits until the work queued so far is done. Errors: an asynchronous failure of it or of work it waited for, once, naming the operator. Since 0.1. */
 HAL_API hal_status_t hal_stream_synchronize(hal_stream_t *stream);
 
 /* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
@@ -54,7 +54,7 @@ HAL_API hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_
 /* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API hal_status_t hal_stream_query(hal_stream_t *stream);
 
-/* Makes later work of the stream wait for the event; they may be of different devices and plugins. Since 0.1. */
+/* Makes later work wait for the event, of any device. A failure of that work is told once, by whichever of the two streams is asked first. Since 0.1. */
 HAL_API hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call

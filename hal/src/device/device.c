@@ -8,6 +8,7 @@
 #include "base/life.h"
 #include "base/text.h"
 #include "device/device.h"
+#include "device/failure.h"
 #include "device/hooks.h"
 #include "device/kernel_error.h"
 #include "device/profile_internal.h"
@@ -141,6 +142,11 @@ void hal_device_drain(hal_device_t *device) {
     hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
   }
   hal_device_hooks.drain(device);
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* what nobody asked for, and nobody can any more */
+    hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream && hal_failure_deliver(stream, 0, HAL_SLOT_stream_synchronize, HAL_OK))
+      hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
+  }
 }
 
 void hal_device_close(hal_device_t *device) {
@@ -213,9 +219,19 @@ hal_status_t hal_device_synchronize(int32_t device) {
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_kernel_error_marks_t marks;
   hal_kernel_error_mark_all(found, &marks);
-  hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
-  status = status ? hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status) : hal_device_hooks.poll(found);
-  return hal_kernel_error_collect_all(found, &marks, status);
+  const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
+  hal_device_hooks.poll(found);
+  if (status) { /* the plugin does not say of which stream: it is told at once, and those of streams later */
+    if (status == HAL_UNAVAILABLE)
+      return hal_failure_deliver(&found->default_stream, 0, HAL_SLOT_device_synchronize, status);
+    return hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status);
+  }
+  /* One failure at a time: the next ones are for the next synchronisation. */
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    hal_stream_t *const stream = hal_stream_at(found, id);
+    if (stream) HAL_RETURN_IF_ERROR(hal_failure_deliver(stream, marks.mark[id], HAL_SLOT_device_synchronize, HAL_OK));
+  }
+  return HAL_OK;
 }
 
 hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible) {

@@ -16,6 +16,32 @@ typedef struct hal_device_s hal_device_t;
 typedef struct hal_allocator_s hal_allocator_t; /* memory/ */
 typedef struct hal_op_table_s hal_op_table_t;   /* op/ */
 
+#define HAL_STREAM_POOLS 2
+/* The default stream and the pools', by id. */
+#define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
+
+#define HAL_FAILURE_BYTES 1024 /* as many as a thread's message has */
+
+/* A record of what work met behind the caller's back: failure.h. Zeroed memory is an empty one. */
+typedef struct hal_failure_s {
+  hal_lock_t lock;
+  atomic_int set;
+  hal_status_t status;
+  char message[HAL_FAILURE_BYTES]; /* with operator, kernel, plugin and native code */
+} hal_failure_t;
+
+/* The streams whose work a stream has waited for since it was last asked, and up to which mark: failure.h. */
+#define HAL_FOLLOWS (2 * HAL_STREAMS_OF_DEVICE)
+typedef struct hal_followed_s {
+  hal_stream_t *stream;
+  uint64_t mark;
+} hal_followed_t;
+typedef struct hal_follow_s {
+  hal_lock_t lock;
+  atomic_uint count;
+  hal_followed_t of[HAL_FOLLOWS];
+} hal_follow_t;
+
 struct hal_stream_s {
   hal_plugin_stream_t *handle; /* NULL where the plugin has no streams */
   hal_device_t *device;
@@ -23,11 +49,9 @@ struct hal_stream_s {
   int32_t priority;
   /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
   _Atomic uint64_t reporters, looked;
+  hal_failure_t failure;
+  hal_follow_t follows;
 };
-
-#define HAL_STREAM_POOLS 2
-/* The default stream and the pools', by id. */
-#define HAL_STREAMS_OF_DEVICE (1 + HAL_STREAM_POOLS * HAL_STREAMS_PER_POOL)
 
 struct hal_device_s {
   hal_plugin_t *plugin;
@@ -37,6 +61,7 @@ struct hal_device_s {
   atomic_int ready; /* 1 when everything below may be used without a lock */
   hal_lock_t lock;  /* creation of what follows, and of pool streams */
   hal_device_info_t info;
+  hal_failure_t lost; /* set: the device is lost, for ever */
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
   atomic_uint next_stream[HAL_STREAM_POOLS];
@@ -89,6 +114,16 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
   return atomic_load_explicit(&device->streams[place / HAL_STREAMS_PER_POOL][place % HAL_STREAMS_PER_POOL],
                               memory_order_acquire);
 }
+
+/* Records an event of the plugin's. A failure of the stream's work that the default of event_record meets, which waits for
+ * the stream, is kept for the stream, and the event recorded all the same. Errors: the plugin's, without a message. */
+hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event);
+
+/* Waits for the work queued on a stream; what it meets is kept for the stream's user. */
+void hal_stream_drain(hal_stream_t *stream);
+
+/* The same for all streams of a device. */
+void hal_stream_drain_all(hal_device_t *device);
 
 /* ---- life ---- */
 

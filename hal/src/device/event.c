@@ -2,6 +2,7 @@
 #include "hal/event.h"
 
 #include "device/event_internal.h"
+#include "device/failure.h"
 #include "device/kernel_error.h"
 #include "hal/status.h"
 #include "plugin/call.h"
@@ -15,6 +16,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   event->device = found;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
+  atomic_init(&event->asked, 0);
   atomic_init(&event->stream, NULL);
   atomic_init(&event->mark, 0);
   const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
@@ -42,32 +44,32 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
                          "event on the stream's device",
                          device->label, stream->device->label);
   const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
-  const hal_status_t status = hal_call_event_record(device->plugin, event->handle, stream->handle);
+  const hal_status_t status = hal_stream_record(stream, event->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
+  atomic_store_explicit(&event->asked, 0, memory_order_relaxed);
   atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
   atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
 }
 
-/* Tells what the work before the event met. */
-static hal_status_t finish(const hal_event_t *event, hal_status_t status) {
+/* Ends a synchronisation or query of the event: its work has failed when the stream's has, and the plugin tells that of
+ * streams only. It is asked once per record. */
+static hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_t status) {
   hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
-  if (!stream) return status;
-  return hal_kernel_error_collect(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), status);
+  if (!stream || status == HAL_NOT_READY) return hal_error_plugin(event->device->plugin, slot, status);
+  if (!status && !atomic_exchange_explicit(&event->asked, 1, memory_order_relaxed)) hal_failure_ask(stream);
+  return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
 }
 
 hal_status_t hal_event_query(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
-  hal_plugin_t *const plugin = event->device->plugin;
-  return finish(event, hal_error_plugin(plugin, HAL_SLOT_event_query, hal_call_event_query(plugin, event->handle)));
+  return finish(event, HAL_SLOT_event_query, hal_call_event_query(event->device->plugin, event->handle));
 }
 
 hal_status_t hal_event_synchronize(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
-  hal_plugin_t *const plugin = event->device->plugin;
-  return finish(
-      event, hal_error_plugin(plugin, HAL_SLOT_event_synchronize, hal_call_event_synchronize(plugin, event->handle)));
+  return finish(event, HAL_SLOT_event_synchronize, hal_call_event_synchronize(event->device->plugin, event->handle));
 }
 
 hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds) {

@@ -11,12 +11,13 @@ typedef struct hal_device_hooks_s {
   void (*drain)(hal_device_t *device);
   /* Ends what `build` has made; memory that somebody still holds can be released afterwards. */
   void (*close)(hal_device_t *device);
-  /* Frees what the device's work has finished with, and hands over an asynchronous failure that was met in the user's
-   * place, once: functions that synchronise or query a device or stream return its status when their own is HAL_OK. */
-  hal_status_t (*poll)(hal_device_t *device);
+  /* Frees what the device's work has finished with. */
+  void (*poll)(hal_device_t *device);
   /* The name of an operator, and of one of its arguments; NULL when there is none. */
   const char *(*op_name)(uint32_t op);
   const char *(*op_argument)(uint32_t op, uint32_t argument);
+  /* Writes the names of the operators that launch a portable kernel, "mm, bmm"; nothing when there is none. */
+  void (*ops_of_kernel)(const char *kernel, char *text, size_t size);
 } hal_device_hooks_t;
 extern const hal_device_hooks_t hal_device_hooks;
 

@@ -129,11 +129,3 @@ void hal_kernel_error_mark_all(hal_device_t *device, hal_kernel_error_marks_t *o
     if (stream) out_marks->mark[id] = hal_kernel_error_mark(stream);
   }
 }
-
-hal_status_t hal_kernel_error_collect_all(hal_device_t *device, const hal_kernel_error_marks_t *marks,
-                                          hal_status_t status) {
-  /* One failure at a time: the next ones are for the next synchronisation. */
-  for (int id = 0; !status && id < HAL_STREAMS_OF_DEVICE; id++)
-    if (marks->mark[id]) status = hal_kernel_error_collect(hal_stream_at(device, id), marks->mark[id], HAL_OK);
-  return status;
-}

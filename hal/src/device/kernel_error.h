@@ -26,13 +26,11 @@ static inline uint64_t hal_kernel_error_mark(const hal_stream_t *stream) {
  * work met and no earlier call has told: HAL_OUT_OF_RANGE for an index or a class, HAL_INVALID_ARGUMENT for others. */
 hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status);
 
-/* The same for all streams of a device. */
+/* The marks of all streams of a device. */
 typedef struct hal_kernel_error_marks_s {
   uint64_t mark[HAL_STREAMS_OF_DEVICE];
 } hal_kernel_error_marks_t;
 void hal_kernel_error_mark_all(hal_device_t *device, hal_kernel_error_marks_t *out_marks);
-hal_status_t hal_kernel_error_collect_all(hal_device_t *device, const hal_kernel_error_marks_t *marks,
-                                          hal_status_t status);
 
 /* Frees the records of a device that does no more work. */
 void hal_kernel_error_destroy(hal_device_t *device);

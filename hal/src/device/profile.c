@@ -165,25 +165,10 @@ static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *devic
   return result;
 }
 
-/* Waits for the work queued on a stream by an event of the plugin's: synchronising would take a failure away that the
- * user's next synchronisation is to tell. A wait that fails costs records, no more. */
-static void wait_for(hal_device_t *device, hal_plugin_stream_t *stream) {
-  hal_plugin_event_t *event = NULL;
-  if (!stream || hal_call_event_create(device->plugin, device->ordinal, 0, &event)) return;
-  if (!hal_call_event_record(device->plugin, event, stream)) hal_call_event_synchronize(device->plugin, event);
-  hal_call_event_destroy(device->plugin, event);
-}
-
 /* No device's lock is held: the work may need one. */
 static void wait_for_all(void) {
-  for (int32_t i = 0; i < hal_device_count(); i++) {
-    hal_device_t *const device = &hal_devices[i];
-    if (!hal_device_is_alive(device)) continue;
-    for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
-      const hal_stream_t *const stream = hal_stream_at(device, id);
-      if (stream) wait_for(device, stream->handle);
-    }
-  }
+  for (int32_t i = 0; i < hal_device_count(); i++)
+    if (hal_device_is_alive(&hal_devices[i])) hal_stream_drain_all(&hal_devices[i]);
 }
 
 hal_status_t hal_profile_start(void) {

@@ -1,13 +1,14 @@
 /* stream.c: the default stream and the pools of a device, and the thread's current streams. */
 #include "hal/stream.h"
 
-#include "base/status_internal.h"
 #include "device/device.h"
 #include "device/event_internal.h"
+#include "device/failure.h"
 #include "device/hooks.h"
 #include "device/kernel_error.h"
 #include "hal/status.h"
 #include "plugin/call.h"
+#include "plugin/slots.h"
 
 enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
 
@@ -26,7 +27,7 @@ hal_status_t hal_stream_create_default(hal_device_t *device) {
   hal_plugin_stream_t *handle = NULL;
   const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
-  device->default_stream = (hal_stream_t){.handle = handle, .device = device, .id = 0, .priority = 0};
+  device->default_stream = (hal_stream_t){.handle = handle, .device = device};
   return HAL_OK;
 }
 
@@ -125,43 +126,76 @@ int32_t hal_stream_priority(const hal_stream_t *stream) { return stream->priorit
 
 /* ---- work ---- */
 
+/* Ends a synchronisation or query to which the plugin answered `status`; `mark` was taken before. */
+static hal_status_t finish(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
+  if (HAL_LIKELY(!status)) hal_device_hooks.poll(stream->device);
+  return hal_failure_deliver(stream, mark, slot, status);
+}
+
 hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
-  hal_status_t status = hal_call_stream_synchronize(plugin, stream->handle);
-  status =
-      status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, status) : hal_device_hooks.poll(stream->device);
-  return hal_kernel_error_collect(stream, mark, status);
+  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  return finish(stream, mark, HAL_SLOT_stream_synchronize, status);
 }
 
 hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
-  hal_status_t status = hal_call_stream_synchronize_timeout(plugin, stream->handle, timeout_ns);
-  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_synchronize_timeout, status)
-                  : hal_device_hooks.poll(stream->device);
-  return hal_kernel_error_collect(stream, mark, status);
+  const hal_status_t status = hal_call_stream_synchronize_timeout(stream->device->plugin, stream->handle, timeout_ns);
+  return finish(stream, mark, HAL_SLOT_stream_synchronize_timeout, status);
 }
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_plugin_t *const plugin = stream->device->plugin;
   const uint64_t mark = hal_kernel_error_mark(stream);
-  hal_status_t status = hal_call_stream_query(plugin, stream->handle);
-  status = status ? hal_error_plugin(plugin, HAL_SLOT_stream_query, status) : hal_device_hooks.poll(stream->device);
-  return hal_kernel_error_collect(stream, mark, status);
+  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
+  return finish(stream, mark, HAL_SLOT_stream_query, status);
+}
+
+hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
+  hal_plugin_t *const plugin = stream->device->plugin;
+  const hal_status_t status = hal_call_event_record(plugin, event, stream->handle);
+  if (HAL_LIKELY(!status) || hal_slot_is_provided(&plugin->api, HAL_SLOT_event_record)) return status;
+  hal_failure_keep_plugin(stream, HAL_SLOT_event_record, status);
+  return hal_call_event_record(plugin, event, stream->handle);
+}
+
+void hal_stream_drain(hal_stream_t *stream) {
+  hal_plugin_t *const plugin = stream->device->plugin;
+  hal_plugin_event_t *event = NULL;
+  if (!stream->handle) return;
+  /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
+  hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
+  if (!status) {
+    status = hal_stream_record(stream, event);
+    if (!status) status = hal_call_event_synchronize(plugin, event);
+    hal_call_event_destroy(plugin, event);
+  }
+  if (status) status = hal_call_stream_synchronize(plugin, stream->handle);
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+}
+
+void hal_stream_drain_all(hal_device_t *device) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream) hal_stream_drain(stream);
+  }
 }
 
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   hal_plugin_t *const plugin = stream->device->plugin;
   /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
    */
   if (event->device->plugin != plugin) return hal_event_synchronize(event);
-  return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event,
-                          hal_call_stream_wait_event(plugin, stream->handle, event->handle));
+  hal_stream_t *const other = atomic_load_explicit(&event->stream, memory_order_acquire);
+  const hal_status_t status = hal_call_stream_wait_event(plugin, stream->handle, event->handle);
+  if (status) return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event, status);
+  if (!other || hal_failure_follow(stream, other, atomic_load_explicit(&event->mark, memory_order_relaxed)))
+    return HAL_OK;
+  return hal_event_synchronize(event); /* no room to remember it: what it met is told now */
 }
 
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {

@@ -17,8 +17,7 @@ void hal_allocator_destroy(hal_allocator_t *allocator);
 /* Waits for what queued work still uses of the memory that was released, and ends it. */
 void hal_allocator_drain(hal_allocator_t *allocator);
 
-/* Frees what the device's work has finished with, and hands over an asynchronous failure that the allocator met in the
- * user's place, once. */
-hal_status_t hal_memory_poll(hal_device_t *device);
+/* Frees what the device's work has finished with. */
+void hal_memory_poll(hal_device_t *device);
 
 #endif /* HAL_SRC_MEMORY_ALLOCATOR_H_ */

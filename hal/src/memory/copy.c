@@ -21,19 +21,13 @@ static hal_status_t side_get(int32_t index, side_t *out_side) {
   return HAL_OK;
 }
 
-static hal_status_t synchronize(hal_stream_t *stream) {
-  hal_plugin_t *plugin = stream->device->plugin;
-  if (!stream->handle) return HAL_OK;
-  return hal_error_plugin(plugin, HAL_SLOT_stream_synchronize, hal_call_stream_synchronize(plugin, stream->handle));
-}
-
 /* Copies between devices through host memory: after everything queued so far on `stream` and on the source's current
  * stream, piece by piece, finished on return. */
 static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, const void *src, side_t from, size_t size) {
   const size_t step = size < STAGE_BYTES ? size : STAGE_BYTES;
-  hal_status_t status = synchronize(stream);
-  if (!status) status = synchronize(hal_stream_or_current(from.device, NULL));
-  if (!status) status = synchronize(hal_stream_or_current(to.device, NULL));
+  hal_status_t status = hal_stream_synchronize(stream);
+  if (!status) status = hal_stream_synchronize(hal_stream_or_current(from.device, NULL));
+  if (!status) status = hal_stream_synchronize(hal_stream_or_current(to.device, NULL));
   if (status) return status;
   hal_plugin_t *plugin = NULL;
   char *stage = hal_malloc(step);

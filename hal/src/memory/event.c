@@ -1,18 +1,9 @@
-/* memory_event.c: how the allocator waits for streams.
+/* event.c: how the allocator waits for streams.
  *
- * An asynchronous failure surfaces once, at a synchronisation or query of its stream, and belongs to the user. So the
- * allocator waits by events, and where it has to ask a stream and meets a failure, it keeps it for hal_memory_poll. */
-#include <stdio.h>
-
+ * An asynchronous failure belongs to the user. So the allocator waits by events, and where it has to ask a stream and meets
+ * a failure, it keeps it for the stream's user (device/failure.h). */
+#include "device/failure.h"
 #include "memory/internal.h"
-
-void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
-  if (atomic_load_explicit(&allocator->failed, memory_order_relaxed)) return; /* the first is the cause of the others */
-  hal_error_plugin(plugin, slot, status);
-  allocator->failure = status;
-  snprintf(allocator->failure_message, sizeof(allocator->failure_message), "%s", hal_error_message());
-  atomic_store_explicit(&allocator->failed, 1, memory_order_release);
-}
 
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream) {
   hal_device_t *device = stream->device;
@@ -20,7 +11,7 @@ hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_
   if (device == allocator->device && allocator->event_count) event = allocator->events[--allocator->event_count];
   hal_unlock(&allocator->lock);
   hal_status_t status = event ? HAL_OK : hal_call_event_create(device->plugin, device->ordinal, 0, &event);
-  if (!status) status = hal_call_event_record(device->plugin, event, stream->handle);
+  if (!status) status = hal_stream_record(stream, event);
   hal_lock(&allocator->lock);
   if (!status) return event;
   if (event) hal_mem_event_give(allocator, stream, event);
@@ -37,13 +28,12 @@ void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
 }
 
 int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event) {
-  hal_plugin_t *plugin = stream->device->plugin;
   hal_unlock(&allocator->lock);
-  const hal_status_t status = hal_call_event_query(plugin, event);
-  hal_lock(&allocator->lock);
+  const hal_status_t status = hal_call_event_query(stream->device->plugin, event);
   if (status && status != HAL_NOT_READY) { /* and the work may still run */
-    hal_mem_failure_keep(allocator, plugin, HAL_SLOT_event_query, status);
+    hal_failure_keep_plugin(stream, HAL_SLOT_event_query, status);
   }
+  hal_lock(&allocator->lock);
   return status == HAL_OK;
 }
 
@@ -52,8 +42,8 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   hal_unlock(&allocator->lock);
   hal_status_t status = event ? hal_call_event_synchronize(plugin, event) : HAL_UNIMPLEMENTED;
   if (status) status = hal_call_stream_synchronize(plugin, stream->handle); /* the other way to be sure */
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
   hal_lock(&allocator->lock);
-  if (status) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_synchronize, status);
   if (event) hal_mem_event_give(allocator, stream, event);
 }
 
@@ -64,12 +54,22 @@ void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
 
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
   if (!stream->handle) return 1;
-  hal_plugin_t *plugin = stream->device->plugin;
   hal_unlock(&allocator->lock);
-  const hal_status_t status = hal_call_stream_query(plugin, stream->handle);
+  const hal_status_t status = hal_failure_ask(stream);
   hal_lock(&allocator->lock);
-  if (status && status != HAL_NOT_READY) hal_mem_failure_keep(allocator, plugin, HAL_SLOT_stream_query, status);
   return status == HAL_OK;
+}
+
+void hal_mem_free(hal_stream_t *stream, void *address) {
+  hal_device_t *device = stream->device;
+  const hal_status_t status = hal_call_memory_free(device->plugin, device->ordinal, address);
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free, status);
+}
+
+void hal_mem_free_async(hal_stream_t *stream, void *address) {
+  hal_device_t *device = stream->device;
+  const hal_status_t status = hal_call_memory_free_async(device->plugin, device->ordinal, stream->handle, address);
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free_async, status);
 }
 
 void hal_mem_events_destroy(hal_allocator_t *allocator) {

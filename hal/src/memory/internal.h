@@ -111,9 +111,6 @@ struct hal_allocator_s {
   size_t in_flight; /* bytes of segments that are being allocated right now */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
-  atomic_int failed;                               /* `failure` is set; read without the lock too */
-  hal_status_t failure;
-  char failure_message[512];
 };
 
 /* Gives a block's record back. A second release of the block is noticed as long as nobody takes the record again. */
@@ -170,8 +167,9 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream);
 /* Tells whether a stream has no work: 1 or 0. The lock is held, and given up in the plugin. */
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Keeps an asynchronous failure that the allocator met instead of the user, who gets it from hal_memory_poll. */
-void hal_mem_failure_keep(hal_allocator_t *allocator, const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+/* Give memory back to the plugin. A failure, which may be that of earlier work, is the stream's. Without the lock. */
+void hal_mem_free(hal_stream_t *stream, void *address);
+void hal_mem_free_async(hal_stream_t *stream, void *address);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
 /* ---- memory_pending.c: released blocks that wait for events, deferred frees ----

@@ -49,7 +49,6 @@ static int is_counted(const hal_block_t *block) {
 /* Ends a block that nothing uses any more. */
 static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t **ready) {
   hal_mem_pool_t *pool = block->pool;
-  hal_device_t *device = allocator->device;
   if (block->state == HAL_MEM_PENDING) {
     atomic_fetch_sub_explicit(&allocator->pending, 1, memory_order_relaxed);
     if (is_counted(block)) {
@@ -66,10 +65,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
       allocator->stats.num_device_free++;
       block->state = HAL_MEM_LEAVING;
       hal_unlock(&allocator->lock); /* the default waits for the stream */
-      if (hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address)) {
-        hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a block of %zu bytes: %s", device->label,
-                block->size, hal_error_message());
-      }
+      hal_mem_free_async(block->stream, block->address);
       hal_lock(&allocator->lock);
       hal_mem_block_forget(allocator, block);
       return;
@@ -229,24 +225,12 @@ void hal_mem_ready_run(hal_block_t *ready) {
   hal_mem_ready.running = 0;
 }
 
-hal_status_t hal_memory_poll(hal_device_t *device) {
+void hal_memory_poll(hal_device_t *device) {
   hal_allocator_t *allocator = device->allocator;
   hal_block_t *ready = NULL;
-  hal_status_t failure = HAL_OK;
-  char message[sizeof(allocator->failure_message)];
-  if (!allocator) return HAL_OK;
-  if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed) &&
-                 !atomic_load_explicit(&allocator->failed, memory_order_relaxed))) {
-    return HAL_OK;
-  }
+  if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed))) return;
   hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
-  if (atomic_load_explicit(&allocator->failed, memory_order_relaxed)) {
-    failure = allocator->failure;
-    for (size_t i = 0; i < sizeof(message); i++) message[i] = allocator->failure_message[i];
-    atomic_store_explicit(&allocator->failed, 0, memory_order_relaxed);
-  }
   hal_unlock(&allocator->lock);
   hal_mem_ready_run(ready);
-  return failure ? hal_error_set(failure, "%s", message) : HAL_OK;
 }

@@ -64,17 +64,13 @@ static void detach(hal_block_t *block, hal_block_t **list) {
 
 /* Gives a list of detached segments of one stream back to the plugin. */
 static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
-  hal_device_t *device = allocator->device;
   if (!list) return;
   hal_mem_stream_wait(allocator, list->stream);
   while (list) {
     hal_block_t *block = list;
     list = block->next;
     hal_unlock(&allocator->lock);
-    if (hal_call_memory_free(device->plugin, device->ordinal, block->address)) {
-      hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free a segment of %zu bytes: %s", device->label,
-              block->size, hal_error_message());
-    }
+    hal_mem_free(block->stream, block->address);
     hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;
     hal_mem_map_remove(&allocator->map, block);

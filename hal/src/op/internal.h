@@ -75,6 +75,8 @@ extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in t
 
 /* The name of an argument of an operator of codegen/ops.yaml; NULL when there is none. */
 const char *hal_op_argument(uint32_t op, uint32_t argument);
+/* Writes the names of the operators that launch a portable kernel, "mm, bmm"; "" when there is none. */
+void hal_op_names_of_kernel(const char *kernel, char *text, size_t size);
 
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */

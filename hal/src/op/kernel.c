@@ -46,11 +46,8 @@ void hal_module_unload(hal_module_t *module) {
   if (!module) return;
   hal_device_t *const device = module->device;
   if (hal_device_is_alive(device)) {
-    /* A failed wait means failed work, not work that goes on: the module can go either way. */
-    hal_status_t status = hal_device_synchronize(device->index);
-    if (status)
-      hal_log(HAL_LOG_WARNING, "before unloading a module of device %s: %s", device->label, hal_error_message());
-    status = hal_call_module_unload(device->plugin, module->handle);
+    hal_stream_drain_all(device); /* failed work does not go on, either */
+    const hal_status_t status = hal_call_module_unload(device->plugin, module->handle);
     hal_error_plugin(device->plugin, HAL_SLOT_module_unload, status);
     if (status)
       hal_log(HAL_LOG_WARNING, "while unloading a module of device %s: %s", device->label, hal_error_message());

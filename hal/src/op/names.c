@@ -1,6 +1,7 @@
 /* names.c: the list of operators: those of codegen/ops.yaml, and behind them those that libraries define. */
 #include <string.h>
 
+#include "base/text.h"
 #include "op/define.h"
 #include "op/table.h"
 
@@ -15,6 +16,19 @@ const char *hal_op_name(uint32_t op) {
 const char *hal_op_argument(uint32_t op, uint32_t argument) {
   return op < HAL_OP_BUILTIN_COUNT && argument < hal_op_infos[op].argument_count ? hal_op_infos[op].arguments[argument]
                                                                                  : NULL;
+}
+
+void hal_op_names_of_kernel(const char *kernel, char *text, size_t size) {
+  size_t longest = 0;
+  text[0] = '\0';
+  for (uint32_t op = 0; op < HAL_OP_BUILTIN_COUNT; op++) {
+    const size_t length = hal_op_infos[op].launch ? strlen(hal_op_infos[op].kernel) : 0;
+    if (!length || length < longest || strncmp(kernel, hal_op_infos[op].kernel, length) || kernel[length] != '_')
+      continue;
+    if (length > longest) text[0] = '\0'; /* "max" is no kernel of "max_pool_f32_rows" */
+    longest = length;
+    hal_text_append(text, size, "%s%s", text[0] ? ", " : "", hal_op_infos[op].name);
+  }
 }
 
 hal_status_t hal_op_id(const char *name, uint32_t *out_op) {

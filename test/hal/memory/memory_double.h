@@ -243,7 +243,10 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
   plugin->api.host_alloc = double_host_alloc;
   plugin->api.host_free = double_host_free;
   static uint64_t provided[HAL_SLOT_COUNT / 64 + 1];
-  provided[HAL_SLOT_host_alloc / 64] |= UINT64_C(1) << (HAL_SLOT_host_alloc % 64);
+  static const uint32_t own[] = {HAL_SLOT_memory_alloc_async, HAL_SLOT_memory_free_async,  HAL_SLOT_host_alloc,
+                                 HAL_SLOT_host_free,          HAL_SLOT_stream_synchronize, HAL_SLOT_stream_query,
+                                 HAL_SLOT_event_record,       HAL_SLOT_event_synchronize,  HAL_SLOT_event_query};
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) provided[own[i] / 64] |= UINT64_C(1) << (own[i] % 64);
   plugin->api.provided = provided;
   plugin->api.provided_words = sizeof provided / sizeof provided[0];
   plugin->api.stream_synchronize = double_stream_synchronize;

@@ -1,0 +1,31 @@
+/* failure.h: failures that work meets behind the caller's back. Private to hal/src.
+ *
+ * Each stream has a record. Whatever finds out, a plugin's answer to the allocator or to the profile, a report of a kernel
+ * (kernel_error.h), a free, a synchronisation, the failure lands in the record of the stream whose work it was. It is
+ * delivered once, to whoever synchronises or queries the stream, its device or an event recorded on it, or a stream that
+ * waited for such an event, and is then cleared. Several failures that nobody asked for in between are told together. A
+ * device that is lost (HAL_UNAVAILABLE) stays lost: its failure is told again and again. */
+#ifndef HAL_SRC_FAILURE_H_
+#define HAL_SRC_FAILURE_H_
+
+#include "device/device.h"
+
+/* Keeps a failure of work of the stream, whose message is the calling thread's. */
+void hal_failure_keep(hal_stream_t *stream, hal_status_t status);
+
+/* Keeps what the plugin answered to `slot`; completes the message with the plugin, the operator and the kernel. */
+void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status);
+
+/* Ends a synchronisation or query of the stream to which the plugin answered `status`; the work up to `mark`
+ * (hal_kernel_error_mark) is done when that is HAL_OK. Gives what is to be told: the failure, HAL_NOT_READY or HAL_OK. */
+hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status);
+
+/* Asks the plugin whether work of the stream has failed, without waiting, and keeps the answer. HAL_NOT_READY = there is
+ * work whose failure may be still to come; a plugin that cannot be asked without waiting says the same. */
+hal_status_t hal_failure_ask(hal_stream_t *stream);
+
+/* Notes that the stream has waited for work of another: its failure will be the stream's, too. 0 = no room, and the caller
+ * has to wait for that work itself. */
+int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);
+
+#endif /* HAL_SRC_FAILURE_H_ */
