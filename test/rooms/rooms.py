@@ -37,7 +37,7 @@ ROOMS = {
     "house": (["hal/src/"], ["op", "ops"]),  # hal/src/house.c, where the rooms meet
     "hal": (["hal/include/hal/hal.h"], ["op"]),  # all public headers at once
     # The torch side.
-    "core": (["csrc/core/"], ["hal"]),
+    "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),
     "fallback": (["csrc/aten/fallback/"], ["prepare"]),
     "aten": (["csrc/aten/"], ["fallback"]),  # one folder per subject
