@@ -32,6 +32,10 @@
     PK_PHILOX_ROUND(c0, c1, c2, c3, key0, key1)                  \
   }
 
+/* A call's key and first block: its numbers, or those that lie in device memory when the work runs (hal_op_call_t). */
+#define PK_RANDOM_STATE(key, start, seed, offset, state) \
+  const pk_u64 key = (state) ? (state)[0] : (seed), start = (state) ? (state)[1] + (offset) : (offset);
+
 #ifdef PK_HOST
 /* -2 ln((w + 1) * 2^-32) in float, with polynomial and split of ln 2 of Moshier's Cephes library (logf). Near 1, where a
  * float has no digits left for 1 - a, the polynomial's variable a - 1 comes from the integer. */

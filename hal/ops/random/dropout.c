@@ -37,10 +37,9 @@ hal_status_t hal_op_launch_dropout(hal_op_context_t *context, const hal_op_call_
 
   void *out = result->data, *bits = mask->data;
   const void *a = input->data;
-  uint64_t count = (uint64_t)numel, seed, offset;
-  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
+  uint64_t count = (uint64_t)numel;
   uint64_t units = (count + UNIT - 1) / UNIT, per_group = hal_op_units_per_group(context, COST);
   uint32_t kept = (uint32_t)ceil((1 - p) * 0x1p24);
-  return queue_dropout_blocks(context, kernel, (units + per_group - 1) / per_group, out, bits, a, count, seed, offset,
-                              units, per_group, kept, hal_op_number(&scale));
+  return queue_dropout_blocks(context, kernel, (units + per_group - 1) / per_group, out, bits, a, count, call->seed,
+                              call->offset, hal_op_random_state(call), units, per_group, kept, hal_op_number(&scale));
 }

@@ -20,9 +20,9 @@ hal_status_t hal_op_launch_permutation(hal_op_context_t *context, const hal_op_c
   if (numel == 0) return HAL_OK;
   if (!hal_op_is_contiguous(tensor)) return HAL_UNIMPLEMENTED;
   void *result = tensor->data;
-  uint64_t n = (uint64_t)numel, seed, offset;
-  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
-  if (variant == HAL_PERMUTATION_VARIANT_SWAPS) return queue_swaps(context, kernel, 1, result, n, seed, offset);
+  const uint64_t n = (uint64_t)numel, seed = call->seed, offset = call->offset;
+  const void *const state = hal_op_random_state(call);
+  if (variant == HAL_PERMUTATION_VARIANT_SWAPS) return queue_swaps(context, kernel, 1, result, n, seed, offset, state);
   const int32_t bits = 64 - __builtin_clzll(n - 1);
-  return queue_rounds(context, kernel, n, result, n, seed, offset, bits);
+  return queue_rounds(context, kernel, n, result, n, seed, offset, state, bits);
 }

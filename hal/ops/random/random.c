@@ -155,7 +155,7 @@ hal_status_t hal_op_fill_random(hal_op_context_t *context, const hal_op_call_t *
                        .device = context->device->ordinal,
                        .seed = call->seed,
                        .offset = call->offset,
-                       .random_state = HAL_HAS_FIELD(call, random_state) ? call->random_state : NULL,
+                       .random_state = hal_op_random_state(call),
                        .distribution = kind == 'u'   ? HAL_RANDOM_UNIFORM
                                        : kind == 'n' ? HAL_RANDOM_NORMAL
                                                      : HAL_RANDOM_BERNOULLI};
@@ -175,11 +175,11 @@ hal_status_t hal_op_launch_random(hal_op_context_t *context, const hal_op_call_t
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_RANDOM_VARIANT_BLOCKS, &kernel));
 
   void *result = tensor->data;
-  uint64_t count = (uint64_t)numel, seed, offset;
-  HAL_RETURN_IF_ERROR(hal_op_random_state(context, call, &seed, &offset));
+  const uint64_t count = (uint64_t)numel;
   const uint64_t unit = UNIT * (hal_op_dtype_size(dtype) == 8 ? 2u : 4u);
   uint64_t units = (count + unit - 1) / unit, per_group = hal_op_units_per_group(context, COST);
-  return queue_random_blocks(context, kernel, (units + per_group - 1) / per_group, result, count, seed, offset, units,
-                             per_group, hal_op_number(&parameters.value[0]), hal_op_number(&parameters.value[1]),
+  return queue_random_blocks(context, kernel, (units + per_group - 1) / per_group, result, count, call->seed,
+                             call->offset, hal_op_random_state(call), units, per_group,
+                             hal_op_number(&parameters.value[0]), hal_op_number(&parameters.value[1]),
                              hal_op_number(&parameters.value[2]));
 }

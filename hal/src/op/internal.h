@@ -128,6 +128,11 @@ hal_status_t hal_op_double(const hal_op_context_t *context, const hal_op_call_t 
 hal_status_t hal_op_int_list(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                              const int64_t **out_list, uint32_t *out_count);
 
+/* The state of random numbers in device memory, or NULL: then seed and offset are those of the call. */
+static inline const uint64_t *hal_op_random_state(const hal_op_call_t *call) {
+  return HAL_HAS_FIELD(call, random_state) ? call->random_state : NULL;
+}
+
 /* Gives result `index` as a checked tensor. */
 hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor);

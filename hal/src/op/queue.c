@@ -26,24 +26,6 @@ hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *
   return hal_error_prefix(status, "%s: ", context->info->name);
 }
 
-hal_status_t hal_op_random_state(const hal_op_context_t *context, const hal_op_call_t *call, uint64_t *out_seed,
-                                 uint64_t *out_offset) {
-  *out_seed = call->seed;
-  *out_offset = call->offset;
-  if (HAL_LIKELY(!HAL_HAS_FIELD(call, random_state) || !call->random_state) || context->planning) return HAL_OK;
-  hal_device_t *const device = context->device;
-  uint64_t state[2];
-  hal_status_t status = hal_call_memory_copy(device->plugin, context->stream->handle, state, HAL_HOST,
-                                             call->random_state, device->ordinal, sizeof state);
-  hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
-  const hal_status_t drained =
-      hal_stream_synchronize(context->stream); /* after a failure, too: state is on the stack */
-  if (status || drained) return status ? status : drained;
-  *out_seed = state[0];
-  *out_offset += state[1];
-  return HAL_OK;
-}
-
 /* What addresses of plan mode are: aligned, not NULL, never followed. */
 static _Alignas(512) char no_memory[1];
 

@@ -66,11 +66,6 @@ hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *
 /* Queues the plugin's own random numbers. Errors: HAL_UNIMPLEMENTED = it has none of this kind, nothing written. */
 hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc);
 
-/* The Philox state of a call. One that lies in device memory is read back, since these kernels take numbers: that waits for
- * the stream. Errors: those of the copy. */
-hal_status_t hal_op_random_state(const hal_op_context_t *context, const hal_op_call_t *call, uint64_t *out_seed,
-                                 uint64_t *out_offset);
-
 /* Memory that lives until the work queued before its release is done. In plan mode `address` is that of no memory. */
 typedef struct hal_op_scratch_s {
   hal_block_t *block;

@@ -242,16 +242,92 @@ static void compute_numbers(unsigned char *out, size_t size) {
 
 Test(op_random, bits_do_not_depend_on_threads_or_mode) { assert_same_bits(compute_numbers, 8 * COUNT); }
 
+/* Uploads what a graph's generator keeps on the device. */
+static tensor_t *state_of(uint64_t key, uint64_t offset) {
+  tensor_t *state = vector(HAL_INT64, 2);
+  memcpy(state->host, (uint64_t[]){key, offset}, 16);
+  tensor_upload(state);
+  return state;
+}
+
 Test(op_random, a_state_in_device_memory_gives_the_seed_and_adds_to_the_offset) {
   open_device();
-  tensor_t *expected = vector(HAL_FLOAT32, COUNT), *drawn = vector(HAL_FLOAT32, COUNT), *state = vector(HAL_INT64, 2);
+  tensor_t *expected = vector(HAL_FLOAT32, COUNT), *drawn = vector(HAL_FLOAT32, COUNT), *state = state_of(seed, 40);
   must(random_run("normal_functional", 0, 1, seed, 47, expected));
-  memcpy(state->host, (uint64_t[]){seed, 40}, 16);
-  tensor_upload(state);
   random_state = state->desc.data;
   must(random_run("normal_functional", 0, 1, 1, 7, drawn));
   tensor_download(expected);
   tensor_download(drawn);
   cr_assert_eq(memcmp(expected->host, drawn->host, COUNT * sizeof(float)), 0);
   tensor_free(expected), tensor_free(drawn), tensor_free(state);
+}
+
+Test(op_random, a_state_in_device_memory_is_read_when_the_work_runs) {
+  open_device();
+  tensor_t *expected = vector(HAL_FLOAT32, COUNT), *drawn = vector(HAL_FLOAT32, COUNT);
+  tensor_t *state = state_of(1, 0), *later = state_of(seed, 40);
+  must(random_run("uniform", 0, 1, seed, 47, expected));
+  random_state = state->desc.data;
+  must(hal_memory_copy(NULL, state->desc.data, 0, later->desc.data, 0, 16)); /* queued before the call, on its stream */
+  must(random_run("uniform", 0, 1, 1, 7, drawn));
+  tensor_download(expected);
+  tensor_download(drawn);
+  cr_assert_eq(memcmp(expected->host, drawn->host, COUNT * sizeof(float)), 0);
+  tensor_free(expected), tensor_free(drawn), tensor_free(state), tensor_free(later);
+}
+
+/* randperm. */
+static void shuffle(const tensor_t *result, uint64_t key, uint64_t offset) {
+  uint32_t op;
+  must(hal_op_id("randperm", &op));
+  const hal_tensor_t *const results[] = {&result->desc};
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .result_count = 1,
+                        .results = results,
+                        .seed = key,
+                        .offset = offset,
+                        .random_state = random_state};
+  must(run_planned(0, op, NULL, &call));
+}
+
+Test(op_random, permutations_take_their_state_from_device_memory_too) {
+  static const int64_t counts[] = {100, 10000}; /* a kernel each */
+  open_device();
+  tensor_t *state = state_of(seed, 40);
+  for (int i = 0; i < 2; i++) {
+    tensor_t *expected = vector(HAL_INT64, counts[i]), *drawn = vector(HAL_INT64, counts[i]);
+    random_state = NULL;
+    shuffle(expected, seed, 47);
+    random_state = state->desc.data;
+    shuffle(drawn, 1, 7);
+    tensor_download(expected);
+    tensor_download(drawn);
+    cr_assert_eq(memcmp(expected->host, drawn->host, (size_t)counts[i] * 8), 0);
+    tensor_free(expected), tensor_free(drawn);
+  }
+  tensor_free(state);
+}
+
+Test(op_random, dropout_takes_its_state_from_device_memory_too) {
+  open_device();
+  uint32_t op;
+  must(hal_op_id("native_dropout", &op));
+  tensor_t *a = vector(HAL_FLOAT32, COUNT), *r = vector(HAL_FLOAT32, COUNT), *state = state_of(seed, 40);
+  tensor_t *masks[] = {vector(HAL_BOOL, COUNT), vector(HAL_BOOL, COUNT)};
+  for (int i = 0; i < 2; i++) {
+    const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &a->desc}, of_double(0.5)};
+    const hal_tensor_t *const results[] = {&r->desc, &masks[i]->desc};
+    hal_op_call_t call = {.struct_size = sizeof call,
+                          .arg_count = 2,
+                          .result_count = 2,
+                          .args = args,
+                          .results = results,
+                          .seed = i ? 1 : seed,
+                          .offset = i ? 7 : 47,
+                          .random_state = i ? state->desc.data : NULL};
+    must(run_planned(0, op, NULL, &call));
+    tensor_download(masks[i]);
+  }
+  cr_assert_eq(memcmp(masks[0]->host, masks[1]->host, COUNT), 0);
+  tensor_free(a), tensor_free(r), tensor_free(state), tensor_free(masks[0]), tensor_free(masks[1]);
 }
