@@ -187,6 +187,7 @@ struct hal_plugin_stream_s {
   uint32_t state;
   uint32_t listed; /* in the pool's list (which holds a reference), perhaps no longer rightly */
   uint32_t write_offset;
+  atomic_uint amount; /* of work queued since a thread last waited for the stream, as FAKE_MUCH counts */
   fake_chunk_t *write_chunk;
   int32_t device, priority;
   uint32_t sleepers; /* threads asleep on `signal` */
@@ -215,6 +216,10 @@ struct hal_plugin_stream_s {
   hal_plugin_stream_t *ready_next;                /* in the pool's list, under the pool's lock */
   hal_plugin_stream_t *list_next, *list_previous; /* of the device, under its lock */
 };
+
+/* A program that reads a number after every few launches does these itself while it waits, sooner than a worker would come: no worker
+ * is woken for so few items. A launch that is worth several threads counts as many. */
+#define FAKE_MUCH 4u
 
 /* Makes room for an item of `size` bytes (header, arguments, values) at the end of the stream's queue and locks the
  * stream. NULL, not locked: no memory, the message is set. */
@@ -252,8 +257,8 @@ int fake_stream_visit(hal_plugin_stream_t *stream);
 void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number);
 /* Waits at most `timeout_ns` and runs nothing itself. Returns whether the item is done. */
 int fake_stream_wait_timeout(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns);
-/* The part of fake_queue_commit for a stream that was idle: hands it to the pool. */
-void fake_stream_schedule(hal_plugin_stream_t *stream);
+/* The part of fake_queue_commit for a stream that was idle: hands it to the pool; `much` as for fake_pool_push. */
+void fake_stream_schedule(hal_plugin_stream_t *stream, int much);
 
 /* ---- event.c
  * -------------------------------------------------------------------------------------------------------------- */
@@ -302,9 +307,11 @@ hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *k
 /* Streams or seats of parallel launches that a worker could take. */
 extern atomic_uint fake_pool_work;
 
-/* Puts a stream into the list (taking over a reference) and wakes a worker if none is looking. Returns 0 when there are
- * no workers and none can be started; the caller then runs the stream itself. */
-int fake_pool_push(hal_plugin_stream_t *stream);
+/* Puts a stream into the list (taking over a reference) and wakes a worker if none is looking; when it is not `much`, a napping one may
+ * go on napping. Returns 0 when there are no workers and none can be started; the caller then runs the stream itself. */
+int fake_pool_push(hal_plugin_stream_t *stream, int much);
+/* Work in the list has become much: wakes a worker if none is looking. */
+void fake_pool_rouse(void);
 /* Runs a launch on the calling thread and on workers that are free. `owner` may be NULL. */
 void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args);
 /* Takes part in the running parallel launch of `owner`, if there is one with a seat. Returns whether it did. */

@@ -2,7 +2,8 @@
  * queued item and is rebuilt on demand after a fork.
  *
  * A worker takes, in this order: a seat in a running parallel launch, the next stream of the urgent list, of the normal
- * list. Without work it looks at `fake_pool_work` for a moment and then sleeps on a word of its own. Everything
+ * list. Without work it looks at `fake_pool_work` for a moment and then sleeps on a word of its own; one of the sleepers
+ * wakes by itself now and then (a nap), so that little work need not wake anybody. Everything
  * else is under one lock, so that "nothing to do, going to sleep" and "here is work, is somebody looking?" exclude each
  * other. Whoever takes work while there is more wakes the next worker, so that an enqueue pays for one wake-up at most.
  */
@@ -44,6 +45,7 @@ typedef struct job_s {
 typedef struct worker_s {
   alignas(FAKE_CACHE_LINE) atomic_uint signal; /* 1 = wake up */
   struct worker_s *next_idle;
+  uint32_t asleep; /* under the pool's lock: in the list of idle workers */
   uint32_t index;
 } worker_t;
 
@@ -58,7 +60,8 @@ static struct {
   atomic_uint alive;   /* threads that have not ended */
   atomic_uint looking; /* workers that are awake and look for work; changed under the lock */
   int stopping;
-  worker_t *idle; /* asleep, the last one first: its caches are warm */
+  worker_t *idle;   /* asleep, the last one first: its caches are warm */
+  worker_t *napper; /* the one of them that wakes by itself */
   job_t *jobs;
   stream_list_t urgent, normal;
   worker_t worker[FAKE_MAX_THREADS];
@@ -72,11 +75,21 @@ atomic_uint fake_pool_work;
 static void add_work(uint32_t count) { atomic_fetch_add_explicit(&fake_pool_work, count, memory_order_relaxed); }
 static void remove_work(uint32_t count) { atomic_fetch_sub_explicit(&fake_pool_work, count, memory_order_relaxed); }
 
+/* Takes a worker out of the list of idle ones. */
+static void leave_idle(worker_t *worker) {
+  worker_t **link = &pool.idle;
+  while (*link != worker) link = &(*link)->next_idle;
+  *link = worker->next_idle;
+  worker->asleep = 0;
+  if (pool.napper == worker) pool.napper = NULL;
+}
+
 /* Takes a sleeping worker that ought to wake, when there is work and nobody is looking. */
-static worker_t *next_to_wake(void) {
+static worker_t *next_to_wake(int much) {
   worker_t *worker = pool.idle;
-  if (!worker || pool.looking || !atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return NULL;
-  pool.idle = worker->next_idle;
+  if (!worker || pool.looking || (!much && pool.napper)) return NULL;
+  if (!atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return NULL;
+  leave_idle(worker);
   return worker;
 }
 
@@ -109,10 +122,15 @@ static void wake(worker_t *worker) {
   fake_futex_wake(&worker->signal, 1);
 }
 
-static void unlock_and_wake(void) {
-  worker_t *worker = next_to_wake();
+static void unlock_and_wake(int much) {
+  worker_t *worker = next_to_wake(much);
   fake_unlock(&pool.lock);
   wake(worker);
+}
+
+void fake_pool_rouse(void) {
+  fake_lock(&pool.lock);
+  unlock_and_wake(1);
 }
 
 void fake_pool_look(void) {
@@ -124,7 +142,7 @@ void fake_pool_look(void) {
 void fake_pool_leave(void) {
   fake_lock(&pool.lock);
   pool.looking--;
-  unlock_and_wake();
+  unlock_and_wake(1);
 }
 
 /* ---- parallel launches
@@ -177,7 +195,7 @@ static int work_once(int *out_spun) {
   hal_plugin_stream_t *stream = job ? NULL : pop_stream(&pool.urgent);
   if (!job && !stream) stream = pop_stream(&pool.normal);
   if (!job && !stream) return 0;
-  unlock_and_wake();
+  unlock_and_wake(1);
   *out_spun = 0;
   if (job) {
     help(job);
@@ -188,12 +206,39 @@ static int work_once(int *out_spun) {
   return 1;
 }
 
+static int is_woken(worker_t *self) { return atomic_load_explicit(&self->signal, memory_order_acquire) != 0; }
+
+/* The napper's sleep, not under the lock: till it is woken, or finds work, and then leaves the list by itself, or till
+ * nothing came for long. */
+static void nap(worker_t *self) {
+  int64_t left = FAKE_NAPS_NS;
+  for (int64_t length = FAKE_NAP_NS; !is_woken(self);
+       length = length < FAKE_LONGEST_NAP_NS ? length + length / 2 : length) {
+    fake_futex_wait(&self->signal, 0, length);
+    left -= length;
+    if (left > 0 && !atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) continue;
+    fake_lock(&pool.lock);
+    const int work = atomic_load_explicit(&fake_pool_work, memory_order_relaxed) != 0;
+    const int alone = self->asleep; /* else somebody has just taken it out of the list, and wakes it */
+    if (alone && work) leave_idle(self);
+    if (alone && left <= 0) pool.napper = NULL;
+    fake_unlock(&pool.lock);
+    if (alone && work) atomic_store_explicit(&self->signal, 1, memory_order_relaxed);
+    if (work || left <= 0) return;
+  }
+}
+
+/* Under the lock on entry, not on exit. */
 static void sleep_until_woken(worker_t *self) {
+  const int naps = fake.settings.async && !pool.napper && !pool.stopping;
   atomic_store_explicit(&self->signal, 0, memory_order_relaxed);
   self->next_idle = pool.idle;
+  self->asleep = 1;
   pool.idle = self;
+  if (naps) pool.napper = self;
   fake_unlock(&pool.lock);
-  while (!atomic_load_explicit(&self->signal, memory_order_acquire)) fake_futex_wait(&self->signal, 0, -1);
+  if (naps) nap(self);
+  while (!is_woken(self)) fake_futex_wait(&self->signal, 0, -1);
 }
 
 /* Helpers of an inline device look for long, and let other threads have their core meanwhile: PyTorch's backward pass runs on a thread of
@@ -284,7 +329,7 @@ static int ensure_started(void) {
   return pool.workers != 0;
 }
 
-int fake_pool_push(hal_plugin_stream_t *stream) {
+int fake_pool_push(hal_plugin_stream_t *stream, int much) {
   if (!ensure_started()) return 0;
   stream_list_t *list = stream->priority < 0 ? &pool.urgent : &pool.normal;
   fake_lock(&pool.lock);
@@ -295,7 +340,7 @@ int fake_pool_push(hal_plugin_stream_t *stream) {
     list->first = stream;
   list->last = stream;
   add_work(1);
-  unlock_and_wake();
+  unlock_and_wake(much);
   return 1;
 }
 
@@ -342,7 +387,7 @@ void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *ker
   job.next = pool.jobs;
   pool.jobs = &job;
   add_work(job.seats);
-  unlock_and_wake();
+  unlock_and_wake(1);
   run_parts(&job);
   fake_lock(&pool.lock);
   job_t **link = &pool.jobs;
@@ -357,7 +402,8 @@ void fake_pool_stop(void) {
   fake_lock(&pool.lock);
   pool.stopping = 1;
   worker_t *idle = pool.idle;
-  pool.idle = NULL;
+  pool.idle = pool.napper = NULL;
+  for (worker_t *worker = idle; worker; worker = worker->next_idle) worker->asleep = 0;
   fake_unlock(&pool.lock);
   while (idle) {
     worker_t *next = idle->next_idle;
@@ -383,7 +429,7 @@ void fake_pool_fork_parent(void) {
 
 void fake_pool_fork_child(void) {
   pool.jobs = NULL;
-  pool.idle = NULL;
+  pool.idle = pool.napper = NULL;
   pool.urgent = pool.normal = (stream_list_t){NULL, NULL};
   pool.looking = 0;
   pool.workers = 0;

@@ -30,13 +30,13 @@ static int signal_sleepers(hal_plugin_stream_t *stream) {
   return 1;
 }
 
-/* Unlocks; hands a stream that has just become QUEUED to the pool. Takes no reference of the caller's. */
-static void unlock_queued(hal_plugin_stream_t *stream) {
+/* Unlocks; hands a stream that has just become QUEUED to the pool, with `much` or little work. Takes no reference of the caller's. */
+static void unlock_queued(hal_plugin_stream_t *stream, int much) {
   const int push = !stream->listed;
   stream->listed = 1;
   if (push) fake_stream_ref(stream); /* the list's */
   fake_unlock(&stream->lock);
-  if (push && FAKE_UNLIKELY(!fake_pool_push(stream))) { /* no thread could be started: the work is done here */
+  if (push && FAKE_UNLIKELY(!fake_pool_push(stream, much))) { /* no thread could be started: the work is done here */
     fake_lock(&stream->lock);
     stream->listed = 0;
     fake_unlock(&stream->lock);
@@ -45,9 +45,9 @@ static void unlock_queued(hal_plugin_stream_t *stream) {
   }
 }
 
-void fake_stream_schedule(hal_plugin_stream_t *stream) {
+void fake_stream_schedule(hal_plugin_stream_t *stream, int much) {
   stream->state = FAKE_STREAM_QUEUED;
-  unlock_queued(stream);
+  unlock_queued(stream, much);
 }
 
 /* A parked stream may go on. Drops the reference of the list of waiters. */
@@ -56,7 +56,7 @@ static void resume(hal_plugin_stream_t *stream) {
   stream->state = FAKE_STREAM_QUEUED;
   stream->wait_stream = NULL;
   const int wake = signal_sleepers(stream);
-  unlock_queued(stream);
+  unlock_queued(stream, 1);
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
   fake_stream_unref(stream);
 }
@@ -216,15 +216,17 @@ static int release(hal_plugin_stream_t *stream, int unless_work) {
     fake_unlock(&stream->lock);
   } else {
     stream->state = FAKE_STREAM_QUEUED;
-    unlock_queued(stream);
+    unlock_queued(stream, 1);
   }
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
   return 1;
 }
 
 /* The claimed stream has run dry: stays a moment, since a thread that enqueues one small launch after another then
- * finds the worker awake and need not touch the pool. Returns whether there are new items. */
+ * finds the worker awake and need not touch the pool. Not where threads wait after every few launches: they would pass each from
+ * core to core. Returns whether there are new items. */
 static int linger(hal_plugin_stream_t *stream) {
+  if (atomic_load_explicit(&stream->amount, memory_order_relaxed) < FAKE_MUCH) return 0;
   const uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
   fake_pool_look();
   FAKE_SPIN_UNTIL(fake_stream_tail(stream) != done || atomic_load_explicit(&fake_pool_work, memory_order_relaxed));

@@ -11,7 +11,13 @@
 /* An idle worker, or a thread that waits, looks at the memory for so long before it sleeps. */
 #define FAKE_SPIN_NS 20000
 
-/* The same for the workers of a device that computes inline: they come to the caller's help and have nothing else to do, as
+/* After that one worker naps, and between naps looks for what was queued without waking it: little work, which whoever waits for it
+ * does itself as a rule (FAKE_MUCH). Naps grow, and end when nothing came for long: then it sleeps until it is woken. */
+#define FAKE_NAP_NS 50000
+#define FAKE_LONGEST_NAP_NS 1000000
+#define FAKE_NAPS_NS 100000000
+
+/* How long the workers of a device that computes inline look before they sleep: they come to the caller's help and have nothing else to do, as
  * OpenMP's threads, which spin for milliseconds (libgomp's GOMP_SPINCOUNT). A thread that has to be woken comes 50 us late, when most
  * launches of a small network are over. Between looks of FAKE_HELPER_LOOK_NS they let every other thread have their core. */
 #define FAKE_HELPER_SPIN_NS 2000000
