@@ -43,6 +43,57 @@ Test(fake_stream, gated_by_event_enqueue_returns_and_query_is_not_ready, .timeou
   cr_assert_eq(data[0], 1.0f);
 }
 
+/* Nobody waits for the little work, so that no thread but a worker can do it: at once after other work, while one naps, and when
+ * all sleep. */
+Test(fake_stream, little_work_that_nobody_waits_for_is_done, .timeout = 120) {
+  open_mode(1, 2);
+  hal_plugin_stream_t *stream = new_stream();
+  float *data = new_floats(16, 0), *ones = new_floats(16, 1);
+  static const int pauses_ms[] = {0, 0, 1, 3, 10, 30, 200, 0};
+  for (size_t i = 0; i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
+    fake_sleep_ms(pauses_ms[i]);
+    must(fake_api.stream_synchronize(stream)); /* what comes next counts as little */
+    add_ones(stream, data, ones, 16);
+    cr_assert(finishes_within(stream, PATIENCE_MS), "after a pause of %d ms", pauses_ms[i]);
+    cr_assert_eq(data[0], (float)(i + 1));
+  }
+}
+
+/* A thread that waits after every launch does the work itself, or takes it from a worker: each result is there, in order. */
+Test(fake_stream, waiting_after_every_launch_gives_every_result, .timeout = 120) {
+  open_mode(1, 2);
+  hal_plugin_stream_t *stream = new_stream();
+  float *data = new_floats(16, 0), *ones = new_floats(16, 1);
+  for (int i = 1; i <= 2000; i++) {
+    float seen = -1;
+    add_ones(stream, data, ones, 16);
+    must(fake_api.memory_copy(stream, &seen, HAL_HOST, data, 0, sizeof seen));
+    must(fake_api.stream_synchronize(stream));
+    cr_assert_eq(seen, (float)i);
+    if (i % 200 == 0) fake_sleep_ms(i / 200); /* the worker's naps */
+  }
+}
+
+/* Copies of a few bytes need no queue when nothing is before them; otherwise they keep their place. */
+Test(fake_stream, small_copy_is_made_at_once_on_an_idle_stream_and_in_order_on_a_busy_one, .timeout = 60) {
+  open_mode(1, 2);
+  hal_plugin_stream_t *stream = new_stream();
+  float *data = new_floats(16, 3), seen = -1;
+  must(fake_api.memory_copy(stream, &seen, HAL_HOST, data, 0, sizeof seen));
+  cr_assert_eq(fake_api.stream_query(stream), HAL_OK);
+  cr_assert_eq(seen, 3.0f);
+  fake_gate_t gate = {0};
+  must(fake_api.stream_host_call(stream, fake_gate_wait, &gate));
+  must(fake_api.memory_copy(stream, &seen, HAL_HOST, data, 0, sizeof seen));
+  data[0] = 4; /* before the copy, which waits for the gate */
+  fake_sleep_ms(20);
+  cr_assert_eq(seen, 3.0f);
+  cr_assert_eq(fake_api.stream_query(stream), HAL_NOT_READY);
+  atomic_store(&gate.open, 1);
+  must(fake_api.stream_synchronize(stream));
+  cr_assert_eq(seen, 4.0f);
+}
+
 Test(fake_stream, wait_outlives_the_event, .timeout = 60) {
   open_mode(1, 2);
   hal_plugin_stream_t *gated = new_stream(), *other = new_stream();
