@@ -366,10 +366,13 @@ class ScanIndex(Family):
 
 
 class Sort(Family):
-    """Sorting by radix: PK_KEY(x) gives an unsigned 64-bit number whose order is that of the elements."""
+    """Sorting by radix, and the first k of the order: PK_KEY(x) gives an unsigned 64-bit number whose order is that of the elements,
+    which differ in the PK_TOPK_SHIFT + 8 lower bits."""
 
     def macros(self, op, dtype):
         yield "PK_KEY(x)", f"pk_key_{dtype.token}(x)"
+        yield "PK_TOPK_KEY", "pk_u32" if dtype.size == 4 else "pk_u64"
+        yield "PK_TOPK_SHIFT", str(8 * dtype.size - 8)
 
 
 class Optimizer(Family):
@@ -494,7 +497,7 @@ FAMILIES = {
         Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1,
              result="any"),
         ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
-        Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values")], operands=1,
+        Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values", "select", "choose")], operands=1,
              result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
         Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),

@@ -37,6 +37,14 @@ bool takes(const OptionalTensor &tensor, c10::ScalarType dtype) {
   return !tensor || !tensor->defined() || (is_device_tensor(*tensor) && tensor->scalar_type() == dtype);
 }
 
+// The dtype of weight and bias beside an input of `dtype`: its own, or that of the statistics; nullopt = another, or two.
+std::optional<c10::ScalarType> parameter_dtype(const OptionalTensor &weight, const OptionalTensor &bias,
+                                               c10::ScalarType dtype) {
+  for (const auto candidate : {dtype, statistics_dtype(dtype)})
+    if (takes(weight, candidate) && takes(bias, candidate)) return candidate;
+  return std::nullopt;
+}
+
 at::Tensor contiguous_or_undefined(const OptionalTensor &tensor) {
   return tensor && tensor->defined() ? tensor->contiguous() : at::Tensor();
 }
@@ -49,7 +57,7 @@ Three layer_norm(const at::Tensor &input, c10::IntArrayRef normalized, const Opt
   const auto [rows, n] = at::native::_check_layer_norm_inputs(input, normalized, w, b);
   const auto dtype = input.scalar_type();
   const auto device = input.device().index();
-  if (has_kernel(device, HAL_OP_ID_NATIVE_LAYER_NORM, dtype) && takes(weight, dtype) && takes(bias, dtype)) {
+  if (has_kernel(device, HAL_OP_ID_NATIVE_LAYER_NORM, dtype) && parameter_dtype(weight, bias, dtype)) {
     const at::Tensor x = input.contiguous();
     c10::SmallVector<int64_t, 6> shape(input.sizes().begin(), input.sizes().end());
     std::fill(shape.end() - static_cast<std::ptrdiff_t>(normalized.size()), shape.end(), 1);
@@ -76,16 +84,16 @@ Three layer_norm_backward(const at::Tensor &grad, const at::Tensor &input, c10::
   const auto [rows, n] = at::native::_check_layer_norm_inputs(input, normalized, w, bias ? *bias : at::Tensor());
   const auto dtype = input.scalar_type();
   const auto device = input.device().index();
-  const bool plain = takes(grad, dtype) && takes(weight, dtype) && takes(mean, statistics_dtype(dtype)) &&
-                     takes(rstd, statistics_dtype(dtype));
-  if (has_kernel(device, HAL_OP_ID_NATIVE_LAYER_NORM_BACKWARD, dtype) && plain) {
+  const auto parameters = parameter_dtype(weight, bias, dtype);
+  const bool plain = takes(grad, dtype) && takes(mean, statistics_dtype(dtype)) && takes(rstd, statistics_dtype(dtype));
+  if (has_kernel(device, HAL_OP_ID_NATIVE_LAYER_NORM_BACKWARD, dtype) && plain && parameters) {
     const at::Tensor dy = grad.contiguous(), x = input.contiguous(), m = mean.contiguous(), s = rstd.contiguous();
     at::Tensor made[3];
     std::optional<Matrix> results[3];
     const hal_tensor_t *pointers[3] = {};
     for (size_t i = 0; i < 3; i++) {
       if (!wanted[i]) continue;
-      made[i] = make_empty(i == 0 ? input.sizes() : normalized, dtype, device);
+      made[i] = make_empty(i == 0 ? input.sizes() : normalized, i == 0 ? dtype : *parameters, device);
       results[i].emplace(made[i], i == 0 ? rows : 1, n);
       pointers[i] = &results[i]->descriptor;
     }

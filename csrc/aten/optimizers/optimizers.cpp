@@ -91,7 +91,7 @@ bool are_native(uint32_t op, std::initializer_list<at::TensorList> lists) {
       if (!is_device_tensor(tensor)) return false;
       if (!first) first = &tensor;
       if (tensor.device() != first->device() || tensor.scalar_type() != first->scalar_type()) return false;
-      if (!has_kernel(tensor.device().index(), op, tensor.scalar_type())) return false;  // halves take the fallback
+      if (!has_kernel(tensor.device().index(), op, tensor.scalar_type())) return false;
     }
   }
   return true;

@@ -209,14 +209,22 @@ bool run_sort_stable(const Outputs &outputs, const at::Tensor &self, std::option
   return !self.is_complex() && sort_into(self, dim, descending, outputs[0], outputs[1]);
 }
 
-bool run_topk(const Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, bool largest, bool) {
+bool run_topk(const Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, bool largest, bool ordered) {
+  const auto dtype = combining_dtype(self.scalar_type());
+  const c10::DeviceIndex device = self.device().index();
   if (self.is_complex() || self.scalar_type() == at::kBool) return false;
-  dim = at::maybe_wrap_dim(dim, self.dim());
   if (outputs[0].numel() == 0) return true;
-  const auto order = sorted(self, dim, largest);
-  if (!order) return false;
-  outputs[0].copy_(self.dim() ? order->values.narrow(dim, 0, k) : order->values);
-  outputs[1].copy_(self.dim() ? order->indices.narrow(dim, 0, k) : order->indices);
+  if (!dtype || !has_kernel(device, HAL_OP_ID_TOPK, *dtype)) return false;
+  const at::Tensor operand = prepare_operand(self, *dtype, device);
+  const Destination out(outputs[0], *dtype, shares_storage(outputs[0], operand, true));
+  const Destination places(outputs[1], at::kLong, shares_storage(outputs[1], operand, true));
+  Strided target(out.tensor()), source(operand), where(places.tensor());
+  const hal_value_t args[] = {value(source.descriptor()), value(k), value(at::maybe_wrap_dim(dim, self.dim())),
+                              value(static_cast<int64_t>(largest)), value(static_cast<int64_t>(ordered))};
+  const hal_tensor_t *const results[] = {&target.descriptor(), &where.descriptor()};
+  if (!run_op(device, HAL_OP_ID_TOPK, args, results)) return false;
+  out.finish();
+  places.finish();
   return true;
 }
 

@@ -27,6 +27,14 @@ static hal_status_t read_matrix(const hal_op_context_t *context, const hal_tenso
   return HAL_OK;
 }
 
+/* The dtype of weight and bias: that of the input, or the accumulators', as the first that is given has it. */
+static hal_dtype_t parameter_dtype(const hal_op_call_t *call, uint32_t first, uint32_t last, const matrix_t *m) {
+  for (uint32_t i = first; i <= last; i++)
+    if (call->args[i].tag == HAL_VALUE_TENSOR && call->args[i].u.t)
+      return call->args[i].u.t->dtype == m->accumulator ? m->accumulator : m->dtype;
+  return m->dtype;
+}
+
 hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *input, *weight, *bias, *results[3];
   matrix_t m = {.rows = 0};
@@ -34,8 +42,9 @@ hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_ca
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &input));
   HAL_RETURN_IF_ERROR(read_matrix(context, input, &m));
-  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 1, m.n, m.dtype, &weight));
-  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 2, m.n, m.dtype, &bias));
+  const hal_dtype_t dtype = parameter_dtype(call, 1, 2, &m);
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 1, m.n, dtype, &weight));
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 2, m.n, dtype, &bias));
   HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[3], m.accumulator, "eps", &eps));
   for (uint32_t i = 0; i < 3; i++) HAL_RETURN_IF_ERROR(hal_op_result(context, call, i, &results[i]));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, results[0], "the result", m.rows * m.n, m.dtype));
@@ -44,15 +53,17 @@ hal_status_t hal_op_launch_layer_norm(hal_op_context_t *context, const hal_op_ca
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, m.dtype, HAL_LAYER_NORM_VARIANT_FORWARD, &kernel));
   uint64_t rows = (uint64_t)m.rows, per_group = hal_op_units_per_group(context, 4 * (uint64_t)m.n);
   int32_t with_weight = weight != NULL, with_bias = bias != NULL;
+  const int32_t wide = dtype != m.dtype;
   void *result = results[0]->data, *mean = results[1]->data, *rstd = results[2]->data, *a = input->data;
   void *w = weight ? weight->data : a, *b = bias ? bias->data : a; /* an address in any case */
   return queue_layer_norm_forward(context, kernel, (rows + per_group - 1) / per_group, result, mean, rstd, a, w, b,
-                                  rows, per_group, m.n, hal_op_number(&eps), with_weight, with_bias);
+                                  rows, per_group, m.n, hal_op_number(&eps), with_weight, with_bias, wide);
 }
 
 /* The operands of the gradients. */
 typedef struct backward_s {
   matrix_t m;
+  hal_dtype_t parameters; /* dtype of the weight and of the gradients of weight and bias */
   const hal_tensor_t *grad, *input, *mean, *rstd, *weight;
 } backward_t;
 
@@ -63,11 +74,11 @@ static hal_status_t launch_input(hal_op_context_t *context, const backward_t *in
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->m.dtype, HAL_LAYER_NORM_VARIANT_BACKWARD, &kernel));
   uint64_t rows = (uint64_t)in->m.rows, per_group = hal_op_units_per_group(context, 4 * (uint64_t)in->m.n);
   int64_t n = in->m.n;
-  int32_t with_weight = in->weight != NULL;
+  int32_t with_weight = in->weight != NULL, wide = in->parameters != in->m.dtype;
   void *target = result->data, *grad = in->grad->data, *a = in->input->data, *mean = in->mean->data;
   void *rstd = in->rstd->data, *weight = in->weight ? in->weight->data : a;
   return queue_layer_norm_backward(context, kernel, (rows + per_group - 1) / per_group, target, grad, a, mean, rstd,
-                                   weight, rows, per_group, n, with_weight);
+                                   weight, rows, per_group, n, with_weight, wide);
 }
 
 /* Gradients of weight and bias, either of which may be NULL. */
@@ -79,8 +90,8 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   hal_plugin_kernel_t *kernel;
   hal_op_scratch_t scratch = {.block = NULL};
   size_t size;
-  if (weight) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, weight, "the gradient of the weight", n, in->m.dtype));
-  if (bias) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, bias, "the gradient of the bias", n, in->m.dtype));
+  if (weight) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, weight, "the gradient of the weight", n, in->parameters));
+  if (bias) HAL_RETURN_IF_ERROR(hal_op_check_dense(context, bias, "the gradient of the bias", n, in->parameters));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->m.dtype, HAL_LAYER_NORM_VARIANT_COLUMNS, &kernel));
   const uint32_t element = hal_op_dtype_size(in->m.accumulator);
   if (__builtin_mul_overflow((size_t)chunks * 2 * element, (size_t)n, &size))
@@ -109,7 +120,8 @@ hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const 
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &in.mean));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 3, &in.rstd));
   HAL_RETURN_IF_ERROR(read_matrix(context, in.input, &in.m));
-  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 4, in.m.n, in.m.dtype, &in.weight));
+  in.parameters = parameter_dtype(call, 4, 4, &in.m);
+  HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 4, in.m.n, in.parameters, &in.weight));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.grad, "grad_out", in.m.rows * in.m.n, in.m.dtype));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.mean, "mean", in.m.rows, in.m.accumulator));
   HAL_RETURN_IF_ERROR(hal_op_check_dense(context, in.rstd, "rstd", in.m.rows, in.m.accumulator));

@@ -4,9 +4,10 @@
  * passes. bits < 64 with `bias` in the kernel: -2^(bits-1) becomes 0. Results: values, int64 indices. */
 #include <string.h>
 
+#include "hal_op_ids.h"
 #include "hal_op_variants.h"
-#include "op/dims.h"
 #include "ops/index/index.h"
+#include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
 
 HAL_OP_LAUNCHER(queue_search, items, SEARCH_ROWS_ARGS)
@@ -22,20 +23,29 @@ HAL_OP_LAUNCHER(queue_sort_move, items, SORT_MOVE_ARGS)
 #define MOST_CHUNKS INT64_C(64)    /* of a row; their tallies are summed one after the other */
 #define LEAST_CHUNK INT64_C(16384) /* elements: what a tally of 256 counts is worth */
 
-typedef struct sort_s {
-  const hal_tensor_t *tensors[3]; /* values, self, indices */
-  pk_rows_t kept;
-  hal_op_dim_t dim;
-  hal_dtype_t dtype;
-  int64_t n, rows, chunk, chunks;
-  uint64_t bias, invert;
-  uint32_t bytes; /* of a key that matter */
-  /* buffers on the device */
-  hal_op_scratch_t scratch;
-  void *keys[2], *places[2], *tallies;
-} sort_t;
+void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64_t bits) {
+  s->dtype = dtype;
+  s->bytes = dtype == HAL_FLOAT32 ? 4u : dtype == HAL_INT64 ? (uint32_t)(bits + 7) / 8 : 8u;
+  s->bias = dtype == HAL_INT64 ? UINT64_C(1) << (bits - 1) : 0;
+  s->invert = descending ? UINT64_MAX : 0;
+}
 
-static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call, sort_t *s) {
+hal_status_t hal_op_sort_dims(hal_op_sort_t *s, const hal_tensor_t *const tensors[3], int64_t dim) {
+  hal_op_dims_t dims;
+  hal_op_dims_init(tensors, 3, tensors[1]->ndim ? UINT64_C(1) << dim : 0, &dims);
+  s->dim = (hal_op_dim_t){.size = 1};
+  for (int32_t i = 0; i < dims.count; i++)
+    if (dims.dim[i].reduced) {
+      s->dim = hal_op_dims_take(&dims, i);
+      break;
+    }
+  hal_op_dims_merge(&dims);
+  s->n = s->dim.size;
+  s->rows = hal_op_dims_numel(&dims);
+  return hal_op_dims_rows(&dims, &s->kept);
+}
+
+static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call_t *call, hal_op_sort_t *s) {
   int64_t dim = 0, descending, bits;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &s->tensors[1]));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &s->tensors[0]));
@@ -52,28 +62,20 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
                           hal_op_dtype_name(self->dtype));
   if (bits < 1 || bits > 64) return hal_op_invalid(context, "%lld bits; 1 to 64 are possible", (long long)bits);
   if (!hal_op_has_dtype(context, self->dtype)) return HAL_UNIMPLEMENTED;
-  s->dtype = self->dtype;
-  s->bytes = self->dtype == HAL_FLOAT32 ? 4u : self->dtype == HAL_INT64 ? (uint32_t)(bits + 7) / 8 : 8u;
-  s->bias = self->dtype == HAL_INT64 ? UINT64_C(1) << (bits - 1) : 0;
-  s->invert = descending ? UINT64_MAX : 0;
-
-  hal_op_dims_t dims;
-  hal_op_dims_init(s->tensors, 3, self->ndim ? UINT64_C(1) << dim : 0, &dims);
-  s->dim = (hal_op_dim_t){.size = 1};
-  for (int32_t i = 0; i < dims.count; i++)
-    if (dims.dim[i].reduced) {
-      s->dim = hal_op_dims_take(&dims, i);
-      break;
-    }
-  hal_op_dims_merge(&dims);
-  s->n = s->dim.size;
-  s->rows = hal_op_dims_numel(&dims);
-  return hal_op_dims_rows(&dims, &s->kept);
+  hal_op_sort_keys(s, self->dtype, descending != 0, bits);
+  return hal_op_sort_dims(s, s->tensors, dim);
 }
 
-/* Allocates both pairs of buffers and the tallies in one block; 64-bit parts first. */
-static hal_status_t allocate(const hal_op_context_t *context, sort_t *s) {
+/* Both pairs of buffers and the tallies in one block; 64-bit parts first. */
+hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s) {
   size_t entries, tallies, size;
+  s->chunk = s->n;
+  s->chunks = 1;
+  if (s->n > SHORT_ROW) {
+    const int64_t wanted = s->n / MOST_CHUNKS + 1;
+    s->chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+    s->chunks = s->n / s->chunk + (s->n % s->chunk != 0);
+  }
   if (s->n > UINT32_MAX || __builtin_mul_overflow((size_t)s->rows, (size_t)s->n, &entries) ||
       __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies) ||
       __builtin_mul_overflow(entries, 2 * (sizeof(uint64_t) + sizeof(uint32_t)), &size) ||
@@ -90,7 +92,7 @@ static hal_status_t allocate(const hal_op_context_t *context, sort_t *s) {
   return HAL_OK;
 }
 
-static hal_status_t make_keys(hal_op_context_t *context, const sort_t *s) {
+static hal_status_t make_keys(hal_op_context_t *context, const hal_op_sort_t *s) {
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_KEYS, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
@@ -100,7 +102,7 @@ static hal_status_t make_keys(hal_op_context_t *context, const sort_t *s) {
                          s->bias, s->invert);
 }
 
-static hal_status_t put_values(hal_op_context_t *context, const sort_t *s, const void *places) {
+static hal_status_t put_values(hal_op_context_t *context, const hal_op_sort_t *s, const void *places) {
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_VALUES, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
@@ -111,7 +113,7 @@ static hal_status_t put_values(hal_op_context_t *context, const sort_t *s, const
 }
 
 /* Sorts short rows; gives the buffer that the entries end in. */
-static hal_status_t sort_short(hal_op_context_t *context, const sort_t *s, int *out_buffer) {
+static hal_status_t sort_short(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_MERGE, &kernel));
   int32_t passes = 0;
@@ -122,7 +124,7 @@ static hal_status_t sort_short(hal_op_context_t *context, const sort_t *s, int *
                           s->places[1], rows, per_item, s->n, passes);
 }
 
-static hal_status_t sort_by_radix(hal_op_context_t *context, const sort_t *s, int *out_buffer) {
+static hal_status_t sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
   hal_plugin_kernel_t *tally, *offsets, *move;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_TALLY, &tally));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_OFFSETS, &offsets));
@@ -141,24 +143,23 @@ static hal_status_t sort_by_radix(hal_op_context_t *context, const sort_t *s, in
   return HAL_OK;
 }
 
-hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call) {
-  sort_t s = {.chunks = 1};
+hal_status_t hal_op_sort_finish(hal_op_context_t *context, const hal_op_sort_t *s, int sorted) {
   int buffer = 0;
-  HAL_RETURN_IF_ERROR(read_call(context, call, &s));
+  if (sorted && s->n > 1)
+    HAL_RETURN_IF_ERROR(s->n > SHORT_ROW ? sort_by_radix(context, s, &buffer) : sort_short(context, s, &buffer));
+  return put_values(context, s, s->places[buffer]);
+}
+
+hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *call) {
+  hal_op_sort_t s = {.chunks = 1};
   int64_t numel;
+  if (context->op == HAL_OP_ID_TOPK) return hal_op_topk(context, call);
+  HAL_RETURN_IF_ERROR(read_call(context, call, &s));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, s.tensors[1], "self", &numel));
   if (numel == 0) return HAL_OK;
-  const int by_radix = s.n > SHORT_ROW;
-  s.chunk = s.n;
-  if (by_radix) {
-    const int64_t wanted = s.n / MOST_CHUNKS + 1;
-    s.chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
-    s.chunks = s.n / s.chunk + (s.n % s.chunk != 0);
-  }
-  HAL_RETURN_IF_ERROR(allocate(context, &s));
+  HAL_RETURN_IF_ERROR(hal_op_sort_allocate(context, &s));
   hal_status_t status = make_keys(context, &s);
-  if (!status) status = by_radix ? sort_by_radix(context, &s, &buffer) : sort_short(context, &s, &buffer);
-  if (!status) status = put_values(context, &s, s.places[buffer]);
+  if (!status) status = hal_op_sort_finish(context, &s, 1);
   hal_op_scratch_release(&s.scratch);
   return status;
 }

@@ -35,4 +35,14 @@
       X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_item), X(VALUE, pk_i64, n), X(VALUE, pk_i64, chunk),      \
       X(VALUE, pk_i64, chunks), X(VALUE, pk_i64, value_step), X(VALUE, pk_i64, a_step), X(VALUE, pk_i64, index_step)
 
+#define TOPK_SELECT_ARGS(X)                                                                                            \
+  X(OUT, pk_u64, keys), X(OUT, pk_u32, places), X(BOTH, pk_u64, room_keys), X(BOTH, pk_u32, room_places), X(IN, E, a), \
+      X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_item), X(VALUE, pk_i64, n),            \
+      X(VALUE, pk_i64, k), X(VALUE, pk_i64, room), X(VALUE, pk_i64, chunk), X(VALUE, pk_i64, chunks),                  \
+      X(VALUE, pk_i64, a_step), X(VALUE, pk_u64, bias), X(VALUE, pk_u64, invert)
+
+#define TOPK_CHOOSE_ARGS(X)                                                                               \
+  X(OUT, pk_u64, keys), X(OUT, pk_u32, places), X(BOTH, pk_u64, from_keys), X(BOTH, pk_u32, from_places), \
+      X(VALUE, pk_u64, rows), X(VALUE, pk_i64, count), X(VALUE, pk_i64, k)
+
 #endif /* SORT_ARGS_H_ */

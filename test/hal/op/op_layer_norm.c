@@ -8,18 +8,21 @@ typedef struct sample_s {
 
 static const double eps = 1e-3;
 
-static sample_t sample_new(hal_dtype_t dtype, int64_t rows, int64_t n) {
+/* Operands of `dtype`, with weight and bias of `parameters`; the statistics are float32 beside half precision. */
+static sample_t sample_of(hal_dtype_t dtype, hal_dtype_t parameters_dtype, int64_t rows, int64_t n) {
   const int64_t matrix[] = {rows, n}, column[] = {rows};
   sample_t s = {.rows = rows, .n = n};
   tensor_t **const matrices[] = {&s.x, &s.dy, &s.y, &s.dx}, **const columns[] = {&s.mean, &s.rstd},
                    **const parameters[] = {&s.weight, &s.bias, &s.dweight, &s.dbias};
   for (int i = 0; i < 4; i++) *matrices[i] = tensor_new(dtype, 2, matrix, CONTIGUOUS);
-  for (int i = 0; i < 2; i++) *columns[i] = tensor_new(dtype, 1, column, CONTIGUOUS);
-  for (int i = 0; i < 4; i++) *parameters[i] = tensor_new(dtype, 1, &n, CONTIGUOUS);
+  for (int i = 0; i < 2; i++) *columns[i] = tensor_new(is_half(dtype) ? HAL_FLOAT32 : dtype, 1, column, CONTIGUOUS);
+  for (int i = 0; i < 4; i++) *parameters[i] = tensor_new(parameters_dtype, 1, &n, CONTIGUOUS);
   tensor_fill_ordinary(s.x, 3), tensor_fill_ordinary(s.dy, 4);
   tensor_fill_ordinary(s.weight, 5), tensor_fill_ordinary(s.bias, 6);
   return s;
 }
+
+static sample_t sample_new(hal_dtype_t dtype, int64_t rows, int64_t n) { return sample_of(dtype, dtype, rows, n); }
 
 static void sample_free(sample_t *s) {
   tensor_t *const all[] = {s->x, s->dy, s->weight, s->bias, s->y, s->mean, s->rstd, s->dx, s->dweight, s->dbias};
@@ -43,8 +46,8 @@ static void near(const char *what, const tensor_t *t, int64_t i, long double wan
 }
 
 /* Computes everything; `with` has weight and bias. */
-static void check(hal_dtype_t dtype, int64_t rows, int64_t n, int with) {
-  sample_t s = sample_new(dtype, rows, n);
+static void check(hal_dtype_t dtype, hal_dtype_t parameters, int64_t rows, int64_t n, int with) {
+  sample_t s = sample_of(dtype, parameters, rows, n);
   const hal_value_t none = {0};
   const hal_value_t forward[] = {of_tensor(s.x), with ? of_tensor(s.weight) : none, with ? of_tensor(s.bias) : none,
                                  of_double(eps)};
@@ -53,7 +56,7 @@ static void check(hal_dtype_t dtype, int64_t rows, int64_t n, int with) {
   must(run_three("native_layer_norm_backward", backward, 5, s.dx, s.dweight, s.dbias));
   tensor_t *const results[] = {s.y, s.mean, s.rstd, s.dx, s.dweight, s.dbias};
   for (int i = 0; i < 6; i++) tensor_download(results[i]);
-  const long double u = roundoff(dtype);
+  const long double u = roundoff(dtype), v = roundoff(parameters), w = is_half(dtype) ? roundoff(HAL_FLOAT32) : u;
   long double *dweight = calloc((size_t)n, sizeof *dweight), *dbias = calloc((size_t)n, sizeof *dbias);
   for (int64_t r = 0; r < rows; r++) {
     long double sum = 0, squares = 0, gsum = 0, gh = 0;
@@ -61,7 +64,7 @@ static void check(hal_dtype_t dtype, int64_t rows, int64_t n, int with) {
     const long double mean = sum / n;
     for (int64_t k = 0; k < n; k++) squares += powl(tensor_get(s.x, r * n + k).f - mean, 2);
     const long double rstd = 1 / sqrtl(squares / n + eps);
-    near("mean", s.mean, r, mean, 100 * u), near("rstd", s.rstd, r, rstd, 100 * u * rstd);
+    near("mean", s.mean, r, mean, 100 * w), near("rstd", s.rstd, r, rstd, 100 * w * rstd);
     for (int64_t k = 0; k < n; k++) {
       const long double h = (tensor_get(s.x, r * n + k).f - mean) * rstd, d = tensor_get(s.dy, r * n + k).f;
       const long double g = d * (with ? tensor_get(s.weight, k).f : 1);
@@ -76,7 +79,7 @@ static void check(hal_dtype_t dtype, int64_t rows, int64_t n, int with) {
     }
   }
   for (int64_t k = 0; k < n; k++) {
-    const long double error = 300 * u * (1 + sqrtl((long double)rows)) * 4;
+    const long double error = 300 * (v > w ? v : w) * (1 + sqrtl((long double)rows)) * 4;
     near("weight's gradient", s.dweight, k, dweight[k], error), near("bias's gradient", s.dbias, k, dbias[k], error);
   }
   free(dweight), free(dbias), sample_free(&s);
@@ -87,9 +90,32 @@ Test(op_layer_norm, results_and_gradients, .timeout = 60) {
   static const int64_t shapes[][2] = {{1, 1}, {3, 2}, {5, 64}, {4, 65}, {700, 33}, {2, 9001}, {1500, 7}, {130, 257}};
   for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
     for (int with = 0; with < 2; with++) {
-      check(HAL_FLOAT32, shapes[i][0], shapes[i][1], with);
-      check(HAL_FLOAT64, shapes[i][0], shapes[i][1], with);
+      check(HAL_FLOAT32, HAL_FLOAT32, shapes[i][0], shapes[i][1], with);
+      check(HAL_FLOAT64, HAL_FLOAT64, shapes[i][0], shapes[i][1], with);
     }
+}
+
+/* Without weight and bias their gradients still are of the input's dtype. */
+Test(op_layer_norm, half_precision_takes_parameters_of_its_own_dtype_or_float32, .timeout = 60) {
+  open_device();
+  static const hal_dtype_t halves[] = {HAL_FLOAT16, HAL_BFLOAT16};
+  static const int64_t shapes[][2] = {{1, 1}, {5, 64}, {4, 65}, {700, 33}, {130, 257}};
+  for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
+    for (int h = 0; h < 2; h++) {
+      check(halves[h], halves[h], shapes[i][0], shapes[i][1], 0);
+      check(halves[h], halves[h], shapes[i][0], shapes[i][1], 1);
+      check(halves[h], HAL_FLOAT32, shapes[i][0], shapes[i][1], 1);
+    }
+}
+
+Test(op_layer_norm, weight_and_bias_of_two_dtypes_are_refused) {
+  open_device();
+  sample_t s = sample_of(HAL_FLOAT16, HAL_FLOAT32, 3, 5), other = sample_new(HAL_FLOAT16, 3, 5);
+  const hal_value_t mixed[] = {of_tensor(s.x), of_tensor(s.weight), of_tensor(other.bias), of_double(eps)};
+  cr_assert_eq(run_three("native_layer_norm", mixed, 4, s.y, s.mean, s.rstd), HAL_INVALID_ARGUMENT);
+  const hal_value_t reversed[] = {of_tensor(s.x), of_tensor(other.weight), of_tensor(s.bias), of_double(eps)};
+  cr_assert_eq(run_three("native_layer_norm", reversed, 4, s.y, s.mean, s.rstd), HAL_INVALID_ARGUMENT);
+  sample_free(&s), sample_free(&other);
 }
 
 Test(op_layer_norm, gradients_that_are_not_wanted_are_not_touched) {

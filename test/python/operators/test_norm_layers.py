@@ -244,6 +244,7 @@ NORMS = {
     "group": lambda x, w=None, b=None: F.group_norm(x, 3, w, b),
     "one group": lambda x, w=None, b=None: F.group_norm(x, 1, w, b),
     "instance": lambda x, w=None, b=None: F.instance_norm(x, None, None, w, b),
+    "layer": lambda x, w=None, b=None: F.layer_norm(x.transpose(1, -1), (6,), w, b),
 }
 
 

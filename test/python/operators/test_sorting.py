@@ -129,6 +129,18 @@ def test_topk_kthvalue(dtype):
     natively(lambda x: x.kthvalue(1, 0, keepdim=True), Sample(x))
 
 
+@pytest.mark.parametrize("n, k", [(1, 1), (100, 3), (3000, 2999), (40000, 1), (40000, 700), (70000, 30000)])
+def test_topk_of_lengths_around_the_limits_of_the_kernels(n, k, device):
+    x = torch.stack([torch.randperm(n, generator=torch.Generator().manual_seed(seed)) for seed in (n, k)]).float()
+    x[:, : n // 9] = float("nan") if n > 9 else 0
+    values, indices = x.sort(descending=True, stable=True)
+    for given in (x, x.t().contiguous().t()):
+        ours = given.to(device).topk(k)
+        assert torch.equal(ours.values.cpu().nan_to_num(-1), values[:, :k].nan_to_num(-1)) and torch.equal(ours.indices.cpu(), indices[:, :k])
+        unsorted = given.to(device).topk(k, sorted=False, largest=False)
+        assert torch.equal(unsorted.indices.cpu().sort().values, x.sort(stable=True).indices[:, :k].sort().values)
+
+
 def test_medians():
     x = Sample(torch.randperm(105).float().view(5, 21))
     for function in (torch.median, torch.nanmedian):

@@ -1,0 +1,97 @@
+/* topk_select.h: the k first elements of the rows along one dimension of n elements in the order of sort.pk, without sorting the others;
+ * of equal elements those with the lowest indices. An entry is a key, inverted for a descending order, and the place it came from.
+ *
+ * select: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
+ * row; when it is full the k smallest keys stay, in that order, and the largest of them is the limit that later elements must be
+ * below. Mostly few are, so that a block of them costs a comparison each. A chunk of fewer than k elements is filled up with
+ * entries behind all others.
+ * choose: the same of the entries of a row's chunks, which it overwrites. */
+#define PK_TOPK_BLOCK 64
+
+/* The k smallest of `count` entries, 0 < k <= count, move to the front in their order. Gives the largest key of them, found digit
+ * by digit from the highest. */
+PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 count, pk_i64 k) {
+  pk_u64 prefix = 0, known = 0;
+  pk_i64 rank = k; /* of the key wanted among those with the prefix */
+  for (pk_i32 shift = PK_TOPK_SHIFT; shift >= 0; shift -= 8) {
+    pk_u32 tally[256];
+    for (int d = 0; d < 256; d++) tally[d] = 0;
+    for (pk_i64 j = 0; j < count; j++)
+      if ((keys[j] & known) == prefix) tally[keys[j] >> shift & 255u]++;
+    pk_u64 digit = 0;
+    while (rank > (pk_i64)tally[digit]) rank -= (pk_i64)tally[digit++];
+    prefix |= digit << shift;
+    known |= (pk_u64)255 << shift;
+    if (rank == (pk_i64)tally[digit]) break; /* all with the prefix stay */
+  }
+  pk_u64 largest = 0;
+  pk_i64 at = 0;
+  for (pk_i64 j = 0; j < count; j++) {
+    const pk_u64 key = keys[j], head = key & known;
+    if (head > prefix || (head == prefix && rank-- <= 0)) continue;
+    keys[at] = key;
+    places[at++] = places[j];
+    largest = key > largest ? key : largest;
+  }
+  return largest;
+}
+
+/* Whether an element of a block is below the limit. */
+PK_FN pk_i32 PK_NAME(below)(PK_GLOBAL const E *p, pk_i64 step, pk_i64 count, pk_u64 bias, pk_u64 invert, pk_u64 limit) {
+  pk_i32 found = 0;
+  if (step == 1 && count == PK_TOPK_BLOCK) {
+    for (pk_i32 l = 0; l < PK_TOPK_BLOCK; l++)
+      found |= (PK_TOPK_KEY)((PK_KEY(PK_GET(p[l])) + bias) ^ invert) < (PK_TOPK_KEY)limit;
+  } else {
+    for (pk_i64 l = 0; l < count; l++) found |= ((PK_KEY(PK_GET(p[l * step])) + bias) ^ invert) < limit;
+  }
+  return found;
+}
+
+PK_KERNEL(PK_NAME(select), TOPK_SELECT_ARGS) {
+  PK_ITEM(i, units / per_item + (units % per_item != 0)) {
+    PK_GLOBAL pk_u64 *const my_keys = room_keys + i * (pk_u64)room;
+    PK_GLOBAL pk_u32 *const my_places = room_places + i * (pk_u64)room;
+    const pk_u64 last = (i + 1) * per_item < units ? (i + 1) * per_item : units;
+    for (pk_u64 u = i * per_item; u < last; u++) {
+      const pk_u64 row = u / (pk_u64)chunks;
+      const pk_i64 c = (pk_i64)(u - row * (pk_u64)chunks), end = n - c * chunk < chunk ? n : (c + 1) * chunk;
+      pk_i64 offset[2], have = 0;
+      pk_i32 limited = 0;
+      pk_u64 limit = 0;
+      pk_row_offsets(&kept, row, 2, offset);
+      PK_GLOBAL const E *p = a + offset[1];
+      for (pk_i64 begin = c * chunk; begin < end; begin += PK_TOPK_BLOCK) {
+        const pk_i64 count = end - begin < PK_TOPK_BLOCK ? end - begin : PK_TOPK_BLOCK;
+        if (limited && !PK_NAME(below)(p + begin * a_step, a_step, count, bias, invert, limit)) continue;
+        for (pk_i64 j = begin; j < begin + count; j++) {
+          const pk_u64 key = (PK_KEY(PK_GET(p[j * a_step])) + bias) ^ invert;
+          if (limited && key >= limit) continue;
+          my_keys[have] = key;
+          my_places[have++] = (pk_u32)j;
+          if (have < room) continue;
+          limit = PK_NAME(keep)(my_keys, my_places, have, k);
+          limited = 1;
+          have = k;
+        }
+      }
+      if (have > k) PK_NAME(keep)(my_keys, my_places, have, k);
+      for (pk_i64 j = 0; j < k; j++) {
+        keys[u * (pk_u64)k + (pk_u64)j] = j < have ? my_keys[j] : ~(pk_u64)0;
+        places[u * (pk_u64)k + (pk_u64)j] = j < have ? my_places[j] : 0;
+      }
+    }
+  }
+}
+
+PK_KERNEL(PK_NAME(choose), TOPK_CHOOSE_ARGS) {
+  PK_ITEM(row, rows) {
+    const pk_u64 from = row * (pk_u64)count, to = row * (pk_u64)k;
+    PK_NAME(keep)(from_keys + from, from_places + from, count, k);
+    for (pk_i64 j = 0; j < k; j++) {
+      keys[to + (pk_u64)j] = from_keys[from + (pk_u64)j];
+      places[to + (pk_u64)j] = from_places[from + (pk_u64)j];
+    }
+  }
+}
+#undef PK_TOPK_BLOCK
