@@ -2,9 +2,12 @@
  *
  * One source, compiled twice: into the archive (base.c), where an op is hal_plugin_<name>, and into the host (tail.c),
  * where it is hal_call_<name>(plugin, ...), for the tail slots that a plugin built against an older header does not
- * have. The includer defines HAL_DEFAULT(name, params...)  the head of the default's definition HAL_SELF(name, args...)
- * a call of another op of the same plugin: an override of it improves this default HAL_DEFAULT_ERROR(code, text) a
- * failure with a message HAL_DEFAULT_SELF, HAL_DEFAULT_PASS what a helper needs for HAL_SELF, as parameter and argument Defaults never call a default directly. */
+ * have. Defaults never call a default directly. The includer defines
+ *
+ *   HAL_DEFAULT(name, params...)         the head of the default's definition
+ *   HAL_SELF(name, args...)              a call of another op of the same plugin: an override of it improves this default
+ *   HAL_DEFAULT_SELF, HAL_DEFAULT_PASS   what a helper needs for HAL_SELF, as parameter and as argument
+ *   HAL_DEFAULT_ERROR(code, text)        a failure with a message */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
