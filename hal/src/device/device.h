@@ -115,10 +115,6 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
                               memory_order_acquire);
 }
 
-/* Records an event of the plugin's. A failure of the stream's work that the default of event_record meets, which waits for
- * the stream, is kept for the stream, and the event recorded all the same. Errors: the plugin's, without a message. */
-hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event);
-
 /* Waits for the work queued on a stream; what it meets is kept for the stream's user. */
 void hal_stream_drain(hal_stream_t *stream);
 

@@ -55,10 +55,13 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
 
 /* Ends a synchronisation or query of the event: its work has failed when the stream's has, and the plugin tells that of
  * streams only. It is asked once per record. */
-static hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_t status) {
+static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_t status) {
   hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
   if (!stream || status == HAL_NOT_READY) return hal_error_plugin(event->device->plugin, slot, status);
-  if (!status && !atomic_exchange_explicit(&event->asked, 1, memory_order_relaxed)) hal_failure_ask(stream);
+  if (!status && !atomic_load_explicit(&event->asked, memory_order_relaxed)) {
+    atomic_store_explicit(&event->asked, 1, memory_order_relaxed); /* twice by two threads is as good */
+    hal_failure_ask(stream);
+  }
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
 }
 

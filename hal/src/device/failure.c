@@ -160,8 +160,7 @@ static hal_status_t tell_followed(hal_stream_t *stream) {
 
 /* ---- delivery ----------------------------------------------------------------------------------------------------- */
 
-static __attribute__((noinline)) hal_status_t deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot,
-                                                           hal_status_t status) {
+hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
   taken_t failure;
   /* An older one is told first: the plugin's answer must not come before its cause. */
   int found = take(&stream->failure, &failure);
@@ -175,12 +174,4 @@ static __attribute__((noinline)) hal_status_t deliver_slow(hal_stream_t *stream,
   if (atomic_load_explicit(&stream->device->lost.set, memory_order_acquire)) return tell_lost(stream->device);
   if (status == HAL_NOT_READY) return hal_error_not_ready();
   return atomic_load_explicit(&stream->follows.count, memory_order_acquire) ? tell_followed(stream) : HAL_OK;
-}
-
-hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
-  const int quiet = !atomic_load_explicit(&stream->failure.set, memory_order_acquire) &&
-                    !atomic_load_explicit(&stream->device->lost.set, memory_order_relaxed) &&
-                    !atomic_load_explicit(&stream->follows.count, memory_order_relaxed) &&
-                    atomic_load_explicit(&stream->looked, memory_order_relaxed) >= mark;
-  return HAL_LIKELY(quiet && !status) ? HAL_OK : deliver_slow(stream, mark, slot, status);
 }

@@ -9,6 +9,7 @@
 #define HAL_SRC_FAILURE_H_
 
 #include "device/device.h"
+#include "plugin/call.h"
 
 /* Keeps a failure of work of the stream, whose message is the calling thread's. */
 void hal_failure_keep(hal_stream_t *stream, hal_status_t status);
@@ -18,7 +19,15 @@ void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t s
 
 /* Ends a synchronisation or query of the stream to which the plugin answered `status`; the work up to `mark`
  * (hal_kernel_error_mark) is done when that is HAL_OK. Gives what is to be told: the failure, HAL_NOT_READY or HAL_OK. */
-hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status);
+hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status);
+static inline hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot,
+                                               hal_status_t status) {
+  const int quiet = !status && !atomic_load_explicit(&stream->failure.set, memory_order_acquire) &&
+                    !atomic_load_explicit(&stream->device->lost.set, memory_order_relaxed) &&
+                    !atomic_load_explicit(&stream->follows.count, memory_order_relaxed) &&
+                    atomic_load_explicit(&stream->looked, memory_order_relaxed) >= mark;
+  return HAL_LIKELY(quiet) ? HAL_OK : hal_failure_deliver_slow(stream, mark, slot, status);
+}
 
 /* Asks the plugin whether work of the stream has failed, without waiting, and keeps the answer. HAL_NOT_READY = there is
  * work whose failure may be still to come; a plugin that cannot be asked without waiting says the same. */
@@ -27,5 +36,15 @@ hal_status_t hal_failure_ask(hal_stream_t *stream);
 /* Notes that the stream has waited for work of another: its failure will be the stream's, too. 0 = no room, and the caller
  * has to wait for that work itself. */
 int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);
+
+/* What to do when the plugin did not record an event: see below. */
+hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status);
+
+/* Records an event of the plugin's. A failure of the stream's work that the default of event_record meets, which waits for
+ * the stream, is kept for the stream, and the event recorded all the same. Errors: the plugin's, without a message. */
+static inline hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
+  const hal_status_t status = hal_call_event_record(stream->device->plugin, event, stream->handle);
+  return HAL_LIKELY(!status) ? HAL_OK : hal_stream_record_again(stream, event, status);
+}
 
 #endif /* HAL_SRC_FAILURE_H_ */

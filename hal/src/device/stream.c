@@ -153,10 +153,9 @@ hal_status_t hal_stream_query(hal_stream_t *stream) {
   return finish(stream, mark, HAL_SLOT_stream_query, status);
 }
 
-hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
+hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status) {
   hal_plugin_t *const plugin = stream->device->plugin;
-  const hal_status_t status = hal_call_event_record(plugin, event, stream->handle);
-  if (HAL_LIKELY(!status) || hal_slot_is_provided(&plugin->api, HAL_SLOT_event_record)) return status;
+  if (hal_slot_is_provided(&plugin->api, HAL_SLOT_event_record)) return status;
   hal_failure_keep_plugin(stream, HAL_SLOT_event_record, status);
   return hal_call_event_record(plugin, event, stream->handle);
 }

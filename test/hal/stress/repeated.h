@@ -43,12 +43,13 @@ static int in_child(scene_fn_t play) {
 static int repeat(const scene_t *scenes, int count) {
   const char *const wanted = getenv("HAL_TEST_REPEAT");
   const int times = wanted ? atoi(wanted) : 3;
+  const pid_t self = getpid();
   pid_t load[LOAD_PROCESSES];
   int failures = 0;
   for (int i = 0; i < LOAD_PROCESSES; i++) {
     load[i] = fork();
     if (load[i] == 0)
-      for (volatile unsigned long turns = 0; getppid() != 1; turns++) continue;
+      for (volatile unsigned long turns = 0; getppid() == self; turns++) continue;
   }
   for (int i = 0; i < count; i++) {
     int bad = 0;
