@@ -12,7 +12,8 @@ HAL_OP_LAUNCHER(queue_choose, items, TOPK_CHOOSE_ARGS)
 
 #define MANY_ROWS 16 /* keep all threads busy without cutting a row */
 #define WANTED_CHUNKS INT64_C(64)
-#define LEAST_CHUNK INT64_C(16384) /* elements of a chunk; and eight for each that it gives */
+#define LEAST_CHUNK INT64_C(16384) /* elements of a chunk */
+#define PER_ENTRY 64               /* elements for each entry that a chunk gives, at least */
 
 /* How rows are cut, and what the selection needs: room for the entries of an item, and those that chunks of a row give. */
 typedef struct selection_s {
@@ -62,7 +63,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
 static void cut(const hal_op_context_t *context, int64_t rows, selection_t *in) {
   const int64_t wanted = in->n / WANTED_CHUNKS + 1;
   in->chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
-  if (in->chunk / 8 < in->k) in->chunk = 8 * in->k;
+  if (in->chunk / PER_ENTRY < in->k) in->chunk = PER_ENTRY * in->k;
   if (rows >= MANY_ROWS || in->chunk > in->n) in->chunk = in->n;
   in->chunks = (in->n + in->chunk - 1) / in->chunk;
   in->room = 2 * in->k + 128 < in->chunk ? 2 * in->k + 128 : in->chunk;
@@ -73,7 +74,7 @@ static void cut(const hal_op_context_t *context, int64_t rows, selection_t *in) 
 
 static hal_status_t allocate(const hal_op_context_t *context, selection_t *in) {
   const size_t entry = sizeof(uint64_t) + sizeof(uint32_t);
-  const size_t given = in->chunks > 1 ? (size_t)in->units * (size_t)in->k : 0; /* at most n / 8 of a row */
+  const size_t given = in->chunks > 1 ? (size_t)in->units * (size_t)in->k : 0; /* at most n / PER_ENTRY of a row */
   size_t room, size;
   if (__builtin_mul_overflow((size_t)in->items, (size_t)in->room, &room) ||
       __builtin_mul_overflow(room + given, entry, &size))

@@ -3,10 +3,11 @@
  *
  * select: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
  * row; when it is full the k smallest keys stay, in that order, and the largest of them is the limit that later elements must be
- * below. Mostly few are, so that a block of them costs a comparison each. A chunk of fewer than k elements is filled up with
+ * below. Mostly few are, so that a block of them costs a comparison each. For a small k the entries are kept sorted. A chunk of fewer than k elements is filled up with
  * entries behind all others.
  * choose: the same of the entries of a row's chunks, which it overwrites. */
 #define PK_TOPK_BLOCK 64
+#define PK_TOPK_FEW 32 /* a k for which the entries are kept sorted */
 
 /* The k smallest of `count` entries, 0 < k <= count, move to the front in their order. Gives the largest key of them, found digit
  * by digit from the highest. */
@@ -34,6 +35,19 @@ PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_
     largest = key > largest ? key : largest;
   }
   return largest;
+}
+
+/* Puts an entry among at most k sorted ones, behind those with its key; the last of k goes. Gives their number. */
+PK_FN pk_i64 PK_NAME(insert)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 have, pk_i64 k, pk_u64 key,
+                             pk_u32 place) {
+  pk_i64 at = have < k ? have : k - 1;
+  for (; at > 0 && keys[at - 1] > key; at--) {
+    keys[at] = keys[at - 1];
+    places[at] = places[at - 1];
+  }
+  keys[at] = key;
+  places[at] = place;
+  return have < k ? have + 1 : k;
 }
 
 /* Whether an element of a block is below the limit. */
@@ -67,6 +81,12 @@ PK_KERNEL(PK_NAME(select), TOPK_SELECT_ARGS) {
         for (pk_i64 j = begin; j < begin + count; j++) {
           const pk_u64 key = (PK_KEY(PK_GET(p[j * a_step])) + bias) ^ invert;
           if (limited && key >= limit) continue;
+          if (k <= PK_TOPK_FEW) {
+            have = PK_NAME(insert)(my_keys, my_places, have, k, key, (pk_u32)j);
+            limited = have == k;
+            limit = my_keys[have - 1];
+            continue;
+          }
           my_keys[have] = key;
           my_places[have++] = (pk_u32)j;
           if (have < room) continue;
@@ -95,3 +115,4 @@ PK_KERNEL(PK_NAME(choose), TOPK_CHOOSE_ARGS) {
   }
 }
 #undef PK_TOPK_BLOCK
+#undef PK_TOPK_FEW
