@@ -1,4 +1,4 @@
-/* memory_allocator.c: the stream-ordered caching allocator: allocate, release, and what a cache miss does. */
+/* allocator.c: the stream-ordered caching allocator: allocate, release, and what a cache miss does. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* memory_config.c: PYTORCH_ALLOC_CONF, and the sizes that follow from it.
+/* config.c: PYTORCH_ALLOC_CONF, and the sizes that follow from it.
  *
  * The text is `key:value,key:value,...`; a value may be a list in brackets whose items have colons of their own. */
 #include "memory/config.h"

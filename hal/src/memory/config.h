@@ -1,4 +1,4 @@
-/* memory_config.h: the allocator's sizes and settings. Private to hal/src.
+/* config.h: the allocator's sizes and settings. Private to hal/src.
  *
  * The constants are those of PyTorch's CUDA caching allocator, so that users' experience and settings carry over. */
 #ifndef HAL_SRC_MEMORY_CONFIG_H_

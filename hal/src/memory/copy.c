@@ -1,4 +1,4 @@
-/* memory_copy.c: copies and fills. */
+/* copy.c: copies and fills. */
 #include <string.h>
 
 #include "memory/internal.h"

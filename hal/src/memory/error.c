@@ -1,4 +1,4 @@
-/* memory_error.c: the message of an out-of-memory error. It must let the user see at once whether memory is really used
+/* error.c: the message of an out-of-memory error. It must let the user see at once whether memory is really used
  * up, fragmented, or held by somebody else, and name the setting that helps. */
 #include <stdio.h>
 

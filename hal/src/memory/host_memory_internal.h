@@ -1,7 +1,7 @@
 /* host_memory_internal.h: the part of a device's allocator that caches page-locked host memory. Private to hal/src.
  *
  * Its blocks are records of the allocator (hal_block_t, source HAL_MEM_HOST) under the allocator's lock, so that streams
- * which use them are waited for as streams that use device memory are (memory_pending.c). A block is what one call of the
+ * which use them are waited for as streams that use device memory are (pending.c). A block is what one call of the
  * plugin gave; it is never split. */
 #ifndef HAL_SRC_HOST_MEMORY_INTERNAL_H_
 #define HAL_SRC_HOST_MEMORY_INTERNAL_H_

@@ -1,4 +1,4 @@
-/* memory_info.c: how much memory there is, whose address it is, and the limit. */
+/* info.c: how much memory there is, whose address it is, and the limit. */
 #include "base/life.h"
 #include "memory/internal.h"
 

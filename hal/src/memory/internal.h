@@ -1,7 +1,7 @@
-/* memory_internal.h: the structs that the allocator's files share. Private to hal/src.
+/* internal.h: the structs that the allocator's files share. Private to hal/src.
  *
  * A device has one allocator. It cuts segments (what the plugin's memory_alloc gave) into blocks. Free blocks are in
- * the bins of their pool (memory_pool.h), a pool belongs to one stream and one kind of sizes. All of it is guarded by
+ * the bins of their pool (pool.h), a pool belongs to one stream and one kind of sizes. All of it is guarded by
  * the allocator's lock; user code (free_fn) is never called with the lock held. */
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
@@ -123,19 +123,19 @@ static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
   return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
 }
 
-/* ---- memory_map.c: address -> block ---- */
+/* ---- map.c: address -> block ---- */
 /* Adds a block with its `extent`; ranges may overlap, as several adopted views of one memory do. */
 void hal_mem_map_insert(hal_block_t **root, hal_block_t *block, size_t extent);
 void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
 /* Finds a block whose extent covers the address, NULL when there is none. */
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
 
-/* ---- memory_life.c: creation and end ---- */
+/* ---- life.c: creation and end ---- */
 /* Makes the pool of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
                                  hal_mem_pool_t **out_pool);
 
-/* ---- memory_segment.c: segments from and to the plugin ----
+/* ---- segment.c: segments from and to the plugin ----
  * All are called with the lock held, and give it up while they are in the plugin: waiting for a stream must not stop
  * the threads whose work it waits for. */
 /* Allocates a segment and gives its only block, not in the bins.
@@ -154,7 +154,7 @@ size_t hal_mem_capacity(const hal_allocator_t *allocator);
 /* Tells whether `size` more bytes would be over it. */
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
-/* ---- memory_event.c: waiting for streams without taking the user's asynchronous failures ---- */
+/* ---- event.c: waiting for streams without taking the user's asynchronous failures ---- */
 /* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
  * and given up in the plugin, which may wait for the stream in its place. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
@@ -172,7 +172,7 @@ void hal_mem_free(hal_stream_t *stream, void *address);
 void hal_mem_free_async(hal_stream_t *stream, void *address);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
-/* ---- memory_pending.c: released blocks that wait for events, deferred frees ----
+/* ---- pending.c: released blocks that wait for events, deferred frees ----
  * All are called with the lock held, and give it up in the plugin. */
 /* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. What ends
  * with a free_fn goes to the list `*ready`. */
@@ -188,12 +188,12 @@ void hal_mem_queues_destroy(hal_allocator_t *allocator);
  * after it, by the outermost call, so that chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
 
-/* ---- memory_info.c ---- */
+/* ---- info.c ---- */
 /* Asks the plugins that run; 1 when one of them knows the address as memory of a device, or with `pinned` as page-locked
  * host memory. Never in a forked child or after hal_registry_close. */
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device);
 
-/* ---- memory_error.c ---- */
+/* ---- error.c ---- */
 /* The error of a request that cannot be met: sizes, accounts, and the setting that would have helped. Takes the lock.
  * `what` = what was tried, such as "allocate"; `cause` is the plugin's message, "" when there is none. */
 hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *what, size_t size, const char *cause);

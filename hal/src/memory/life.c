@@ -1,4 +1,4 @@
-/* memory_life.c: creation and end of an allocator and its pools, and the emptying of its cache. */
+/* life.c: creation and end of an allocator and its pools, and the emptying of its cache. */
 #include "memory/pool.h"
 
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {

@@ -1,4 +1,4 @@
-/* memory_map.c: which block covers an address. An intrusive treap keyed by address; `reach` makes it an interval tree,
+/* map.c: which block covers an address. An intrusive treap keyed by address; `reach` makes it an interval tree,
  * since adopted ranges may overlap. The priority of a node is a hash of its record's address: no state, no malloc. */
 #include "memory/internal.h"
 

@@ -1,4 +1,4 @@
-/* memory_pending.c: released blocks that other streams still use, and deferred frees.
+/* pending.c: released blocks that other streams still use, and deferred frees.
  *
  * Each stream that is waited for has a queue of uses in the order of their events; a queue is looked at until its first
  * event that is not done. A block ends when its last use has ended. */

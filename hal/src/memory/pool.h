@@ -1,4 +1,4 @@
-/* memory_pool.h: the free blocks of one stream and kind of sizes, found by best fit. Private to hal/src.
+/* pool.h: the free blocks of one stream and kind of sizes, found by best fit. Private to hal/src.
  *
  * 64 x 64 bins (lists) with a bitmap of two levels. Small pool: one bin per multiple of 512 bytes up to the 2 MiB of a
  * segment, so the first occupied bin is the best fit. Large pool: 64 bins per power of two from 1 MiB, each list sorted

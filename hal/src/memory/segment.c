@@ -1,4 +1,4 @@
-/* memory_segment.c: segments, the pieces of memory that the plugin gives, and how they go back.
+/* segment.c: segments, the pieces of memory that the plugin gives, and how they go back.
  *
  * A plugin's memory_free wants memory that no queued work uses, and a free block may still be used by work queued on
  * its own stream: so the stream is waited for first. */

@@ -1,4 +1,4 @@
-/* memory_slab.c: growth and end of the record slabs. */
+/* slab.c: growth and end of the record slabs. */
 #include "memory/slab.h"
 
 #include <stdint.h>

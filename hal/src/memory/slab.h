@@ -1,4 +1,4 @@
-/* memory_slab.h: recycled fixed-size records (blocks, stream uses), so that a cache hit never calls malloc. The owner's
+/* slab.h: recycled fixed-size records (blocks, stream uses), so that a cache hit never calls malloc. The owner's
  * lock guards it. Private to hal/src. */
 #ifndef HAL_SRC_MEMORY_SLAB_H_
 #define HAL_SRC_MEMORY_SLAB_H_

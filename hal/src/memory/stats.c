@@ -1,4 +1,4 @@
-/* memory_stats.c: reading and resetting the statistics. */
+/* stats.c: reading and resetting the statistics. */
 #include "device/device.h"
 #include "memory/internal.h"
 

@@ -1,4 +1,4 @@
-/* memory_stats.h: the allocator's counters. Private to hal/src.
+/* stats.h: the allocator's counters. Private to hal/src.
  *
  * torch reports, per quantity and pool, current, peak, allocated (sum of all increases) and freed (sum of all
  * decreases). What follows from the rest is not kept: freed = allocated - growth of current, the sum of the pools, and

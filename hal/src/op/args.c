@@ -1,4 +1,4 @@
-/* op_args.c: reads and checks the arguments of an operator's call; every message names the operator and the argument.
+/* args.c: reads and checks the arguments of an operator's call; every message names the operator and the argument.
  */
 #include <math.h>
 #include <stdarg.h>

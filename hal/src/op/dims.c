@@ -1,4 +1,4 @@
-/* op_dims.c: see op_dims.h. */
+/* dims.c: see dims.h. */
 #include "op/dims.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* op_dims.h: the dimensions of an operator that treats some of them apart (reductions, softmax): which are reduced,
+/* dims.h: the dimensions of an operator that treats some of them apart (reductions, softmax): which are reduced,
  * their sizes and strides, sorted and merged. Private to hal/src. */
 #ifndef HAL_SRC_OP_DIMS_H_
 #define HAL_SRC_OP_DIMS_H_

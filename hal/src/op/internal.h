@@ -109,7 +109,7 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   return HAL_OK;
 }
 
-/* ---- reading and checking a call (op_args.c) --------------------------------------------------------------------- */
+/* ---- reading and checking a call (args.c) --------------------------------------------------------------------- */
 
 /* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */
 hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format, ...) HAL_PRINTF(2, 3);

@@ -1,4 +1,4 @@
-/* op_iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbours merged. */
+/* iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbours merged. */
 #include "op/iterator.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* op_iterator.h: the common iteration space of strided operands, dimensions sorted and collapsed. Private to hal/src.
+/* iterator.h: the common iteration space of strided operands, dimensions sorted and collapsed. Private to hal/src.
  */
 #ifndef HAL_SRC_OP_ITERATOR_H_
 #define HAL_SRC_OP_ITERATOR_H_

@@ -1,4 +1,4 @@
-/* op_parts.h: complex tensors as tensors of real numbers, for launchers that need no kernels of complex numbers: copies,
+/* parts.h: complex tensors as tensors of real numbers, for launchers that need no kernels of complex numbers: copies,
  * sums and matrix products. Private to hal/src. */
 #ifndef HAL_SRC_OP_PARTS_H_
 #define HAL_SRC_OP_PARTS_H_

@@ -1,4 +1,4 @@
-/* op_tile.c: walks operands in tiles where their innermost dimensions differ, as in the copy of a transposed matrix.
+/* tile.c: walks operands in tiles where their innermost dimensions differ, as in the copy of a transposed matrix.
  *
  * Walked along the result, such an operand gives one element of each cache line, which is gone from the cache when its
  * next element's turn comes. Splitting two dimensions into tiles changes only the iteration space, so that every

@@ -1,4 +1,4 @@
-/* op_window.c: see op_window.h. */
+/* window.c: see window.h. */
 #include "op/window.h"
 
 hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,

@@ -1,4 +1,4 @@
-/* op_window.h: windows over spatial dimensions, as pooling and convolution see them. Private to hal/src. */
+/* window.h: windows over spatial dimensions, as pooling and convolution see them. Private to hal/src. */
 #ifndef HAL_SRC_OP_WINDOW_H_
 #define HAL_SRC_OP_WINDOW_H_
 
