@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/autograd/backward_thread.h"
 #include "core/device.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
@@ -156,6 +157,7 @@ c10::DeviceAllocator *allocator() {
 }
 
 c10::DataPtr allocate(size_t size, c10::DeviceIndex device) {
+  use_backward_thread();
   const c10::Device where(kDevice, device);
   hal_block_t *block = nullptr;
   const hal_status_t status = hal_memory_allocate(device, nullptr, size, &block);
