@@ -9,9 +9,10 @@
       X(VALUE, pk_u64, rows), X(VALUE, pk_u64, per_group), X(VALUE, pk_i64, n), X(NUMBER, T, eps),    \
       X(VALUE, pk_i32, with_weight), X(VALUE, pk_i32, with_bias), X(VALUE, pk_i32, wide)
 
-#define LAYER_NORM_BACKWARD_ARGS(X)                                                                 \
-  X(OUT, E, result), X(IN, E, grad), X(IN, E, a), X(IN, T, mean), X(IN, T, rstd), X(IN, E, weight), \
-      X(VALUE, pk_u64, rows), X(VALUE, pk_u64, per_group), X(VALUE, pk_i64, n), X(VALUE, pk_i32, with_weight), X(VALUE, pk_i32, wide)
+#define LAYER_NORM_BACKWARD_ARGS(X)                                                                            \
+  X(OUT, E, result), X(IN, E, grad), X(IN, E, a), X(IN, T, mean), X(IN, T, rstd), X(IN, E, weight),            \
+      X(VALUE, pk_u64, rows), X(VALUE, pk_u64, per_group), X(VALUE, pk_i64, n), X(VALUE, pk_i32, with_weight), \
+      X(VALUE, pk_i32, wide)
 
 #define LAYER_NORM_COLUMNS_ARGS(X)                                                                           \
   X(OUT, T, weight_sums), X(OUT, T, bias_sums), X(IN, E, grad), X(IN, E, a), X(IN, T, mean), X(IN, T, rstd), \
