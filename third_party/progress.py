@@ -94,7 +94,7 @@ def show(screen: Screen, line: bytes) -> None:
     text = line.decode(errors="replace").rstrip()
     if not text:
         return
-    (screen.step if STEP.match(text) else screen.line)(text)
+    (screen.step(text.lstrip()) if STEP.match(text) else screen.line(text))
 
 
 if __name__ == "__main__":
