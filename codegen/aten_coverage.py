@@ -20,9 +20,14 @@ def coverage(model):
         }
         for op in model.ops
     ]
+    bodies = [
+        {"op": body.name, "file": f"csrc/aten/{body.entry.file}.cpp", "function": body.entry.function,
+         "kernel_op": body.asked.name if body.asked else None}
+        for body in model.bodies
+    ]
     manual = [{"op": op.name, "family": op.family, "route": "manual", "dtypes": list(op.dtypes)} for op in model.manual]
     skipped = [{"op": skipped.op, "reason": skipped.reason} for skipped in model.skipped]
-    document = {"torch": version("torch"), "operators": generated, "manual": manual, "skipped": skipped}
+    document = {"torch": version("torch"), "operators": generated, "bodies": bodies, "manual": manual, "skipped": skipped}
     return json.dumps(document, indent=1) + "\n"
 
 
@@ -36,5 +41,8 @@ def table(model):
         forms = ", ".join(form_name(f) for f in op.forms)
         lines += [f"| `{op.name}` | {forms} | {op.op.family} | {', '.join(op.op.dtypes)} |"]
     for op in model.manual:
+        if op.family == "none":
+            lines += [f"| `{op.name}` | by hand | composed | those of its parts |"]
+            continue
         lines += [f"| `{op.name}` | by hand | {op.family} | {', '.join(op.dtypes)} |"]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,7 @@
 """Writes the C++ of one ATen operator: its general path and one short function per form, and the shards around them."""
 from __future__ import annotations
 
-from aten_model import REDUCTIONS, WITHOUT, Number, fast_dtypes, is_operand, is_optional, is_scalar, is_tensor
+from aten_model import REDUCTIONS, Number, call, fast_dtypes, is_operand, is_optional, is_scalar, is_tensor
 from torchgen.api import meta, structured
 from torchgen.api.translate import translate
 from torchgen.api.types import DispatcherSignature
@@ -18,7 +18,7 @@ def shards(model):
     """Divides the operators into shards; one that hands on to other operators stays with those before it."""
     result = [[]]
     for op in model.ops:
-        if len(result[-1]) >= OPS_PER_SHARD and op.op.name not in WITHOUT:
+        if len(result[-1]) >= OPS_PER_SHARD and not op.op.absent:
             result.append([])
         result[-1].append(op)
     return result
@@ -29,34 +29,20 @@ def shard(ops):
     headers = sorted({f"ATen/ops/{op.group.root_name}_{kind}.h" for op in ops for kind in ("meta", "ops")
                       if kind == "ops" or op.group.structured})
     # Ours come first: some headers of ATen use c10/util/Exception.h without including it.
-    includes = ("shells.h", "pointwise_meta.h", "structured_calls.h", "structured_iterator.h")
+    includes = ("asked.h", "conditions.h", "pointwise_meta.h", "structured_calls.h", "structured_iterator.h")
     lines = [BANNER, *(f'#include "aten/prepare/{name}"' for name in includes), '#include "hal_op_ids.h"', ""]
     lines += [*(f"#include <{header}>" for header in headers), "#include <torch/library.h>", ""]
     lines += ["namespace torch_backend {", "namespace {", ""]
     for op in ops:
-        if not _is_shell(op):
-            lines += [f"// ---- {op.name} ----", *_operator(op), ""]
+        lines += [f"// ---- {op.name} ----", *_operator(op), ""]
     lines += ["}  // namespace", "", "TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {"]
     for op in ops:
-        lines += [f'  m.impl("{f.func.name}", TORCH_FN({_registered(op, f)}));' for f in op.forms]
+        lines += [f'  m.impl("{f.func.name}", TORCH_FN({_function(f)}));' for f in op.forms]
     return "\n".join(lines + ["}", "", "}  // namespace torch_backend", ""])
 
 
 def _function(native):
     return "op_" + native.func.name.unambiguous_name()
-
-
-def _is_shell(op):
-    return op.op.route == "shell"
-
-
-def _registered(op, native):
-    """What is registered for a form: a function of the shard, or a body written by hand (csrc/aten/prepare/shells.h) in its shell."""
-    if not _is_shell(op):
-        return _function(native)
-    form = {SchemaKind.functional: "Functional", SchemaKind.out: "Out", SchemaKind.inplace: "Inplace"}[native.func.kind()]
-    names = f"at::_ops::{native.func.name.unambiguous_name()}, at::meta::structured_{meta.name(op.group)}"
-    return f"({form}<{names}, &run_{op.identifier}>::call)"
 
 
 def _signature(native):
@@ -107,9 +93,34 @@ def _general(op):
     ]
     if op.op.route == "structured":
         lines += ["  check_one_device(outputs, arguments);"]
-    lines += [*_meta(op, signature), *_calls_for_values(op)]
+    lines += [*_meta(op, signature), *_ask(op), *_calls_for_values(op)]
     lines += ["  return false;" if op.exhaustive else f"  return {_call(op)};", "}"]
     return lines
+
+
+def _ask(op):
+    """Asks the plugin's own operator with what the user gave. The calls of elementwise operators do so themselves, with operands in the
+    result's shape (structured_iterator.h)."""
+    if is_elementwise(op):
+        return []
+    number = f"HAL_OP_ID_{op.op.identifier}"
+    by_name = {argument.name: argument for argument in op.arguments}
+    arguments = [_asked_argument(op, by_name.get(name), name) for name in op.op.args]
+    results = ", ".join(f"outputs[{i}]" for i in range(len(op.group.functional.func.returns)))
+    positions = ", ".join(map(str, range(len(arguments))))
+    return ["  std::optional<Declined> declined;",
+            f"  if (C10_UNLIKELY(hal_op_own_dtypes(outputs[0].device().index(), {number}) != 0)) {{",
+            f"    const at::Tensor results[] = {{{results}}};",
+            f"    if (Asked<{number}, false, void, nullptr, Positions<{positions}>>::fill(results, {', '.join(arguments)})) return true;",
+            f"    declined.emplace({number});",
+            "  }"]
+
+
+def _asked_argument(op, argument, name):
+    """An argument as the plugin is shown it: reduced dimensions are a list or none, however many the operator takes."""
+    if op.op.family in REDUCTIONS and name == "dim":
+        return f"dimensions({name})" if argument else "c10::OptionalIntArrayRef()"
+    return name
 
 
 def _listed(op):
@@ -164,10 +175,6 @@ def _precheck(op):
 
 def _preconditions(op):
     """What the kernels of a family do not do."""
-    if op.op.family == "softmax":
-        return ["if (half_to_float) return false;"]
-    if op.op.family == "softmax_backward":
-        return ["if (input_dtype != grad_output.scalar_type()) return false;"]
     if op.op.exact:
         return [f"if (c10::isReducedFloatingType({op.arguments[0].name}.scalar_type())) return false;"]
     return [f"if (!{a.name}.has_value()) return false;" for a in op.arguments if is_operand(a) and is_optional(a)]
@@ -246,7 +253,7 @@ def _form(op, native):
     lines = [f"{signature.defn(name=_function(native))} {{", *_other_operator(op, native, names),
              *_reduced(op, native, names, given)]
     if op.op.refuse:
-        lines += [f"  if ({op.op.refuse}) {fallback}"]
+        lines += [f"  if ({call(op.op.refuse[0], op.op.refuse[1:])}) {fallback}"]
     if _has_fast_path(op):
         if kind is SchemaKind.functional:
             lines += ["  at::Tensor result;"]
@@ -276,8 +283,8 @@ def _fast_argument(op, argument):
 def _other_operator(op, native, names):
     """Hands a call that lacks an optional number on to the operator that needs no such number."""
     lines = []
-    for absent, other in WITHOUT.get(op.name, {}).items():
-        optional = [a for a in WITHOUT[op.name] if a != absent]
+    for absent, other in op.op.absent.items():
+        optional = [a for a in op.op.absent if a != absent]
         present = "".join(f" && {name}.has_value()" for name in optional)
         arguments = ", ".join(f"*{name}" if name in optional else name for name in names if name != absent)
         form = next((f for f in op.others[other].forms if f.func.kind() is native.func.kind()), None) if other in op.others else None

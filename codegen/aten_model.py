@@ -5,10 +5,10 @@ the fallback; it never stops the build.
 """
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import aten_bodies
 import torchgen
 from torchgen.gen import get_grouped_native_functions, parse_native_yaml
 from torchgen.model import BaseTy, BaseType, NativeFunction, NativeFunctionsGroup, OptionalType, SchemaKind
@@ -20,26 +20,6 @@ _FLOATING = {"f32", "f64", "f16", "bf16"}
 _NUMBERS = {"u8", "i8", "i16", "i32", "i64"}
 _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c64": 9, "c128": 10, "bool": 11,
                   "bf16": 15}
-
-# `iterator` operators whose optional numbers, when absent, make them another operator of the list.
-WITHOUT = {
-    "clamp": {"min": "clamp_max", "max": "clamp_min"},
-    "clamp.Tensor": {"min": "clamp_max.Tensor", "max": "clamp_min.Tensor"},
-}
-
-# Operators that are another operator of the list for some values of a number: torch defines pow so, also for
-# infinities (pow(-inf, 0.5) is not a number), and the other operators are faster. The tensors are the other's operands.
-# What `when` of ops.yaml cannot say: an operator under `also`, other operands.
-FOR_VALUE = {
-    "pow.Tensor_Scalar": {
-        "exponent": (
-            (2.0, "mul.Tensor", ("self", "self")),
-            (0.5, "sqrt", ("self",)),
-            (-0.5, "rsqrt", ("self",)),
-            (-1.0, "reciprocal", ("self",)),
-        )
-    }
-}
 
 # Families of `structured` operators that structured_calls.h has a call for.
 REDUCTIONS = ("reduce", "reduce_index", "norm", "aminmax")
@@ -59,7 +39,12 @@ class Number:
     """A number of a kernel that is computed from ATen's arguments."""
 
     name: str
-    expression: str  # C++
+    function: str  # of csrc/aten/prepare/conditions.h
+    arguments: tuple  # names
+
+    @property
+    def expression(self):
+        return call(self.function, self.arguments)
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,8 @@ class AtenOp:
     cases: tuple = ()  # asked in order; what fits none is the operator itself, unless `exhaustive`
     exhaustive: bool = False  # an argument that fits none is an error, in the fallback's words
     reduces: bool = False  # a loss: ATen's argument `reduction` says what becomes of the elements
-    others: dict = field(default_factory=dict, hash=False)  # {name: AtenOp} of WITHOUT
+    when: dict = field(default_factory=dict, hash=False)  # as that of the operator of ops.yaml, which may differ for one under `also`
+    others: dict = field(default_factory=dict, hash=False)  # {name: AtenOp} of `absent`
 
     @property
     def forms(self):
@@ -100,7 +86,8 @@ class Model:
 
     ops: list = field(default_factory=list)
     skipped: list = field(default_factory=list)
-    manual: list = field(default_factory=list)  # oplist.Op, written by hand in csrc/aten
+    bodies: list = field(default_factory=list)  # aten_bodies.Body
+    manual: list = field(default_factory=list)  # oplist.Op, called by hand in csrc/aten
 
 
 def fast_dtypes(op):
@@ -108,8 +95,8 @@ def fast_dtypes(op):
     tokens = set(op.dtypes)
     if tokens & _FLOATING:
         tokens |= _FLOATING
-    if op.name == "pow.Tensor_Tensor":
-        tokens &= _FLOATING  # ATen refuses integers to the power of a negative number
+    if op.fast:
+        tokens &= set(op.fast)
     return sum(1 << _TORCH_NUMBERS[token] for token in tokens)
 
 
@@ -125,8 +112,8 @@ def native_functions():
     return by_name
 
 
-def build(ops, functions=None, shells=()):
-    """Matches ops.yaml (a list of oplist.Op, and the shells of oplist.load_shells) with the installed torch."""
+def build(ops, functions=None, bodies=()):
+    """Matches ops.yaml (lists of oplist.Op and oplist.Body) with the installed torch."""
     functions = native_functions() if functions is None else functions
     model = Model()
     listed = {op.name: op for op in ops}
@@ -134,19 +121,20 @@ def build(ops, functions=None, shells=()):
         if op.route in ("manual", "part"):
             model.manual.append(op)
             continue
-        for name in (op.name, *op.also):
+        for name, when in {op.name: op.when, **op.also}.items():
             try:
-                model.ops.append(_match(name, op, functions, listed))
+                model.ops.append(_match(name, op, when, functions, listed))
             except ValueError as error:
                 model.skipped.append(Skipped(name, str(error)))
-    for name, op in shells:
+    rows = {other: op for op in ops for other in op.also} | listed
+    for entry in bodies:
         try:
-            model.ops.append(_match_shell(name, op, functions))
+            model.bodies += aten_bodies.match(entry, functions, rows)
         except ValueError as error:
-            model.skipped.append(Skipped(name, str(error)))
+            model.skipped.append(Skipped(entry.op, str(error)))
     matched = {op.name: op for op in model.ops}
     for op in model.ops:
-        op.others.update({name: matched[name] for name in WITHOUT.get(op.name, {}).values() if name in matched})
+        op.others.update({name: matched[name] for name in op.op.absent.values() if name in matched})
     return model
 
 
@@ -164,13 +152,7 @@ def _group(name, functions, structured):
     return group
 
 
-def _match_shell(name, op, functions):
-    """Gives the AtenOp of a structured operator whose body is written by hand and takes all arguments."""
-    group = _group(name, functions, structured=True)
-    return AtenOp(name, op, group, tuple(group.functional.func.arguments.flat_all))
-
-
-def _match(name, op, functions, listed):
+def _match(name, op, when, functions, listed):
     """Gives the AtenOp for a functional name; ValueError says why there is none."""
     group = _group(name, functions, structured=op.route != "pointwise")
     iterator = group.structured and group.out.structured_inherits is not None
@@ -181,22 +163,19 @@ def _match(name, op, functions, listed):
     if op.route not in ("iterator", "structured", "pointwise"):
         raise ValueError(f"unknown route {op.route!r}; known: iterator, structured, pointwise, manual, part")
     by_name = {argument.name: argument for argument in group.functional.func.arguments.flat_all}
-    reduces = op.route != "structured" and "reduction" in by_name and not _is_in_number(op, "reduction")
-    return AtenOp(name, op, group, _frozen_arguments(op, group, reduces), tuple(_cases(name, op, by_name, listed)),
-                  any(_base(by_name[name]) == BaseType(BaseTy.str) for name in op.when), reduces)
+    reduces = op.route != "structured" and "reduction" in by_name and not _is_read(op, "reduction")
+    cases = tuple(_cases(op, when, by_name, listed))
+    exhaustive = any(_base(by_name[argument]) == BaseType(BaseTy.str) for argument in when)
+    return AtenOp(name, op, group, _frozen_arguments(op, when, group, reduces), cases, exhaustive, reduces, when)
 
 
-def _cases(name, op, by_name, listed):
-    """Yields the Cases of an operator: those of FOR_VALUE, then those of its `when`."""
-    for argument, values in FOR_VALUE.get(name, {}).items():
-        for number, other, operands in values:
-            if other in listed:
-                yield Case(f"{argument}.equal({number})", listed[other], tuple(by_name[operand] for operand in operands))
-    for argument, values in op.when.items():
-        for value, other in values.items():
+def _cases(op, when, by_name, listed):
+    """Yields the Cases of an operator: what it is for some values of its arguments."""
+    for argument, values in when.items():
+        for value, (other, operands) in values.items():
             if other not in listed:
                 raise ValueError(f"it is {other!r} when {argument} is {value!r}, which is not in the list")
-            arguments = tuple(_argument(op, name, by_name) for name in listed[other].args)
+            arguments = tuple(_argument(op, name, by_name) for name in operands or listed[other].args)
             yield Case(_condition(by_name[argument], value), listed[other], arguments)
 
 
@@ -206,6 +185,8 @@ def _condition(argument, value):
         return f"!{argument.name}.has_value()"
     if isinstance(value, bool):
         return argument.name if value else f"!{argument.name}"
+    if is_scalar(argument) and not is_optional(argument):
+        return f"{argument.name}.equal({value!r})"
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     present = f"{argument.name}.has_value() && *" if is_optional(argument) else ""
     return f"{present}{argument.name} == {text}"
@@ -213,14 +194,20 @@ def _condition(argument, value):
 
 def _argument(op, name, by_name):
     """Gives what stands for a name of a frozen argument list."""
-    return Number(name, op.numbers[name]) if name in op.numbers else by_name[name]
+    return Number(name, op.numbers[name][0], op.numbers[name][1:]) if name in op.numbers else by_name[name]
 
 
-def _is_in_number(op, name):
-    return any(re.search(rf"\b{name}\b", expression) for expression in op.numbers.values())
+def call(function, arguments=()):
+    """Gives the C++ call of a function of conditions.h; ATen's bool stands for itself."""
+    return f"{function}({', '.join(arguments)})" if arguments else function
 
 
-def _frozen_arguments(op, group, reduces):
+def _is_read(op, name):
+    """Tells whether a computed number, or the condition of `refuse`, reads one of ATen's arguments."""
+    return name in op.refuse or any(name in arguments for _, *arguments in op.numbers.values())
+
+
+def _frozen_arguments(op, when, group, reduces):
     """Gives the schema's arguments and the computed numbers in the order of the frozen list."""
     schema = group.functional.func
     by_name = {argument.name: argument for argument in schema.arguments.flat_all}
@@ -229,9 +216,8 @@ def _frozen_arguments(op, group, reduces):
     if missing:
         raise ValueError(f"its schema {schema} lacks {', '.join(missing)} of the frozen argument list")
     arguments = tuple(_argument(op, name, by_name) for name in names)
-    known = {*op.args, *op.when, *op.unused, *(["reduction"] if reduces else [])}
-    unused = [name for name in by_name if name not in known and not _is_in_number(op, name)
-              and not _is_known_elsewhere(op, by_name[name])]
+    known = {*op.args, *when, *op.unused, *op.shapes, *(["reduction"] if reduces else [])}
+    unused = [name for name in by_name if name not in known and not _is_read(op, name)]
     if unused:
         raise ValueError(f"its schema {schema} has arguments that the frozen list does not know: {', '.join(unused)}")
     if op.route != "structured":
@@ -241,24 +227,9 @@ def _frozen_arguments(op, group, reduces):
     return arguments
 
 
-# Arguments that shape the result or name its dtype: the meta function deals with them, or the generated call does.
-_HANDLED = {
-    "reduce": {"keepdim", "dtype"},
-    "reduce_index": {"keepdim"},
-    "norm": {"keepdim", "dtype"},
-    "aminmax": {"keepdim"},
-    "softmax": {"half_to_float"},
-    "softmax_backward": {"input_dtype"},
-}
-
-
 def _may_be_absent(op, name):
     """A reduction without a list of dimensions is one over all of them."""
     return op.family in REDUCTIONS and name == "dim"
-
-
-def _is_known_elsewhere(op, argument):
-    return argument.name in _HANDLED.get(op.family, ())
 
 
 def _base(argument):

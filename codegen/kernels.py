@@ -117,7 +117,7 @@ def op_table(ops):
     names = ", ".join(f'"{name}"' for name in FAMILIES)
     lines += [f"const char *const hal_op_families[HAL_OP_FAMILY_COUNT] = {{{names}}};"]
     for op in ops:
-        names = ", ".join(f'"{name}"' for name in op.args) or "NULL"
+        names = ", ".join(f'"{name}"' for name in (*op.args, *op.further)) or "NULL"
         lines += [f"static const char *const hal_op_arguments_{op.number}[] = {{{names}}};"]
     lines += ["", "const hal_op_info_t hal_op_infos[HAL_OP_ID_COUNT] = {"]
     first_handle = 0
@@ -140,7 +140,7 @@ def handle_count(op):
 def op_row(op, first_handle, op_numbers):
     """One row of hal_op_infos."""
     common = f'.name = "{op.name}", .kernel = "{op.kernel}", .arguments = hal_op_arguments_{op.number}, '
-    common += f".argument_count = {len(op.args)}, .first_handle = {first_handle}u"
+    common += f".argument_count = {len(op.args)}, .further_count = {len(op.further)}, .first_handle = {first_handle}u"
     family = family_of(op)
     if not family:
         return f"    {{{common}}},"

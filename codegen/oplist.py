@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 try:
@@ -73,7 +73,12 @@ DTYPES = {
 }
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
-         "numbers", "meta", "unused", "exact", "refuse", "check", "commutes"}
+         "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "further", "results", "shapes", "absent", "fast", "writes",
+         "policy", "layout"}
+
+# How kernels want their operands: csrc/aten/prepare/rules.h.
+POLICIES = ("exact", "number", "rounded", "moved", "truth")
+LAYOUTS = ("strided", "lines", "rows", "contiguous", "images")
 
 
 @dataclass(frozen=True)
@@ -92,16 +97,24 @@ class Op:
     expr_complex: str = ""  # instead of expr, for complex numbers
     result: str = "same"
     route: str = "manual"
-    also: tuple = field(default=())
+    also: dict = field(default_factory=dict, hash=False)  # {ATen's operator: its own `when`, or this one's}
     rare: bool = False  # row forms only, compiled once
     exact: bool = False  # results are not the same in a wider dtype
     commutes: bool = False  # f(a, b) = f(b, a), bit for bit
-    refuse: str = ""  # C++ condition for calls that are an error
+    refuse: tuple = ()  # (C++ function, ATen's arguments ...) that tells which calls the fallback serves; or (ATen's bool,)
     check: dict = field(default_factory=dict, hash=False)  # {argument: operator of the family `check`}, one for all
-    when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: name of the operator it makes of this one}}
-    numbers: dict = field(default_factory=dict, hash=False)  # {number: C++ expression over ATen's arguments}
+    when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: (the operator it makes of this one, operands or None)}}
+    absent: dict = field(default_factory=dict, hash=False)  # {ATen's argument: operator that it is without that one}
+    numbers: dict = field(default_factory=dict, hash=False)  # {number: (C++ function, ATen's arguments ...)}
+    fast: tuple = ()  # dtypes with a fast path, when not all
     unused: tuple = ()  # ATen's arguments that say nothing
+    shapes: tuple = ()  # ATen's arguments that say what shape or dtype the result has
+    further: tuple = ()  # arguments behind those of the portable kernel
+    writes: tuple = ()  # ATen's arguments that are results too, though its schema does not say so
+    results: str = ""  # C++ function of ATen's arguments that allocates the results which the plugin's own op is to fill
     meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
+    policy: str = "exact"  # one of POLICIES
+    layout: str = "strided"  # one of LAYOUTS
 
     @property
     def identifier(self):
@@ -113,11 +126,24 @@ class Op:
         return sum(1 << DTYPES[token].number for token in self.dtypes)
 
 
+@dataclass(frozen=True)
+class Body:
+    """One entry of `bodies`: an operator of ATen whose body is written by hand."""
+
+    file: str  # in csrc/aten, without ".cpp"
+    op: str  # ATen's name of one form; of the functional one, for `fills`
+    way: str  # "body", "fills" or "direct"
+    function: str  # of the file
+
+
 def load(path=OPS_YAML):
     """Gives the operators in their order. Exits with a sentence when the list is wrong."""
     document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    sets = document["sets"]
-    ops = [_op(number, entry, sets, path) for number, entry in enumerate(document["ops"])]
+    sets, families = document["sets"], document.get("families", {})
+    ops = [_op(number, {**families.get(entry.get("family"), {}), **entry}, sets, path) for number, entry in enumerate(document["ops"])]
+    unused = set(families) - {op.family for op in ops}
+    if unused:
+        sys.exit(f"codegen: {path}: no operator is of the families {sorted(unused)}")
     checks = {op.name for op in ops if op.family == "check"}
     for op in ops:
         if not set(op.check) <= set(op.args) or not set(op.check.values()) <= checks or len(set(op.check.values())) > 1:
@@ -131,14 +157,31 @@ def load(path=OPS_YAML):
     return ops
 
 
-def load_shells(ops, path=OPS_YAML):
-    """Gives (ATen's name, the operator it is counted with) for the structured operators whose bodies are written by hand."""
-    by_name = {op.name: op for op in ops}
-    shells = yaml.safe_load(Path(path).read_text(encoding="utf-8")).get("shells", [])
-    for shell in shells:
-        if set(shell) != {"op", "uses"} or shell["uses"] not in by_name:
-            sys.exit(f"codegen: {path}: shell {shell} needs `op` and `uses`, the name of an operator of the list")
-    return [(shell["op"], replace(by_name[shell["uses"]], route="shell")) for shell in shells]
+def load_bodies(path=OPS_YAML):
+    """Gives the operators of ATen whose bodies are written by hand, in the order of their files."""
+    files = yaml.safe_load(Path(path).read_text(encoding="utf-8")).get("bodies", {})
+    bodies = []
+    for file, entries in files.items():
+        for op, entry in entries.items():
+            fields = {"body": entry} if isinstance(entry, str) else entry
+            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "makes", "direct"}:
+                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}} or {{direct: function}}")
+            (way, function), = fields.items()
+            bodies.append(Body(file, op, way, function))
+    return bodies
+
+
+def _when(entry):
+    """Gives the `when` of an entry: {argument: {value: (operator, operands)}}; operands None are those of the operator's own list."""
+    return {argument: {value: (other, None) if isinstance(other, str) else (other["op"], tuple(other["args"])) for value, other in values.items()}
+            for argument, values in entry.get("when", {}).items()}
+
+
+def _also(entry):
+    """Gives the further operators of an entry, each with the `when` that holds for it."""
+    own = _when(entry)
+    return {other: own for other in entry.get("also", ()) if isinstance(other, str)} | {
+        other["op"]: _when(other) for other in entry.get("also", ()) if not isinstance(other, str)}
 
 
 def _op(number, entry, sets, path):
@@ -146,9 +189,10 @@ def _op(number, entry, sets, path):
     unknown = set(entry) - _KEYS
     if unknown:
         sys.exit(f"{where}: unknown keys {sorted(unknown)}; known: {sorted(_KEYS)}")
-    if entry["dtypes"] not in sets:
-        sys.exit(f"{where}: dtypes {entry['dtypes']!r} is none of the sets {sorted(sets)}")
-    dtypes = sets[entry["dtypes"]]
+    composed = entry["family"] == "none"
+    if composed == ("dtypes" in entry) or not composed and entry["dtypes"] not in sets:
+        sys.exit(f"{where}: dtypes {entry.get('dtypes')!r} is none of the sets {sorted(sets)}, of which every family but `none` names one")
+    dtypes = () if composed else sets[entry["dtypes"]]
     wrong = [token for token in dtypes if token not in DTYPES]
     if wrong:
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
@@ -158,6 +202,9 @@ def _op(number, entry, sets, path):
         sys.exit(f"{where}: only operators of an operand and an 'operand|number' say that they commute")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
+    for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS)):
+        if entry.get(field_name, known[0]) not in known:
+            sys.exit(f"{where}: {field_name} {entry[field_name]!r} is none of {list(known)}")
     return Op(
         number=number,
         name=entry["op"],
@@ -171,14 +218,22 @@ def _op(number, entry, sets, path):
         expr_complex=entry.get("expr_complex", ""),
         result=entry.get("result", "same"),
         route=entry.get("route", "manual"),
-        also=tuple(entry.get("also", ())),
+        also=_also(entry),
         rare=entry.get("rare", False),
         exact=entry.get("exact", False),
         commutes=entry.get("commutes", False),
-        refuse=entry.get("refuse", ""),
+        refuse=tuple(entry.get("refuse", ())),
         check=entry.get("check", {}),
-        when=entry.get("when", {}),
-        numbers=entry.get("numbers", {}),
+        when=_when(entry),
+        absent=entry.get("absent", {}),
+        numbers={name: tuple(call) for name, call in entry.get("numbers", {}).items()},
+        fast=tuple(sets[entry["fast"]]) if "fast" in entry else (),
         unused=tuple(entry.get("unused", ())),
+        shapes=tuple(entry.get("shapes", ())),
+        further=tuple(entry.get("further", ())),
+        writes=tuple(entry.get("writes", ())),
+        results=entry.get("results", ""),
         meta=entry.get("meta", ""),
+        policy=entry.get("policy", POLICIES[0]),
+        layout=entry.get("layout", LAYOUTS[0]),
     )

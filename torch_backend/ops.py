@@ -8,11 +8,14 @@ from .fallback import _c
 
 
 class Row(NamedTuple):
-    """Calls of an operator: `native` by the plugin's own op or a portable kernel, `fallback` by the CPU's kernel."""
+    """Calls of an operator: `native` by the plugin's own op (`plugin` of them) or a portable kernel, `fallback` by the CPU's kernel,
+    `composed` by other operators of the device, which have rows of their own."""
 
     op: str
     native: int
     fallback: int
+    plugin: int = 0
+    composed: int = 0
 
 
 def report() -> list[Row]:
@@ -20,10 +23,12 @@ def report() -> list[Row]:
 
     A native row has the name of the operator in the HAL (ops.yaml), a fallback row that of the ATen operator.
     """
-    rows = {name: [plugin + portable, 0] for name, plugin, portable, _ in _c().operator_counts() if plugin + portable}
+    rows = {name: [plugin + portable, 0, plugin, 0] for name, plugin, portable, _ in _c().operator_counts() if plugin + portable}
     for name, count in _c().fallback_counts():
-        rows.setdefault(name.rpartition("aten::")[2], [0, 0])[1] += count
-    return sorted((Row(op, *calls) for op, calls in rows.items()), key=lambda row: (-row.native - row.fallback, row.op))
+        rows.setdefault(name.rpartition("aten::")[2], [0, 0, 0, 0])[1] += count
+    for name, count in _c().composed_counts():
+        rows.setdefault(name, [0, 0, 0, 0])[3] += count
+    return sorted((Row(op, *calls) for op, calls in rows.items()), key=lambda row: (-row.native - row.fallback - row.composed, row.op))
 
 
 def reset() -> None:

@@ -13,6 +13,7 @@
 
 #include "api/custom_op.h"
 #include "aten/fallback/fallback.h"
+#include "aten/prepare/composed.h"
 #include "core/allocator/allocator.h"
 #include "core/allocator/host_allocator.h"
 #include "core/device.h"
@@ -114,6 +115,19 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t, uint64_t>> operator_coun
   return result;
 }
 
+// Operators of the list that were answered by others, and how often.
+std::vector<std::tuple<std::string, uint64_t>> composed_counts() {
+  std::vector<std::tuple<std::string, uint64_t>> result;
+  for (uint32_t op = 0; op < hal_op_count(); ++op)
+    if (const uint64_t count = composed_count(op)) result.emplace_back(hal_op_name(op), count);
+  return result;
+}
+
+void operator_reset() {
+  hal_op_reset_counts();
+  reset_composed_counts();
+}
+
 std::vector<std::string> operator_names() {
   std::vector<std::string> names;
   for (uint32_t op = 0; op < hal_op_count(); op++) names.emplace_back(hal_op_name(op));
@@ -158,7 +172,8 @@ PYBIND11_MODULE(_C, module) {
   module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));
 
   module.def("operator_counts", wrap_pybind_function(&operator_counts));
-  module.def("operator_reset", &hal_op_reset_counts);
+  module.def("composed_counts", wrap_pybind_function(&composed_counts));
+  module.def("operator_reset", &operator_reset);
   module.def("operator_names", wrap_pybind_function(&operator_names));
   module.def("set_operator_enabled", wrap_pybind_function(&set_operator_enabled), py::arg("op"), py::arg("enabled"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));

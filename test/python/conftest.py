@@ -82,8 +82,8 @@ def build_plugin(tmp_path_factory):
         if not plugin.exists():
             sdk = package / "cmake"
             files = [PLUGIN_SOURCES / source for source in sources or (f"{name}.c",)]
-            # raw.c has an entry of its own, as another version of the SDK, or none, would make it
-            entry = [] if "raw.c" in sources else [sdk / "entry.c", "-Wl,-u,hal_plugin_entry"]
+            # raw.c has an entry of its own, as another version of the SDK, or none, would make it; maker.c has another plugin's
+            entry = [] if {"raw.c", "maker.c"} & {file.name for file in files} else [sdk / "entry.c", "-Wl,-u,hal_plugin_entry"]
             command = [compiler, "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{package / 'include'}", f"-I{sdk}",
                        *(f"-D{key}={value}" for key, value in definitions.items()), *files, *entry,
                        package / "lib" / "libhal_plugin.a", "-Wl,-z,now,-z,nodelete",

@@ -24,7 +24,7 @@ def load_model():
         import oplist
 
         ops = oplist.load()
-        return aten_model.build(ops, shells=oplist.load_shells(ops))
+        return aten_model.build(ops, bodies=oplist.load_bodies())
     finally:
         sys.path.remove(str(CODEGEN))
 

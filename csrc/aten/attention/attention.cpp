@@ -147,14 +147,11 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 }  // namespace
 
 // scaled_dot_product_attention asks the stub, other callers the operator.
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_fused_sdp_choice", TORCH_FN(choose_attention));
-  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
-}
 
 }  // namespace torch_backend
 
 namespace at::native {
 REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_backend::choose_attention)
 }
+
+#include "aten/attention/attention.inc"  // registrations: `bodies` of codegen/ops.yaml

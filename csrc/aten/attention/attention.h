@@ -8,9 +8,9 @@
 #include <optional>
 #include <tuple>
 
-namespace torch_backend {
+#include "aten/prepare/operand.h"
 
-using OptionalTensor = std::optional<at::Tensor>;
+namespace torch_backend {
 
 // One call's shapes: `heads` query heads share `kv_heads` heads of keys and values, in groups of neighbours.
 struct AttentionShapes {

@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "aten/attention/attention.h"
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/call.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -16,103 +16,41 @@ using at::Tensor;
 constexpr uint32_t kForward = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE;
 constexpr uint32_t kBackward = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE_BACKWARD;
 
-// The dtype that an operator computes such tensors in, or none.
-std::optional<c10::ScalarType> computing_dtype(uint32_t op, const Tensor &tensor) {
-  const auto dtype = tensor.scalar_type();
-  const auto device = tensor.device().index();
-  if (has_kernel(device, op, dtype)) return dtype;
-  if (c10::isReducedFloatingType(dtype) && has_kernel(device, op, at::kFloat)) return at::kFloat;
-  return std::nullopt;
-}
-
 // Of the logarithms that the operator gives and takes.
 c10::ScalarType logarithm_dtype(c10::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
 
-// In the dtype that is computed in, with rows of stride 1.
-Tensor readable(const Tensor &tensor, c10::ScalarType dtype) {
-  const Tensor converted = tensor.scalar_type() == dtype ? tensor : tensor.to(dtype);
-  return converted.size(-1) <= 1 || converted.stride(-1) == 1 ? converted : converted.contiguous();
-}
-
-// The descriptor of a tensor with four dimensions: those that are missing in front have size 1, and where `shape` is larger
-// than the tensor, stride 0.
-struct Operand {
-  int64_t sizes[4] = {1, 1, 1, 1}, strides[4] = {0, 0, 0, 0};
-  hal_tensor_t descriptor;
-
-  explicit Operand(const Tensor &tensor) : descriptor(describe(tensor)) {
-    const int64_t missing = 4 - tensor.dim();
-    for (int64_t d = missing; d < 4; d++) {
-      sizes[d] = tensor.size(d - missing);
-      strides[d] = tensor.stride(d - missing);
-    }
-    descriptor.sizes = sizes;
-    descriptor.strides = strides;
-    descriptor.ndim = 4;
-  }
-  Operand(const Tensor &tensor, const std::array<int64_t, 4> &shape) : Operand(tensor) {
-    for (size_t d = 0; d < 4; d++) {
-      if (sizes[d] != shape[d]) strides[d] = 0;
-      sizes[d] = shape[d];
-    }
-  }
-  Operand(const Operand &) = delete;
-  Operand &operator=(const Operand &) = delete;
-};
-
-// A result of the caller's layout and dtype, and the tensor that the operator writes: the same where it can.
-struct Target {
-  Tensor result, written;
-
-  Target() = default;
-  Target(const Tensor &model, c10::IntArrayRef sizes, c10::ScalarType dtype) : result(empty_in_order_of(model, sizes)) {
-    const bool direct = result.scalar_type() == dtype && (result.size(-1) <= 1 || result.stride(-1) == 1);
-    written = direct ? result : make_empty(sizes, dtype, model.device().index());
-  }
-  Tensor finish() const {
-    if (!result.is_same(written)) result.copy_(written);
-    return result;
-  }
-};
-
-// Query, key, value and bias of one call, in the dtype that is computed in.
-struct Operands {
-  AttentionShapes shapes;
-  Tensor query, key, value, bias;
-
-  Operands(const AttentionShapes &s, const Tensor &q, const Tensor &k, const Tensor &v, const OptionalTensor &b,
-           c10::ScalarType dtype)
-      : shapes(s), query(readable(q, dtype)), key(readable(k, dtype)), value(readable(v, dtype)) {
-    if (b && b->defined()) bias = b->scalar_type() == dtype ? *b : b->to(dtype);
-  }
-  std::array<int64_t, 4> scores() const { return {shapes.batch, shapes.heads, shapes.queries, shapes.keys}; }
-};
-
 bool takes_bias(const OptionalTensor &bias, const Tensor &query, const AttentionShapes &shapes) {
-  if (!bias || !bias->defined()) return true;
-  return is_device_tensor(*bias) && bias->device() == query.device() && is_broadcast_of(*bias, shapes);
+  return !is_given(bias) || (is_device_tensor(*bias) && is_broadcast_of(*bias, shapes));
 }
 
-bool run_forward(const Operands &in, const AttentionOptions &options, const Tensor &result, const Tensor &logarithms) {
-  const Operand query(in.query), key(in.key), value_(in.value), output(result);
-  const hal_tensor_t sums = describe(logarithms);
-  std::optional<Operand> bias;
-  if (in.bias.defined()) bias.emplace(in.bias, in.scores());
-  const hal_value_t args[] = {value(query.descriptor),  value(key.descriptor),
-                              value(value_.descriptor), bias ? value(bias->descriptor) : none_value(),
-                              value(options.causal),    value(options.scale)};
-  const hal_tensor_t *const results[] = {&output.descriptor, &sums};
-  return run_op(in.query.device().index(), kForward, args, results);
+// Operands have four dimensions: those that are missing in front have size 1.
+Call &add(Call &call, const Tensor &operand) { return call.in(operand).with(&Operand::at_least, size_t{4}); }
+
+// Query, key, value, and the bias in the shape of the scores, as it lies.
+Call &add_operands(Call &call, const AttentionShapes &shapes, const Tensor &query, const Tensor &key,
+                   const Tensor &value, const OptionalTensor &bias) {
+  add(add(add(call, query), key), value);
+  if (!is_given(bias)) return call.none();
+  const int64_t scores[] = {shapes.batch, shapes.heads, shapes.queries, shapes.keys};
+  return call.layout(Layout::kStrided).in(*bias).expand(scores).layout(Layout::kRows);
+}
+
+// A gradient or a result that is not defined is not wanted.
+Call &give(Call &call, const Tensor &result) {
+  call.out(result);
+  return result.defined() ? call.with(&Operand::at_least, size_t{4}) : call;
+}
+
+bool run_forward(const AttentionShapes &shapes, const Tensor &query, const Tensor &key, const Tensor &value,
+                 const OptionalTensor &bias, const AttentionOptions &options, const Tensor &result,
+                 const Tensor &logarithms) {
+  Call call(kForward, query);
+  add_operands(call, shapes, query, key, value, bias).put(options.causal).put(options.scale);
+  return give(call, result).out(logarithms, logarithms.scalar_type()).run();
 }
 
 Tensor new_logarithms(const AttentionShapes &shapes, c10::ScalarType dtype, c10::DeviceIndex device) {
   return make_empty({shapes.batch, shapes.heads, shapes.queries}, logarithm_dtype(dtype), device);
-}
-
-c10::SmallVector<int64_t, 4> result_sizes(const Tensor &query, const AttentionShapes &shapes) {
-  c10::SmallVector<int64_t, 4> sizes(query.sizes());
-  sizes.back() = shapes.value_size;
-  return sizes;
 }
 
 }  // namespace
@@ -120,62 +58,42 @@ c10::SmallVector<int64_t, 4> result_sizes(const Tensor &query, const AttentionSh
 std::optional<AttentionResult> fused_attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                                const OptionalTensor &bias, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
-  const auto dtype = computing_dtype(kForward, query);
+  const auto device = query.device().index();
+  const auto dtype = computing_dtype(device, kForward, query.scalar_type());
   if (!dtype || options.dropout > 0 || options.return_weights || !takes_bias(bias, query, shapes)) return std::nullopt;
-  const Operands in(shapes, query, key, value, bias, *dtype);
-  const Target target(query, result_sizes(query, shapes), *dtype);
-  const Tensor logarithms = new_logarithms(shapes, *dtype, query.device().index());
-  if (!run_forward(in, options, target.written, logarithms)) return std::nullopt;
-  return AttentionResult{target.finish(), logarithms.to(at::kFloat), Tensor(),        Tensor(), shapes.queries,
-                         shapes.keys,     state_number(0),           state_number(0), Tensor()};
+  at::DimVector sizes(query.sizes());
+  sizes.back() = shapes.value_size;
+  const Tensor result = empty_in_order_of(query, sizes), logarithms = new_logarithms(shapes, *dtype, device);
+  if (!run_forward(shapes, query, key, value, bias, options, result, logarithms)) return std::nullopt;
+  return AttentionResult{result,      logarithms.to(at::kFloat), Tensor(),        Tensor(), shapes.queries,
+                         shapes.keys, state_number(0),           state_number(0), Tensor()};
 }
 
 std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key,
-                                                           const Tensor &value_, const Tensor &bias,
+                                                           const Tensor &value, const Tensor &bias,
                                                            std::array<bool, 4> wanted, const Tensor &result,
                                                            const Tensor &logarithms, const AttentionOptions &options) {
-  const AttentionShapes shapes = attention_shapes(query, key, value_);
-  const auto dtype = computing_dtype(kBackward, query);
+  const AttentionShapes shapes = attention_shapes(query, key, value);
+  const auto device = query.device().index();
+  const auto dtype = computing_dtype(device, kBackward, query.scalar_type());
   if (!dtype || options.dropout > 0 || (wanted[3] && bias.defined()) || !takes_bias(bias, query, shapes))
     return std::nullopt;
-  const Operands in(shapes, query, key, value_, bias, *dtype);
-  const Tensor out = readable(result, *dtype);
   Tensor sums = logarithms.contiguous();
   if (*dtype == at::kDouble) {  // those that were saved are float32
-    sums = new_logarithms(shapes, *dtype, query.device().index());
-    const Tensor again = make_empty(result.sizes(), *dtype, query.device().index());
-    if (!run_forward(in, options, again, sums)) return std::nullopt;
+    sums = new_logarithms(shapes, *dtype, device);
+    const Tensor again = make_empty(result.sizes(), *dtype, device);
+    if (!run_forward(shapes, query, key, value, bias, options, again, sums)) return std::nullopt;
   }
-  const Tensor *const models[] = {&query, &key, &value_};
-  Target targets[3];
-  std::optional<Operand> results[3];
-  const hal_tensor_t *pointers[3] = {};
-  for (size_t i = 0; i < 3; i++) {
-    if (!wanted[i]) continue;
-    targets[i] = Target(*models[i], models[i]->sizes(), *dtype);
-    results[i].emplace(targets[i].written);
-    pointers[i] = &results[i]->descriptor;
-  }
-  const Tensor slope = readable(grad, *dtype);
-  const Operand g(slope), q(in.query), k(in.key), v(in.value), o(out);
-  const hal_tensor_t l = describe(sums);
-  std::optional<Operand> b;
-  if (in.bias.defined()) b.emplace(in.bias, in.scores());
-  const hal_value_t args[] = {value(g.descriptor),
-                              value(q.descriptor),
-                              value(k.descriptor),
-                              value(v.descriptor),
-                              b ? value(b->descriptor) : none_value(),
-                              value(o.descriptor),
-                              value(l),
-                              value(options.causal),
-                              value(options.scale)};
-  if (!run_op(query.device().index(), kBackward, args, pointers)) return std::nullopt;
-  AttentionGradients grads;
-  if (wanted[0]) std::get<0>(grads) = targets[0].finish();
-  if (wanted[1]) std::get<1>(grads) = targets[1].finish();
-  if (wanted[2]) std::get<2>(grads) = targets[2].finish();
-  return grads;
+  const auto room = [](bool wants, const Tensor &like) {
+    return wants ? empty_in_order_of(like, like.sizes()) : Tensor();
+  };
+  const Tensor grads[] = {room(wanted[0], query), room(wanted[1], key), room(wanted[2], value)};
+  Call call(kBackward, query);
+  add_operands(add(call, grad), shapes, query, key, value, bias);
+  add(call, result).in(sums, sums.scalar_type()).put(options.causal).put(options.scale);
+  for (const Tensor &gradient : grads) give(call, gradient);
+  if (!call.run()) return std::nullopt;
+  return AttentionGradients{grads[0], grads[1], grads[2], Tensor()};
 }
 
 }  // namespace torch_backend

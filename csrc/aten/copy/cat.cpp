@@ -1,12 +1,9 @@
 // cat.cpp: concatenation: each operand is copied, and converted where its dtype is another, into its part of the result.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include "aten/copy/copy.h"
-#include "aten/prepare/structured_body.h"
+#include <ATen/core/IListRef.h>
 
-// Behind the headers that declare the lists of tensors they use.
-#include <ATen/ops/cat_meta.h>
-#include <ATen/ops/cat_ops.h>
-#include <torch/library.h>
+#include "aten/copy/copy.h"
+#include "aten/prepare/structured.h"
 
 namespace torch_backend {
 namespace {
@@ -28,11 +25,6 @@ bool cat(const Outputs &outputs, const at::ITensorListRef &tensors, int64_t dim)
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  using Meta = at::meta::structured_cat;
-  m.impl("cat", TORCH_FN((Functional<at::_ops::cat, Meta, &cat>::call)));
-  m.impl("cat.out", TORCH_FN((Out<at::_ops::cat_out, Meta, &cat>::call)));
-}
-
 }  // namespace torch_backend
+
+#include "aten/copy/cat.inc"  // registrations: `bodies` of codegen/ops.yaml

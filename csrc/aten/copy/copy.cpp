@@ -75,12 +75,6 @@ at::Scalar local_scalar_dense(const at::Tensor &self) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-}
-
 // Our copies honour the bits themselves. ATen's handlers for them clone the operand, which copies it, which comes back
 // here without end.
 TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
@@ -93,3 +87,5 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
 }
 
 }  // namespace torch_backend
+
+#include "aten/copy/copy.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -6,7 +6,7 @@
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/fallback/fallback_call.h"
-#include "aten/prepare/raw_elements.h"
+#include "aten/prepare/operand.h"
 #include "core/stream/stream.h"
 #include "hal_op_ids.h"
 
@@ -24,21 +24,21 @@ at::Tensor without_bits(const at::Tensor &tensor) {
   return has_bits(tensor) ? elements_of(tensor, tensor.sizes(), tensor.storage_offset()) : tensor;
 }
 
-bool run_copy(c10::DeviceIndex device, const hal_tensor_t &src, const hal_tensor_t &dst) {
-  const hal_value_t args[] = {value(src)};
-  const hal_tensor_t *const results[] = {&dst};
-  return run_op(device, HAL_OP_ID_COPY, args, results);
+bool run_copy(c10::DeviceIndex device, Operand &src, Operand &dst) {
+  const hal_value_t args[] = {value(src.descriptor())};
+  return run_op(device, HAL_OP_ID_COPY, args, {&dst.descriptor()});
 }
 
 // Neither operand has bits.
 void copy_converting(const at::Tensor &src, const at::Tensor &dst) {
   if (src.scalar_type() == dst.scalar_type()) return copy_raw(src, dst);
-  if (run_copy(dst.device().index(), describe(src), describe(dst))) return;
+  Operand from(src), to(dst);
+  if (run_copy(dst.device().index(), from, to)) return;
   at::Tensor target = dst;
   call_fallback<at::_ops::copy_>(target, src, /*non_blocking=*/false);
 }
 
-at::Tensor resolved(const at::Tensor &src) {
+at::Tensor without_lazy_bits(const at::Tensor &src) {
   if (!has_bits(src)) return src;
   at::Tensor result = make_empty(src.sizes(), src.scalar_type(), src.device().index());
   copy_raw(src, result);
@@ -89,15 +89,16 @@ void copy_raw(const at::Tensor &src, const at::Tensor &dst) {
     if (from != to) check(hal_memory_copy(current_stream(device), to, device, from, device, dst.nbytes()));
     return;
   }
-  RawElements source(src), target(dst);
-  if (run_copy(device, source.tensor(), target.tensor())) return;
+  Operand source(src), target(dst);
+  const hal_dtype_t dtype = dtype_of_size(dst.itemsize());
+  if (run_copy(device, source.told(dtype), target.told(dtype))) return;
   at::Tensor destination = without_bits(dst);
   call_fallback<at::_ops::copy_>(destination, without_bits(src), /*non_blocking=*/false);
 }
 
 void copy_on_device(const at::Tensor &src, const at::Tensor &dst) {
   if (same_elements(src, dst)) return copy_raw(src, dst);
-  const at::Tensor values = resolved(src);
+  const at::Tensor values = without_lazy_bits(src);
   if (!has_bits(dst)) return copy_converting(values, dst);
   const at::Tensor elements = make_empty(dst.sizes(), dst.scalar_type(), dst.device().index());
   copy_converting(values, elements);

@@ -3,37 +3,27 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/flip_ops.h>
 #include <torch/library.h>
 
 #include "aten/copy/copy.h"
-#include "aten/fallback/fallback_call.h"
 #include "aten/pointwise/pointwise.h"
-#include "aten/prepare/raw_elements.h"
+#include "aten/prepare/operand.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
 
-at::Tensor flip(const at::Tensor &self, c10::IntArrayRef dims) {
+std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
   const auto flipped = at::dim_list_to_bitset(dims, static_cast<size_t>(self.dim()));
   at::Tensor result = result_like(self, self.scalar_type());
   if (self.numel() == 0) return result;
-  RawElements from(self), to(result);
-  hal_tensor_t backwards = from.tensor();
-  at::DimVector strides(backwards.strides, backwards.strides + backwards.ndim);
-  for (int64_t d = 0; d < self.dim(); d++) {
-    if (!flipped[static_cast<size_t>(d)]) continue;
-    // The last element comes first. The distance is the tensor's own: descriptors may see an element as two halves.
-    const int64_t last = (self.size(d) - 1) * self.stride(d) * static_cast<int64_t>(self.itemsize());
-    backwards.data = static_cast<char *>(backwards.data) + last;
-    strides[static_cast<size_t>(d)] *= -1;
-  }
-  backwards.strides = strides.data();
-  const hal_value_t args[] = {value(backwards)};
-  const hal_tensor_t *const results[] = {&to.tensor()};
-  if (run_op(self.device().index(), HAL_OP_ID_COPY, args, results)) return result;
-  return call_fallback<at::_ops::flip>(self, dims);
+  Operand from(self), to(result);
+  const hal_dtype_t dtype = dtype_of_size(self.itemsize());
+  for (size_t d = 0; d < from.dim(); d++)
+    if (flipped[d]) from.flip(d);
+  const hal_value_t args[] = {value(from.told(dtype).descriptor())};
+  if (run_op(self.device().index(), HAL_OP_ID_COPY, args, {&to.told(dtype).descriptor()})) return result;
+  return std::nullopt;
 }
 
 // Moves element i of a dimension to i + shift, modulo the dimension's size.
@@ -73,11 +63,6 @@ at::Tensor channel_shuffle(const at::Tensor &self, int64_t groups) {
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("flip", TORCH_FN(flip));
-  m.impl("roll", TORCH_FN(roll));
-  m.impl("channel_shuffle", TORCH_FN(channel_shuffle));
-}
-
 }  // namespace torch_backend
+
+#include "aten/copy/reorder.inc"  // registrations: `bodies` of codegen/ops.yaml

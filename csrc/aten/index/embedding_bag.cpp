@@ -103,12 +103,6 @@ at::Tensor per_sample_backward(const at::Tensor &grad, const at::Tensor &weight,
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_embedding_bag", TORCH_FN(embedding_bag));
-  m.impl("_embedding_bag_forward_only", TORCH_FN(embedding_bag));
-  m.impl("_embedding_bag_dense_backward", TORCH_FN(embedding_bag_backward));
-  m.impl("_embedding_bag_per_sample_weights_backward", TORCH_FN(per_sample_backward));
-}
-
 }  // namespace torch_backend
+
+#include "aten/index/embedding_bag.inc"  // registrations: `bodies` of codegen/ops.yaml

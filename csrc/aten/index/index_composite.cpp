@@ -4,20 +4,14 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_unique2_ops.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/bincount_ops.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
-#include <ATen/ops/unique_consecutive_ops.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <tuple>
-
-#include "aten/fallback/fallback_call.h"
 
 namespace torch_backend {
 namespace {
@@ -74,47 +68,35 @@ Groups runs_of(const at::Tensor &values) {
   return {first.nonzero().squeeze(1), first.cumsum(0).sub(1)};
 }
 
-at::Tensor lengths_of(const Groups &groups) {
-  const at::Tensor &numbers = groups.numbers;
-  at::Tensor counts = at::zeros(groups.starts.sizes(), numbers.options());
-  return counts.index_add_(0, numbers, at::ones({1}, numbers.options()).expand(numbers.sizes()));
-}
+using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique(const at::Tensor &self, bool sorted, bool return_inverse,
-                                                      bool return_counts) {
-  if (self.numel() == 0 || self.is_complex())
-    return call_fallback<at::_ops::_unique2>(self, sorted, return_inverse, return_counts);
-  const auto [values, order] = self.reshape(-1).sort(/*stable=*/true, 0, false);
-  const Groups groups = runs_of(values);
-  const auto options = self.options().dtype(at::kLong);
+// The first of each run of equal values, which run each element of a tensor of `sizes` is in, and how long they are. `order`: the
+// elements' places before they were sorted, if they were.
+Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArrayRef sizes, bool return_inverse,
+                 bool return_counts) {
+  const auto [starts, numbers] = runs_of(values);
+  const auto options = numbers.options();
   at::Tensor inverse = at::empty({0}, options), counts = at::empty({0}, options);
   if (return_inverse)
-    inverse = at::empty({self.numel()}, options).scatter_(0, order, groups.numbers).view(self.sizes());
-  if (return_counts) counts = lengths_of(groups);
-  return {values.index_select(0, groups.starts), inverse, counts};
+    inverse = (order.defined() ? at::empty(values.sizes(), options).scatter_(0, order, numbers) : numbers).view(sizes);
+  if (return_counts)
+    counts = at::zeros(starts.sizes(), options).index_add_(0, numbers, at::ones({1}, options).expand(numbers.sizes()));
+  return {values.index_select(0, starts), inverse, counts};
 }
 
-std::tuple<at::Tensor, at::Tensor, at::Tensor> unique_runs(const at::Tensor &self, bool return_inverse,
-                                                           bool return_counts, std::optional<int64_t> dim) {
-  if (self.numel() == 0 || (dim && self.dim() != 1))
-    return call_fallback<at::_ops::unique_consecutive>(self, return_inverse, return_counts, dim);
-  const at::Tensor values = self.reshape(-1);
-  const Groups groups = runs_of(values);
-  const auto options = self.options().dtype(at::kLong);
-  at::Tensor inverse = at::empty({0}, options), counts = at::empty({0}, options);
-  if (return_inverse) inverse = groups.numbers.view(self.sizes());
-  if (return_counts) counts = lengths_of(groups);
-  return {values.index_select(0, groups.starts), inverse, counts};
+std::optional<Unique> unique(const at::Tensor &self, bool, bool return_inverse, bool return_counts) {
+  if (self.numel() == 0 || self.is_complex()) return std::nullopt;
+  const auto [values, order] = self.reshape(-1).sort(/*stable=*/true, 0, false);
+  return unique_of(values, order, self.sizes(), return_inverse, return_counts);
+}
+
+std::optional<Unique> unique_runs(const at::Tensor &self, bool return_inverse, bool return_counts,
+                                  std::optional<int64_t> dim) {
+  if (self.numel() == 0 || (dim && self.dim() != 1)) return std::nullopt;
+  return unique_of(self.reshape(-1), {}, self.sizes(), return_inverse, return_counts);
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("unfold_backward", TORCH_FN(unfold_gradient));
-  m.impl("repeat_interleave.Tensor", TORCH_FN(interleave));
-  m.impl("bincount", TORCH_FN(count_numbers));
-  m.impl("_unique2", TORCH_FN(unique));
-  m.impl("unique_consecutive", TORCH_FN(unique_runs));
-}
-
 }  // namespace torch_backend
+
+#include "aten/index/index_composite.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -54,16 +54,13 @@ void IndexPlan::combine(const std::vector<at::Tensor> &indices) {
   checked_ = true;
   step_ = 1;
   bound_ = 1;
-  const hal_tensor_t offsets = describe(index_);
-  const hal_tensor_t *const results[] = {&offsets};
   for (int64_t d = before_; d < before_ + indexed_; d++) {
-    const hal_tensor_t index = describe(indices[static_cast<size_t>(d)]);
     const int64_t size = self_.size(d), stride = self_.stride(d);
-    const hal_value_t args[] = {value(index), value(size), value(stride), value(d),
-                                value(static_cast<int64_t>(d == before_))};
+    Call call(HAL_OP_ID__INDEX_OFFSET, index_);
+    call.in(indices[static_cast<size_t>(d)]).put(size).put(stride).put(d).put(static_cast<int64_t>(d == before_));
     bound_ += (size - 1) * stride;
     if (index_.numel() != 0)
-      TORCH_CHECK_NOT_IMPLEMENTED(run_op(device, HAL_OP_ID__INDEX_OFFSET, args, results), "indexing by ", indexed_,
+      TORCH_CHECK_NOT_IMPLEMENTED(call.update(index_).run(), "indexing by ", indexed_,
                                   " tensors needs the kernel _index_offset, which the device lacks");
   }
 }
@@ -76,20 +73,20 @@ at::DimVector IndexPlan::result_shape() const {
   return shape;
 }
 
-void IndexPlan::arrange_result(Strided &result) const {
+void IndexPlan::arrange_result(Operand &result) const {
   // A tensor without dimensions has got one already.
   const auto dims = static_cast<size_t>(self_.dim() - indexed_) + index_dims();
   if (index_.dim() == 0 && result.dim() < dims) result.insert(static_cast<size_t>(before_), 1, 0);
 }
 
-void IndexPlan::arrange_self(Strided &self, size_t index_dims) const {
+void IndexPlan::arrange_self(Operand &self, size_t index_dims) const {
   const auto first = static_cast<size_t>(before_);
   self.erase(first, static_cast<size_t>(indexed_));
   for (size_t i = 1; i < index_dims; i++) self.insert(first, 1, 0);
   self.insert(first, bound_, step_);
 }
 
-void IndexPlan::arrange_index(Strided &index) const {
+void IndexPlan::arrange_index(Operand &index) const {
   for (int64_t d = self_.dim() - 1; d >= before_ + indexed_; d--) index.insert(index_dims(), self_.size(d), 0);
   for (int64_t d = before_ - 1; d >= 0; d--) index.insert(0, self_.size(d), 0);
 }

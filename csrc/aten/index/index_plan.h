@@ -4,11 +4,16 @@
 #include <ATen/core/List.h>
 #include <ATen/core/Tensor.h>
 
-#include "aten/index/index_call.h"
+#include "aten/prepare/call.h"
 
 namespace torch_backend {
 
 using Indices = c10::List<std::optional<at::Tensor>>;
+
+// An index of int32 or int64 as int64.
+inline at::Tensor long_index(const at::Tensor &index) {
+  return index.scalar_type() == at::kLong ? index : index.to(at::kLong);
+}
 
 // Masks become the index tensors of their true elements, which waits for the device; indices move to the device of self.
 Indices without_masks(const at::Tensor &self, const Indices &indices);
@@ -28,9 +33,9 @@ class IndexPlan {
   at::DimVector result_shape() const;
 
   // Rearranges descriptors for a kernel: of a tensor of the result's shape, of self, of the index.
-  void arrange_result(Strided &result) const;
-  void arrange_self(Strided &self, size_t index_dims) const;
-  void arrange_index(Strided &index) const;
+  void arrange_result(Operand &result) const;
+  void arrange_self(Operand &self, size_t index_dims) const;
+  void arrange_index(Operand &index) const;
   const at::Tensor &self() const { return self_; }
   size_t index_dims() const { return index_.dim() ? static_cast<size_t>(index_.dim()) : 1; }
 

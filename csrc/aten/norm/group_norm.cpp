@@ -9,19 +9,20 @@
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/native_group_norm_backward_ops.h>
-#include <ATen/ops/native_group_norm_ops.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/var_mean.h>
-#include <torch/library.h>
 
-#include "aten/fallback/fallback_call.h"
 #include "aten/norm/norm_parameters.h"
 #include "aten/reduce/reductions.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
+
+bool are_native(const at::Tensor &input, Parameters parameters) {
+  return input.numel() > 0 && are_parameters(input, parameters) &&
+         computing_dtype(input.device().index(), HAL_OP_ID_CENTERED_DOT, input.scalar_type());
+}
 
 // x * slope + shift in x's memory format.
 at::Tensor line(const at::Tensor &x, const at::Tensor &slope, const at::Tensor &shift) {
@@ -40,10 +41,9 @@ at::Tensor plane(const at::Tensor &dy, const at::Tensor &slope, const at::Tensor
 
 // ---- group normalisation: N x C x HxW, C in `groups` groups ----
 
-Three group_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias, int64_t n,
-                 int64_t channels, int64_t places, int64_t groups, double eps) {
-  if (!are_native(input, {&weight, &bias}, HAL_OP_ID_CENTERED_DOT) || input.numel() == 0)
-    return call_fallback<at::_ops::native_group_norm>(input, weight, bias, n, channels, places, groups, eps);
+std::optional<Three> group_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
+                                int64_t n, int64_t channels, int64_t places, int64_t groups, double eps) {
+  if (!are_native(input, {&weight, &bias})) return std::nullopt;
   const int64_t depth = channels / groups;
   const at::Tensor x = widened(input).contiguous();
   const OptionalTensor w = widened(weight), b = widened(bias);
@@ -59,14 +59,12 @@ Three group_norm(const at::Tensor &input, const OptionalTensor &weight, const Op
                  parameter_dtype(input, {&weight, &bias}));
 }
 
-Three group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &saved_mean,
-                          const at::Tensor &saved_rstd, const OptionalTensor &weight, int64_t n, int64_t channels,
-                          int64_t places, int64_t groups, std::array<bool, 3> wanted) {
+std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &saved_mean,
+                                         const at::Tensor &saved_rstd, const OptionalTensor &weight, int64_t n,
+                                         int64_t channels, int64_t places, int64_t groups, std::array<bool, 3> wanted) {
   const OptionalTensor statistics[] = {saved_mean, saved_rstd};
-  if (!are_native(input, {&weight, &statistics[0], &statistics[1]}, HAL_OP_ID_CENTERED_DOT) || input.numel() == 0 ||
-      !is_device_tensor(grad) || grad.scalar_type() != input.scalar_type())
-    return call_fallback<at::_ops::native_group_norm_backward>(grad, input, saved_mean, saved_rstd, weight, n, channels,
-                                                               places, groups, wanted);
+  if (!are_native(input, {&weight, &statistics[0], &statistics[1]}) || grad.scalar_type() != input.scalar_type())
+    return std::nullopt;
   const int64_t depth = channels / groups;
   const double count = static_cast<double>(depth * places);
   const at::Tensor x = widened(input).contiguous().view({n, groups, depth, places});
@@ -93,10 +91,6 @@ Three group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("native_group_norm", TORCH_FN(group_norm));
-  m.impl("native_group_norm_backward", TORCH_FN(group_norm_backward));
-}
-
 }  // namespace torch_backend
+
+#include "aten/norm/group_norm.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -1,51 +1,39 @@
-// norm_parameters.h: weights and statistics of batch and group normalisation. Half precision is computed in float32 and rounded
-// once; its weights and statistics may be float32 themselves, as on the CPU.
+// norm_parameters.h: weights and statistics of normalisations. Half precision is computed in float32 and rounded once; its weights
+// and statistics may be float32 themselves, as on the CPU.
 #pragma once
 
+#include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 
 #include <initializer_list>
 #include <optional>
 #include <tuple>
 
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/call.h"
 
 namespace torch_backend {
 
-using OptionalTensor = std::optional<at::Tensor>;
 using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+using Parameters = std::initializer_list<const OptionalTensor *>;
 
-inline bool is_given(const OptionalTensor &tensor) { return tensor && tensor->defined(); }
-
-using Tensors = std::initializer_list<const OptionalTensor *>;
-
-inline c10::ScalarType computing_dtype(const at::Tensor &input) {
-  return c10::isReducedFloatingType(input.scalar_type()) ? at::kFloat : input.scalar_type();
-}
-
-inline at::Tensor widened(const at::Tensor &tensor) { return tensor.to(computing_dtype(tensor)); }
+inline at::Tensor widened(const at::Tensor &tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 inline OptionalTensor widened(const OptionalTensor &tensor) {
   return is_given(tensor) ? widened(*tensor) : OptionalTensor();
 }
 
 // The dtype of weights and statistics: the first one's that is given, else the input's.
-inline c10::ScalarType parameter_dtype(const at::Tensor &input, Tensors parameters) {
+inline c10::ScalarType parameter_dtype(const at::Tensor &input, Parameters parameters) {
   for (const OptionalTensor *parameter : parameters)
     if (is_given(*parameter)) return (*parameter)->scalar_type();
   return input.scalar_type();
 }
 
-// An input of a dtype in which operator `op` has kernels, and parameters of one dtype, its own or the computing one; missing
-// ones do not matter. Throws for parameters on another device.
-inline bool are_native(const at::Tensor &input, Tensors parameters, uint32_t op) {
-  const c10::ScalarType dtype = computing_dtype(input), common = parameter_dtype(input, parameters);
-  if (!is_device_tensor(input) || !has_kernel(input.device().index(), op, dtype)) return false;
-  for (const OptionalTensor *parameter : parameters) {
-    if (!is_given(*parameter)) continue;
-    if (!is_device_tensor(**parameter) || (*parameter)->scalar_type() != common) return false;
-    if ((*parameter)->device() != input.device()) throw_two_devices(input.device(), (*parameter)->device());
-  }
-  return common == dtype || common == input.scalar_type();
+// Parameters of one dtype, the input's or the one it is computed in; missing ones do not matter.
+inline bool are_parameters(const at::Tensor &input, Parameters parameters) {
+  const c10::ScalarType dtype = input.scalar_type(), common = parameter_dtype(input, parameters);
+  for (const OptionalTensor *parameter : parameters)
+    if (is_given(*parameter) && (!is_device_tensor(**parameter) || (*parameter)->scalar_type() != common)) return false;
+  return is_device_tensor(input) && (common == dtype || common == at::toOpMathType(dtype));
 }
 
 // Rounds what was computed to the dtypes of the input and of the parameters.

@@ -2,13 +2,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
-#include <ATen/ops/_prelu_kernel_backward_ops.h>
-#include <ATen/ops/_prelu_kernel_ops.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/glu_backward_ops.h>
-#include <ATen/ops/glu_ops.h>
-#include <ATen/ops/log_sigmoid_forward_ops.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -35,30 +30,28 @@ c10::Scalar replacement(const at::Tensor &self, const std::optional<double> &giv
 namespace {
 
 // ---- log_sigmoid: the second result is the CPU's own; nothing reads it here ----
-std::tuple<at::Tensor, at::Tensor> bounded(const at::Tensor &self) {
-  auto output = pointwise<meta::Unary>(HAL_OP_ID_LOG_SIGMOID_FORWARD, self);
-  if (!output) return call_fallback<at::_ops::log_sigmoid_forward>(self);
-  return {std::move(*output), at::empty({0}, self.options())};
-}
-
-std::tuple<at::Tensor &, at::Tensor &> bounded_out(const at::Tensor &self, at::Tensor &output, at::Tensor &buffer) {
-  reduced_into(output, std::get<0>(bounded(self)), at::Reduction::None);
-  return {output, buffer};
+bool log_sigmoid(Outputs &outputs, const at::Tensor &self) {
+  auto result = pointwise<meta::Unary>(HAL_OP_ID_LOG_SIGMOID_FORWARD, {}, self);
+  if (!result) return false;
+  outputs.put(0, *std::move(result));
+  outputs.put(1, at::empty({0}, self.options()));
+  return true;
 }
 
 // ---- prelu: the weight comes in the shape of the operand ----
-at::Tensor prelu(const at::Tensor &self, const at::Tensor &weight) {
-  auto result = pointwise<meta::Binary>(HAL_OP_ID__PRELU_KERNEL, self, weight);
-  return result ? std::move(*result) : call_fallback<at::_ops::_prelu_kernel>(self, weight);
+bool prelu(Outputs &outputs, const at::Tensor &self, const at::Tensor &weight) {
+  auto result = pointwise<meta::Binary>(HAL_OP_ID__PRELU_KERNEL, {}, self, weight);
+  if (result) outputs.put(0, *std::move(result));
+  return result.has_value();
 }
 
-std::tuple<at::Tensor, at::Tensor> prelu_backward(const at::Tensor &grad_output, const at::Tensor &self,
-                                                  const at::Tensor &weight) {
-  auto input = pointwise<meta::Ternary>(HAL_OP_ID__PRELU_KERNEL_BACKWARD, self, weight, grad_output);
-  if (!input) return call_fallback<at::_ops::_prelu_kernel_backward>(grad_output, self, weight);
-  auto of_weight = pointwise<meta::Binary>(HAL_OP_ID__PRELU_KERNEL_BACKWARD_WEIGHT, self, grad_output);
-  if (!of_weight) return call_fallback<at::_ops::_prelu_kernel_backward>(grad_output, self, weight);
-  return {std::move(*input), std::move(*of_weight)};
+bool prelu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self, const at::Tensor &weight) {
+  auto input = pointwise<meta::Ternary>(HAL_OP_ID__PRELU_KERNEL_BACKWARD, {}, self, weight, grad_output);
+  auto of_weight = pointwise<meta::Binary>(HAL_OP_ID__PRELU_KERNEL_BACKWARD_WEIGHT, {}, self, grad_output);
+  if (!input || !of_weight) return false;
+  outputs.put(0, *std::move(input));
+  outputs.put(1, *std::move(of_weight));
+  return true;
 }
 
 // ---- glu: the first half of a dimension, gated by the second ----
@@ -75,40 +68,23 @@ struct Halves {
   }
 };
 
-at::Tensor gated(const at::Tensor &self, int64_t dim) {
+bool glu(Outputs &outputs, const at::Tensor &self, int64_t dim) {
   const Halves halves(self, dim);
-  auto result = pointwise<meta::Binary>(HAL_OP_ID_GLU, halves.first, halves.second);
-  return result ? std::move(*result) : call_fallback<at::_ops::glu>(self, dim);
+  auto result = pointwise<meta::Binary>(HAL_OP_ID_GLU, {}, halves.first, halves.second);
+  if (result) outputs.put(0, *std::move(result));
+  return result.has_value();
 }
 
-at::Tensor &gated_out(const at::Tensor &self, int64_t dim, at::Tensor &out) {
-  return reduced_into(out, gated(self, dim), at::Reduction::None);
-}
-
-at::Tensor gated_backward(const at::Tensor &grad_output, const at::Tensor &self, int64_t dim) {
+bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self, int64_t dim) {
   const Halves halves(self, dim);
-  auto first = pointwise<meta::Binary>(HAL_OP_ID_GLU, grad_output, halves.second);
-  auto second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, grad_output, halves.first, halves.second);
-  if (!first || !second) return call_fallback<at::_ops::glu_backward>(grad_output, self, dim);
-  return at::cat({*first, *second}, halves.dim);
-}
-
-at::Tensor &gated_backward_out(const at::Tensor &grad_output, const at::Tensor &self, int64_t dim,
-                               at::Tensor &grad_input) {
-  return reduced_into(grad_input, gated_backward(grad_output, self, dim), at::Reduction::None);
+  auto first = pointwise<meta::Binary>(HAL_OP_ID_GLU, {}, grad_output, halves.second);
+  auto second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, {}, grad_output, halves.first, halves.second);
+  if (!first || !second) return false;
+  outputs.put(0, at::cat({*first, *second}, halves.dim));
+  return true;
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("log_sigmoid_forward", TORCH_FN(bounded));
-  m.impl("log_sigmoid_forward.output", TORCH_FN(bounded_out));
-  m.impl("_prelu_kernel", TORCH_FN(prelu));
-  m.impl("_prelu_kernel_backward", TORCH_FN(prelu_backward));
-  m.impl("glu", TORCH_FN(gated));
-  m.impl("glu.out", TORCH_FN(gated_out));
-  m.impl("glu_backward", TORCH_FN(gated_backward));
-  m.impl("glu_backward.grad_input", TORCH_FN(gated_backward_out));
-}
-
 }  // namespace torch_backend
+
+#include "aten/pointwise/activations.inc"  // registrations: `bodies` of codegen/ops.yaml

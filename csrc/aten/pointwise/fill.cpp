@@ -2,17 +2,13 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Dispatch_v2.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/fill_ops.h>
-#include <ATen/ops/zero_ops.h>
 #include <c10/util/DimVector.h>
 #include <torch/library.h>
 
 #include <cstring>
 
 #include "aten/copy/copy.h"
-#include "aten/fallback/fallback_call.h"
-#include "aten/prepare/op_call.h"
-#include "aten/prepare/raw_elements.h"
+#include "aten/prepare/call.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -50,28 +46,21 @@ at::Tensor without_repeats(const at::Tensor &tensor) {
   return sizes == tensor.sizes() ? tensor : tensor.as_strided(sizes, tensor.strides());
 }
 
-bool run_fill(c10::DeviceIndex device, const hal_tensor_t &target, int64_t bits) {
-  const hal_value_t args[] = {value(bits)};
-  const hal_tensor_t *const results[] = {&target};
-  return run_op(device, HAL_OP_ID_FILL_SCALAR, args, results);
-}
+bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t pattern_size);
 
-// Fills through the strided kernel; 16-byte elements as two runs of 8-byte halves.
+// Fills through the strided kernel; 16-byte elements are copies of one.
 bool fill_strided(const at::Tensor &self, const Pattern &pattern) {
-  const size_t itemsize = self.itemsize(), step = itemsize == 16 ? 8 : itemsize;
-  at::DimVector strides(self.strides());
-  hal_tensor_t target = describe(self);
+  const size_t itemsize = self.itemsize();
   if (itemsize == 16) {
-    for (int64_t &stride : strides) stride *= 2;
-    target.strides = strides.data();
+    const at::Tensor element = make_empty({}, self.scalar_type(), self.device().index());
+    if (!fill_elements(element, pattern, itemsize)) return false;
+    copy_raw(element.expand(self.sizes()), self);
+    return true;
   }
-  target.dtype = integer_of_size(step);
-  char *base = static_cast<char *>(target.data);
-  for (size_t offset = 0; offset < itemsize; offset += step) {
-    target.data = base + offset;
-    if (!run_fill(self.device().index(), target, integer_at(pattern.bytes + offset, step))) return false;
-  }
-  return true;
+  Operand target(self);
+  target.told(dtype_of_size(itemsize));
+  const hal_value_t args[] = {value(integer_at(pattern.bytes, itemsize))};
+  return run_op(self.device().index(), HAL_OP_ID_FILL_SCALAR, args, {&target.descriptor()});
 }
 
 bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t pattern_size) {
@@ -84,9 +73,8 @@ bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t patter
   return fill_strided(without_repeats(self), pattern);
 }
 
-at::Tensor &fill_scalar(at::Tensor &self, const at::Scalar &number) {
-  if (fill_elements(self, pattern_of(number, self.scalar_type()), self.itemsize())) return self;
-  return call_fallback<at::_ops::fill__Scalar>(self, number);
+bool fill_number(at::Tensor &self, const at::Scalar &number) {
+  return fill_elements(self, pattern_of(number, self.scalar_type()), self.itemsize());
 }
 
 at::Tensor &fill_tensor(at::Tensor &self, const at::Tensor &number) {
@@ -101,18 +89,10 @@ at::Tensor &fill_tensor(at::Tensor &self, const at::Tensor &number) {
   return self;
 }
 
-at::Tensor &zero(at::Tensor &self) {
-  // One byte is a pattern for every dtype when all of them are zero.
-  if (fill_elements(self, Pattern{}, 1)) return self;
-  return call_fallback<at::_ops::zero_>(self);
-}
+// One byte is a pattern for every dtype when all of them are zero.
+bool zero(at::Tensor &self) { return fill_elements(self, Pattern{}, 1); }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("fill_.Scalar", TORCH_FN(fill_scalar));
-  m.impl("fill_.Tensor", TORCH_FN(fill_tensor));
-  m.impl("zero_", TORCH_FN(zero));
-}
-
 }  // namespace torch_backend
+
+#include "aten/pointwise/fill.inc"  // registrations: `bodies` of codegen/ops.yaml

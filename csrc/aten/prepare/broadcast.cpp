@@ -96,7 +96,7 @@ bool accepts_result(const Operands &operands, const at::Tensor &given, c10::Scal
     return false;
   if (impl->sizes() != operands.shape() || !impl->is_non_overlapping_and_dense()) return false;
   for (size_t k = 0; k < operands.count; k++)
-    if (!operands.tensors[k]->is_same(given) && shares_storage(given, *operands.tensors[k], false)) return false;
+    if (!operands.tensors[k]->is_same(given) && overlaps(given, *operands.tensors[k], false)) return false;
   return true;
 }
 

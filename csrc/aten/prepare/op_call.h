@@ -37,6 +37,11 @@ class CurrentDevice {
   bool changed_ = false;
 };
 
+// The operator whose call by this thread the plugin has seen as the user gave it, and declined (vendor_call.h): it is not asked for
+// its own operator again, with operands that were prepared for the portable kernel.
+constexpr uint32_t kNoOp = UINT32_MAX;
+extern thread_local uint32_t declined_op;
+
 // Runs operator `op` on the device's current stream: `flags` HAL_CALL_*, `philox` for random operators. false = the device
 // has no kernel for it and nothing was touched: take the fallback. Throws on every other failure.
 inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args,
@@ -46,6 +51,7 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value
   call.arg_count = static_cast<uint32_t>(args.size());
   call.result_count = static_cast<uint32_t>(results.size());
   call.flags = flags;
+  if (!(flags & HAL_CALL_DENSE) && C10_UNLIKELY(declined_op == op)) call.flags |= HAL_RUN_PORTABLE;
   call.args = args.data();
   call.results = results.data();
   call.seed = philox.seed;
@@ -56,9 +62,13 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value
   throw_work_status(status);
 }
 
-// Tells whether the operator may run natively when it computes in `dtype`; an array look-up.
+// The dtypes in which the operator may run natively when it computes in them; an array look-up. Once the plugin has declined what the
+// user gave, they are those of the portable kernel.
+inline uint64_t native_dtypes(c10::DeviceIndex device, uint32_t op) {
+  return C10_UNLIKELY(declined_op == op) ? hal_op_portable_dtypes(device, op) : hal_op_dtypes(device, op);
+}
 inline bool has_kernel(c10::DeviceIndex device, uint32_t op, c10::ScalarType dtype) {
-  return (hal_op_dtypes(device, op) >> static_cast<unsigned>(dtype)) & 1;
+  return (native_dtypes(device, op) >> static_cast<unsigned>(dtype)) & 1;
 }
 
 // A new contiguous (or `format`) tensor on a device, uninitialised.

@@ -43,10 +43,12 @@ struct Ternary : at::TensorIteratorBase {
 
 namespace torch_backend {
 
-// A hand-written operator's call of a pointwise kernel over tensors alone: nullopt when there is none for them.
+// A hand-written operator's call of a pointwise kernel, whose arguments are the tensors and a number, if there is one: nullopt when
+// there is none for them.
 template <class Meta, class... Tensors>
-std::optional<at::Tensor> pointwise(uint32_t op, const Tensors &...tensors) {
-  const Argument arguments[] = {operand(tensors)...};
+std::optional<at::Tensor> pointwise(uint32_t op, const std::optional<c10::Scalar> &last, const Tensors &...tensors) {
+  const Argument all[] = {operand(tensors)..., number(last)};
+  const c10::ArrayRef<Argument> arguments(all, sizeof...(tensors) + (last ? 1 : 0));
   if (!may_run_natively(op, arguments)) return std::nullopt;
   Outputs outputs;
   Structured<Meta> structured(outputs);

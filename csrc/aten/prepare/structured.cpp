@@ -2,7 +2,6 @@
 #include "aten/prepare/structured.h"
 
 #include <ATen/native/Resize.h>
-#include <ATen/ops/zeros.h>
 
 #include <cfloat>
 #include <cmath>
@@ -55,16 +54,27 @@ void Outputs::set(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef stride
   }
 }
 
-std::optional<c10::ScalarType> kernel_dtype(uint64_t kernels, c10::ScalarType dtype) {
-  using c10::ScalarType;
-  const auto has = [kernels](ScalarType candidate) { return (kernels >> static_cast<unsigned>(candidate)) & 1; };
-  if (C10_LIKELY(has(dtype))) return dtype;
-  if (c10::isReducedFloatingType(dtype) && has(ScalarType::Float)) return ScalarType::Float;
-  if (c10::isReducedFloatingType(dtype) || dtype == ScalarType::Float)
-    return has(ScalarType::Double) ? std::optional(ScalarType::Double) : std::nullopt;
-  const bool narrow =
-      dtype == ScalarType::Byte || dtype == ScalarType::Char || dtype == ScalarType::Short || dtype == ScalarType::Int;
-  return narrow && has(ScalarType::Long) ? std::optional(ScalarType::Long) : std::nullopt;
+const at::Tensor &Outputs::make(int64_t index, c10::IntArrayRef sizes, const at::Tensor &like,
+                                c10::MemoryFormat format) {
+  return make(index, sizes, like.scalar_type(), like.device(), format);
+}
+
+const at::Tensor &Outputs::make(int64_t index, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
+                                c10::MemoryFormat format) {
+  set(index, sizes, {}, c10::TensorOptions().dtype(dtype).device(device).memory_format(format));
+  return (*this)[index];
+}
+
+void Outputs::put(int64_t index, at::Tensor result) {
+  if (form_ == Form::kFunctional) {
+    made_[index] = std::move(result);
+    return;
+  }
+  const at::Tensor &out = *given_[index];
+  TORCH_CHECK(c10::canCast(result.scalar_type(), out.scalar_type()), "result type ", result.scalar_type(),
+              " can't be cast to the desired output type ", out.scalar_type());
+  at::native::resize_output(out, result.sizes());
+  out.copy_(result);
 }
 
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
@@ -92,7 +102,7 @@ void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments)
     if (tensor->device() != first->device()) throw_two_devices(first->device(), tensor->device());
   };
   for (const Argument &argument : arguments) look(argument.tensor);
-  for (size_t i = 0; i < 2; i++) look(outputs.given(i));
+  for (size_t i = 0; i < kMostOutputs; i++) look(outputs.given(i));
 }
 
 namespace {
@@ -149,41 +159,6 @@ std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarTy
     default:  // an unsigned number beyond int64
       return std::nullopt;
   }
-}
-
-at::Tensor prepare_operand(const at::Tensor &tensor, c10::ScalarType dtype, c10::DeviceIndex device) {
-  if (tensor.device().type() == c10::kCPU) {  // one element, or the meta function would have refused it
-    const at::Tensor moved = make_empty({}, dtype, device);
-    moved.fill_(tensor.to(dtype).item());
-    return moved;
-  }
-  if (tensor._is_zerotensor()) return at::zeros(tensor.sizes(), tensor.options().dtype(dtype));
-  at::Tensor prepared = tensor;
-  if (prepared.is_conj()) prepared = prepared.resolve_conj();
-  if (prepared.is_neg()) prepared = prepared.resolve_neg();
-  return prepared.scalar_type() == dtype ? prepared : prepared.to(dtype);
-}
-
-void ExpandedOperand::expand(at::Tensor &&prepared, c10::IntArrayRef sizes) {
-  tensor_ = std::move(prepared);
-  descriptor_ = describe(tensor_);
-  if (tensor_.sizes() == sizes) return;
-  const size_t missing = sizes.size() - static_cast<size_t>(tensor_.dim());
-  strides_.assign(sizes.size(), 0);
-  for (size_t d = missing; d < sizes.size(); d++) {
-    const auto own = static_cast<int64_t>(d - missing);
-    strides_[d] = tensor_.size(own) == 1 ? 0 : tensor_.stride(own);
-  }
-  descriptor_.sizes = sizes.data();
-  descriptor_.strides = strides_.data();
-  descriptor_.ndim = static_cast<int32_t>(sizes.size());
-}
-
-bool shares_storage(const at::Tensor &a, const at::Tensor &b, bool same_view_too) {
-  if (a.storage().unsafeGetStorageImpl() != b.storage().unsafeGetStorageImpl()) return false;
-  if (same_view_too) return true;
-  return a.storage_offset() != b.storage_offset() || a.dtype() != b.dtype() || a.sizes() != b.sizes() ||
-         a.strides() != b.strides();
 }
 
 }  // namespace torch_backend

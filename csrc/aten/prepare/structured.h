@@ -15,21 +15,38 @@
 #include <utility>
 
 #include "aten/fallback/fallback_call.h"
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/call.h"
 
 namespace torch_backend {
 
 enum class Form : uint8_t { kFunctional, kOut, kInplace };
 
+constexpr size_t kMostOutputs = 3;
+
 // The results of one call: made on demand, or given by the caller (out=, in-place).
 class Outputs {
  public:
   Outputs() = default;
-  Outputs(Form form, const at::Tensor &first) : form_(form), given_{&first, nullptr} {}
-  Outputs(Form form, const at::Tensor &first, const at::Tensor &second) : form_(form), given_{&first, &second} {}
+  template <class... Tensors>
+  explicit Outputs(Form form, const Tensors &...given) : form_(form), given_{&given...} {}
 
   // What set_output_* of a meta function does: allocates, resizes out=, or checks an in-place call.
   void set(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef strides, const c10::TensorOptions &options);
+
+  // The same for operators without a meta function: a result of `like`'s dtype, in C's order or in a memory format.
+  const at::Tensor &make(int64_t index, c10::IntArrayRef sizes, const at::Tensor &like,
+                         c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
+  const at::Tensor &make(int64_t index, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
+                         c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
+  // A functional result that a body has got otherwise; out= and in-place ones are resized and copied into.
+  void put(int64_t index, at::Tensor result);
+
+  // A result with the elements of `self`, which bodies that change some of them start from.
+  const at::Tensor &start(int64_t index, const at::Tensor &self) const {
+    const at::Tensor &result = (*this)[index];
+    if (!result.is_same(self)) result.copy_(self);
+    return result;
+  }
 
   // Undefined until the meta function has set a functional result.
   const at::Tensor &operator[](int64_t index) const {
@@ -41,8 +58,8 @@ class Outputs {
 
  private:
   Form form_ = Form::kFunctional;
-  std::array<at::Tensor, 2> made_;
-  std::array<const at::Tensor *, 2> given_{};
+  std::array<at::Tensor, kMostOutputs> made_;
+  std::array<const at::Tensor *, kMostOutputs> given_{};
 };
 
 // A structured operator of ATen whose meta function fills `Outputs`.
@@ -85,10 +102,6 @@ inline Argument number(const std::optional<c10::Scalar> &scalar) {
   return {nullptr, scalar ? &*scalar : nullptr, false};
 }
 
-// The dtype to compute in where ATen computes in `dtype`, given the dtypes with a kernel (bit = dtype): that dtype, or a
-// wider one in which every result is the same once it is cast back. nullopt when there is none.
-std::optional<c10::ScalarType> kernel_dtype(uint64_t kernels, c10::ScalarType dtype);
-
 // False when the operator cannot run natively on these operands whatever the meta function says, so that nothing is
 // allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a kernel.
 bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments);
@@ -103,46 +116,5 @@ using NumberParts = std::array<double, 2>;
 // A number for a kernel that computes in `dtype`; nullopt when the value does not fit (the CPU kernel decides what
 // then). Complex numbers are put into `parts`.
 std::optional<hal_value_t> number_value(const c10::Scalar &scalar, c10::ScalarType dtype, NumberParts &parts);
-
-// An operand as a kernel sees it: on the device, of the computing dtype, without lazy conjugate, negative or zero bits.
-// Returns the tensor itself when it is so already.
-at::Tensor prepare_operand(const at::Tensor &tensor, c10::ScalarType dtype, c10::DeviceIndex device);
-
-// An operand in the shape of a result: missing and one-element dimensions get stride 0. The descriptor borrows from
-// this object and from `sizes`.
-class ExpandedOperand {
- public:
-  void expand(at::Tensor &&prepared, c10::IntArrayRef sizes);
-  const at::Tensor &tensor() const { return tensor_; }
-  const hal_tensor_t &descriptor() const { return descriptor_; }
-
- private:
-  at::Tensor tensor_;
-  c10::SmallVector<int64_t, 6> strides_;
-  hal_tensor_t descriptor_{};
-};
-
-// True when both tensors lie in one storage without being the same view, or when `same_view_too`, in any way.
-bool shares_storage(const at::Tensor &a, const at::Tensor &b, bool same_view_too);
-
-// Where a kernel writes: the result itself, or a temporary that is copied into it. The latter for a result of another
-// dtype than the kernel's, and for one that an operand still reads from in another order.
-class Destination {
- public:
-  Destination(const at::Tensor &result, c10::ScalarType dtype, bool aliased)
-      : result_(result),
-        direct_(!aliased && result.scalar_type() == dtype && !result.is_neg() && !result.is_conj()),
-        temporary_(direct_ ? at::Tensor() : make_empty(result.sizes(), dtype, result.device().index())) {}
-
-  const at::Tensor &tensor() const { return direct_ ? result_ : temporary_; }
-  void finish() const {
-    if (!direct_) result_.copy_(temporary_);
-  }
-
- private:
-  const at::Tensor &result_;
-  const bool direct_;
-  const at::Tensor temporary_;
-};
 
 }  // namespace torch_backend

@@ -19,10 +19,6 @@ inline DimVector reduced_dims(int64_t ndim, const std::optional<int64_t> &dim) {
 // The same where an empty list means none of them.
 DimVector listed_dims(int64_t ndim, c10::OptionalIntArrayRef dims);
 
-// The dtype that a reduction's kernels compute in when `wanted` is asked for: integers without kernels in int64, which
-// is exact modulo 2^n. nullopt = none.
-std::optional<c10::ScalarType> reduction_dtype(c10::DeviceIndex device, uint32_t op, c10::ScalarType wanted);
-
 // Reduces `self`, cast to `computing`, over `dims` into the first `results` outputs.
 bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &outputs, size_t results,
                    const at::Tensor &self, const DimVector &dims,

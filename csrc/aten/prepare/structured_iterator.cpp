@@ -1,11 +1,13 @@
 // structured_iterator.cpp: the general path of elementwise operators, after ATen's meta function.
 #include "aten/prepare/structured_iterator.h"
 
+#include "aten/prepare/asked.h"
+
 namespace torch_backend {
 
 namespace {
 
-constexpr size_t kMaxElementwiseArguments = 6;  // of a frozen argument list of an elementwise operator
+constexpr size_t kMaxArguments = 6;  // of a frozen argument list of an elementwise operator
 
 bool is_host_number(const Argument &argument) {
   return argument.may_be_number && argument.tensor->device().type() == c10::kCPU;
@@ -25,47 +27,57 @@ std::optional<hal_value_t> number_as(const c10::Scalar &scalar, c10::ScalarType 
   return number_value(scalar, computing, parts);
 }
 
+// Shows the plugin's own operator what the user gave, in the result's shape, before anything is cast. False = it declined.
+bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> arguments) {
+  VendorCall call;
+  std::array<at::Tensor, kMaxArguments> expanded;
+  for (size_t i = 0; i < arguments.size(); i++) {
+    const Argument &argument = arguments[i];
+    if (argument.tensor && is_device_tensor(*argument.tensor))
+      call.add(expanded[i] = argument.tensor->expand(result.sizes()));
+    else if (argument.tensor)
+      call.add(*argument.tensor);
+    else
+      call.add(argument.number ? std::optional(*argument.number) : std::nullopt);
+  }
+  return call.may_ask(op) && asked::fill(call, op, result);
+}
+
 }  // namespace
 
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<Argument> arguments) {
   const at::Tensor &result = outputs[0];
-  const c10::DeviceIndex device = result.device().index();
+  TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
+  std::optional<Declined> declined;
+  if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
+    if (ask_own(op, result, arguments)) return true;
+    declined.emplace(op);
+  }
   const auto promoted = common_dtype(common, arguments);
-  const auto computing = promoted ? kernel_dtype(hal_op_dtypes(device, op), *promoted) : std::nullopt;
-  if (!computing) return false;
-  TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxElementwiseArguments);
+  if (!promoted) return false;
+  Call call(op, result.device().index(), *promoted);
+  if (!call.possible()) return false;
 
   // Half precision computes with numbers in float; a comparison rounds them to its operands' dtype first, as torch does.
   const bool keeps_digits = c10::isReducedFloatingType(*promoted) && !bool_result;
   const auto number_dtype = keeps_digits ? c10::ScalarType::Float : *promoted;
-  NumberParts parts[kMaxElementwiseArguments];
-  hal_value_t values[kMaxElementwiseArguments];
-  ExpandedOperand operands[kMaxElementwiseArguments];
-  bool aliased = false;
+  NumberParts parts[kMaxArguments];
   for (size_t i = 0; i < arguments.size(); i++) {
     const Argument &argument = arguments[i];
     if (argument.tensor && !is_host_number(argument)) {
-      operands[i].expand(prepare_operand(*argument.tensor, *computing, device), result.sizes());
-      aliased |= shares_storage(result, operands[i].tensor(), false);
-      values[i] = value(operands[i].descriptor());
+      call.in(*argument.tensor).expand(result.sizes());
       continue;
     }
     std::optional<hal_value_t> number;
     if (argument.tensor)
-      number = number_as(argument.tensor->to(number_dtype).item(), *promoted, *computing, parts[i]);
+      number = number_as(argument.tensor->to(number_dtype).item(), *promoted, call.dtype(), parts[i]);
     else if (argument.number)
-      number = number_as(*argument.number, *promoted, *computing, parts[i]);
+      number = number_as(*argument.number, *promoted, call.dtype(), parts[i]);
     if (!number) return false;
-    values[i] = *number;
+    call.put(*number);
   }
-
-  const Destination destination(result, bool_result ? c10::ScalarType::Bool : *computing, aliased);
-  const hal_tensor_t descriptor = describe(destination.tensor());
-  const hal_tensor_t *const results[] = {&descriptor};
-  if (!run_op(device, op, {values, arguments.size()}, results)) return false;
-  destination.finish();
-  return true;
+  return call.elementwise().out(result, bool_result ? c10::ScalarType::Bool : call.dtype()).run();
 }
 
 }  // namespace torch_backend

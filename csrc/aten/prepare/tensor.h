@@ -62,6 +62,7 @@ inline hal_value_t value(c10::ScalarType dtype) {
   v.u.i = static_cast<int64_t>(dtype);
   return v;
 }
+inline hal_value_t value(const hal_value_t &given) { return given; }
 inline hal_value_t none_value() { return hal_value_t{}; }
 
 }  // namespace torch_backend

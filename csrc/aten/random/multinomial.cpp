@@ -2,14 +2,11 @@
 // first with probability p[i]. What cannot be sampled so goes to the CPU's function, which says why.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/multinomial_ops.h>
 #include <torch/library.h>
 
 #include <limits>
 
-#include "aten/fallback/fallback_call.h"
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/structured.h"
 
 namespace torch_backend {
 namespace {
@@ -18,7 +15,7 @@ namespace {
 constexpr int64_t kMostTimes = INT64_C(1) << 24;
 
 bool is_valid(const at::Tensor &self, int64_t count, bool replacement) {
-  if (!is_device_tensor(self) || !self.is_floating_point() || self.numel() == 0 || count <= 0) return false;
+  if (!self.is_floating_point() || self.numel() == 0 || count <= 0) return false;
   if ((self.dim() != 1 && self.dim() != 2) || self.size(-1) > kMostTimes) return false;
   if (replacement ? self.numel() > kMostTimes / count : count > self.size(-1)) return false;
   // Probabilities that are none are an error at once, so the host waits for one element, as ATen does on the CPU.
@@ -37,28 +34,15 @@ at::Tensor sample(const at::Tensor &self, int64_t count, bool replacement, std::
   return count == 1 ? speeds.argmax(-1, /*keepdim=*/true) : std::get<1>(speeds.topk(count));
 }
 
-at::Tensor multinomial(const at::Tensor &self, int64_t count, bool replacement,
-                       std::optional<at::Generator> generator) {
-  if (is_valid(self, count, replacement)) return sample(self, count, replacement, std::move(generator));
-  return call_fallback<at::_ops::multinomial>(self, count, replacement, generator);
-}
-
-at::Tensor &multinomial_out(const at::Tensor &self, int64_t count, bool replacement,
-                            std::optional<at::Generator> generator, at::Tensor &out) {
-  const bool fits = is_device_tensor(out) && out.device() == self.device() && out.scalar_type() == at::kLong;
-  if (!fits || !is_valid(self, count, replacement)) {
-    return call_fallback<at::_ops::multinomial_out>(self, count, replacement, generator, out);
-  }
-  const at::Tensor drawn = sample(self, count, replacement, std::move(generator));
-  at::native::resize_output(out, drawn.sizes());
-  return out.copy_(drawn);
+bool multinomial(Outputs &outputs, const at::Tensor &self, int64_t count, bool replacement,
+                 const std::optional<at::Generator> &generator) {
+  if (outputs.given(0) && outputs.given(0)->scalar_type() != at::kLong) return false;
+  if (!is_valid(self, count, replacement)) return false;
+  outputs.put(0, sample(self, count, replacement, generator));
+  return true;
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("multinomial", TORCH_FN(multinomial));
-  m.impl("multinomial.out", TORCH_FN(multinomial_out));
-}
-
 }  // namespace torch_backend
+
+#include "aten/random/multinomial.inc"  // registrations: `bodies` of codegen/ops.yaml

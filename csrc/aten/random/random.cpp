@@ -3,14 +3,10 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Dispatch.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/bernoulli_ops.h>
-#include <ATen/ops/normal_ops.h>
-#include <ATen/ops/uniform_ops.h>
 #include <torch/library.h>
 
 #include <limits>
 
-#include "aten/fallback/fallback_call.h"
 #include "aten/random/random_draw.h"
 #include "hal_op_ids.h"
 
@@ -29,55 +25,40 @@ void check_limits(double from, double to, const at::Tensor &self) {
               " which result in to-from to exceed the limit");
 }
 
-at::Tensor &uniform_(at::Tensor &self, double from, double to, OptionalGenerator generator) {
-  const c10::ScalarType dtype = self.scalar_type();
-  if (self.is_floating_point()) {
-    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, dtype, "check_uniform_bounds",
-                                    [&] { check_limits<scalar_t>(from, to, self); });
-    if (self.numel() == 0) return self;
-    at::assert_no_internal_overlap(self);
-    if (draw(self, HAL_OP_ID_UNIFORM, {value(from), value(to)}, generator, dtype)) return self;
-  }
-  return call_fallback<at::_ops::uniform_>(self, from, to, generator);
+bool uniform(at::Tensor &self, double from, double to, const OptionalGenerator &generator) {
+  if (!self.is_floating_point()) return false;
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, self.scalar_type(), "check_uniform_bounds",
+                                  [&] { check_limits<scalar_t>(from, to, self); });
+  at::assert_no_internal_overlap(self);
+  return draw(self, HAL_OP_ID_UNIFORM, generator, self.scalar_type(), from, to);
 }
 
-at::Tensor &normal_(at::Tensor &self, double mean, double std, OptionalGenerator generator) {
+bool normal(at::Tensor &self, double mean, double std, const OptionalGenerator &generator) {
   TORCH_CHECK(std >= 0.0, "normal expects std >= 0.0, but found std ", std);
-  if (self.numel() == 0) return self;
   at::assert_no_internal_overlap(self);
-  if (draw(self, HAL_OP_ID_NORMAL_FUNCTIONAL, {value(mean), value(std)}, generator, self.scalar_type())) return self;
-  return call_fallback<at::_ops::normal_>(self, mean, std, generator);
+  return self.numel() == 0 || (self.is_floating_point() &&
+                               draw(self, HAL_OP_ID_NORMAL_FUNCTIONAL, generator, self.scalar_type(), mean, std));
 }
 
-at::Tensor &bernoulli_(at::Tensor &self, double p, OptionalGenerator generator) {
+bool bernoulli(at::Tensor &self, double p, const OptionalGenerator &generator) {
   TORCH_CHECK(0 <= p && p <= 1, "bernoulli_ expects p to be in [0, 1], but got p=", p);
-  if (self.numel() == 0) return self;
   at::assert_no_internal_overlap(self);
-  if (draw(self, HAL_OP_ID_BERNOULLI_P, {value(p)}, generator, self.scalar_type())) return self;
-  return call_fallback<at::_ops::bernoulli__float>(self, p, generator);
+  return draw(self, HAL_OP_ID_BERNOULLI_P, generator, self.scalar_type(), p);
 }
 
-// The result and its mask in one kernel. false = none for these operands.
-bool run_dropout(const at::Tensor &input, double p, const at::Tensor &result, const at::Tensor &mask) {
-  const c10::DeviceIndex device = input.device().index();
-  if (!input.is_contiguous() || !has_kernel(device, HAL_OP_ID_NATIVE_DROPOUT, input.scalar_type())) return false;
-  const hal_tensor_t operand = describe(input), first = describe(result), second = describe(mask);
-  const hal_value_t args[] = {value(operand), value(p)};
-  const hal_tensor_t *const results[] = {&first, &second};
-  const PhiloxState philox = reserve_philox(std::nullopt, device, blocks_for(input.numel(), mask.itemsize()));
-  return run_op(device, HAL_OP_ID_NATIVE_DROPOUT, args, results, 0, philox);
-}
-
-// The CPU's kernel would draw from the CPU's default generator: it takes none.
+// The result and its mask in one kernel. The CPU's kernel would draw from the CPU's default generator: it takes none.
 std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, double p, std::optional<bool> train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   at::Tensor mask = make_empty(input.sizes(), at::kBool, input.device().index());
   if (train && !*train) return {input.clone(), mask.fill_(true)};
   if (input.is_contiguous() && input.is_floating_point()) {
     at::Tensor result = make_empty(input.sizes(), input.scalar_type(), input.device().index());
-    if (input.numel() == 0 || run_dropout(input, p, result, mask)) return {result, mask};
+    if (input.numel() == 0) return {result, mask};
+    Call call(HAL_OP_ID_NATIVE_DROPOUT, input);
+    call.in(input).put(p).random(std::nullopt, input.numel(), at::kBool);
+    if (call.out(result).out(mask, at::kBool).run()) return {result, mask};
   }
-  bernoulli_(mask, 1 - p, std::nullopt);
+  mask.bernoulli_(1 - p);
   const double scale = p == 1 ? 0.0 : 1.0 / (1.0 - p);
   return {input.mul(mask).mul_(scale), mask};
 }
@@ -88,13 +69,6 @@ at::Tensor native_dropout_backward(const at::Tensor &grad, const at::Tensor &mas
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("uniform_", TORCH_FN(uniform_));
-  m.impl("normal_", TORCH_FN(normal_));
-  m.impl("bernoulli_.float", TORCH_FN(bernoulli_));
-  m.impl("native_dropout", TORCH_FN(native_dropout));
-  m.impl("native_dropout_backward", TORCH_FN(native_dropout_backward));
-}
-
 }  // namespace torch_backend
+
+#include "aten/random/random.inc"  // registrations: `bodies` of codegen/ops.yaml

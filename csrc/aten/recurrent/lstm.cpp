@@ -102,7 +102,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor &input, at::TensorList hx, 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm)); }
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm)); }
 
 }  // namespace torch_backend
+
+#include "aten/recurrent/lstm.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -26,54 +26,23 @@ namespace {
 
 // ---- addmv: the vector is a matrix with one column ----
 
-bool run_addmv(Outputs &outputs, const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec,
-               const c10::Scalar &beta, const c10::Scalar &alpha) {
-  const Argument given[] = {operand(self), operand(mat), operand(vec)};
-  if (!may_run_natively(HAL_OP_ID_ADDMM, given)) return false;
-  check_one_device(outputs, given);
-  Structured<at::meta::structured_addmv> structured(outputs);
-  structured.meta(self, mat, vec, beta, alpha);
+bool addmv(const Outputs &outputs, const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec,
+           const c10::Scalar &beta, const c10::Scalar &alpha) {
   const at::Tensor added = self.dim() == 1 ? self.unsqueeze(1) : self, column = vec.unsqueeze(1);
   const at::Tensor result = outputs[0].unsqueeze(1);
   const Argument arguments[] = {operand(added), operand(mat), operand(column), number(beta), number(alpha)};
   return run_matrix_product(HAL_OP_ID_ADDMM, Outputs(Form::kOut, result), arguments);
 }
 
-at::Tensor addmv(const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const c10::Scalar &beta,
-                 const c10::Scalar &alpha) {
-  Outputs outputs;
-  if (run_addmv(outputs, self, mat, vec, beta, alpha)) return outputs.take(0);
-  return call_fallback<at::_ops::addmv>(self, mat, vec, beta, alpha);
-}
-
-at::Tensor &addmv_out(const at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const c10::Scalar &beta,
-                      const c10::Scalar &alpha, at::Tensor &out) {
-  Outputs outputs(Form::kOut, out);
-  if (run_addmv(outputs, self, mat, vec, beta, alpha)) return out;
-  return call_fallback<at::_ops::addmv_out>(self, mat, vec, beta, alpha, out);
-}
-
-at::Tensor &addmv_inplace(at::Tensor &self, const at::Tensor &mat, const at::Tensor &vec, const c10::Scalar &beta,
-                          const c10::Scalar &alpha) {
-  Outputs outputs(Form::kInplace, self);
-  if (run_addmv(outputs, self, mat, vec, beta, alpha)) return self;
-  return call_fallback<at::_ops::addmv_>(self, mat, vec, beta, alpha);
-}
-
 // ---- the vector product of three components ----
 
-bool run_cross(Outputs &outputs, const at::Tensor &self, const at::Tensor &other, int64_t dim) {
-  if (!is_device_tensor(self) || !is_device_tensor(other) || self.scalar_type() != other.scalar_type() ||
-      !has_kernel(self.device().index(), HAL_OP_ID_ADDCMUL, self.scalar_type()))
-    return false;
-  const Argument given[] = {operand(self), operand(other)};
-  check_one_device(outputs, given);
-  Structured<at::meta::structured_linalg_cross> structured(outputs);
-  structured.meta(self, other, dim);
+bool vector_product(const Outputs &outputs, const at::Tensor &self, const at::Tensor &other, int64_t dim) {
   const at::Tensor &result = outputs[0];
+  const c10::ScalarType dtype = result.scalar_type();
+  if (!computing_dtype(self.device().index(), HAL_OP_ID_ADDCMUL, dtype) || self.scalar_type() != other.scalar_type())
+    return false;
   const at::Tensor a = self.expand(result.sizes()), b = other.expand(result.sizes());
-  const Destination destination(result, result.scalar_type(),
-                                shares_storage(result, a, true) || shares_storage(result, b, true));
+  const Destination destination(result, dtype, overlaps(result, a, true) || overlaps(result, b, true));
   for (int64_t i = 0; i < 3; i++) {
     at::Tensor component = destination.tensor().select(dim, i);
     const int64_t next = (i + 1) % 3, last = (i + 2) % 3;
@@ -84,26 +53,11 @@ bool run_cross(Outputs &outputs, const at::Tensor &self, const at::Tensor &other
   return true;
 }
 
-at::Tensor cross(const at::Tensor &self, const at::Tensor &other, int64_t dim) {
-  Outputs outputs;
-  if (run_cross(outputs, self, other, dim)) return outputs.take(0);
-  return call_fallback<at::_ops::linalg_cross>(self, other, dim);
-}
-
-at::Tensor &cross_out(const at::Tensor &self, const at::Tensor &other, int64_t dim, at::Tensor &out) {
-  Outputs outputs(Form::kOut, out);
-  if (run_cross(outputs, self, other, dim)) return out;
-  return call_fallback<at::_ops::linalg_cross_out>(self, other, dim, out);
-}
-
 // ---- renorm: parts of a tensor that are longer than `largest` are shortened to it ----
 
-bool run_renorm(Outputs &outputs, const at::Tensor &self, const c10::Scalar &p, int64_t dim,
-                const c10::Scalar &largest) {
-  if (!is_device_tensor(self) || !has_kernel(self.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, self.scalar_type()))
-    return false;
-  Structured<at::meta::structured_renorm> structured(outputs);
-  structured.meta(self, p, dim, largest);
+bool renorm(const Outputs &outputs, const at::Tensor &self, const c10::Scalar &p, int64_t dim,
+            const c10::Scalar &largest) {
+  if (!computing_dtype(self.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, self.scalar_type())) return false;
   const int64_t kept = at::maybe_wrap_dim(dim, self.dim());
   DimVector dims;
   for (int64_t d = 0; d < self.dim(); d++)
@@ -116,53 +70,27 @@ bool run_renorm(Outputs &outputs, const at::Tensor &self, const c10::Scalar &p, 
   return true;
 }
 
-at::Tensor renorm(const at::Tensor &self, const c10::Scalar &p, int64_t dim, const c10::Scalar &largest) {
-  Outputs outputs;
-  if (run_renorm(outputs, self, p, dim, largest)) return outputs.take(0);
-  return call_fallback<at::_ops::renorm>(self, p, dim, largest);
-}
-
-at::Tensor &renorm_out(const at::Tensor &self, const c10::Scalar &p, int64_t dim, const c10::Scalar &largest,
-                       at::Tensor &out) {
-  Outputs outputs(Form::kOut, out);
-  if (run_renorm(outputs, self, p, dim, largest)) return out;
-  return call_fallback<at::_ops::renorm_out>(self, p, dim, largest, out);
-}
-
-at::Tensor &renorm_inplace(at::Tensor &self, const c10::Scalar &p, int64_t dim, const c10::Scalar &largest) {
-  Outputs outputs(Form::kInplace, self);
-  if (run_renorm(outputs, self, p, dim, largest)) return self;
-  return call_fallback<at::_ops::renorm_>(self, p, dim, largest);
-}
-
 // ---- norm: the older name of linalg_vector_norm ----
 
-at::Tensor norm(const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims, bool keepdim) {
-  return at::linalg_vector_norm(self, p.value_or(2), dims, keepdim);
+bool norm_of(const Outputs &outputs, const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims,
+             bool keepdim, std::optional<c10::ScalarType> dtype) {
+  at::Tensor result = outputs[0];
+  at::_ops::linalg_vector_norm_out::call(self, p.value_or(2), dims, keepdim, dtype, result);
+  return true;
 }
 
-at::Tensor norm_dtype(const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims, bool keepdim,
-                      c10::ScalarType dtype) {
-  return at::linalg_vector_norm(self, p.value_or(2), dims, keepdim, dtype);
-}
-
-at::Tensor &norm_out(const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims, bool keepdim,
-                     at::Tensor &out) {
-  return at::_ops::linalg_vector_norm_out::call(self, p.value_or(2), dims, keepdim, std::nullopt, out);
-}
-
-at::Tensor &norm_dtype_out(const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims,
-                           bool keepdim, c10::ScalarType dtype, at::Tensor &out) {
-  return at::_ops::linalg_vector_norm_out::call(self, p.value_or(2), dims, keepdim, dtype, out);
+bool norm(const Outputs &outputs, const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims,
+          bool keepdim) {
+  return norm_of(outputs, self, p, dims, keepdim, std::nullopt);
 }
 
 // ---- distances between the rows of two batches of matrices ----
 
-at::Tensor cdist(const at::Tensor &x1, const at::Tensor &x2, double p, std::optional<int64_t> mode) {
-  const bool native = is_device_tensor(x1) && is_device_tensor(x2) && x1.dim() >= 2 && x2.dim() >= 2 &&
-                      x1.scalar_type() == x2.scalar_type() && x1.size(-1) == x2.size(-1) && x1.numel() && x2.numel() &&
-                      has_kernel(x1.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, x1.scalar_type());
-  if (!native) return call_fallback<at::_ops::_cdist_forward>(x1, x2, p, mode);
+bool cdist(Outputs &outputs, const at::Tensor &x1, const at::Tensor &x2, double p, std::optional<int64_t> mode) {
+  const bool native = x1.dim() >= 2 && x2.dim() >= 2 && x1.scalar_type() == x2.scalar_type() &&
+                      x1.size(-1) == x2.size(-1) && x1.numel() && x2.numel() &&
+                      computing_dtype(x1.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, x1.scalar_type());
+  if (!native) return false;
   // ATen's rule for products instead of differences: the default does so for more than 25 rows.
   const bool many = x1.size(-2) > 25 || x2.size(-2) > 25;
   if (p == 2 && (mode.value_or(0) == 1 || (mode.value_or(0) == 0 && many))) {
@@ -174,27 +102,14 @@ at::Tensor cdist(const at::Tensor &x1, const at::Tensor &x2, double p, std::opti
       sizes.push_back(x.size(-1));
       return x.expand(sizes);
     };
-    return at::_euclidean_dist(spread(x1), spread(x2));
+    outputs.put(0, at::_euclidean_dist(spread(x1), spread(x2)));
+  } else {
+    outputs.put(0, at::linalg_vector_norm(x1.unsqueeze(-2).sub(x2.unsqueeze(-3)), p, c10::IntArrayRef{-1}, false));
   }
-  return at::linalg_vector_norm(x1.unsqueeze(-2).sub(x2.unsqueeze(-3)), p, c10::IntArrayRef{-1}, false);
+  return true;
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("addmv", TORCH_FN(addmv));
-  m.impl("addmv.out", TORCH_FN(addmv_out));
-  m.impl("addmv_", TORCH_FN(addmv_inplace));
-  m.impl("linalg_cross", TORCH_FN(cross));
-  m.impl("linalg_cross.out", TORCH_FN(cross_out));
-  m.impl("renorm", TORCH_FN(renorm));
-  m.impl("renorm.out", TORCH_FN(renorm_out));
-  m.impl("renorm_", TORCH_FN(renorm_inplace));
-  m.impl("norm.ScalarOpt_dim", TORCH_FN(norm));
-  m.impl("norm.out", TORCH_FN(norm_out));
-  m.impl("norm.ScalarOpt_dim_dtype", TORCH_FN(norm_dtype));
-  m.impl("norm.dtype_out", TORCH_FN(norm_dtype_out));
-  m.impl("_cdist_forward", TORCH_FN(cdist));
-}
-
 }  // namespace torch_backend
+
+#include "aten/reduce/vectors.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -1,27 +1,12 @@
 // average_pool.cpp: pooling by averages over windows of a size and over adaptive ones, forward and backward, as linear maps
 // along each spatial dimension.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/native/Resize.h>
-#include <ATen/ops/_adaptive_avg_pool2d_backward_ops.h>
-#include <ATen/ops/_adaptive_avg_pool2d_ops.h>
-#include <ATen/ops/_adaptive_avg_pool3d_backward_ops.h>
-#include <ATen/ops/_adaptive_avg_pool3d_ops.h>
-#include <ATen/ops/adaptive_avg_pool2d_ops.h>
-#include <ATen/ops/adaptive_avg_pool3d_backward_ops.h>
-#include <ATen/ops/adaptive_avg_pool3d_ops.h>
-#include <ATen/ops/avg_pool2d_backward_meta.h>
-#include <ATen/ops/avg_pool2d_backward_ops.h>
-#include <ATen/ops/avg_pool2d_meta.h>
-#include <ATen/ops/avg_pool2d_ops.h>
-#include <ATen/ops/avg_pool3d_backward_meta.h>
-#include <ATen/ops/avg_pool3d_backward_ops.h>
-#include <ATen/ops/avg_pool3d_meta.h>
-#include <ATen/ops/avg_pool3d_ops.h>
 #include <torch/library.h>
 
 #include <algorithm>
 
-#include "aten/prepare/structured_body.h"
+#include "aten/prepare/structured.h"
+#include "aten/spatial/images.h"
 #include "aten/spatial/linear_map.h"
 
 namespace torch_backend {
@@ -55,9 +40,6 @@ LinearMap adaptive_average(int64_t in, int64_t out) {
   }
   return map;
 }
-
-// One number stands for all dimensions.
-int64_t at_dim(c10::IntArrayRef list, size_t d) { return list.size() == 1 ? list[0] : list[d]; }
 
 // `input` and `result`: sizes of the tensors, of which the last `dims` are pooled.
 std::vector<LinearMap> average_maps(size_t dims, c10::IntArrayRef input, c10::IntArrayRef result, c10::IntArrayRef size,
@@ -102,93 +84,34 @@ std::vector<LinearMap> adaptive_maps(size_t dims, c10::IntArrayRef input, c10::I
 }
 
 bool is_image(const at::Tensor &self, int64_t dims) {
-  if (!is_device_tensor(self) || !self.is_floating_point() || (self.dim() != dims + 1 && self.dim() != dims + 2))
-    return false;
-  for (int64_t d = self.dim() - dims; d < self.dim(); d++) {
-    if (self.size(d) == 0) return false;
-  }
-  return true;
+  if (!self.is_floating_point() || (self.dim() != dims + 1 && self.dim() != dims + 2)) return false;
+  const c10::IntArrayRef space = self.sizes().slice(static_cast<size_t>(self.dim() - dims));
+  return std::find(space.begin(), space.end(), 0) == space.end();
 }
 
-std::optional<at::DimVector> adaptive_sizes(const at::Tensor &self, c10::IntArrayRef output_size, size_t dims) {
-  if (output_size.size() != dims || !is_image(self, static_cast<int64_t>(dims))) return std::nullopt;
+template <size_t kDims>
+bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef output_size) {
+  if (output_size.size() != kDims || !is_image(self, kDims)) return false;
   at::DimVector sizes(self.sizes());
-  for (size_t d = 0; d < dims; d++) {
-    if (output_size[d] < 0) return std::nullopt;
-    sizes[sizes.size() - dims + d] = output_size[d];
+  for (size_t d = 0; d < kDims; d++) {
+    if (output_size[d] < 0) return false;
+    sizes[sizes.size() - kDims + d] = output_size[d];
   }
-  return sizes;
+  const at::Tensor &result = outputs.make(0, sizes, self, self.suggest_memory_format());
+  return apply_maps(self, adaptive_maps(kDims, self.sizes(), sizes), result);
 }
 
-template <size_t kDims, class Op>
-at::Tensor adaptive_avg_pool(const at::Tensor &self, c10::IntArrayRef output_size) {
-  if (const auto sizes = adaptive_sizes(self, output_size, kDims)) {
-    at::Tensor result = make_empty(*sizes, self.scalar_type(), self.device().index(), self.suggest_memory_format());
-    if (apply_maps(self, adaptive_maps(kDims, self.sizes(), *sizes), result)) return result;
-  }
-  return call_fallback<Op>(self, output_size);
-}
-
-template <size_t kDims, class Op>
-at::Tensor &adaptive_avg_pool_out(const at::Tensor &self, c10::IntArrayRef output_size, at::Tensor &out) {
-  const auto sizes = adaptive_sizes(self, output_size, kDims);
-  if (sizes && is_device_tensor(out) && out.device() == self.device() && out.scalar_type() == self.scalar_type()) {
-    at::native::resize_output(out, *sizes);
-    if (apply_maps(self, adaptive_maps(kDims, self.sizes(), *sizes), out)) return out;
-  }
-  return call_fallback<Op>(self, output_size, out);
-}
-
-bool is_gradient(const at::Tensor &grad, const at::Tensor &self, int64_t dims) {
-  return is_image(self, dims) && is_image(grad, dims) && grad.device() == self.device() && grad.dim() == self.dim() &&
-         grad.scalar_type() == self.scalar_type() &&
-         grad.sizes().slice(0, static_cast<size_t>(grad.dim() - dims)) ==
-             self.sizes().slice(0, static_cast<size_t>(grad.dim() - dims));
-}
-
-template <size_t kDims, class Op>
-at::Tensor adaptive_avg_pool_backward(const at::Tensor &grad, const at::Tensor &self) {
-  if (is_gradient(grad, self, kDims)) {
-    at::Tensor result =
-        make_empty(self.sizes(), self.scalar_type(), self.device().index(), self.suggest_memory_format());
-    if (apply_maps(grad, transposed(adaptive_maps(kDims, self.sizes(), grad.sizes())), result)) return result;
-  }
-  return call_fallback<Op>(grad, self);
-}
-
-at::Tensor &adaptive_avg_pool3d_backward_out(const at::Tensor &grad, const at::Tensor &self, at::Tensor &out) {
-  const bool fits = is_device_tensor(out) && out.device() == self.device() && out.scalar_type() == self.scalar_type();
-  if (fits && is_gradient(grad, self, 3)) {
-    at::native::resize_output(out, self.sizes());
-    if (apply_maps(grad, transposed(adaptive_maps(3, self.sizes(), grad.sizes())), out)) return out;
-  }
-  return call_fallback<at::_ops::adaptive_avg_pool3d_backward_grad_input>(grad, self, out);
+template <size_t kDims>
+bool adaptive_avg_pool_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &self) {
+  const auto channels = [](const at::Tensor &t) { return t.sizes().slice(0, static_cast<size_t>(t.dim()) - kDims); };
+  if (!is_image(self, kDims) || !is_image(grad, kDims) || grad.dim() != self.dim() ||
+      grad.scalar_type() != self.scalar_type() || channels(grad) != channels(self))
+    return false;
+  const at::Tensor &result = outputs.make(0, self.sizes(), self, self.suggest_memory_format());
+  return apply_maps(grad, transposed(adaptive_maps(kDims, self.sizes(), grad.sizes())), result);
 }
 
 }  // namespace
-
-// Registers an average over windows and its backward, in both forms.
-#define AVG_POOL(op, dims)                                                                                    \
-  m.impl(#op, TORCH_FN((Functional<at::_ops::op, at::meta::structured_##op, &avg_pool<dims>>::call)));        \
-  m.impl(#op ".out", TORCH_FN((Out<at::_ops::op##_out, at::meta::structured_##op, &avg_pool<dims>>::call)));  \
-  m.impl(#op "_backward", TORCH_FN((Functional<at::_ops::op##_backward, at::meta::structured_##op##_backward, \
-                                               &avg_pool_backward<dims>>::call)));                            \
-  m.impl(#op "_backward.grad_input",                                                                          \
-         TORCH_FN((Out<at::_ops::op##_backward_grad_input, at::meta::structured_##op##_backward,              \
-                       &avg_pool_backward<dims>>::call)));
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  AVG_POOL(avg_pool2d, 2)
-  AVG_POOL(avg_pool3d, 3)
-  m.impl("_adaptive_avg_pool2d", TORCH_FN((adaptive_avg_pool<2, at::_ops::_adaptive_avg_pool2d>)));
-  m.impl("_adaptive_avg_pool3d", TORCH_FN((adaptive_avg_pool<3, at::_ops::_adaptive_avg_pool3d>)));
-  m.impl("adaptive_avg_pool2d.out", TORCH_FN((adaptive_avg_pool_out<2, at::_ops::adaptive_avg_pool2d_out>)));
-  m.impl("adaptive_avg_pool3d.out", TORCH_FN((adaptive_avg_pool_out<3, at::_ops::adaptive_avg_pool3d_out>)));
-  m.impl("_adaptive_avg_pool2d_backward",
-         TORCH_FN((adaptive_avg_pool_backward<2, at::_ops::_adaptive_avg_pool2d_backward>)));
-  m.impl("_adaptive_avg_pool3d_backward",
-         TORCH_FN((adaptive_avg_pool_backward<3, at::_ops::_adaptive_avg_pool3d_backward>)));
-  m.impl("adaptive_avg_pool3d_backward.grad_input", TORCH_FN(adaptive_avg_pool3d_backward_out));
-}
-
 }  // namespace torch_backend
+
+#include "aten/spatial/average_pool.inc"  // registrations: `bodies` of codegen/ops.yaml

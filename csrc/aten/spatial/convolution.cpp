@@ -8,13 +8,11 @@
 #include <torch/library.h>
 
 #include "aten/fallback/fallback_route.h"
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/call.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
-
-using OptionalTensor = std::optional<at::Tensor>;
 
 // ---- what has no kernel runs on the CPU ----
 
@@ -49,45 +47,6 @@ Gradients backward_on_cpu(const at::Tensor &grad, const at::Tensor &input, const
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 
-// ---- the device's operators ----
-
-hal_value_t optional_value(const hal_tensor_t &tensor, bool present) { return present ? value(tensor) : none_value(); }
-
-// The lists of a call behind its tensors.
-struct ConvolutionLists {
-  c10::IntArrayRef step, pad, dilation;
-  bool transposed;
-  c10::IntArrayRef output_pad;
-  int64_t groups;
-};
-
-bool run(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b, const ConvolutionLists &lists,
-         const at::Tensor &result) {
-  const hal_tensor_t input = describe(x), weight = describe(w), target = describe(result);
-  const hal_tensor_t bias = b.defined() ? describe(b) : hal_tensor_t{};
-  const hal_value_t args[] = {
-      value(input),       value(weight),         optional_value(bias, b.defined()), value(lists.step),
-      value(lists.pad),   value(lists.dilation), value(lists.transposed),           value(lists.output_pad),
-      value(lists.groups)};
-  const hal_tensor_t *const results[] = {&target};
-  return run_op(x.device().index(), HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, args, results);
-}
-
-// An undefined result is not wanted.
-bool run_backward(const at::Tensor &g, const at::Tensor &x, const at::Tensor &w, const ConvolutionLists &lists,
-                  const at::Tensor &grad_input, const at::Tensor &grad_weight) {
-  const hal_tensor_t grad = describe(g), input = describe(x), weight = describe(w);
-  const hal_tensor_t first = grad_input.defined() ? describe(grad_input) : hal_tensor_t{};
-  const hal_tensor_t second = grad_weight.defined() ? describe(grad_weight) : hal_tensor_t{};
-  const hal_value_t args[] = {
-      value(grad),        value(input),          value(weight),           value(lists.step),
-      value(lists.pad),   value(lists.dilation), value(lists.transposed), value(lists.output_pad),
-      value(lists.groups)};
-  const hal_tensor_t *const results[] = {grad_input.defined() ? &first : nullptr,
-                                         grad_weight.defined() ? &second : nullptr};
-  return run_op(x.device().index(), HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, args, results);
-}
-
 // ---- the operators ----
 
 int64_t windows_over(int64_t in, int64_t size, int64_t step, int64_t pad, int64_t dilation) {
@@ -117,21 +76,15 @@ at::DimVector result_sizes(const at::Tensor &input, const at::Tensor &weight, c1
   return sizes;
 }
 
-// The dtype that `op` computes in; nothing when there is no kernel for the operands.
-std::optional<c10::ScalarType> computing_dtype(uint32_t op, std::initializer_list<at::Tensor> operands) {
-  const at::Tensor &first = *operands.begin();
-  const c10::ScalarType dtype = first.scalar_type();
+// Images, of one dtype, that the kernels take; another one of the CPU's functions says what is wrong.
+bool are_images(std::initializer_list<at::Tensor> operands) {
   for (const at::Tensor &tensor : operands) {
-    if (!is_device_tensor(tensor) || tensor.scalar_type() != dtype || tensor._is_zerotensor()) return std::nullopt;
-    if (tensor.dim() < 3 || tensor.dim() > 5 || tensor.numel() == 0) return std::nullopt;
-    if (tensor.device() != first.device()) throw_two_devices(first.device(), tensor.device());
+    if (!is_device_tensor(tensor) || tensor.scalar_type() != operands.begin()->scalar_type() || tensor._is_zerotensor())
+      return false;
+    if (tensor.dim() < 3 || tensor.dim() > 5 || tensor.numel() == 0) return false;
   }
-  const c10::ScalarType computing = c10::isReducedFloatingType(dtype) ? at::kFloat : dtype;
-  return has_kernel(first.device().index(), op, computing) ? std::optional(computing) : std::nullopt;
+  return true;
 }
-
-// As kernels read it: contiguous, of the computing dtype.
-at::Tensor prepared(const at::Tensor &tensor, c10::ScalarType dtype) { return tensor.to(dtype).contiguous(); }
 
 // torch's convolutions keep images in channels-last order when they or the weight are.
 c10::MemoryFormat format_of(const at::Tensor &image, const at::Tensor &weight) {
@@ -142,24 +95,36 @@ c10::MemoryFormat format_of(const at::Tensor &image, const at::Tensor &weight) {
   return c10::MemoryFormat::Contiguous;
 }
 
-at::Tensor finished(const at::Tensor &result, c10::ScalarType dtype, c10::MemoryFormat format) {
-  return result.to(dtype).contiguous(format);
+// Results for the plugin's own operators (`results` of codegen/ops.yaml): ATen has no meta function for these.
+at::Tensor make_convolution(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &,
+                            c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
+                            c10::IntArrayRef output_pad, int64_t groups) {
+  return make_empty(result_sizes(input, weight, step, pad, dilation, transposed, output_pad, groups),
+                    input.scalar_type(), input.device().index(), format_of(input, weight));
+}
+
+Gradients make_gradients(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &weight, c10::IntArrayRef,
+                         c10::IntArrayRef, c10::IntArrayRef, bool, c10::IntArrayRef, int64_t,
+                         std::array<bool, 3> mask) {
+  const auto device = input.device().index();
+  const auto format = format_of(input, weight);
+  Gradients made;
+  if (mask[0]) std::get<0>(made) = make_empty(input.sizes(), input.scalar_type(), device, format);
+  if (mask[1]) std::get<1>(made) = make_empty(weight.sizes(), weight.scalar_type(), device, format);
+  if (mask[2]) std::get<2>(made) = make_empty({grad.size(1)}, grad.scalar_type(), device);
+  return made;
 }
 
 at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &bias,
                        c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
                        c10::IntArrayRef output_pad, int64_t groups) {
-  const auto computing = computing_dtype(HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, {input, weight});
-  const bool biased = bias && bias->defined();
-  if (biased && is_device_tensor(*bias) && is_device_tensor(input) && bias->device() != input.device())
-    throw_two_devices(input.device(), bias->device());
-  if (computing && (!biased || (is_device_tensor(*bias) && bias->scalar_type() == input.scalar_type()))) {
-    const at::Tensor x = prepared(input, *computing), w = prepared(weight, *computing),
-                     b = biased ? prepared(*bias, *computing) : at::Tensor();
-    const at::DimVector sizes = result_sizes(input, weight, step, pad, dilation, transposed, output_pad, groups);
-    const at::Tensor result = make_empty(sizes, *computing, input.device().index());
-    if (run(x, w, b, {step, pad, dilation, transposed, output_pad, groups}, result))
-      return finished(result, input.scalar_type(), format_of(input, weight));
+  Call call(HAL_OP_ID_CONVOLUTION_OVERRIDEABLE, input);
+  const bool takes_bias = !is_given(bias) || (is_device_tensor(*bias) && bias->scalar_type() == input.scalar_type());
+  if (call.possible() && takes_bias && are_images({input, weight})) {
+    call.in(input).in(weight).in(bias).put(step).put(pad).put(dilation).put(transposed).put(output_pad).put(groups);
+    const at::Tensor result =
+        make_convolution(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
+    if (call.out(result).run()) return result;
   }
   return convolution_on_cpu(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
 }
@@ -175,30 +140,21 @@ at::Tensor bias_gradient(const at::Tensor &grad) {
 Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &weight,
                                c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
                                c10::IntArrayRef output_pad, int64_t groups, std::array<bool, 3> mask) {
-  const auto computing = computing_dtype(HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, {grad, input, weight});
-  if (computing) {
-    const at::Tensor g = prepared(grad, *computing), x = prepared(input, *computing), w = prepared(weight, *computing);
+  Call call(HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, input);
+  if (call.possible() && are_images({grad, input, weight})) {
+    call.in(grad).in(input).in(weight).put(step).put(pad).put(dilation).put(transposed).put(output_pad).put(groups);
     const auto room = [&](bool wanted, const at::Tensor &like) {
-      return wanted ? make_empty(like.sizes(), *computing, like.device().index()) : at::Tensor();
+      if (!wanted) return at::Tensor();
+      return make_empty(like.sizes(), like.scalar_type(), like.device().index(), format_of(input, weight));
     };
-    at::Tensor grad_input = room(mask[0], input), grad_weight = room(mask[1], weight), grad_bias;
-    if (run_backward(g, x, w, {step, pad, dilation, transposed, output_pad, groups}, grad_input, grad_weight)) {
-      const c10::ScalarType dtype = input.scalar_type();
-      const auto format = format_of(input, weight);
-      if (mask[0]) grad_input = finished(grad_input, dtype, format);
-      if (mask[1]) grad_weight = finished(grad_weight, dtype, format);
-      if (mask[2]) grad_bias = bias_gradient(g).to(dtype);
-      return {grad_input, grad_weight, grad_bias};
-    }
+    const at::Tensor grad_input = room(mask[0], input), grad_weight = room(mask[1], weight);
+    if (call.out(grad_input).out(grad_weight).run())
+      return {grad_input, grad_weight, mask[2] ? bias_gradient(grad) : at::Tensor()};
   }
   return backward_on_cpu(grad, input, weight, step, pad, dilation, transposed, output_pad, groups, mask);
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("convolution_overrideable", TORCH_FN(convolution));
-  m.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
-}
-
 }  // namespace torch_backend
+
+#include "aten/spatial/convolution.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "aten/copy/copy.h"
-#include "aten/prepare/op_call.h"
+#include "aten/prepare/call.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -40,11 +40,9 @@ struct Tables {
 bool run_map(const at::Tensor &self, const LinearMap &map, int64_t dim, const at::Tensor &result) {
   const c10::DeviceIndex device = self.device().index();
   const Tables tables(map, self.scalar_type(), device);
-  const hal_tensor_t operand = describe(self), starts = describe(tables.starts), indices = describe(tables.indices),
-                     weights = describe(tables.weights), target = describe(result);
-  const hal_value_t args[] = {value(operand), value(starts), value(indices), value(weights), value(dim)};
-  const hal_tensor_t *const results[] = {&target};
-  return run_op(device, HAL_OP_ID_RESAMPLE, args, results);
+  Call call(HAL_OP_ID_RESAMPLE, self);
+  call.in(self).index(tables.starts).index(tables.indices).in(tables.weights).put(dim);
+  return call.out(result).run();
 }
 
 // The maps that change something, those that make the tensor smallest first.
@@ -117,25 +115,17 @@ std::vector<LinearMap> transposed(const std::vector<LinearMap> &maps) {
 bool apply_maps(const at::Tensor &self, const std::vector<LinearMap> &maps, const at::Tensor &result) {
   const c10::DeviceIndex device = result.device().index();
   const c10::ScalarType dtype = result.scalar_type();
-  const int64_t first = self.dim() - static_cast<int64_t>(maps.size());
-  const auto numbers = c10::toRealValueType(dtype);
-  const auto computing = has_kernel(device, HAL_OP_ID_RESAMPLE, numbers) || !c10::isReducedFloatingType(dtype)
-                             ? numbers
-                             : c10::ScalarType::Float;
-  if (!has_kernel(device, HAL_OP_ID_RESAMPLE, computing) || self.scalar_type() != dtype) return false;
+  const auto number = computing_dtype(device, HAL_OP_ID_RESAMPLE, c10::toRealValueType(dtype));
+  if (!number || self.scalar_type() != dtype) return false;
   if (result.numel() == 0) return true;
-  const at::Tensor source = has_bits(self) ? self.resolve_conj().resolve_neg() : self;
-  const bool shared = source.storage().unsafeGetStorageImpl() == result.storage().unsafeGetStorageImpl();
-  const bool direct = (computing == numbers) && !has_bits(result) && !shared;
-  const at::Tensor target = direct ? result
-                                   : make_empty(result.sizes(), c10::isComplexType(dtype) ? dtype : computing, device,
-                                                result.suggest_memory_format());
-  if (c10::isComplexType(dtype)) {
-    if (!apply_real(at::view_as_real(source), maps, first, at::view_as_real(target))) return false;
-  } else if (!apply_real(source.to(computing), maps, first, target)) {
-    return false;
-  }
-  if (!direct) copy_on_device(target, result);
+  const bool parts = c10::isComplexType(dtype);
+  const c10::ScalarType computing = parts ? dtype : *number;
+  const at::Tensor source = prepared(self, computing, Layout::kStrided, device);
+  const Destination target(result, computing, overlaps(source, result, true));
+  const auto numbers = [parts](const at::Tensor &tensor) { return parts ? at::view_as_real(tensor) : tensor; };
+  const int64_t first = self.dim() - static_cast<int64_t>(maps.size());
+  if (!apply_real(numbers(source), maps, first, numbers(target.tensor()))) return false;
+  target.finish();
   return true;
 }
 

@@ -2,60 +2,40 @@
 // with sizes that do not fit goes to the CPU's function, which says why.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/native/Resize.h>
-#include <ATen/ops/max_unpool2d_ops.h>
-#include <ATen/ops/max_unpool3d_ops.h>
 #include <torch/library.h>
 
-#include "aten/fallback/fallback_call.h"
-#include "aten/prepare/op_call.h"
+#include <algorithm>
+
+#include "aten/prepare/structured.h"
 
 namespace torch_backend {
 namespace {
 
-std::optional<at::DimVector> sizes_of(const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size,
-                                      size_t dims) {
-  const bool images = is_device_tensor(self) && is_device_tensor(indices) && self.device() == indices.device() &&
-                      self.sizes() == indices.sizes() && indices.scalar_type() == at::kLong;
-  const auto ndim = static_cast<size_t>(self.dim());
-  if (!images || output_size.size() != dims || (ndim != dims + 1 && ndim != dims + 2)) return std::nullopt;
-  at::DimVector sizes(self.sizes());
-  for (size_t d = 0; d < dims; d++) {
-    if (self.size(static_cast<int64_t>(ndim - dims + d)) == 0 || output_size[d] <= 0) return std::nullopt;
-    sizes[ndim - dims + d] = output_size[d];
-  }
-  return sizes;
-}
-
 // Zeros with the elements in their places. Places that do not exist are refused by scatter_.
-at::Tensor scattered(const at::Tensor &self, const at::Tensor &indices, const at::DimVector &sizes, size_t dims) {
+template <size_t kDims>
+bool unpool(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size) {
+  const auto ndim = static_cast<size_t>(self.dim());
+  if (self.sizes() != indices.sizes() || indices.scalar_type() != at::kLong) return false;
+  if (output_size.size() != kDims || (ndim != kDims + 1 && ndim != kDims + 2)) return false;
+  at::DimVector sizes(self.sizes());
+  for (size_t d = ndim - kDims; d < ndim; d++) {
+    if (sizes[d] == 0 || output_size[d - (ndim - kDims)] <= 0) return false;
+    sizes[d] = output_size[d - (ndim - kDims)];
+  }
   const at::Tensor result = make_empty(sizes, self.scalar_type(), self.device().index());
-  result.zero_();
-  const auto first = self.dim() - static_cast<int64_t>(dims);
-  result.flatten(first).scatter_(first, indices.flatten(first), self.flatten(first));
-  return result;
+  const auto first = static_cast<int64_t>(ndim - kDims);
+  result.zero_().flatten(first).scatter_(first, indices.flatten(first), self.flatten(first));
+  outputs.put(0, kDims == 2 ? result.contiguous(self.suggest_memory_format()) : result);
+  return true;
 }
 
-at::Tensor max_unpool2d(const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size) {
-  const auto sizes = sizes_of(self, indices, output_size, 2);
-  if (!sizes) return call_fallback<at::_ops::max_unpool2d>(self, indices, output_size);
-  return scattered(self, indices, *sizes, 2).contiguous(self.suggest_memory_format());
-}
-
-at::Tensor max_unpool3d(const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size,
-                        c10::IntArrayRef stride, c10::IntArrayRef padding) {
-  const auto sizes = sizes_of(self, indices, output_size, 3);
-  bool right = sizes && stride.size() == 3 && padding.size() == 3;
-  for (const int64_t step : stride) right = right && step > 0;
-  if (!right) return call_fallback<at::_ops::max_unpool3d>(self, indices, output_size, stride, padding);
-  return scattered(self, indices, *sizes, 3);
+bool unpool3d(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size,
+              c10::IntArrayRef stride, c10::IntArrayRef padding) {
+  if (stride.size() != 3 || padding.size() != 3 || *std::min_element(stride.begin(), stride.end()) <= 0) return false;
+  return unpool<3>(outputs, self, indices, output_size);
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("max_unpool2d", TORCH_FN(max_unpool2d));
-  m.impl("max_unpool3d", TORCH_FN(max_unpool3d));
-}
-
 }  // namespace torch_backend
+
+#include "aten/spatial/max_unpool.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -5,13 +5,14 @@
 #include <ATen/native/UpSample.h>
 #include <torch/library.h>
 
+#include "aten/prepare/structured_body.h"
 #include "aten/spatial/linear_map.h"
-#include "aten/spatial/upsample_ops.h"
 
 namespace torch_backend {
 namespace {
 
 enum class Kind { kNearest, kNearestExact, kLinear, kCubic, kLinearAntialias, kCubicAntialias };
+using enum Kind;
 
 // What the operators of this file are given besides the tensor, in any order.
 struct Options {
@@ -118,32 +119,12 @@ struct Upsample {
   }
 };
 
+template <Kind kKind>
+constexpr Upsample<kKind, false> upsample;
+template <Kind kKind>
+constexpr Upsample<kKind, true> upsample_backward;
+
 }  // namespace
-
-// Registers an operator and its backward, in both forms.
-#define UPSAMPLE(op, kind)                                                                                           \
-  m.impl(#op, TORCH_FN((Functional<at::_ops::op, at::meta::structured_##op, Upsample<Kind::kind, false>{}>::call))); \
-  m.impl(#op ".out",                                                                                                 \
-         TORCH_FN((Out<at::_ops::op##_out, at::meta::structured_##op, Upsample<Kind::kind, false>{}>::call)));       \
-  m.impl(#op "_backward", TORCH_FN((Functional<at::_ops::op##_backward, at::meta::structured_##op##_backward,        \
-                                               Upsample<Kind::kind, true>{}>::call)));                               \
-  m.impl(#op "_backward.grad_input",                                                                                 \
-         TORCH_FN((Out<at::_ops::op##_backward_grad_input, at::meta::structured_##op##_backward,                     \
-                       Upsample<Kind::kind, true>{}>::call)));
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  UPSAMPLE(upsample_nearest1d, kNearest)
-  UPSAMPLE(upsample_nearest2d, kNearest)
-  UPSAMPLE(upsample_nearest3d, kNearest)
-  UPSAMPLE(_upsample_nearest_exact1d, kNearestExact)
-  UPSAMPLE(_upsample_nearest_exact2d, kNearestExact)
-  UPSAMPLE(_upsample_nearest_exact3d, kNearestExact)
-  UPSAMPLE(upsample_linear1d, kLinear)
-  UPSAMPLE(upsample_bilinear2d, kLinear)
-  UPSAMPLE(upsample_trilinear3d, kLinear)
-  UPSAMPLE(upsample_bicubic2d, kCubic)
-  UPSAMPLE(_upsample_bilinear2d_aa, kLinearAntialias)
-  UPSAMPLE(_upsample_bicubic2d_aa, kCubicAntialias)
-}
-
 }  // namespace torch_backend
+
+#include "aten/spatial/upsample.inc"  // registrations: `bodies` of codegen/ops.yaml

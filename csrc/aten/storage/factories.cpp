@@ -55,11 +55,6 @@ at::Tensor efficientzerotensor(c10::IntArrayRef size, std::optional<c10::ScalarT
 }
 
 }  // namespace
-
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("_efficientzerotensor", TORCH_FN(efficientzerotensor));
-}
-
 }  // namespace torch_backend
+
+#include "aten/storage/factories.inc"  // registrations: `bodies` of codegen/ops.yaml

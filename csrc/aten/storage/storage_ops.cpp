@@ -56,6 +56,8 @@ at::Tensor &set_source_Storage_storage_offset(at::Tensor &self, at::Storage sour
   return self;
 }
 
+at::Tensor &set_source_storage(at::Tensor &self, at::Storage source) { return at::native::set_(self, source); }
+
 // set_() without a source: an empty storage of the same device.
 at::Tensor &set_empty(at::Tensor &self) {
   at::Storage empty(c10::Storage::use_byte_size_t(), 0, allocate(0, self.device().index()), allocator(),
@@ -82,19 +84,11 @@ bool has_compatible_shallow_copy_type(const at::Tensor &self, const at::Tensor &
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("resize_", TORCH_FN(resize_));
-  m.impl("set_", TORCH_FN(set_empty));
-  m.impl("set_.source_Storage", TORCH_FN(static_cast<at::Tensor &(*)(at::Tensor &, at::Storage)>(at::native::set_)));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_source_Storage_storage_offset));
-  m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));
-  m.impl("record_stream", TORCH_FN(record_stream));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
-}
-
 // With a kernel of our own for the device, the autograd key no longer takes ATen's composite one.
 TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
 }
 
 }  // namespace torch_backend
+
+#include "aten/storage/storage_ops.inc"  // registrations: `bodies` of codegen/ops.yaml

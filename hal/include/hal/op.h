@@ -29,6 +29,10 @@ HAL_API uint64_t hal_op_dtypes(int32_t device, uint32_t op);
  * device cannot be used. Cached: costs an array look-up. Since 0.2. */
 HAL_API uint64_t hal_op_own_dtypes(int32_t device, uint32_t op);
 
+/* Gives the mask of dtypes for which the operator has a portable kernel that the device takes, whatever the plugin has. Cached: costs
+ * an array look-up. Since 0.2. */
+HAL_API uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op);
+
 /* Makes every device answer HAL_UNIMPLEMENTED to an operator (`enabled` 0), or run it again (1): to find out whether a wrong
  * result is a kernel's, and to test fallbacks. HAL_DISABLE_OPS in the environment does the same for the whole process: a comma
  * list of names ("sort.stable"), of their first parts ("sort"), or "*". Not while another thread runs operators.

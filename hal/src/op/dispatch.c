@@ -16,8 +16,8 @@ typedef struct target_s {
 
 static inline int is_wrong(const hal_op_entry_t *entry, const hal_op_call_t *call) {
   return !call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset) ||
-         call->arg_count != entry->argument_count || (!call->args && call->arg_count) || !call->results ||
-         !call->result_count;
+         call->arg_count - entry->argument_count > entry->further_count || (!call->args && call->arg_count) ||
+         !call->results || !call->result_count;
 }
 
 static __attribute__((noinline)) hal_status_t refuse(const target_t *target, const hal_op_call_t *call) {
@@ -25,9 +25,9 @@ static __attribute__((noinline)) hal_status_t refuse(const target_t *target, con
   if (!call || call->struct_size < HAL_STRUCT_SIZE(hal_op_call_t, offset))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call is NULL or its struct_size is smaller than %llu",
                          info->name, (unsigned long long)HAL_STRUCT_SIZE(hal_op_call_t, offset));
-  if (call->arg_count != info->argument_count)
+  if (call->arg_count - info->argument_count > info->further_count)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %u arguments were given, the operator has %u", info->name,
-                         (unsigned)call->arg_count, (unsigned)info->argument_count);
+                         (unsigned)call->arg_count, (unsigned)(info->argument_count + info->further_count));
   if ((call->arg_count && !call->args) || !call->results || call->result_count == 0)
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the call has no arguments or no results", info->name);
   return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %s, the call is for device %s",

@@ -35,8 +35,9 @@ typedef struct hal_op_info_s {
   const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
   const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
   const char *const *arguments; /* names of the frozen arguments, for messages */
-  uint32_t argument_count;
-  hal_op_launcher_t launch;                 /* NULL: no portable kernel */
+  uint32_t argument_count;      /* of the portable kernel */
+  uint32_t further_count;       /* behind them: given only with what the user gave, to the plugin's own op */
+  hal_op_launcher_t launch;     /* NULL: no portable kernel */
   hal_op_launcher_t launch_without_kernels; /* for devices that take no portable kernels; NULL: nothing */
   uint64_t dtypes;                          /* computing dtypes with a kernel: bit d = dtype number d */
   uint32_t first_handle;                    /* the op's part of the device's handle cache: [slot][variant] */

@@ -14,8 +14,9 @@ const char *hal_op_name(uint32_t op) {
 }
 
 const char *hal_op_argument(uint32_t op, uint32_t argument) {
-  return op < HAL_OP_BUILTIN_COUNT && argument < hal_op_infos[op].argument_count ? hal_op_infos[op].arguments[argument]
-                                                                                 : NULL;
+  return op < HAL_OP_BUILTIN_COUNT && argument < hal_op_infos[op].argument_count + hal_op_infos[op].further_count
+             ? hal_op_infos[op].arguments[argument]
+             : NULL;
 }
 
 void hal_op_names_of_kernel(const char *kernel, char *text, size_t size) {

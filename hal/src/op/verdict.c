@@ -34,6 +34,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
       entry->launch = table->portable ? info->launch : info->launch_without_kernels;
     }
     entry->argument_count = info->argument_count;
+    entry->further_count = info->further_count;
     entry->info = info;
     entry->handles = &table->handles[info->first_handle];
     atomic_store_explicit(&entry->known, 1, memory_order_release);
@@ -51,6 +52,11 @@ static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
   return !entry ? 0 : entry->own.dtypes | (entry->launch ? entry->info->dtypes : 0);
+}
+
+uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {
+  const hal_op_entry_t *entry = entry_of(device, op);
+  return entry && entry->launch ? entry->info->dtypes : 0;
 }
 
 uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {

@@ -125,6 +125,33 @@ Test(op_own, a_plugin_sees_the_arguments_that_it_knows) {
   cr_assert(taken("test::strided"));
 }
 
+/* input, weight, bias, eps, and behind those of the portable kernel normalized_shape. */
+Test(op_own, further_arguments_are_for_the_plugin) {
+  uint32_t op = 0;
+  static const int64_t shape[] = {5};
+  const hal_value_t given[6] = {args[0],
+                                {.tag = HAL_VALUE_NONE},
+                                {.tag = HAL_VALUE_NONE},
+                                {.tag = HAL_VALUE_DOUBLE, .u.d = 1e-5},
+                                {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = shape}};
+  assert_ok(hal_op_id("native_layer_norm", &op));
+  call.args = given;
+  for (call.arg_count = 4; call.arg_count <= 5; call.arg_count++) {
+    assert_ok(hal_op_run_own(0, op, NULL, &call));
+    cr_assert_eq(*memory, (float)call.arg_count);
+  }
+  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "6 arguments were given, the operator has 5");
+  call.arg_count = 3;
+  assert_fails(hal_op_run_own(0, op, NULL, &call), HAL_INVALID_ARGUMENT, "3 arguments were given");
+}
+
+Test(op_own, portable_dtypes_are_those_of_kernels_alone) {
+  uint32_t op = 0;
+  assert_ok(hal_op_id("native_layer_norm", &op));
+  cr_assert_eq(hal_op_own_dtypes(0, op), HAL_ALL_DTYPES);
+  cr_assert_eq(hal_op_portable_dtypes(0, op), 0, "the plugin takes no portable kernels");
+}
+
 Test(op_own, the_dtypes_of_the_plugins_own_are_those_of_the_descriptor) {
   cr_assert_eq(hal_op_own_dtypes(0, op_of("test::dense32")), HAL_DTYPE_BIT(HAL_FLOAT32));
   cr_assert_eq(hal_op_own_dtypes(0, op_of("test::strided")), HAL_ALL_DTYPES);

@@ -76,6 +76,7 @@ static const struct {
     {"test::stray_scratch", {.fn = run_stray_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::draw", {.fn = run_draw, .flags = HAL_OP_RANDOM_STATE, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::draw_numbers", {.fn = run_draw, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
+    {"native_layer_norm", {.fn = run, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::hollow", {.fn = run, .dtypes = HAL_ALL_DTYPES}},
 };
 

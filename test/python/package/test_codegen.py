@@ -12,6 +12,7 @@ from native_reference import CODEGEN, load_model, overload
 
 MODEL = load_model()
 GENERATED = [(op, native) for op in MODEL.ops for native in op.forms]
+NAMES = [str(native.func.name) for _, native in GENERATED] + [body.name for body in MODEL.bodies]
 TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
                 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16}  # fmt: skip
 
@@ -20,11 +21,12 @@ TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4
 def codegen():
     """The generator's modules."""
     sys.path.insert(0, str(CODEGEN))
+    import aten_bodies
     import aten_emit
     import aten_model
     import oplist
 
-    yield type("codegen", (), {"emit": aten_emit, "model": aten_model, "oplist": oplist})
+    yield type("codegen", (), {"bodies": aten_bodies, "emit": aten_emit, "model": aten_model, "oplist": oplist})
     sys.path.remove(str(CODEGEN))
 
 
@@ -37,8 +39,9 @@ def test_every_operator_of_the_list_is_generated_for_the_installed_torch():
     assert [(skipped.op, skipped.reason) for skipped in MODEL.skipped] == []
 
 
-@pytest.mark.parametrize("name", [str(native.func.name) for _, native in GENERATED])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_form_is_registered_for_the_device(name):
+    """Also those by hand: a body that does not fit its schema would be left out."""
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "PrivateUse1")
 
 
@@ -73,12 +76,12 @@ def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
 
 def test_files_are_the_same_every_time_and_written_only_when_they_change(tmp_path):
     generate(tmp_path)
-    before = {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()}
+    before = {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()}
     assert any(name.startswith("RegisterNative_") for name in before)
     stale = tmp_path / "RegisterNative_99.cpp"
     stale.write_text("int of_an_older_list;")
     generate(tmp_path)
-    assert {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.iterdir()} == before
+    assert {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 def test_listed_outputs_are_the_written_ones(tmp_path):
@@ -90,8 +93,8 @@ def test_listed_outputs_are_the_written_ones(tmp_path):
 def test_coverage_names_every_form(tmp_path):
     generate(tmp_path)
     document = json.loads((tmp_path / "coverage.json").read_text())
-    names = {name for entry in document["operators"] for name in entry["forms"].values()}
-    assert names == {str(native.func.name) for _, native in GENERATED}
+    names = [name for entry in document["operators"] for name in entry["forms"].values()]
+    assert sorted(names + [entry["op"] for entry in document["bodies"]]) == sorted(NAMES)
     public, _, build = str(torch.__version__).partition("+")  # PyPI's wheel for CUDA has the build in torch.__version__ alone
     assert document["torch"] in (public, f"{public}+{build}")
     assert document["skipped"] == []
@@ -107,6 +110,84 @@ def test_operator_that_torch_lacks_is_reported_and_left_out(codegen):
     text = "".join(codegen.emit.shard(ops) for ops in codegen.emit.shards(model))
     assert 'm.impl("exp"' not in text
     assert 'm.impl("expm1"' in text
+
+
+def test_no_operator_is_registered_twice():
+    """The second one would take the place of the first, with a warning at import."""
+    assert len(NAMES) == len(set(NAMES))
+
+
+def test_nothing_for_the_device_is_registered_behind_the_lists_back():
+    """Registrations are generated, so that each schema is checked while building: no other file has one for ATen and PrivateUse1."""
+    csrc = CODEGEN.parent / "csrc"
+    by_hand = [path.name for path in csrc.rglob("*.cpp") if "TORCH_LIBRARY_IMPL(aten, PrivateUse1" in path.read_text()]
+    assert by_hand == []
+    included = {path.relative_to(csrc / "aten").as_posix()[:-4] for path in (csrc / "aten").rglob("*.cpp")
+                if f'#include "aten/{path.relative_to(csrc / "aten").as_posix()[:-4]}.inc"' in path.read_text()}
+    assert included == {body.entry.file for body in MODEL.bodies}
+
+
+def test_what_rows_name_are_functions(codegen):
+    """No C++ in the list: numbers and conditions are functions of one header, or ATen's bools."""
+    header = (CODEGEN.parent / "csrc" / "aten" / "prepare" / "conditions.h").read_text()
+    header += (CODEGEN.parent / "csrc" / "aten" / "prepare" / "pointwise_meta.h").read_text()
+    header += (CODEGEN.parent / "csrc" / "aten" / "prepare" / "structured_iterator.h").read_text()
+    for op in codegen.oplist.load():
+        for function, *arguments in (*op.numbers.values(), *([op.refuse] if op.refuse else [])):
+            assert function.isidentifier() and all(name.isidentifier() for name in arguments)
+            assert not arguments or f" {function}(" in header, f"{op.name}: {function}"
+
+
+def test_rows_say_how_operands_are_prepared(codegen, tmp_path):
+    """The policy and the layout of a family hold for its rows; C++ reads them from a table in the order of the operators."""
+    ops = {op.name: op for op in codegen.oplist.load()}
+    assert (ops["cumsum"].policy, ops["cumsum"].layout) == ("number", "lines")
+    assert (ops["gather"].policy, ops["convolution_overrideable"].layout) == ("moved", "contiguous")
+    assert (ops["add.Tensor"].policy, ops["add.Tensor"].layout) == ("exact", "strided")
+    generate(tmp_path)
+    rules = [line for line in (tmp_path / "op_rules.h").read_text().splitlines() if line.startswith("    {Policy::")]
+    assert [line.split("// ")[1] for line in rules] == list(ops)
+    assert rules[ops["gather"].number].startswith("    {Policy::kMoved, Layout::kLines},")
+
+
+@pytest.mark.parametrize("wrong", ["{policy: widest}", "{layout: columns}"])
+def test_unknown_policies_and_layouts_are_refused(codegen, tmp_path, wrong):
+    text = codegen.oplist.OPS_YAML.read_text().replace("{policy: number, layout: lines}", wrong)
+    (tmp_path / "ops.yaml").write_text(text)
+    with pytest.raises(SystemExit, match="is none of"):
+        codegen.oplist.load(tmp_path / "ops.yaml")
+
+
+# Operators of the list whose frozen arguments are not ATen's: their bodies ask the plugin themselves, with what they have prepared.
+ASKED_BY_BODIES = 95
+
+
+def test_the_plugin_is_asked_with_what_the_user_gave():
+    """Every operator that bodies answer has a row with ATen's arguments, but for those that draw random numbers, make tensors, look at
+    elements for the result's size, or are another operator; that list only shrinks."""
+    not_asked = {body.name for body in MODEL.bodies if body.entry.way != "direct" and not body.asked}
+    assert {"convolution_overrideable", "avg_pool2d", "cat.out", "native_group_norm", "topk", "_embedding_bag", "upsample_bilinear2d",
+            "reflection_pad2d", "_fused_adam_", "native_layer_norm"}.isdisjoint(not_asked)  # fmt: skip
+    assert len(not_asked) <= ASKED_BY_BODIES, sorted(not_asked)
+
+
+def test_a_body_of_an_operator_that_torch_lacks_is_reported_and_left_out(codegen):
+    functions = codegen.model.native_functions()
+    del functions["native_group_norm"]
+    model = codegen.model.build(codegen.oplist.load(), functions, codegen.oplist.load_bodies())
+    assert [(skipped.op, skipped.reason) for skipped in model.skipped] == [("native_group_norm", "the installed torch has no such operator")]
+    text = codegen.bodies.source([body for body in model.bodies if body.entry.file == "norm/group_norm"])
+    assert '"native_group_norm"' not in text and '"native_group_norm_backward"' in text
+
+
+def test_arguments_that_a_frozen_list_does_not_have_keep_the_plugin_unasked(codegen):
+    """A later torch may add an argument: the plugin would not see it, so it is not asked."""
+    ops = {op.name: op for op in codegen.oplist.load()}
+    functions = codegen.model.native_functions()
+    shorter = dataclasses.replace(ops["avg_pool2d"], args=ops["avg_pool2d"].args[:-1])
+    (entry,) = (body for body in codegen.oplist.load_bodies() if body.op == "avg_pool2d")
+    model = codegen.model.build([shorter], functions, [entry])
+    assert [(body.name, body.asked) for body in model.bodies] == [("avg_pool2d", None), ("avg_pool2d.out", None)]
 
 
 def test_operator_whose_schema_changed_is_reported(codegen):

@@ -1,0 +1,109 @@
+// vendor_call.h: a call of the plugin's own operator with what the user gave: ATen's arguments as they are - tensors in their dtype,
+// strides and memory format, numbers, lists, texts - in the order of the operator's frozen list.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Scalar.h>
+#include <c10/util/OptionalArrayRef.h>
+#include <c10/util/SmallVector.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "aten/prepare/composed.h"
+#include "aten/prepare/op_call.h"
+
+namespace torch_backend {
+
+// Collects the arguments and results of one call. What is added is borrowed: it lives until `run` has returned.
+class VendorCall {
+ public:
+  VendorCall() = default;
+  VendorCall(const VendorCall &) = delete;
+  VendorCall &operator=(const VendorCall &) = delete;
+
+  void add(const at::Tensor &tensor);
+  void add(const std::optional<at::Tensor> &tensor) { tensor ? add(*tensor) : add_none(); }
+  void add(at::TensorList list);
+  void add(const at::ITensorListRef &list);
+  void add(const c10::List<std::optional<at::Tensor>> &list);
+  void add(const c10::Scalar &number);
+  void add(double number) { values_.push_back(value(number)); }
+  void add(int64_t number) { values_.push_back(value(number)); }
+  void add(bool flag) { values_.push_back(value(flag)); }
+  void add(c10::ScalarType dtype) { values_.push_back(value(dtype)); }
+  void add(c10::IntArrayRef list) { values_.push_back(value(list)); }
+  void add(c10::OptionalIntArrayRef list) { list ? add(*list) : add_none(); }
+  void add(c10::ArrayRef<double> list);
+  void add(std::string_view text);
+  template <size_t kCount>
+  void add(const std::array<bool, kCount> &flags) {
+    add_flags(flags);
+  }
+  template <class T>
+  void add(const std::optional<T> &argument) {
+    argument ? add(*argument) : add_none();
+  }
+  // What no plugin can be told: a storage, a generator that is not the default one ...
+  template <class T>
+  void add(const T &) {
+    possible_ = false;
+  }
+
+  // A result; an undefined one is not wanted.
+  void add_result(const at::Tensor &tensor);
+  void add_result(at::TensorList list) {
+    for (const at::Tensor &tensor : list) add_result(tensor);
+  }
+
+  // Tells whether the plugin is asked at all: it has the operator, for the dtype of the first operand.
+  bool may_ask(uint32_t op) const;
+
+  // Tells whether an operand lies in the memory of a result.
+  bool reads(const at::Tensor &result) const;
+
+  // Asks the plugin's own operator on the device's current stream. False = it declined, and nothing was touched. Throws on every other
+  // failure.
+  bool run(uint32_t op);
+
+ private:
+  static constexpr size_t kUsual = 12;
+
+  void add_flags(c10::ArrayRef<bool> flags);
+  void add_none() { values_.push_back(none_value()); }
+  size_t place(const at::Tensor &tensor);
+
+  bool possible_ = true;
+  const at::Tensor *first_ = nullptr;
+  c10::SmallVector<const void *, kUsual> storages_;  // of the operands
+  c10::SmallVector<hal_value_t, kUsual> values_;
+  // Values and results refer to tensors by number, until all are known and no descriptor moves any more.
+  c10::SmallVector<hal_tensor_t, kUsual> tensors_;
+  c10::SmallVector<int32_t, 6> results_;                                        // -1: not wanted
+  c10::SmallVector<std::pair<size_t, c10::SmallVector<int32_t, 6>>, 2> lists_;  // by the number of their value
+  c10::SmallVector<std::string, 1> texts_;
+  c10::SmallVector<c10::SmallVector<int64_t, 4>, 1> flags_;
+  c10::SmallVector<std::array<double, 2>, 2> complex_;
+};
+
+// While an object of this class lives, calls of `op` by this thread go to the portable kernel at once: the plugin has seen what the
+// user gave, and has declined.
+class Declined {
+ public:
+  explicit Declined(uint32_t op) : previous_(std::exchange(declined_op, op)) {}
+  ~Declined() { declined_op = previous_; }
+  Declined(const Declined &) = delete;
+  Declined &operator=(const Declined &) = delete;
+
+ private:
+  uint32_t previous_;
+};
+
+}  // namespace torch_backend

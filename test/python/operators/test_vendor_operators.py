@@ -1,0 +1,232 @@
+"""A plugin's own operators are asked first, with what the user gave: operands in their dtype, layout and shape, before anything is
+cast, copied or made contiguous; what they decline goes to the portable kernel, not to the CPU. The plugin is hand-written C against
+the installed header (test/hal/plugins/maker.c)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import torch_backend
+
+BFLOAT16, FLOAT32, INT64 = 15, 6, 4
+BASE = Path(torch_backend.__file__).parent / "plugins" / "libhal_fake.so"
+
+PREAMBLE = """
+import torch, torch_backend
+from torch_backend.fallback import strict
+torch.manual_seed(0)
+
+def same(ours, theirs, **tolerance):
+    ours, theirs = (x if isinstance(x, (tuple, list)) else (x,) for x in (ours, theirs))
+    for a, b in zip(ours, theirs):
+        assert a.device.type == "maker" and a.dtype == b.dtype and a.stride() == b.stride(), (a.dtype, b.dtype, a.stride(), b.stride())
+        torch.testing.assert_close(a.cpu(), b, **tolerance)
+"""
+
+CONVOLUTION = """
+x = torch.randn(2, 3, 8, 6).bfloat16().to(memory_format=torch.channels_last)
+w, b = torch.randn(4, 3, 3, 3).bfloat16().to(memory_format=torch.channels_last), torch.randn(4).bfloat16()
+with strict():
+    y = torch.conv2d(x.to("maker"), w.to("maker"), b.to("maker"), stride=2, padding=1)
+same(y, torch.conv2d(x.float(), w.float(), b.float(), stride=2, padding=1).bfloat16().to(memory_format=torch.channels_last), rtol=1e-2, atol=1e-2)
+"""
+
+POOLING = """
+x = torch.randn(2, 3, 8, 6).bfloat16().to(memory_format=torch.channels_last)
+with strict():
+    y = torch.nn.functional.avg_pool2d(x.to("maker"), 3, 2, 1, count_include_pad=False)
+same(y, torch.nn.functional.avg_pool2d(x.float(), 3, 2, 1, count_include_pad=False).bfloat16().to(memory_format=torch.channels_last),
+     rtol=1e-2, atol=1e-2)
+"""
+
+CAT = """
+a, b = torch.randn(3, 4).t(), torch.randn(4, 2)
+with strict():
+    y = torch.cat([a.to("maker"), b.to("maker")], 1)
+    out = torch.empty(0, device="maker")
+    torch.cat([a.to("maker"), b.to("maker")], 1, out=out)
+same(y, torch.cat([a, b], 1), rtol=0, atol=0)
+same(out, torch.cat([a, b], 1), rtol=0, atol=0)
+"""
+
+GROUP_NORM = """
+x, w, b = torch.randn(2, 6, 5), torch.randn(6), torch.randn(6)
+with strict():
+    results = torch.native_group_norm(x.to("maker"), w.to("maker"), b.to("maker"), 2, 6, 5, 3, 1e-5)
+same(results, torch.native_group_norm(x, w, b, 2, 6, 5, 3, 1e-5))
+"""
+
+LAYER_NORM = """
+x, w = torch.randn(5, 2, 4).transpose(0, 1), torch.randn(5, 4)
+with strict():
+    y = torch.nn.functional.layer_norm(x.to("maker"), (5, 4), w.to("maker"), None)
+torch.testing.assert_close(y.cpu(), torch.nn.functional.layer_norm(x, (5, 4), w, None))
+"""
+
+SCAN = """
+x = torch.randn(3, 4)
+with strict():
+    y = x.to("maker")
+    z = y.cumsum(1)
+    y.cumsum_(0)
+same(z, x.cumsum(1))
+same(y, x.cumsum(0))
+"""
+
+PADDING = """
+x = torch.randn(2, 3, 5).bfloat16()
+with strict():
+    y = torch.nn.functional.pad(x.to("maker"), (2, 1), mode="reflect")
+same(y, torch.nn.functional.pad(x, (2, 1), mode="reflect"), rtol=0, atol=0)
+"""
+
+REDUCTION = """
+x = torch.randn(3, 4, 5).bfloat16().transpose(0, 2)
+with strict():
+    y = x.to("maker").sum((-1, 0), keepdim=True, dtype=torch.float32)
+    z = x.to("maker").sum(1)
+same(y, x.sum((-1, 0), keepdim=True, dtype=torch.float32))
+same(z, x.sum(1), rtol=2e-2, atol=2e-2)
+"""
+
+OPTIMIZER = """
+parameters = [torch.randn(3, 2), torch.randn(4)]
+gradients = [torch.randn(3, 2), torch.randn(4)]
+ours = [p.to("maker").requires_grad_() for p in parameters]
+for p, g in zip(ours, gradients):
+    p.grad = g.to("maker")
+with strict():
+    torch.optim.SGD(ours, lr=0.5, fused=True).step()
+for p, a, g in zip(ours, parameters, gradients):
+    torch.testing.assert_close(p.detach().cpu(), a - 0.5 * g)
+"""
+
+SUM = """
+a, b = torch.randn(3, 4).bfloat16(), torch.arange(3).view(3, 1)
+with strict():
+    y = a.to("maker") + a.to("maker")
+    z = torch.add(a.to("maker"), b.to("maker"), alpha=2)
+same(y, a + a, rtol=0, atol=0)
+same(z, torch.add(a, b, alpha=2))
+"""
+
+PROGRAMS = {"convolution_overrideable": CONVOLUTION, "avg_pool2d": POOLING, "cat": CAT, "native_group_norm": GROUP_NORM,
+            "native_layer_norm": LAYER_NORM, "cumsum": SCAN, "reflection_pad1d": PADDING,
+            "sum.dim_IntList": REDUCTION, "_fused_sgd": OPTIMIZER, "add.Tensor": SUM}  # fmt: skip
+
+
+@pytest.fixture
+def run(run_python, build_plugin, tmp_path):
+    """Runs a program on the plugin's device; gives what its operators have seen."""
+
+    def run(program, **settings):
+        log = tmp_path / "calls"
+        log.unlink(missing_ok=True)
+        run_python(PREAMBLE + program, TORCH_BACKEND=build_plugin("maker"), HAL_ALLOW_UNSAFE_PLUGINS="1",
+                   MAKER_BASE=BASE, MAKER_LOG=log, HAL_FAKE_ASYNC="0", **settings)  # fmt: skip
+        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    return run
+
+
+def tensor(dtype, sizes, strides):
+    return {"dtype": dtype, "sizes": list(sizes), "strides": list(strides)}
+
+
+def test_a_convolution_is_shown_bfloat16_in_channels_last_order(run):
+    (call,) = run(CONVOLUTION)
+    assert call["op"] == "convolution_overrideable" and not call["declined"]
+    x, w, b, *lists = call["args"]
+    assert x == tensor(BFLOAT16, (2, 3, 8, 6), (144, 1, 18, 3))
+    assert w == tensor(BFLOAT16, (4, 3, 3, 3), (27, 1, 9, 3))
+    assert b == tensor(BFLOAT16, (4,), (1,))
+    assert lists == [[2, 2], [1, 1], [1, 1], False, [0, 0], 1]
+    assert call["results"] == [tensor(BFLOAT16, (2, 4, 4, 3), (48, 1, 12, 4))]
+
+
+def test_a_pool_of_averages_is_shown_as_a_whole(run):
+    (call,) = run(POOLING)
+    assert call["op"] == "avg_pool2d"
+    assert call["args"] == [tensor(BFLOAT16, (2, 3, 8, 6), (144, 1, 18, 3)), [3, 3], [2, 2], [1, 1], False, False, None]
+    assert call["results"] == [tensor(BFLOAT16, (2, 3, 4, 3), (36, 1, 9, 3))]
+
+
+def test_lists_of_tensors_keep_their_strides(run):
+    calls = run(CAT)
+    assert [call["op"] for call in calls] == ["cat", "cat"]
+    for call in calls:
+        assert call["args"] == [[tensor(FLOAT32, (4, 3), (1, 4)), tensor(FLOAT32, (4, 2), (2, 1))], 1]
+        assert call["results"] == [tensor(FLOAT32, (4, 5), (5, 1))]
+
+
+def test_a_group_normalisation_is_shown_as_a_whole(run):
+    (call,) = run(GROUP_NORM)
+    assert call["op"] == "native_group_norm"
+    assert call["args"][0] == tensor(FLOAT32, (2, 6, 5), (30, 5, 1)) and call["args"][3:] == [2, 6, 5, 3, 1e-5]
+    assert [result["sizes"] for result in call["results"]] == [[2, 6, 5], [2, 3], [2, 3]]
+
+
+def test_an_operator_with_a_kernel_of_ours_sees_what_the_kernel_is_not_shown(run):
+    """The portable kernel takes a contiguous matrix; the plugin the user's tensor, and the shape that is normalised."""
+    (call,) = run(LAYER_NORM)
+    x, w, b, eps, shape = call["args"]
+    assert x == tensor(FLOAT32, (2, 5, 4), (4, 8, 1)) and w == tensor(FLOAT32, (5, 4), (4, 1))
+    assert (b, eps, shape) == (None, 1e-5, [5, 4])
+
+
+def test_results_in_place_of_an_operand_are_written_after_it_was_read(run):
+    calls = run(SCAN)
+    assert [call["op"] for call in calls] == ["cumsum", "cumsum"]
+
+
+@pytest.mark.parametrize("op", PROGRAMS)
+def test_what_an_operator_declines_the_portable_kernels_answer(run, op):
+    """In strict mode, where the CPU must not answer: bfloat16 goes to the kernel of float32. The plugin is asked once."""
+    calls = run(PROGRAMS[op], MAKER_DECLINES=op)
+    assert calls and all(call["declined"] for call in calls if call["op"] == op)
+    assert len([call for call in calls if call["op"] == op]) == {"cat": 2, "cumsum": 2, "sum.dim_IntList": 2, "add.Tensor": 2}.get(op, 1)
+
+
+def test_a_reduction_is_shown_the_dtype_before_it_is_promoted(run):
+    kept, dropped = run(REDUCTION)
+    assert kept["args"] == [tensor(BFLOAT16, (5, 4, 3), (1, 5, 20)), [-1, 0]]
+    assert kept["results"] == [tensor(FLOAT32, (1, 4, 1), (4, 1, 1))]
+    assert dropped["args"][1] == [1] and dropped["results"][0]["sizes"] == [5, 3]
+
+
+def test_an_element_wise_operator_is_shown_operands_of_different_dtypes_in_the_results_shape(run):
+    alike, mixed = run(SUM)
+    assert alike["args"][:2] == [tensor(BFLOAT16, (3, 4), (4, 1))] * 2
+    assert mixed["args"] == [tensor(BFLOAT16, (3, 4), (4, 1)), tensor(INT64, (3, 4), (1, 0)), 2]
+    assert mixed["results"] == [tensor(BFLOAT16, (3, 4), (4, 1))]
+
+
+def test_an_optimizer_is_shown_all_parameters_at_once(run):
+    (call,) = run(OPTIMIZER)
+    assert call["op"] == "_fused_sgd"
+    parameters, gradients, buffers, *_ = call["args"]
+    assert parameters == gradients == [tensor(FLOAT32, (3, 2), (2, 1)), tensor(FLOAT32, (4,), (1,))] and buffers == []
+    assert call["results"] == parameters + gradients  # the lists that the operator may write
+
+
+def test_operators_count_as_the_plugins_own(run):
+    run(
+        POOLING
+        + """
+rows = {row.op: row for row in torch_backend.ops.report()}
+assert rows["avg_pool2d"].native == 1 and rows["avg_pool2d"].fallback == 0, rows
+assert "resample" not in rows
+"""
+    )
+
+
+def test_composed_operators_are_counted_as_composed(run):
+    run(
+        GROUP_NORM
+        + """
+row = {row.op: row for row in torch_backend.ops.report()}["native_group_norm"]
+assert (row.native, row.plugin, row.composed, row.fallback) == (0, 0, 1, 0), row
+""",
+        MAKER_DECLINES="native_group_norm",
+    )
