@@ -52,6 +52,15 @@ hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
   return HAL_UNLIKELY(context->planning) ? HAL_OK : hal_kernel_error_launched(context->stream);
 }
 
+/* The verdict of a part: portable kernels, or the plugin's own op where that binds itself. */
+static hal_status_t plan_part(const hal_op_context_t *context, uint32_t op, hal_op_call_t *call) {
+  int32_t verdict = HAL_VERDICT_NONE;
+  const hal_status_t status = hal_op_plan(context->device->index, op, context->stream, call);
+  if (status != HAL_UNIMPLEMENTED) return status;
+  HAL_RETURN_IF_ERROR(hal_op_query(context->device->index, op, call, &verdict));
+  return verdict == HAL_VERDICT_OWN ? HAL_OK : HAL_UNIMPLEMENTED;
+}
+
 hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
                              const hal_tensor_t *const *results, uint32_t result_count) {
   hal_op_call_t call = {.struct_size = sizeof call,
@@ -59,6 +68,6 @@ hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const
                         .result_count = result_count,
                         .args = args,
                         .results = results};
-  if (context->planning) return hal_op_plan(context->device->index, op, context->stream, &call);
+  if (context->planning) return plan_part(context, op, &call);
   return hal_op_run(context->device->index, op, context->stream, &call);
 }

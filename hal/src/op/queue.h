@@ -53,6 +53,7 @@ static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_p
   PK_FN hal_status_t function(hal_op_context_t *hal_context, hal_plugin_kernel_t *hal_kernel, uint64_t hal_units, \
                               args(PK_GIVEN)) {                                                                   \
     const hal_arg_t hal_args[] = {args(PK_ARGUMENT)};                                                             \
+    _Static_assert(sizeof hal_args / sizeof *hal_args <= 16, "a kernel has at most 16 arguments");                \
     return hal_op_launch_##unit(hal_context, hal_kernel, hal_units, hal_args,                                     \
                                 (uint32_t)(sizeof hal_args / sizeof *hal_args));                                  \
   }

@@ -59,6 +59,16 @@ def test_nearly_all_calls_of_a_step_run_natively(device, reference):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_every_call_of_an_autocast_step_runs_natively(device, reference, dtype):
+    name, start, *_ = reference
+    torch_backend.ops.reset()
+    train(name, start, device, dtype, scaler=dtype is torch.float16)
+    rows = torch_backend.ops.report()
+    assert sum(row.native for row in rows) > 0
+    assert not [row for row in rows if row.fallback]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_mixed_precision_follows_the_cpus_float32_losses(device, reference, dtype):
     name, start, expected, _ = reference
     losses, model = train(name, start, device, dtype, scaler=dtype is torch.float16)
