@@ -280,15 +280,17 @@ def test_half_precision_is_rounded_once(device, name, dtype, parameters):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("name", NORMS)
 def test_gradients_of_half_precision(device, name, dtype, parameters):
-    """Saved statistics are rounded to the parameters' dtype, on the CPU as here."""
+    """Saved statistics are rounded to the parameters' dtype, on the CPU as here. Of layer_norm the truth is double precision:
+    CPU torch sums its parameters' gradients in half precision, which is off by a tenth."""
     kind = dtype if parameters == "half" else torch.float32
     operands = [random(2, 6, 9, 8).to(dtype), random(6, seed=1).to(kind), random(6, seed=2).to(kind)]
     theirs = results(NORMS[name], operands, "cpu")
+    truth = results(NORMS[name], [o.double() for o in operands], "cpu") if name == "layer" else theirs
     with strict():
         ours = results(NORMS[name], operands, device)
-    for a, b in zip(ours, theirs):
+    for a, b, exact in zip(ours, theirs, truth):
         assert (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride())
-        close_to(a, b, dtype, 4)
+        close_to(a, exact, dtype, 4)
 
 
 @pytest.mark.parametrize("kind", ["half", "float32"])
