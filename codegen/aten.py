@@ -1,7 +1,7 @@
 """Generates the ATen registrations of the operators of ops.yaml for the installed torch.
 
-Into the folder given by --out go RegisterNative_<k>.cpp, one <folder>/<file>.inc for each source file of csrc/aten that has bodies
-written by hand, coverage.json and operators.md; stale files are removed. Operators that the installed torch lacks or has changed are
+Into the folder given by --out go RegisterNative_<k>.cpp, signatures.h and Signatures_<k>.cpp, one <folder>/<file>.inc for each source
+file of csrc/aten that has bodies written by hand, coverage.json and operators.md; stale files are removed. Operators that the installed torch lacks or has changed are
 listed on standard error and left to the fallback.
 """
 from __future__ import annotations
@@ -31,24 +31,27 @@ def main():
     model = aten_model.build(ops, bodies=bodies)
     rules = aten_rules.table(ops)
     shards = aten_emit.shards(model)
-    names = [f"RegisterNative_{number}.cpp" for number in range(len(shards))]
+    header, compiled = aten_emit.signatures([*(f for op in model.ops for f in op.forms), *(body.native for body in model.bodies)])
+    sources = {f"RegisterNative_{number}.cpp": aten_emit.shard(part) for number, part in enumerate(shards)}
+    sources |= {f"Signatures_{number}.cpp": text for number, text in enumerate(compiled)}
     if options.list_outputs:
-        print(";".join(names))
+        print(";".join(sources))
         return
     if not options.out:
         parser.error("--out is needed")
     for skipped in model.skipped:
         print(f"codegen: {skipped.op} is not generated and goes to the fallback: {skipped.reason}", file=sys.stderr)
-    for name, ops in zip(names, shards):
-        write(options.out / name, aten_emit.shard(ops))
+    for name, text in sources.items():
+        write(options.out / name, text)
+    write(options.out / "signatures.h", header)
     write(options.out / "op_rules.h", rules)
     write(options.out / "coverage.json", aten_coverage.coverage(model))
     write(options.out / "operators.md", aten_coverage.table(model))
-    written = {options.out / name for name in names}
+    written = {options.out / name for name in sources}
     for file in dict.fromkeys(entry.file for entry in bodies):
         written.add(options.out / f"{file}.inc")
         write(options.out / f"{file}.inc", aten_bodies.source([body for body in model.bodies if body.entry.file == file]))
-    for stale in {*options.out.glob("RegisterNative_*.cpp"), *options.out.glob("*/*.inc")} - written:
+    for stale in {*options.out.glob("*.cpp"), *options.out.glob("*/*.inc")} - written:
         stale.unlink()
 
 

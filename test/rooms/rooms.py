@@ -60,7 +60,6 @@ TABLES = {"codegen/ops.yaml"}
 KNOWN_ARROWS = {
     ("csrc/aten/fallback/fallback_results.cpp", "csrc/aten/sparse/sparse_parts.h"),
     ("csrc/aten/fallback/fallback_scope.cpp", "csrc/aten/sparse/sparse_parts.h"),
-    ("csrc/aten/prepare/structured.h", "csrc/aten/fallback/fallback_call.h"),
 }
 KNOWN_LONG = {"codegen/kernel_families.py"}
 

@@ -5,7 +5,7 @@
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/view_as_real.h>
 
-#include "aten/fallback/fallback_call.h"
+#include "aten/prepare/fallback_call.h"
 #include "aten/prepare/operand.h"
 #include "core/stream/stream.h"
 #include "hal_op_ids.h"

@@ -11,6 +11,7 @@
 #include "aten/fallback/fallback_random.h"
 #include "aten/fallback/fallback_route.h"
 #include "aten/fallback/fallback_scope.h"
+#include "aten/prepare/fallback_call.h"
 
 namespace torch_backend {
 namespace {

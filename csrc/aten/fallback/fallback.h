@@ -2,21 +2,11 @@
 // it.
 #pragma once
 
-#include <ATen/core/stack.h>
-
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace c10 {
-class OperatorHandle;
-}
-
 namespace torch_backend {
-
-// Boxed fallback of the PrivateUse1 key: runs the CPU kernel on CPU tensors that alias device memory, or on staged copies. Throws
-// c10::NotImplementedError, naming the operator, in strict mode and where no CPU kernel can answer.
-void fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack);
 
 // Strict mode: every fallback raises. Process-wide; returns the mode before.
 bool set_fallback_strict(bool strict);

@@ -13,7 +13,6 @@
 #include <cmath>
 #include <limits>
 
-#include "aten/fallback/fallback_call.h"
 #include "aten/index/index_plan.h"
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"

@@ -8,7 +8,6 @@
 #include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
 
-#include "aten/fallback/fallback_call.h"
 #include "aten/index/index_plan.h"
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"

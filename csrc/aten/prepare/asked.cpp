@@ -4,7 +4,11 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_like.h>
 
-namespace torch_backend::asked {
+namespace torch_backend {
+
+// ---- what ATen's meta functions are shown ----
+
+namespace given_argument {
 
 at::Tensor meta_of(const at::Tensor &tensor) {
   if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
@@ -17,14 +21,35 @@ std::vector<at::Tensor> meta_of(const at::ITensorListRef &list) {
   return metas;
 }
 
-std::vector<at::Tensor> meta_of(const at::TensorList &list) { return meta_of(at::ITensorListRef(list)); }
-
 c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::Tensor>> &list) {
   c10::List<std::optional<at::Tensor>> metas;
   for (const std::optional<at::Tensor> tensor : list) metas.push_back(meta_of(tensor));
   return metas;
 }
 
+}  // namespace given_argument
+
+namespace {
+
+// What the functional form returns for these arguments, as ATen's meta function says; false = there is none.
+bool metas(const AtenOp &functional, c10::ArrayRef<Given> arguments, Results &results) {
+  torch::jit::Stack stack;
+  for (const Given &each : arguments) each.type->push_meta(stack, each.argument);
+  try {
+    functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (const c10::NotImplementedError &) {
+    return false;
+  }
+  for (const c10::IValue &result : stack) {
+    if (result.isTensorList())
+      for (const at::Tensor &tensor : result.toTensorVector()) results.push_back(tensor);
+    else
+      results.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+  }
+  return true;
+}
+
+// Memory on the device for each of what a meta function has made.
 void allocate(Results &results, c10::DeviceIndex device) {
   for (at::Tensor &result : results) {
     if (!result.defined()) continue;
@@ -32,6 +57,7 @@ void allocate(Results &results, c10::DeviceIndex device) {
   }
 }
 
+// Makes given results (out=, in place) fit; false = they are none that the plugin could fill.
 bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
   if (metas.size() != given.size()) return false;
   for (size_t i = 0; i < given.size(); i++)
@@ -40,16 +66,71 @@ bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
   return true;
 }
 
-bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results) {
+// Shows the plugin the arguments in the order of the frozen list; false = it is not asked with such.
+bool shown(VendorCall &call, const Entry &entry, c10::ArrayRef<Given> arguments) {
+  for (const uint8_t place : entry.order) arguments[place].type->show(call, arguments[place].argument);
+  return call.may_ask(entry.row);
+}
+
+// Fills results that the caller has given; arguments of the functional form.
+bool fill_given(VendorCall &call, const Entry &entry, c10::ArrayRef<Given> arguments, const Results &filled) {
+  Results made;
+  return metas(*entry.functional, arguments, made) && fit(made, filled) && fill(call, entry.row, filled);
+}
+
+}  // namespace
+
+bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results) {
   Results written;
   for (const at::Tensor &result : results) {
     written.push_back(call.reads(result) ? at::empty_like(result) : result);
     call.add_result(written.back());
   }
-  if (!call.run(op)) return false;
+  if (!call.run(row)) return false;
   for (size_t i = 0; i < results.size(); i++)
     if (!written[i].is_same(results[i])) results[i].copy_(written[i]);
   return true;
 }
 
-}  // namespace torch_backend::asked
+bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results) {
+  VendorCall call;
+  for (const Given &each : arguments) each.type->show(call, each.argument);
+  return call.may_ask(row) && fill(call, row, results);
+}
+
+bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results) {
+  VendorCall call;
+  if (!shown(call, entry, arguments)) return false;
+  Results written;
+  for (const uint8_t place : entry.written) arguments[place].type->list(written, arguments[place].argument);
+  if (entry.way == Way::kInplace || entry.way == Way::kOut) {
+    const size_t inputs = arguments.size() - (entry.way == Way::kOut ? written.size() : 0);
+    return fill_given(call, entry, arguments.slice(0, inputs), written);
+  }
+  if (entry.way == Way::kMakes && results.empty()) {
+    if (!metas(*entry.functional, arguments, results)) return false;
+    allocate(results, device);
+  }
+  for (const at::Tensor &result : results) call.add_result(result);
+  for (const at::Tensor &result : written) call.add_result(result);
+  return call.run(entry.row);
+}
+
+bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
+         size_t count) {
+  VendorCall call;
+  if (!shown(call, entry, arguments)) return false;
+  Results results;
+  if (entry.results || outputs.given(0)) {
+    for (size_t i = 0; i < count; i++) results.push_back(outputs[static_cast<int64_t>(i)]);
+    return entry.results ? fill(call, entry.row, results) : fill_given(call, entry, arguments, results);
+  }
+  if (!metas(*entry.functional, arguments, results)) return false;
+  allocate(results, device);
+  for (const at::Tensor &result : results) call.add_result(result);
+  if (!call.run(entry.row)) return false;
+  for (size_t i = 0; i < count; i++) outputs.put(static_cast<int64_t>(i), std::move(results[i]));
+  return true;
+}
+
+}  // namespace torch_backend

@@ -1,198 +1,161 @@
 // asked.h: the plugin's own operator is asked first, with what the user gave (vendor_call.h): from the arguments of one ATen operator
-// to a call in the order of the frozen list of codegen/ops.yaml.
+// to a call in the order of the frozen list of codegen/ops.yaml. This is the way of plugins that have an operator of their own; it
+// knows arguments by their types at run time, so that it is compiled once and not for every operator.
 #pragma once
 
 #include <ATen/core/IListRef.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/stack.h>
 
+#include <array>
 #include <optional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "aten/prepare/aten_op.h"
 #include "aten/prepare/structured.h"
 #include "aten/prepare/vendor_call.h"
 
 namespace torch_backend {
 
-// What sizes are in a kernel: integers, where the schema has symbols.
+using Results = c10::SmallVector<at::Tensor, 4>;
+
+// ---- an argument, by its type at run time ----
+
+namespace given_argument {
+
 template <class T>
-using NoSymInt = typename c10::maybe_keep_symint<false, T>::type;
+constexpr bool is_tensors = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::optional<at::Tensor>> ||
+                            std::is_same_v<T, at::TensorList> || std::is_same_v<T, at::ITensorListRef> ||
+                            std::is_same_v<T, c10::List<std::optional<at::Tensor>>>;
 
-namespace asked {
-
-// ---- results as ATen's meta function gives them ----
-
-// The same argument, of tensors only shape and dtype.
-template <class T>
-const T &meta_of(const T &argument) {
-  return argument;
-}
+// The same argument for a meta function: of tensors only shape and dtype.
 at::Tensor meta_of(const at::Tensor &tensor);
 std::vector<at::Tensor> meta_of(const at::ITensorListRef &list);
-std::vector<at::Tensor> meta_of(const at::TensorList &list);
 c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::Tensor>> &list);
 inline std::optional<at::Tensor> meta_of(const std::optional<at::Tensor> &tensor) {
   return tensor ? std::optional(meta_of(*tensor)) : std::nullopt;
 }
 
-// Sizes as the schema's class takes them.
-template <class Param, class T>
-const T &symbolic(const T &argument) {
-  return argument;
-}
-template <class Param>
-Param symbolic(const c10::IntArrayRef &list) {
-  if constexpr (std::is_same_v<Param, c10::SymIntArrayRef>)
-    return c10::fromIntArrayRefSlow(list);
-  else
-    return list;
-}
-template <class Param>
-Param symbolic(const c10::OptionalIntArrayRef &list) {
-  if constexpr (std::is_same_v<Param, c10::OptionalIntArrayRef>)
-    return list;
-  else
-    return list ? Param(c10::fromIntArrayRefSlow(*list)) : Param();
-}
-
-// nullopt = there is no meta function.
-template <class Op, class Schema = typename Op::schema>
-struct MetaCall;
-template <class Op, class Result, class... Params>
-struct MetaCall<Op, Result(Params...)> {
-  static std::optional<Result> call(const NoSymInt<Params> &...args) {
-    constexpr c10::DispatchKeySet meta(c10::DispatchKey::Meta);
-    try {
-      return Op::redispatch(meta, symbolic<std::decay_t<Params>>(meta_of(args))...);
-    } catch (const c10::NotImplementedError &) {
-      return std::nullopt;
-    }
-  }
-};
-
-// ---- results of a call ----
-
-using Results = c10::SmallVector<at::Tensor, 4>;
-
-inline void list(Results &results, const at::Tensor &tensor) { results.push_back(tensor); }
-inline void list(Results &results, at::TensorList tensors) { results.append(tensors.begin(), tensors.end()); }
-inline void list(Results &results, const std::optional<at::Tensor> &tensor) {
-  results.push_back(tensor ? *tensor : at::Tensor());
-}
-template <class... Tensors>
-void list(Results &results, const std::tuple<Tensors...> &tensors) {
-  std::apply([&](const auto &...each) { (list(results, each), ...); }, tensors);
-}
-
-template <class Result, size_t... I>
-Result gathered(Results &results, std::index_sequence<I...>) {
-  if constexpr (std::is_same_v<Result, at::Tensor>)
-    return std::move(results[0]);
-  else
-    return {std::move(results[I])...};
+template <class T>
+void show(VendorCall &call, const void *argument) {
+  call.add(*static_cast<const T *>(argument));
 }
 
 template <class T>
-constexpr size_t count_of = 1;
-template <class... T>
-constexpr size_t count_of<std::tuple<T...>> = sizeof...(T);
+void push_meta(torch::jit::Stack &stack, const void *argument) {
+  const T &given = *static_cast<const T *>(argument);
+  if constexpr (std::is_same_v<T, at::TensorList>)
+    stack.emplace_back(meta_of(at::ITensorListRef(given)));
+  else if constexpr (is_tensors<T>)
+    stack.emplace_back(meta_of(given));
+  else
+    stack.emplace_back(given);
+}
 
-// Memory on the device for each of what a meta function has made.
-void allocate(Results &results, c10::DeviceIndex device);
-// Makes given results (out=, in place) fit; false = they are none that the plugin could fill.
-bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given);
-// Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
-bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results);
+template <class T>
+void list(Results &results, const void *argument) {
+  const T &given = *static_cast<const T *>(argument);
+  if constexpr (std::is_same_v<T, at::Tensor>)
+    results.push_back(given);
+  else if constexpr (std::is_same_v<T, std::optional<at::Tensor>>)
+    results.push_back(given ? *given : at::Tensor());
+  else if constexpr (std::is_same_v<T, at::TensorList>)
+    results.append(given.begin(), given.end());
+}
 
-}  // namespace asked
+}  // namespace given_argument
 
-// Nobody to ask: no row of codegen/ops.yaml has this operator with ATen's arguments.
-struct NotAsked {
-  static constexpr uint32_t kOp = kNoOp;
-  static constexpr bool kComposed = false;
+struct ArgumentType {
+  void (*show)(VendorCall &call, const void *argument);               // to the plugin
+  void (*push_meta)(torch::jit::Stack &stack, const void *argument);  // for ATen's meta function
+  void (*list)(Results &results, const void *argument);               // its tensors
 };
+template <class T>
+inline constexpr ArgumentType kArgumentType{&given_argument::show<T>, &given_argument::push_meta<T>,
+                                            &given_argument::list<T>};
 
-template <size_t... kPositions>
-struct Positions {};
+struct Given {
+  const void *argument;  // borrowed
+  const ArgumentType *type;
+};
+template <class T>
+Given given(const T &argument) {
+  return {&argument, &kArgumentType<T>};
+}
 
-// Asks for operator `kRow` of the list. Its frozen arguments are ATen's at the positions `Order`; arguments at the positions `Written`
-// are results, too, behind those that are returned. `kResults`, a function of ATen's arguments, allocates what is returned; nullptr:
-// ATen's meta function of the functional form `FunctionalOp` says what it is. `kIsComposed`: there is no kernel of ours.
-template <uint32_t kRow, bool kIsComposed, class FunctionalOp, auto kResults, class Order, class Written = Positions<>>
-struct Asked;
-template <uint32_t kRow, bool kIsComposed, class FunctionalOp, auto kResults, size_t... kOrder, size_t... kWritten>
-struct Asked<kRow, kIsComposed, FunctionalOp, kResults, Positions<kOrder...>, Positions<kWritten...>> {
-  static constexpr uint32_t kOp = kRow;
-  static constexpr bool kComposed = kIsComposed;
+// ---- what is registered ----
 
-  // A form that makes its results. nullopt = the plugin has declined, as below.
-  template <class Result, class... Args>
-  static C10_NOINLINE std::optional<Result> make(c10::DeviceIndex device, const Args &...args) {
-    VendorCall call;
-    asked::Results results;
-    if (!add(call, args...) || !returned(results, device, args...)) return std::nullopt;
-    const std::tuple<const Args &...> all(args...);
-    (asked::list(results, std::get<kWritten>(all)), ...);
-    for (const at::Tensor &result : results) call.add_result(result);
-    if (!call.run(kRow)) return std::nullopt;
-    return asked::gathered<Result>(results, std::make_index_sequence<asked::count_of<Result>>());
-  }
+// How a form gives its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
+enum class Way : uint8_t { kMakes, kWrites, kInplace, kOut };
 
-  // A form that writes its arguments, and returns some of them or nothing.
-  template <class... Args>
-  static C10_NOINLINE bool write(const Args &...args) {
-    VendorCall call;
-    asked::Results results;
-    if (!add(call, args...)) return false;
-    const std::tuple<const Args &...> all(args...);
-    (asked::list(results, std::get<kWritten>(all)), ...);
-    for (const at::Tensor &result : results) call.add_result(result);
-    return call.run(kRow);
-  }
+// Which operands must be on one device: all, as ATen demands of most operators; or those of ours among them, where ATen takes indices
+// and numbers of the CPU too and the body says what it takes.
+enum class Devices : uint8_t { kOne, kOurs };
 
-  // A form that fills `given`, out= or self, which are made to fit.
-  template <class... Args>
-  static C10_NOINLINE bool fit(c10::DeviceIndex device, c10::ArrayRef<at::Tensor> given, const Args &...args) {
-    VendorCall call;
-    asked::Results results;
-    if (!add(call, args...) || !metas(results, args...) || !asked::fit(results, given)) return false;
-    return asked::fill(call, kRow, given);
-  }
-
-  // Results that a structured meta function has made.
-  template <class... Args>
-  static C10_NOINLINE bool fill(c10::ArrayRef<at::Tensor> results, const Args &...args) {
-    VendorCall call;
-    return add(call, args...) && asked::fill(call, kRow, results);
-  }
+// Places in a list of arguments.
+class Places {
+ public:
+  template <class... Place>
+  constexpr Places(Place... place) : count_(sizeof...(Place)), places_{static_cast<uint8_t>(place)...} {}
+  const uint8_t *begin() const { return places_.data(); }
+  const uint8_t *end() const { return places_.data() + count_; }
 
  private:
-  template <class... Args>
-  static bool add(VendorCall &call, const Args &...args) {
-    const std::tuple<const Args &...> all(args...);
-    (call.add(std::get<kOrder>(all)), ...);
-    return call.may_ask(kRow);
-  }
-
-  template <class... Args>
-  static bool metas(asked::Results &results, const Args &...args) {
-    const auto made = asked::MetaCall<FunctionalOp>::call(args...);
-    if (made) asked::list(results, *made);
-    return made.has_value();
-  }
-
-  template <class... Args>
-  static bool returned(asked::Results &results, c10::DeviceIndex device, const Args &...args) {
-    if constexpr (std::is_same_v<decltype(kResults), std::nullptr_t>) {
-      if (!metas(results, args...)) return false;
-      asked::allocate(results, device);
-    } else {
-      asked::list(results, kResults(args...));
-    }
-    return true;
-  }
+  uint8_t count_;
+  std::array<uint8_t, 24> places_;
 };
+
+// Any function, to be called as what it is.
+using AnyFunction = void (*)();
+template <class Function>
+AnyFunction any_function(Function *function) {
+  return reinterpret_cast<AnyFunction>(function);
+}
+
+// One form of an operator of ATen that codegen registers with a body (registered.h).
+struct Entry : AtenOp {
+  Entry(const char *name, const char *overload, Devices devices, Way way)
+      : AtenOp(name, overload), devices(devices), way(way) {}
+
+  // That operator `row` of codegen/ops.yaml has the arguments at `order`, and results at `written`, behind those that are returned.
+  // `composed`: there is no kernel of ours. `functional`: the form whose meta function says what results are.
+  void asks(uint32_t number, bool is_composed, const AtenOp &form, Places arguments, Places results_too = {}) {
+    row = number;
+    composed = is_composed;
+    functional = &form;
+    order = arguments;
+    written = results_too;
+  }
+
+  const Devices devices;
+  const Way way;
+  bool composed = false;
+  uint32_t row = kNoOp;  // kNoOp: nobody is asked
+  const AtenOp *functional = nullptr;
+  Places order, written;  // `written` of bodies with ATen's own arguments
+  AnyFunction body = nullptr;
+  AnyFunction results = nullptr;  // allocates what a Plain one returns; runs the meta function of one that Fills
+};
+
+// Tells whether the device's plugin has an operator of its own for this row.
+inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
+  return entry.row != kNoOp && C10_UNLIKELY(hal_op_own_dtypes(device, entry.row) != 0);
+}
+
+// Asks with the arguments of one form. `results`: what it returns, as far as it is known; where it is not, ATen's meta function says
+// what is to be allocated, or how what is given (out=, self) is to be resized. False = the plugin has declined.
+bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
+
+// The same for all forms of an operator: arguments of the functional one, and `count` outputs, which a meta function may have made.
+bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
+         size_t count);
+
+// The same with arguments in the order of the frozen list, and with results that are there: an operand may read from one.
+bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results);
+
+// Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
+bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results);
 
 }  // namespace torch_backend

@@ -6,29 +6,63 @@
 //   3. calls the body;
 //   4. takes the fallback, when the body says that it has no kernel for the call and has written nothing.
 //
-// A body takes ATen's arguments. One of a functional form gives std::optional of ATen's result, one with out= or in place gives bool:
-// nothing and false mean "no kernel". A body that knows a better answer than the fallback gives the result itself.
-// A body that `fills` takes `const Outputs &` first, which ATen's meta function has made or resized, and gives bool.
+// There are four kinds of bodies. They differ in who makes the results:
+//
+//   Plain    takes ATen's arguments. One of a functional form gives std::optional of ATen's result, one with out= or in place gives
+//            bool: nothing and false mean "no kernel". A body that knows a better answer than the fallback gives the result itself.
+//   Makes    bool body(Outputs &, <arguments of the functional form>), for all forms of an operator: Outputs::make allocates a result,
+//            resizes one that is given with out=, or checks one in place.
+//   Fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator: ATen's meta
+//            function has checked the call, and made or resized the results.
+//   Direct   a function of ours or of ATen's with ATen's arguments, as it is: it checks what it takes.
+//
+// The classes depend on a form's signature and the body's type, not on the operator: what differs is told by an Entry (asked.h).
 #pragma once
-
-#include <torch/library.h>
 
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "aten/prepare/asked.h"
-#include "aten/prepare/structured_body.h"
+#include "aten/prepare/enroll.h"
+#include "aten/prepare/structured.h"
 
 namespace torch_backend {
-
-// Which operands must be on one device: all, as ATen demands of most operators; or those of ours among them, where ATen takes indices
-// and numbers of the CPU too and the body says what it takes.
-enum class Devices : uint8_t { kOne, kOurs };
-
 namespace registered {
 
-// ---- one device ----
+// ---- bodies ----
+
+// A body as the one type of function that a class below takes for a signature; nullptr = it does not fit.
+template <auto kBody, class Result, class Type>
+struct Fitting;
+template <auto kBody, class Result, class Answer, class... Params>
+struct Fitting<kBody, Result, Answer(Params...)> {
+  // It never says that there is no kernel, but gives the result itself.
+  static constexpr bool gives_result() {
+    if constexpr (std::is_invocable_v<decltype(kBody), Params...>)
+      return std::is_same_v<std::invoke_result_t<decltype(kBody), Params...>, Result>;
+    else
+      return false;
+  }
+  static Answer call(Params... args) {
+    if constexpr (gives_result() && !std::is_convertible_v<Result, Answer>) {
+      kBody(args...);
+      return true;
+    } else {
+      return kBody(args...);
+    }
+  }
+  static constexpr auto function() -> Answer (*)(Params...) {
+    if constexpr (std::is_same_v<decltype(kBody), Answer (*)(Params...)>)
+      return kBody;
+    else if constexpr (gives_result() || std::is_invocable_r_v<Answer, decltype(kBody), Params...>)
+      return &call;
+    else
+      return nullptr;
+  }
+};
+
+// ---- operands ----
 
 inline void look(const at::Tensor *&first, Devices devices, const at::Tensor &tensor) {
   if (!tensor.defined() || (devices == Devices::kOurs && tensor.device().type() != kDevice)) return;
@@ -50,7 +84,7 @@ inline void look(const at::Tensor *&first, Devices devices, const c10::List<std:
 template <class T>
 void look(const at::Tensor *&, Devices, const T &) {}
 
-// The device of the operands; nullptr = there are none.
+// The first operand that is ours, all being on one device; nullptr = there are none.
 template <class... Args>
 const at::Tensor *checked_operand(Devices devices, const Args &...args) {
   const at::Tensor *first = nullptr;
@@ -58,17 +92,52 @@ const at::Tensor *checked_operand(Devices devices, const Args &...args) {
   return first && first->device().type() == kDevice ? first : nullptr;
 }
 
-// ---- answers ----
+inline c10::DeviceIndex device_of(const at::Tensor *operand) {
+  return operand ? operand->device().index() : static_cast<c10::DeviceIndex>(hal_device_current());
+}
+
+// What every operand of Makes and Fills must be for a kernel to take it; everything else is the CPU kernel's to serve or to refuse.
+template <class T>
+bool takes(const T &) {
+  return true;
+}
+inline bool takes(const at::Tensor &tensor) { return is_device_tensor(tensor) && !tensor._is_zerotensor(); }
+inline bool takes(const OptionalTensor &tensor) { return !is_given(tensor) || takes(*tensor); }
+inline bool takes(const at::ITensorListRef &list) {
+  for (const at::Tensor &tensor : list) {
+    if (!takes(tensor)) return false;
+  }
+  return true;
+}
+
+// ---- results ----
 
 template <class T>
 constexpr bool is_written = std::is_reference_v<T> || std::is_void_v<T>;
 template <class... T>
 constexpr bool is_written<std::tuple<T...>> = (std::is_reference_v<T> && ...);
 
-// A body may give what ATen wants, or say that there is no kernel.
-template <class Answer, class Result>
-constexpr bool fits_result = std::is_same_v<Answer, Result> || std::is_same_v<Answer, std::optional<Result>> ||
-                             (std::is_same_v<Answer, bool> && is_written<Result>);
+template <class T>
+constexpr size_t count_of = 1;
+template <class... T>
+constexpr size_t count_of<std::tuple<T...>> = sizeof...(T);
+
+template <class T>
+constexpr bool is_of_tensors = std::is_same_v<T, at::Tensor>;
+template <class... T>
+constexpr bool is_of_tensors<std::tuple<T...>> = (std::is_same_v<T, at::Tensor> && ...);
+
+// What a body of the kind Plain gives.
+template <class Result, bool kWrites>
+struct AnswerOf {
+  using type = bool;
+};
+template <class Result>
+struct AnswerOf<Result, false> {
+  using type = std::optional<Result>;
+};
+template <class Result>
+using Answer = typename AnswerOf<Result, is_written<Result>>::type;
 
 // The tensors that a form may write, in their order.
 inline std::tuple<at::Tensor &> writable(at::Tensor &tensor) { return std::tie(tensor); }
@@ -76,127 +145,226 @@ template <class T>
 std::tuple<> writable(const T &) {
   return {};
 }
-template <class... Args>
-auto written(Args &...args) {
-  return std::tuple_cat(writable(args)...);
+
+// What a form with out= or in place gives back: tensors that it may write, in their order.
+template <class Result, class... Args>
+Result given_back(Args &...args) {
+  if constexpr (!std::is_void_v<Result>) {
+    const auto all = std::tuple_cat(writable(args)...);
+    if constexpr (std::is_reference_v<Result>)
+      return std::get<0>(all);
+    else
+      return all;
+  }
+}
+
+// What a form with out= gives back.
+template <class... Outs>
+struct WrittenOf {
+  using type = std::tuple<Outs...>;
+};
+template <class Out>
+struct WrittenOf<Out> {
+  using type = Out;
+};
+template <class... Outs>
+using Written = typename WrittenOf<Outs...>::type;
+
+// ATen's result of tensors that `at(i)` gives.
+template <class Result, class At>
+Result gathered(const At &at) {
+  if constexpr (std::is_same_v<Result, at::Tensor>)
+    return at(0);
+  else
+    return [&]<size_t... I>(std::index_sequence<I...>) { return Result{at(I)...}; }
+  (std::make_index_sequence<count_of<Result>>());
+}
+
+inline void list(Results &results, const at::Tensor &tensor) { results.push_back(tensor); }
+template <class... Tensors>
+void list(Results &results, const std::tuple<Tensors...> &tensors) {
+  std::apply([&](const auto &...each) { (results.push_back(each), ...); }, tensors);
 }
 
 }  // namespace registered
 
-// ---- what is registered ----
-
-// A function of ours or of ATen's, as it is: it checks what it takes.
-template <class Op, auto kBody, class Schema = typename Op::schema>
+// ---- Direct ----
+template <class Signature>
 struct Direct;
-template <class Op, auto kBody, class Result, class... Params>
-struct Direct<Op, kBody, Result(Params...)> {
-  static constexpr bool kFits = std::is_invocable_r_v<Result, decltype(kBody), NoSymInt<Params>...>;
-  static Result call(NoSymInt<Params>... args) { return kBody(args...); }
+template <class Result, class... Params>
+struct Direct<Result(Params...)> {
+  using Returned = Result;
+  using Body = Result(Params...);
+  static Result call(const AtenOp &op, Params... args) {
+    return reinterpret_cast<Body *>(static_cast<const Entry &>(op).body)(args...);
+  }
 };
 
-// How a form is asked for at the plugin: it makes its results, writes its arguments, fills self, or fills its last arguments.
-enum class Way : uint8_t { kMakes, kWrites, kInplace, kOut };
+// ---- Plain ----
+template <class Signature>
+struct Plain;
+template <class Result, class... Params>
+struct Plain<Result(Params...)> {
+  using Returned = Result;
+  using Body = registered::Answer<Result>(Params...);
 
-// One form of an operator.
-template <class Op, auto kBody, Devices kDevices, Way kWay, class Ask, class Schema = typename Op::schema>
-struct Registered;
-template <class Op, auto kBody, Devices kDevices, Way kWay, class Ask, class Result, class... Params>
-struct Registered<Op, kBody, kDevices, kWay, Ask, Result(Params...)> {
-  using Answer = std::invoke_result<decltype(kBody), NoSymInt<Params>...>;
-  static constexpr bool fits() {
-    if constexpr (std::is_invocable_v<decltype(kBody), NoSymInt<Params>...>)
-      return registered::fits_result<typename Answer::type, Result>;
-    else
-      return false;
-  }
-  static constexpr bool kFits = fits();
-
-  static Result call(NoSymInt<Params>... args) {
-    const at::Tensor *first = registered::checked_operand(kDevices, args...);
-    const CurrentDevice current(first ? first->device().index() : static_cast<c10::DeviceIndex>(hal_device_current()));
-    if constexpr (Ask::kOp != kNoOp) {
-      if (first && C10_UNLIKELY(hal_op_own_dtypes(first->device().index(), Ask::kOp) != 0))
-        return asked(first->device().index(), args...);
-    }
-    return answer(args...);
+  static Result call(const AtenOp &op, Params... args) {
+    const auto &entry = static_cast<const Entry &>(op);
+    const at::Tensor *first = registered::checked_operand(entry.devices, args...);
+    const CurrentDevice current(registered::device_of(first));
+    if (first && is_asked(entry, first->device().index())) return asked(entry, first->device().index(), args...);
+    return answer(entry, args...);
   }
 
  private:
-  static Result asked(c10::DeviceIndex device, NoSymInt<Params> &...args) {
-    if constexpr (kWay == Way::kMakes) {
-      if (auto results = Ask::template make<Result>(device, args...)) return std::move(*results);
-    } else if (ask(device, args...)) {
-      return given_back(args...);
+  static C10_NOINLINE Result asked(const Entry &entry, c10::DeviceIndex device, Params &...args) {
+    const Given given[] = {torch_backend::given(args)...};
+    Results results;
+    if constexpr (registered::is_written<Result>) {
+      if (ask(entry, device, given, results)) return registered::given_back<Result>(args...);
+    } else if constexpr (registered::is_of_tensors<Result>) {
+      if (entry.results) registered::list(results, reinterpret_cast<Result (*)(Params...)>(entry.results)(args...));
+      if (ask(entry, device, given, results))
+        return registered::gathered<Result>([&](size_t i) { return std::move(results[i]); });
     }
-    const Declined declined(Ask::kOp);
-    return answer(args...);
+    const Declined declined(entry.row);
+    return answer(entry, args...);
   }
 
-  static bool ask(c10::DeviceIndex device, NoSymInt<Params> &...args) {
-    if constexpr (kWay == Way::kWrites) {
-      return Ask::write(args...);
-    } else {
-      const auto written = registered::written(args...);
-      if constexpr (kWay == Way::kInplace)
-        return Ask::fit(device, {std::get<0>(written)}, args...);
-      else
-        return ask_out(device, written, std::tie(args...),
-                       std::make_index_sequence<sizeof...(Params) - std::tuple_size_v<decltype(written)>>(),
-                       std::make_index_sequence<std::tuple_size_v<decltype(written)>>());
-    }
+  static Result answer(const Entry &entry, Params &...args) {
+    auto answered = reinterpret_cast<Body *>(entry.body)(args...);
+    if (!answered) return FallbackCall<Result(Params...)>::call(entry, args...);
+    if (entry.composed) count_composed(entry.row);
+    if constexpr (registered::is_written<Result>)
+      return registered::given_back<Result>(args...);
+    else
+      return std::move(*answered);
+  }
+};
+
+// ---- Makes and Fills ----
+
+// ATen's meta function of a structured operator.
+template <class Meta, class Functional>
+struct StructuredMeta;
+template <class Meta, class Result, class... Inputs>
+struct StructuredMeta<Meta, Result(Inputs...)> {
+  template <class T>
+  static const T &argument(const T &given) {
+    return given;
+  }
+  static at::OptionalTensorRef argument(const OptionalTensor &tensor) {
+    return tensor ? at::OptionalTensorRef(*tensor) : at::OptionalTensorRef();
+  }
+  static at::OptionalScalarRef argument(const std::optional<c10::Scalar> &number) {
+    return number ? at::OptionalScalarRef(*number) : at::OptionalScalarRef();
+  }
+  static void run(Outputs &outputs, Inputs... inputs) {
+    Structured<Meta> structured(outputs);
+    structured.meta(argument(inputs)...);
+  }
+};
+
+// All forms of an operator, by the signature of the functional one. Fills is told from Makes by its meta function.
+template <class Functional>
+struct Forms;
+template <class Result, class... Inputs>
+struct Forms<Result(Inputs...)> {
+  using Returned = bool;
+  using Body = bool(Outputs &, Inputs...);
+
+  static Result make(const AtenOp &op, Inputs... inputs) {
+    Outputs outputs;
+    if (!run(op, outputs, inputs...)) return FallbackCall<Result(Inputs...)>::call(op, inputs...);
+    return registered::gathered<Result>([&](size_t i) { return outputs.take(i); });
+  }
+  template <class... Outs>
+  static registered::Written<Outs...> write(const AtenOp &op, Inputs... inputs, Outs... outs) {
+    Outputs outputs(Form::kOut, outs...);
+    if (!run(op, outputs, inputs...))
+      return FallbackCall<registered::Written<Outs...>(Inputs..., Outs...)>::call(op, inputs..., outs...);
+    return registered::Written<Outs...>(outs...);
+  }
+  template <class Self, class... Rest>
+  static at::Tensor &overwrite(const AtenOp &op, Self self, Rest... rest) {
+    Outputs outputs(Form::kInplace, self);
+    if (!run(op, outputs, self, rest...)) return FallbackCall<at::Tensor &(Self, Rest...)>::call(op, self, rest...);
+    return self;
   }
 
-  template <class Written, class All, size_t... kInputs, size_t... kOutputs>
-  static bool ask_out(c10::DeviceIndex device, const Written &written, const All &all, std::index_sequence<kInputs...>,
-                      std::index_sequence<kOutputs...>) {
-    return Ask::fit(device, {std::get<kOutputs>(written)...}, std::get<kInputs>(all)...);
+ private:
+  // False = no kernel: nothing has changed but the size of out=.
+  static C10_NOINLINE bool run(const AtenOp &op, Outputs &outputs, Inputs... inputs) {
+    const auto &entry = static_cast<const Entry &>(op);
+    const at::Tensor *first = registered::checked_operand(entry.devices, inputs...);
+    outputs.for_each_given([&](const at::Tensor &given) { registered::look(first, entry.devices, given); });
+    const CurrentDevice current(registered::device_of(first));
+    Declined declined;
+    const bool is_structured = entry.results;
+    if (!is_structured && ask_first(entry, declined, first, outputs, inputs...)) return true;
+    bool taken = (registered::takes(inputs) && ...);
+    outputs.for_each_given([&](const at::Tensor &given) { taken = taken && registered::takes(given); });
+    if (!taken) return false;
+    if (is_structured) {
+      reinterpret_cast<void (*)(Outputs &, Inputs...)>(entry.results)(outputs, inputs...);
+      if (ask_first(entry, declined, &outputs[0], outputs, inputs...)) return true;
+    }
+    if (!reinterpret_cast<Body *>(entry.body)(outputs, inputs...)) return false;
+    if (entry.composed) count_composed(entry.row);
+    return true;
   }
 
-  // What a form with out= or in place gives back: tensors that it may write, in their order.
-  static Result given_back(NoSymInt<Params> &...args) {
-    if constexpr (!std::is_void_v<Result>) {
-      const auto all = registered::written(args...);
-      if constexpr (std::is_reference_v<Result>)
-        return std::get<0>(all);
-      else
-        return all;
-    }
-  }
-
-  static Result answer(NoSymInt<Params> &...args) {
-    if constexpr (std::is_same_v<typename Answer::type, Result>) {
-      return kBody(args...);
-    } else if constexpr (std::is_same_v<typename Answer::type, bool>) {
-      if (!kBody(args...)) return call_fallback<Op>(args...);
-      if constexpr (Ask::kComposed) count_composed(Ask::kOp);
-      return given_back(args...);
-    } else {
-      auto results = kBody(args...);
-      if (!results) return call_fallback<Op>(args...);
-      if constexpr (Ask::kComposed) count_composed(Ask::kOp);
-      return std::move(*results);
-    }
+  static bool ask_first(const Entry &entry, Declined &declined, const at::Tensor *on, Outputs &outputs,
+                        const Inputs &...inputs) {
+    if (!on || on->device().type() != kDevice || !is_asked(entry, on->device().index())) return false;
+    if (ask(entry, on->device().index(), {given(inputs)...}, outputs, registered::count_of<Result>)) return true;
+    declined.set(entry.row);
+    return false;
   }
 };
 
 // ---- registration ----
 
-template <bool kFits>
-struct Schema {
-  static void is_known() {}
-};
-template <>
-struct Schema<false> {
-  [[deprecated(
-      "the installed torch has another schema for this operator than its body; it goes to the fallback")]] static void
-  is_known() {}
-};
+// Registered gives the type of bodies and what they return.
+template <class Registered, auto kBody>
+void set_body(Entry &entry, AnyFunction results) {
+  using Fitting = registered::Fitting<kBody, typename Registered::Returned, typename Registered::Body>;
+  constexpr auto body = Fitting::function();
+  static_assert(body != nullptr, "the installed torch has another schema for this operator than its body");
+  entry.body = any_function(body);
+  entry.results = results;
+  if (Fitting::gives_result() && !std::is_same_v<typename Registered::Returned, bool>) entry.composed = false;
+}
 
-// Registers one form; the compiler warns of a schema that the body does not fit, naming the operator.
-template <class Entry>
-void enroll(torch::Library &library, const char *name) {
-  Schema<Entry::kFits>::is_known();
-  if constexpr (Entry::kFits) library.impl(name, TORCH_FN(Entry::call));
+// Registers one form of an operator with its body, Direct or Plain.
+template <template <class> class Kind, class Op, auto kBody>
+void enroll(Entry &entry, AnyFunction results = nullptr) {
+  set_body<Kind<Signature<Op>>, kBody>(entry, results);
+  enroll<Op>(entry, &Kind<Signature<Op>>::call);
+}
+
+// The form with results that are given, of a signature.
+template <class All, class Result, class First, class... Rest>
+constexpr auto written_form(std::type_identity<Result(First, Rest...)>) {
+  if constexpr (std::is_same_v<Result, at::Tensor &> && std::is_same_v<First, at::Tensor &>)
+    return &All::template overwrite<First, Rest...>;
+  else if constexpr (std::is_reference_v<Result>)
+    return &All::template write<Result>;
+  else
+    return []<class... Outs>(std::type_identity<std::tuple<Outs...>>) {
+      return &All::template write<Outs...>;
+    }(std::type_identity<Result>());
+}
+
+// Registers one form of an operator with a body for all: the functional form, one in place, or one with out=.
+template <class Functional, class Op, auto kBody>
+void enroll_form(Entry &entry, AnyFunction meta = nullptr) {
+  using All = Forms<Functional>;
+  set_body<All, kBody>(entry, meta);
+  if constexpr (std::is_same_v<Functional, Signature<Op>>)
+    enroll<Op>(entry, &All::make);
+  else
+    enroll<Op>(entry, written_form<All>(std::type_identity<Signature<Op>>()));
 }
 
 }  // namespace torch_backend

@@ -14,8 +14,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "aten/fallback/fallback_call.h"
 #include "aten/prepare/call.h"
+#include "aten/prepare/fallback_call.h"
 
 namespace torch_backend {
 
@@ -51,6 +51,11 @@ class Outputs {
   // Undefined until the meta function has set a functional result.
   const at::Tensor &operator[](int64_t index) const {
     return form_ == Form::kFunctional ? made_[index] : *given_[index];
+  }
+  template <class Function>
+  void for_each_given(const Function &function) const {
+    for (const at::Tensor *given : given_)
+      if (given) function(*given);
   }
   // The tensor that the caller has given, nullptr when there is none.
   const at::Tensor *given(size_t index) const { return given_[index]; }

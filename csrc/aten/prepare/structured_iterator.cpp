@@ -40,7 +40,7 @@ bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> argu
     else
       call.add(argument.number ? std::optional(*argument.number) : std::nullopt);
   }
-  return call.may_ask(op) && asked::fill(call, op, result);
+  return call.may_ask(op) && fill(call, op, result);
 }
 
 }  // namespace
@@ -49,10 +49,10 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
                      c10::ArrayRef<Argument> arguments) {
   const at::Tensor &result = outputs[0];
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
-  std::optional<Declined> declined;
+  Declined declined;
   if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
     if (ask_own(op, result, arguments)) return true;
-    declined.emplace(op);
+    declined.set(op);
   }
   const auto promoted = common_dtype(common, arguments);
   if (!promoted) return false;

@@ -162,36 +162,40 @@ inline bool is_integer_zero(const at::Tensor &other) {
   return other.dim() == 0 && c10::isIntegralType(other.scalar_type(), true) && !other.is_nonzero();
 }
 
-// An elementwise operator: its number, the dtypes that torch computes in when all operands have them (bit = dtype; one
-// more limit than the device's kernels, for plugins that answer for every dtype), and whether the result is bool.
-template <uint32_t kOp, uint64_t kDtypes, bool kBoolResult>
+// An elementwise operator. Its paths are compiled once for each kind of arguments, not for each operator.
 struct Elementwise {
+  uint32_t op;
+  uint64_t
+      dtypes;  // that torch computes in when all operands have them (bit = dtype): one more limit than the device's kernels,
+               // for plugins that answer for every dtype
+  bool bool_result;
+
   // Makes the result; false = not a call for the fast paths, nothing was done. Flat: calls of c10's small accessors cost more than
   // they do.
   template <class... Rest>
-  [[gnu::flatten]] static bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+  [[gnu::flatten]] bool make(at::Tensor &result, const at::Tensor &self, const Rest &...rest) const {
     dense::Reference reference;
     Call<sizeof...(Rest)> call;
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
       return broadcast(nullptr, result, self, rest...);
     at::Tensor made =
-        make_dense(reference.sizes, reference.impl->numel(), kBoolResult ? c10::ScalarType::Bool : reference.dtype,
-                   kBoolResult ? 1 : reference.itemsize, reference.device);
-    if (C10_UNLIKELY(!call.run(reference, made))) return false;
+        make_dense(reference.sizes, reference.impl->numel(), bool_result ? c10::ScalarType::Bool : reference.dtype,
+                   bool_result ? 1 : reference.itemsize, reference.device);
+    if (C10_UNLIKELY(!call.run(*this, reference, made))) return false;
     result = std::move(made);
     return true;
   }
 
   // Writes a given result; false as above.
   template <class... Rest>
-  static bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) {
+  bool write(const at::Tensor &result, const at::Tensor &self, const Rest &...rest) const {
     dense::Reference reference;
     Call<sizeof...(Rest)> call;
     const bool dense = accepts(reference, self) && dense::matches(reference, result.unsafeGetTensorImpl()) &&
-                       result.scalar_type() == (kBoolResult ? c10::ScalarType::Bool : reference.dtype) &&
+                       result.scalar_type() == (bool_result ? c10::ScalarType::Bool : reference.dtype) &&
                        (dense::independent(result, self) && ... && dense::independent(result, rest)) &&
                        call.gather(reference, self, rest...);
-    if (C10_LIKELY(dense)) return call.run(reference, result);
+    if (C10_LIKELY(dense)) return call.run(*this, reference, result);
     at::Tensor unused;
     return broadcast(&result, unused, self, rest...);
   }
@@ -203,13 +207,13 @@ struct Elementwise {
   static Argument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
 
   template <class... Rest>
-  static C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
-                                     const Rest &...rest) {
+  C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
+                              const Rest &...rest) const {
     const Argument arguments[] = {argument(self), argument(rest)...};
-    return run_broadcast(kOp, kDtypes, kBoolResult, given, made, arguments);
+    return run_broadcast(op, dtypes, bool_result, given, made, arguments);
   }
 
-  static bool accepts(dense::Reference &reference, const at::Tensor &self) {
+  bool accepts(dense::Reference &reference, const at::Tensor &self) const {
     const c10::TensorImpl *impl = self.unsafeGetTensorImpl();
     if (!dense::has_keys(impl, kKeySet) || !impl->is_contiguous()) return false;
     reference.impl = impl;
@@ -218,7 +222,7 @@ struct Elementwise {
     reference.sizes = impl->sizes();
     reference.strides = impl->strides().data();
     reference.itemsize = static_cast<int64_t>(impl->itemsize());
-    return ((hal_op_dtypes(reference.device, kOp) & kDtypes) >> static_cast<unsigned>(reference.dtype)) & 1;
+    return ((hal_op_dtypes(reference.device, op) & dtypes) >> static_cast<unsigned>(reference.dtype)) & 1;
   }
 
   template <size_t kRest>
@@ -234,13 +238,13 @@ struct Elementwise {
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
-    bool run(const dense::Reference &reference, const at::Tensor &result) {
+    bool run(const Elementwise &of, const dense::Reference &reference, const at::Tensor &result) {
       const hal_tensor_t descriptor =
-          kBoolResult
+          of.bool_result
               ? dense::describe_like(reference, result.unsafeGetTensorImpl(), c10::ScalarType::Bool, 1)
               : dense::describe_like(reference, result.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
       const hal_tensor_t *const results[] = {&descriptor};
-      return run_op(reference.device, kOp, values, results, HAL_CALL_DENSE);
+      return run_op(reference.device, of.op, values, results, HAL_CALL_DENSE);
     }
   };
 };

@@ -97,13 +97,15 @@ class VendorCall {
 // user gave, and has declined.
 class Declined {
  public:
-  explicit Declined(uint32_t op) : previous_(std::exchange(declined_op, op)) {}
+  Declined() : previous_(declined_op) {}  // nothing yet
+  explicit Declined(uint32_t op) : Declined() { set(op); }
   ~Declined() { declined_op = previous_; }
   Declined(const Declined &) = delete;
   Declined &operator=(const Declined &) = delete;
+  void set(uint32_t op) { declined_op = op; }
 
  private:
-  uint32_t previous_;
+  const uint32_t previous_;
 };
 
 }  // namespace torch_backend

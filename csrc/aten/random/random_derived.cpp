@@ -12,7 +12,7 @@
 #include <ATen/ops/random_ops.h>
 #include <torch/library.h>
 
-#include "aten/fallback/fallback_call.h"
+#include "aten/prepare/fallback_call.h"
 #include "aten/random/random_draw.h"
 #include "hal_op_ids.h"
 

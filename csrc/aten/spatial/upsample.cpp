@@ -5,7 +5,7 @@
 #include <ATen/native/UpSample.h>
 #include <torch/library.h>
 
-#include "aten/prepare/structured_body.h"
+#include "aten/prepare/registered.h"
 #include "aten/spatial/linear_map.h"
 
 namespace torch_backend {

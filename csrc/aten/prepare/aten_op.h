@@ -1,0 +1,46 @@
+// aten_op.h: operators of ATen by name, and the signatures in which kernels see them.
+#pragma once
+
+#include <ATen/core/boxing/KernelFunction.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <mutex>
+#include <optional>
+
+namespace torch_backend {
+
+// Sizes may be symbolic in a schema; kernels of devices always see integers.
+template <class T>
+using NoSymInt = typename c10::maybe_keep_symint<false, T>::type;
+
+template <class Schema>
+struct KernelOf;
+template <class Result, class... Params>
+struct KernelOf<Result(Params...)> {
+  using type = Result(NoSymInt<Params>...);
+};
+// The signature of a kernel of `Op` (at::_ops::add_Tensor).
+template <class Op>
+using Signature = typename KernelOf<typename Op::schema>::type;
+
+// An operator by its name, as "aten::add" and "Tensor". Any thread.
+class AtenOp {
+ public:
+  constexpr AtenOp(const char *name, const char *overload) : name_(name), overload_(overload) {}
+  AtenOp(const AtenOp &) = delete;
+  AtenOp &operator=(const AtenOp &) = delete;
+
+  c10::OperatorName name() const { return {name_, overload_}; }
+  // Looked up when it is first needed. Throws c10::Error when torch has no such operator.
+  const c10::OperatorHandle &handle() const {
+    std::call_once(found_, [this] { handle_ = c10::Dispatcher::singleton().findSchemaOrThrow(name_, overload_); });
+    return *handle_;
+  }
+
+ private:
+  const char *name_, *overload_;
+  mutable std::once_flag found_;
+  mutable std::optional<c10::OperatorHandle> handle_;
+};
+
+}  // namespace torch_backend
