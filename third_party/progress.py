@@ -81,6 +81,7 @@ def main() -> int:
         *lines, rest = (rest + data).split(b"\n")
         for line in lines:
             show(screen, line)
+        screen.still()  # a line that grows for long, such as pytest's dots, is not shown yet
     if rest:
         show(screen, rest)
     code = process.wait()
