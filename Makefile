@@ -9,10 +9,10 @@ JOBS ?= $(shell nproc)
 VENV_PYTHON := $(VENV)/bin/python
 STAMPS := build/stamps
 
-# The C tests and the package are two build trees of the same C sources: with ccache, where it is installed, the second takes the
-# objects of the first, if the compiler has the same name and paths are relative to the tree.
+# The C tests and the package are two build trees of the same C sources: with ccache the second takes the objects of the first, if
+# the compiler has the same name and paths are relative to the tree. Asked for when a recipe runs: `make` may just have installed it.
 export CC CXX
-export CMAKE_C_COMPILER_LAUNCHER := $(if $(shell command -v ccache),ccache)
+export CMAKE_C_COMPILER_LAUNCHER = $(if $(shell command -v ccache),ccache)
 export CCACHE_BASEDIR := $(CURDIR)
 export CCACHE_NOHASHDIR := 1
 
