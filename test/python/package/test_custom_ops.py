@@ -372,7 +372,7 @@ def test_every_kind_of_argument_crosses_to_c(device, kinds):
         ({"il": [1.5]}, RuntimeError, "argument 'il'"),
         ({"s": 3}, RuntimeError, "argument 's'"),
     ],
-    ids=str,
+    ids=["i", "of", "y's last dimension", "y's first dimension", "y's dtype", "more's dtype", "more's device", "il", "s"],
 )
 def test_every_kind_of_argument_is_checked(device, kinds, change, error, sentence):
     arguments = {"x": torch.ones(2, 3, device=device), "y": None, "more": [], "i": 0, "f": 0.0, "b": False, "s": "", "il": [], "fl": [], "number": 1}
