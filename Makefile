@@ -37,6 +37,11 @@ help:
 PROGRESS := $(PYTHON) third_party/progress.py
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
 
+# As many workers as jobs; a file's tests stay together, as its fixtures are expensive. Two threads in each, so that what torch's CPU
+# kernels do with several is tested everywhere; they sleep when they have nothing to do, as the cores are shared.
+PYTEST := OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
+  $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
+
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
 $(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs: system-packages.txt third_party/install-system-packages.sh
 	third_party/install-system-packages.sh $(patsubst system-%,%,$(filter system-%,$(@F)))
@@ -69,13 +74,13 @@ test-c: $(STAMPS)/venv-test
 	$(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS)
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
-	$(VENV)/bin/pytest -q test/python
+	$(PYTEST)
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
 # modes and samples, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
-	HAL_FAKE_PROTECT=1 $(VENV)/bin/pytest -q test/python --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
+	HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
