@@ -50,7 +50,7 @@ bool metas(const AtenOp &functional, c10::ArrayRef<Given> arguments, Results &re
 }
 
 // Memory on the device for each of what a meta function has made.
-void allocate(Results &results, c10::DeviceIndex device) {
+void allocate_results(Results &results, c10::DeviceIndex device) {
   for (at::Tensor &result : results) {
     if (!result.defined()) continue;
     result = make_empty_strided(result.sizes(), result.strides(), result.scalar_type(), device);
@@ -109,7 +109,7 @@ bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> argum
   }
   if (entry.way == Way::kMakes && results.empty()) {
     if (!metas(*entry.functional, arguments, results)) return false;
-    allocate(results, device);
+    allocate_results(results, device);
   }
   for (const at::Tensor &result : results) call.add_result(result);
   for (const at::Tensor &result : written) call.add_result(result);
@@ -126,7 +126,7 @@ bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Give
     return entry.results ? fill(call, entry.row, results) : fill_given(call, entry, arguments, results);
   }
   if (!metas(*entry.functional, arguments, results)) return false;
-  allocate(results, device);
+  allocate_results(results, device);
   for (const at::Tensor &result : results) call.add_result(result);
   if (!call.run(entry.row)) return false;
   for (size_t i = 0; i < count; i++) outputs.put(static_cast<int64_t>(i), std::move(results[i]));
