@@ -105,8 +105,9 @@ def _registration(body):
     devices = "kOurs" if body.native.device_check is DeviceCheckType.NoCheck and body.entry.way != "fills" else "kOne"
     yield f"static Entry entry({operator_name(body.native)}, Devices::{devices}, Way::{_way(body)});"
     functional = body.group.functional if body.group else body.native
-    if _is_asked(body):
-        yield f"static const AtenOp functional({operator_name(functional)});"
+    if body.asked:
+        shown = body.native if _way(body) == "kMakes" else functional  # whose results are as many
+        yield f"static const AtenOp functional({operator_name(shown)});"
         composed = "true" if body.asked.family == "none" else "false"
         written = f", {{{', '.join(map(str, _written(body)))}}}" if _written(body) and body.entry.way in KINDS else ""
         yield f"entry.asks(HAL_OP_ID_{body.asked.identifier}, {composed}, functional, {{{', '.join(map(str, body.order))}}}{written});"
@@ -146,7 +147,7 @@ def _results(body, functional):
     if body.entry.way == "fills":
         meta_class = f"at::meta::structured_{meta.name(body.group)}"
         return f", any_function(&StructuredMeta<{meta_class}, {_functional_type(functional)}>::run)"
-    if _is_asked(body) and body.asked.results and _way(body) == "kMakes":
+    if body.asked and body.asked.results and _way(body) == "kMakes":
         return f", any_function(&{body.asked.results})"
     return ""
 
@@ -162,7 +163,3 @@ def _way(body):
     if _written(body) and not body.native.func.returns:
         return "kWrites"
     return {SchemaKind.inplace: "kInplace", SchemaKind.out: "kOut"}.get(kind, "kMakes")
-
-
-def _is_asked(body):
-    return body.asked and not (body.native.func.kind() is SchemaKind.mutable and body.native.func.returns)

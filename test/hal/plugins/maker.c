@@ -296,6 +296,52 @@ static hal_status_t add(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
+/* self */
+static hal_status_t relu(const hal_op_call_t *call) {
+  const hal_tensor_t *x = tensor_at(call, 0), *y = call->results[0];
+  int64_t at[DIMS] = {0};
+  do store(y, at, load(x, at) > 0 ? load(x, at) : 0);
+  while (advance(y, at));
+  return HAL_OK;
+}
+
+/* self; the largest of all elements */
+static hal_status_t max(const hal_op_call_t *call) {
+  const hal_tensor_t *x = tensor_at(call, 0);
+  int64_t at[DIMS] = {0}, none[DIMS] = {0};
+  double largest = -INFINITY;
+  do largest = fmax(largest, load(x, at));
+  while (advance(x, at));
+  store(call->results[0], none, largest);
+  return HAL_OK;
+}
+
+/* input, weight, bias, running_mean, running_var, training, momentum, eps; results: all three, and the running statistics. Training
+   alone, channels are dimension 1 */
+static hal_status_t batch_norm(const hal_op_call_t *call) {
+  const hal_tensor_t *x = tensor_at(call, 0), *w = tensor_at(call, 1), *b = tensor_at(call, 2);
+  const double momentum = call->args[6].u.d, eps = call->args[7].u.d, n = (double)(count_of(x) / x->sizes[1]);
+  if (!call->args[5].u.i || !w || !b || call->result_count != 5) return HAL_UNIMPLEMENTED;
+  for (int64_t c = 0; c < x->sizes[1]; c++) {
+    int64_t at[DIMS] = {0}, channel[DIMS] = {c};
+    double sum = 0, squares = 0;
+    do sum += at[1] == c ? load(x, at) : 0;
+    while (advance(x, at));
+    do squares += at[1] == c ? pow(load(x, at) - sum / n, 2) : 0;
+    while (advance(x, at));
+    const double mean = sum / n, rstd = 1 / sqrt(squares / n + eps);
+    do
+      if (at[1] == c) store(call->results[0], at, (load(x, at) - mean) * rstd * load(w, channel) + load(b, channel));
+    while (advance(x, at));
+    store(call->results[1], channel, mean);
+    store(call->results[2], channel, rstd);
+    const hal_tensor_t *means = call->results[3], *variances = call->results[4];
+    store(means, channel, load(means, channel) * (1 - momentum) + mean * momentum);
+    store(variances, channel, load(variances, channel) * (1 - momentum) + squares / (n - 1) * momentum);
+  }
+  return HAL_OK;
+}
+
 static const struct {
   const char *name;
   hal_status_t (*run)(const hal_op_call_t *call);
@@ -310,6 +356,9 @@ static const struct {
     {"sum.dim_IntList", sum},
     {"_fused_sgd", fused_sgd},
     {"add.Tensor", add},
+    {"relu", relu},
+    {"max", max},
+    {"_native_batch_norm_legit", batch_norm},
 };
 enum { OPERATORS = sizeof operators / sizeof operators[0] };
 

@@ -111,9 +111,35 @@ same(y, a + a, rtol=0, atol=0)
 same(z, torch.add(a, b, alpha=2))
 """
 
+RECTIFIER = """
+x = torch.randn(3, 4).bfloat16().t()
+with strict():
+    y = torch.relu(x.to("maker"))
+same(y, torch.relu(x), rtol=0, atol=0)
+"""
+
+LARGEST = """
+x = torch.randn(3, 4).bfloat16().t()
+with strict():
+    y = x.to("maker").max()
+same(y, x.max(), rtol=0, atol=0)
+"""
+
+BATCH_NORM = """
+x, w, b = torch.randn(2, 3, 4).transpose(0, 2).contiguous().transpose(0, 2), torch.randn(3), torch.randn(3)
+statistics = torch.zeros(3), torch.ones(3)
+moved = [s.to("maker") for s in statistics]
+with strict():
+    results = torch._native_batch_norm_legit(x.to("maker"), w.to("maker"), b.to("maker"), *moved, True, 0.1, 1e-5)
+for ours, theirs in zip(results, torch._native_batch_norm_legit(x, w, b, *statistics, True, 0.1, 1e-5)):
+    torch.testing.assert_close(ours.cpu(), theirs)
+same(moved, statistics)
+"""
+
 PROGRAMS = {"convolution_overrideable": CONVOLUTION, "avg_pool2d": POOLING, "cat": CAT, "native_group_norm": GROUP_NORM,
             "native_layer_norm": LAYER_NORM, "cumsum": SCAN, "reflection_pad1d": PADDING,
-            "sum.dim_IntList": REDUCTION, "_fused_sgd": OPTIMIZER, "add.Tensor": SUM}  # fmt: skip
+            "sum.dim_IntList": REDUCTION, "_fused_sgd": OPTIMIZER, "add.Tensor": SUM, "relu": RECTIFIER, "max": LARGEST,
+            "_native_batch_norm_legit": BATCH_NORM}  # fmt: skip
 
 
 @pytest.fixture
@@ -208,6 +234,20 @@ def test_an_optimizer_is_shown_all_parameters_at_once(run):
     parameters, gradients, buffers, *_ = call["args"]
     assert parameters == gradients == [tensor(FLOAT32, (3, 2), (2, 1)), tensor(FLOAT32, (4,), (1,))] and buffers == []
     assert call["results"] == parameters + gradients  # the lists that the operator may write
+
+
+@pytest.mark.parametrize("op, program, sizes", [("relu", RECTIFIER, [4, 3]), ("max", LARGEST, [])])
+def test_an_operator_without_a_kernel_of_its_own_is_shown_what_the_user_gave(run, op, program, sizes):
+    (call,) = run(program)
+    assert call["op"] == op and call["args"] == [tensor(BFLOAT16, (4, 3), (1, 4))]
+    assert call["results"][0]["dtype"] == BFLOAT16 and call["results"][0]["sizes"] == sizes
+
+
+def test_a_batch_normalisation_writes_the_running_statistics_behind_its_results(run):
+    (call,) = run(BATCH_NORM)
+    assert call["op"] == "_native_batch_norm_legit" and call["args"][5:] == [True, 0.1, 1e-5]
+    assert [result["sizes"] for result in call["results"]] == [[2, 3, 4], [3], [3], [3], [3]]
+    assert call["results"][3:] == call["args"][3:5]
 
 
 def test_operators_count_as_the_plugins_own(run):
