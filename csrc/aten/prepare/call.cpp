@@ -92,30 +92,25 @@ bool Call::is_ready(const at::Tensor &tensor, c10::ScalarType dtype) const {
   return tensor.scalar_type() == dtype && lies_in(tensor, layout_) && !has_lazy_bits(tensor);
 }
 
-Call &Call::add(Operand &&operand, Computing as) {
+template <class Tensor>
+Call &Call::add(Tensor &&tensor, Computing as) {
+  Operand &operand = operands_.emplace_back(std::forward<Tensor>(tensor));
   operand.told(as.told);
   if (layout_ == Layout::kLines) operand.at_least(1);
-  operands_.push_back(std::move(operand));
   return *this;
 }
 
-Call &Call::read(const at::Tensor &tensor, Computing as) {
+template <class Tensor>
+Call &Call::read(Tensor &&tensor, Computing as) {
   if (!possible_) return *this;
   if (!tensor.defined()) return none();
   values_.emplace_back().tag = HAL_VALUE_TENSOR;
   inputs_++;
-  if (C10_LIKELY(is_ready(tensor, as.dtype))) return add(Operand(tensor), as);
-  return add(Operand(prepared(tensor, as.dtype, layout_, device_)), as);
+  if (C10_LIKELY(is_ready(tensor, as.dtype))) return add(std::forward<Tensor>(tensor), as);
+  return add(prepared(tensor, as.dtype, layout_, device_), as);
 }
-
-Call &Call::read(at::Tensor &&tensor, Computing as) {
-  if (!possible_) return *this;
-  if (!tensor.defined()) return none();
-  values_.emplace_back().tag = HAL_VALUE_TENSOR;
-  inputs_++;
-  if (is_ready(tensor, as.dtype)) return add(Operand(std::move(tensor)), as);
-  return add(Operand(prepared(tensor, as.dtype, layout_, device_)), as);
-}
+template Call &Call::read(const at::Tensor &tensor, Computing as);
+template Call &Call::read(at::Tensor &&tensor, Computing as);
 
 Call &Call::none() {
   if (possible_) values_.push_back(none_value());
@@ -135,7 +130,7 @@ Call &Call::write(const at::Tensor &result, Computing as, bool keeps) {
     return *this;
   }
   results_.emplace_back(result, as.dtype, aliases(result), layout_, keeps);
-  return add(Operand(results_.back().tensor()), as);
+  return add(results_.back().tensor(), as);
 }
 
 Call &Call::random(const std::optional<at::Generator> &generator, int64_t count, c10::ScalarType dtype) {

@@ -125,10 +125,11 @@ class Call {
   static Computing as_is(c10::ScalarType dtype) { return {dtype, static_cast<hal_dtype_t>(dtype)}; }
   bool is_ready(const at::Tensor &tensor, c10::ScalarType dtype) const;
   bool aliases(const at::Tensor &result) const;
-  Call &read(const at::Tensor &tensor, Computing as);
-  Call &read(at::Tensor &&tensor, Computing as);
+  template <class Tensor>
+  Call &read(Tensor &&tensor, Computing as);  // a temporary is kept
   Call &write(const at::Tensor &result, Computing as, bool keeps);
-  Call &add(Operand &&operand, Computing as);
+  template <class Tensor>
+  Call &add(Tensor &&tensor, Computing as);
 
   uint32_t op_;
   c10::DeviceIndex device_;
