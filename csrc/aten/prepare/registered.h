@@ -6,17 +6,17 @@
 //   3. calls the body;
 //   4. takes the fallback, when the body says that it has no kernel for the call and has written nothing.
 //
-// There are four kinds of bodies. They differ in who makes the results:
+// There are four kinds of bodies (`bodies` of ops.yaml). They differ in who makes the results:
 //
-//   Plain    takes ATen's arguments. One of a functional form gives std::optional of ATen's result, one with out= or in place gives
-//            bool: nothing and false mean "no kernel". A body that knows a better answer than the fallback gives the result itself.
-//   Makes    bool body(Outputs &, <arguments of the functional form>), for all forms of an operator: Outputs::make allocates a result,
-//            resizes one that is given with out=, or checks one in place.
-//   Fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator: ATen's meta
-//            function has checked the call, and made or resized the results.
-//   Direct   a function of ours or of ATen's with ATen's arguments, as it is: it checks what it takes.
+//   a name   takes ATen's arguments (Plain). One of a functional form gives std::optional of ATen's result, one with out= or in place
+//            gives bool: nothing and false mean "no kernel". One that knows a better answer than the fallback gives the result itself.
+//   makes    bool body(Outputs &, <arguments of the functional form>), for all forms of an operator (Forms): Outputs::make allocates a
+//            result, resizes one that is given with out=, or checks one in place.
+//   fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator (Forms): ATen's
+//            meta function has checked the call, and made or resized the results.
+//   direct   a function of ours or of ATen's with ATen's arguments, as it is (Direct): it checks what it takes.
 //
-// The classes depend on a form's signature and the body's type, not on the operator: what differs is told by an Entry (asked.h).
+// The classes depend on a form's signature, not on the operator or its body: what differs is told by an Entry (asked.h).
 #pragma once
 
 #include <tuple>
