@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <hal/plugin.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,12 +104,15 @@ static inline void fake_gate_wait(void *gate) {
 static inline hal_plugin_kernel_t *fake_kernel(const char *name) {
   const hal_module_desc_t desc = {
       .struct_size = sizeof desc, .dialect = "native", .options = "", .data = "", .size = 0};
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* tests enqueue from several threads */
   static hal_plugin_module_t *module;
   hal_plugin_kernel_t *kernel = NULL;
+  pthread_mutex_lock(&lock);
   if ((!module && fake_api.module_load(0, &desc, &module)) || fake_api.kernel_get(module, name, &kernel)) {
     fprintf(stderr, "kernel %s: %s\n", name, fake_message);
     exit(2);
   }
+  pthread_mutex_unlock(&lock);
   return kernel;
 }
 
