@@ -1,8 +1,8 @@
 """Generates the ATen registrations of the operators of ops.yaml for the installed torch.
 
 Into the folder given by --out go RegisterNative_<k>.cpp, signatures.h and Signatures_<k>.cpp, one <folder>/<file>.inc for each source
-file of csrc/aten that has bodies written by hand, coverage.json and operators.md; stale files are removed. Operators that the installed torch lacks or has changed are
-listed on standard error and left to the fallback.
+file of csrc/aten that has bodies written by hand, coverage.json and operators.md; stale files are removed. Operators that the installed
+torch lacks or has changed are listed on standard error and left to the fallback.
 """
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 """Writes the C++ of one ATen operator: its general path and one short function per form, and the shards around them."""
 from __future__ import annotations
 
-from aten_bodies import kernel_type, operator_name
 from aten_model import REDUCTIONS, Number, call, fast_dtypes, is_operand, is_optional, is_scalar, is_tensor
+from aten_schema import kernel_type, operator_class, operator_name, signature
 from torchgen.api import meta, structured
 from torchgen.api.translate import translate
-from torchgen.api.types import DispatcherSignature
 from torchgen.context import native_function_manager
 from torchgen.model import SchemaKind
 
@@ -39,7 +38,7 @@ def shard(ops):
         lines += [f"// ---- {op.name} ----", *_operator(op), ""]
     lines += ["[[maybe_unused]] const bool are_enrolled = [] {"]
     for op in ops:
-        lines += [f"  enroll<at::_ops::{f.func.name.unambiguous_name()}>({_aten_op(f)}, {_function(f)});" for f in op.forms]
+        lines += [f"  enroll<{operator_class(f)}>({_aten_op(f)}, {_function(f)});" for f in op.forms]
     return "\n".join(lines + ["  return true;", "}();", "", "}  // namespace", "}  // namespace torch_backend", ""])
 
 
@@ -52,20 +51,21 @@ def _aten_op(native):
 
 
 def signatures(natives):
-    """Gives the texts of aten/signatures.h and of the files that compile them: what a signature costs is paid once."""
+    """Gives the texts of aten/signatures.h and of the files that compile what it declares: what a signature costs is paid once."""
     types = sorted({kernel_type(native) for native in natives})
     parts = [types[i:i + SIGNATURES_PER_FILE] for i in range(0, len(types), SIGNATURES_PER_FILE)]
-    start = [BANNER, '#include "aten/prepare/enroll.h"', '#include "aten/prepare/fallback_call.h"', "", "namespace torch_backend {", ""]
-    both = ("enroll_function<{0}>(const AtenOp &, Kernel<{0}>::Function);", "struct FallbackCall<{0}>;")
-
-    def text(prefix, part, pragma=()):
-        return "\n".join([*start[:1], *pragma, *start[1:], *(f"{prefix} {what.format(t)}" for t in part for what in
-                                                            (f"template void {both[0]}", f"template {both[1]}")), "", "}  // namespace torch_backend", ""])
-    return text("extern", types, ["#pragma once", ""]), [text("", part) for part in parts]
+    return _instances(types, declared=True), [_instances(part, declared=False) for part in parts]
 
 
-def _signature(native):
-    return DispatcherSignature.from_schema(native.func, symint=False)
+def _instances(types, declared):
+    """The templates that are compiled once per signature."""
+    lines = [BANNER, *(["#pragma once", ""] if declared else []), '#include "aten/prepare/enroll.h"', '#include "aten/prepare/fallback_call.h"',
+             "", "namespace torch_backend {", ""]
+    template = "extern template" if declared else "template"
+    for signature_type in types:
+        lines += [f"{template} void enroll_function<{signature_type}>(const AtenOp &, Kernel<{signature_type}>::Function);",
+                  f"{template} struct FallbackCall<{signature_type}>;"]
+    return "\n".join([*lines, "", "}  // namespace torch_backend", ""])
 
 
 def _operator(op):
@@ -101,8 +101,8 @@ def _result(op):
 
 def _general(op):
     """The general path: the structured meta function fills `outputs`, then the kernel runs."""
-    signature = _signature(op.group.functional)
-    parameters = ", ".join(["Outputs &outputs", *(a.decl() for a in signature.arguments())])
+    called = signature(op.group.functional)
+    parameters = ", ".join(["Outputs &outputs", *(a.decl() for a in called.arguments())])
     lines = [f"bool general_{op.identifier}({parameters}) {{"]
     lines += [f"  {line}" for line in _preconditions(op)]
     lines += [f"  const c10::Scalar number_{a.name}({_expression(a)});" for a in _computed(op)]
@@ -112,7 +112,7 @@ def _general(op):
     ]
     if op.op.route == "structured":
         lines += ["  check_one_device(outputs, arguments);"]
-    lines += [*_meta(op, signature), *_ask(op), *_calls_for_values(op)]
+    lines += [*_meta(op, called), *_ask(op), *_calls_for_values(op)]
     lines += ["  return false;" if op.exhaustive else f"  return {_call(op)};", "}"]
     return lines
 
@@ -159,12 +159,12 @@ def _expression(argument):
     return argument.expression if isinstance(argument, Number) else argument.name
 
 
-def _meta(op, signature):
+def _meta(op, called):
     """The meta function: ATen's own, or a class of ours where ATen has none."""
     if op.op.route == "pointwise":
         operands = ", ".join(a.name for a in op.arguments if is_operand(a))
         return [f"  Structured<meta::{op.op.meta}> structured(outputs);", f"  structured.meta({operands});"]
-    given = translate(signature.arguments(), structured.meta_arguments(op.group), method=False)
+    given = translate(called.arguments(), structured.meta_arguments(op.group), method=False)
     return [f"  Structured<at::meta::structured_{meta.name(op.group)}> structured(outputs);",
             f"  structured.meta({', '.join(e.expr for e in given)});"]
 
@@ -263,13 +263,13 @@ def _reduced(op, native, names, given):
 def _form(op, native):
     """One registered function: fast path, general path, fallback."""
     kind = native.func.kind()
-    signature = _signature(native)
-    names = [a.name for a in signature.arguments()]
-    inputs = ", ".join(a.name for a in _signature(op.group.functional).arguments())
+    called = signature(native)
+    names = [a.name for a in called.arguments()]
+    inputs = ", ".join(a.name for a in signature(op.group.functional).arguments())
     given = {SchemaKind.out: [a.name for a in native.func.arguments.out], SchemaKind.inplace: ["self"]}.get(kind, [])
     done = _done(native, given)
     fallback = f"return call_fallback({_function(native)}, op, {', '.join(names)});"
-    head = signature.defn(name=_function(native)).replace("(", "(const AtenOp &op, ", 1)
+    head = called.defn(name=_function(native)).replace("(", "(const AtenOp &op, ", 1)
     lines = [f"const AtenOp {_aten_op(native)}({operator_name(native)});", f"{head} {{", *_other_operator(op, native, names),
              *_reduced(op, native, names, given)]
     if op.op.refuse:

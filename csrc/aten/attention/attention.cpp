@@ -8,7 +8,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
-#include <torch/library.h>
 
 #include "aten/copy/copy.h"
 #include "aten/pointwise/pointwise.h"

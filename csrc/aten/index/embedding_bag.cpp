@@ -6,7 +6,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <tuple>
 

@@ -4,7 +4,6 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/index_meta.h>
-#include <torch/library.h>
 
 #include "aten/index/index_plan.h"
 #include "aten/prepare/structured.h"

@@ -8,7 +8,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <limits>

@@ -6,7 +6,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/TensorAdvancedIndexingUtils.h>
 #include <ATen/ops/view_as_real.h>
-#include <torch/library.h>
 
 #include "aten/index/index_plan.h"
 #include "aten/prepare/structured.h"

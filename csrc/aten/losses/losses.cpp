@@ -1,7 +1,6 @@
 // losses.cpp: what becomes of the elements of a loss, and the binary cross entropy, whose weight is optional.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
-#include <torch/library.h>
 
 #include "aten/prepare/pointwise_meta.h"
 #include "hal_op_ids.h"

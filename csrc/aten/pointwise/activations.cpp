@@ -4,7 +4,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <torch/library.h>
 
 #include <cmath>
 #include <limits>

@@ -3,7 +3,6 @@
 #include <ATen/Dispatch_v2.h>
 #include <ATen/core/Tensor.h>
 #include <c10/util/DimVector.h>
-#include <torch/library.h>
 
 #include <cstring>
 

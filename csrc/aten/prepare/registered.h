@@ -96,7 +96,7 @@ inline c10::DeviceIndex device_of(const at::Tensor *operand) {
   return operand ? operand->device().index() : static_cast<c10::DeviceIndex>(hal_device_current());
 }
 
-// What every operand of Makes and Fills must be for a kernel to take it; everything else is the CPU kernel's to serve or to refuse.
+// What every operand of Forms must be for a kernel to take it; everything else is the CPU kernel's to serve or to refuse.
 template <class T>
 bool takes(const T &) {
   return true;
@@ -157,18 +157,6 @@ Result given_back(Args &...args) {
       return all;
   }
 }
-
-// What a form with out= gives back.
-template <class... Outs>
-struct WrittenOf {
-  using type = std::tuple<Outs...>;
-};
-template <class Out>
-struct WrittenOf<Out> {
-  using type = Out;
-};
-template <class... Outs>
-using Written = typename WrittenOf<Outs...>::type;
 
 // ATen's result of tensors that `at(i)` gives.
 template <class Result, class At>
@@ -270,7 +258,7 @@ template <class Functional>
 struct Forms;
 template <class Result, class... Inputs>
 struct Forms<Result(Inputs...)> {
-  using Returned = bool;
+  using Returned = void;  // a body says whether there is a kernel, and gives no result
   using Body = bool(Outputs &, Inputs...);
 
   static Result make(const AtenOp &op, Inputs... inputs) {
@@ -278,12 +266,11 @@ struct Forms<Result(Inputs...)> {
     if (!run(op, outputs, inputs...)) return FallbackCall<Result(Inputs...)>::call(op, inputs...);
     return registered::gathered<Result>([&](size_t i) { return outputs.take(i); });
   }
-  template <class... Outs>
-  static registered::Written<Outs...> write(const AtenOp &op, Inputs... inputs, Outs... outs) {
+  template <class Written, class... Outs>
+  static Written write(const AtenOp &op, Inputs... inputs, Outs... outs) {
     Outputs outputs(Form::kOut, outs...);
-    if (!run(op, outputs, inputs...))
-      return FallbackCall<registered::Written<Outs...>(Inputs..., Outs...)>::call(op, inputs..., outs...);
-    return registered::Written<Outs...>(outs...);
+    if (!run(op, outputs, inputs...)) return FallbackCall<Written(Inputs..., Outs...)>::call(op, inputs..., outs...);
+    return Written(outs...);
   }
   template <class Self, class... Rest>
   static at::Tensor &overwrite(const AtenOp &op, Self self, Rest... rest) {
@@ -325,7 +312,7 @@ struct Forms<Result(Inputs...)> {
 
 // ---- registration ----
 
-// Registered gives the type of bodies and what they return.
+// Registered gives the type of bodies, and what one returns that gives the result itself.
 template <class Registered, auto kBody>
 void set_body(Entry &entry, AnyFunction results) {
   using Fitting = registered::Fitting<kBody, typename Registered::Returned, typename Registered::Body>;
@@ -333,7 +320,7 @@ void set_body(Entry &entry, AnyFunction results) {
   static_assert(body != nullptr, "the installed torch has another schema for this operator than its body");
   entry.body = any_function(body);
   entry.results = results;
-  if (Fitting::gives_result() && !std::is_same_v<typename Registered::Returned, bool>) entry.composed = false;
+  if (Fitting::gives_result()) entry.composed = false;  // who answered is the body's to know
 }
 
 // Registers one form of an operator with its body, Direct or Plain.
@@ -349,10 +336,10 @@ constexpr auto written_form(std::type_identity<Result(First, Rest...)>) {
   if constexpr (std::is_same_v<Result, at::Tensor &> && std::is_same_v<First, at::Tensor &>)
     return &All::template overwrite<First, Rest...>;
   else if constexpr (std::is_reference_v<Result>)
-    return &All::template write<Result>;
+    return &All::template write<Result, Result>;
   else
     return []<class... Outs>(std::type_identity<std::tuple<Outs...>>) {
-      return &All::template write<Outs...>;
+      return &All::template write<Result, Outs...>;
     }(std::type_identity<Result>());
 }
 

@@ -10,7 +10,6 @@
 #include <ATen/ops/geometric_ops.h>
 #include <ATen/ops/log_normal_ops.h>
 #include <ATen/ops/random_ops.h>
-#include <torch/library.h>
 
 #include "aten/prepare/fallback_call.h"
 #include "aten/random/random_draw.h"

@@ -3,7 +3,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #define AT_PER_OPERATOR_HEADERS
 #include <ATen/native/DistributionTemplates.h>
-#include <torch/library.h>
 
 #include "aten/random/random_draw.h"
 

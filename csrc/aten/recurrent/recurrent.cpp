@@ -4,7 +4,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/cat.h>
-#include <torch/library.h>
 
 #include <initializer_list>
 #include <tuple>

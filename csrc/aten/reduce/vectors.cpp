@@ -16,7 +16,6 @@
 #include <ATen/ops/renorm_meta.h>
 #include <ATen/ops/renorm_ops.h>
 #include <ATen/ops/where.h>
-#include <torch/library.h>
 
 #include "aten/prepare/structured_calls.h"
 #include "hal_op_ids.h"

@@ -6,7 +6,6 @@
 #include <ATen/native/RangeFactories.h>
 #include <ATen/ops/arange_native.h>
 #include <ATen/ops/linspace_native.h>
-#include <torch/library.h>
 
 #include <cmath>
 

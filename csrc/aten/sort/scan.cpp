@@ -2,7 +2,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
 #include <ATen/ops/view_as_real.h>
-#include <torch/library.h>
 
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"

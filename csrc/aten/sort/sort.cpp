@@ -5,7 +5,6 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/BucketizationUtils.h>
 #include <ATen/ops/full.h>
-#include <torch/library.h>
 
 #include <tuple>
 

@@ -1,7 +1,6 @@
 // average_pool.cpp: pooling by averages over windows of a size and over adaptive ones, forward and backward, as linear maps
 // along each spatial dimension.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <torch/library.h>
 
 #include <algorithm>
 

@@ -5,7 +5,6 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/core/stack.h>
-#include <torch/library.h>
 
 #include "aten/fallback/fallback_route.h"
 #include "aten/prepare/call.h"

@@ -2,7 +2,6 @@
 // with sizes that do not fit goes to the CPU's function, which says why.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <torch/library.h>
 
 #include <algorithm>
 

@@ -1,7 +1,6 @@
 // unfold.cpp: im2col and col2im, the operators of torch.nn.Unfold and Fold.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/im2col_shape_check.h>
-#include <torch/library.h>
 
 #include "aten/prepare/structured.h"
 #include "aten/spatial/images.h"

@@ -2,7 +2,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/Context.h>
 #include <ATen/native/TensorFactories.h>
-#include <torch/library.h>
 
 #include "aten/prepare/device_index.h"
 #include "aten/prepare/op_call.h"
