@@ -500,6 +500,7 @@ FAMILIES = {
         Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values", "select", "choose")], operands=1,
              result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
+        Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
         Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),
     )
 }

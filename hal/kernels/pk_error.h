@@ -29,18 +29,24 @@ PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) {
   mem_fence(CLK_GLOBAL_MEM_FENCE);
   (void)atomic_xchg((volatile __global uint *)word, 2u);
 }
+PK_FN void pk_raise(PK_GLOBAL float *flag) { (void)atomic_xchg((volatile __global float *)flag, 1.0f); }
 #elif defined(PK_CUDA)
 PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) { return atomicCAS(word, 0u, 1u) == 0u; }
 PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) {
   __threadfence();
   (void)atomicExch(word, 2u);
 }
+PK_FN void pk_raise(PK_GLOBAL float *flag) { (void)atomicExch(flag, 1.0f); }
 #else
 PK_FN int pk_claim(PK_GLOBAL pk_u32 *word) {
   pk_u32 expected = 0;
   return __atomic_compare_exchange_n(word, &expected, 1u, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 PK_FN void pk_publish(PK_GLOBAL pk_u32 *word) { __atomic_store_n(word, 2u, __ATOMIC_RELEASE); }
+PK_FN void pk_raise(PK_GLOBAL float *flag) { /* from several items at once */
+  const float one = 1.0f;
+  __atomic_store(flag, &one, __ATOMIC_RELAXED);
+}
 #endif
 
 /* Reports a value whose type is `token` (i64, f32, f64), unless an earlier error waits for the host. */

@@ -221,14 +221,14 @@ def check(op, dtype, plan, emit):
     error the device may be in any state.
 
     The plan: modes with the same values in MODES, delay (microseconds at most, before each queued item), number of samples,
-    backward, and the names of entries whose results are "random" or "uninitialised" and of those that take "host" operands.
+    backward, the plugin, and the names of entries whose results are "random" or "uninitialised" and of those that take "host" operands.
     """
     asynchronous, protected = MODES[plan["modes"][0]]
     os.environ.update(HAL_FAKE_ASYNC=asynchronous, HAL_FAKE_PROTECT=protected, HAL_FAKE_DELAY=str(plan["delay"]))
     torch.set_num_threads(1)
     import torch_backend
 
-    torch_backend.use("fake")
+    torch_backend.use(plan["plugin"])
     try:
         entry = Check(op, dtype, plan, torch_backend.device_name(), emit)
     except Unsampled as reason:

@@ -1,6 +1,7 @@
 """Compares every entry of PyTorch's operator database on the fake device with the CPU.
 
     python test/opinfo/run.py           float32, forward, first sample (what `make test` runs, through pytest)
+    python test/opinfo/run.py --plugin PATH.so --mode inline      the same on another plugin's device
     python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged
 
 Prints a table per dtype and exits with 1 when a result differs from the committed lists (expected.json, native.json).
@@ -36,6 +37,7 @@ def arguments():
     parser.add_argument("--dtype", action="append", help="only this dtype (may be repeated)")
     parser.add_argument("--mode", action="append", choices=tuple(MODES), help="only this mode (may be repeated)")
     parser.add_argument("--entry", action="append", help="only this entry: name or name.variant (may be repeated)")
+    parser.add_argument("--plugin", default="fake", help="name or path of the plugin (fake); of another one no native operators are expected")
     parser.add_argument("--samples", type=int, help="samples per entry (1, full: 3)")
     parser.add_argument("--slots", type=int, default=min(8, len(os.sched_getaffinity(0))), help="processes at a time")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for an entry with one dtype and setting")
@@ -65,7 +67,8 @@ def plans(options, lists):
                 served = [mode for mode in setting if mode in modes]
                 plan = {"modes": served, "samples": options.samples or (3 if options.full else 1), "random": lists.random,
                         "backward": options.full and dtype == "float32", "uninitialised": lists.uninitialised,
-                        "delay": DELAY if options.full and served == ["async"] else 0, "host": lists.host}  # fmt: skip
+                        "delay": DELAY if options.full and served == ["async"] else 0, "host": lists.host,
+                        "plugin": options.plugin}  # fmt: skip
                 if served:
                     jobs.append((name, dtype, plan))
     return entries, jobs
@@ -143,7 +146,7 @@ def judge(results, lists, options):
     verdicts = []
     for result in results:
         verdicts.append(lists.judge(result, scope))
-        if result.kind != "unsampled" and (result.mode != "strict" or not fewer):
+        if options.plugin == "fake" and result.kind != "unsampled" and (result.mode != "strict" or not fewer):
             verdicts += lists.judge_native(result)
     return [f"{verdict}: {sentence}" for verdict, sentence in verdicts if sentence]
 

@@ -43,6 +43,12 @@ Result maxima(const at::Tensor &rows, const at::Tensor &words, const at::Tensor 
   return {top.masked_fill(empty, 0), bags, sizes, indices.masked_fill(empty, 0)};
 }
 
+// Places and counts in the dtype of the indices, as the gradient's checks expect.
+Result as_indices(const at::Tensor &output, const at::Tensor &bags, const at::Tensor &sizes, const at::Tensor &maximum,
+                  c10::ScalarType dtype) {
+  return {output, bags.to(dtype), sizes.to(dtype), maximum.to(dtype)};
+}
+
 Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool, int64_t mode,
                      bool, const std::optional<at::Tensor> &per_sample_weights, bool include_last_offset,
                      int64_t padding_idx) {
@@ -63,13 +69,17 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
   at::Tensor sizes = at::zeros({number}, words.options());
   sizes.index_add_(0, bags, counts);
   const at::Tensor rows = weight.index_select(0, words);
-  if (mode == kMax) return maxima(rows, words, bags, counts, sizes);
+  const c10::ScalarType dtype = indices.scalar_type();
+  if (mode == kMax) {
+    const auto [output, places, lengths, maximum] = maxima(rows, words, bags, counts, sizes);
+    return as_indices(output, places, lengths, maximum, dtype);
+  }
   at::Tensor factors = counts.to(weight.scalar_type());
   if (weighted) factors = factors.mul(per_sample_weights->reshape(-1));
   at::Tensor output = at::zeros({number, weight.size(1)}, weight.options());
   output.index_add_(0, bags, rows.mul(factors.unsqueeze(1)));
   if (mode == kMean) output = output.div(sizes.clamp_min(1).to(weight.scalar_type()).unsqueeze(1));
-  return {output, bags, sizes, at::zeros({0}, words.options())};
+  return as_indices(output, bags, sizes, at::zeros({0}, words.options()), dtype);
 }
 
 // The gradient of each word's row, summed into the rows of the weight.

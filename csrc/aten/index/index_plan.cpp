@@ -3,6 +3,7 @@
 
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/IndexingUtils.h>
+#include <ATen/native/TensorAdvancedIndexingUtils.h>
 
 #include "hal_op_ids.h"
 
@@ -25,11 +26,21 @@ Indices without_masks(const at::Tensor &self, const Indices &indices) {
   return result;
 }
 
+// Index tensors in one shape.
+static std::vector<at::Tensor> broadcast(std::vector<at::Tensor> indices) {
+  try {
+    return at::expand_outplace(indices);
+  } catch (const c10::Error &) {
+    TORCH_CHECK_INDEX(false, "shape mismatch: indexing tensors could not be broadcast together with shapes ",
+                      at::native::shapes_as_str(indices));
+  }
+}
+
 IndexPlan::IndexPlan(const at::Tensor &self, const Indices &given) : self_(self) {
   std::vector<at::Tensor> indices;
   for (const std::optional<at::Tensor> &index : given)
     indices.push_back(index && index->defined() ? long_index(*index) : at::Tensor());
-  indices = at::expand_outplace(indices);
+  indices = broadcast(std::move(indices));
   indices.resize(static_cast<size_t>(self.dim()));
   if (!at::native::hasContiguousSubspace(indices))
     std::tie(self_, indices) = at::native::transposeToFront(self_, indices);
@@ -59,9 +70,7 @@ void IndexPlan::combine(const std::vector<at::Tensor> &indices) {
     Call call(HAL_OP_ID__INDEX_OFFSET, index_);
     call.in(indices[static_cast<size_t>(d)]).put(size).put(stride).put(d).put(static_cast<int64_t>(d == before_));
     bound_ += (size - 1) * stride;
-    if (index_.numel() != 0)
-      TORCH_CHECK_NOT_IMPLEMENTED(call.update(index_).run(), "indexing by ", indexed_,
-                                  " tensors needs the kernel _index_offset, which the device lacks");
+    if (index_.numel() != 0) possible_ = possible_ && call.update(index_).run();
   }
 }
 

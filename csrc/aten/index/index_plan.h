@@ -25,6 +25,8 @@ class IndexPlan {
   // `indices` have no masks; at least one is a tensor.
   IndexPlan(const at::Tensor &self, const Indices &indices);
 
+  // False when the kernel that combines several index tensors is missing: nothing else may be asked then.
+  bool possible() const { return possible_; }
   const at::Tensor &index() const { return index_; }
   bool checked() const { return checked_; }
   int64_t dim() const { return before_; }  // of the descriptors below that the index goes along
@@ -49,7 +51,7 @@ class IndexPlan {
   at::Tensor self_, index_;
   int64_t before_ = 0, indexed_ = 0;  // dimensions before the first indexed one; indexed ones
   int64_t bound_ = 0, step_ = 0;      // of the places that the index counts
-  bool checked_ = false;
+  bool checked_ = false, possible_ = true;
 };
 
 }  // namespace torch_backend

@@ -58,7 +58,7 @@ bool take(Outputs &outputs, const at::Tensor &self, const at::Tensor &index) {
   if (result.numel() == 0) return true;
   // The last dimension of the source is indexed from all dimensions of the result.
   const int64_t ndim = std::max<int64_t>(index.dim(), 1);
-  Call call(HAL_OP_ID_INDEX_TENSOR, self);
+  Call call(HAL_OP_ID_INDEX_LINES, self);
   call.in(resolved(self).reshape(-1)).with(&Operand::at_least, static_cast<size_t>(ndim));
   return call.put(ndim - 1).index(index).put(int64_t{0}).out(result).run();
 }
@@ -79,8 +79,8 @@ bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &giv
   const at::Tensor &result = outputs[0];
   if (result.numel() == 0) return true;
   const IndexPlan plan(resolved(self), indices);
-  Call call(HAL_OP_ID_INDEX_TENSOR, self);
-  if (!call.possible()) return false;
+  Call call(HAL_OP_ID_INDEX_LINES, self);
+  if (!call.possible() || !plan.possible()) return false;
   plan.arrange_self(call.in(plan.self()).last(), plan.index_dims());
   plan.arrange_index(call.put(plan.dim()).index(plan.index()).last());
   plan.arrange_result(call.put(static_cast<int64_t>(plan.checked())).out(result).last());

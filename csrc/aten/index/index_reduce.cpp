@@ -120,18 +120,18 @@ bool combine(uint32_t op, bool vector, const Outputs &outputs, const at::Tensor 
 
 bool run_scatter_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                      const at::Tensor &src) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_TWO, false, outputs, self, dim, index, src, at::native::ReductionType::SUM);
+  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src, at::native::ReductionType::SUM);
 }
 
 bool run_scatter_reduce_two(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                             const at::Tensor &src, std::string_view reduce, bool include_self) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_TWO, false, outputs, self, dim, index, src,
+  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src,
                  at::native::get_operator_enum(reduce, true), include_self);
 }
 
 bool run_scatter_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                         const at::Tensor &src, std::string_view reduce) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_TWO, false, outputs, self, dim, index, src,
+  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src,
                  at::native::get_operator_enum(reduce, false));
 }
 
@@ -143,14 +143,14 @@ bool run_scatter_value_reduce(const Outputs &outputs, const at::Tensor &self, in
 bool run_index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                    const at::Tensor &source, const at::Scalar &alpha) {
   const at::Tensor src = alpha.equal(1) ? source : source.mul(alpha);
-  return combine(HAL_OP_ID_INDEX_REDUCE, true, outputs, self, dim, index,
+  return combine(HAL_OP_ID_INDEX_REDUCE_LINES, true, outputs, self, dim, index,
                  src.scalar_type() == self.scalar_type() ? src : src.to(self.scalar_type()),
                  at::native::ReductionType::SUM);
 }
 
 bool run_index_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                       const at::Tensor &source, std::string_view reduce, bool include_self) {
-  return combine(HAL_OP_ID_INDEX_REDUCE, true, outputs, self, dim, index, source,
+  return combine(HAL_OP_ID_INDEX_REDUCE_LINES, true, outputs, self, dim, index, source,
                  at::native::get_operator_enum(reduce, true), include_self);
 }
 
@@ -161,7 +161,7 @@ bool embedding_backward(Outputs &outputs, const at::Tensor &grad_output, const a
       indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt,
       "Expected tensor for argument #2 'indices' to have one of the following scalar types: Long, Int; but got ",
       indices.toString(), " instead (while checking arguments for embedding_backward)");
-  constexpr uint32_t kOp = HAL_OP_ID_EMBEDDING_DENSE_BACKWARD;
+  constexpr uint32_t kOp = HAL_OP_ID_EMBEDDING_DENSE_BACKWARD_LINES;
   const auto computing = computing_dtype(grad_output.device().index(), kOp, grad_output.scalar_type());
   if (!computing) return false;
   const at::Tensor words = long_index(indices).reshape(-1);

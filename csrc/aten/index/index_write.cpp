@@ -54,11 +54,11 @@ bool index_fill_tensor(const at::Tensor &self, int64_t dim, const at::Tensor &in
   TORCH_CHECK(index.dim() <= 1, "Index has to be a vector/scalar");
   dim = at::maybe_wrap_dim(dim, self.dim());
   if (self.numel() == 0 || index.numel() == 0) return true;
-  at::assert_no_internal_overlap(self);
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes) return false;
   const at::Tensor element = number.to(self.options());
   at::DimVector sizes(self.sizes());
   if (!sizes.empty()) sizes[static_cast<size_t>(dim)] = index.numel();
-  Call call(HAL_OP_ID_INDEX_PUT, self);
+  Call call(HAL_OP_ID_INDEX_PUT_LINES, self);
   call.put(dim).index(index).with(&Operand::along, sizes, dim).in(element.expand(sizes));
   if (sizes.empty()) call.with(&Operand::narrow, {index.numel()});
   return call.put(int64_t{0}).update(self).run();
@@ -72,7 +72,7 @@ bool index_fill_scalar(const at::Tensor &self, int64_t dim, const at::Tensor &in
 
 // ---- writes at flat places: put_ and index_put_ ----
 
-uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL_ : HAL_OP_ID_INDEX_PUT; }
+uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL__LINES : HAL_OP_ID_INDEX_PUT_LINES; }
 
 // The arguments of such a call behind the index, and its result; negative places count from the end.
 Call &put_values(Call &call, const at::Tensor &src, bool accumulate, bool checked, const at::Tensor &target) {
@@ -115,6 +115,7 @@ bool put(const at::Tensor &self, const at::Tensor &index, const at::Tensor &sour
 
 bool index_put_into(const at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate) {
   IndexPlan plan(self, indices);
+  if (!plan.possible()) return false;
   const at::DimVector shape = plan.result_shape();
   TORCH_CHECK(at::is_expandable_to(values.sizes(), shape), "shape mismatch: value tensor of shape ", values.sizes(),
               " cannot be broadcast to indexing result of shape ", c10::IntArrayRef(shape));
@@ -141,6 +142,9 @@ bool index_put_values(const at::Tensor &self, const Indices &indices, const at::
 bool index_put(at::Tensor &self, const Indices &given, const at::Tensor &values, bool accumulate, bool) {
   TORCH_CHECK_INDEX(given.size() <= static_cast<size_t>(self.dim()), "too many indices for tensor of dimension ",
                     self.dim(), " (got ", given.size(), ")");
+  if (at::has_internal_overlap(self) == at::MemOverlap::Yes)
+    TORCH_WARN("Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this ",
+               "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor");
   if (!accumulate) {
     const auto [fills, mask] = at::native::canDispatchToMaskedFill(self, given, values);
     if (fills) return self.masked_fill_(mask, values.item()).defined();

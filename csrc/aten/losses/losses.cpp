@@ -29,15 +29,15 @@ at::Tensor weighted(at::Tensor &&elements, const OptionalTensor &weight) {
 // An element outside of [0, 1] raises at the next synchronisation: the values are on the device.
 bool cross_entropy(Outputs &outputs, const at::Tensor &self, const at::Tensor &target, const OptionalTensor &weight,
                    int64_t reduction) {
-  auto elements = pointwise<meta::Binary>(HAL_OP_ID_BINARY_CROSS_ENTROPY, {}, self, target);
+  auto elements = pointwise<meta::Binary>(HAL_OP_ID_BINARY_CROSS_ENTROPY_ELEMENTS, {}, self, target);
   if (elements) outputs.put(0, reduced(weighted(*std::move(elements), weight), reduction));
   return elements.has_value();
 }
 
 bool cross_entropy_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self,
                             const at::Tensor &target, const OptionalTensor &weight, int64_t reduction) {
-  auto elements = pointwise<meta::Ternary>(HAL_OP_ID_BINARY_CROSS_ENTROPY_BACKWARD, share(self, reduction), grad_output,
-                                           self, target);
+  auto elements = pointwise<meta::Ternary>(HAL_OP_ID_BINARY_CROSS_ENTROPY_BACKWARD_ELEMENTS, share(self, reduction),
+                                           grad_output, self, target);
   if (elements) outputs.put(0, weighted(*std::move(elements), weight));
   return elements.has_value();
 }

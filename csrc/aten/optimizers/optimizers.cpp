@@ -97,16 +97,19 @@ bool adagrad(at::TensorList self, at::TensorList grads, at::TensorList state_sum
 }
 
 // ---- torch.amp.GradScaler ----
-void check_and_unscale(at::TensorList self, at::Tensor &found_inf, const at::Tensor &inv_scale) {
+bool check_and_unscale(at::TensorList self, at::Tensor &found_inf, const at::Tensor &inv_scale) {
   TORCH_CHECK(inv_scale.numel() == 1, "inv_scale must be a 1-element tensor.");
   TORCH_CHECK(found_inf.numel() == 1, "found_inf must be a 1-element tensor.");
   for (const at::Tensor &grad : self) {
-    if (grad.numel() == 0) continue;
-    const at::Tensor wrong = grad.sub(grad).ne(0).any(); /* infinity and NaN less themselves are NaN */
-    found_inf.copy_(found_inf.maximum(wrong.to(found_inf.scalar_type()).reshape(found_inf.sizes())));
-    at::Tensor scaled = grad;
-    scaled.mul_(inv_scale.reshape({}));
+    if (!computing_dtype(grad.device().index(), HAL_OP_ID__AMP_UNSCALE_, grad.scalar_type()) || !is_device_tensor(grad))
+      return false;
   }
+  for (const at::Tensor &grad : self) {
+    Call call(HAL_OP_ID__AMP_UNSCALE_, grad);
+    const bool done = call.in(inv_scale, at::kFloat).update(grad).out(found_inf, at::kFloat).run();
+    TORCH_CHECK_NOT_IMPLEMENTED(done, "the device has no kernel for unscaling gradients in ", grad.dtype());
+  }
+  return true;
 }
 
 at::Tensor &update_scale(at::Tensor &scale, at::Tensor &growth_tracker, const at::Tensor &found_inf,

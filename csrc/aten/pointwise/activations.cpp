@@ -69,14 +69,14 @@ struct Halves {
 
 bool glu(Outputs &outputs, const at::Tensor &self, int64_t dim) {
   const Halves halves(self, dim);
-  auto result = pointwise<meta::Binary>(HAL_OP_ID_GLU, {}, halves.first, halves.second);
+  auto result = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, halves.first, halves.second);
   if (result) outputs.put(0, *std::move(result));
   return result.has_value();
 }
 
 bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self, int64_t dim) {
   const Halves halves(self, dim);
-  auto first = pointwise<meta::Binary>(HAL_OP_ID_GLU, {}, grad_output, halves.second);
+  auto first = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, grad_output, halves.second);
   auto second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, {}, grad_output, halves.first, halves.second);
   if (!first || !second) return false;
   outputs.put(0, at::cat({*first, *second}, halves.dim));

@@ -23,7 +23,12 @@ std::vector<at::Tensor> meta_of(const at::ITensorListRef &list) {
 
 c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::Tensor>> &list) {
   c10::List<std::optional<at::Tensor>> metas;
-  for (const std::optional<at::Tensor> tensor : list) metas.push_back(meta_of(tensor));
+  for (const std::optional<at::Tensor> tensor : list) {
+    const bool masks =
+        tensor && tensor->defined() && (tensor->scalar_type() == at::kBool || tensor->scalar_type() == at::kByte);
+    TORCH_CHECK_NOT_IMPLEMENTED(!masks, "how many elements a mask names is known from its elements alone");
+    metas.push_back(meta_of(tensor));
+  }
   return metas;
 }
 
@@ -34,8 +39,8 @@ namespace {
 // What the functional form returns for these arguments, as ATen's meta function says; false = there is none.
 bool metas(const AtenOp &functional, c10::ArrayRef<Given> arguments, Results &results) {
   torch::jit::Stack stack;
-  for (const Given &each : arguments) each.type->push_meta(stack, each.argument);
   try {
+    for (const Given &each : arguments) each.type->push_meta(stack, each.argument);
     functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError &) {
     return false;

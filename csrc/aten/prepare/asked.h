@@ -139,6 +139,9 @@ struct Entry : AtenOp {
   AnyFunction results = nullptr;  // allocates what a Plain one returns; runs the meta function of one that Fills
 };
 
+// Tells whether the body may answer: one that is a few calls of other operators is switched off with its own row.
+inline bool may_answer(const Entry &entry) { return !entry.composed || C10_LIKELY(hal_op_enabled(entry.row)); }
+
 // Tells whether the device's plugin has an operator of its own for this row.
 inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
   return entry.row != kNoOp && C10_UNLIKELY(hal_op_own_dtypes(device, entry.row) != 0);

@@ -220,6 +220,7 @@ struct Plain<Result(Params...)> {
   }
 
   static Result answer(const Entry &entry, Params &...args) {
+    if (C10_UNLIKELY(!may_answer(entry))) return FallbackCall<Result(Params...)>::call(entry, args...);
     auto answered = reinterpret_cast<Body *>(entry.body)(args...);
     if (!answered) return FallbackCall<Result(Params...)>::call(entry, args...);
     if (entry.composed) count_composed(entry.row);
@@ -296,7 +297,7 @@ struct Forms<Result(Inputs...)> {
       reinterpret_cast<void (*)(Outputs &, Inputs...)>(entry.results)(outputs, inputs...);
       if (ask_first(entry, declined, &outputs[0], outputs, inputs...)) return true;
     }
-    if (!reinterpret_cast<Body *>(entry.body)(outputs, inputs...)) return false;
+    if (!may_answer(entry) || !reinterpret_cast<Body *>(entry.body)(outputs, inputs...)) return false;
     if (entry.composed) count_composed(entry.row);
     return true;
   }

@@ -10,11 +10,14 @@
 namespace torch_backend {
 
 DimVector reduced_dims(int64_t ndim, c10::OptionalIntArrayRef dims) {
-  const auto mask = at::dim_list_to_bitset(dims, static_cast<size_t>(ndim));
-  const bool all = !dims.has_value() || dims->empty();
   DimVector reduced;
+  if (!dims.has_value() || dims->empty()) {
+    for (int64_t d = 0; d < ndim; d++) reduced.push_back(d);
+    return reduced;
+  }
+  const auto mask = at::dim_list_to_bitset(dims, static_cast<size_t>(ndim));
   for (int64_t d = 0; d < ndim; d++)
-    if (all || mask[static_cast<size_t>(d)]) reduced.push_back(d);
+    if (mask[static_cast<size_t>(d)]) reduced.push_back(d);
   return reduced;
 }
 

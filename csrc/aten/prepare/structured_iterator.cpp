@@ -49,6 +49,7 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
                      c10::ArrayRef<Argument> arguments) {
   const at::Tensor &result = outputs[0];
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
+  if (C10_UNLIKELY(at::has_internal_overlap(result) == at::MemOverlap::Yes)) return false;  // where ATen allows it
   Declined declined;
   if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
     if (ask_own(op, result, arguments)) return true;

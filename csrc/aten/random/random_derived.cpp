@@ -4,7 +4,6 @@
 #define AT_PER_OPERATOR_HEADERS
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/TensorFactories.h>
-#include <ATen/ops/bernoulli_native.h>
 #include <ATen/ops/cauchy_ops.h>
 #include <ATen/ops/exponential_ops.h>
 #include <ATen/ops/geometric_ops.h>
@@ -136,7 +135,8 @@ bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   return true;
 }
 
-// A number below the probability in its place, in the probability's dtype as on the CPU.
+// A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is
+// reported by the kernel.
 bool bernoulli_of(at::Tensor &self, const at::Tensor &probabilities, const OptionalGenerator &generator) {
   if (!is_device_tensor(self) || !probabilities.is_floating_point() || self.is_complex()) return false;
   at::assert_no_internal_overlap(self);
@@ -144,8 +144,16 @@ bool bernoulli_of(at::Tensor &self, const at::Tensor &probabilities, const Optio
   const at::Tensor limits = probabilities.to(self.device(), dtype).expand(self.sizes());
   const at::Tensor numbers = make_empty(self.sizes(), dtype, self.device().index());
   if (!draw(numbers, HAL_OP_ID_UNIFORM, generator, dtype, 0.0, 1.0)) return false;
-  self.copy_(numbers.lt(limits));
+  const at::Tensor drawn = make_empty(self.sizes(), at::kBool, self.device().index());
+  if (!Call(HAL_OP_ID_BERNOULLI_TENSOR, numbers).in(numbers).in(limits).out(drawn, at::kBool).run()) return false;
+  self.copy_(drawn);
   return true;
+}
+
+// ATen's function asks a stub that only its own devices have.
+at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator generator, at::Tensor &out) {
+  out.resize_(probabilities.sizes());
+  return out.bernoulli_(probabilities, std::move(generator));
 }
 
 }  // namespace

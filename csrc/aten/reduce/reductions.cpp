@@ -5,6 +5,7 @@
 
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/addbmm_native.h>
+#include <ATen/ops/addr_native.h>
 
 #include "aten/prepare/structured_calls.h"
 #include "hal_op_ids.h"
@@ -105,6 +106,33 @@ bool inner_product(Outputs &outputs, const at::Tensor &self, const at::Tensor &o
   if (!result.defined()) return false;
   outputs.put(0, std::move(result));
   return true;
+}
+
+// ATen's composition of products, behind the checks of the CPU's kernel.
+void check_factor(const char *name, const c10::Scalar &factor, c10::ScalarType dtype) {
+  TORCH_CHECK(!factor.isBoolean() || dtype == at::kBool, "Boolean ", name, " only supported for Boolean results.");
+  TORCH_CHECK(at::isFloatingType(dtype) || at::isComplexType(dtype) || factor.isIntegral(/*includeBool=*/true),
+              "For integral input tensors, argument ", name, " must not be a floating point number.");
+}
+
+void check_addr(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second, const c10::Scalar &beta,
+                const c10::Scalar &alpha) {
+  const auto dtype =
+      c10::promoteTypes(c10::promoteTypes(first.scalar_type(), second.scalar_type()), self.scalar_type());
+  check_factor("beta", beta, dtype);
+  check_factor("alpha", alpha, dtype);
+}
+
+at::Tensor addr(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second, const c10::Scalar &beta,
+                const c10::Scalar &alpha) {
+  check_addr(self, first, second, beta, alpha);
+  return at::native::math_addr(self, first, second, beta, alpha);
+}
+
+at::Tensor &addr_into(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second,
+                      const c10::Scalar &beta, const c10::Scalar &alpha, at::Tensor &out) {
+  check_addr(self, first, second, beta, alpha);
+  return at::native::math_addr_out(self, first, second, beta, alpha, out);
 }
 
 bool trace(Outputs &outputs, const at::Tensor &self) {

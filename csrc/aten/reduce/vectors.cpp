@@ -4,15 +4,20 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_addmm_activation_meta.h>
+#include <ATen/ops/_addmm_activation_ops.h>
 #include <ATen/ops/_cdist_forward_ops.h>
 #include <ATen/ops/_euclidean_dist.h>
+#include <ATen/ops/addmm_ops.h>
 #include <ATen/ops/addmv_meta.h>
 #include <ATen/ops/addmv_ops.h>
+#include <ATen/ops/gelu_ops.h>
 #include <ATen/ops/linalg_cross_meta.h>
 #include <ATen/ops/linalg_cross_ops.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linalg_vector_norm_ops.h>
 #include <ATen/ops/mul_ops.h>
+#include <ATen/ops/relu_ops.h>
 #include <ATen/ops/renorm_meta.h>
 #include <ATen/ops/renorm_ops.h>
 #include <ATen/ops/where.h>
@@ -31,6 +36,16 @@ bool addmv(const Outputs &outputs, const at::Tensor &self, const at::Tensor &mat
   const at::Tensor result = outputs[0].unsqueeze(1);
   const Argument arguments[] = {operand(added), operand(mat), operand(column), number(beta), number(alpha)};
   return run_matrix_product(HAL_OP_ID_ADDMM, Outputs(Form::kOut, result), arguments);
+}
+
+// ---- a product, a sum and an activation in one, in fast paths of torch.nn ----
+
+bool addmm_activation(const Outputs &outputs, const at::Tensor &self, const at::Tensor &a, const at::Tensor &b,
+                      const c10::Scalar &beta, const c10::Scalar &alpha, bool use_gelu) {
+  at::Tensor result = outputs[0];
+  at::_ops::addmm_out::call(self, a, b, beta, alpha, result);
+  use_gelu ? at::_ops::gelu_::call(result, "none") : at::_ops::relu_::call(result);
+  return true;
 }
 
 // ---- the vector product of three components ----

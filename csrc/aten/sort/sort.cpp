@@ -18,7 +18,7 @@ namespace {
 bool sort_into(const at::Tensor &self, int64_t dim, bool descending, const at::Tensor &values,
                const at::Tensor &indices) {
   if (self.numel() == 0) return true;
-  Call call(HAL_OP_ID_SORT_STABLE, self);
+  Call call(HAL_OP_ID_SORT_LINES, self);
   // Of the keys. uint8 and bool need a bit more than their size for what is below zero.
   const bool narrow = call.possible() && call.dtype() == at::kLong && self.itemsize() < 8;
   const int64_t bits =
@@ -97,6 +97,9 @@ bool median_of_all(Outputs &outputs, const at::Tensor &self) {
   return found.has_value();
 }
 
+// ATen's function for other devices than its own refuses them: the fallback answers.
+bool mode(Outputs &, const at::Tensor &, int64_t, bool) { return false; }
+
 // ---- searchsorted, bucketize ----
 
 // `self` may be a number on the host.
@@ -111,7 +114,7 @@ bool search(Outputs &outputs, const at::Tensor &sequence, const at::Tensor &self
   if (sequence.dim() == 0) return false;
   if (out.numel() == 0) return true;
   const at::Tensor rows = order.defined() ? sequence.gather(-1, order) : sequence;
-  Call call(HAL_OP_ID_SEARCHSORTED_TENSOR, sequence);
+  Call call(HAL_OP_ID_SEARCHSORTED_LINES, sequence);
   call.in(rows).in(self).put(static_cast<int64_t>(side ? *side == "right" : right));
   return call.places(out).run();
 }

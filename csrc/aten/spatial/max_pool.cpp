@@ -84,14 +84,29 @@ std::optional<at::DimVector> max_pool3d_sizes(const at::Tensor &self, const List
   return sizes;
 }
 
+// Of a result of `sizes` in the memory format of the images, which may have no batch.
+at::DimVector strides_like(const at::Tensor &images, c10::IntArrayRef sizes) {
+  at::DimVector shape(sizes), strides;
+  if (images.dim() == 4) shape.insert(shape.begin(), 1);
+  const at::Tensor batch = batched(images, 3);  // the stride of a batch of one says nothing
+  const bool last = images.dim() == 4 ? !batch.is_contiguous() && batch.is_contiguous(c10::MemoryFormat::ChannelsLast3d)
+                                      : batch.suggest_memory_format() == c10::MemoryFormat::ChannelsLast3d;
+  if (last)
+    for (const int64_t stride : c10::get_channels_last_strides_3d(shape)) strides.push_back(stride);
+  else
+    strides = c10::contiguous_strides(shape);
+  if (images.dim() == 4) strides.erase(strides.begin());
+  return strides;
+}
+
 bool max_pool3d(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef step,
                 c10::IntArrayRef pad, c10::IntArrayRef dilation, bool ceil) {
   const Lists given = lists(size, step, pad, dilation);
   const auto sizes = max_pool3d_sizes(self, given, ceil);
   if (!sizes) return false;
-  const auto format = self.suggest_memory_format();
-  outputs.make(0, *sizes, self, format);
-  outputs.make(1, *sizes, at::kLong, self.device(), format);
+  const at::DimVector strides = strides_like(self, *sizes);
+  outputs.set(0, *sizes, strides, self.options());
+  outputs.set(1, *sizes, strides, self.options().dtype(at::kLong));
   return pool(HAL_OP_ID_MAX_POOL3D_WITH_INDICES, 3, self, given, outputs[0], outputs[1]);
 }
 

@@ -44,7 +44,7 @@ at::DimVector unfolded_sizes(const at::Tensor &self, c10::IntArrayRef size, c10:
 
 bool unfold(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef size, c10::IntArrayRef dilation,
             c10::IntArrayRef pad, c10::IntArrayRef step) {
-  Call call(HAL_OP_ID_IM2COL, self);
+  Call call(HAL_OP_ID_IM2COL_WINDOWS, self);
   if (!call.possible()) return false;
   const at::Tensor &out = outputs.make(0, unfolded_sizes(self, size, dilation, pad, step), self);
   if (out.numel() == 0) return true;
@@ -68,7 +68,7 @@ at::DimVector folded_sizes(const at::Tensor &self, c10::IntArrayRef output_size,
 
 bool fold(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef output_size, c10::IntArrayRef size,
           c10::IntArrayRef dilation, c10::IntArrayRef pad, c10::IntArrayRef step) {
-  Call call(HAL_OP_ID_COL2IM, self);
+  Call call(HAL_OP_ID_COL2IM_WINDOWS, self);
   if (!call.possible()) return false;
   const at::Tensor &out = outputs.make(0, folded_sizes(self, output_size, size, dilation, pad, step), self);
   if (out.numel() == 0) return true;

@@ -70,6 +70,9 @@ void record_stream(at::Tensor &self, c10::Stream stream) {
   if (stream.device_type() == kDevice) note_recorded_stream(stream.device_index());
 }
 
+// A copy at once: ATen's copy-on-write needs memory that is its own context.
+at::Tensor lazy_clone(const at::Tensor &self) { return self.clone(); }
+
 bool plain(const at::Tensor &tensor) {
   const c10::DispatchKeySet keys = tensor.key_set();
   return tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested() &&

@@ -133,8 +133,8 @@ struct DeviceAllocator final : c10::DeviceAllocator {
   void recordStream(const c10::DataPtr &ptr, c10::Stream stream) override {
     if (ptr.get() == nullptr) return;
     hal_block_t *block = block_of(ptr);
-    TORCH_CHECK(block != nullptr, "record_stream: the tensor's memory at ", ptr.get(), " was not allocated by the '",
-                kDevice, "' allocator; keep the tensor alive until the stream is done instead");
+    // Of memory that came by DLPack only the address is known. What another allocator owns is its to keep, as on CUDA.
+    if (block == nullptr && hal_memory_find_block(ptr.get(), &block) != HAL_OK) return;
     check(hal_memory_record_stream(block, to_hal(stream)));
   }
 

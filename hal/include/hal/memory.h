@@ -62,6 +62,10 @@ HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void 
 /* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts (total 0 = unknown). Since 0.1. */
 HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
 
+/* Gives the block that an address lies in: the HAL's own and adopted ones. It lives as long as its owner keeps it.
+ * Errors: HAL_NOT_FOUND. Since 0.1. */
+HAL_API hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block);
+
 /* Tells which device an address belongs to; covers blocks, adopted blocks and the plugins' own answers.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);

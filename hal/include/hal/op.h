@@ -39,6 +39,10 @@ HAL_API uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op);
  * Errors: HAL_OUT_OF_RANGE, also for operators of libraries. Since 0.1. */
 HAL_API hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled);
 
+/* Tells whether an operator is not switched off, by the function above or by HAL_DISABLE_OPS: 1, also for operators of libraries and
+ * unknown ones, or 0. For callers that answer an operator by calls of others. Costs a load. Since 0.2. */
+HAL_API int32_t hal_op_enabled(uint32_t op);
+
 /* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled by the
  * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */

@@ -72,6 +72,6 @@ hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *
   tensors[1] = &source;
   hal_op_iterator_t it;
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 3, &it));
-  const int wraps = context->op == HAL_OP_ID_INDEX_TENSOR;
+  const int wraps = context->op == HAL_OP_ID_INDEX_LINES;
   return launch(context, dtype, &it, hal_op_index_limit(context, self, dim, wraps, checked != 0));
 }

@@ -47,6 +47,15 @@ static int has_neutral_element(const hal_op_context_t *context) {
   return strcmp(kernel, "amax") != 0 && strcmp(kernel, "amin") != 0 && strcmp(kernel, "norm_smallest") != 0;
 }
 
+/* The sum divided as complex numbers are: an infinite part makes the other one NaN. */
+static hal_status_t complex_mean(hal_op_context_t *context, const hal_op_call_t *call, int64_t numel, int64_t outputs) {
+  if (outputs == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_SUM_DIM_INTLIST, call->args, 2, call->results, 1));
+  const hal_value_t quotient[] = {hal_op_value(call->results[0]),
+                                  {.tag = HAL_VALUE_DOUBLE, .u.d = (double)(numel / outputs)}};
+  return hal_op_run_part(context, HAL_OP_ID_DIV_TENSOR, quotient, 2, call->results, 1);
+}
+
 hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t *call) {
   hal_op_reduction_t reduction = {.b = NULL};
   int64_t numel, outputs;
@@ -67,6 +76,7 @@ hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t
   if (reduction.a->ndim >= HAL_OP_MAX_DIMS || !hal_op_has_dtype(context, reduction.a->dtype)) return HAL_UNIMPLEMENTED;
   hal_op_parts(reduction.a, HAL_OP_BOTH_PARTS, &a);
   hal_op_parts(reduction.result, HAL_OP_BOTH_PARTS, &result);
+  if (strcmp(context->info->kernel, "mean") == 0) return complex_mean(context, call, numel, outputs);
   reduction.a = &a.tensor;
   reduction.result = &result.tensor;
   return hal_op_reduce(context, &reduction);

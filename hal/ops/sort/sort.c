@@ -66,9 +66,9 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   return hal_op_sort_dims(s, s->tensors, dim);
 }
 
-/* Both pairs of buffers and the tallies in one block; 64-bit parts first. */
+/* Both pairs of buffers and, for long rows, the tallies in one block; 64-bit parts first. */
 hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s) {
-  size_t entries, tallies, size;
+  size_t entries, tallies = 0, size;
   s->chunk = s->n;
   s->chunks = 1;
   if (s->n > SHORT_ROW) {
@@ -77,7 +77,7 @@ hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t
     s->chunks = s->n / s->chunk + (s->n % s->chunk != 0);
   }
   if (s->n > UINT32_MAX || __builtin_mul_overflow((size_t)s->rows, (size_t)s->n, &entries) ||
-      __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies) ||
+      (s->n > SHORT_ROW && __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies)) ||
       __builtin_mul_overflow(entries, 2 * (sizeof(uint64_t) + sizeof(uint32_t)), &size) ||
       __builtin_add_overflow(size, tallies * sizeof(uint32_t), &size))
     return hal_op_too_large(context, (uint64_t)s->n);

@@ -45,9 +45,10 @@ hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tens
     return hal_op_invalid(context, "%s has struct_size %llu, the HAL needs %llu", what,
                           (unsigned long long)tensor->struct_size,
                           (unsigned long long)HAL_STRUCT_SIZE(hal_tensor_t, flags));
-  if (tensor->ndim < 0 || tensor->ndim > HAL_OP_MAX_DIMS)
-    return hal_op_invalid(context, "%s has %d dimensions; 0 to %d are possible", what, (int)tensor->ndim,
-                          HAL_OP_MAX_DIMS);
+  if (tensor->ndim < 0) return hal_op_invalid(context, "%s has %d dimensions", what, (int)tensor->ndim);
+  if (tensor->ndim > HAL_OP_MAX_DIMS)
+    return hal_error_set(HAL_UNIMPLEMENTED, "%s: %s has %d dimensions; kernels take up to %d", context->info->name,
+                         what, (int)tensor->ndim, HAL_OP_MAX_DIMS);
   if (tensor->ndim > 0 && (!tensor->sizes || !tensor->strides))
     return hal_op_invalid(context, "%s has no sizes or strides", what);
   int empty = 0;

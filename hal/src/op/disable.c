@@ -6,12 +6,11 @@
 #include "base/text.h"
 #include "op/table.h"
 
-static atomic_uchar disabled[HAL_OP_BUILTIN_COUNT];
+enum { UNKNOWN = 0, ENABLED = 1, DISABLED = 2 };
+static atomic_uchar states[HAL_OP_BUILTIN_COUNT];
 
-/* By hal_op_set_enabled, or HAL_DISABLE_OPS, which lists full names ("sort.stable"), first parts ("sort") or "*". */
-int hal_op_is_disabled(uint32_t op) {
-  if (op >= HAL_OP_BUILTIN_COUNT) return 0;
-  if (atomic_load_explicit(&disabled[op], memory_order_relaxed)) return 1;
+/* HAL_DISABLE_OPS lists full names ("sort.stable"), first parts ("sort") or "*". */
+static int is_listed(uint32_t op) {
   const char *const listed = getenv("HAL_DISABLE_OPS"), *const name = hal_op_infos[op].name;
   if (!listed) return 0;
   char first[96];
@@ -19,11 +18,23 @@ int hal_op_is_disabled(uint32_t op) {
   return hal_text_lists(listed, "*") || hal_text_lists(listed, name) || hal_text_lists(listed, first);
 }
 
+/* The environment is asked once for each operator, unless hal_op_set_enabled has said it. */
+int32_t hal_op_enabled(uint32_t op) {
+  if (op >= HAL_OP_BUILTIN_COUNT) return 1;
+  unsigned char state = atomic_load_explicit(&states[op], memory_order_relaxed);
+  if (state == UNKNOWN) {
+    unsigned char unknown = UNKNOWN;
+    state = is_listed(op) ? DISABLED : ENABLED;
+    if (!atomic_compare_exchange_strong(&states[op], &unknown, state)) state = unknown;
+  }
+  return state == ENABLED;
+}
+
 hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled) {
   if (op >= HAL_OP_BUILTIN_COUNT)
     return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; the operators that can be disabled are those below %u",
                          (unsigned)op, (unsigned)HAL_OP_BUILTIN_COUNT);
-  atomic_store(&disabled[op], !enabled);
+  atomic_store(&states[op], enabled ? ENABLED : DISABLED);
   for (int32_t device = 0; device < hal_device_count(); device++) {
     if (!hal_device_is_initialized(device)) continue;
     hal_op_table_t *const table = hal_devices[device].ops;

@@ -48,9 +48,6 @@ static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
 /* Unloads what module.c has loaded for the device. */
 void hal_op_modules_unload(hal_op_table_t *table);
 
-/* Tells whether calls of an operator shall answer HAL_UNIMPLEMENTED. */
-int hal_op_is_disabled(uint32_t op);
-
 /* How often an operator ran, by who answered. */
 typedef struct hal_op_counter_s {
   atomic_uint_fast64_t plugin, portable, unimplemented;

@@ -29,7 +29,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
   if (!atomic_load_explicit(&entry->known, memory_order_relaxed)) {
     entry->own = (hal_op_own_t){.fn = NULL};
     entry->launch = NULL;
-    if (!hal_op_is_disabled(op)) {
+    if (hal_op_enabled(op)) {
       hal_op_own_find(table->device, info->name, &entry->own);
       entry->launch = table->portable ? info->launch : info->launch_without_kernels;
     }

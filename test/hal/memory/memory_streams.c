@@ -295,3 +295,23 @@ Test(memory_streams, a_plugin_that_pools_itself_is_asked_each_time) {
   cr_expect_eq(double_stats(0).reserved_bytes[0].current, 0);
   cr_assert_eq(double_close(), 0);
 }
+
+Test(memory_streams, an_address_tells_its_block_while_that_is_in_use) {
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  hal_block_t *blocks[3], *found = NULL;
+  for (int i = 0; i < 3; i++) blocks[i] = take_on(NULL, 4096);
+  for (int i = 0; i < 3; i++) {
+    char *address = hal_memory_block_address(blocks[i]);
+    cr_expect_eq(hal_memory_find_block(address, &found), HAL_OK);
+    cr_expect_eq(found, blocks[i]);
+    cr_expect_eq(hal_memory_find_block(address + 4095, &found), HAL_OK);
+    cr_expect_eq(found, blocks[i]);
+  }
+  void *gone = hal_memory_block_address(blocks[1]);
+  hal_memory_release(blocks[1]);
+  cr_expect_eq(hal_memory_find_block(gone, &found), HAL_NOT_FOUND);
+  cr_expect_eq(hal_memory_find_block(&found, &found), HAL_NOT_FOUND);
+  cr_expect_eq(hal_memory_find_block(gone, NULL), HAL_INVALID_ARGUMENT);
+  hal_memory_release(blocks[0]), hal_memory_release(blocks[2]);
+  cr_assert_eq(double_close(), 0);
+}

@@ -67,16 +67,16 @@ Test(op_check, the_message_names_the_operand_and_the_number) {
     const hal_dtype_t dtype = wide ? HAL_FLOAT64 : HAL_FLOAT32;
     tensor_t *x = filled(dtype, 40, CONTIGUOUS, 0.5L), *y = filled(dtype, 40, PADDED, 1),
              *r = filled(dtype, 40, PADDED, 0);
-    must(run_on(NULL, "binary_cross_entropy", x, y, r));
+    must(run_on(NULL, "binary_cross_entropy.elements", x, y, r));
     must(hal_device_synchronize(0));
     put(x, 39, 1.25L);
-    expect(run_on(NULL, "binary_cross_entropy", x, y, r),
-           "binary_cross_entropy: all elements of input should be between 0 and 1; one is 1.25");
+    expect(run_on(NULL, "binary_cross_entropy.elements", x, y, r),
+           "binary_cross_entropy.elements: all elements of input should be between 0 and 1; one is 1.25");
     put(x, 39, 1), put(y, 3, -0.5L);
-    expect(run_on(NULL, "binary_cross_entropy", x, y, r),
+    expect(run_on(NULL, "binary_cross_entropy.elements", x, y, r),
            "all elements of target should be between 0 and 1; one is -0.5");
     put(y, 3, NAN);
-    expect(run_on(NULL, "binary_cross_entropy", x, y, r), "nan");
+    expect(run_on(NULL, "binary_cross_entropy.elements", x, y, r), "nan");
     tensor_free(x), tensor_free(y), tensor_free(r);
   }
 }

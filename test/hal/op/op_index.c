@@ -91,7 +91,7 @@ static void check_scatter(hal_dtype_t dtype, int dim, enum layout in, enum layou
       *to = v;
   }
   const hal_value_t args[] = {of_int(dim), of_tensor(index), of_tensor(src), of_int(reduce)};
-  must(run(reduce < 0 ? "scatter.src" : "scatter_reduce.two", args, reduce < 0 ? 3 : 4, r, 0));
+  must(run(reduce < 0 ? "scatter.src" : "scatter_reduce.lines", args, reduce < 0 ? 3 : 4, r, 0));
   tensor_download(r);
   for (int64_t i = 0; i < r->numel; i++) {
     const number_t got = tensor_get(r, i);
@@ -205,7 +205,7 @@ Test(op_index, wrong_calls_are_refused_before_anything_is_queued) {
   const hal_value_t shapes[] = {of_tensor(x), of_int(0), of_tensor(index)};
   cr_assert_eq(run("gather", shapes, 3, two, 0), HAL_INVALID_ARGUMENT);
   const hal_value_t reduce[] = {of_int(0), of_tensor(index), of_tensor(r), of_int(4)};
-  cr_assert_eq(run("scatter_reduce.two", reduce, 4, x, 0), HAL_INVALID_ARGUMENT);
+  cr_assert_eq(run("scatter_reduce.lines", reduce, 4, x, 0), HAL_INVALID_ARGUMENT);
   const hal_value_t src[] = {of_int(0), of_tensor(index), of_tensor(x)};
   cr_assert_eq(run("scatter.src", src, 3, x, 0), HAL_INVALID_ARGUMENT);
   must(hal_device_synchronize(0));

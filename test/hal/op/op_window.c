@@ -61,7 +61,7 @@ Test(op_window, unfolding_and_folding_are_transposed) {
   tensor_upload(a);
   const hal_value_t args[] = {of_tensor(a),         of_list(count, 3), of_list(size, 3),
                               of_list(dilation, 3), of_list(pad, 3),   of_list(step, 3)};
-  must(run("im2col", args, 6, m, 0));
+  must(run("im2col.windows", args, 6, m, 0));
   tensor_download(m);
   double *sums = calloc((size_t)a->numel, sizeof *sums);
   for (int64_t k = 0; k < m->numel; k++) {
@@ -78,17 +78,17 @@ Test(op_window, unfolding_and_folding_are_transposed) {
   tensor_upload(m);
   const hal_value_t back[] = {of_tensor(m),         of_list(count, 3), of_list(size, 3),
                               of_list(dilation, 3), of_list(pad, 3),   of_list(step, 3)};
-  must(run("col2im", back, 6, r, 0));
+  must(run("col2im.windows", back, 6, r, 0));
   tensor_download(r);
   for (int64_t k = 0; k < r->numel; k++) cr_assert_eq(tensor_get(r, k).f, sums[k]);
   const int64_t wrong[] = {1, 2, 3};
   const hal_value_t other[] = {of_tensor(m),         of_list(wrong, 3), of_list(size, 3),
                                of_list(dilation, 3), of_list(pad, 3),   of_list(step, 3)};
-  cr_assert_eq(run("col2im", other, 6, r, 0), HAL_INVALID_ARGUMENT);
+  cr_assert_eq(run("col2im.windows", other, 6, r, 0), HAL_INVALID_ARGUMENT);
   const int64_t zero[] = {0, 1, 1};
   const hal_value_t empty[] = {of_tensor(m),         of_list(count, 3), of_list(zero, 3),
                                of_list(dilation, 3), of_list(pad, 3),   of_list(step, 3)};
-  cr_assert_eq(run("col2im", empty, 6, r, 0), HAL_INVALID_ARGUMENT);
+  cr_assert_eq(run("col2im.windows", empty, 6, r, 0), HAL_INVALID_ARGUMENT);
   free(sums), tensor_free(a), tensor_free(m), tensor_free(r);
 }
 

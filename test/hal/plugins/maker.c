@@ -342,6 +342,12 @@ static hal_status_t batch_norm(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
+/* Sees the call and leaves it to the portable kernels. */
+static hal_status_t watch(const hal_op_call_t *call) {
+  (void)call;
+  return HAL_UNIMPLEMENTED;
+}
+
 static const struct {
   const char *name;
   hal_status_t (*run)(const hal_op_call_t *call);
@@ -359,6 +365,19 @@ static const struct {
     {"relu", relu},
     {"max", max},
     {"_native_batch_norm_legit", batch_norm},
+    {"index.Tensor", watch},
+    {"_index_put_impl", watch},
+    {"sort.stable", watch},
+    {"searchsorted.Tensor", watch},
+    {"scatter_reduce.two", watch},
+    {"embedding_dense_backward", watch},
+    {"glu", watch},
+    {"im2col", watch},
+    {"binary_cross_entropy", watch},
+    {"isin.Tensor_Tensor", watch},
+    {"histc", watch},
+    {"_native_multi_head_attention", watch},
+    {"grid_sampler_2d", watch},
 };
 enum { OPERATORS = sizeof operators / sizeof operators[0] };
 

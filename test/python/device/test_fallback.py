@@ -251,12 +251,10 @@ def test_wrapped_numbers_do_not_promote(device):
     assert torch.remainder(x, 2.5).dtype == torch.float16
 
 
-def test_quantized_and_nested_tensors_raise(device):
+def test_quantized_tensors_raise(device):
     x = torch.ones(4, device=device)
     with pytest.raises(NotImplementedError):
         torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
-    with pytest.raises(NotImplementedError):
-        torch.nested.nested_tensor([x, x]) + 1
 
 
 def test_an_operator_without_any_kernel_says_so(device):

@@ -203,7 +203,7 @@ def statuses(fault, on_device):
     modes = ["strict" if "fallback" in fault else "async"]
     entry = Entry((lambda x: torch.rand_like(x) + 0 * x) if draws else torch.sin, on_device)
     names = ["entry"] if draws else []
-    plan = dict(modes=modes, samples=1, backward=True, delay=0, random=names, uninitialised=[], host=[])
+    plan = dict(modes=modes, samples=1, backward=True, delay=0, random=names, uninitialised=[], host=[], plugin="fake")
     check(entry, torch.float32, plan, records.append)
     return " ".join(record["status"] for record in records if record["status"] != "started")
 """

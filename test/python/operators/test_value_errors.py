@@ -114,6 +114,18 @@ def test_binary_cross_entropy_of_what_is_no_probability_is_an_error(bad, dtype, 
                                    RuntimeError, f"all elements of {what} should be between 0 and 1; one is -?{abs(bad)}")  # fmt: skip
 
 
+@pytest.mark.parametrize("bad", [1.5, -0.25, float("nan")])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+def test_bernoulli_of_what_is_no_probability_is_an_error(bad, dtype, device, module):
+    p = torch.tensor([0.0, 1.0, bad], dtype=dtype)
+    for draw in (torch.bernoulli, lambda x: torch.empty(3, device=x.device).bernoulli_(x), lambda x: torch.bernoulli(x, out=torch.empty_like(x))):
+        with pytest.raises(RuntimeError, match="p_in >= 0 && p_in <= 1"):
+            draw(p)
+        with strict():
+            assert_raised_once(module, lambda: draw(p.to(device)), RuntimeError, "all elements of p should be between 0 and 1; one is ")
+            assert torch.bernoulli(p[:2].to(device)).tolist() == [0, 1]
+
+
 def test_the_next_number_after_1_is_no_probability(device, module):
     x = torch.nextafter(torch.ones(3, dtype=torch.float64), torch.tensor(2.0, dtype=torch.float64)).to(device)
     assert_raised_once(module, lambda: F.binary_cross_entropy(x, x * 0), RuntimeError, "one is 1.0000000000000002")

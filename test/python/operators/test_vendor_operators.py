@@ -9,7 +9,7 @@ import pytest
 
 import torch_backend
 
-BFLOAT16, FLOAT32, INT64 = 15, 6, 4
+BFLOAT16, FLOAT32, FLOAT16, INT64, INT8 = 15, 6, 5, 4, 1
 BASE = Path(torch_backend.__file__).parent / "plugins" / "libhal_fake.so"
 
 PREAMBLE = """
@@ -270,3 +270,82 @@ assert (row.native, row.plugin, row.composed, row.fallback) == (0, 0, 1, 0), row
 """,
         MAKER_DECLINES="native_group_norm",
     )
+
+
+# Programs that check their results themselves, and the operands that the plugin's operator is shown before it leaves the call to the
+# portable kernels: (program, operator, arguments, shapes of the results).
+X, T = "torch.arange(12.0).view(3, 4)", tensor(FLOAT32, (4, 3), (1, 4))
+WHOLE = {
+    "indexing with a mask's place left out": (
+        f"x, i, j = {X}.t(), torch.tensor([[3], [0]]), torch.tensor([2, 1])\n"
+        "call = lambda d: x.to(d)[i.to(d), j.to(d)]",
+        "index.Tensor", [T, [tensor(INT64, (2, 1), (1, 1)), tensor(INT64, (2,), (1,))]], [[2, 2]]),
+    "indexing past a dimension": (
+        f"x, i = {X}.t(), torch.tensor([2, 1])\ncall = lambda d: x.to(d)[:, i.to(d)]",
+        "index.Tensor", [T, [None, tensor(INT64, (2,), (1,))]], [[4, 2]]),
+    "assignment": (
+        f"x, i = {X}.t(), torch.tensor([3, 0])\n"
+        "call = lambda d: torch.index_put(x.to(d), (i.to(d),), torch.ones(3).to(d), accumulate=True)",
+        "_index_put_impl", [tensor(FLOAT32, (4, 3), (1, 4)), [tensor(INT64, (2,), (1,))], tensor(FLOAT32, (3,), (1,)), True], [[4, 3]]),
+    "sorting of narrow integers": (
+        "x = torch.tensor([[3, -1, 2], [5, 4, 4]], dtype=torch.int8).t()\ncall = lambda d: x.to(d).sort(dim=0, descending=True, stable=True)",
+        "sort.stable", [tensor(INT8, (3, 2), (1, 3)), True, 0, True], [[3, 2], [3, 2]]),
+    "a search": (
+        f"x, y = {X}, torch.tensor([[1.5], [9.0], [5.0]])\ncall = lambda d: torch.searchsorted(x.to(d), y.to(d), right=True)",
+        "searchsorted.Tensor", [tensor(FLOAT32, (3, 4), (4, 1)), tensor(FLOAT32, (3, 1), (1, 1)), False, True, None, None], [[3, 1]]),
+    "a reduction by an index": (
+        f"x, i = {X}, torch.tensor([[0, 1, 1, 2]])\n"
+        "call = lambda d: x.to(d).scatter_reduce(0, i.to(d), torch.ones(1, 4).to(d), 'amax', include_self=False)",
+        "scatter_reduce.two", [tensor(FLOAT32, (3, 4), (4, 1)), 0, tensor(INT64, (1, 4), (4, 1)), tensor(FLOAT32, (1, 4), (4, 1)), "tag 4", False],
+        [[3, 4]]),
+    "the gradient of an embedding": (
+        "g, i = torch.arange(6.0).view(3, 2).bfloat16(), torch.tensor([1, 0, 1])\n"
+        "call = lambda d: torch.ops.aten.embedding_dense_backward(g.to(d), i.to(d), 4, -1, False)",
+        "embedding_dense_backward", [tensor(BFLOAT16, (3, 2), (2, 1)), tensor(INT64, (3,), (1,)), 4, -1, False], [[4, 2]]),
+    "a gate": (
+        f"x = {X}.bfloat16()\ncall = lambda d: torch.nn.functional.glu(x.to(d), 1)",
+        "glu", [tensor(BFLOAT16, (3, 4), (4, 1)), 1], [[3, 2]]),
+    "windows as columns": (
+        "x = torch.arange(16.0).view(1, 1, 4, 4)\ncall = lambda d: torch.nn.functional.unfold(x.to(d), 3, padding=1, stride=2)",
+        "im2col", [tensor(FLOAT32, (1, 1, 4, 4), (16, 16, 4, 1)), [3, 3], [1, 1], [1, 1], [2, 2]], [[1, 9, 4]]),
+    "cross entropy": (
+        "x, y = torch.rand(3, 4).t(), torch.rand(4, 3)\ncall = lambda d: torch.nn.functional.binary_cross_entropy(x.to(d), y.to(d))",
+        "binary_cross_entropy", [T, tensor(FLOAT32, (4, 3), (3, 1)), None, 1], [[]]),
+    "membership": (
+        f"x, y = {X}.t(), torch.tensor([3.0, 5.0])\ncall = lambda d: torch.isin(x.to(d), y.to(d), invert=True)",
+        "isin.Tensor_Tensor", [T, tensor(FLOAT32, (2,), (1,)), False, True], [[4, 3]]),
+    "a histogram": (
+        f"x = {X}.t()\ncall = lambda d: torch.histc(x.to(d), 5, 1, 9)", "histc", [T, 5, 1, 9], [[5]]),
+    "samples of an image": (
+        "x, g = torch.randn(1, 1, 4, 4).half(), torch.rand(1, 2, 2, 2).half()\n"
+        "call = lambda d: torch.nn.functional.grid_sample(x.to(d), g.to(d), align_corners=True).float()",
+        "grid_sampler_2d", [tensor(FLOAT16, (1, 1, 4, 4), (16, 16, 4, 1)), tensor(FLOAT16, (1, 2, 2, 2), (8, 4, 2, 1)), 0, 0, True],
+        [[1, 1, 2, 2]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_an_operator_is_shown_as_a_whole_what_its_kernel_is_given_in_parts(run, name):
+    program, op, arguments, shapes = WHOLE[name]
+    check = "\nours, theirs = call('maker'), call('cpu')\nsame(ours, theirs, rtol=1e-2, atol=1e-2)\n"
+    seen = [call for call in run(program + check) if call["op"] == op]
+    assert seen and seen[0]["declined"]
+    assert seen[0]["args"] == arguments
+    assert [result["sizes"] for result in seen[0]["results"]] == shapes
+
+
+def test_a_mask_is_not_shown_as_nobody_knows_the_results_size(run):
+    assert not [call for call in run("x = torch.arange(4.0).to('maker')\nassert x[x > 1].tolist() == [2, 3]") if call["op"] == "index.Tensor"]
+
+
+def test_an_attention_layer_in_evaluation_is_shown_as_a_whole(run):
+    (call,) = [call for call in run(
+        """
+torch.manual_seed(0)
+model, x = torch.nn.MultiheadAttention(8, 2, batch_first=True).eval(), torch.randn(2, 3, 8)
+with torch.no_grad():
+    theirs = model(x, x, x, need_weights=False)[0]
+    y = x.to("maker")
+    same(model.to("maker")(y, y, y, need_weights=False)[0], theirs)
+""") if call["op"] == "_native_multi_head_attention"]  # fmt: skip
+    assert call["args"][:5] == [tensor(FLOAT32, (2, 3, 8), (24, 8, 1))] * 3 + [8, 2]

@@ -98,3 +98,31 @@ def test_strict_mode_forbids_the_staged_fallback_too(run):
         """
     )
     assert "aten::cumsum" in done.stdout and "fallback.strict(False)" in done.stdout
+
+
+# ---- the operator database ----
+OPINFO = Path(__file__).resolve().parents[2] / "opinfo" / "run.py"
+
+
+def run_database(tmp_path, *arguments, **settings):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_BACKEND", "PYTORCH_ALLOC"))}
+    command = [sys.executable, str(OPINFO), "--mode", "inline", "--json", str(tmp_path / "outcomes.json"), *map(str, arguments)]
+    done = subprocess.run(command, cwd=tmp_path, env={**kept, **settings}, capture_output=True, text=True, timeout=900)
+    return done, json.loads((tmp_path / "outcomes.json").read_text())
+
+
+def test_every_entry_of_the_operator_database_answers(plugin, tmp_path):
+    """Also what a device without kernels is asked for in parts: indexing by several tensors, masks, results of unknown size."""
+    done, outcomes = run_database(tmp_path, "--plugin", plugin, HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert sum(one["kind"] == "pass" for one in outcomes) >= 670  # of torch 2.13's 677 entries for float32, 672 can be sampled
+
+
+INDEXING = ("__getitem__", "index_put", "masked_select", "masked_scatter", "nonzero", "_unsafe_masked_index", "take", "unique",
+            "scatter", "nn.functional.embedding_bag", "isin", "histc")  # fmt: skip
+
+
+def test_so_it_does_with_all_kernels_switched_off(tmp_path):
+    entries = [argument for name in INDEXING for argument in ("--entry", name)]
+    done, outcomes = run_database(tmp_path, *entries, TORCH_BACKEND="fake", HAL_DISABLE_OPS="*")
+    assert {one["kind"] for one in outcomes} == {"pass"} and len(outcomes) == len(INDEXING), f"{done.stdout}\n{done.stderr}"

@@ -4,6 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+import torch_backend
+from torch_backend.fallback import strict
+
 torch.manual_seed(0)
 
 
@@ -128,6 +131,34 @@ def test_the_scaler_skips_a_step_with_infinite_gradients_and_halves_the_scale(de
     scaler.scale(weight.sum()).backward()
     scaler.step(optimizer)
     assert weight.tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("layout", ["dense", "strided", "transposed", "empty"])
+def test_gradients_are_unscaled_by_a_factor_that_their_dtype_cannot_hold(device, dtype, layout):
+    """60000 * 2^-25 is a number of float16, 2^-25 is not. One kernel does it, as the CPU's does."""
+    x = torch.full((6, 8), 60000.0, dtype=dtype)
+    x[1] = torch.linspace(-3, 3, 8).to(dtype)
+    of = {"dense": lambda x: x, "strided": lambda x: x[::2, ::3], "transposed": lambda x: x.t(), "empty": lambda x: x[:0]}[layout]
+    for bad in (None, float("inf"), float("nan"), -float("inf")):
+        grads = [x.clone(), x.clone()]
+        if bad is not None:
+            grads[1][0, 0] = bad
+        ours = [grad.to(device) for grad in grads]
+        found, ours_found, factor = torch.zeros(1), torch.zeros(1, device=device), torch.tensor([2.0**-25])
+        torch._amp_foreach_non_finite_check_and_unscale_([of(grad) for grad in grads], found, factor)
+        with strict():
+            torch._amp_foreach_non_finite_check_and_unscale_([of(grad) for grad in ours], ours_found, factor.to(device))
+        assert ours_found.item() == found.item() == float(bad is not None and layout != "empty")
+        for a, b in zip(ours, grads):
+            torch.testing.assert_close(a.cpu(), b, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_gradient_is_unscaled_by_one_kernel(device):
+    grads = [torch.ones(3, device=device) for _ in range(5)]
+    torch_backend.ops.reset()
+    torch._amp_foreach_non_finite_check_and_unscale_(grads, torch.zeros(1, device=device), torch.ones(1, device=device))
+    assert sum(row.native for row in torch_backend.ops.report()) == 5
 
 
 def test_state_of_the_scaler_travels(device):

@@ -1,0 +1,47 @@
+// grid_sample.cpp: sampling of images at the places of a grid, in half precision: places and weights are computed in float32, where
+// the CPU's kernel, to which float32 goes, would round each of them.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/grid_sampler_2d_backward_ops.h>
+#include <ATen/ops/grid_sampler_2d_ops.h>
+#include <ATen/ops/grid_sampler_3d_backward_ops.h>
+#include <ATen/ops/grid_sampler_3d_ops.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+
+namespace torch_backend {
+namespace {
+
+bool is_half(const at::Tensor &tensor) {
+  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+}
+
+// Nothing = the fallback is as good.
+template <class Op>
+std::optional<at::Tensor> sample(const at::Tensor &input, const at::Tensor &grid, int64_t interpolation,
+                                 int64_t padding, bool align_corners) {
+  if (!is_half(input) || grid.scalar_type() != input.scalar_type()) return std::nullopt;
+  return Op::call(input.to(at::kFloat), grid.to(at::kFloat), interpolation, padding, align_corners)
+      .to(input.scalar_type());
+}
+
+template <class Op>
+std::optional<std::tuple<at::Tensor, at::Tensor>> sample_backward(const at::Tensor &grad, const at::Tensor &input,
+                                                                  const at::Tensor &grid, int64_t interpolation,
+                                                                  int64_t padding, bool align_corners,
+                                                                  std::array<bool, 2> wanted) {
+  if (!is_half(input) || grid.scalar_type() != input.scalar_type()) return std::nullopt;
+  const auto [dx, dgrid] = Op::call(grad.to(at::kFloat), input.to(at::kFloat), grid.to(at::kFloat), interpolation,
+                                    padding, align_corners, wanted);
+  const auto narrowed = [&](const at::Tensor &tensor) {
+    return tensor.defined() ? tensor.to(input.scalar_type()) : tensor;
+  };
+  return std::tuple{narrowed(dx), narrowed(dgrid)};
+}
+
+}  // namespace
+}  // namespace torch_backend
+
+#include "aten/spatial/grid_sample.inc"  // registrations: `bodies` of codegen/ops.yaml
