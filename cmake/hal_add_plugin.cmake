@@ -1,7 +1,8 @@
 # hal_add_plugin(<name> <source>...): builds libhal_<name>.so, a plugin, from C or C++ sources. The target is hal_<name>.
 #
 # The SDK target hal_plugin carries every flag a plugin needs, so that an author cannot forget one; after the link
-# check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build.
+# check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build. Out of the tree the functions come
+# with find_package(torch_backend_hal); including this file of an installed torch_backend does the same.
 
 set(HAL_CHECK_PLUGIN ${CMAKE_CURRENT_LIST_DIR}/check_plugin.cmake)
 
@@ -49,3 +50,7 @@ function(hal_add_plugin name)
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -DPLUGIN=$<TARGET_FILE:${target}>
     -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF} -P ${HAL_CHECK_PLUGIN})
 endfunction()
+
+if(NOT TARGET hal_plugin AND NOT HAL_PLUGIN_FROM_CONFIG AND EXISTS ${CMAKE_CURRENT_LIST_DIR}/torch_backend_hal-config.cmake)
+  find_package(torch_backend_hal REQUIRED PATHS ${CMAKE_CURRENT_LIST_DIR} NO_DEFAULT_PATH)
+endif()

@@ -149,8 +149,11 @@ def _activate(names: str | None) -> None:
         _hal.open_plugins(None if resolved == os.environ.get("TORCH_BACKEND") else resolved, _folders())
     else:
         _hal.open_plugins(None, [*{str(Path(path).parent): None for path in offered.values()}, *_folders()])
+    # In a list, a plugin left out was wanted; in the search for hardware only one that is broken is told.
+    failed = [*left_out, *_hal.problems()]
     opened = _hal.plugins()
     if not opened:
+        _errors[:] = failed
         return
     name = _valid_name(torch, wanted_name or opened[0].name)
     for stand_in in _stand_ins:
@@ -160,8 +163,7 @@ def _activate(names: str | None) -> None:
 
     _register.register(name)
     _active, _requested = name, names or opened[0].name
-    # In a list, a plugin left out was wanted; in the search for hardware it is everyday.
-    _errors[:] = [*left_out, *filter(None, _hal.report().splitlines())] if names else []
+    _errors[:] = failed
 
 
 def _folders() -> list[str]:

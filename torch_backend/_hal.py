@@ -61,6 +61,7 @@ def library() -> ctypes.CDLL:
         ("hal_registry_provides", ctypes.c_int32, [ctypes.c_int32, ctypes.c_uint32]),
         ("hal_registry_slot_name", ctypes.c_char_p, [ctypes.c_uint32]),
         ("hal_registry_report", ctypes.c_char_p, []),
+        ("hal_registry_problems", ctypes.c_char_p, []),
         ("hal_device_count", ctypes.c_int32, []),
     ):
         function = getattr(hal, name)
@@ -123,6 +124,11 @@ def slots(plugin: int) -> dict[str, bool]:
 def report() -> str:
     """Gives the causes of the plugins that were skipped, one per line."""
     return library().hal_registry_report().decode(errors="replace")
+
+
+def problems() -> list[str]:
+    """Gives those of the causes that tell of something amiss, not of plugins that nobody asked for."""
+    return [line for line in library().hal_registry_problems().decode(errors="replace").splitlines() if line]
 
 
 def device_count() -> int:

@@ -99,9 +99,8 @@ std::pair<size_t, size_t> mem_get_info(c10::DeviceIndex device) {
 void set_memory_fraction(double fraction, c10::DeviceIndex device) {
   TORCH_CHECK_VALUE(fraction > 0.0 && fraction <= 1.0, "Invalid fraction value: ", fraction, ". Allowed range: (0, 1]");
   const c10::DeviceIndex index = index_or_current(device);
-  const size_t total = mem_get_info(index).second;
-  TORCH_CHECK(total != 0, "the memory of device ", static_cast<int>(index),
-              " is not known, so a fraction of it cannot be a limit");
+  size_t total = 0;
+  check(hal_memory_capacity(index, &total));
   check(hal_memory_set_limit(index, fraction == 1.0 ? 0 : static_cast<size_t>(fraction * static_cast<double>(total))));
 }
 

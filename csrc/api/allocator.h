@@ -47,7 +47,8 @@ size_t memory_allocated(c10::DeviceIndex device = -1);
 // Bytes that the allocator holds on a device (-1: the current one), used or cached. Since 0.1.
 size_t memory_reserved(c10::DeviceIndex device = -1);
 
-// Free and total bytes of a device (-1: the current one); total 0 = unknown. Since 0.1.
+// Free and total bytes of a device (-1: the current one); where its plugin does not tell, what this process has taken from it
+// is the total. Since 0.1.
 std::pair<size_t, size_t> mem_get_info(c10::DeviceIndex device = -1);
 
 // Limits what the allocator may take to a fraction, above 0 and at most 1, of the device's memory. Throws c10::ValueError

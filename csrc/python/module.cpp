@@ -57,6 +57,18 @@ void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }
 
 void set_memory_limit(int32_t device, uint64_t bytes) { check(hal_memory_set_limit(device, bytes)); }
 
+uint64_t memory_capacity(int32_t device) {
+  size_t bytes = 0;
+  check(hal_memory_capacity(device, &bytes));
+  return bytes;
+}
+
+bool can_access_peer(int32_t device, int32_t peer) {
+  int32_t accessible = 0;
+  check(hal_device_can_access_peer(device, peer, &accessible));
+  return accessible != 0;
+}
+
 py::dict to_dict(const c10::CachingAllocator::Stat &stat) {
   py::dict result;
   result["current"] = stat.current;
@@ -134,6 +146,15 @@ std::vector<std::string> operator_names() {
   return names;
 }
 
+// (name, dtypes of the plugin's own op, of the portable kernels) of every operator on a device: masks of torch's numbers.
+std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t device) {
+  std::vector<std::tuple<std::string, uint64_t, uint64_t>> result;
+  check(hal_device_ensure(device));
+  for (uint32_t op = 0; op < hal_op_count(); op++)
+    result.emplace_back(hal_op_name(op), hal_op_own_dtypes(device, op), hal_op_portable_dtypes(device, op));
+  return result;
+}
+
 void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
 
 std::vector<std::tuple<std::string, uint64_t>> fallback_counts() {
@@ -159,6 +180,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("device_count", &hal_device_count);
   module.def("current_device", &hal_device_current);
   module.def("exchange_device", &hal_device_exchange, py::arg("device"));
+  module.def("can_access_peer", wrap_pybind_function_no_gil(&can_access_peer), py::arg("device"), py::arg("peer"));
   module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
   module.def("synchronize", wrap_pybind_function_no_gil(&synchronize_device), py::arg("device"));
 
@@ -166,6 +188,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
   module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });
   module.def("reset_accumulated_host_memory_stats", [] { host_allocator()->reset_accumulated_stats(); });
+  module.def("memory_capacity", wrap_pybind_function_no_gil(&memory_capacity), py::arg("device"));
   module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
 
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
@@ -175,6 +198,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("composed_counts", wrap_pybind_function(&composed_counts));
   module.def("operator_reset", &operator_reset);
   module.def("operator_names", wrap_pybind_function(&operator_names));
+  module.def("operator_dtypes", wrap_pybind_function(&operator_dtypes), py::arg("device"));
   module.def("set_operator_enabled", wrap_pybind_function(&set_operator_enabled), py::arg("op"), py::arg("enabled"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));
   module.def("fallback_counts", wrap_pybind_function(&fallback_counts));

@@ -12,6 +12,7 @@ from .devices import (
     DeviceProperties,
     _is_in_bad_fork,
     _lazy_init,
+    can_device_access_peer,
     current_device,
     device,
     device_count,
@@ -62,8 +63,8 @@ from .streams import Event, Stream, StreamContext, current_stream, default_strea
 from torch import OutOfMemoryError
 
 __all__ = [
-    "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "current_device", "current_stream",
-    "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "DeviceProperties", "Event", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "current_device",
+    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "host_memory_stats",
     "host_memory_stats_as_nested_dict", "init", "initial_seed", "is_available", "is_bf16_supported", "is_initialized",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated",

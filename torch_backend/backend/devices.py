@@ -121,3 +121,13 @@ def get_device_name(device: Device = None) -> str:
 def get_device_capability(device: Device = None) -> dict:
     """Gives what tensors of a device may be, as torch.accelerator.get_device_capability."""
     return torch.accelerator.get_device_capability(torch.device(name(), existing_index(device)))
+
+
+def can_device_access_peer(device: Device, peer_device: Device) -> bool:
+    """Tells whether a device reads and writes the memory of another one directly; False of a device and itself, as of torch.cuda."""
+    index, peer = _get_device_index(device, optional=True), _get_device_index(peer_device)
+    if not 0 <= index < _C.device_count():
+        raise AssertionError("Invalid device id")
+    if not 0 <= peer < _C.device_count():
+        raise AssertionError("Invalid peer device id")
+    return index != peer and _C.can_access_peer(index, peer)

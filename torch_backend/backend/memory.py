@@ -100,7 +100,7 @@ def reset_accumulated_host_memory_stats() -> None:
 
 
 def mem_get_info(device: Device = None) -> tuple:
-    """Gives free and total bytes of a device; total 0 = unknown."""
+    """Gives free and total bytes of a device; where its plugin does not tell them, the total is what this process has taken from it."""
     return torch._C._accelerator_getMemoryInfo(existing_index(device))
 
 
@@ -109,9 +109,7 @@ def set_per_process_memory_fraction(fraction: float, device: Device = None) -> N
     if not 0.0 < fraction <= 1.0:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
     index = existing_index(device)
-    total = mem_get_info(index)[1]
-    if total == 0:
-        raise RuntimeError(f"the memory of device {index} is not known, so a fraction of it cannot be a limit")
+    total = _C.memory_capacity(index)  # raises where it is not known
     _C.set_memory_limit(index, 0 if fraction == 1.0 else int(total * fraction))
 
 

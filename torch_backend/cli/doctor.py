@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from ._output import print_json
 
-_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "HAL_PLUGIN_PATH", "HAL_LAYERS", "HAL_LOG", "HAL_CACHE_DIR"}
+# Those of docs/settings.md; test_command_line.py holds the two to each other.
+_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_AUTOGRAD_THREADS", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL", "HAL_ALLOW_UNSAFE_PLUGINS",
+             "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS"}  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -46,8 +48,11 @@ def _other_backends():
 
 
 def _settings():
+    import torch_backend
+
+    plugins = tuple(f"HAL_{name.upper()}_" for name in ("fake", *(plugin.name for plugin in torch_backend.plugins())))
     unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
-                     and not name.startswith(("HAL_FAKE_", "HAL_OPENCL_", "HAL_NPU_", "HAL_CUDA_")))  # fmt: skip
+                     and not name.startswith(plugins))  # fmt: skip
     if unknown:
         return Finding("settings", f"unknown: {', '.join(unknown)}", f"known are {', '.join(sorted(_SETTINGS))} and HAL_<PLUGIN>_*")
     return Finding("settings")
@@ -60,7 +65,7 @@ def _plugin_path():
             return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the whole path; other ones are ignored")
         if not path.is_dir():
             return Finding("HAL_PLUGIN_PATH", f"{folder} is not a folder", "remove it, or install the plugins there")
-        if path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if path.stat().st_mode & stat.S_IWOTH:  # of groups the HAL knows more
             return Finding("HAL_PLUGIN_PATH", f"others may write to {folder}", f"chmod go-w {folder}")
     return Finding("HAL_PLUGIN_PATH")
 
@@ -69,9 +74,9 @@ def _plugins():
     import torch_backend
     from torch_backend import _hal
 
-    causes = list(dict.fromkeys((*torch_backend.errors(), *filter(None, _hal.report().splitlines()))))
+    causes = list(dict.fromkeys((*torch_backend.errors(), *_hal.problems())))
     if causes:
-        return Finding("plugins", " ".join(causes), "follow what the sentence says; `torch-backend info` lists the folders")
+        return Finding("plugins", " ".join(causes), "follow what the sentence says; HAL_LAYERS=trace shows the calls before it")
     if not torch_backend.is_active():
         return Finding("plugins", "none is active", "set TORCH_BACKEND=fake, or call torch_backend.use('fake')")
     return Finding("plugins")

@@ -22,7 +22,8 @@ def collect() -> dict:
         "platform": platform.platform(),
         "active": torch_backend.is_active(),
         "errors": torch_backend.errors(),
-        "skipped": [line for line in _hal.report().splitlines() if line],
+        "problems": list(dict.fromkeys((*torch_backend.errors(), *_hal.problems()))),
+        "skipped": [line for line in _hal.report().splitlines() if line and line not in _hal.problems()],
         "search_path": _activation._folders(),
         "plugins": [],
         "devices": [],
@@ -52,8 +53,10 @@ def show(info: dict) -> None:
         print(f"  default: {', '.join(plugin['default']) or 'none'}")
     for device in info["devices"]:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
-    for line in dict.fromkeys((*info["skipped"], *info["errors"])):
+    for line in info["problems"]:
         print(f"problem: {line}")
+    for line in info["skipped"]:
+        print(f"not used: {line}")
     if not info["active"]:
         print("No plugin is active. Set TORCH_BACKEND=fake, or call torch_backend.use('fake').")
         print(f"Plugins are looked for in: {', '.join(info['search_path']) or 'no folder'} and HAL_PLUGIN_PATH.")
@@ -65,7 +68,7 @@ def add_arguments(parser) -> None:
 
 
 def run(arguments) -> int:
-    """Prints what there is; 1 when something that was asked for is missing."""
+    """Prints what there is; 1 when something that was asked for is missing, or a plugin is broken."""
     collected = collect()
     print_json(collected) if arguments.json else show(collected)
-    return 1 if collected["errors"] else 0
+    return 1 if collected["problems"] else 0

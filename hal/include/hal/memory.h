@@ -59,12 +59,18 @@ HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t ds
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                      size_t pattern_size, size_t size);
 
-/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts (total 0 = unknown). Since 0.1. */
+/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts. Those are of device_info's total_memory
+ * (or the limit that was set) and what this process has taken of it; where that is not known either, `*out_total` is what this
+ * process has taken from the device, and `*out_free` what of it no block uses. Since 0.1. */
 HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
 
 /* Gives the block that an address lies in: the HAL's own and adopted ones. It lives as long as its owner keeps it.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block);
+
+/* Tells how much memory the device has, in bytes, whatever the limit: by memory_info, else by device_info.
+ * Errors: HAL_NOT_FOUND = its plugin says it by neither. Since 0.2. */
+HAL_API hal_status_t hal_memory_capacity(int32_t device, size_t *out_bytes);
 
 /* Tells which device an address belongs to; covers blocks, adopted blocks and the plugins' own answers.
  * Errors: HAL_NOT_FOUND. Since 0.1. */

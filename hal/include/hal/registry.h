@@ -1,7 +1,8 @@
 /* registry.h: finding, loading and activating plugins.
  *
  * Plugins are opened once per process, in order; their devices are joined into one range of ordinals, fixed at that moment
- * and never renumbered. A plugin that cannot be loaded is reported with its cause and skipped. Plugins are never unloaded. */
+ * and never renumbered. A plugin that cannot be loaded, or crashes or hangs before its first device is of use, is reported with
+ * its cause and skipped: what it does until then runs in a child process first. Plugins are never unloaded. */
 #ifndef HAL_REGISTRY_H_
 #define HAL_REGISTRY_H_
 
@@ -58,6 +59,11 @@ HAL_API const char *hal_registry_slot_name(uint32_t slot);
 /* Gives the causes of the plugins that were skipped at open, one per line, "" when there are none. Lives as long as the
  * process. Since 0.1. */
 HAL_API const char *hal_registry_report(void);
+
+/* Gives those lines of hal_registry_report that tell of something amiss, as the log does: without the plugins that the search for
+ * hardware passes by because they are used on request only, or find no hardware or library of theirs here. "" when there are
+ * none. Lives as long as the process. Since 0.2. */
+HAL_API const char *hal_registry_problems(void);
 
 /* Drains every device that was used and shuts the plugins down; later calls that need a device fail with
  * HAL_FAILED_PRECONDITION. For tests and embedders; a process may simply end. Not thread-safe. Since 0.1. */

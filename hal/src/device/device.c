@@ -15,6 +15,7 @@
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
+#include "plugin/trial.h"
 
 _Thread_local hal_thread_t hal_thread;
 
@@ -74,8 +75,9 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
   hal_lock(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_COLD) {
     plugin->init_begun = 1;
-    const hal_status_t status = hal_call_init(plugin, "");
-    plugin->init_status = hal_error_plugin(plugin, HAL_SLOT_init, status);
+    hal_status_t status = hal_trial_start(plugin);
+    if (!status) status = hal_error_plugin(plugin, HAL_SLOT_init, hal_call_init(plugin, ""));
+    plugin->init_status = status;
     if (status) snprintf(plugin->init_message, sizeof plugin->init_message, "%.511s", hal_error_message());
     atomic_store(&plugin->state, status ? HAL_PLUGIN_FAILED : HAL_PLUGIN_READY);
   }

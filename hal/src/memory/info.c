@@ -2,22 +2,47 @@
 #include "base/life.h"
 #include "memory/internal.h"
 
+/* HAL_UNIMPLEMENTED = the plugin does not tell. */
+static hal_status_t ask_plugin(const hal_device_t *device, size_t *out_free, size_t *out_total) {
+  const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, out_free, out_total);
+  if (!status || status == HAL_UNIMPLEMENTED) return status;
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_info, status);
+}
+
 hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total) {
   hal_device_t *device;
   size_t free_bytes = 0, total = 0;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, &free_bytes, &total);
-  if (status && status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, HAL_SLOT_memory_info, status);
+  const hal_status_t status = ask_plugin(device, &free_bytes, &total);
+  if (status && status != HAL_UNIMPLEMENTED) return status;
   if (status) {
     hal_allocator_t *allocator = device->allocator;
     hal_lock(&allocator->lock);
     const size_t capacity = hal_mem_capacity(allocator), taken = (size_t)hal_mem_reserved(allocator);
+    const size_t used = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES);
     hal_unlock(&allocator->lock);
-    total = capacity == SIZE_MAX ? 0 : capacity;
-    free_bytes = total > taken ? total - taken : 0;
+    const int known = capacity != SIZE_MAX;
+    total = known ? capacity : taken;
+    free_bytes = known ? (total > taken ? total - taken : 0) : taken > used ? taken - used : 0;
   }
   *out_free = free_bytes;
   *out_total = total;
+  return HAL_OK;
+}
+
+hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
+  hal_device_t *device;
+  size_t free_bytes = 0, total = 0;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  const hal_status_t status = ask_plugin(device, &free_bytes, &total);
+  if (status && status != HAL_UNIMPLEMENTED) return status;
+  if (status) total = (size_t)device->info.total_memory;
+  if (!total)
+    return hal_error_set(HAL_NOT_FOUND,
+                         "the memory of device %s is not known; its plugin would tell by memory_info, or by total_memory "
+                         "of device_info",
+                         device->label);
+  *out_bytes = total;
   return HAL_OK;
 }
 

@@ -17,8 +17,4 @@ hal_status_t hal_file_check_elf(const char *path);
 /* The HAL_BUILD_* sanitizer bits that plugins in this process may carry. */
 uint64_t hal_process_sanitizers(void);
 
-/* Loads the file in a child process, where its constructors may crash. HAL_OK also when loading fails with a message, and
- * when no child can be made. HAL_PLUGIN_TRIAL=0 turns it off. Errors: HAL_INCOMPATIBLE, HAL_UNAVAILABLE. */
-hal_status_t hal_file_check_loads(const char *path);
-
 #endif /* HAL_SRC_FILE_CHECK_H_ */

@@ -1,10 +1,12 @@
-/* layer.c: the layers' settings, trace and fault, which work on any plugin without code of its own.
+/* layer.c: the layers' settings, and the fault layer. They work on any plugin without code of its own.
  *
  *   HAL_LAYERS=validate  holds host and plugin to what plugin_ops.def promises: layer_validate.h
- *   HAL_LAYERS=trace     logs every call of a plugin: op, result, duration
+ *   HAL_LAYERS=trace     logs every call of a plugin, own operators too: arguments before it, result and duration behind it
  *   HAL_LAYERS=fault     makes calls fail as HAL_FAULT says, a comma list of
  *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the plugin
- *     *:<n>[:<status>]      the n-th call of any op that may fail; ops that release or shut down do not count, since
+ *     op:<n>[:<status>]     the n-th call of any of the plugin's own operators
+ *     op=<name>:<n>[:<status>]   of one of them, such as op=add.Tensor:1
+ *     *:<n>[:<status>]      the n-th call of any op or own operator that may fail; ops that release or shut down do not count, since
  *                           refusing one is a leak by itself
  *     host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works without the layer, too)
  *
@@ -13,23 +15,24 @@
 #include "plugin/layer.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/host_malloc.h"
-#include "base/log_internal.h"
 #include "base/status_internal.h"
+#include "hal/log.h"
 #include "plugin/call.h"
+#include "plugin/layer_own_op.h"
+#include "plugin/layer_trace.h"
 #include "plugin/layer_validate.h"
 #include "plugin/search_path.h"
 #include "plugin/slots.h"
 
-enum { MAX_FAULTS = 16, MAX_DEPTH = 8, ANY_SLOT = HAL_SLOT_COUNT };
+enum { MAX_FAULTS = 16, ANY_SLOT = HAL_SLOT_COUNT, OWN_OP };
 
 typedef struct fault_s {
-  uint32_t slot; /* or ANY_SLOT */
+  uint32_t slot;             /* or ANY_SLOT, OWN_OP */
+  char op[HAL_CALL_OP_NAME]; /* OWN_OP: its name, "" = any */
   hal_status_t status;
   atomic_long countdown;
 } fault_t;
@@ -38,12 +41,6 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t wanted;
 static fault_t faults[MAX_FAULTS];
 static int fault_count;
-
-/* Start times of the calls that this thread has under way; defaults call other ops, so they nest. */
-static _Thread_local struct {
-  int depth;
-  int64_t start_ns[MAX_DEPTH];
-} trace;
 
 /* Ops whose refusal would be the leak or the hang that a torture test looks for. */
 static int releases(uint32_t slot) {
@@ -69,9 +66,31 @@ static int releases(uint32_t slot) {
   }
 }
 
-/* Reads one "<op>:<n>[:<status>]" of `length` bytes; 0 when it cannot be understood. */
+/* The colon behind a name, which may have colons itself ("library::operator"): the first one before a number. */
+static const char *colon_of(const char *text, const char *end) {
+  for (; text + 1 < end; text++)
+    if (*text == ':' && text[1] >= '0' && text[1] <= '9') return text;
+  return NULL;
+}
+
+/* Reads what fails: a slot's name, "*", "op" or "op=<name>". 0 = there is no such thing. */
+static int parse_place(const char *text, size_t length, fault_t *fault) {
+  fault->slot = hal_slot_find(text, length);
+  fault->op[0] = '\0';
+  if (fault->slot < HAL_SLOT_COUNT) return 1;
+  if (length == 1 && text[0] == '*') return fault->slot = ANY_SLOT, 1;
+  if (length < 2 || text[0] != 'o' || text[1] != 'p') return 0;
+  fault->slot = OWN_OP;
+  if (length == 2) return 1;
+  if (text[2] != '=' || length == 3 || length - 3 >= sizeof fault->op) return 0;
+  memcpy(fault->op, text + 3, length - 3);
+  fault->op[length - 3] = '\0';
+  return 1;
+}
+
+/* Reads one "<place>:<n>[:<status>]" of `length` bytes; 0 when it cannot be understood. */
 static int parse_fault(const char *text, size_t length) {
-  const char *const end = text + length, *const colon = memchr(text, ':', length);
+  const char *const end = text + length, *const colon = colon_of(text, end);
   if (!colon) return 0;
   const size_t name_length = (size_t)(colon - text);
   char *after;
@@ -83,11 +102,10 @@ static int parse_fault(const char *text, size_t length) {
     hal_malloc_fail_after(count);
     return 1;
   }
-  const uint32_t slot = name_length == 1 && text[0] == '*' ? ANY_SLOT : hal_slot_find(text, name_length);
-  const int known = slot < HAL_SLOT_COUNT || text[0] == '*';
-  if (!known || fault_count == MAX_FAULTS || status == HAL_OK) return 0;
-  fault_t *const fault = &faults[fault_count++];
-  fault->slot = slot;
+  if (fault_count == MAX_FAULTS || status == HAL_OK) return 0;
+  fault_t *const fault = &faults[fault_count];
+  if (!parse_place(text, name_length, fault)) return 0;
+  fault_count++;
   fault->status = status;
   atomic_init(&fault->countdown, count);
   return 1;
@@ -127,15 +145,21 @@ uint32_t hal_layers_wanted(void) {
   return wanted;
 }
 
-static hal_status_t inject(uint32_t slot) {
+static int is_meant(const fault_t *fault, uint32_t slot, const char *op) {
+  if (fault->slot == ANY_SLOT) return slot == OWN_OP || !releases(slot);
+  return fault->slot == slot && (slot != OWN_OP || !fault->op[0] || strcmp(fault->op, op) == 0);
+}
+
+static hal_status_t inject(uint32_t slot, const char *op) {
   for (int i = 0; i < fault_count; i++) {
     fault_t *const fault = &faults[i];
-    if (fault->slot != slot && !(fault->slot == ANY_SLOT && !releases(slot))) continue;
-    if (atomic_fetch_sub(&fault->countdown, 1) != 1) continue;
+    if (!is_meant(fault, slot, op) || atomic_fetch_sub(&fault->countdown, 1) != 1) continue;
     return hal_error_from_plugin(fault->status, 0, "failed on purpose (HAL_FAULT)");
   }
   return HAL_OK;
 }
+
+hal_status_t hal_fault_inject_op(const char *op) { return inject(OWN_OP, op); }
 
 /* How deep in plugins' defaults this thread is: a default of a missing tail slot calls other ops, whose results the outer
  * call has to answer for. */
@@ -144,6 +168,8 @@ static _Thread_local int depth;
 hal_status_t hal_layer_enter(hal_layer_call_t *call) {
   const hal_plugin_t *const plugin = call->plugin;
   call->stages = 0;
+  if (call->slot == HAL_SLOT_op_find)
+    call->asked = (hal_layer_asked_t){(const char *)call->arguments[1].value, (hal_op_own_t *)call->arguments[2].value};
   if ((plugin->layers & HAL_LAYER_VALIDATE) && depth == 0) {
     const hal_status_t status = hal_validate_enter(call);
     if (status) return status;
@@ -151,32 +177,22 @@ hal_status_t hal_layer_enter(hal_layer_call_t *call) {
     depth++;
   }
   if (plugin->layers & HAL_LAYER_FAULT) {
-    const hal_status_t status = inject(call->slot);
+    const hal_status_t status = inject(call->slot, "");
     if (status) return status;
   }
   if (plugin->layers & HAL_LAYER_TRACE) {
     call->stages |= HAL_LAYER_TRACE;
-    if (trace.depth < MAX_DEPTH) trace.start_ns[trace.depth] = hal_clock_ns();
-    trace.depth++;
+    hal_trace_begin(call);
   }
   return HAL_OK;
 }
 
-static void trace_end(const hal_layer_call_t *call, hal_status_t status) {
-  const hal_plugin_t *const plugin = call->plugin;
-  const int64_t end = hal_clock_ns();
-  trace.depth--;
-  const int64_t start = trace.depth < MAX_DEPTH ? trace.start_ns[trace.depth] : end;
-  char line[256];
-  snprintf(line, sizeof line, "trace: %*s%s.%s -> %s, %lld ns", 2 * (trace.depth < MAX_DEPTH ? trace.depth : MAX_DEPTH),
-           "", plugin->info.name ? plugin->info.name : "plugin", hal_registry_slot_name(call->slot),
-           hal_status_name(status), (long long)(end - start));
-  hal_log_write(HAL_LOG_INFO, line);
-}
-
 hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status) {
-  if (call->stages & HAL_LAYER_TRACE) trace_end(call, status);
-  if (!(call->stages & HAL_LAYER_VALIDATE)) return status;
-  depth--;
-  return hal_validate_leave(call, status);
+  if (call->stages & HAL_LAYER_TRACE) hal_trace_end(call, status);
+  if (call->stages & HAL_LAYER_VALIDATE) {
+    depth--;
+    status = hal_validate_leave(call, status);
+  }
+  if (call->slot == HAL_SLOT_op_find && !status) hal_own_op_wrap(call->plugin, &call->asked);
+  return status;
 }

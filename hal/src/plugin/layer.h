@@ -81,7 +81,7 @@ enum {
   HAL_CALL_OUTS = 2,      /* the most that an op writes */
   HAL_CALL_ROOM = 448,    /* bytes; the largest is hal_stream_error_t */
   HAL_CALL_GUARD = 32,    /* bytes behind each */
-  HAL_CALL_OP_NAME = 64   /* bytes of an operator's name */
+  HAL_CALL_OP_NAME = 96   /* bytes of an operator's name */
 };
 
 /* The layer's own place for something that the plugin writes: the caller's stays as it was until all is well. */
@@ -93,15 +93,21 @@ typedef struct hal_layer_out_s {
 
 typedef struct hal_borrowed_s hal_borrowed_t; /* layer_borrow.c */
 
+/* op_find: the operator that was asked for, and where the caller wants the answer. */
+typedef struct hal_layer_asked_s {
+  const char *name;
+  hal_op_own_t *out;
+} hal_layer_asked_t;
+
 typedef struct hal_layer_call_s {
   hal_plugin_t *plugin;
   uint32_t slot, count;
   hal_argument_t arguments[HAL_CALL_ARGUMENTS];
-  uint32_t stages; /* layers that entered the call and have to leave it */
+  uint32_t stages;         /* layers that entered the call and have to leave it */
+  hal_layer_asked_t asked; /* of op_find */
   /* The validate layer's: */
   struct hal_live_s *made, *ended; /* records of what the call makes and ends, layer_live.h */
   hal_borrowed_t *borrowed;        /* copies of what the plugin may read */
-  char op_name[HAL_CALL_OP_NAME];  /* op_find: what was asked for */
   uint32_t out_count;
   hal_layer_out_t outs[HAL_CALL_OUTS];
 } hal_layer_call_t;
@@ -114,5 +120,8 @@ uint32_t hal_layers_wanted(void);
  * the result. */
 hal_status_t hal_layer_enter(hal_layer_call_t *call);
 hal_status_t hal_layer_leave(hal_layer_call_t *call, hal_status_t status);
+
+/* The fault layer's answer in the place of one of the plugin's own operators; HAL_OK = it is called. */
+hal_status_t hal_fault_inject_op(const char *op);
 
 #endif /* HAL_SRC_LAYER_H_ */

@@ -1,17 +1,22 @@
-/* layer_own_op.c: the validate layer around operators of the plugin's own, which the host calls by the address that op_find
- * gave: a function of the layer stands in their place. */
+/* layer_own_op.c: see layer_own_op.h. */
+#include "plugin/layer_own_op.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "base/status_internal.h"
+#include "plugin/call.h"
+#include "plugin/layer_trace.h"
 #include "plugin/layer_validate.h"
 
 typedef struct own_op_s {
   struct own_op_s *next;
   hal_plugin_t *plugin;
   hal_op_own_t own; /* the plugin's answer */
-  char name[];
+  char name[HAL_CALL_OP_NAME];
 } own_op_t;
+
+/* ---- the validate layer's questions -------------------------------------------------------------------------------- */
 
 static hal_status_t check_tensor(const hal_layer_call_t *call, const char *op, const hal_tensor_t *tensor,
                                  int32_t device) {
@@ -47,12 +52,25 @@ static hal_status_t check_call(const own_op_t *op, const hal_op_call_t *run) {
   return status;
 }
 
-/* Calls a function of the plugin's with a copy of the call. */
-static hal_status_t call_plugin(const own_op_t *op, hal_op_fn_t fn, const hal_op_call_t *run) {
+/* ---- the calls ----------------------------------------------------------------------------------------------------- */
+
+static int has(const own_op_t *op, uint32_t layer) { return (op->plugin->layers & layer) != 0; }
+
+static hal_status_t call_traced(const own_op_t *op, hal_op_fn_t fn, const char *what, const hal_op_call_t *run) {
+  if (!has(op, HAL_LAYER_TRACE)) return fn(op->own.state, run);
+  hal_trace_begin_op(op->plugin, what, op->name, run);
+  const hal_status_t status = fn(op->own.state, run);
+  hal_trace_end_op(op->plugin, what, op->name, status);
+  return status;
+}
+
+/* Calls a function of the plugin's; under the validate layer with a copy of the call. */
+static hal_status_t call_plugin(const own_op_t *op, hal_op_fn_t fn, const char *what, const hal_op_call_t *run) {
+  if (!has(op, HAL_LAYER_VALIDATE)) return call_traced(op, fn, what, run);
   const hal_op_call_t *copy = run;
   hal_borrowed_t *const borrowed = hal_borrow_op_call(op->plugin, run, &copy);
   hal_error_forget_plugin();
-  const hal_status_t status = fn(op->own.state, copy);
+  const hal_status_t status = call_traced(op, fn, what, copy);
   hal_borrow_end(borrowed);
   if (status && status != HAL_UNIMPLEMENTED && !hal_error_has_plugin_message(status))
     hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s answered %s without a message; call hal_host->error_set",
@@ -73,45 +91,38 @@ static hal_op_call_t without_host(const hal_op_call_t *run) {
 static hal_status_t query_own_op(void *state, const hal_op_call_t *run) {
   const own_op_t *const op = state;
   const hal_op_call_t call = without_host(run);
-  const hal_status_t status = call_plugin(op, op->own.query, &call);
-  if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
+  const hal_status_t status = call_plugin(op, op->own.query, "query", &call);
+  if (status == HAL_OK || status == HAL_UNIMPLEMENTED || !has(op, HAL_LAYER_VALIDATE)) return status;
   return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s, query: answered %s; a query answers OK or UNIMPLEMENTED",
                             op->name, hal_status_name(status));
 }
 
 static hal_status_t run_own_op(void *state, const hal_op_call_t *run) {
   const own_op_t *const op = state;
-  HAL_RETURN_IF_ERROR(check_call(op, run));
-  const int bound = (op->own.flags & HAL_OP_NEVER_DECLINES) || (op->own.query && query_own_op(state, run) == HAL_OK);
-  const hal_status_t status = call_plugin(op, op->own.fn, run);
+  int bound = 0;
+  if (has(op, HAL_LAYER_VALIDATE)) {
+    HAL_RETURN_IF_ERROR(check_call(op, run));
+    bound = (op->own.flags & HAL_OP_NEVER_DECLINES) || (op->own.query && query_own_op(state, run) == HAL_OK);
+  }
+  if (has(op, HAL_LAYER_FAULT)) HAL_RETURN_IF_ERROR(hal_fault_inject_op(op->name));
+  const hal_status_t status = call_plugin(op, op->own.fn, "run", run);
   if (!bound || status != HAL_UNIMPLEMENTED) return status;
   return hal_validate_fault(op->plugin, HAL_SLOT_op_find, "%s declined a call that its %s had accepted; a yes binds",
                             op->name, op->own.query ? "query" : "descriptor");
 }
 
-hal_status_t hal_own_op_after_find(hal_layer_call_t *call, hal_status_t status) {
-  hal_op_own_t *const out = call->outs[0].original;
-  if (!out->fn) return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and gave no function");
-  own_op_t *const op = hal_malloc(sizeof *op + HAL_CALL_OP_NAME);
-  if (!op) return status; /* unobserved */
-  *op = (own_op_t){.next = call->plugin->validate->ops, .plugin = call->plugin, .own = *out};
-  snprintf(op->name, HAL_CALL_OP_NAME, "%s", call->op_name);
-  call->plugin->validate->ops = op;
+void hal_own_op_wrap(hal_plugin_t *plugin, const hal_layer_asked_t *asked) {
+  hal_op_own_t *const out = asked->out;
+  if (!(plugin->layers & (HAL_LAYER_VALIDATE | HAL_LAYER_TRACE | HAL_LAYER_FAULT)) || !out->fn) return;
+  own_op_t *const op = hal_malloc(sizeof *op);
+  if (!op) return;
+  *op = (own_op_t){.plugin = plugin, .own = *out};
+  snprintf(op->name, sizeof op->name, "%s", asked->name);
+  hal_lock(&plugin->lock);
+  op->next = plugin->own_ops;
+  plugin->own_ops = op;
+  hal_unlock(&plugin->lock);
   out->fn = run_own_op;
   out->state = op;
   if (out->query) out->query = query_own_op;
-  return status;
-}
-
-void hal_own_ops_free(hal_validate_t *validate) {
-  for (own_op_t *op = validate->ops, *next; op; op = next) {
-    next = op->next;
-    hal_free(op);
-  }
-  validate->ops = NULL;
-}
-
-hal_status_t hal_own_op_before_find(hal_layer_call_t *call) {
-  snprintf(call->op_name, sizeof call->op_name, "%s", (const char *)hal_validate_argument(call, "name")->value);
-  return HAL_OK;
 }

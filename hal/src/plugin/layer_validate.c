@@ -79,7 +79,6 @@ hal_status_t hal_validate_create(hal_plugin_t *plugin) {
 void hal_validate_destroy(hal_plugin_t *plugin) {
   if (!plugin->validate) return;
   hal_borrow_forget(plugin);
-  hal_own_ops_free(plugin->validate);
   hal_live_clear(&plugin->validate->lives);
   hal_free(plugin->validate);
   plugin->validate = NULL;

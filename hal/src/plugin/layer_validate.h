@@ -2,7 +2,7 @@
  *
  *   layer_validate.c  a call's arguments, what it makes and ends, what it writes, its status
  *   layer_rules.c     what single ops promise beyond that
- *   layer_own_op.c    operators of the plugin's own
+ *   layer_own_op.c    operators of the plugin's own, for all layers
  *   layer_borrow.c    copies of what a plugin may read during a call, made useless afterwards
  *   layer_live.c      what is alive
  *
@@ -26,7 +26,6 @@ typedef struct hal_validate_s {
   uint64_t peers[HAL_MAX_DEVICES];     /* bit p: device_peer_enable(device, p) was OK */
   uint64_t records;                    /* of events */
   int32_t groups;                      /* open brackets of comm_group */
-  void *ops;                           /* list of the plugin's own operators, layer_own_op.c */
 } hal_validate_t;
 
 /* Makes the layer's state for a plugin that is being loaded. Errors: HAL_RESOURCE_EXHAUSTED. */
@@ -59,12 +58,6 @@ extern const hal_rule_t hal_rules[HAL_SLOT_COUNT];
 /* Checks that `size` bytes at `address` lie in live memory that `device` may use. */
 hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, const void *address, size_t size,
                                 int32_t device);
-
-/* ---- layer_own_op.c ---- */
-/* op_find: remembers the name that was asked for; puts the layer's function in the place of the plugin's. */
-hal_status_t hal_own_op_before_find(hal_layer_call_t *call);
-hal_status_t hal_own_op_after_find(hal_layer_call_t *call, hal_status_t status);
-void hal_own_ops_free(hal_validate_t *validate);
 
 /* ---- layer_borrow.c ---- */
 /* Puts copies in the place of what the plugin may read during the call. Without host memory for them it stays as it is. */

@@ -18,6 +18,7 @@
 #include "plugin/layer_validate.h"
 #include "plugin/search_path.h"
 #include "plugin/slots.h"
+#include "plugin/trial.h"
 
 #define FIRST_SLOT offsetof(hal_plugin_api_t, info)
 #define SLOT_SIZE sizeof(void (*)(void))
@@ -94,6 +95,7 @@ static int is_torch_name(const char *name) {
 static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
   hal_plugin_info_t *const info = &plugin->info;
   *info = (hal_plugin_info_t){.struct_size = HAL_STRUCT_SIZE(hal_plugin_info_t, flags)};
+  hal_trial_step(HAL_SLOT_info);
   hal_status_t status = hal_call_info(plugin, info);
   if (status) {
     info->name = NULL;
@@ -141,6 +143,47 @@ hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   return check_info(path, plugin);
 }
 
+/* What loading is, of a file that may be loaded. */
+static hal_status_t open_plugin(const char *resolved, hal_plugin_t *plugin) {
+  hal_plugin_entry_fn_t entry = NULL;
+  HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
+  plugin->api.struct_size = sizeof plugin->api;
+  hal_trial_step(HAL_TRIAL_ENTRY);
+  const hal_status_t status = entry(&hal_host_api, &plugin->api);
+  if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_our_version(&plugin->api))
+    return refuse_version(resolved, &plugin->api); /* its entry has told the version */
+  if (status)
+    return hal_error_set(status,
+                         "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
+                         "headers",
+                         resolved, HAL_ABI_MAJOR, HAL_ABI_MINOR, hal_status_name(status));
+  return hal_plugin_accept(resolved, plugin);
+}
+
+hal_status_t hal_plugin_count_devices(hal_plugin_t *plugin) {
+  hal_trial_step(HAL_SLOT_probe);
+  hal_status_t status = hal_call_probe(plugin, 0);
+  if (status) return hal_error_plugin(plugin, HAL_SLOT_probe, status);
+  int32_t count = 0;
+  hal_trial_step(HAL_SLOT_device_count);
+  status = hal_call_device_count(plugin, &count);
+  if (status) return hal_error_plugin(plugin, HAL_SLOT_device_count, status);
+  if (count < 0)
+    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name,
+                         count);
+  if (count == 0)
+    return hal_error_set(HAL_UNAVAILABLE, "%s found no device on this machine; check the hardware and its driver",
+                         plugin->info.name);
+  plugin->device_count = count;
+  return HAL_OK;
+}
+
+/* In the child of a trial. */
+static void try_loading(void *data) {
+  static hal_plugin_t plugin;
+  if (!open_plugin(data, &plugin)) hal_plugin_count_devices(&plugin);
+}
+
 hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   char resolved[PATH_MAX];
   if (!path || path[0] != '/')
@@ -151,20 +194,8 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
                          "plugin %s cannot be found: %s; check the path", path, strerror(errno));
   HAL_RETURN_IF_ERROR(hal_file_check_owner(resolved));
   HAL_RETURN_IF_ERROR(hal_file_check_elf(resolved));
-  HAL_RETURN_IF_ERROR(hal_file_check_loads(resolved));
-  hal_plugin_entry_fn_t entry = NULL;
-  HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
-
-  plugin->api.struct_size = sizeof plugin->api;
-  const hal_status_t status = entry(&hal_host_api, &plugin->api);
-  if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_our_version(&plugin->api))
-    return refuse_version(resolved, &plugin->api); /* its entry has told the version */
-  if (status)
-    return hal_error_set(status,
-                         "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "
-                         "headers",
-                         resolved, HAL_ABI_MAJOR, HAL_ABI_MINOR, hal_status_name(status));
-  HAL_RETURN_IF_ERROR(hal_plugin_accept(resolved, plugin));
+  HAL_RETURN_IF_ERROR(hal_trial_run(resolved, try_loading, resolved));
+  HAL_RETURN_IF_ERROR(open_plugin(resolved, plugin));
   const size_t bytes = strlen(resolved) + 1;
   plugin->path = hal_malloc(bytes);
   if (!plugin->path) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading %s", resolved);

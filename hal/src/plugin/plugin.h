@@ -34,8 +34,9 @@ struct hal_plugin_s {
   atomic_int state;   /* HAL_PLUGIN_*; COLD until the first call that needs a device */
   int32_t init_begun; /* init was called in this process; a child forked meanwhile must not use it either */
   hal_status_t init_status;
-  char init_message[512]; /* cause when FAILED */
-  hal_lock_t lock;        /* serialises init */
+  char init_message[512];   /* cause when FAILED */
+  hal_lock_t lock;          /* serialises init; guards own_ops */
+  struct own_op_s *own_ops; /* that layers stand before, layer_own_op.c; they live as long as the process */
   hal_plugin_info_t info;
   char *path;
 };

@@ -25,7 +25,7 @@ hal_registry_t hal_registry;
 
 static hal_lock_t registry_lock;
 static char *opened_list; /* as given to the open that succeeded; NULL when it was automatic */
-static char report[REPORT_BYTES];
+static char report[REPORT_BYTES], problems[REPORT_BYTES]; /* of what was skipped; the part of it that is amiss */
 
 /* One walk through a list or the search path. */
 typedef struct opening_s {
@@ -35,8 +35,11 @@ typedef struct opening_s {
 
 /* Keeps the thread's message as the cause why `what` was skipped. */
 static void report_skipped(opening_t *opening, hal_status_t status, const char *what, size_t what_length) {
-  hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what,
-                  hal_error_message());
+  const char *const cause = hal_error_message();
+  hal_text_append(report, sizeof report, "%s%.*s: %s", report[0] ? "\n" : "", (int)what_length, what, cause);
+  /* In a search a plugin for other hardware is everyday; in a list it was wanted. */
+  if (!opening->automatic || status != HAL_UNAVAILABLE)
+    hal_text_append(problems, sizeof problems, "%s%.*s: %s", problems[0] ? "\n" : "", (int)what_length, what, cause);
   if (!opening->first_failure) opening->first_failure = status;
 }
 
@@ -46,23 +49,6 @@ static int is_loaded(const hal_plugin_t *plugin) {
         strcmp(hal_registry.plugins[i].info.name, plugin->info.name) == 0)
       return 1;
   return 0;
-}
-
-/* Asks a loaded plugin whether it is of use here. Starts no driver. */
-static hal_status_t count_devices(hal_plugin_t *plugin) {
-  hal_status_t status = hal_call_probe(plugin, 0);
-  if (status) return hal_error_plugin(plugin, HAL_SLOT_probe, status);
-  int32_t count = 0;
-  status = hal_call_device_count(plugin, &count);
-  if (status) return hal_error_plugin(plugin, HAL_SLOT_device_count, status);
-  if (count < 0)
-    return hal_error_set(HAL_INTERNAL, "%s, device_count: answered %d devices; a count is 0 or more", plugin->info.name,
-                         count);
-  if (count == 0)
-    return hal_error_set(HAL_UNAVAILABLE, "%s found no device on this machine; check the hardware and its driver",
-                         plugin->info.name);
-  plugin->device_count = count;
-  return HAL_OK;
 }
 
 static void add_devices(hal_plugin_t *plugin) {
@@ -89,7 +75,7 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
   if (!status && opening->automatic && (plugin->info.flags & HAL_PLUGIN_ON_REQUEST))
     status = hal_error_set(HAL_UNAVAILABLE, "%s is used on request only; set TORCH_BACKEND=%s to use it",
                            plugin->info.name, plugin->info.name);
-  if (!status) status = count_devices(plugin);
+  if (!status) status = hal_plugin_count_devices(plugin);
   if (status) {
     hal_validate_destroy(plugin);
     hal_free(plugin->path);
@@ -177,7 +163,7 @@ static hal_status_t open_locked(const char *list) {
   const char *const wanted = list ? list : variable && *variable ? variable : NULL;
   HAL_RETURN_IF_ERROR(remember(wanted));
   hal_life_watch_forks();
-  report[0] = '\0';
+  report[0] = problems[0] = '\0';
   if (wanted) {
     open_list(wanted, !list, &opening);
     if (hal_registry.plugin_count == 0) {
@@ -190,8 +176,8 @@ static hal_status_t open_locked(const char *list) {
     opening.automatic = 1;
     HAL_RETURN_IF_ERROR(hal_search_all(visit_automatic, &opening));
   }
-  /* With a list, a plugin left out was wanted; in the automatic search it is everyday. */
-  if (report[0]) hal_log(wanted ? HAL_LOG_WARNING : HAL_LOG_DEBUG, "skipped plugins:\n%s", report);
+  if (problems[0]) hal_log(HAL_LOG_WARNING, "skipped plugins:\n%s", problems);
+  if (report[0] && !wanted) hal_log(HAL_LOG_DEBUG, "skipped in the search:\n%s", report);
   atomic_store(&hal_registry.open, 1);
   return HAL_OK;
 }
@@ -206,6 +192,8 @@ hal_status_t hal_registry_open(const char *list) {
 int32_t hal_registry_is_open(void) { return atomic_load(&hal_registry.open); }
 
 const char *hal_registry_report(void) { return report; }
+
+const char *hal_registry_problems(void) { return problems; }
 
 int32_t hal_registry_plugin_count(void) { return hal_registry_is_open() ? hal_registry.plugin_count : 0; }
 

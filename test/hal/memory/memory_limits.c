@@ -275,10 +275,16 @@ Test(memory_limits, copies_between_plugins_go_through_the_host_in_pieces) {
 Test(memory_limits, info_comes_from_the_own_accounts_when_the_plugin_has_none) {
   size_t free_bytes = 1, total = 1;
   cr_assert_eq(double_open(1, 0), HAL_OK);
+  cr_assert_eq(hal_memory_capacity(0, &total), HAL_NOT_FOUND);
   cr_assert_eq(hal_memory_info(0, &free_bytes, &total), HAL_OK);
-  cr_expect_eq(total, 0u, "unknown");
-  hal_devices[0].info.total_memory = 100 * MIB;
+  cr_expect(total == 0 && free_bytes == 0, "nothing was taken");
   hal_block_t *block = take(1000);
+  cr_assert_eq(hal_memory_info(0, &free_bytes, &total), HAL_OK);
+  cr_expect_eq(total, 2 * MIB, "what was taken");
+  cr_expect_eq(free_bytes, 2 * MIB - 1024, "what of it is free");
+  hal_devices[0].info.total_memory = 100 * MIB;
+  cr_assert_eq(hal_memory_capacity(0, &total), HAL_OK);
+  cr_expect_eq(total, 100 * MIB);
   cr_assert_eq(hal_memory_info(0, &free_bytes, &total), HAL_OK);
   cr_expect_eq(total, 100 * MIB);
   cr_expect_eq(free_bytes, 98 * MIB);

@@ -1,7 +1,9 @@
 /* Tests of the loader's check of owners and permissions: nobody else may have written what is loaded. */
 #include "support.h"
 
+#include <grp.h>
 #include <limits.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,10 +30,40 @@ TestSuite(file_safety, .init = setup, .fini = teardown);
 
 Test(file_safety, a_plugin_of_the_users_own_is_loaded) { assert_ok(hal_registry_open(path)); }
 
-Test(file_safety, a_file_that_the_group_may_write_is_refused) {
+/* umask 002: each user has a group of their own, and their files may be written by it. */
+Test(file_safety, a_file_that_the_users_own_group_may_write_is_loaded) {
+  const struct passwd *const user = getpwuid(geteuid());
+  const struct group *const group = user ? getgrgid(user->pw_gid) : NULL;
+  if (!group || group->gr_mem[0]) cr_skip_test("the user has no group of their own");
+  cr_assert_eq(chown(path, (uid_t)-1, user->pw_gid), 0);
+  cr_assert_eq(chown(directory, (uid_t)-1, user->pw_gid), 0);
   chmod(path, 0775);
-  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION,
-               "can be written by other users (mode 775); run chmod go-w");
+  chmod(directory, 0775);
+  assert_ok(hal_registry_open(path));
+}
+
+/* A group with another member, or one that nobody knows. */
+static gid_t group_of_others(void) {
+  const struct group *group;
+  gid_t found = 54321;
+  setgrent();
+  while ((group = getgrent()))
+    for (char **member = group->gr_mem; *member; member++)
+      if (getpwnam(*member) && getpwnam(*member)->pw_uid != geteuid() && getpwnam(*member)->pw_uid)
+        found = group->gr_gid;
+  endgrent();
+  return found;
+}
+
+Test(file_safety, a_file_that_another_group_may_write_is_refused) {
+  if (geteuid() != 0) cr_skip_test("only root can give a file to any group");
+  const gid_t groups[] = {54321, group_of_others(), getpwnam("nobody") ? getpwnam("nobody")->pw_gid : 54321};
+  for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+    cr_assert_eq(chown(path, (uid_t)-1, groups[i]), 0);
+    chmod(path, 0775);
+    assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION,
+                 "can be written by other users (mode 775); run chmod go-w");
+  }
 }
 
 Test(file_safety, a_file_that_all_may_write_is_refused) {

@@ -3,6 +3,8 @@
 
 #include <stdio.h>
 
+#include "plugin/call.h"
+
 static char lines[16384];
 
 static void keep(int32_t level, const char *message, void *unused) {
@@ -21,6 +23,72 @@ Test(layer, trace_logs_every_call_with_op_and_result) {
   cr_assert_not_null(strstr(lines, "five.device_count -> OK, "), "%s", lines);
   cr_assert_not_null(strstr(lines, "five.init -> OK, "), "%s", lines);
   cr_assert_not_null(strstr(lines, "five.stream_create -> OK, "), "%s", lines);
+}
+
+Test(layer, trace_shows_a_call_and_its_arguments_before_it_is_made) {
+  hal_stream_t *stream;
+  setenv("HAL_LAYERS", "trace", 1);
+  unsetenv("HAL_LOG");
+  hal_log_set_sink(keep, NULL);
+  open_fixture("five");
+  assert_ok(hal_stream_acquire(1, 0, &stream));
+  const char *const before = strstr(lines, "trace: > five.stream_create(device=1, priority=0)");
+  cr_assert_not_null(before, "%s", lines);
+  cr_assert_not_null(strstr(before, "trace: five.stream_create -> OK, "), "%s", lines);
+  cr_assert_not_null(strstr(lines, "trace: > five.init(options=\"\")"), "%s", lines);
+  cr_assert_not_null(strstr(lines, "trace: > plugin.info()"), "%s", lines);
+  cr_assert_not_null(strstr(lines, " ns, out_count=2\n"), "%s", lines); /* of device_count */
+}
+
+static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
+static float numbers[6];
+
+/* Calls an operator of the fixture own_ops as the host does. */
+static hal_status_t run_own(const char *name) {
+  const hal_tensor_t tensor = {.struct_size = HAL_STRUCT_SIZE(hal_tensor_t, flags),
+                               .data = numbers,
+                               .sizes = sizes,
+                               .strides = strides,
+                               .ndim = 2,
+                               .dtype = HAL_FLOAT32};
+  const int64_t list[] = {4, 5};
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &tensor},
+                              {.tag = HAL_VALUE_DOUBLE, .u.d = 0.5},
+                              {.tag = HAL_VALUE_INT_LIST, .count = 2, .u.il = list},
+                              {.tag = HAL_VALUE_NONE}};
+  const hal_tensor_t *const results[] = {&tensor};
+  const hal_op_call_t call = {.struct_size = HAL_STRUCT_SIZE(hal_op_call_t, offset),
+                              .arg_count = 4,
+                              .result_count = 1,
+                              .args = args,
+                              .results = results};
+  hal_op_own_t own = {.struct_size = sizeof own};
+  assert_ok(hal_call_op_find(&hal_registry.plugins[0], 0, name, &own));
+  return own.fn(own.state, &call);
+}
+
+Test(layer, trace_shows_the_plugins_own_operators_with_their_arguments) {
+  setenv("HAL_LAYERS", "trace", 1);
+  hal_log_set_sink(keep, NULL);
+  open_fixture("own_ops");
+  assert_ok(run_own("test::sign"));
+  cr_assert_not_null(
+      strstr(lines, "five.op run test::sign(float32[2,3] strides [1,2], 0.5, [4,5], none) into (float32[2,3]"), "%s",
+      lines);
+  cr_assert_not_null(strstr(lines, "trace: five.op run test::sign -> OK, "), "%s", lines);
+  cr_assert_eq(run_own("test::only_double"), HAL_UNIMPLEMENTED);
+  cr_assert_not_null(strstr(lines, "trace: five.op run test::only_double -> UNIMPLEMENTED, "), "%s", lines);
+}
+
+Test(layer, fault_fails_the_plugins_own_operators_all_or_by_name) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "op=test::sign:2:DATA_LOSS,op:3:UNIMPLEMENTED", 1);
+  open_fixture("own_ops");
+  assert_ok(run_own("test::sign"));
+  cr_assert_eq(run_own("test::fail"), HAL_INTERNAL);
+  cr_assert_eq(run_own("test::sign"), HAL_DATA_LOSS);
+  cr_assert_eq(run_own("test::sign"), HAL_UNIMPLEMENTED); /* the third that nothing else failed */
+  assert_ok(run_own("test::sign"));
 }
 
 Test(layer, fault_fails_the_nth_call_once_with_the_status) {
@@ -54,7 +122,7 @@ Test(layer, host_malloc_fails_the_nth_allocation_of_the_hal) {
 
 Test(layer, a_fault_that_cannot_be_understood_is_reported) {
   setenv("HAL_LAYERS", "fault,colour", 1);
-  setenv("HAL_FAULT", "stream_creat:1,memory_alloc:x,memory_alloc:1:NO_SUCH,memory_alloc,*:1:OK", 1);
+  setenv("HAL_FAULT", "stream_creat:1,memory_alloc:x,memory_alloc:1:NO_SUCH,memory_alloc,*:1:OK,op=:1,operator:1", 1);
   hal_log_set_sink(keep, NULL);
   open_fixture("tally");
   assert_ok(hal_device_ensure(0));
@@ -64,4 +132,6 @@ Test(layer, a_fault_that_cannot_be_understood_is_reported) {
   cr_assert_not_null(strstr(lines, "HAL_FAULT: 'memory_alloc:1:NO_SUCH'"), "%s", lines);
   cr_assert_not_null(strstr(lines, "HAL_FAULT: 'memory_alloc'"), "%s", lines);
   cr_assert_not_null(strstr(lines, "HAL_FAULT: '*:1:OK'"), "%s", lines);
+  cr_assert_not_null(strstr(lines, "HAL_FAULT: 'op=:1'"), "%s", lines);
+  cr_assert_not_null(strstr(lines, "HAL_FAULT: 'operator:1'"), "%s", lines);
 }

@@ -1,8 +1,11 @@
 /* variant.c: the five mandatory functions and one property that the definition names. */
+#define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef VARIANT_DEVICES
 #define VARIANT_DEVICES 1
@@ -11,7 +14,16 @@
 #define VARIANT_FLAGS 0
 #endif
 
+/* What a function does before it answers, such as abort(). */
+#ifndef VARIANT_INFO_DOES
+#define VARIANT_INFO_DOES (void)0
+#endif
+#ifndef VARIANT_COUNT_DOES
+#define VARIANT_COUNT_DOES (void)0
+#endif
+
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
+  VARIANT_INFO_DOES;
   out_info->name = VARIANT_NAME;
   out_info->vendor = "tests";
   out_info->version = "1";
@@ -20,6 +32,7 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 hal_status_t hal_plugin_device_count(int32_t *out_count) {
+  VARIANT_COUNT_DOES;
   *out_count = VARIANT_DEVICES;
   return HAL_OK;
 }
@@ -51,6 +64,30 @@ __attribute__((constructor)) static void construct(void) { VARIANT_CONSTRUCTOR; 
 hal_status_t hal_plugin_probe(uint32_t flags) {
   (void)flags;
   return hal_host->error_set(VARIANT_PROBE, 0, "no card is plugged in; plug one in");
+}
+#endif
+
+#ifdef VARIANT_PROBE_DOES
+hal_status_t hal_plugin_probe(uint32_t flags) {
+  (void)flags;
+  VARIANT_PROBE_DOES;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_INIT_DOES
+hal_status_t hal_plugin_init(const char *options) {
+  (void)options;
+  VARIANT_INIT_DOES;
+  return HAL_OK;
+}
+#endif
+
+#ifdef VARIANT_DEVICE_INFO_DOES
+hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
+  (void)device, (void)out_info;
+  VARIANT_DEVICE_INFO_DOES;
+  return HAL_OK;
 }
 #endif
 

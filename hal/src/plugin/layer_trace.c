@@ -1,0 +1,260 @@
+/* layer_trace.c: see layer_trace.h. */
+#define _POSIX_C_SOURCE 200809L
+#include "plugin/layer_trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/log_internal.h"
+#include "base/text.h"
+#include "hal/log.h"
+
+enum { MAX_DEPTH = 8, LINE_BYTES = 1024, MOST_SHOWN = 8 };
+
+/* Start times of the calls that this thread has under way; defaults call other ops, so they nest. */
+static _Thread_local struct {
+  int depth;
+  int64_t start_ns[MAX_DEPTH];
+} trace;
+
+typedef struct line_s {
+  char text[LINE_BYTES];
+} line_t;
+
+#define PUT(line, ...) hal_text_append((line)->text, sizeof(line)->text, __VA_ARGS__)
+
+/* ---- values -------------------------------------------------------------------------------------------------------- */
+
+static void put_numbers(line_t *line, const int64_t *numbers, int64_t count) {
+  PUT(line, "[");
+  for (int64_t i = 0; i < count && i < MOST_SHOWN; i++) PUT(line, "%s%lld", i ? "," : "", (long long)numbers[i]);
+  PUT(line, count > MOST_SHOWN ? ",...]" : "]");
+}
+
+static int is_contiguous(const hal_tensor_t *tensor) {
+  int64_t expected = 1;
+  for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
+    if (tensor->sizes[i] != 1 && tensor->strides[i] != expected) return 0;
+    expected *= tensor->sizes[i];
+  }
+  return 1;
+}
+
+/* float32[2,3], and the strides where they say more. */
+static void put_tensor(line_t *line, const hal_tensor_t *tensor) {
+  if (!tensor) {
+    PUT(line, "none");
+    return;
+  }
+  PUT(line, "%s", hal_dtype_name(tensor->dtype));
+  put_numbers(line, tensor->sizes, tensor->ndim);
+  if (is_contiguous(tensor)) return;
+  PUT(line, " strides ");
+  put_numbers(line, tensor->strides, tensor->ndim);
+}
+
+static void put_value(line_t *line, const hal_value_t *value) {
+  switch (value->tag) {
+    case HAL_VALUE_NONE:
+      PUT(line, "none");
+      return;
+    case HAL_VALUE_DOUBLE:
+      PUT(line, "%g", value->u.d);
+      return;
+    case HAL_VALUE_STRING:
+      PUT(line, "\"%.80s\"", value->u.s);
+      return;
+    case HAL_VALUE_TENSOR:
+      put_tensor(line, value->u.t);
+      return;
+    case HAL_VALUE_INT_LIST:
+      put_numbers(line, value->u.il, value->count);
+      return;
+    case HAL_VALUE_DTYPE:
+      PUT(line, "%s", hal_dtype_name((hal_dtype_t)value->u.i));
+      return;
+    case HAL_VALUE_COMPLEX:
+      PUT(line, "%g%+gi", value->u.dl[0], value->u.dl[1]);
+      return;
+    case HAL_VALUE_TENSOR_LIST:
+      PUT(line, "{");
+      for (uint32_t i = 0; i < value->count && i < MOST_SHOWN; i++) {
+        if (i) PUT(line, ", ");
+        put_tensor(line, value->u.tl[i]);
+      }
+      PUT(line, value->count > MOST_SHOWN ? ", ... %u in all}" : "}", (unsigned)value->count);
+      return;
+    case HAL_VALUE_DOUBLE_LIST:
+    case HAL_VALUE_BOOL_LIST:
+    case HAL_VALUE_SCALAR_LIST:
+      PUT(line, "list of %u", (unsigned)value->count);
+      return;
+    default:
+      PUT(line, "%lld", (long long)value->u.i);
+  }
+}
+
+/* ---- arguments ----------------------------------------------------------------------------------------------------- */
+
+static void put_launch(line_t *line, const hal_launch_t *launch) {
+  PUT(line, "grid %ux%ux%u, block %ux%ux%u, %u arguments", launch->grid[0], launch->grid[1], launch->grid[2],
+      launch->block[0], launch->block[1], launch->block[2], launch->arg_count);
+}
+
+/* What the plugin is given. */
+static void put_argument(line_t *line, const hal_argument_t *argument) {
+  const void *const address = (const void *)argument->value;
+  PUT(line, "%s=", argument->name);
+  switch (argument->type) {
+    case HAL_TYPE_I32:
+    case HAL_TYPE_I64:
+      PUT(line, "%lld", (long long)argument->value);
+      return;
+    case HAL_TYPE_U32:
+    case HAL_TYPE_SIZE:
+      PUT(line, "%llu", (unsigned long long)argument->value);
+      return;
+    case HAL_TYPE_TEXT:
+      PUT(line, address ? "\"%.120s\"" : "NULL", (const char *)address);
+      return;
+    case HAL_TYPE_LAUNCH:
+      put_launch(line, address);
+      return;
+    case HAL_TYPE_MODULE_DESC:
+      PUT(line, "%.32s, %zu bytes", ((const hal_module_desc_t *)address)->dialect,
+          ((const hal_module_desc_t *)address)->size);
+      return;
+    case HAL_TYPE_RANDOM:
+      PUT(line, "distribution %d, %llu of %s", (int)((const hal_random_t *)address)->distribution,
+          (unsigned long long)((const hal_random_t *)address)->count,
+          hal_dtype_name(((const hal_random_t *)address)->dtype));
+      return;
+    default:
+      PUT(line, address ? "%p" : "NULL", address);
+  }
+}
+
+static uint32_t class_of(uint32_t type) {
+#define HAL_TYPE_CLASS(name, type, class) HAL_CLASS_##class,
+  static const uint8_t classes[] = {HAL_ARGUMENT_TYPES(HAL_TYPE_CLASS)};
+#undef HAL_TYPE_CLASS
+  return classes[type];
+}
+
+static int is_answer(const hal_argument_t *argument) {
+  const uint32_t class = class_of(argument->type);
+  return class == HAL_CLASS_MADE || class == HAL_CLASS_OUT || class == HAL_CLASS_STRUCT;
+}
+
+/* What the plugin wrote. */
+static void put_answer(line_t *line, const hal_argument_t *argument) {
+  const void *const at = (const void *)argument->value;
+  void *made;
+  if (!at) return;
+  PUT(line, ", %s=", argument->name);
+  if (class_of(argument->type) == HAL_CLASS_MADE) {
+    memcpy(&made, at, sizeof made);
+    PUT(line, made ? "%p" : "NULL", made);
+    return;
+  }
+  switch (argument->type) {
+    case HAL_TYPE_OUT_I32:
+      PUT(line, "%d", (int)*(const int32_t *)at);
+      return;
+    case HAL_TYPE_OUT_U32:
+      PUT(line, "%u", (unsigned)*(const uint32_t *)at);
+      return;
+    case HAL_TYPE_OUT_I64:
+      PUT(line, "%lld", (long long)*(const int64_t *)at);
+      return;
+    case HAL_TYPE_OUT_SIZE:
+      PUT(line, "%zu", *(const size_t *)at);
+      return;
+    case HAL_TYPE_INFO:
+      PUT(line, "\"%.64s\"", ((const hal_plugin_info_t *)at)->name ? ((const hal_plugin_info_t *)at)->name : "");
+      return;
+    case HAL_TYPE_DEVICE_INFO:
+      PUT(line, "\"%.64s\", flags 0x%llx, dialects \"%.64s\"", ((const hal_device_info_t *)at)->name,
+          (unsigned long long)((const hal_device_info_t *)at)->flags, ((const hal_device_info_t *)at)->dialects);
+      return;
+    case HAL_TYPE_OP_OWN:
+      PUT(line, "dtypes 0x%llx, layouts %u", (unsigned long long)((const hal_op_own_t *)at)->dtypes,
+          (unsigned)((const hal_op_own_t *)at)->layouts);
+      return;
+    default:
+      PUT(line, "...");
+  }
+}
+
+/* ---- lines --------------------------------------------------------------------------------------------------------- */
+
+static void head(line_t *line, int depth, const char *mark, const hal_plugin_t *plugin) {
+  line->text[0] = '\0';
+  PUT(line, "trace: %*s%s%s.", 2 * (depth < MAX_DEPTH ? depth : MAX_DEPTH), "", mark,
+      plugin->info.name ? plugin->info.name : "plugin");
+}
+
+static void start_clock(void) {
+  if (trace.depth < MAX_DEPTH) trace.start_ns[trace.depth] = hal_clock_ns();
+  trace.depth++;
+}
+
+static int64_t stop_clock(void) {
+  const int64_t end = hal_clock_ns();
+  trace.depth--;
+  return trace.depth < MAX_DEPTH ? end - trace.start_ns[trace.depth] : 0;
+}
+
+void hal_trace_begin(const hal_layer_call_t *call) {
+  line_t line;
+  head(&line, trace.depth, "> ", call->plugin);
+  PUT(&line, "%s(", hal_registry_slot_name(call->slot));
+  const char *comma = "";
+  for (uint32_t i = 0; i < call->count; i++) {
+    if (is_answer(&call->arguments[i])) continue;
+    PUT(&line, "%s", comma);
+    put_argument(&line, &call->arguments[i]);
+    comma = ", ";
+  }
+  PUT(&line, ")");
+  hal_log_write(HAL_LOG_INFO, line.text);
+  start_clock();
+}
+
+void hal_trace_end(const hal_layer_call_t *call, hal_status_t status) {
+  const int64_t taken = stop_clock();
+  line_t line;
+  head(&line, trace.depth, "", call->plugin);
+  PUT(&line, "%s -> %s, %lld ns", hal_registry_slot_name(call->slot), hal_status_name(status), (long long)taken);
+  for (uint32_t i = 0; !status && i < call->count; i++)
+    if (is_answer(&call->arguments[i])) put_answer(&line, &call->arguments[i]);
+  hal_log_write(HAL_LOG_INFO, line.text);
+}
+
+void hal_trace_begin_op(const hal_plugin_t *plugin, const char *what, const char *name, const hal_op_call_t *run) {
+  line_t line;
+  head(&line, trace.depth, "> ", plugin);
+  PUT(&line, "op %s %s(", what, name);
+  for (uint32_t i = 0; i < run->arg_count; i++) {
+    if (i) PUT(&line, ", ");
+    put_value(&line, &run->args[i]);
+  }
+  PUT(&line, ") into (");
+  for (uint32_t i = 0; i < run->result_count; i++) {
+    if (i) PUT(&line, ", ");
+    put_tensor(&line, run->results[i]);
+  }
+  PUT(&line, "), device=%d, stream=%p", (int)run->device, (void *)run->stream);
+  hal_log_write(HAL_LOG_INFO, line.text);
+  start_clock();
+}
+
+void hal_trace_end_op(const hal_plugin_t *plugin, const char *what, const char *name, hal_status_t status) {
+  const int64_t taken = stop_clock();
+  line_t line;
+  head(&line, trace.depth, "", plugin);
+  PUT(&line, "op %s %s -> %s, %lld ns", what, name, hal_status_name(status), (long long)taken);
+  hal_log_write(HAL_LOG_INFO, line.text);
+}
