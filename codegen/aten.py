@@ -1,7 +1,7 @@
 """Generates the ATen registrations of the operators of ops.yaml for the installed torch.
 
 Into the folder given by --out go RegisterNative_<k>.cpp, signatures.h and Signatures_<k>.cpp, one <folder>/<file>.inc for each source
-file of csrc/aten that has bodies written by hand, coverage.json and operators.md; stale files are removed. Operators that the installed
+file of csrc/aten that has bodies written by hand, coverage.json, support.json and operators.md; stale files are removed. Operators that the installed
 torch lacks or has changed are listed on standard error and left to the fallback.
 """
 from __future__ import annotations
@@ -46,6 +46,7 @@ def main():
     write(options.out / "signatures.h", header)
     write(options.out / "op_rules.h", rules)
     write(options.out / "coverage.json", aten_coverage.coverage(model))
+    write(options.out / "support.json", aten_coverage.support(model))
     write(options.out / "operators.md", aten_coverage.table(model))
     written = {options.out / name for name in sources}
     for file in dict.fromkeys(entry.file for entry in bodies):

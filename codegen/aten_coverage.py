@@ -1,10 +1,19 @@
-"""Writes what is registered natively, for programs (coverage.json) and for the documentation (operators.md)."""
+"""Writes what is registered natively: for programs (coverage.json), for the documentation (operators.md), and for
+torch_backend.ops.coverage, which asks a device who would answer (support.json)."""
 from __future__ import annotations
 
 import json
 from importlib.metadata import version
+from pathlib import Path
 
 from aten_model import form_name
+from aten_reach import Sources
+
+# Bodies that need no kernel: tensors, storage and views, and what a plugin's functions of memory do.
+MEMORY_FILES = ("storage/factories", "storage/storage_ops", "storage/views", "copy/copy", "pointwise/fill")
+# Bodies that decline odd calls only, and are else made of other operators, whatever the kernels.
+COMPOSED = ("cat", "cat.out", "roll", "channel_shuffle", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
+ATEN = Path(__file__).resolve().parents[1] / "csrc/aten"
 
 
 def coverage(model):
@@ -29,6 +38,24 @@ def coverage(model):
     skipped = [{"op": skipped.op, "reason": skipped.reason} for skipped in model.skipped]
     document = {"torch": version("torch"), "operators": generated, "bodies": bodies, "manual": manual, "skipped": skipped}
     return json.dumps(document, indent=1) + "\n"
+
+
+def support(model):
+    """Gives, for each registered form of an ATen operator, what the plugin is asked for with the user's operands (`asks`), the
+    operators of the list whose kernels it may call (`kernels`), and who answers without any of them (`else`). JSON."""
+    sources, rows = Sources(ATEN), {row.identifier: row.name for row in (*(op.op for op in model.ops), *model.manual)}
+    found = {}
+    for op in model.ops:
+        kernels = sorted({op.op.name, *(case.op.name for case in op.cases)})
+        found |= {str(form.func.name): {"asks": op.op.name, "kernels": kernels, "else": "fallback"} for form in op.forms}
+    for body in model.bodies:
+        entry = body.entry
+        reached, declines = sources.reach(entry.file, entry.function)
+        kernels = sorted(rows[name] for name in reached if name in rows)
+        composed = body.name in COMPOSED or not kernels or not declines
+        otherwise = "memory" if entry.file in MEMORY_FILES else "composite" if composed else "fallback"
+        found[body.name] = {"asks": body.asked.name if body.asked else None, "kernels": kernels, "else": otherwise}
+    return json.dumps(found, indent=0) + "\n"
 
 
 def table(model):

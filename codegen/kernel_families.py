@@ -55,8 +55,8 @@ class Family:
     cloned = ("f32",)
     # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
     by_parts = False
-    # The launcher for devices that take no portable kernels, where there is one.
-    without_kernels = None
+    # {kernel: launcher for devices that take no portable kernels}, where there is one.
+    without_kernels = {}
 
     def __init__(self, name, variants, operands, scalars=0, result=None, template=None):
         self.name = name
@@ -322,7 +322,7 @@ class BatchNorm(Family):
 class Random(Family):
     """Random numbers: one template, one distribution per op."""
 
-    without_kernels = "hal_op_fill_random"
+    without_kernels = dict.fromkeys(("uniform", "normal", "bernoulli"), "hal_op_fill_random")  # as far as random_fill goes
 
     def macros(self, op, dtype):
         for name in ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random"):

@@ -101,7 +101,7 @@ def op_variants():
         names = family.variants()
         lines += [f"  HAL_{family.name.upper()}_VARIANT_{name.upper()} = {i}," for i, name in enumerate(names)]
         lines += [f"  HAL_{family.name.upper()}_VARIANT_COUNT = {len(names)}", "};"]
-    launchers = [name for family in FAMILIES.values() for name in (f"hal_op_launch_{family.name}", family.without_kernels) if name]
+    launchers = [name for family in FAMILIES.values() for name in (f"hal_op_launch_{family.name}", *sorted(set(family.without_kernels.values())))]
     lines += ["\nstruct hal_op_context_s;"]
     lines += [f"hal_status_t {name}(struct hal_op_context_s *context, const hal_op_call_t *call);" for name in launchers]
     lines += ["\n#endif /* HAL_OP_VARIANTS_H_ */"]
@@ -153,8 +153,8 @@ def op_row(op, first_handle, op_numbers):
     numbers = sum(1 << i for i, name in enumerate(op.args) if name in op.number_args)
     checked = sum(1 << op.args.index(name) for name in op.check)
     check = f", .checked = {checked:#x}, .check = {op_numbers[next(iter(op.check.values()))]}" if checked else ""
-    if family.without_kernels:
-        common += f", .launch_without_kernels = {family.without_kernels}"
+    if op.kernel in family.without_kernels:
+        common += f", .launch_without_kernels = {family.without_kernels[op.kernel]}"
     return (f"    {{{common},\n     .variants = hal_op_variants_{family.name}, .variant_count = {len(variants)}, "
             f".launch = hal_op_launch_{family.name}, .dtypes = UINT64_C({op.dtype_mask:#x}),\n"
             f"     .family = {list(FAMILIES).index(family.name)}, .operands = {family.operands}, .scalars = {scalars}, "

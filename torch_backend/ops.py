@@ -1,10 +1,13 @@
-"""Which operators ran natively on the device and which fell back to the CPU."""
+"""Which operators ran natively on the device and which fell back to the CPU; and which would, without running any."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from ._coverage import Coverage, coverage
 from .fallback import _c
+
+__all__ = ["Coverage", "Row", "coverage", "report", "reroutes", "reset"]
 
 
 class Row(NamedTuple):
@@ -16,6 +19,17 @@ class Row(NamedTuple):
     fallback: int
     plugin: int = 0
     composed: int = 0
+
+    @property
+    def portable(self) -> int:
+        """Calls that portable kernels answered."""
+        return self.native - self.plugin
+
+    @property
+    def kinds(self) -> tuple:
+        """Who answered, in the words of `coverage`, the most frequent first: "plugin", "portable", "composite", "fallback"."""
+        calls = {"plugin": self.plugin, "portable": self.portable, "composite": self.composed, "fallback": self.fallback}
+        return tuple(sorted((kind for kind, count in calls.items() if count), key=lambda kind: -calls[kind]))
 
 
 def report() -> list[Row]:

@@ -1,0 +1,188 @@
+/* stream.c: a stream is a thread with a queue. Whoever waits for a stream waits for a number: each piece of work has one, and
+ * `done` is that of the last that has run. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <string.h>
+
+#include "threads.h"
+
+typedef struct work_s {
+  struct work_s *next;
+  const char *name;
+  threads_work_fn_t run;
+  _Alignas(16) unsigned char arguments[]; /* a copy: "what is queued has copied its arguments when the call returns" */
+} work_t;
+
+struct hal_plugin_stream_s {
+  struct hal_plugin_stream_s *next; /* in `streams` */
+  int32_t device;
+  pthread_t thread;
+  pthread_mutex_t lock; /* guards all below */
+  pthread_cond_t changed;
+  work_t *first, *last;
+  uint64_t queued, done;
+  int ending;
+  hal_status_t failure;     /* not told yet */
+  hal_stream_error_t error; /* the last one that happened */
+};
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static hal_plugin_stream_t *streams;
+
+/* ---- the thread ---------------------------------------------------------------------------------------------------- */
+
+/* The first failure wins: what runs behind it works on wrong values. */
+static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_status_t status) {
+  if (stream->failure) return;
+  stream->failure = status;
+  stream->error = (hal_stream_error_t){.status = status};
+  snprintf(stream->error.op, sizeof stream->error.op, "%s", name);
+  snprintf(stream->error.message, sizeof stream->error.message, "threads: %s failed while it ran", name);
+}
+
+static void *serve(void *argument) {
+  hal_plugin_stream_t *const stream = argument;
+  pthread_mutex_lock(&stream->lock);
+  for (;;) {
+    while (!stream->first && !stream->ending) pthread_cond_wait(&stream->changed, &stream->lock);
+    work_t *const work = stream->first;
+    if (!work) break; /* ending, and all is done */
+    stream->first = work->next;
+    if (!stream->first) stream->last = NULL;
+    pthread_mutex_unlock(&stream->lock);
+    const hal_status_t status = work->run(work->arguments);
+    pthread_mutex_lock(&stream->lock);
+    if (status) note_failure(stream, work->name, status);
+    hal_host->mem_free(work);
+    stream->done++;
+    pthread_cond_broadcast(&stream->changed);
+  }
+  pthread_mutex_unlock(&stream->lock);
+  return NULL;
+}
+
+hal_status_t threads_submit(hal_plugin_stream_t *stream, const char *name, threads_work_fn_t run, const void *arguments,
+                            size_t size) {
+  if (!stream) return run(arguments); /* the synchronous stream */
+  work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
+  if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory to queue work");
+  *work = (work_t){.name = name, .run = run};
+  memcpy(work->arguments, arguments, size);
+  pthread_mutex_lock(&stream->lock);
+  *(stream->last ? &stream->last->next : &stream->first) = work;
+  stream->last = work;
+  stream->queued++;
+  pthread_cond_broadcast(&stream->changed);
+  pthread_mutex_unlock(&stream->lock);
+  return HAL_OK;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------------------------- */
+
+/* Tells a failure once. Under the stream's lock. */
+static hal_status_t tell(hal_plugin_stream_t *stream) {
+  const hal_status_t status = stream->failure;
+  stream->failure = HAL_OK;
+  return status ? hal_host->error_set(status, 0, stream->error.message) : HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  pthread_mutex_lock(&stream->lock);
+  for (const uint64_t wanted = stream->queued; stream->done < wanted;)
+    pthread_cond_wait(&stream->changed, &stream->lock);
+  const hal_status_t status = tell(stream);
+  pthread_mutex_unlock(&stream->lock);
+  return status;
+}
+
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  pthread_mutex_lock(&stream->lock);
+  const hal_status_t status = stream->done < stream->queued ? HAL_NOT_READY : tell(stream);
+  pthread_mutex_unlock(&stream->lock);
+  return status;
+}
+
+hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  if (!stream) return HAL_NOT_FOUND;
+  pthread_mutex_lock(&stream->lock);
+  const hal_stream_error_t error = stream->error;
+  pthread_mutex_unlock(&stream->lock);
+  if (!error.status) return HAL_NOT_FOUND;
+  HAL_SET_FIELD(out_error, status, error.status);
+  if (HAL_HAS_FIELD(out_error, op)) memcpy(out_error->op, error.op, sizeof error.op);
+  if (HAL_HAS_FIELD(out_error, message)) memcpy(out_error->message, error.message, sizeof error.message);
+  return HAL_OK;
+}
+
+hal_status_t threads_drain(int32_t device) {
+  hal_status_t first = HAL_OK;
+  pthread_mutex_lock(&streams_lock); /* streams that go meanwhile wait here; none is made by the work itself */
+  for (hal_plugin_stream_t *stream = streams; stream; stream = stream->next) {
+    if (stream->device != device) continue;
+    pthread_mutex_lock(&stream->lock);
+    for (const uint64_t wanted = stream->queued; stream->done < wanted;)
+      pthread_cond_wait(&stream->changed, &stream->lock);
+    if (!first) first = tell(stream);
+    pthread_mutex_unlock(&stream->lock);
+  }
+  pthread_mutex_unlock(&streams_lock);
+  return first;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
+  (void)priority; /* "a device without priorities ignores it" */
+  const hal_status_t status = threads_check_device(device);
+  if (status) return status;
+  hal_plugin_stream_t *const stream = hal_host->mem_alloc(sizeof *stream, _Alignof(hal_plugin_stream_t));
+  if (!stream) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory for a stream");
+  *stream = (hal_plugin_stream_t){.device = device};
+  pthread_mutex_init(&stream->lock, NULL);
+  pthread_cond_init(&stream->changed, NULL);
+  if (pthread_create(&stream->thread, NULL, serve, stream)) {
+    hal_host->mem_free(stream);
+    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: the system gives no thread for a stream; end some");
+  }
+  pthread_mutex_lock(&streams_lock);
+  stream->next = streams, streams = stream;
+  pthread_mutex_unlock(&streams_lock);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  pthread_mutex_lock(&streams_lock);
+  hal_plugin_stream_t **link = &streams;
+  while (*link != stream) link = &(*link)->next;
+  *link = stream->next;
+  pthread_mutex_unlock(&streams_lock);
+  pthread_mutex_lock(&stream->lock);
+  stream->ending = 1; /* the thread does what is queued, and ends */
+  pthread_cond_broadcast(&stream->changed);
+  pthread_mutex_unlock(&stream->lock);
+  pthread_join(stream->thread, NULL);
+  pthread_cond_destroy(&stream->changed);
+  pthread_mutex_destroy(&stream->lock);
+  hal_host->mem_free(stream);
+  return HAL_OK;
+}
+
+typedef struct host_call_s {
+  hal_host_fn_t fn;
+  void *user_data;
+} host_call_t;
+
+static hal_status_t run_host_call(const void *arguments) {
+  const host_call_t *const call = arguments;
+  call->fn(call->user_data);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  const host_call_t call = {fn, user_data};
+  return threads_submit(stream, "stream_host_call", run_host_call, &call, sizeof call);
+}
