@@ -2,7 +2,8 @@
 
 Run ``python -m torch_backend.demo [--device NAME]``. The data are the 1,797 images of 8 x 8 pixels that scikit-learn ships,
 so nothing is downloaded. The exit code is 0 only when the device's network reaches the accuracy, its parameters really lie on
-the device, enough operator calls ran natively and the losses of the first steps equal the CPU's.
+the device, the losses of the first steps equal the CPU's and, on a device that takes portable kernels, enough operator calls ran
+natively.
 """
 
 from __future__ import annotations
@@ -146,14 +147,22 @@ def print_report(summary: dict) -> None:
         f"({summary['step_ms'] / summary['cpu_step_ms']:.2f} times the CPU's)"
     )
     print(f"losses               first {COMPARED_STEPS} steps equal the CPU's to {summary['loss_difference']:.1e} relative")
-    print(f"operator calls       {100 * summary['native_share']:.1f} % native")
+    without = "" if summary["has_kernels"] else "; the plugin takes no portable kernels, so the CPU answers for it"
+    print(f"operator calls       {100 * summary['native_share']:.1f} % native{without}")
     for row in summary["operators"]:
-        kind = "native  " if row["native"] else "fallback"
-        print(f"  {row['native'] or row['fallback']:>8}  {kind}  {row['op']}")
+        kind, count = max((("native", row["native"]), ("composed", row["composed"]), ("fallback", row["fallback"])), key=lambda pair: pair[1])
+        print(f"  {count:>8}  {kind:<8}  {row['op']}")
     print(f"loss curves          {summary['picture']}")
 
 
-def summarize(ours: Run, cpu: Run, operators: list, picture: str) -> dict:
+def has_kernels(device) -> bool:
+    """Tells whether a device takes portable kernels: else a native share is not to be expected of its plugin."""
+    from torch_backend import ops
+
+    return any(row.portable for row in ops.coverage("mm", "convolution_overrideable", device=device.index))
+
+
+def summarize(ours: Run, cpu: Run, operators: list, picture: str, kernels: bool) -> dict:
     """Returns everything the demo reports as one dictionary."""
     native = sum(row["native"] for row in operators)
     fallback = sum(row["fallback"] for row in operators)
@@ -168,6 +177,7 @@ def summarize(ours: Run, cpu: Run, operators: list, picture: str) -> dict:
         "native_calls": native,
         "fallback_calls": fallback,
         "native_share": native / max(native + fallback, 1),
+        "has_kernels": kernels,
         "operators": operators,
         "picture": picture,
     }
@@ -180,7 +190,7 @@ def failures(summary: dict) -> list:
         broken.append(f"accuracy {summary['accuracy']:.4f} is below {MIN_ACCURACY}")
     if summary["parameter_device"] != summary["device"]:
         broken.append(f"parameters are on {summary['parameter_device']}, not on {summary['device']}")
-    if summary["native_share"] < MIN_NATIVE_SHARE:
+    if summary["has_kernels"] and summary["native_share"] < MIN_NATIVE_SHARE:
         broken.append(f"only {100 * summary['native_share']:.1f} % of the operator calls ran natively")
     if not summary["loss_difference"] <= LOSS_TOLERANCE:
         broken.append(f"losses differ from the CPU's by {summary['loss_difference']:.1e} relative")
@@ -226,7 +236,7 @@ def main(argv=None) -> int:
     cpu = train(torch, network, data, args, torch.device("cpu"))
 
     plot((ours, cpu), args.picture)
-    summary = summarize(ours, cpu, operators, args.picture)
+    summary = summarize(ours, cpu, operators, args.picture, has_kernels(device))
     if args.json:
         print(json.dumps(summary, indent=1))
     else:

@@ -9,7 +9,6 @@
  */
 #define _GNU_SOURCE
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -241,17 +240,9 @@ static void sleep_until_woken(worker_t *self) {
   while (!is_woken(self)) fake_futex_wait(&self->signal, 0, -1);
 }
 
-/* Helpers of an inline device look for long, and let other threads have their core meanwhile: PyTorch's backward pass runs on a thread of
- * its own, which the system may well have put there. */
 static void look_for_work(void) {
-  if (fake.settings.async) {
-    FAKE_SPIN_UNTIL(atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
-    return;
-  }
-  for (const int64_t end = fake_now() + FAKE_HELPER_SPIN_NS; fake_now() < end; sched_yield()) {
-    FAKE_SPIN_FOR(FAKE_HELPER_LOOK_NS, atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
-    if (atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return;
-  }
+  FAKE_SPIN_FOR(fake.settings.async ? FAKE_SPIN_NS : FAKE_HELPER_SPIN_NS,
+                atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
 }
 
 static void *worker_main(void *argument) {

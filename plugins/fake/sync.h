@@ -5,23 +5,26 @@
 #ifndef HAL_FAKE_SYNC_H_
 #define HAL_FAKE_SYNC_H_
 
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* An idle worker, or a thread that waits, looks at the memory for so long before it sleeps. */
+/* The one policy of who has nothing to do, a worker without work or a thread that waits: it looks at the memory for a while, in pieces
+ * between which every other thread may have its core, and then sleeps. */
+#define FAKE_PIECE_NS 5000
+
+/* The while: a sleeping thread takes 5 to 50 us to come. */
 #define FAKE_SPIN_NS 20000
+
+/* That of the workers of a device that computes inline: they come to the caller's help and have nothing else to do, as OpenMP's threads,
+ * which spin for milliseconds (libgomp's GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
+#define FAKE_HELPER_SPIN_NS 2000000
 
 /* After that one worker naps, and between naps looks for what was queued without waking it: little work, which whoever waits for it
  * does itself as a rule (FAKE_MUCH). Naps grow, and end when nothing came for long: then it sleeps until it is woken. */
 #define FAKE_NAP_NS 50000
 #define FAKE_LONGEST_NAP_NS 1000000
 #define FAKE_NAPS_NS 100000000
-
-/* How long the workers of a device that computes inline look before they sleep: they come to the caller's help and have nothing else to do, as
- * OpenMP's threads, which spin for milliseconds (libgomp's GOMP_SPINCOUNT). A thread that has to be woken comes 50 us late, when most
- * launches of a small network are over. Between looks of FAKE_HELPER_LOOK_NS they let every other thread have their core. */
-#define FAKE_HELPER_SPIN_NS 2000000
-#define FAKE_HELPER_LOOK_NS 5000
 
 #if defined(__x86_64__) || defined(__i386__)
 #define FAKE_RELAX() __builtin_ia32_pause()
@@ -41,13 +44,18 @@ int64_t fake_now(void);
 /* Spins with `condition` re-read until it holds or so many nanoseconds are over. The clock is read once in 16 rounds: a
  * round's pause takes 10 to 50 ns, reading the clock about 25. */
 #define FAKE_SPIN_UNTIL(condition) FAKE_SPIN_FOR(FAKE_SPIN_NS, condition)
-#define FAKE_SPIN_FOR(nanoseconds, condition)               \
-  do {                                                      \
-    const int64_t spin_end_ = fake_now() + (nanoseconds);   \
-    for (uint32_t spin_ = 1; !(condition); spin_++) {       \
-      FAKE_RELAX();                                         \
-      if (spin_ % 16 == 0 && fake_now() > spin_end_) break; \
-    }                                                       \
+#define FAKE_SPIN_FOR(nanoseconds, condition)                                \
+  do {                                                                       \
+    int64_t spin_now_ = fake_now(), spin_piece_ = spin_now_ + FAKE_PIECE_NS; \
+    const int64_t spin_end_ = spin_now_ + (nanoseconds);                     \
+    for (uint32_t spin_ = 1; !(condition); spin_++) {                        \
+      FAKE_RELAX();                                                          \
+      if (spin_ % 16) continue;                                              \
+      if ((spin_now_ = fake_now()) > spin_end_) break;                       \
+      if (spin_now_ <= spin_piece_) continue;                                \
+      sched_yield();                                                         \
+      spin_piece_ = fake_now() + FAKE_PIECE_NS;                              \
+    }                                                                        \
   } while (0)
 
 /* 0 = free, 1 = held, 2 = held and somebody may sleep. Zeroed memory is a free lock. */

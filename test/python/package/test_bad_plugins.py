@@ -135,6 +135,81 @@ def test_folders_are_named_once_however_often_one_tries(run_python):
     )
 
 
+# ---- before the first device is of use ----
+
+EARLY = {"info": "INFO", "probe": "PROBE", "device_count": "COUNT", "init": "INIT", "device_info": "DEVICE_INFO"}
+
+
+@pytest.fixture(scope="session")
+def early(build_plugin):
+    """Plugins that crash or hang in one function: (function, what it does there) -> path."""
+
+    def build(function, does):
+        name = f"{function}_{'hangs' if 'pause' in does else 'dies'}"
+        return build_plugin(name, "variant.c", **{"VARIANT_NAME": f'"{name}"', f"VARIANT_{EARLY[function]}_DOES": does})
+
+    return build
+
+
+@pytest.mark.parametrize("does, word", [("abort()", "crashes"), ("pause()", "hangs")])
+@pytest.mark.parametrize("function", ["info", "probe", "device_count"])
+def test_a_plugin_that_merely_lies_on_the_path_does_not_hurt_import_torch(run_python, early, tmp_path, function, does, word):
+    folder = tmp_path / "lying"
+    folder.mkdir()
+    plugin = early(function, does)
+    (folder / plugin.name).symlink_to(plugin)
+    done = run_python(
+        """
+        import torch
+        assert torch.ones(3).sum().item() == 3
+        import torch_backend
+        print(torch_backend.errors())
+        torch_backend.use("fake")
+        assert torch.ones(3, device="fake").sum().item() == 3
+        """,
+        HAL_PLUGIN_PATH=folder, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=1,
+    )  # fmt: skip
+    for told in (done.stderr, done.stdout):  # at once, and to who asks
+        assert f"{word} in hal_plugin_{function}" in told and plugin.name in told
+
+
+@pytest.mark.parametrize("does, word", [("abort()", "crashes"), ("pause()", "hangs")])
+@pytest.mark.parametrize("function", ["init", "device_info"])
+def test_a_plugin_that_fails_at_first_use_is_an_exception(run_python, early, function, does, word):
+    plugin = early(function, does)
+    run_python(
+        f"""
+        import torch, torch_backend
+        for _ in range(2):
+            try:
+                torch.ones(3, device=torch_backend.device_name())
+            except RuntimeError as error:
+                assert "{word} in hal_plugin_{function}" in str(error) and {plugin.name!r} in str(error), error
+            else:
+                raise SystemExit("no error")
+        assert torch.ones(3).sum().item() == 3
+        """,
+        TORCH_BACKEND=plugin, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=1,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("function", EARLY)
+def test_doctor_names_plugin_and_function(early, function):
+    import json
+    import os
+    import subprocess
+    import sys
+
+    plugin = early(function, "abort()")
+    settings = {"TORCH_BACKEND": str(plugin), "HAL_ALLOW_UNSAFE_PLUGINS": "1"}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))} | settings
+    command = [sys.executable, "-P", "-m", "torch_backend", "doctor", "--json"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    problems = " ".join(finding["problem"] for finding in json.loads(done.stdout))
+    assert f"{plugin} crashes in hal_plugin_{function}" in problems
+
+
 ENTRY_POINT = """
 import os
 def path():
@@ -190,17 +265,17 @@ def test_a_broken_entry_point_is_told_and_the_others_live(run_python, offer_plug
 
 
 @pytest.mark.skipif(platform.system() != "Linux", reason="what runs when a plugin is loaded is tried on Linux")
-def test_the_trial_of_loading_leaves_no_process_behind(run_python):
+def test_the_trial_leaves_no_process_behind(run_python, build_plugin):
     run_python(
         """
         import os, torch, torch_backend
-        torch_backend.use("fake")
-        torch.ones(2, device="fake").sum().item()
+        torch.ones(2, device="five").sum().item()
         try:
             os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             pass
         else:
             raise SystemExit("a child is left")
-        """
+        """,
+        TORCH_BACKEND=build_plugin("five"),
     )

@@ -2,8 +2,10 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,7 +55,7 @@ def test_doctor_names_the_problem_and_a_cure(settings, check, word):
     done = command("doctor", "--json", **settings)
     assert done.returncode == 1, done.stdout
     (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == check]
-    assert word in finding["problem"] and finding["problem"] and finding["cure"]
+    assert word in finding["problem"] + finding["cure"] and finding["problem"] and finding["cure"]
 
 
 def test_doctor_finds_a_folder_that_others_may_write_to(tmp_path):
@@ -82,3 +84,33 @@ def test_coverage_of_chosen_operators():
 def test_coverage_needs_a_plugin():
     done = command("coverage")
     assert done.returncode == 1 and "TORCH_BACKEND=fake" in done.stderr
+
+
+def test_doctor_knows_every_setting_of_the_documents(build_plugin):
+    """And those of a plugin that is active, HAL_<NAME>_*."""
+    text = (Path(__file__).resolve().parents[3] / "docs/settings.md").read_text()
+    known = set(re.findall(r"^\| `((?:HAL|TORCH_BACKEND)[A-Z_]*)`", text, re.M))
+    assert len(known) >= 10
+    from torch_backend.cli import doctor
+
+    assert known == set(doctor._SETTINGS)
+    five = str(build_plugin("five"))
+    done = command("doctor", "--json", TORCH_BACKEND=five, HAL_FIVE_COLOUR="red", HAL_ALLOW_UNSAFE_PLUGINS="1", HAL_PLUGIN_TRIAL="5")
+    (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == "settings"]
+    assert finding["problem"] == "", finding
+
+
+def test_a_plugin_that_is_merely_not_asked_for_is_no_problem():
+    done = command("info")
+    assert done.returncode == 0 and "problem" not in done.stdout and "fake is used on request only" in done.stdout
+    found = json.loads(command("info", "--json").stdout)
+    assert found["problems"] == [] and len(found["skipped"]) == 1
+
+
+def test_the_commands_run_inside_a_clone():
+    """Where Python finds the sources, which are not built, before the installed package."""
+    clone = Path(__file__).resolve().parents[3]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
+    for arguments in (["-m", "torch_backend", "info"], ["-c", "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"]):
+        done = subprocess.run([sys.executable, *arguments], cwd=clone, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0 and done.stdout, done.stderr

@@ -47,3 +47,12 @@ def test_demo_refuses_a_device_that_does_not_exist(tmp_path):
     done = run_demo(tmp_path, "--device", "fake:5")
     assert done.returncode != 0
     assert "5" in done.stderr
+
+
+def test_the_demo_is_content_with_a_right_plugin_of_five_functions(tmp_path, build_plugin):
+    """What has no kernels is not asked for a native share; all else must hold."""
+    done = run_demo(tmp_path, TORCH_BACKEND=str(build_plugin("five")), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout[done.stdout.index("{") :])
+    assert summary["parameter_device"] == "five:0" and not summary["has_kernels"] and summary["native_share"] < 0.6
+    assert summary["accuracy"] >= 0.93 and summary["loss_difference"] <= 1e-4
