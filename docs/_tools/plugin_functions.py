@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LIST = Path(__file__).resolve().parents[2] / "hal/include/hal/plugin_ops.def"
+UNUSED = "Not used yet."  # of the comment: no part of the host calls the function so far
 NEED = {"M": "yes", "D": "no, the default works", "U": "no, the default answers `HAL_UNIMPLEMENTED`"}
 
 
@@ -49,11 +50,12 @@ def page(found) -> str:
     """Gives the page as Markdown."""
     lines = ["# The functions of a plugin", "",
              f"{len(found)} functions, of which {sum(f.kind == 'M' for f in found)} are mandatory. A group is whole or absent: who provides "
-             "one function of it provides all those marked `group`.", "",
-             "| function | mandatory | group | since |", "|---|---|---|---|"]  # fmt: skip
+             "one function of it provides all those marked `group`. What is not used yet no part of the host calls so far: writing it gains "
+             "nothing today.", "",
+             "| function | mandatory | group | since | |", "|---|---|---|---|---|"]  # fmt: skip
     for f in found:
         group = "" if f.group == "NONE" else f.group.lower() + {"REQUIRED": " (group)", "COMPANION": " (with it)"}.get(f.need, "")
-        lines.append(f"| [`{f.name}`](#{f.name.replace('_', '-')}) | {NEED[f.kind]} | {group} | 0.{f.since} |")
+        lines.append(f"| [`{f.name}`](#{f.name.replace('_', '-')}) | {NEED[f.kind]} | {group} | 0.{f.since} | {'not used yet' if UNUSED in f.text else ''} |")
     section = None
     for f in found:
         if f.section != section:

@@ -35,7 +35,7 @@
  *    in a struct or in device memory (no tables of pointers): a plugin may have to translate addresses (to buffer objects,
  *    to another mapping) and sees arguments only. A kernel over a list of tensors is launched with as many of them as it has
  *    pointer arguments, again and again, or finds them at offsets from one pointer. A device whose addresses mean the same
- *    wherever they lie says HAL_DEVICE_RAW_POINTERS and is given such tables.
+ *    wherever they lie says HAL_DEVICE_RAW_POINTERS, for a host that gives such tables (none does yet).
  *  - A NULL stream is the synchronous stream and legal wherever a stream is taken: the work is finished on return. It is no
  *    stream that others wait for: its work starts at once, waits for no other stream, and no other stream waits for it. Who
  *    needs an order synchronises, or records an event on the other stream.
@@ -80,18 +80,18 @@ enum {
   (UINT64_C(1) << 4)                      /* the plugin pools memory itself: the host's caching allocator steps aside */
 #define HAL_DEVICE_CPU (UINT64_C(1) << 5) /* few wide cores: kernels are launched with large blocks per item */
 #define HAL_DEVICE_RAW_POINTERS \
-  (UINT64_C(1) << 6) /* device addresses may also lie in values, in structs and in device memory */
+  (UINT64_C(1) << 6) /* device addresses may also lie in values, in structs and in device memory. Not used yet */
 
 typedef struct hal_device_info_s {
   size_t struct_size;
   char name[64];     /* NUL-ended */
-  char dialects[64]; /* accepted module dialects, most wanted first, e.g. "spirv,opencl-c"; "" = no modules */
+  char dialects[64]; /* accepted module dialects, most wanted first, e.g. "native"; "" = no modules */
   uint8_t uuid[16];
   uint64_t flags;        /* HAL_DEVICE_* */
   uint64_t total_memory; /* bytes; 0 = unknown */
   uint32_t compute_units, subgroup_size, max_block_threads, max_shared_bytes;
   uint32_t pci_domain, pci_bus, pci_device, base_alignment; /* base_alignment: bytes, of memory_alloc */
-  uint64_t virtual_granularity;                             /* bytes; 0 = no virtual memory group */
+  uint64_t virtual_granularity;                             /* bytes; 0 = no virtual memory group. Not used yet */
 } hal_device_info_t;
 
 typedef struct hal_pointer_info_s {
@@ -138,7 +138,8 @@ typedef struct hal_stream_error_s {
  * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
  * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
  * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv",
- * "binary" (what module_export gave, on the same kind of device with the same driver). */
+ * "binary" (what module_export gave, on the same kind of device with the same driver). The host loads its own, portable kernels in
+ * "native" alone so far; in the other dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;

@@ -141,12 +141,17 @@ EARLY = {"info": "INFO", "probe": "PROBE", "device_count": "COUNT", "init": "INI
 
 
 @pytest.fixture(scope="session")
-def early(build_plugin):
-    """Plugins that crash or hang in one function: (function, what it does there) -> path."""
+def early(build_plugin, tmp_path_factory):
+    """Plugins that crash or hang in one function: (function, what it does there) -> path. In a folder that no other test searches."""
+    folder = tmp_path_factory.mktemp("early")
+    folder.chmod(0o755)
 
     def build(function, does):
         name = f"{function}_{'hangs' if 'pause' in does else 'dies'}"
-        return build_plugin(name, "variant.c", **{"VARIANT_NAME": f'"{name}"', f"VARIANT_{EARLY[function]}_DOES": does})
+        path = folder / f"libhal_{name}.so"
+        if not path.exists():
+            build_plugin(name, "variant.c", **{"VARIANT_NAME": f'"{name}"', f"VARIANT_{EARLY[function]}_DOES": does}).rename(path)
+        return path
 
     return build
 
