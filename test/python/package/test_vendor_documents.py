@@ -1,0 +1,172 @@
+"""What vendors are told is so: the guides' claims about own operators, packages and CMake, and which functions the host uses."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import torch_backend
+
+ROOT = Path(__file__).resolve().parents[3]
+CMAKE_DIR = Path(torch_backend.__file__).parent / "cmake"
+LIST = (ROOT / "hal/include/hal/plugin_ops.def").read_text()
+
+
+def run(command, **options):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done
+
+
+# ---- what nothing calls ----
+
+
+def slots():
+    """{slot: the comment above it} of the one list."""
+    found = re.findall(r"/\* ((?:(?!\*/).)*?) \*/\s*HAL_OP\(\d+, \w, \w+, \w+, (\w+),", LIST, re.S)
+    return {name: comment for comment, name in found}
+
+
+def called():
+    """The slots that the HAL's sources call; layers and the defaults of the SDK only hand calls on."""
+    files = [path for folder in ("hal/src", "hal/ops") for path in (ROOT / folder).rglob("*.[ch]")]
+    return {name for path in files for name in re.findall(r"\bhal_call_(\w+)\(", path.read_text())}
+
+
+def test_not_used_yet_is_said_of_exactly_what_no_source_calls():
+    assert len(slots()) == len(re.findall(r"^HAL_OP\(", LIST, re.M))
+    said = {name for name, comment in slots().items() if "Not used yet." in comment}
+    assert said == set(slots()) - called()
+
+
+def test_the_guides_promise_no_function_that_nothing_calls():
+    unused = set(slots()) - called()
+    for guide in [*(ROOT / "docs").glob("*.md"), *(ROOT / "plugins").glob("*/README.md"), ROOT / "README.md"]:
+        if guide.parent.name == "fake":  # says what it implements, for whoever will call it
+            continue
+        for line in guide.read_text().splitlines():
+            promised = {name for name in unused if re.search(rf"\b{name}\b", line)}
+            assert not promised or "not used yet" in line.lower(), f"{guide.name} promises {promised}"
+
+
+def test_only_dialects_that_the_host_uses_are_promised():
+    """The host's own kernels are loaded in one dialect."""
+    used = {match for path in (ROOT / "hal/src").rglob("*.c") for match in re.findall(r'\.dialect = "([\w-]+)"', path.read_text())}
+    assert used == {"native"}
+    header = (ROOT / "hal/include/hal/plugin.h").read_text()
+    assert '"native" alone so far' in header
+    porting = (ROOT / "docs/porting.md").read_text()
+    assert re.search(r"source dialects[^.]*not used yet", porting)
+
+
+def test_the_fake_pool_has_one_policy_for_who_has_nothing_to_do():
+    """FAKE_SPIN_FOR of sync.h: no other loop looks at the clock or yields in the pool."""
+    pool = (ROOT / "plugins/fake/pool.c").read_text()
+    assert pool.count("FAKE_SPIN_FOR(") == 1 and "sched_yield" not in pool and "FAKE_RELAX" not in pool
+    assert not re.search(r"(for|while) \([^)]*fake_now\(\)", pool)
+
+
+# ---- own operators ----
+
+
+def test_own_operators_are_asked_as_the_guide_says(run_python, build_plugin):
+    text = (ROOT / "docs/own-operators.md").read_text()
+    code, lines = re.findall(r"<!-- test: own operators -->\n```\w+\n(.*?)```", text, re.S)
+    done = run_python(f"import torch, torch_backend\ndevice = torch_backend.device_name()\n{code}",
+                      TORCH_BACKEND=build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace")  # fmt: skip
+    traced = re.findall(r"> five\.op run (.*), device=0, stream=", done.stderr)
+    assert len(lines.splitlines()) > 8
+    assert [line for line in lines.splitlines() if line not in traced] == [], "\n".join(traced)
+
+
+def test_op_find_is_asked_once_per_operator_at_its_first_use(run_python, build_plugin):
+    done = run_python(
+        """
+        import sys, torch, torch_backend
+        x = torch.ones(3).to("five")
+        print("first", file=sys.stderr)
+        for _ in range(3):
+            x.neg()
+        """,
+        TORCH_BACKEND=build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_LAYERS="trace",
+    )  # fmt: skip
+    before, _, after = done.stderr.partition("first\n")
+    question = '> five.op_find(device=0, name="neg")'
+    assert question not in before and after.count(question) == 1
+
+
+# ---- out of the tree ----
+
+SOURCE = r"""
+#include <hal/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
+  out_info->name = "mine", out_info->vendor = "me", out_info->version = "1";
+  return HAL_OK;
+}
+hal_status_t hal_plugin_device_count(int32_t *out_count) { return *out_count = 1, HAL_OK; }
+hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)flags;
+  return *out_ptr = aligned_alloc(256, (size + 255) / 256 * 256), *out_ptr ? HAL_OK : HAL_RESOURCE_EXHAUSTED;
+}
+hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) { return (void)device, free(ptr), HAL_OK; }
+hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
+                                    int32_t src_device, size_t size) {
+  (void)stream, (void)dst_device, (void)src_device;
+  if (size) memcpy(dst, src, size);
+  return HAL_OK;
+}
+"""
+
+
+@pytest.mark.parametrize("language", ["C", "CXX"])
+@pytest.mark.parametrize("way, arguments", [
+    ("find_package(torch_backend_hal REQUIRED)", ["-Dtorch_backend_hal_DIR={cmake}"]),
+    ("include(hal_add_plugin)", ["-DCMAKE_MODULE_PATH={cmake}"]),
+], ids=["find_package", "include"])  # fmt: skip
+def test_a_project_of_c_or_of_cxx_alone_builds_a_plugin(tmp_path, run_python, language, way, arguments):
+    suffix = {"C": "c", "CXX": "cpp"}[language]
+    (tmp_path / f"mine.{suffix}").write_text(SOURCE)
+    (tmp_path / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.22)\nproject(mine LANGUAGES {language})\n{way}\nhal_add_plugin(hal_mine mine.{suffix})\n")
+    run(["cmake", "-S", tmp_path, "-B", tmp_path / "build", *(argument.format(cmake=CMAKE_DIR) for argument in arguments)])
+    run(["cmake", "--build", tmp_path / "build"])
+    run_python(
+        """
+        import torch, torch_backend
+        x = torch.ones(1000, device="mine")
+        free, total = torch.mine.mem_get_info()  # nobody told the device's size: what was taken from it
+        assert total >= x.nbytes and 0 <= free <= total - x.nbytes, (free, total)
+        try:
+            torch.mine.set_per_process_memory_fraction(0.5)
+        except RuntimeError as error:
+            assert "memory_info" in str(error), error
+        else:
+            raise SystemExit("a fraction of an unknown size")
+        assert torch.mine.can_device_access_peer(0, 0) is False
+        """,
+        TORCH_BACKEND=tmp_path / "build/libhal_mine.so", HAL_ALLOW_UNSAFE_PLUGINS=1,
+    )  # fmt: skip
+
+
+def test_the_template_is_a_package_as_the_guide_says(tmp_path, run_python, monkeypatch):
+    """The commands of its README and of docs/packaging.md; the wheel is of no Python and no torch."""
+    source, folder = tmp_path / "acme", tmp_path / "site"
+    shutil.copytree(ROOT / "plugins/template", source)
+    (source / "template_plugin").rename(source / "acme_plugin")
+    run(["sed", "-i", "s/template/acme/g", "CMakeLists.txt", "plugin.c", "pyproject.toml", "acme_plugin/__init__.py"], cwd=source)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", tmp_path, "."], cwd=source, env=environment)
+    (wheel,) = tmp_path.glob("acme_plugin-0.1-py3-none-*.whl")
+    run([*pip, "install", "--no-deps", "--target", folder, wheel])
+    folder.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    script = "import torch, torch_backend; print(torch_backend.plugins()[0].path, torch.ones(2, device='acme').cpu().tolist())"
+    done = run_python(script, TORCH_BACKEND="acme", HAL_ALLOW_UNSAFE_PLUGINS=1)
+    assert done.stdout.split(maxsplit=1) == [str(folder / "acme_plugin/libhal_acme.so"), "[1.0, 1.0]\n"]
