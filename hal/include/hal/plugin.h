@@ -108,7 +108,7 @@ typedef struct hal_ipc_handle_s {
   uint8_t bytes[64];
 } hal_ipc_handle_t;
 
-/* ---- virtual memory: how memory of virtual_create crosses to other processes ----------------------------------------------- */
+/* ---- virtual memory: how memory of virtual_create crosses to other processes. Not used yet ---------------------------------- */
 enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
 enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };
 
@@ -118,7 +118,7 @@ typedef struct hal_memory_handle_s {
   uint8_t bytes[64]; /* HAL_HANDLE_FABRIC */
 } hal_memory_handle_t;
 
-/* event_create flags */
+/* event_create flags. HAL_EVENT_INTERPROCESS: not used yet */
 enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
 
 typedef void (*hal_host_fn_t)(void *user_data);
@@ -156,7 +156,7 @@ typedef struct hal_arg_s { /* size AND kind: OpenCL and Level Zero need both; ev
   uint32_t kind;     /* HAL_ARG_* */
 } hal_arg_t;
 
-/* How a launch runs, beyond its geometry. A plugin passes over an attribute that it does not know unless `required` is 1:
+/* How a launch runs, beyond its geometry, of kernels that a program brings (hal/kernel.h); the host's own launches have none. A plugin passes over an attribute that it does not know unless `required` is 1:
  * then the launch is HAL_UNIMPLEMENTED. */
 enum {
   HAL_LAUNCH_CLUSTER = 1,     /* x, y, z: blocks of a cluster */
@@ -195,7 +195,7 @@ typedef struct hal_kernel_info_s {
       blocks_per_unit; /* blocks of the asked size that run on one compute unit at once; 0 = such a block cannot run */
 } hal_kernel_info_t;
 
-/* ---- capture ------------------------------------------------------------------------------------------------------------ */
+/* ---- capture. Not used yet ---------------------------------------------------------------------------------------------- */
 /* capture_begin's mode: which calls that no graph can hold (synchronisation, allocation) fail while it lasts. */
 enum {
   HAL_CAPTURE_GLOBAL = 0, /* those of any thread */
@@ -209,7 +209,7 @@ enum {
   HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
 };
 
-/* ---- collectives -------------------------------------------------------------------------------------------------------- */
+/* ---- collectives. Not used yet ------------------------------------------------------------------------------------------ */
 typedef struct hal_comm_id_s {
   uint8_t bytes[128];
 } hal_comm_id_t;

@@ -84,7 +84,7 @@ typedef struct hal_op_call_s {
   const hal_value_t *args;            /* the operator's frozen argument list, codegen/ops.yaml */
   const hal_tensor_t *const *results; /* allocated by the host, shapes and dtypes right */
   uint64_t seed, offset;              /* Philox state for random operators */
-  /* Device memory, or NULL: two numbers, read when the work runs, so that a replay draws new numbers. The state is then seed
+  /* Device memory, or NULL (as torch's calls have it so far): two numbers, read when the work runs, so that a replay draws new numbers. The state is then seed
    * = random_state[0], offset = random_state[1] + `offset`. */
   const uint64_t *random_state;
   void *host; /* the host's own, for hal_host->scratch_alloc */
@@ -109,7 +109,8 @@ enum {
 
 /* hal_op_own_t.flags */
 enum {
-  HAL_OP_CAPTURABLE = 1u << 0,    /* may be called while its stream is captured: queues work only, waits for nothing */
+  HAL_OP_CAPTURABLE =
+      1u << 0, /* may be called while its stream is captured: queues work only, waits for nothing. Not used yet */
   HAL_OP_RANDOM_STATE = 1u << 1,  /* reads call->random_state; without it such calls are not asked */
   HAL_OP_NEVER_DECLINES = 1u << 2 /* takes every call that this descriptor lets through: needs no query */
 };

@@ -5,7 +5,7 @@
  *   HAL_LAYERS=fault     makes calls fail as HAL_FAULT says, a comma list of
  *     <op>:<n>[:<status>]   the n-th call of the op answers the status (RESOURCE_EXHAUSTED) and does not reach the plugin
  *     op:<n>[:<status>]     the n-th call of any of the plugin's own operators
- *     op=<name>:<n>[:<status>]   of one of them, such as op=add.Tensor:1
+ *     op=<name>:<n>[:<status>]   of one of them, such as op=mm:1; a name with a point or "::" does without "op="
  *     *:<n>[:<status>]      the n-th call of any op or own operator that may fail; ops that release or shut down do not count, since
  *                           refusing one is a leak by itself
  *     host_malloc:<n>       the n-th allocation of host memory by the HAL fails (works without the layer, too)
@@ -73,18 +73,22 @@ static const char *colon_of(const char *text, const char *end) {
   return NULL;
 }
 
-/* Reads what fails: a slot's name, "*", "op" or "op=<name>". 0 = there is no such thing. */
+/* Reads what fails: a slot's name, "*", "op", "op=<name>", or the name of an operator that no slot could have ("add.Tensor").
+ * 0 = there is no such thing. */
 static int parse_place(const char *text, size_t length, fault_t *fault) {
   fault->slot = hal_slot_find(text, length);
   fault->op[0] = '\0';
   if (fault->slot < HAL_SLOT_COUNT) return 1;
   if (length == 1 && text[0] == '*') return fault->slot = ANY_SLOT, 1;
-  if (length < 2 || text[0] != 'o' || text[1] != 'p') return 0;
   fault->slot = OWN_OP;
-  if (length == 2) return 1;
-  if (text[2] != '=' || length == 3 || length - 3 >= sizeof fault->op) return 0;
-  memcpy(fault->op, text + 3, length - 3);
-  fault->op[length - 3] = '\0';
+  if (length == 2 && memcmp(text, "op", 2) == 0) return 1;
+  if (length > 3 && memcmp(text, "op=", 3) == 0)
+    text += 3, length -= 3;
+  else if (!memchr(text, '.', length) && !memchr(text, ':', length))
+    return 0;
+  if (length >= sizeof fault->op) return 0;
+  memcpy(fault->op, text, length);
+  fault->op[length] = '\0';
   return 1;
 }
 

@@ -91,6 +91,14 @@ Test(layer, fault_fails_the_plugins_own_operators_all_or_by_name) {
   assert_ok(run_own("test::sign"));
 }
 
+Test(layer, a_name_that_is_no_functions_is_an_operators) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "test::sign:1:DATA_LOSS", 1);
+  open_fixture("own_ops");
+  cr_assert_eq(run_own("test::sign"), HAL_DATA_LOSS);
+  assert_ok(run_own("test::sign"));
+}
+
 Test(layer, fault_fails_the_nth_call_once_with_the_status) {
   hal_event_t *event;
   setenv("HAL_LAYERS", "fault", 1);

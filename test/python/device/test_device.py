@@ -215,3 +215,12 @@ def test_a_forked_child_of_a_user_of_the_device_gets_pytorchs_sentence(run_pytho
     )
     sentence = "Cannot re-initialize FAKE in forked subprocess. To use FAKE with multiprocessing, you must use the 'spawn' start method"
     assert done.stdout.count(sentence) == 3
+
+
+def test_peer_access_is_asked_of_the_plugin(module, device):
+    """Of a device and itself torch.cuda says False."""
+    assert module.can_device_access_peer(0, 1) is True and module.can_device_access_peer(0, 0) is False
+    assert module.can_device_access_peer(None, f"{device}:1") is True
+    for wrong in ((0, 9), (9, 0)):
+        with pytest.raises((AssertionError, RuntimeError)):
+            module.can_device_access_peer(*wrong)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 STATE = ("is_available", "is_initialized", "init", "_lazy_init", "_is_in_bad_fork", "device_count", "current_device", "set_device", "device",
-         "device_of", "synchronize", "get_device_name", "get_device_properties", "get_device_capability")  # fmt: skip
+         "device_of", "synchronize", "get_device_name", "get_device_properties", "get_device_capability",
+         "can_device_access_peer")  # fmt: skip
 STREAMS = ("stream", "current_stream", "default_stream", "StreamContext")
 RANDOM = ("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed", "get_rng_state", "get_rng_state_all", "set_rng_state",
           "set_rng_state_all")  # fmt: skip
