@@ -16,14 +16,12 @@ _DTYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float1
 
 
 class Coverage(NamedTuple):
-    """Who would answer an operator. `kind` is one of:
+    """Who would answer an operator.
 
-    native       the device: ``by`` tells whether the plugin's own operator ("plugin"), a portable kernel ("portable") or either
-                 ("plugin, portable"), and "memory" of what needs no kernel (tensors, views, copies, fills).
-                 ``plugin`` and ``portable`` are the dtypes in which they compute; operands of others are cast, or go to the fallback
-    composite    other operators, which have rows of their own
-    fallback     the CPU's kernel
-    unsupported  nobody: it raises
+    `kind` is "native", the device; "composite", other operators, which have rows of their own; "fallback", the CPU's kernel; or
+    "unsupported", nobody: it raises. Of a native one ``by`` tells whether it is the plugin's own operator ("plugin"), a portable kernel
+    ("portable") or either ("plugin, portable"), and "memory" of what needs no kernel (tensors, views, copies, fills). ``plugin`` and
+    ``portable`` are the dtypes in which they compute; operands of others are cast, or go to the fallback.
     """
 
     op: str

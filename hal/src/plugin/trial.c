@@ -55,8 +55,8 @@ static long setting(void) {
 
 static long patience_s(uint32_t step) {
   const long wanted = setting();
+  if (step == HAL_TRIAL_LOADING) return wanted > LOADING_S ? wanted : LOADING_S; /* a busy disk is not the plugin's */
   if (wanted > 0) return wanted;
-  if (step == HAL_TRIAL_LOADING) return LOADING_S;
   return step == HAL_SLOT_init || step == HAL_SLOT_device_info ? STARTING_S : LOOKING_S;
 }
 

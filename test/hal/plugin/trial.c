@@ -59,12 +59,12 @@ Test(trial, a_crash_in_any_function_before_init_is_told_with_its_name) { assert_
 Test(trial, a_crash_in_init_or_device_info_is_told_with_its_name) { assert_refused_at_first_use("crashes", "crashes"); }
 
 Test(trial, a_hang_in_any_function_before_init_is_told_with_its_name) {
-  setenv("HAL_PLUGIN_TRIAL", "1", 1);
+  setenv("HAL_PLUGIN_TRIAL", "2", 1);
   assert_refused_at_open("hangs", "hangs");
 }
 
 Test(trial, a_hang_in_init_or_device_info_is_told_with_its_name) {
-  setenv("HAL_PLUGIN_TRIAL", "1", 1);
+  setenv("HAL_PLUGIN_TRIAL", "2", 1);
   assert_refused_at_first_use("hangs", "hangs");
 }
 

@@ -172,7 +172,7 @@ def test_a_plugin_that_merely_lies_on_the_path_does_not_hurt_import_torch(run_py
         torch_backend.use("fake")
         assert torch.ones(3, device="fake").sum().item() == 3
         """,
-        HAL_PLUGIN_PATH=folder, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=1,
+        HAL_PLUGIN_PATH=folder, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=2,
     )  # fmt: skip
     for told in (done.stderr, done.stdout):  # at once, and to who asks
         assert f"{word} in hal_plugin_{function}" in told and plugin.name in told
@@ -194,7 +194,7 @@ def test_a_plugin_that_fails_at_first_use_is_an_exception(run_python, early, fun
                 raise SystemExit("no error")
         assert torch.ones(3).sum().item() == 3
         """,
-        TORCH_BACKEND=plugin, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=1,
+        TORCH_BACKEND=plugin, HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_PLUGIN_TRIAL=2,
     )  # fmt: skip
 
 
