@@ -1,5 +1,9 @@
+/* asks.c: five.c whose op_find has a function for every operator, which declines: the trace layer then shows what is asked. */
 #include "five.c"
-static hal_status_t look(void *state, const hal_op_call_t *call) { (void)state, (void)call; return HAL_UNIMPLEMENTED; }
+static hal_status_t look(void *state, const hal_op_call_t *call) {
+  (void)state, (void)call;
+  return HAL_UNIMPLEMENTED;
+}
 hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *out_op) {
   (void)device, (void)name;
   HAL_SET_FIELD(out_op, fn, look);
