@@ -38,10 +38,11 @@ hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
   if (status && status != HAL_UNIMPLEMENTED) return status;
   if (status) total = (size_t)device->info.total_memory;
   if (!total)
-    return hal_error_set(HAL_NOT_FOUND,
-                         "the memory of device %s is not known; its plugin would tell by memory_info, or by total_memory "
-                         "of device_info",
-                         device->label);
+    return hal_error_set(
+        HAL_NOT_FOUND,
+        "the memory of device %s is not known; its plugin would tell by memory_info, or by total_memory "
+        "of device_info",
+        device->label);
   *out_bytes = total;
   return HAL_OK;
 }
