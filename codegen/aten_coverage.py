@@ -13,6 +13,8 @@ from aten_reach import Sources
 MEMORY_FILES = ("storage/factories", "storage/storage_ops", "storage/views", "copy/copy", "pointwise/fill")
 # Bodies that decline odd calls only, and are else made of other operators, whatever the kernels.
 COMPOSED = ("cat", "cat.out", "roll", "channel_shuffle", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
+# Bodies without kernels that the fallback serves, with operands in another dtype at most.
+SERVED = ("grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward")
 ATEN = Path(__file__).resolve().parents[1] / "csrc/aten"
 
 
@@ -52,7 +54,7 @@ def support(model):
         entry = body.entry
         reached, declines = sources.reach(entry.file, entry.function)
         kernels = sorted(rows[name] for name in reached if name in rows)
-        composed = body.name in COMPOSED or not kernels or not declines
+        composed = body.name not in SERVED and (body.name in COMPOSED or not kernels or not declines)
         otherwise = "memory" if entry.file in MEMORY_FILES else "composite" if composed else "fallback"
         found[body.name] = {"asks": body.asked.name if body.asked else None, "kernels": kernels, "else": otherwise}
     return json.dumps(found, indent=0) + "\n"
