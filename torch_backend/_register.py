@@ -9,7 +9,7 @@ import sys
 import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
-from . import _C, _dlpack, _profiler, _serialization, backend
+from . import _C, _data_parallel, _dlpack, _profiler, _serialization, backend
 from .backend import amp, memory, random, streams
 
 
@@ -17,10 +17,12 @@ def register(name: str) -> None:
     """Makes `name` a device type of torch with torch.<name> as its module."""
     torch.utils.rename_privateuse1_backend(name)
     backend._set_name(name)
+    backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
     torch._register_device_module(name, backend)
     for module in (amp, memory, random, streams):
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    _data_parallel.install()
     _dlpack.install()
     _profiler.install(name)
     _serialization.install()

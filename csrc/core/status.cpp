@@ -13,10 +13,22 @@
 namespace torch_backend {
 namespace {
 
-// The sentence that users of every accelerator search for (torch.cuda._lazy_init words it so).
-std::string bad_fork_message() {
+// The device type's name in capitals, as torch writes it in messages.
+std::string device_type() {
   std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return name;
+}
+
+// Libraries that try again with less know this failure by its text: "CUDA out of memory. Tried to allocate 2.00 GiB".
+std::string out_of_memory_message(const std::string &message) {
+  const std::string words = "out of memory.";
+  return device_type() + " " + (message.compare(0, words.size(), words) == 0 ? message : words + " " + message);
+}
+
+// The sentence that users of every accelerator search for (torch.cuda._lazy_init words it so).
+std::string bad_fork_message() {
+  const std::string name = device_type();
   return "Cannot re-initialize " + name + " in forked subprocess. To use " + name +
          " with multiprocessing, you must use the 'spawn' start method";
 }
@@ -28,7 +40,7 @@ void throw_status(hal_status_t status) {
   if (message.empty()) message = std::string("the device failed with ") + hal_status_name(status);
   switch (status) {
     case HAL_RESOURCE_EXHAUSTED:
-      TORCH_CHECK_WITH(OutOfMemoryError, false, message);
+      TORCH_CHECK_WITH(OutOfMemoryError, false, out_of_memory_message(message));
     case HAL_UNIMPLEMENTED:
       TORCH_CHECK_NOT_IMPLEMENTED(false, message);
     case HAL_FAILED_PRECONDITION:

@@ -23,6 +23,10 @@ def device_count() -> int:
     return _C.device_count()
 
 
+# TorchDynamo puts them into the graph as constants: device ranges never change in a process.
+is_available._dynamo_marked_constant = device_count._dynamo_marked_constant = True
+
+
 def is_initialized() -> bool:
     """Tells whether a device has been used in this process."""
     return not _C.in_bad_fork() and any(_C.is_initialized(index) for index in range(_C.device_count()))

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import torch
-import torch._inductor.config
-from torch._dynamo.device_interface import register_interface_for_device
 from torch._inductor.codegen import wrapper
-from torch._inductor.codegen.common import register_device_op_overrides
 from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
-from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen  # noqa: F401  (torch wants all four classes or none)
+from torch._inductor.stream_utils import get_stream_name
 from torch._inductor.virtualized import V
 
 from torch_backend import backend
 from torch_backend.backend import _utils
-
-from ._interface import Interface
 
 _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
 
@@ -27,20 +22,38 @@ class Scheduling(CppScheduling):
     def __init__(self, scheduler):
         super().__init__(scheduler)
         for index in range(backend.device_count()):
-            if not backend.get_device_properties(index).flags & _HOST_VISIBLE:
-                raise RuntimeError(
-                    f"inductor's C++ kernels run on the host, and the memory of {_utils.name()}:{index} is not visible to it. "
-                    "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
-                )
+            refuse_hidden_memory(index)
+        if scheduler is not None:
+            _keep_loops_of_this_device(scheduler)
 
     def codegen_node(self, node):
         # Inductor asks the current device which language it generates; for devices that it does not know it assumes Triton.
         with V.graph.set_current_device(torch.device("cpu")):
-            return super().codegen_node(node)
+            result = super().codegen_node(node)
+        # Kernels are gathered and written together, before the next operator of a device. Calls that have none, such as recording an
+        # event, would overtake them.
+        if any(other.is_extern() and other.get_device() is None for other in self.scheduler.nodes):
+            self.flush()
+        return result
+
+
+def _keep_loops_of_this_device(scheduler) -> None:
+    """C++ code generation cannot express a certain reordering of loops; the scheduler exempts "cpu" from it, this exempts us."""
+    reindex = getattr(scheduler, "_try_reindex_pointwise_for_reduction", None)
+    if reindex is None:  # this torch does not reorder so
+        return
+
+    def kept(first, second) -> bool:
+        ours = any(node.get_device() is not None and node.get_device().type == _utils.name() for node in (first, second))
+        return not ours and reindex(first, second)
+
+    scheduler._try_reindex_pointwise_for_reduction = kept
 
 
 class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
     """Calls the kernels from Python; before each one the operators queued on the stream are done, since it runs at once."""
+
+    _streams_named = False
 
     @staticmethod
     def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
@@ -51,6 +64,18 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
     def write_header(self) -> None:
         super().write_header()
         self.imports.splice("from torch_backend.inductor._codegen import wait_for_stream")
+
+    def codegen_cuda_stream_enter(self, stream_idx):
+        """Inductor names the streams where it enters a device, which it does for devices that it knows."""
+        if not self._streams_named:
+            self._streams_named = True
+            self.imports.splice("from torch._dynamo.graph_bytecode_inputs import get_external_object_by_index")
+            device = V.graph.scheduler.current_device
+            index = device.index or 0 if device is not None and device.type == _utils.name() else ""
+            self.writeline(f"{get_stream_name(0)} = torch.accelerator.current_stream({index})")
+            for number, user_object in V.graph.scheduler.stream_idx_to_user_obj_idx.items():
+                self.writeline(f"{get_stream_name(number)} = get_external_object_by_index({user_object})")
+        return super().codegen_cuda_stream_enter(stream_idx)
 
     def make_allocation(self, name, device, dtype, shape, stride, *rest, **options):
         """Inductor leaves out the index of devices that it does not know."""
@@ -74,7 +99,9 @@ class CppWrapperCodegen(CppWrapperCpu):
         )
 
 
-class _Overrides(CpuDeviceOpOverrides):
+class Overrides(CpuDeviceOpOverrides):
+    """The device in the Python text that inductor writes."""
+
     def set_device(self, device_idx: int) -> str:
         return f"torch.accelerator.set_device_index({device_idx})"
 
@@ -84,17 +111,34 @@ class _Overrides(CpuDeviceOpOverrides):
     def device_guard(self, device_idx: int) -> str:
         return f"torch.accelerator.device_index({device_idx})"
 
+    def current_stream(self) -> str:
+        return "torch.accelerator.current_stream()"
+
+
+_visible: set[int] = set()
+
+
+def host_visible(index: int) -> bool:
+    """Tells whether the host may touch the memory of a device; starts the device."""
+    if index not in _visible and backend.get_device_properties(index).flags & _HOST_VISIBLE:
+        _visible.add(index)
+    return index in _visible
+
+
+def refuse_hidden_memory(index: int) -> None:
+    """Raises for a device whose memory the host may not touch."""
+    if not host_visible(index):
+        raise RuntimeError(
+            f"inductor's C++ kernels run on the host, and the memory of {_utils.name()}:{index} is not visible to it. "
+            "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
+        )
+
 
 def wait_for_stream(index: int) -> None:
-    """Waits for the current stream of a device; generated code calls it before a kernel that runs on the host."""
+    """Waits for the current stream of a device; generated code calls it before a kernel that runs on the host.
+
+    The code may come from another process's cache, so what it needs is asked here again.
+    """
+    if index not in _visible:
+        refuse_hidden_memory(index)
     torch.accelerator.current_stream(index).synchronize()
-
-
-def register() -> None:
-    """Makes the device known to TorchDynamo and inductor; called once."""
-    name = _utils.name()
-    for index in (None, *range(backend.device_count())):
-        register_interface_for_device(name if index is None else f"{name}:{index}", Interface)
-    register_device_op_overrides(name, _Overrides())
-    # The scheduler exempts only "cpu" from a reordering that C++ code generation cannot express.
-    torch._inductor.config.loop_reindexing_after_fusion = False

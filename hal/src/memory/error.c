@@ -101,9 +101,9 @@ hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *wha
   }
   return hal_error_set(
       HAL_RESOURCE_EXHAUSTED,
-      "out of memory on device %s: tried to %s %s; %s, allocated %s, reserved %s, largest free block %s, "
+      "out of memory. Tried to %s %s on device %s; %s, allocated %s, reserved %s, largest free block %s, "
       "inactive split blocks %s. %s%s%s%s",
-      allocator->device->label, what, readable(size).text, total, readable(accounts.allocated).text,
+      what, readable(size).text, allocator->device->label, total, readable(accounts.allocated).text,
       readable(accounts.reserved).text, readable(accounts.largest).text, readable(accounts.inactive).text, advice,
       *cause ? " (" : "", cause, *cause ? ")" : "");
 }

@@ -22,7 +22,7 @@ static void expect_exhausted(size_t size, const char *const *parts) {
     cr_expect_not_null(strstr(hal_error_message(), *parts), "no \"%s\" in: %s", *parts, hal_error_message());
 }
 
-static const char *const facts[] = {"device double:0", "tried to allocate",  "free",           "allocated",
+static const char *const facts[] = {"device double:0", "Tried to allocate",  "free",           "allocated",
                                     "reserved",        "largest free block", "inactive split", NULL};
 
 Test(memory_limits, the_message_of_an_out_of_memory_error_has_all_accounts) {
@@ -100,7 +100,7 @@ Test(memory_limits, a_limit_holds_for_segments_and_adopted_memory_and_is_named) 
   static const char *const parts[] = {"limit of 32.00 MiB", "hal_memory_set_limit", NULL};
   expect_exhausted(16 * MIB, parts);
   cr_expect_eq(hal_memory_adopt(0, NULL, memory, 13 * MIB, NULL, NULL, &block), HAL_RESOURCE_EXHAUSTED);
-  cr_expect_not_null(strstr(hal_error_message(), "tried to adopt 13.00 MiB"));
+  cr_expect_not_null(strstr(hal_error_message(), "Tried to adopt 13.00 MiB"));
   cr_assert_eq(hal_memory_adopt(0, NULL, memory, 12 * MIB, NULL, NULL, &block), HAL_OK);
   expect_exhausted(100, facts);
   hal_memory_release(block);
@@ -124,7 +124,7 @@ Test(memory_limits, cached_segments_make_room_for_adopted_memory) {
 Test(memory_limits, absurd_sizes_are_out_of_memory_and_not_an_overflow) {
   static const size_t sizes[] = {SIZE_MAX,         SIZE_MAX - 511,    SIZE_MAX - 512,
                                  SIZE_MAX / 2 + 1, (size_t)INT64_MAX, (size_t)1 << 62};
-  static const char *const parts[] = {"tried to allocate", "EiB", NULL};
+  static const char *const parts[] = {"Tried to allocate", "EiB", NULL};
   cr_assert_eq(double_open(1, 0), HAL_OK);
   for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
     double_.total = MIB;

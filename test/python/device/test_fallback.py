@@ -164,7 +164,7 @@ def test_a_full_device_serves_small_fallbacks_from_its_cache(run_python):
     done = run_python(FULL, TORCH_BACKEND="fake", HAL_FAKE_MEMORY="4M", **without_kernels.SETTING)
     numbers, message = done.stdout.splitlines()
     assert numbers == "256.0 256.0"
-    assert message.startswith("out of memory on device fake:0: tried to allocate 2.00 MiB") and "hal_" not in message
+    assert message.startswith("FAKE out of memory. Tried to allocate 2.00 MiB on device fake:0;") and "hal_" not in message
 
 
 def test_a_result_whose_conjugate_bit_the_kernel_flips(device):

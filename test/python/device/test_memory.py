@@ -183,8 +183,27 @@ def test_out_of_memory_raises_torchs_error_and_the_process_lives_on(run_python):
         TORCH_BACKEND="fake",
         HAL_FAKE_MEMORY="64M",
     )
-    for words in ("tried to allocate 1.00 GiB", "total 64.00 MiB", "free 48.00 MiB", "allocated 16.00 MiB"):
+    # What libraries that try again with less look for, under torch's name of the device type.
+    assert done.stdout.startswith("FAKE out of memory. Tried to allocate 1.00 GiB on device fake:0;")
+    for words in ("Tried to allocate 1.00 GiB", "total 64.00 MiB", "free 48.00 MiB", "allocated 16.00 MiB"):
         assert words in done.stdout
+
+
+@pytest.mark.parametrize("size", [1 << 40, (1 << 62) + 5])
+def test_every_failure_to_allocate_says_out_of_memory_in_torchs_words(size, run_python):
+    """Also of a device type with a name of its own, and of sizes that no device could have."""
+    done = run_python(
+        f"""
+        import torch
+        try:
+            torch.empty({size}, dtype=torch.uint8, device="mine")
+        except torch.OutOfMemoryError as error:
+            print(error)
+        """,
+        TORCH_BACKEND="fake",
+        TORCH_BACKEND_NAME="mine",
+    )
+    assert done.stdout.startswith("MINE out of memory. Tried to allocate ")
 
 
 def test_a_fraction_of_the_memory_is_a_limit(run_python):

@@ -1,0 +1,41 @@
+"""Makes the device known to TorchDynamo and inductor, with what their disk cache must know about it."""
+
+from __future__ import annotations
+
+import json
+
+from torch._dynamo.device_interface import register_interface_for_device
+from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
+from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
+from torch._inductor.custom_graph_pass import CustomGraphModulePass
+
+import torch_backend
+from torch_backend import backend
+from torch_backend.backend import _utils
+
+from ._codegen import CppWrapperCodegen, Overrides, PythonWrapperCodegen, Scheduling, host_visible
+from ._interface import Interface
+
+
+class CacheKey(CustomGraphModulePass):
+    """Changes no graph; inductor puts the `uuid` of a device's pass into the key of its disk cache."""
+
+    def __call__(self, gm) -> None:
+        pass
+
+    def uuid(self) -> str:
+        """Names the plugins, and which devices' memory the host may touch: code for one does not run on the other."""
+        plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in torch_backend.plugins()]
+        # A graph without tensors of ours must start no device; what it compiles does not depend on one.
+        started = backend.is_initialized()
+        visible = [host_visible(index) for index in range(backend.device_count())] if started else "not started"
+        return json.dumps([torch_backend.__version__, _utils.name(), plugins, visible])
+
+
+def register() -> None:
+    """Called once, when inductor first asks for the device."""
+    name = _utils.name()
+    for index in (None, *range(backend.device_count())):
+        register_interface_for_device(name if index is None else f"{name}:{index}", Interface)
+    register_device_op_overrides(name, Overrides())
+    register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, CacheKey())
