@@ -22,12 +22,13 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-full test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes"
+	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -43,7 +44,7 @@ PYTEST := OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
-$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs: system-packages.txt third_party/install-system-packages.sh
+$(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-integrations: system-packages.txt third_party/install-system-packages.sh
 	third_party/install-system-packages.sh $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
@@ -52,7 +53,7 @@ $(STAMPS)/venv: requirements/demo.txt $(STAMPS)/system
 	@$(PROGRESS) "Python packages" $(PIP) install -r $<
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/venv-test $(STAMPS)/venv-docs: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
+$(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
 	@$(PROGRESS) "Python packages for $*" $(PIP) install -r $<
 	@touch $@
 
@@ -85,6 +86,14 @@ test-full: test $(STAMPS)/install
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
+
+# The libraries that users bring, from PyPI; without them these tests skip, and `make test` runs what is left.
+test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm
+	$(PYTEST)/integrations
+
+$(STAMPS)/timm: requirements/timm.txt $(STAMPS)/venv
+	@$(PROGRESS) "Python packages for timm" $(PIP) install --no-deps --upgrade --target build/timm -r $<
+	@touch $@
 
 test-sanitizers: $(STAMPS)/venv-test
 	for preset in asan tsan; do \

@@ -164,6 +164,15 @@ def _activate(names: str | None) -> None:
     _register.register(name)
     _active, _requested = name, names or opened[0].name
     _errors[:] = failed
+    _enable_integrations(os.environ.get("TORCH_BACKEND_INTEGRATIONS", "").strip())
+
+
+def _enable_integrations(wanted: str) -> None:
+    """1 means all libraries, otherwise a comma list of them."""
+    if wanted not in ("", "0"):
+        from . import integrations
+
+        integrations.enable(*([] if wanted == "1" else (name.strip() for name in wanted.split(","))))
 
 
 def _folders() -> list[str]:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from ._output import print_json
 
 # Those of docs/settings.md; test_command_line.py holds the two to each other.
-_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_AUTOGRAD_THREADS", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL", "HAL_ALLOW_UNSAFE_PLUGINS",
-             "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS"}  # fmt: skip
+_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_INTEGRATIONS", "TORCH_BACKEND_AUTOGRAD_THREADS", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL",
+             "HAL_ALLOW_UNSAFE_PLUGINS", "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS"}  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -82,6 +82,25 @@ def _plugins():
     return Finding("plugins")
 
 
+def _integrations() -> list:
+    """One finding for each library that is installed and would have to know the device."""
+    from torch_backend import integrations
+
+    findings = []
+    for state in integrations.status():
+        if not state.version:
+            continue
+        check = f"integration of {state.library} {state.version}"
+        if state.enabled and state.sentence:
+            findings.append(Finding(check, state.sentence, "install a version that is known, or update torch_backend"))
+        elif state.enabled:
+            findings.append(Finding(f"{check}: enabled, {len(state.patches)} patches"))
+        else:
+            off = "not enabled; TORCH_BACKEND_INTEGRATIONS=1 makes it choose the device by itself" if state.known else state.sentence
+            findings.append(Finding(f"{check}: {off}"))
+    return findings
+
+
 def _device(index: int):
     """Allocates, copies in, computes, waits, copies out."""
     import torch
@@ -105,6 +124,7 @@ def collect() -> list:
     import torch_backend
 
     findings = [check() for check in (_versions, _other_backends, _settings, _plugin_path, _plugins)]
+    findings += _integrations()
     if torch_backend.is_active():
         from torch_backend import backend
 
