@@ -11,6 +11,7 @@ import torch
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
 from . import _C, _data_parallel, _dlpack, _profiler, _serialization, backend
 from .backend import amp, memory, random, streams
+from .integrations import _notice
 
 
 def register(name: str) -> None:
@@ -27,6 +28,7 @@ def register(name: str) -> None:
     _profiler.install(name)
     _serialization.install()
     atexit.register(_quiesce)
+    atexit.register(_notice.tell)  # runs first
 
 
 def _quiesce() -> None:

@@ -90,12 +90,14 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
 
 
 class CppWrapperCodegen(CppWrapperCpu):
-    """Stands where torch wants a class; calling kernels from C++ needs more of the device than this integration has."""
+    """Stands where torch wants a class; generated C++ calls operators by functions that torch has for its own devices alone."""
 
     @staticmethod
     def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
         raise NotImplementedError(
-            f"cpp_wrapper and AOTInductor do not know '{_utils.name()}'; set torch._inductor.config.cpp_wrapper = False"
+            f"cpp_wrapper and AOTInductor call operators by C functions (aoti_torch_cpu_mm_out and its like) that torch has for its own "
+            f"devices, and not for '{_utils.name()}'. Use torch.compile with torch._inductor.config.cpp_wrapper = False; a program of "
+            "torch.export runs on the device by program.module()."
         )
 
 

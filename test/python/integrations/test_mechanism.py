@@ -321,3 +321,24 @@ def test_all_patches_fit(recwarn):
     finally:
         integrations.disable()
     assert not [warning for warning in recwarn if "torch_backend.integrations" in str(warning.message)]
+
+
+CHOOSES = "import torch, torch_backend; torch_backend.use('fake'); import accelerate; a = accelerate.Accelerator({}); torch.ones(3).to(a.device).sum().item(){}"
+
+
+@pytest.mark.parametrize(
+    "options, more, settings, told",
+    [
+        ("", "", {}, True),
+        ("cpu=True", "", {}, False),
+        ("", "", {"ACCELERATE_USE_CPU": "true"}, False),
+        ("", "; torch.ones(3, device='fake') + 1", {}, False),
+        ("", "", {"TORCH_BACKEND_INTEGRATIONS": "1", "TORCH_BACKEND": "fake"}, False),
+        ("", "", {"ACCELERATE_TORCH_DEVICE": "fake"}, False),
+    ],
+    ids=["unknown", "cpu", "use_cpu", "device used", "enabled", "named"],
+)
+def test_a_silent_choice_of_the_cpu_is_told_at_the_end(run_python, options, more, settings, told):
+    pytest.importorskip("accelerate", reason="accelerate is not installed: make test-integrations")
+    done = run_python(CHOOSES.format(options, more), **settings)
+    assert ("accelerate chose the CPU" in done.stderr) is told

@@ -90,3 +90,15 @@ def test_the_wrapper_in_cpp_is_refused_with_a_cure(device):
     x = torch.randn(8, device=device)
     with pytest.raises(Exception, match="cpp_wrapper = False"):
         torch.compile(lambda x: x.sin() + 1, options={"cpp_wrapper": True})(x)
+
+
+def test_aotinductor_is_refused_with_a_cure_that_works(device):
+    class Network(nn.Module):
+        def forward(self, x):
+            return x.sin() + 1
+
+    x = torch.randn(8, device=device)
+    program = torch.export.export(Network(), (x,))
+    with pytest.raises(Exception, match="AOTInductor.*program.module"):
+        torch._inductor.aoti_compile_and_package(program)
+    torch.testing.assert_close(program.module()(x).cpu(), x.cpu().sin() + 1)
