@@ -18,7 +18,7 @@ class Hook:
         self._failed = failed
         self._undo: list[tuple[Patch, Undo]] = []
         self.failures: dict[str, str] = {}
-        self._finder = _Finder({patch.module for patch in table.patches}, self._importing, self._imported)
+        self._finder = _Finder({patch.module for patch in table.patches}, self)
 
     def applied(self, patch: Patch) -> bool:
         """Tells whether a patch is in force."""
@@ -31,7 +31,7 @@ class Hook:
         sys.meta_path.insert(0, self._finder)
         for name in {patch.module: None for patch in self._table.patches}:
             if name in sys.modules:
-                when_imported(sys.modules[name], lambda name=name: self._imported(name))
+                when_imported(sys.modules[name], lambda name=name: self.imported(name))
 
     def stop(self) -> None:
         """Takes everything back, the last patch first."""
@@ -40,10 +40,19 @@ class Hook:
         while self._undo:
             self._undo.pop()[1]()
 
-    def _importing(self, name: str) -> list[Undo]:
+    def importing(self, name: str) -> list[Undo]:
+        """Prepares the execution of a module; gives what ends that."""
         return [patch.while_importing() for patch in self._table.patches if patch.module == name and patch.while_importing]
 
-    def _imported(self, name: str) -> None:
+    def run(self, name: str, code):
+        """Gives the code of a module that runs as the program, as the patches want it."""
+        for patch in self._table.patches:
+            if patch.module == name and patch.run:
+                code = patch.run(code)
+        return code
+
+    def imported(self, name: str) -> None:
+        """Applies the patches of a module."""
         if self._finder not in sys.meta_path or name not in sys.modules:  # disabled meanwhile, or the import failed
             return
         for patch in self._table.patches:
@@ -85,9 +94,9 @@ def when_imported(module, call: Callable[[], None]) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     """Finds a module as Python does, and calls back before and after it is executed."""
 
-    def __init__(self, names: set, importing: Callable[[str], list], imported: Callable[[str], None]):
+    def __init__(self, names: set, hook: Hook):
         self._names = names
-        self._calls = importing, imported
+        self._hook = hook
 
     def find_spec(self, name, path=None, target=None):
         if name not in self._names:
@@ -97,7 +106,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             spec = find(name, path, target) if find else None
             if spec is not None:
                 if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, *self._calls)
+                    spec.loader = _Loader(spec.loader, self._hook)
                 return spec
         return None
 
@@ -105,23 +114,25 @@ class _Finder(importlib.abc.MetaPathFinder):
 class _Loader(importlib.abc.Loader):
     """Another loader, with a call before and after; everything else is asked of that one."""
 
-    def __init__(self, loader, importing, imported):
+    def __init__(self, loader, hook: Hook):
         self._loader = loader
-        self._importing = importing
-        self._imported = imported
+        self._hook = hook
+
+    def get_code(self, name):
+        return self._hook.run(name, self._loader.get_code(name))
 
     def create_module(self, spec):
         return self._loader.create_module(spec)
 
     def exec_module(self, module) -> None:
         module.__loader__ = module.__spec__.loader = self._loader  # as if we had not been there
-        undos = self._importing(module.__name__)
+        undos = self._hook.importing(module.__name__)
         try:
             self._loader.exec_module(module)
         finally:
             for undo in undos:
                 undo()
-        self._imported(module.__name__)
+        self._hook.imported(module.__name__)
 
     def __getattr__(self, name):
         return getattr(self._loader, name)

@@ -6,7 +6,7 @@ import importlib
 import importlib.metadata
 import pkgutil
 import re
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Callable, NamedTuple, Optional
 
 Undo = Callable[[], None]
@@ -14,12 +14,14 @@ Undo = Callable[[], None]
 
 class Patch(NamedTuple):
     """`apply` is called with the imported module `module` and gives what takes it back; `while_importing`, for a module that uses the
-    device while it is executed, is called before that, and what it gives right after."""
+    device while it is executed, is called before that, and what it gives right after. `run` changes the code of a module that
+    `python -m` runs as the program, under another name and never imported."""
 
     module: str
     what: str
     apply: Callable[[ModuleType], Undo]
     while_importing: Optional[Callable[[], Undo]] = None
+    run: Optional[Callable[[CodeType], CodeType]] = None
 
 
 class State(NamedTuple):

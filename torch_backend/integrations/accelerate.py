@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from ._table import Patch, Table, Undo
-from ._tools import answer, replace, say_our_name, wrap
+from ._tools import answer, renamed, replace, say_our_name, wrap
 
 # module: what its branches do
 _BRANCHES = {
@@ -84,6 +84,12 @@ def _test_device(module: ModuleType) -> Undo:
     return undo
 
 
+def _run(code: CodeType) -> CodeType:
+    from torch_backend import device_name
+
+    return renamed(code, "musa", device_name())
+
+
 def _say(module: ModuleType) -> Undo:
     return say_our_name(module, "musa")
 
@@ -91,7 +97,7 @@ def _say(module: ModuleType) -> Undo:
 TABLES = [
     Table("accelerate", ("1.15", "1.16"), [
         Patch("accelerate.utils.imports", "the device is found", _detect),
-        *(Patch(module, what, _say) for module, what in _BRANCHES.items()),
+        *(Patch(module, what, _say, run=_run) for module, what in _BRANCHES.items()),
         Patch("accelerate.test_utils.testing", "the device of its own tests", _test_device, _alias),
         Patch("accelerate.hooks", "`model.to` is restored by remove_hook", _name_of_moved_models),
         Patch("accelerate.state", "one process without collectives", _processes),

@@ -146,6 +146,20 @@ def test_several_processes_are_refused_with_a_cure(monkeypatch, device):
         accelerate.Accelerator()
 
 
+@pytest.mark.parametrize("how", [["-m", "accelerate.commands.launch"], ["-m", "accelerate.commands.accelerate_cli", "launch"]], ids=["module", "command"])
+@pytest.mark.parametrize("devices", ["1", "2"])
+def test_its_launcher_counts_our_devices(tmp_path, how, devices):
+    """With one device it starts one process; with two it starts two, which say what they lack."""
+    (tmp_path / "train.py").write_text("import accelerate; a = accelerate.Accelerator(); print('on', a.device, a.num_processes)")
+    environment = {**os.environ, "TORCH_BACKEND": "fake", "TORCH_BACKEND_INTEGRATIONS": "1", "HAL_FAKE_DEVICES": devices}
+    command = [sys.executable, "-P", *how, str(tmp_path / "train.py")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+    if devices == "1":
+        assert done.returncode == 0 and "on fake 1" in done.stdout, done.stderr
+    else:
+        assert done.returncode == 1 and "no collectives to join them" in done.stderr and "musa" not in done.stderr
+
+
 def test_one_process_of_a_launcher_runs(run_python):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
