@@ -121,21 +121,21 @@ def _code(function: types.FunctionType, code: types.CodeType) -> Undo:
     return undo
 
 
-def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = ()) -> Undo:
+def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = (), leave: Iterable[str] = ()) -> Undo:
     """Lets the branches that a library wrote for the device `word` serve ours: `torch.musa.device_count()` and "musa:0" in the functions
-    of a module become `torch.fake.device_count()` and "fake:0". `only` names the functions, "f" or "Class.f"; without it, all of them.
+    of a module become `torch.fake.device_count()` and "fake:0". `only` names the functions, "f" or "Class.f"; without it, all of them but `leave`.
 
     Raises LookupError when there is nothing to change: then the library is another than the one that this was written for.
     """
     names = list(only)
     functions = dict(functions_of(module))
-    missing = [name for name in names if name not in functions]
+    missing = [name for name in (*names, *leave) if name not in functions]
     if missing:
         raise LookupError(f"{module.__name__} has no {', '.join(missing)}")
     undos = []
     for name, held in functions.items():
         plain = innermost(held)
-        if (not names or name in names) and says(plain.__code__, word):
+        if (name in names if names else name not in leave) and says(plain.__code__, word):
             forget(held)
             undos += [functools.partial(forget, held), _code(plain, renamed(plain.__code__, word, device_name()))]
     if not undos:

@@ -6,16 +6,16 @@ hooks, seeds, and the random numbers' state in `save_state`; those for other ext
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from types import CodeType, ModuleType
 
 from ._table import Patch, Table, Undo
-from ._tools import answer, renamed, replace, say_our_name, wrap
+from ._tools import answer, exchange, renamed, replace, say_our_name, together, wrap
 
 # module: what its branches do
 _BRANCHES = {
-    "accelerate.state": "the default device",
     "accelerate.accelerator": "fp16 mixed precision",
     "accelerate.checkpointing": "state of random numbers in save_state and load_state",
     "accelerate.big_modeling": "dispatch_model over devices",
@@ -49,6 +49,31 @@ def _name_of_moved_models(module: ModuleType) -> Undo:
 
     names = module._accelerate_added_attributes
     return replace(module, "_accelerate_added_attributes", [*names, device_name()])
+
+
+def _default_device(module: ModuleType) -> Undo:
+    """AcceleratorState sets a switch of musa's own library, torch.backends.musa, that we have not."""
+    return say_our_name(module, "musa", leave=["AcceleratorState.__init__"])
+
+
+def _gpu_ids(module: ModuleType) -> Undo:
+    """accelerate hands a choice of devices on in an environment variable of the vendor, which would choose nothing here."""
+    return together(*(_refuse_gpu_ids(getattr(module, name)) for name in ("prepare_simple_launcher_cmd_env", "prepare_multi_gpu_env")))
+
+
+def _refuse_gpu_ids(original) -> Undo:
+    @functools.wraps(original)
+    def prepare(args, *arguments, **options):
+        from torch_backend import device_name
+
+        if getattr(args, "gpu_ids", None) not in (None, "all") and not getattr(args, "use_cpu", False) and not getattr(args, "cpu", False):
+            raise NotImplementedError(
+                f"accelerate launch --gpu_ids {args.gpu_ids}: there is no environment variable that hides devices of '{device_name()}'. Leave it "
+                f"out, and set ACCELERATE_TORCH_DEVICE={device_name()}:1 for one device."
+            )
+        return original(args, *arguments, **options)
+
+    return exchange(original, prepare)
 
 
 def _processes(module: ModuleType) -> Undo:
@@ -100,6 +125,8 @@ TABLES = [
         *(Patch(module, what, _say, run=_run) for module, what in _BRANCHES.items()),
         Patch("accelerate.test_utils.testing", "the device of its own tests", _test_device, _alias),
         Patch("accelerate.hooks", "`model.to` is restored by remove_hook", _name_of_moved_models),
+        Patch("accelerate.state", "the default device", _default_device),
         Patch("accelerate.state", "one process without collectives", _processes),
+        Patch("accelerate.utils.launch", "`accelerate launch --gpu_ids`", _gpu_ids),
     ])
 ]  # fmt: skip

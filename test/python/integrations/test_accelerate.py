@@ -146,6 +146,32 @@ def test_several_processes_are_refused_with_a_cure(monkeypatch, device):
         accelerate.Accelerator()
 
 
+def test_a_choice_of_devices_that_would_choose_nothing_is_refused(run_python, tmp_path):
+    (tmp_path / "train.py").write_text("import accelerate; print('on', accelerate.Accelerator().device)")
+    launch = """
+    import sys
+    from accelerate.commands.accelerate_cli import main
+    sys.argv = ["accelerate", "launch", "--num_processes", "1", {!r}, {!r}, {!r}]
+    main()
+    """
+    settings = {"TORCH_BACKEND": "fake", "TORCH_BACKEND_INTEGRATIONS": "1", "HAL_FAKE_DEVICES": 2}
+    done = run_python(launch.format("--gpu_ids", "1", str(tmp_path / "train.py")), check=False, **settings)
+    assert done.returncode == 1 and "--gpu_ids 1: there is no environment variable" in done.stderr
+    done = run_python(launch.format("--gpu_ids", "all", str(tmp_path / "train.py")), **settings, ACCELERATE_TORCH_DEVICE="fake:1")
+    assert done.stdout.strip() == "on fake:1"
+
+
+@pytest.mark.host_memory("inductor's C++ kernels read and write device addresses")
+def test_compiled_models_train(device):
+    """Choosing a compiler sets switches of other devices' libraries, which are none of ours."""
+    accelerator = accelerate.Accelerator(dynamo_backend="inductor")
+    ours, devices = losses(accelerator)
+    assert devices == {device}
+    accelerate.state.AcceleratorState._reset_state(True)
+    theirs, _ = losses(accelerate.Accelerator(cpu=True))
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("how", [["-m", "accelerate.commands.launch"], ["-m", "accelerate.commands.accelerate_cli", "launch"]], ids=["module", "command"])
 @pytest.mark.parametrize("devices", ["1", "2"])
 def test_its_launcher_counts_our_devices(tmp_path, how, devices):

@@ -298,7 +298,8 @@ def test_no_branch_for_the_stand_in_is_left(device, library):
             importlib.import_module(name)
         functions = [function for function in gc.get_objects() if isinstance(function, types.FunctionType)]
         still = {f"{f.__module__}.{f.__qualname__}" for f in functions if f.__module__ in known and _tools.says(f.__code__, "musa")}
-        assert not still - {"transformers.utils.import_utils.is_torch_tf32_available"}
+        # Both use what musa's library has and ours has not: another generation of chips, a switch in torch.backends.
+        assert not still - {"transformers.utils.import_utils.is_torch_tf32_available", "accelerate.state.AcceleratorState.__init__"}
     finally:
         integrations.disable(library)
     again = {f"{f.__module__}.{f.__qualname__}" for f in functions if f.__module__ in known and _tools.says(f.__code__, device)}
