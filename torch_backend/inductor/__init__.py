@@ -6,7 +6,8 @@ seconds to import.
 
 from __future__ import annotations
 
-from ._codegen import CppWrapperCodegen, PythonWrapperCodegen, Scheduling
+from ._codegen import PythonWrapperCodegen, Scheduling
+from ._cpp_wrapper import CppWrapperCodegen
 from ._interface import Interface
 from ._registration import register
 

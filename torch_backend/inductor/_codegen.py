@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch._inductor.codegen import wrapper
 from torch._inductor.codegen.cpp import CppScheduling
-from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
 from torch._inductor.stream_utils import get_stream_name
 from torch._inductor.virtualized import V
@@ -87,18 +86,6 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
             self.writeline(f"wait_for_stream({device.index or 0})")
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
-
-
-class CppWrapperCodegen(CppWrapperCpu):
-    """Stands where torch wants a class; generated C++ calls operators by functions that torch has for its own devices alone."""
-
-    @staticmethod
-    def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
-        raise NotImplementedError(
-            f"cpp_wrapper and AOTInductor call operators by C functions (aoti_torch_cpu_mm_out and its like) that torch has for its own "
-            f"devices, and not for '{_utils.name()}'. Use torch.compile with torch._inductor.config.cpp_wrapper = False; a program of "
-            "torch.export runs on the device by program.module()."
-        )
 
 
 class Overrides(CpuDeviceOpOverrides):

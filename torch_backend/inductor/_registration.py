@@ -13,7 +13,8 @@ import torch_backend
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from ._codegen import CppWrapperCodegen, Overrides, PythonWrapperCodegen, Scheduling, host_visible
+from ._codegen import Overrides, PythonWrapperCodegen, Scheduling, host_visible
+from ._cpp_wrapper import CppWrapperCodegen
 from ._interface import Interface
 
 

@@ -86,12 +86,6 @@ def test_changing_shapes(device):
         torch.testing.assert_close(compiled(x.to(device)).cpu(), (x * 2 + 1).sum(0))
 
 
-def test_the_wrapper_in_cpp_is_refused_with_a_cure(device):
-    x = torch.randn(8, device=device)
-    with pytest.raises(Exception, match="cpp_wrapper = False"):
-        torch.compile(lambda x: x.sin() + 1, options={"cpp_wrapper": True})(x)
-
-
 def test_aotinductor_is_refused_with_a_cure_that_works(device):
     class Network(nn.Module):
         def forward(self, x):

@@ -1,0 +1,116 @@
+"""Inductor's cpp_wrapper for the device: the calls of operators and kernels are compiled C++, too.
+
+torch calls operators from such code by C functions that it has for its own devices. torchgen, which wrote those, writes them here for the
+operators that a graph uses; they go through the dispatcher, so what runs is the device's own operator.
+"""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+
+import torch
+from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
+from torch._inductor.virtualized import V
+
+from torch_backend.backend import _utils
+
+_WAIT = """
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/inductor/aoti_torch/utils.h>
+using namespace torch::aot_inductor;
+// The kernels below run on the host at once, so what is queued on the device's stream must be done.
+static inline void torch_backend_wait_for_stream(int8_t index) {
+  const c10::Device device(c10::DeviceType::PrivateUse1, index);
+  c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+}
+"""
+
+
+class CppWrapperCodegen(CppWrapperCpu):
+    """The CPU's wrapper, with the device's tensors, operators and streams."""
+
+    def __init__(self):
+        super().__init__()
+        self._shims: set[str] = set()
+        self.header.splice(_WAIT)
+
+    @staticmethod
+    def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
+        if V.graph.aot_mode:
+            raise NotImplementedError(
+                f"AOTInductor makes programs for cpu, cuda, xpu and mps, the devices that torch's runtime for them knows, and not for "
+                f"'{_utils.name()}'. Use torch.compile, or run the program of torch.export by program.module()."
+            )
+        return CppWrapperCodegen()
+
+    def codegen_cuda_stream_enter(self, stream_idx):
+        raise NotImplementedError(
+            f"cpp_wrapper writes no code for streams that a function makes on '{_utils.name()}'. Set torch._inductor.config.cpp_wrapper = False."
+        )
+
+    def codegen_device(self, device) -> str:
+        if device.type != _utils.name():
+            return super().codegen_device(device)
+        return f"aoti_torch_device_type_privateuse1(), {device.index or 0}"
+
+    def add_device_include(self, device: str) -> None:
+        super().add_device_include("cpu" if device == _utils.name() else device)
+
+    def generate_c_shim_extern_kernel_call(self, kernel, args, device, **options) -> None:
+        if device == _utils.name():
+            self._define_shim(self.get_c_shim_func_name(kernel, device), kernel)
+        super().generate_c_shim_extern_kernel_call(kernel, args, device, **options)
+
+    def _generate_scatter_fallback(self, output, inputs, cpp_kernel_name, *rest) -> None:
+        if rest[-1] == _utils.name():
+            name = self.get_c_shim_func_name(cpp_kernel_name, rest[-1]).replace("__", "_") + "_out"
+            self._define_shim(name, cpp_kernel_name)
+        super()._generate_scatter_fallback(output, inputs, cpp_kernel_name, *rest)
+
+    def _generate_kernel_call_helper(self, kernel_name, call_args, *, device=None, triton=True, **options):
+        if device is not None and device.type == _utils.name() and not triton:
+            self.writeline(f"torch_backend_wait_for_stream({device.index or 0});")
+            device = torch.device("cpu")
+        super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
+
+    def _define_shim(self, name: str, kernel: str) -> None:
+        """Writes the C function for an operator, once in a program."""
+        if name in self._shims:
+            return
+        self._shims.add(name)
+        operator = name.removeprefix(f"aoti_torch_{_utils.name()}_")
+        source = _shims().get(operator)
+        if source is None:
+            raise NotImplementedError(
+                f"cpp_wrapper cannot call {kernel} on '{_utils.name()}': torch has no C function for it. "
+                "Set torch._inductor.config.cpp_wrapper = False."
+            )
+        include, text = source
+        self.header.splice(f"#include <ATen/ops/{include}.h>\nstatic inline{text.replace(f'aoti_torch_aten_{operator}(', f'{name}(')}")
+
+
+@functools.lru_cache(maxsize=1)
+def _shims() -> dict[str, tuple[str, str]]:
+    """Gives header and text of the C function of each operator that inductor calls, by the function's name without its prefix."""
+    import torchgen
+    from torchgen import gen_aoti_c_shim
+    from torchgen.aoti.fallback_ops import inductor_fallback_ops
+    from torchgen.gen import get_grouped_native_functions, parse_native_yaml
+
+    folder = pathlib.Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
+    parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
+    groups = {}
+    for group in get_grouped_native_functions(parsed.native_functions):
+        for function in group.functions() if hasattr(group, "functions") else ():
+            groups[function.func.name] = group
+    found = {}
+    for function in parsed.native_functions:
+        versions = inductor_fallback_ops.get(gen_aoti_c_shim.get_fallback_op_name(function))
+        if versions is None:
+            continue
+        text = gen_aoti_c_shim.gen_c_shim(function, versions, groups, None, parsed.backend_indices, False, False)
+        if text:
+            name = text.partition("aoti_torch_aten_")[2].partition("(")[0]
+            found[name] = (function.root_name, text)
+    return found
