@@ -242,7 +242,7 @@ def test_unknown_libraries_are_refused(enabled):
     assert not integrations.is_enabled()
 
 
-@pytest.mark.parametrize("wanted, expected", [("1", None), ("peft, safetensors", {"peft", "safetensors"}), ("0", set()), ("", set())], ids=str)
+@pytest.mark.parametrize("wanted, expected", [("1", None), ("peft, safetensors", {"peft", "safetensors"}), ("0", set()), ("", set())], ids=["all", "some", "0", "empty"])
 def test_the_setting(run_python, wanted, expected):
     done = run_python(
         "import torch, torch_backend; print(*(s.library for s in torch_backend.integrations.status() if s.enabled))",
