@@ -46,7 +46,8 @@ class CppWrapperCodegen(CppWrapperCpu):
 
     def codegen_cuda_stream_enter(self, stream_idx):
         raise NotImplementedError(
-            f"cpp_wrapper writes no code for streams that a function makes on '{_utils.name()}'. Set torch._inductor.config.cpp_wrapper = False."
+            f"cpp_wrapper writes no code for streams that a function makes on '{_utils.name()}'. "
+            "Set torch._inductor.config.cpp_wrapper = False."
         )
 
     def codegen_device(self, device) -> str:

@@ -25,7 +25,8 @@ def sentence() -> str:
     name = device_name()
     return (
         f"torch_backend: accelerate chose the CPU, since it does not know '{name}', and nothing was computed on '{name}'. "
-        "Set TORCH_BACKEND_INTEGRATIONS=1, or call torch_backend.integrations.enable() before it chooses; Accelerator(cpu=True) keeps the CPU."
+        "Set TORCH_BACKEND_INTEGRATIONS=1, or call torch_backend.integrations.enable() before it chooses; "
+        "Accelerator(cpu=True) keeps the CPU."
     )
 
 

@@ -123,7 +123,8 @@ def _code(function: types.FunctionType, code: types.CodeType) -> Undo:
 
 def say_our_name(module: types.ModuleType, word: str, only: Iterable[str] = (), leave: Iterable[str] = ()) -> Undo:
     """Lets the branches that a library wrote for the device `word` serve ours: `torch.musa.device_count()` and "musa:0" in the functions
-    of a module become `torch.fake.device_count()` and "fake:0". `only` names the functions, "f" or "Class.f"; without it, all of them but `leave`.
+    of a module become `torch.fake.device_count()` and "fake:0". `only` names the functions, "f" or "Class.f"; without it, all of them
+    but `leave`.
 
     Raises LookupError when there is nothing to change: then the library is another than the one that this was written for.
     """

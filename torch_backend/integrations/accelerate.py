@@ -68,8 +68,8 @@ def _refuse_gpu_ids(original) -> Undo:
 
         if getattr(args, "gpu_ids", None) not in (None, "all") and not getattr(args, "use_cpu", False) and not getattr(args, "cpu", False):
             raise NotImplementedError(
-                f"accelerate launch --gpu_ids {args.gpu_ids}: there is no environment variable that hides devices of '{device_name()}'. Leave it "
-                f"out, and set ACCELERATE_TORCH_DEVICE={device_name()}:1 for one device."
+                f"accelerate launch --gpu_ids {args.gpu_ids}: there is no environment variable that hides devices of '{device_name()}'. "
+                f"Leave it out, and set ACCELERATE_TORCH_DEVICE={device_name()}:1 for one device."
             )
         return original(args, *arguments, **options)
 
@@ -88,8 +88,8 @@ def _prepare_backend(original, self, cpu=False, *arguments, **options):
         return original(self, cpu, *arguments, **options)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
         raise NotImplementedError(
-            f"accelerate was started with {os.environ['WORLD_SIZE']} processes, and '{device_name()}' has no collectives to join them. Start "
-            "one process: `accelerate launch --num_processes 1`, or plain python; Accelerator(cpu=True) joins processes on the CPU."
+            f"accelerate was started with {os.environ['WORLD_SIZE']} processes, and '{device_name()}' has no collectives to join them. "
+            "Start one process: `accelerate launch --num_processes 1`, or plain python; Accelerator(cpu=True) joins processes on the CPU."
         )
     return "gloo", sys.modules[type(self).__module__].DistributedType.NO  # one process joins nothing on the device
 

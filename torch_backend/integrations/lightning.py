@@ -58,7 +58,8 @@ def _strategy(module: ModuleType, original, connector):
     if has_collectives():
         return original(connector)
     raise NotImplementedError(
-        f"devices={len(devices)} on {connector._num_nodes_flag} node(s) need collectives, which '{device_name()}' does not have. Use devices=1."
+        f"devices={len(devices)} on {connector._num_nodes_flag} node(s) need collectives, which '{device_name()}' does not have. "
+        "Use devices=1."
     )
 
 
