@@ -4,10 +4,13 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 
 PYTHON ?= python3
-VENV ?= .venv
+# Another torch than that of requirements/torch.txt, such as TORCH=2.15.0: in an environment and in builds of its own.
+TORCH ?=
+VENV ?= .venv$(TORCH:%=-torch-%)
+BUILD := build$(TORCH:%=/torch-%)
 JOBS ?= $(shell nproc)
 VENV_PYTHON := $(VENV)/bin/python
-STAMPS := build/stamps
+STAMPS := $(BUILD)/stamps
 
 # The C tests and the package are two build trees of the same C sources: with ccache the second takes the objects of the first, if
 # the compiler has the same name and paths are relative to the tree. Asked for when a recipe runs: `make` may just have installed it.
@@ -22,13 +25,14 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
+	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -48,9 +52,9 @@ $(STAMPS)/system $(STAMPS)/system-test $(STAMPS)/system-docs $(STAMPS)/system-in
 	third_party/install-system-packages.sh $(patsubst system-%,%,$(filter system-%,$(@F)))
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/venv: requirements/demo.txt $(STAMPS)/system
+$(STAMPS)/venv: requirements/torch.txt requirements/demo.txt $(STAMPS)/system
 	@[ -x $(VENV_PYTHON) ] || $(PROGRESS) "virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
-	@$(PROGRESS) "Python packages" $(PIP) install -r $<
+	@$(PROGRESS) "Python packages" $(PIP) install $(if $(TORCH),torch==$(TORCH),-r $<) -r requirements/demo.txt
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations: $(STAMPS)/venv-%: requirements/%.txt $(STAMPS)/venv $(STAMPS)/system-%
@@ -58,7 +62,8 @@ $(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations: $(STAMPS)/v
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps .
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps \
+	  $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel) .
 	@touch $@
 
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
@@ -76,6 +81,11 @@ test-c: $(STAMPS)/venv-test
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
 	$(PYTEST)
+
+# Any torch of the window in pyproject.toml. The first time brings some gigabytes: PyPI's wheel needs CUDA's libraries, though no GPU.
+test-torch:
+	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make test-torch: name a torch, as in VERSION=2.15.0" >&2; exit 2; }
+	$(MAKE) test-python TORCH=$(VERSION)
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
 # modes and samples, of which `make test` runs a fast part.

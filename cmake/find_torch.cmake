@@ -1,8 +1,15 @@
 # Finds the torch that is installed in ${Python_EXECUTABLE}, without running it and without find_package(Torch), which looks
 # for CUDA, Kineto and more. Gives the targets torch_backend_libtorch (C++) and torch_backend_libtorch_python (bindings), and
-# TORCH_BACKEND_TORCH_DIR and TORCH_BACKEND_TORCH_VERSION.
-set(TORCH_BACKEND_TORCH_OLDEST 2.11)
-set(TORCH_BACKEND_TORCH_NEWEST 2.15)
+# TORCH_BACKEND_TORCH_DIR, TORCH_BACKEND_TORCH_VERSION and TORCH_BACKEND_TORCH_MINOR.
+
+# The window of supported versions is that of the Python package.
+file(STRINGS ${PROJECT_SOURCE_DIR}/pyproject.toml torch_window REGEX "^dependencies = ")
+if(NOT torch_window MATCHES "torch(>=([0-9.]+),<([0-9.]+))\"")
+  message(FATAL_ERROR "pyproject.toml: expected `torch>=OLDEST,<NEWER` in dependencies, found ${torch_window}")
+endif()
+set(torch_window ${CMAKE_MATCH_1})
+set(torch_oldest ${CMAKE_MATCH_2})
+set(torch_too_new ${CMAKE_MATCH_3})
 
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c "
@@ -19,16 +26,16 @@ print(folder.as_posix(), runpy.run_path(str(folder / 'version.py'))['__version__
 if(NOT torch_result EQUAL 0)
   message(FATAL_ERROR
     "torch is not installed for ${Python_EXECUTABLE}: ${torch_error}\n"
-    "Install it there (pip install 'torch==2.13.*'), name another Python with -DPython_EXECUTABLE=..., or build the HAL and "
+    "Install it there (pip install 'torch${torch_window}'), name another Python with -DPython_EXECUTABLE=..., or build the HAL and "
     "the plugins alone with -DTORCH_BACKEND_TORCH=OFF.")
 endif()
 list(GET torch_found 0 TORCH_BACKEND_TORCH_DIR)
 list(GET torch_found 1 TORCH_BACKEND_TORCH_VERSION)
-string(REGEX MATCH "^[0-9]+\\.[0-9]+" torch_minor "${TORCH_BACKEND_TORCH_VERSION}")
-if(torch_minor VERSION_LESS TORCH_BACKEND_TORCH_OLDEST OR torch_minor VERSION_GREATER TORCH_BACKEND_TORCH_NEWEST)
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" TORCH_BACKEND_TORCH_MINOR "${TORCH_BACKEND_TORCH_VERSION}")
+if(TORCH_BACKEND_TORCH_MINOR VERSION_LESS torch_oldest OR NOT TORCH_BACKEND_TORCH_MINOR VERSION_LESS torch_too_new)
   message(FATAL_ERROR
-    "torch ${TORCH_BACKEND_TORCH_VERSION} in ${TORCH_BACKEND_TORCH_DIR} is outside the supported window "
-    "${TORCH_BACKEND_TORCH_OLDEST} to ${TORCH_BACKEND_TORCH_NEWEST}; install torch 2.13.")
+    "torch ${TORCH_BACKEND_TORCH_VERSION} in ${TORCH_BACKEND_TORCH_DIR} is not one that torch_backend builds for: "
+    "pip install 'torch${torch_window}'.")
 endif()
 message(STATUS "Found torch ${TORCH_BACKEND_TORCH_VERSION} in ${TORCH_BACKEND_TORCH_DIR}")
 

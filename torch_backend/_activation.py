@@ -13,7 +13,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from . import _hal
+from . import _builds, _hal
 
 _HOW = "Set TORCH_BACKEND=fake, or call torch_backend.use('fake'), before the device is used."
 
@@ -159,6 +159,7 @@ def _activate(names: str | None) -> None:
     for stand_in in _stand_ins:
         delattr(torch, stand_in)
     _stand_ins.clear()
+    _builds.select(torch.__version__)
     from . import _register
 
     _register.register(name)
@@ -234,15 +235,10 @@ def _refuse_other_backend(torch) -> None:
 
 
 def _refuse_other_torch(torch) -> None:
-    """The extension is built for one minor version of torch; another one has other C++ classes."""
-    from ._build import TORCH_VERSION
-
-    built, installed = TORCH_VERSION.split(".")[:2], str(torch.__version__).split(".")[:2]
-    if built != installed:
-        raise RuntimeError(
-            f"torch_backend was built for torch {TORCH_VERSION} but torch {torch.__version__} is installed. Rebuild it: "
-            "pip install --no-build-isolation --force-reinstall torch_backend, or install the other torch."
-        )
+    """An extension is built for one minor version of torch; another one has other C++ classes."""
+    problem = _builds.problem(torch.__version__)
+    if problem:
+        raise RuntimeError(problem)
 
 
 def _valid_name(torch, name: str) -> str:

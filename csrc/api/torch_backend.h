@@ -7,4 +7,4 @@
 #include "generator.h"  // IWYU pragma: export
 #include "guard.h"      // IWYU pragma: export
 #include "stream.h"     // IWYU pragma: export
-#include "version.h"    // IWYU pragma: export
+#include <torch_backend/version.h>  // IWYU pragma: export

@@ -1,4 +1,4 @@
-// compat.h: every line of csrc/ that depends on torch's version. Window: 2.11 to 2.15; supported now: 2.13.
+// compat.h: every line of csrc/ that depends on torch's version. The window of versions is in pyproject.toml.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -8,9 +8,6 @@
 #include <type_traits>
 
 #define TORCH_BACKEND_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
-#if TORCH_BACKEND_TORCH_VERSION < 211 || TORCH_BACKEND_TORCH_VERSION > 215
-#error "torch_backend builds against torch 2.11 to 2.15; install one of them in the Python that builds it"
-#endif
 
 // Kineto's profilers for devices of other makers: in 2.13, and only where torch was built with Kineto.
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>) && __has_include(<kineto/IActivityProfiler.h>)

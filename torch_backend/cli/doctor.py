@@ -25,13 +25,10 @@ class Finding(NamedTuple):
 def _versions():
     import torch
 
-    from torch_backend import _build
+    from torch_backend import _builds
 
-    built, installed = _build.TORCH_VERSION.split(".")[:2], str(torch.__version__).split(".")[:2]
-    if built != installed:
-        return Finding("torch's version", f"built for torch {_build.TORCH_VERSION}, installed is {torch.__version__}",
-                       "rebuild: pip install --no-build-isolation --force-reinstall torch_backend")  # fmt: skip
-    return Finding("torch's version")
+    problem, _, cure = _builds.problem(torch.__version__).partition(". ")
+    return Finding("torch's version", problem, cure)
 
 
 def _other_backends():

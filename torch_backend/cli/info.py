@@ -12,12 +12,12 @@ def collect() -> dict:
     import torch
 
     import torch_backend
-    from torch_backend import _activation, _build, _hal
+    from torch_backend import _activation, _builds, _hal
 
     result = {
         "torch_backend": torch_backend.__version__,
         "torch": str(torch.__version__),
-        "built_for_torch": _build.TORCH_VERSION,
+        "built_for_torch": _builds.minors(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "active": torch_backend.is_active(),
@@ -45,7 +45,9 @@ def collect() -> dict:
 
 def show(info: dict) -> None:
     """Prints what `collect` gathered, for people."""
-    print(f"torch_backend {info['torch_backend']} (built for torch {info['built_for_torch']}), torch {info['torch']}, "
+    from torch_backend import _builds
+
+    print(f"torch_backend {info['torch_backend']} (built for torch {_builds.listed(info['built_for_torch'])}), torch {info['torch']}, "
           f"Python {info['python']}, {info['platform']}")  # fmt: skip
     for plugin in info["plugins"]:
         print(f"plugin {plugin['name']} {plugin['version']} by {plugin['vendor']}, ABI {plugin['abi']}: {plugin['path']}")

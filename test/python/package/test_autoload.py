@@ -132,14 +132,16 @@ def test_another_torch_is_noticed(run_python):
     run_python(
         """
         import torch, torch_backend
-        from torch_backend import _build
-        _build.TORCH_VERSION = "2.12.1"
+        built = ".".join(torch.__version__.split(".")[:2])
+        torch.__version__ = "2.12.1+cpu"
         try:
             torch_backend.use("fake")
         except RuntimeError as error:
-            assert "2.12.1" in str(error) and torch.__version__ in str(error)
+            assert str(error).startswith("torch 2.12.1+cpu is installed, and this torch_backend is built for torch 2."), error
+            assert built in str(error) and "(torch<2.16,>=2.13)" in str(error), error
         else:
             raise SystemExit("loaded an extension of another torch")
+        assert torch._C._get_privateuse1_backend_name() == "privateuseone" and torch.ones(2).sum() == 2
         """
     )
 

@@ -1,0 +1,124 @@
+"""Which versions of torch are served: one list, one folder for each, and a sentence for every other."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import torch_backend
+from torch_backend import _builds
+
+ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(torch_backend.__file__).parent
+
+
+def window():
+    """The oldest minor version and the first that is too new, of the requirement in pyproject.toml."""
+    oldest, too_new = re.search(r'^dependencies = \["torch>=([\d.]+),<([\d.]+)"', (ROOT / "pyproject.toml").read_text(), re.M).groups()
+    return oldest, too_new
+
+
+def number(minor):
+    return tuple(int(part) for part in minor.split("."))
+
+
+def test_building_and_installing_ask_for_the_same_window():
+    text = (ROOT / "pyproject.toml").read_text()
+    assert set(re.findall(r'"torch([^"]*)"', text)) == {">={},<{}".format(*window())}
+
+
+def test_make_builds_for_a_torch_of_the_window_and_wheels_for_all():
+    pin = re.search(r"^torch==(\S+)", (ROOT / "requirements/torch.txt").read_text(), re.M)[1]
+    versions = re.search(r"^TORCH_VERSIONS := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    minors = [_builds.minor(version) for version in versions]
+    assert pin in versions and minors == sorted(set(minors), key=number)
+    oldest, too_new = window()
+    assert minors[0] == oldest and number(too_new) == (number(minors[-1])[0], number(minors[-1])[1] + 1)
+    assert [number(minor)[1] for minor in minors] == list(range(number(oldest)[1], number(too_new)[1]))
+
+
+def test_the_extension_comes_from_the_folder_of_the_installed_torch():
+    from torch_backend import _C
+
+    assert Path(_C.__file__).parent == _builds.FOLDER / _builds.minor(torch.__version__)
+    assert {path.name for path in _builds.FOLDER.iterdir()} == set(_builds.minors())
+    for minor in _builds.minors():
+        assert {path.name.partition(".")[0] for path in (_builds.FOLDER / minor).iterdir()} - {"__pycache__"} == {"_C", "include", "lib"}
+
+
+@pytest.mark.parametrize("version", ["2.12.1", "2.16.0a0+git1", "3.0.0", "1.13.1"])
+def test_another_torch_gets_one_sentence_that_names_the_supported_ones(version):
+    problem = _builds.problem(version)
+    assert problem.startswith(f"torch {version} is installed") and _builds.listed(_builds.minors()) in problem
+    assert "torch<{1},>={0}".format(*window()) in problem and "pip install" in problem
+
+
+def test_versions_are_listed_as_people_do():
+    assert [_builds.listed(names) for names in ([], ["2.13"], ["2.13", "2.14"], ["2.13", "2.14", "2.15"])] == [
+        "", "2.13", "2.13 and 2.14", "2.13, 2.14 and 2.15"]  # fmt: skip
+
+
+def test_minors_are_in_the_order_of_their_numbers(tmp_path, monkeypatch):
+    for name in ("2.15", "2.9", "3.0", "__pycache__"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setattr(_builds, "FOLDER", tmp_path)
+    assert _builds.minors() == ["2.9", "2.15", "3.0"]
+
+
+# ---- one plugin for all ----
+SCRIPT = """
+import json, sys, torch, torch_backend
+torch_backend.use(sys.argv[1])
+plugin, = torch_backend.plugins()
+torch.manual_seed(1)
+device = torch_backend.device_name()
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1)).to(device)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x = torch.linspace(-1, 1, 64 * 8).reshape(64, 8).to(device)
+losses = []
+for step in range(5):
+    optimizer.zero_grad()
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()
+    loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+print(json.dumps({"torch": torch.__version__, "path": plugin.path, "losses": losses}))
+"""
+
+
+def other_pythons():
+    """Interpreters that have torch_backend with another torch: TORCH_BACKEND_TEST_PYTHONS, a list separated by colons."""
+    return [Path(path) for path in os.environ.get("TORCH_BACKEND_TEST_PYTHONS", "").split(":") if path]
+
+
+@pytest.mark.parametrize("plugin", ["fake", "template"])
+def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path):
+    """Built once, with this package's headers: the same file gives the same losses with each torch, equal to a rounding."""
+    import json
+
+    pythons = [Path(sys.executable), *other_pythons()]
+    if len(pythons) == 1:
+        pytest.skip("only one torch is here; `make test-torch VERSION=...` brings another and names the others that it finds")
+    path = tmp_path / f"libhal_{plugin}.so"
+    if plugin == "fake":
+        shutil.copy(PACKAGE / "plugins/libhal_fake.so", path)
+    else:
+        shutil.copy(build_plugin("template", ROOT / "plugins/template/template.c"), path)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAL_", "TORCH_BACKEND"))}
+    answers = {}
+    for python in pythons:
+        done = subprocess.run([python, "-P", "-c", SCRIPT, path], env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+        assert done.returncode == 0, f"{python}\n{done.stdout}\n{done.stderr}"
+        answer = json.loads(done.stdout.splitlines()[-1])
+        assert answer["path"] == str(path)
+        answers[_builds.minor(answer["torch"])] = answer["losses"]
+    assert len(answers) == len(pythons), f"expected a torch of its own for each of {pythons}, found {sorted(answers)}"
+    first = next(iter(answers.values()))
+    assert first[-1] < first[0]
+    for losses in answers.values():
+        assert losses == pytest.approx(first, rel=1e-6)
