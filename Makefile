@@ -7,6 +7,8 @@ PYTHON ?= python3
 # Another torch than that of requirements/torch.txt, such as TORCH=2.15.0: in an environment and in builds of its own.
 TORCH ?=
 VENV ?= .venv$(TORCH:%=-torch-%)
+# One of each minor version that is supported: what `make wheel` builds for.
+TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
 BUILD := build$(TORCH:%=/torch-%)
 JOBS ?= $(shell nproc)
 VENV_PYTHON := $(VENV)/bin/python
@@ -25,7 +27,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch wheel wheel-for-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
@@ -33,6 +35,7 @@ help:
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
+	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -42,9 +45,14 @@ help:
 PROGRESS := $(PYTHON) third_party/progress.py
 PIP := $(VENV_PYTHON) -m pip --disable-pip-version-check
 
+# Where torch_backend is installed with another torch: the tests of what is the same for all run there, too.
+empty :=
+OTHER_STAMPS = $(filter-out $(STAMPS)/install,$(wildcard build/stamps/install build/torch-*/stamps/install))
+OTHER_PYTHONS = $(subst $(empty) $(empty),:,$(patsubst build%/stamps/install,$(CURDIR)/.venv%/bin/python,$(subst /torch-,-torch-,$(OTHER_STAMPS))))
+
 # As many workers as jobs; a file's tests stay together, as its fixtures are expensive. Two threads in each, so that what torch's CPU
 # kernels do with several is tested everywhere; they sleep when they have nothing to do, as the cores are shared.
-PYTEST := OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
+PYTEST := TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
@@ -86,6 +94,16 @@ test-python: $(STAMPS)/install $(STAMPS)/venv-test
 test-torch:
 	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make test-torch: name a torch, as in VERSION=2.15.0" >&2; exit 2; }
 	$(MAKE) test-python TORCH=$(VERSION)
+
+# The build for each torch in an environment of its own, as above; what they share must be the same file in all of them.
+wheel:
+	for version in $(TORCH_VERSIONS); do $(MAKE) wheel-for-torch TORCH=$$version; done
+	$(PYTHON) cmake/assemble_wheel.py dist $(TORCH_VERSIONS:%=build/torch-%/dist/*.whl)
+
+wheel-for-torch: $(STAMPS)/venv
+	@rm -rf $(BUILD)/dist
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "wheel for torch $(TORCH)" $(PIP) wheel -v --no-build-isolation --no-deps \
+	  --config-settings=build-dir=$(BUILD)/wheel -w $(BUILD)/dist .
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
 # modes and samples, of which `make test` runs a fast part.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 try:
@@ -75,8 +76,13 @@ def module(model, name):
     """The module with one documented function per operator."""
     table = "\n".join(f"- ``{op.name}``: {(op.doc.split('. ')[0].rstrip('.') or str(op.schema))}." for op in model.ops)
     functions = "".join(_function(op) for op in model.ops)
-    return custom_emit.fill("module.py.in", library=name, source=model.path.name, table=table, functions=functions,
+    return custom_emit.fill("module.py.in", library=name, source=model.path.name, table=table, functions=functions, torch=torch_minor(),
                             exported=", ".join(f'"{op.name}"' for op in model.ops))  # fmt: skip
+
+
+def torch_minor():
+    """Gives the minor version of the installed torch, such as "2.13": the only one that the library can be loaded with."""
+    return ".".join(version("torch").split(".")[:2])
 
 
 def _function(op):

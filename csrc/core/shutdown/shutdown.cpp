@@ -28,7 +28,6 @@
 #include <utility>
 
 #include "core/allocator/allocator.h"
-#include "core/compat.h"
 #include "core/device.h"
 #include "core/status.h"
 
@@ -52,7 +51,7 @@ void run_last_task(Engine &engine, c10::DeviceIndex device) {
   const c10::DeviceGuard guard(c10::Device(kDevice, device));
   const at::Tensor gradient = at::detail::empty_generic(
       {0}, allocator(), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), at::kFloat, std::nullopt);
-  auto task = make_node<decltype(torch::autograd::Edge::function), LastTask>();
+  auto task = c10::make_intrusive<LastTask>();
   task->add_input_metadata(gradient);
   engine.execute({torch::autograd::Edge(std::move(task), 0)}, {gradient}, /*keep_graph=*/false, /*create_graph=*/false,
                  /*accumulate_grad=*/false);

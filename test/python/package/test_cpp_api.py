@@ -10,6 +10,8 @@ import torch
 import torch_backend
 
 ROOT = Path(__file__).resolve().parents[3]
+PACKAGE = Path(torch_backend.__file__).parent
+MINOR = ".".join(torch.__version__.split(".")[:2])
 
 
 def build(source, folder):
@@ -39,7 +41,71 @@ def test_the_cpp_api(tests, asynchronous):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_example(tmp_path):
-    done = run(build(ROOT / "docs/examples/libtorch", tmp_path) / "example")
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    return build(ROOT / "docs/examples/libtorch", tmp_path_factory.mktemp("example")) / "example"
+
+
+def test_the_example(example):
+    done = run(example)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0.5 * 0.5 * 256 = 64" in done.stdout
+
+
+# ---- torch of another minor version ----
+def compile_c(folder, name, text, *options):
+    (folder / f"{name}.c").write_text(text)
+    subprocess.run(["cc", "-shared", "-fPIC", *options, "-o", folder / f"lib{name}.so", folder / f"{name}.c"], check=True)
+    return folder / f"lib{name}.so"
+
+
+def test_a_program_that_finds_another_torch_ends_with_a_sentence(example, tmp_path):
+    other = compile_c(tmp_path, "other", "unsigned long long aoti_torch_abi_version(void) { return 2ull << 56 | 99ull << 48; }")
+    done = run(example, LD_PRELOAD=str(other))
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith(f"torch_backend: this program was built for torch {MINOR} and has loaded torch 2.99; build it again")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("python", [Path(path) for path in os.environ.get("TORCH_BACKEND_TEST_PYTHONS", "").split(":") if path], ids=str)
+def test_a_program_that_finds_the_libraries_of_another_torch_ends_with_a_sentence(example, python):
+    """The libraries themselves, whose functions are not all those that this program was linked against."""
+    folders = 'import glob, site; print(":".join(glob.glob(site.getsitepackages()[0] + "/torch/lib") + glob.glob(site.getsitepackages()[0] + "/nvidia/*/lib")))'
+    done = run(example, LD_LIBRARY_PATH=subprocess.run([python, "-c", folders], check=True, capture_output=True, text=True).stdout.strip())
+    assert done.returncode == 1 and not done.stdout
+    assert done.stderr.startswith(f"torch_backend: this program was built for torch {MINOR} and has loaded torch 2."), done.stderr
+
+
+def test_a_program_that_finds_the_library_for_another_torch_ends_with_a_sentence(example, tmp_path):
+    (tmp_path / "map").write_text("torch_backend_for_torch_2.99 { global: *; };")
+    compile_c(tmp_path, "torch_backend", "int nothing;", "-Wl,-soname,libtorch_backend.so", f"-Wl,--version-script={tmp_path / 'map'}")
+    done = run(example, LD_LIBRARY_PATH=str(tmp_path))
+    assert done.returncode > 0 and not done.stdout
+    assert f"libtorch_backend.so: version `torch_backend_for_torch_{MINOR}' not found (required by {example})" in done.stderr
+
+
+@pytest.fixture
+def other_torch(tmp_path):
+    """A folder of torch 2.99, as far as finding it goes."""
+    folder = tmp_path / "torch"
+    (folder / "include/torch/headeronly").mkdir(parents=True)
+    (folder / "include/torch/headeronly/version.h").write_text("#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION_MINOR 99\n")
+    (folder / "lib").mkdir()
+    (folder / "lib/libtorch_cpu.so").touch()
+    return folder
+
+
+def test_cmake_names_the_supported_versions(other_torch, tmp_path):
+    done = subprocess.run(["cmake", "-S", ROOT / "docs/examples/libtorch", "-B", tmp_path / "build", f"-Dtorch_backend_DIR={PACKAGE / 'cmake'}",
+                           f"-DTORCH_BACKEND_TORCH_DIR={other_torch}"], capture_output=True, text=True)  # fmt: skip
+    assert done.returncode != 0
+    said = " ".join(done.stderr.split())
+    assert f"torch 2.99 is in {other_torch}, and this torch_backend is built for torch" in said and MINOR in said
+
+
+def test_headers_of_another_torch_are_refused_by_the_compiler(other_torch, tmp_path):
+    (tmp_path / "program.cpp").write_text("#include <torch_backend/version.h>\nint main() {}\n")
+    headers = PACKAGE / "builds" / MINOR / "include"
+    done = subprocess.run(["c++", "-fsyntax-only", f"-I{headers}", f"-I{other_torch / 'include'}", tmp_path / "program.cpp"],
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.returncode != 0 and f"is built for torch {MINOR}, and the headers are another torch's" in done.stderr
