@@ -5,11 +5,16 @@ SHELL := /bin/bash
 
 PYTHON ?= python3
 # Another torch than that of requirements/torch.txt, such as TORCH=2.15.0: in an environment and in builds of its own.
+DEFAULT_TORCH := $(shell sed -n 's/^torch==//p' requirements/torch.txt)
 TORCH ?=
+ifeq ($(TORCH),$(DEFAULT_TORCH))
+override TORCH :=
+endif
 VENV ?= .venv$(TORCH:%=-torch-%)
 # One of each minor version that is supported: what `make wheel` builds for.
 TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
 BUILD := build$(TORCH:%=/torch-%)
+BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel)
 JOBS ?= $(shell nproc)
 VENV_PYTHON := $(VENV)/bin/python
 STAMPS := $(BUILD)/stamps
@@ -70,8 +75,7 @@ $(STAMPS)/venv-test $(STAMPS)/venv-docs $(STAMPS)/venv-integrations: $(STAMPS)/v
 	@touch $@
 
 $(STAMPS)/install: $(STAMPS)/venv $(SOURCES)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps \
-	  $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel) .
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "build and install" $(PIP) install -v --no-build-isolation --no-deps $(BUILD_SETTINGS) .
 	@touch $@
 
 setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
@@ -98,12 +102,12 @@ test-torch:
 # The build for each torch in an environment of its own, as above; what they share must be the same file in all of them.
 wheel:
 	for version in $(TORCH_VERSIONS); do $(MAKE) wheel-for-torch TORCH=$$version; done
-	$(PYTHON) cmake/assemble_wheel.py dist $(TORCH_VERSIONS:%=build/torch-%/dist/*.whl)
+	$(PYTHON) cmake/assemble_wheel.py dist $(TORCH_VERSIONS:%=build/wheels/%/*.whl)
 
+wheel-for-torch: WHEELS = build/wheels/$(or $(TORCH),$(DEFAULT_TORCH))
 wheel-for-torch: $(STAMPS)/venv
-	@rm -rf $(BUILD)/dist
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "wheel for torch $(TORCH)" $(PIP) wheel -v --no-build-isolation --no-deps \
-	  --config-settings=build-dir=$(BUILD)/wheel -w $(BUILD)/dist .
+	@rm -rf $(WHEELS)
+	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
 # modes and samples, of which `make test` runs a fast part.

@@ -11,7 +11,7 @@
 #endif
 
 // What CUDA's autocast computes in float32 and AT_FORALL_FP32 does not name.
-#if TORCH_BACKEND_TORCH_VERSION >= 215
+#if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_) _(linalg_matrix_sqrth)
 #else
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_)
