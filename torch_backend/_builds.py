@@ -17,6 +17,11 @@ def minor(version: str) -> str:
     return ".".join(str(version).split(".")[:2])
 
 
+def folder(version: str) -> Path:
+    """Gives the folder of the build for a version of torch, whether it is there or not."""
+    return FOLDER / minor(version)
+
+
 def minors() -> list[str]:
     """Gives the minor versions of torch that this package is built for, the oldest first."""
     names = [path.name for path in FOLDER.iterdir() if re.fullmatch(r"\d+\.\d+", path.name)] if FOLDER.is_dir() else []
@@ -38,12 +43,12 @@ def listed(names: list[str]) -> str:
 
 
 def select(version: str) -> None:
-    """Makes `torch_backend._C` the extension for a version of torch that `problem` has nothing against."""
+    """Makes `torch_backend._C` the extension for a version of torch; loads nothing, and there may be none (`problem`)."""
     import torch_backend
 
-    folder = str(FOLDER / minor(version))
-    if folder not in torch_backend.__path__:
-        torch_backend.__path__.append(folder)
+    path = str(folder(version))
+    if path not in torch_backend.__path__:
+        torch_backend.__path__.append(path)
 
 
 def _window() -> str:

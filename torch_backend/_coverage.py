@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import json
-from pathlib import Path
 from typing import NamedTuple
+
+from . import _builds
 
 KINDS = ("native", "composite", "fallback", "unsupported")
 
@@ -34,7 +35,9 @@ class Coverage(NamedTuple):
 @functools.lru_cache(maxsize=None)
 def _support() -> dict:
     """What codegen knows of each registered operator: csrc's bodies and ops.yaml's rows."""
-    return json.loads((Path(__file__).parent / "support.json").read_text())
+    import torch
+
+    return json.loads((_builds.folder(torch.__version__) / "support.json").read_text())
 
 
 def _dtypes(mask: int) -> tuple:

@@ -462,3 +462,18 @@ def test_meta_functions_of_unknown_or_served_operators_are_refused(example):
         torch_backend.meta.register("test_meta::nothing")
     with pytest.raises(RuntimeError, match="'example::swish' has a meta function already"):
         torch_backend.meta.register("example::swish")
+
+
+def test_another_torch_than_the_one_it_was_built_for_gets_a_sentence(built, run_python):
+    script = """
+        import torch, torch_backend
+        torch_backend.device_name()
+        torch.__version__ = "2.99.1"
+        try:
+            import example_ops
+        except ImportError as error:
+            print(error)
+    """
+    said = run_python(script, TORCH_BACKEND="fake", PYTHONPATH=str(built[0])).stdout.strip()
+    minor = ".".join(torch.__version__.split(".")[:2])
+    assert said == f"the operators of example_ops are built for torch {minor} and torch 2.99.1 is installed; build them again with it"

@@ -48,7 +48,7 @@ def test_the_extension_comes_from_the_folder_of_the_installed_torch():
     assert Path(_C.__file__).parent == _builds.FOLDER / _builds.minor(torch.__version__)
     assert {path.name for path in _builds.FOLDER.iterdir()} == set(_builds.minors())
     for minor in _builds.minors():
-        assert {path.name.partition(".")[0] for path in (_builds.FOLDER / minor).iterdir()} - {"__pycache__"} == {"_C", "include", "lib"}
+        assert {path.name.partition(".")[0] for path in (_builds.FOLDER / minor).iterdir()} - {"__pycache__"} == {"_C", "include", "lib", "support"}
 
 
 @pytest.mark.parametrize("version", ["2.12.1", "2.16.0a0+git1", "3.0.0", "1.13.1"])
