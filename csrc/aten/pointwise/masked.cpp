@@ -45,12 +45,16 @@ bool masked_fill(at::Tensor &self, const at::Tensor &mask, const at::Tensor &num
 
 constexpr int64_t kChunk = 4096;  // elements that an item counts: some microseconds
 
-bool nonzero(Outputs &outputs, const at::Tensor &self) {
+void check_places(const char *name, const Outputs &outputs, const at::Tensor &self) {
   const at::Tensor *given = outputs.given(0);
-  TORCH_CHECK(!given || given->scalar_type() == at::kLong,
-              "nonzero: Expected out tensor to have scalar type Long but got scalar type",
-              given ? given->scalar_type() : at::kLong);
-  if (given) at::assert_no_overlap(*given, self);
+  if (!given) return;
+  TORCH_CHECK(given->scalar_type() == at::kLong, name,
+              ": Expected out tensor to have scalar type Long but got scalar type", given->scalar_type());
+  at::assert_no_overlap(*given, self);
+}
+
+bool nonzero(Outputs &outputs, const at::Tensor &self) {
+  check_places("nonzero", outputs, self);
   if (self.dim() > 6) return false;
   const int64_t n = self.numel();
   int64_t total = 0;
@@ -68,6 +72,20 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
   if (outputs[0].numel() == 0) return true;
   Call call(HAL_OP_ID_NONZERO, self);
   return call.in(flags).index(counts).layout(Layout::kStrided).places(outputs[0]).run();
+}
+
+// As many places as the caller says, the missing ones filled up.
+bool nonzero_static(Outputs &outputs, const at::Tensor &self, int64_t size, int64_t fill_value) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  check_places("nonzero_static", outputs, self);
+  const int64_t sizes[] = {size, self.dim()};
+  const at::Tensor &result = outputs.make(0, sizes, at::kLong, self.device());
+  if (result.numel() == 0) return true;
+  const at::Tensor places = self.nonzero();
+  const int64_t count = std::min(size, places.size(0));
+  result.narrow(0, 0, count).copy_(places.narrow(0, 0, count));
+  result.narrow(0, count, size - count).fill_(fill_value);
+  return true;
 }
 
 // ---- masked_select, masked_scatter ----

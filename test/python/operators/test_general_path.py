@@ -80,7 +80,8 @@ def assert_like_cpu(function, what, *, strides=True, rounded=None):
         if "not implemented for" not in theirs[2]:  # the CPU's kernels say so where others have one
             assert words(ours[2]) == words(theirs[2]), what
         return
-    assert ours[2] == theirs[2], f"{what}: other warnings"
+    # from torch 2.15 on, the CPU warns again when it resizes the temporary result that it casts to out=; devices have none
+    assert ours[2] in (theirs[2], list(dict.fromkeys(theirs[2]))), f"{what}: other warnings"
     for a, b in zip(ours[1], theirs[1]):
         assert (a.dtype, a.shape) == (b.dtype, b.shape), what
         if strides and b.numel() > 0:

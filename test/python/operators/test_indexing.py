@@ -290,6 +290,27 @@ def test_nonzero(shape):
     natively(lambda x: torch.nonzero(x, as_tuple=True), Sample(numbers((4, 5)), lambda x: x.t()))
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (7,), (), (0, 3), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("size", [0, 1, 3, 50])
+def test_nonzero_static_fills_up_or_cuts_off(shape, size):
+    x = numbers(shape)
+    natively(lambda x: torch.nonzero_static(x, size=size), Sample(x))
+    natively(lambda x: torch.nonzero_static(x, size=size, fill_value=7), Sample(x))
+    natively(lambda x: torch.nonzero_static(x, size=size, out=torch.empty(0, dtype=torch.long, device=x.device)), Sample(x))
+
+
+def test_what_nonzero_static_refuses_as_on_the_cpu(device):
+    x = torch.tensor([[0, 1, 2], [3, 0, 0]])
+    for call in (lambda x: torch.nonzero_static(x, size=-1), lambda x: torch.nonzero_static(x, size=2, out=x.new_empty(0, dtype=torch.float32)),
+                 lambda x: torch.nonzero_static(x, size=2, out=x.flatten()[:4].view(2, 2))):  # fmt: skip
+        said = []
+        for tensor in (x, x.to(device)):
+            with pytest.raises(RuntimeError) as error:
+                call(tensor)
+            said.append(str(error.value).splitlines()[0])
+        assert said[0] == said[1]
+
+
 # ---- errors ----
 def read_bad(x, index):
     return x[index]
