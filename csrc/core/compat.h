@@ -10,6 +10,13 @@
 #define TORCH_BACKEND_ACTIVITY_PROFILER 1
 #endif
 
+// Of a virtual function that torch has from 2.14 on.
+#if TORCH_BACKEND_TORCH_VERSION >= 214
+#define TORCH_BACKEND_OVERRIDE_SINCE_214 override
+#else
+#define TORCH_BACKEND_OVERRIDE_SINCE_214
+#endif
+
 // What CUDA's autocast computes in float32 and AT_FORALL_FP32 does not name.
 #if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_) _(linalg_matrix_sqrth)

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/allocator/allocator.h"
+#include "core/compat.h"
 #include "core/device.h"
 #include "core/status.h"
 
@@ -57,6 +58,17 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
     return result.getIntrusivePtr();
   }
 
+  // Reserves for a kernel of the user's: torch counts numbers, of which a Philox block has four.
+  void philox_state(uint64_t increment, at::Tensor &seed, at::Tensor &offset,
+                    at::Tensor &intragraph_offset) TORCH_BACKEND_OVERRIDE_SINCE_214 {
+    constexpr uint64_t block = 4;
+    uint64_t first_seed = 0, first_block = 0;
+    hal_generator_reserve(state(), increment / block + (increment % block != 0), &first_seed, &first_block);
+    seed = word(first_seed);
+    offset = word(first_block * block);
+    intragraph_offset = word(0);
+  }
+
   // Generators made of each other's graph-safe state share it: a captured graph and its eager code draw from one
   // sequence.
   void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl> &other) override {
@@ -70,6 +82,13 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
 
  private:
   PhiloxGenerator *clone_impl() const override;
+
+  // The bits of an unsigned number in a tensor of one int64, as torch gives them.
+  static at::Tensor word(uint64_t bits) {
+    at::Tensor result = at::detail::empty_cpu({1}, at::kLong);
+    std::memcpy(result.mutable_data_ptr(), &bits, sizeof(bits));
+    return result;
+  }
 
   State state_;
 };

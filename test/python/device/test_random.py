@@ -222,3 +222,19 @@ def test_threads_draw_disjoint_numbers_from_one_generator(device):
     with ThreadPoolExecutor(4) as pool:
         parts = list(pool.map(lambda _: torch.rand(4, dtype=torch.float64, device=device, generator=generator).cpu(), range(64)))
     assert torch.cat(parts).unique().numel() == 256
+
+
+@pytest.mark.skipif(not hasattr(torch.Generator, "philox_state"), reason="torch has Generator.philox_state from 2.14 on")
+@pytest.mark.parametrize("increment, blocks", [(0, 0), (1, 1), (4, 1), (6, 2), (4096, 1024)])
+def test_philox_state_reserves_numbers_that_nothing_else_draws(device, increment, blocks):
+    """In torch's words: (seed, offset, 0) as int64 of the host; the offset counts numbers and goes on by whole blocks of four."""
+    generator = torch.Generator(device).manual_seed(2**63 + 5)
+    torch.rand(12, device=device, generator=generator)
+    before = generator.get_offset()
+    state = generator.philox_state(increment)
+    assert all(word.device.type == "cpu" and word.dtype is torch.int64 and word.shape == (1,) for word in state)
+    assert [word.item() & (2**64 - 1) for word in state] == [2**63 + 5, 4 * before, 0]
+    assert generator.get_offset() == before + blocks
+    other = torch.Generator(device).manual_seed(2**63 + 5)
+    other.set_offset(before + blocks)
+    assert torch.equal(torch.rand(8, device=device, generator=generator), torch.rand(8, device=device, generator=other))
