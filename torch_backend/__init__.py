@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path as _Path
 
-if not _Path(__file__).with_name("_build.py").exists():
+if not _Path(__file__).with_name("builds").exists():
     # These are a clone's sources, which Python finds before the installed package when it is started there (`python -m torch_backend`).
     from importlib.machinery import PathFinder as _PathFinder
     import sys as _sys
