@@ -431,11 +431,11 @@ class Triangle(Family):
 _ITEMS, _BLOCKS = 32768, 32
 
 # Launchers size groups and items by the work in them (hal_op_units_per_group), so one is worth a thread.
-_NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1),
-        Variant("backward", "items", 256)]
+_NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1), Variant("backward", "items", 256)]
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]
 _ATTENTION = [Variant(name, "groups", 1) for name in ("forward", "backward")]
+_ROWS_COLS = [Variant(name, "groups", 1) for name in ("rows", "cols")]
 _BATCH_NORM = [Variant(name, "groups", 1) for name in ("planes_moments", "columns_moments", "statistics", "planes_normalise",
                "columns_normalise", "planes_sums", "columns_sums", "gradients", "planes_backward", "columns_backward")]
 _STAGES = [Variant(name + suffix, "items" if name == "strided" else "groups", 1)
@@ -466,10 +466,9 @@ FAMILIES = {
         BatchNorm("batch_norm_backward", _BATCH_NORM, operands=2, result="any", template="batch_norm"),
         Family("nll", _NLL, operands=1, result="any"),
         Family("nll_backward", _NLL, operands=1, result="any", template="nll"),
-        ReduceIndex("reduce_index", [Variant("rows", "groups", 1), Variant("cols", "groups", 1),
-                                     Variant("merge", "items", 16)], operands=1, result="any"),
-        Softmax("softmax", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=1),
-        Softmax("softmax_backward", [Variant("rows", "groups", 1), Variant("cols", "groups", 1)], operands=2),
+        ReduceIndex("reduce_index", [*_ROWS_COLS, Variant("merge", "items", 16)], operands=1, result="any"),
+        Softmax("softmax", _ROWS_COLS, operands=1),
+        Softmax("softmax_backward", _ROWS_COLS, operands=2),
         Random("random", [Variant("blocks", "groups", 1)], operands=0, scalars=None),
         Family("dropout", [Variant("blocks", "groups", 1)], operands=1, scalars=1),
         Family("permutation", [Variant("swaps", "items", 1), Variant("rounds", "items", _ITEMS // 32)], operands=0, scalars=0),
@@ -481,8 +480,7 @@ FAMILIES = {
         Family("max_pool_backward", [Variant("rows", "items", 1)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
-                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1)],
-                    operands=2, scalars=0),
+                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1)], operands=2, scalars=0),
         Attention("attention", _ATTENTION, operands=3, result="any"),
         Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
@@ -490,15 +488,11 @@ FAMILIES = {
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
         Family("scatter", [Variant("columns", "items", 1)], operands=0, result="any"),
-        Scatter("scatter_reduce", [Variant(name, "items", 1) for name in ("sum", "prod", "amax", "amin")], operands=0,
-                result="any"),
-        Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)],
-               operands=1, result="any"),
-        Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1,
-             result="any"),
+        Scatter("scatter_reduce", [Variant(name, "items", 1) for name in ("sum", "prod", "amax", "amin")], operands=0, result="any"),
+        Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)], operands=1, result="any"),
+        Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1, result="any"),
         ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
-        Sort("sort", [Variant(name, "items", 1) for name in ("keys", "tally", "offsets", "move", "merge", "values", "select", "choose")], operands=1,
-             result="any"),
+        Sort("sort", [Variant(name, "items", 1) for name in "keys tally offsets move merge values select choose".split()], operands=1, result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
         Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
         Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),

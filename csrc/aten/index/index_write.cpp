@@ -58,7 +58,7 @@ bool index_fill_tensor(const at::Tensor &self, int64_t dim, const at::Tensor &in
   const at::Tensor element = number.to(self.options());
   at::DimVector sizes(self.sizes());
   if (!sizes.empty()) sizes[static_cast<size_t>(dim)] = index.numel();
-  Call call(HAL_OP_ID_INDEX_PUT_LINES, self);
+  Call call(HAL_OP_ID_INDEX_PUT, self);
   call.put(dim).index(index).with(&Operand::along, sizes, dim).in(element.expand(sizes));
   if (sizes.empty()) call.with(&Operand::narrow, {index.numel()});
   return call.put(int64_t{0}).update(self).run();
@@ -72,7 +72,7 @@ bool index_fill_scalar(const at::Tensor &self, int64_t dim, const at::Tensor &in
 
 // ---- writes at flat places: put_ and index_put_ ----
 
-uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL__LINES : HAL_OP_ID_INDEX_PUT_LINES; }
+uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL__LINES : HAL_OP_ID_INDEX_PUT; }
 
 // The arguments of such a call behind the index, and its result; negative places count from the end.
 Call &put_values(Call &call, const at::Tensor &src, bool accumulate, bool checked, const at::Tensor &target) {

@@ -133,7 +133,7 @@ static hal_status_t run(hal_op_context_t *context, const hal_op_call_t *call, in
                           hal_op_dtype_name(result->dtype));
   s.dtype = result->dtype;
   if (moves) HAL_RETURN_IF_ERROR(hal_op_moved_dtype(result->dtype, &s.dtype));
-  const int wraps = context->op == HAL_OP_ID_INDEX_PUT_LINES || context->op == HAL_OP_ID__INDEX_PUT_IMPL__LINES;
+  const int wraps = context->op == HAL_OP_ID_INDEX_PUT || context->op == HAL_OP_ID__INDEX_PUT_IMPL__LINES;
   s.limit = hal_op_index_limit(context, result, dim, wraps, checked != 0);
   s.n = index->sizes[dim];
   s.src_step = src->strides[dim];

@@ -296,7 +296,6 @@ static hal_status_t add(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* self */
 static hal_status_t relu(const hal_op_call_t *call) {
   const hal_tensor_t *x = tensor_at(call, 0), *y = call->results[0];
   int64_t at[DIMS] = {0};
@@ -342,12 +341,6 @@ static hal_status_t batch_norm(const hal_op_call_t *call) {
   return HAL_OK;
 }
 
-/* Sees the call and leaves it to the portable kernels. */
-static hal_status_t watch(const hal_op_call_t *call) {
-  (void)call;
-  return HAL_UNIMPLEMENTED;
-}
-
 static const struct {
   const char *name;
   hal_status_t (*run)(const hal_op_call_t *call);
@@ -365,21 +358,18 @@ static const struct {
     {"relu", relu},
     {"max", max},
     {"_native_batch_norm_legit", batch_norm},
-    {"index.Tensor", watch},
-    {"_index_put_impl", watch},
-    {"sort.stable", watch},
-    {"searchsorted.Tensor", watch},
-    {"scatter_reduce.two", watch},
-    {"embedding_dense_backward", watch},
-    {"glu", watch},
-    {"im2col", watch},
-    {"binary_cross_entropy", watch},
-    {"isin.Tensor_Tensor", watch},
-    {"histc", watch},
-    {"_native_multi_head_attention", watch},
-    {"grid_sampler_2d", watch},
 };
 enum { OPERATORS = sizeof operators / sizeof operators[0] };
+
+/* Seen, and left to the portable kernels. */
+static const char *const watched[] = {
+    "index.Tensor",         "_index_put_impl",          "sort.stable", "searchsorted.Tensor",
+    "scatter_reduce.two",   "embedding_dense_backward", "glu",         "im2col",
+    "binary_cross_entropy", "isin.Tensor_Tensor",       "histc",       "_native_multi_head_attention",
+    "grid_sampler_2d"};
+enum { WATCHED = sizeof watched / sizeof watched[0] };
+
+static const char *name_of(size_t i) { return i < OPERATORS ? operators[i].name : watched[i - OPERATORS]; }
 
 /* ---- what an operator has seen ---- */
 
@@ -390,10 +380,7 @@ static void write_list(FILE *log, const int64_t *list, int64_t count) {
 }
 
 static void write_tensor(FILE *log, const hal_tensor_t *tensor) {
-  if (!tensor) {
-    fputs("null", log);
-    return;
-  }
+  if (!tensor) return (void)fputs("null", log);
   fprintf(log, "{\"dtype\": %d, \"sizes\": ", (int)tensor->dtype);
   write_list(log, tensor->sizes, tensor->ndim);
   fputs(", \"strides\": ", log);
@@ -466,13 +453,13 @@ static int declines(const char *name) {
 
 static hal_status_t run(void *state, const hal_op_call_t *call) {
   const size_t i = (size_t)(uintptr_t)state;
-  hal_status_t status = declines(operators[i].name) ? HAL_UNIMPLEMENTED : HAL_OK;
+  hal_status_t status = i >= OPERATORS || declines(name_of(i)) ? HAL_UNIMPLEMENTED : HAL_OK;
   for (uint32_t k = 0; k < call->arg_count; k++)
     if (!computes(tensor_at(call, k))) status = HAL_UNIMPLEMENTED;
   for (uint32_t k = 0; k < call->result_count; k++)
     if (!computes(call->results[k])) status = HAL_UNIMPLEMENTED;
   if (!status) status = operators[i].run(call);
-  write_call(operators[i].name, call, status != HAL_OK);
+  write_call(name_of(i), call, status != HAL_OK);
   return status;
 }
 
@@ -488,8 +475,8 @@ static hal_status_t info(hal_plugin_info_t *out_info) {
 
 static hal_status_t find(int32_t device, const char *name, hal_op_own_t *out_op) {
   (void)device;
-  for (size_t i = 0; i < OPERATORS; i++) {
-    if (strcmp(name, operators[i].name) != 0) continue;
+  for (size_t i = 0; i < OPERATORS + WATCHED; i++) {
+    if (strcmp(name, name_of(i)) != 0) continue;
     out_op->fn = run;
     out_op->state = (void *)(uintptr_t)i;
     out_op->dtypes = HAL_ALL_DTYPES;

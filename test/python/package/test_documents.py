@@ -45,14 +45,6 @@ def test_documents_name_existing_make_targets():
                 assert re.search(rf"^{target}:|^\.PHONY:.*\b{target}\b", makefile, re.M), f"{document.name}: make {target}"
 
 
-def test_doctor_knows_the_settings_of_the_guide():
-    """docs/settings.md lists them for people, doctor for finding those that are misspelt."""
-    from torch_backend.cli import doctor
-
-    listed = set(re.findall(r"^\| `((?:TORCH_BACKEND|HAL_)\w*)`", (ROOT / "docs" / "settings.md").read_text(), re.M))
-    assert listed == doctor._SETTINGS
-
-
 def test_the_documentation_builds_without_a_warning():
     """The site, the check that every public function has its sentence, and the generated tables."""
     done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, timeout=600)
