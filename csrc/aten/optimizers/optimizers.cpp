@@ -35,9 +35,10 @@ bool are_native(uint32_t op, std::initializer_list<at::TensorList> lists) {
 }
 
 // One launch over a parameter, its gradient and its state, which are rows to the kernel: as they lie in memory where all lie alike.
-void launch_step(Call &call, State state) {
+// False = the plugin's own operator declines the first launch, and there is no other: nothing is written.
+bool launch_step(Call &call, State state, bool first) {
   const at::Tensor &self = **state.begin();
-  if (self.numel() == 0) return;
+  if (self.numel() == 0) return true;
   const bool alike = std::all_of(state.begin(), state.end(), [&](const at::Tensor *tensor) {
     return tensor->is_non_overlapping_and_dense() && tensor->strides() == self.strides();
   });
@@ -47,7 +48,11 @@ void launch_step(Call &call, State state) {
                 ", but got ", tensor->sizes());
     call.update(*tensor).as({self.numel()});
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(call.run(), "the device has no kernel for a fused optimizer in ", self.dtype());
+  const bool done = call.run();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      done || first, "a fused optimizer: the plugin's own operator has taken some parameters and declines one in ",
+      self.dtype(), ", for which the device has no kernel");
+  return done;
 }
 
 // Adam and AdamW, with a number or a tensor as learning rate; they differ in what weight decay is added to.
@@ -62,7 +67,7 @@ bool adam(at::TensorList self, at::TensorList grads, at::TensorList exp_avgs, at
     put_rate(call.in(state_steps[i], at::kFloat), lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat);
     call.put(beta1).put(beta2).put(eps).put(weight_decay).put(amsgrad).put(maximize).put(kDecoupled);
     const at::Tensor &largest = amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i];
-    launch_step(call, {&self[i], &grads[i], &exp_avgs[i], &exp_avg_sqs[i], &largest});
+    if (!launch_step(call, {&self[i], &grads[i], &exp_avgs[i], &exp_avg_sqs[i], &largest}, i == 0)) return false;
   }
   return true;
 }
@@ -77,7 +82,7 @@ bool sgd(at::TensorList self, at::TensorList grads, at::TensorList momentum_buff
     Call call(HAL_OP_ID__FUSED_SGD_, self[i]);
     put_rate(call, lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat).put(weight_decay).put(momentum);
     call.put(dampening).put(maximize).put(buffered).put(is_first_step).put(nesterov);
-    launch_step(call, {&self[i], &grads[i], buffered ? &momentum_buffers[i] : &self[i]});
+    if (!launch_step(call, {&self[i], &grads[i], buffered ? &momentum_buffers[i] : &self[i]}, i == 0)) return false;
   }
   return true;
 }
@@ -91,7 +96,7 @@ bool adagrad(at::TensorList self, at::TensorList grads, at::TensorList state_sum
     Call call(HAL_OP_ID__FUSED_ADAGRAD_, self[i]);
     put_rate(call.in(state_steps[i], at::kFloat), lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat);
     call.put(lr_decay).put(weight_decay).put(eps).put(maximize);
-    launch_step(call, {&self[i], &grads[i], &state_sums[i]});
+    if (!launch_step(call, {&self[i], &grads[i], &state_sums[i]}, i == 0)) return false;
   }
   return true;
 }
@@ -104,10 +109,11 @@ bool check_and_unscale(at::TensorList self, at::Tensor &found_inf, const at::Ten
     if (!computing_dtype(grad.device().index(), HAL_OP_ID__AMP_UNSCALE_, grad.scalar_type()) || !is_device_tensor(grad))
       return false;
   }
-  for (const at::Tensor &grad : self) {
-    Call call(HAL_OP_ID__AMP_UNSCALE_, grad);
-    const bool done = call.in(inv_scale, at::kFloat).update(grad).out(found_inf, at::kFloat).run();
-    TORCH_CHECK_NOT_IMPLEMENTED(done, "the device has no kernel for unscaling gradients in ", grad.dtype());
+  for (size_t i = 0; i < self.size(); i++) {
+    Call call(HAL_OP_ID__AMP_UNSCALE_, self[i]);
+    const bool done = call.in(inv_scale, at::kFloat).update(self[i]).out(found_inf, at::kFloat).run();
+    if (!done && i == 0) return false;
+    TORCH_CHECK_NOT_IMPLEMENTED(done, "the device has no kernel for unscaling gradients in ", self[i].dtype());
   }
   return true;
 }

@@ -130,9 +130,7 @@ bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::check_supported_max_int_with_precision(n, out);
   out.resize_({n});
-  TORCH_CHECK_NOT_IMPLEMENTED(n == 0 || call.random(generator, 2 * n).out(out).run(), "randperm: device ", out.device(),
-                              " has lost its kernel");
-  return true;
+  return n == 0 || call.random(generator, 2 * n).out(out).run();
 }
 
 // A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is

@@ -15,15 +15,33 @@
 namespace torch_backend {
 namespace {
 
-// Fills `out` in its logical order. The caller has asked may_fill().
+// Fills `out` in its logical order. The caller has asked may_fill(); false = the plugin's own operator declines, and there is no other.
 template <size_t kNumbers>
-void fill_sequence(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
-  if (out.numel() == 0) return;
+bool fill_sequence(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
+  if (out.numel() == 0) return true;
   Call call(op, out);
   for (const c10::Scalar &number : numbers)
     call.put(c10::isIntegralType(call.dtype(), false) ? value(number.toLong()) : value(number.toDouble()));
-  TORCH_CHECK_NOT_IMPLEMENTED(call.out(out).run(), hal_op_name(op), ": device ", out.device(),
-                              " has lost its kernel for ", out.dtype());
+  return call.out(out).run();
+}
+
+// What the stubs of ATen's functions say that there is no kernel with.
+struct NoKernel {};
+
+template <size_t kNumbers>
+void fill_or_throw(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
+  if (!fill_sequence(op, numbers, out)) throw NoKernel();
+}
+
+// Runs one of ATen's functions; false = its stub has found no kernel.
+template <class Function>
+bool filled_by(const Function &function) {
+  try {
+    function();
+    return true;
+  } catch (const NoKernel &) {
+    return false;
+  }
 }
 
 bool may_fill(uint32_t op, const at::Tensor &out) {
@@ -31,7 +49,7 @@ bool may_fill(uint32_t op, const at::Tensor &out) {
 }
 
 void arange_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10::Scalar &, const c10::Scalar &step) {
-  fill_sequence(HAL_OP_ID_ARANGE_START_STEP, {start, step}, it.output());
+  fill_or_throw(HAL_OP_ID_ARANGE_START_STEP, {start, step}, it.output());
 }
 
 // Integers are spread between the integers that the limits are.
@@ -40,15 +58,16 @@ void linspace_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10
   const auto limit = [&](const c10::Scalar &scalar) {
     return c10::Scalar(integral ? static_cast<double>(scalar.toLong()) : scalar.toDouble());
   };
-  fill_sequence(HAL_OP_ID_LINSPACE, {limit(start), limit(end)}, it.output());
+  fill_or_throw(HAL_OP_ID_LINSPACE, {limit(start), limit(end)}, it.output());
 }
 
 bool arange(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, at::Tensor &out) {
-  return may_fill(HAL_OP_ID_ARANGE_START_STEP, out) && at::native::arange_out(start, end, step, out).defined();
+  return may_fill(HAL_OP_ID_ARANGE_START_STEP, out) &&
+         filled_by([&] { at::native::arange_out(start, end, step, out); });
 }
 
 bool linspace(const c10::Scalar &start, const c10::Scalar &end, int64_t steps, at::Tensor &out) {
-  return may_fill(HAL_OP_ID_LINSPACE, out) && at::native::linspace_out(start, end, steps, out).defined();
+  return may_fill(HAL_OP_ID_LINSPACE, out) && filled_by([&] { at::native::linspace_out(start, end, steps, out); });
 }
 
 // The CPU rounds powers of integers in its own way.
@@ -56,8 +75,7 @@ bool logspace(const c10::Scalar &start, const c10::Scalar &end, int64_t steps, d
   if (!may_fill(HAL_OP_ID_LOGSPACE, out) || !out.is_floating_point()) return false;
   TORCH_CHECK(steps >= 0, "number of steps must be non-negative");
   if (out.numel() != steps) out.resize_({steps});
-  fill_sequence(HAL_OP_ID_LOGSPACE, {start, end, c10::Scalar(base)}, out);
-  return true;
+  return fill_sequence(HAL_OP_ID_LOGSPACE, {start, end, c10::Scalar(base)}, out);
 }
 
 // The old arange, whose end is part of it.
@@ -72,8 +90,7 @@ bool range(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &
   TORCH_CHECK(count < 0x1p63, "invalid size, possible overflow?");
   const auto size = static_cast<int64_t>(count);
   if (out.numel() != size) out.resize_({size});
-  fill_sequence(HAL_OP_ID_ARANGE_START_STEP, {start, step}, out);
-  return true;
+  return fill_sequence(HAL_OP_ID_ARANGE_START_STEP, {start, step}, out);
 }
 
 bool eye_of_sizes(int64_t n, int64_t m, at::Tensor &out) {

@@ -18,7 +18,7 @@ def snippets(language):
     found = []
     for document in DOCUMENTS:
         for number, match in enumerate(FENCE.finditer(document.read_text())):
-            if match["language"] == language and (match["test"] or "").strip() != "none":
+            if match["language"] == language and (match["test"] or language).strip() == language:
                 found.append(pytest.param(match["code"], id=f"{document.name}-{number}"))
     return found
 

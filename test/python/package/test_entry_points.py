@@ -199,11 +199,6 @@ def test_jagged_tensors(device):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_strided_nested_tensors_are_refused(device):
-    with pytest.raises(NotImplementedError):
-        torch.nested.nested_tensor([torch.ones(2, 3, device=device), torch.ones(3, 3, device=device)]).sin()
-
-
 # ---- autocast ----
 
 

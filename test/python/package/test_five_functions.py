@@ -126,3 +126,30 @@ def test_so_it_does_with_all_kernels_switched_off(tmp_path):
     entries = [argument for name in INDEXING for argument in ("--entry", name)]
     done, outcomes = run_database(tmp_path, *entries, TORCH_BACKEND="fake", HAL_DISABLE_OPS="*")
     assert {one["kind"] for one in outcomes} == {"pass"} and len(outcomes) == len(INDEXING), f"{done.stdout}\n{done.stderr}"
+
+
+# ---- a plugin that is asked for every operator and declines each call: the fallback serves, nobody has lost a kernel ----
+def test_every_entry_answers_where_the_plugins_own_operators_decline(build_plugin, tmp_path):
+    done, outcomes = run_database(tmp_path, "--plugin", build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert sum(one["kind"] == "pass" for one in outcomes) >= 670
+
+
+def test_so_do_optimizers_and_the_scaler(build_plugin, run_python):
+    done = run_python(
+        """
+        import torch
+        import torch_backend
+        for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
+            ours, theirs = (torch.ones(3, device=device, requires_grad=True) for device in (torch_backend.device_name(), "cpu"))
+            for x in (ours, theirs):
+                x.grad = torch.arange(3.0).to(x.device)
+                kind([x], lr=0.1, fused=True).step()
+            torch.testing.assert_close(ours.detach().cpu(), theirs.detach())
+        grad, found = torch.tensor([1.0, float("inf")], device=ours.device), torch.zeros(1, device=ours.device)
+        torch._amp_foreach_non_finite_check_and_unscale_([grad], found, torch.tensor([0.5], device=ours.device))
+        print(found.item(), grad.tolist(), torch.randperm(4, device=ours.device).sort()[0].tolist())
+        """,
+        TORCH_BACKEND=build_plugin("asks"), HAL_ALLOW_UNSAFE_PLUGINS="1",
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == "1.0 [0.5, inf] [0, 1, 2, 3]"
