@@ -61,7 +61,7 @@ KNOWN_ARROWS = {
     ("csrc/aten/fallback/fallback_results.cpp", "csrc/aten/sparse/sparse_parts.h"),
     ("csrc/aten/fallback/fallback_scope.cpp", "csrc/aten/sparse/sparse_parts.h"),
 }
-KNOWN_LONG = {"codegen/kernel_families.py"}
+KNOWN_LONG = {}
 
 
 def room_of(path):
