@@ -106,14 +106,16 @@ def build_driver(folder):
     import torch
 
     import torch_backend
+    from torch_backend import _builds
 
     package = Path(torch_backend.__file__).parent
     base = Path(torch.__file__).parent
     program = Path(folder) / "op_overhead"
-    libraries = [base / "lib", package / "lib"]
+    build = _builds.folder(torch.__version__)
+    libraries = [base / "lib", package / "lib", build / "lib"]
     command = [os.environ.get("CXX", "g++"), "-std=c++20", "-O2", str(Path(__file__).with_suffix(".cpp")), "-o", str(program)]
     command += [f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
-    command += [f"-I{base}/include", f"-I{base}/include/torch/csrc/api/include", f"-I{package}/include"]
+    command += [f"-I{base}/include", f"-I{base}/include/torch/csrc/api/include", f"-I{package}/include", f"-I{build}/include"]
     command += [flag for path in libraries for flag in (f"-L{path}", f"-Wl,-rpath,{path}")]
     command += ["-Wl,--no-as-needed", "-ltorch_backend", "-ltorch_backend_hal", "-ltorch_cpu", "-lc10"]
     subprocess.run(command, check=True)
