@@ -44,8 +44,8 @@ Result maxima(const at::Tensor &rows, const at::Tensor &words, const at::Tensor 
 }
 
 // Places and counts in the dtype of the indices, as the gradient's checks expect.
-Result as_indices(const at::Tensor &output, const at::Tensor &bags, const at::Tensor &sizes, const at::Tensor &maximum,
-                  c10::ScalarType dtype) {
+Result as_indices(const Result &result, c10::ScalarType dtype) {
+  const auto &[output, bags, sizes, maximum] = result;
   return {output, bags.to(dtype), sizes.to(dtype), maximum.to(dtype)};
 }
 
@@ -64,22 +64,18 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
   const at::Tensor words = indices.reshape(-1).to(at::kLong);
   const int64_t number = offsets.size(0) - (include_last_offset ? 1 : 0);
   const at::Tensor bags = bags_of(offsets.narrow(0, 0, number).to(at::kLong), words.size(0));
-  const int64_t padding = padding_idx < 0 ? padding_idx : padding_idx;
-  const at::Tensor counts = weights_of(words, padding, words.options());
+  const at::Tensor counts = weights_of(words, padding_idx, words.options());
   at::Tensor sizes = at::zeros({number}, words.options());
   sizes.index_add_(0, bags, counts);
   const at::Tensor rows = weight.index_select(0, words);
   const c10::ScalarType dtype = indices.scalar_type();
-  if (mode == kMax) {
-    const auto [output, places, lengths, maximum] = maxima(rows, words, bags, counts, sizes);
-    return as_indices(output, places, lengths, maximum, dtype);
-  }
+  if (mode == kMax) return as_indices(maxima(rows, words, bags, counts, sizes), dtype);
   at::Tensor factors = counts.to(weight.scalar_type());
   if (weighted) factors = factors.mul(per_sample_weights->reshape(-1));
   at::Tensor output = at::zeros({number, weight.size(1)}, weight.options());
   output.index_add_(0, bags, rows.mul(factors.unsqueeze(1)));
   if (mode == kMean) output = output.div(sizes.clamp_min(1).to(weight.scalar_type()).unsqueeze(1));
-  return as_indices(output, bags, sizes, at::zeros({0}, words.options()), dtype);
+  return as_indices({output, bags, sizes, at::zeros({0}, words.options())}, dtype);
 }
 
 // The gradient of each word's row, summed into the rows of the weight.

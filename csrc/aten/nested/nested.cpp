@@ -15,11 +15,14 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <string_view>
 #include <tuple>
-#include <unordered_set>
 #include <vector>
+
+#include "aten/prepare/cpu_operators.h"
 
 namespace torch_backend {
 namespace {
@@ -27,8 +30,6 @@ namespace {
 using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using OptionalTensor = std::optional<Tensor>;
-
-constexpr c10::DispatchKey kCpuKey = c10::DispatchKey::NestedTensorCPU;
 
 // The device of the first tensor of a call, which is a nested one.
 c10::OptionalDeviceGuard guard_of(const torch::jit::Stack &stack, size_t arguments) {
@@ -42,7 +43,7 @@ c10::OptionalDeviceGuard guard_of(const torch::jit::Stack &stack, size_t argumen
 
 void run_on_buffers(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
   const c10::OptionalDeviceGuard guard = guard_of(*stack, op.schema().arguments().size());
-  op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::NestedTensorCPU), stack);
 }
 
 void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
@@ -51,18 +52,12 @@ void refuse(const c10::OperatorHandle &op, torch::jit::Stack *) {
                               "is the CPU's alone; use layout=torch.jagged, or move the tensor to the CPU");
 }
 
-// Functions of ATen's that read the buffer's memory.
-const std::unordered_set<std::string> &of_host_memory() {
-  static const std::unordered_set<std::string> names = {
+// Functions of ATen's that read the buffer's memory: they are not the ones that run here.
+bool reads_host_memory(const std::string &name) {
+  static constexpr std::string_view names[] = {
       "native_layer_norm",    "native_layer_norm_backward",  "sum.dim_IntList",
       "_nested_sum_backward", "_transform_bias_rescale_qkv", "_native_multi_head_attention"};
-  return names;
-}
-const std::unordered_set<std::string> &answered_here() {
-  static const std::unordered_set<std::string> names = {"native_layer_norm", "native_layer_norm_backward",
-                                                        "sum.dim_IntList", "_nested_sum_backward",
-                                                        "_native_multi_head_attention"};
-  return names;
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
 // ---- layer normalisation: the sequences' last dimension is one and the same ----
@@ -122,21 +117,14 @@ Tensor sum_backward(const Tensor &grad, const Tensor &self, c10::OptionalIntArra
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
-  auto &dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
-    if (name.getNamespace() != "aten") continue;
-    const auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(kCpuKey)) continue;
-    const std::string full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    const std::string local = full.substr(full.find("::") + 2);
-    if (answered_here().count(local)) continue;
-    m.impl(full.c_str(), of_host_memory().count(local) ? torch::CppFunction::makeFromBoxedFunction<&refuse>()
-                                                       : torch::CppFunction::makeFromBoxedFunction<&run_on_buffers>());
-  }
+  for_each_cpu_operator(c10::DispatchKey::NestedTensorCPU, [&](const std::string &name) {
+    if (!reads_host_memory(name)) m.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_buffers>());
+  });
   m.impl("native_layer_norm", TORCH_FN(layer_norm));
   m.impl("native_layer_norm_backward", TORCH_FN(layer_norm_backward));
   m.impl("sum.dim_IntList", TORCH_FN(sum));
   m.impl("_nested_sum_backward", TORCH_FN(sum_backward));
+  m.impl("_transform_bias_rescale_qkv", torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 
 }  // namespace torch_backend

@@ -34,9 +34,19 @@ bool are_native(uint32_t op, std::initializer_list<at::TensorList> lists) {
   return !first || computing_dtype(first->device().index(), op, first->scalar_type());
 }
 
+// Runs launch `i` of an operator over a list. False = the plugin's own operator declines the first one, and there is no other: nothing
+// is written, and the fallback can serve the whole list.
+bool launch(Call &call, size_t i, const at::Tensor &self) {
+  const bool done = call.run();
+  TORCH_CHECK_NOT_IMPLEMENTED(done || i == 0,
+                              "the plugin's own operator has taken some tensors of a list and declines one in ",
+                              self.dtype(), ", for which the device has no kernel");
+  return done;
+}
+
 // One launch over a parameter, its gradient and its state, which are rows to the kernel: as they lie in memory where all lie alike.
-// False = the plugin's own operator declines the first launch, and there is no other: nothing is written.
-bool launch_step(Call &call, State state, bool first) {
+// As launch().
+bool launch_step(Call &call, size_t i, State state) {
   const at::Tensor &self = **state.begin();
   if (self.numel() == 0) return true;
   const bool alike = std::all_of(state.begin(), state.end(), [&](const at::Tensor *tensor) {
@@ -48,11 +58,7 @@ bool launch_step(Call &call, State state, bool first) {
                 ", but got ", tensor->sizes());
     call.update(*tensor).as({self.numel()});
   }
-  const bool done = call.run();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      done || first, "a fused optimizer: the plugin's own operator has taken some parameters and declines one in ",
-      self.dtype(), ", for which the device has no kernel");
-  return done;
+  return launch(call, i, self);
 }
 
 // Adam and AdamW, with a number or a tensor as learning rate; they differ in what weight decay is added to.
@@ -67,7 +73,7 @@ bool adam(at::TensorList self, at::TensorList grads, at::TensorList exp_avgs, at
     put_rate(call.in(state_steps[i], at::kFloat), lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat);
     call.put(beta1).put(beta2).put(eps).put(weight_decay).put(amsgrad).put(maximize).put(kDecoupled);
     const at::Tensor &largest = amsgrad ? max_exp_avg_sqs[i] : exp_avg_sqs[i];
-    if (!launch_step(call, {&self[i], &grads[i], &exp_avgs[i], &exp_avg_sqs[i], &largest}, i == 0)) return false;
+    if (!launch_step(call, i, {&self[i], &grads[i], &exp_avgs[i], &exp_avg_sqs[i], &largest})) return false;
   }
   return true;
 }
@@ -82,7 +88,7 @@ bool sgd(at::TensorList self, at::TensorList grads, at::TensorList momentum_buff
     Call call(HAL_OP_ID__FUSED_SGD_, self[i]);
     put_rate(call, lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat).put(weight_decay).put(momentum);
     call.put(dampening).put(maximize).put(buffered).put(is_first_step).put(nesterov);
-    if (!launch_step(call, {&self[i], &grads[i], buffered ? &momentum_buffers[i] : &self[i]}, i == 0)) return false;
+    if (!launch_step(call, i, {&self[i], &grads[i], buffered ? &momentum_buffers[i] : &self[i]})) return false;
   }
   return true;
 }
@@ -96,7 +102,7 @@ bool adagrad(at::TensorList self, at::TensorList grads, at::TensorList state_sum
     Call call(HAL_OP_ID__FUSED_ADAGRAD_, self[i]);
     put_rate(call.in(state_steps[i], at::kFloat), lr).in(grad_scale, at::kFloat).in(found_inf, at::kFloat);
     call.put(lr_decay).put(weight_decay).put(eps).put(maximize);
-    if (!launch_step(call, {&self[i], &grads[i], &state_sums[i]}, i == 0)) return false;
+    if (!launch_step(call, i, {&self[i], &grads[i], &state_sums[i]})) return false;
   }
   return true;
 }
@@ -111,9 +117,8 @@ bool check_and_unscale(at::TensorList self, at::Tensor &found_inf, const at::Ten
   }
   for (size_t i = 0; i < self.size(); i++) {
     Call call(HAL_OP_ID__AMP_UNSCALE_, self[i]);
-    const bool done = call.in(inv_scale, at::kFloat).update(self[i]).out(found_inf, at::kFloat).run();
-    if (!done && i == 0) return false;
-    TORCH_CHECK_NOT_IMPLEMENTED(done, "the device has no kernel for unscaling gradients in ", self[i].dtype());
+    call.in(inv_scale, at::kFloat).update(self[i]).out(found_inf, at::kFloat);
+    if (!launch(call, i, self[i])) return false;
   }
   return true;
 }

@@ -1,9 +1,9 @@
 // sparse.cpp: sparse tensors of the device: shells round device tensors, computed by the CPU's sparse kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/library.h>
 
 #include "aten/fallback/fallback_route.h"
+#include "aten/prepare/cpu_operators.h"
 
 namespace torch_backend {
 namespace {
@@ -18,14 +18,9 @@ void sparse_fallback(const c10::OperatorHandle &op, torch::jit::Stack *stack) {
 // named.
 template <c10::DispatchKey kCpuKey>
 void register_operators(torch::Library &library) {
-  auto &dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
-    if (name.getNamespace() != "aten") continue;
-    const auto op = dispatcher.findSchema(name);
-    if (!op || !op->hasKernelForDispatchKey(kCpuKey)) continue;
-    const std::string qualified = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-    library.impl(qualified.c_str(), torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<kCpuKey>>());
-  }
+  for_each_cpu_operator(kCpuKey, [&](const std::string &name) {
+    library.impl(name.c_str(), torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<kCpuKey>>());
+  });
 }
 
 }  // namespace

@@ -13,25 +13,25 @@ static void keep(int32_t level, const char *message, void *unused) {
   strcat(lines, "\n");
 }
 
-Test(layer, trace_logs_every_call_with_op_and_result) {
+/* Makes a stream on the fixture's second device; `lines` has what the trace says. */
+static void trace_a_stream(void) {
   hal_stream_t *stream;
   setenv("HAL_LAYERS", "trace", 1);
   unsetenv("HAL_LOG");
   hal_log_set_sink(keep, NULL);
   open_fixture("five");
   assert_ok(hal_stream_acquire(1, 0, &stream));
+}
+
+Test(layer, trace_logs_every_call_with_op_and_result) {
+  trace_a_stream();
   cr_assert_not_null(strstr(lines, "five.device_count -> OK, "), "%s", lines);
   cr_assert_not_null(strstr(lines, "five.init -> OK, "), "%s", lines);
   cr_assert_not_null(strstr(lines, "five.stream_create -> OK, "), "%s", lines);
 }
 
 Test(layer, trace_shows_a_call_and_its_arguments_before_it_is_made) {
-  hal_stream_t *stream;
-  setenv("HAL_LAYERS", "trace", 1);
-  unsetenv("HAL_LOG");
-  hal_log_set_sink(keep, NULL);
-  open_fixture("five");
-  assert_ok(hal_stream_acquire(1, 0, &stream));
+  trace_a_stream();
   const char *const before = strstr(lines, "trace: > five.stream_create(device=1, priority=0)");
   cr_assert_not_null(before, "%s", lines);
   cr_assert_not_null(strstr(before, "trace: five.stream_create -> OK, "), "%s", lines);

@@ -5,7 +5,7 @@ import torch
 import torch._inductor.config
 from torch import nn
 
-pytestmark = pytest.mark.host_memory("inductor's C++ kernels read and write device addresses")
+pytestmark = [pytest.mark.host_memory("inductor's C++ kernels read and write device addresses"), pytest.mark.usefixtures("newly_compiled")]
 
 
 def function(x, y):
@@ -15,15 +15,6 @@ def function(x, y):
 def network():
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    """Without code that an earlier run has cached: what is tested is what is generated now."""
-    torch._dynamo.reset()
-    with torch._inductor.config.patch(fx_graph_cache=False):
-        yield
-    torch._dynamo.reset()
 
 
 def test_inference(device):
@@ -61,15 +52,8 @@ def test_training(device):
             ours.grad = theirs.grad = None
 
 
-def test_a_kernel_waits_for_what_is_queued(device):
-    compiled = torch.compile(lambda x: torch.sin(x) + 1)
-    big = torch.full((1 << 20,), 0.25, device=device)
-    compiled(big)
-    for _ in range(20):
-        x = big
-        for _ in range(4):
-            x = x * 2  # queued
-        torch.testing.assert_close(compiled(x)[-1].item(), float(torch.sin(torch.tensor(4.0)) + 1))
+def test_a_kernel_waits_for_what_is_queued(check_waiting):
+    check_waiting()
 
 
 def test_the_second_device(device):

@@ -6,15 +6,7 @@ import torch._inductor.config
 
 import torch_backend
 
-pytestmark = pytest.mark.host_memory("inductor's C++ kernels read and write device addresses")
-
-
-@pytest.fixture(autouse=True)
-def fresh():
-    torch._dynamo.reset()
-    with torch._inductor.config.patch(fx_graph_cache=False):
-        yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.host_memory("inductor's C++ kernels read and write device addresses"), pytest.mark.usefixtures("newly_compiled")]
 
 
 def side_stream(x):
