@@ -1,7 +1,7 @@
 /* gemm_device.h: the product of a part of 32 x 32 elements by a group on devices: an item computes 4 x 4 of them from local memory. Who
  * includes it ends with #undef PK_GEMM_PART, PK_PART and PK_DEPTH. The kernel declares la and lb, of PK_DEPTH * PK_PART elements in
  * local memory, and x, of 16 elements. */
-#define PK_PART 32
+#define PK_PART PK_GEMM_PART_SIZE
 #define PK_DEPTH 16
 /* Sums of products over FIRST to DEPTH for the part at (i0, j0): A and B are element (i, k) and (k, j); PUT stores x of element (i, j). */
 #define PK_GEMM_PART(FIRST, DEPTH, ROWS, COLUMNS, A, B, PUT)                                            \

@@ -9,7 +9,8 @@ typedef struct {
   pk_i64 tile_m, tile_n, tiles_m, tiles_n;
 } pk_tiles_t;
 
-#define PK_GEMM_BYTES 128  /* of a row of a panel */
-#define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
+#define PK_GEMM_BYTES 128    /* of a row of a panel */
+#define PK_GEMM_TILE_M 192   /* rows of a tile, at most */
+#define PK_GEMM_PART_SIZE 32 /* rows and columns of a part on devices, which a group computes (gemm_device.h) */
 
 #endif /* PK_TILES_H_ */

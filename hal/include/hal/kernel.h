@@ -48,6 +48,20 @@ HAL_API hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t 
 HAL_API hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
                                               const hal_arg_t *args, uint32_t arg_count);
 
+/* What became of the portable kernels of a device in this process, all threads. */
+typedef struct hal_kernel_stats_s {
+  size_t struct_size;
+  uint64_t compiled;   /* kernels compiled from source */
+  uint64_t loaded;     /* kernels found compiled on disk */
+  uint64_t refused;    /* kernels that the device's compiler failed on: their operators take the fallback */
+  uint64_t compile_ns; /* time in the compiler */
+  const char *dialect; /* that kernels come in, "native", "opencl-c" or "cuda-c"; "": the device takes none */
+  const char *cache;   /* the folder on disk; "": none. Both texts live as long as the device */
+} hal_kernel_stats_t;
+
+/* Gives the statistics of a device's portable kernels. The caller sets `out_stats->struct_size`. Since 0.2. */
+HAL_API hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats);
+
 #ifdef __cplusplus
 }
 #endif

@@ -16,8 +16,6 @@ enum {
   LANE_BYTES = PK_GEMM_BYTES, /* queries of a unit on a CPU, at most */
   ROWS = 8,                   /* queries that a group of a device with many threads takes at once */
   PART = 128,                 /* keys of a unit of the gradients, at least and a multiple of it */
-  WANTED_UNITS = 16,          /* units of the gradients on a CPU, where there are enough keys; others want some more */
-  WANTED_GROUPS = 256
 };
 
 typedef pk_attention_t attention_t;
@@ -86,7 +84,7 @@ static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, last - 1, &causal));
   HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[last], out->accumulator, "scale", &out->scale));
   s->with_bias = out->bias != NULL, s->causal = causal != 0;
-  s->block = context->device->info.flags & HAL_DEVICE_CPU ? LANE_BYTES / (int64_t)out->scale.size : ROWS;
+  s->block = hal_op_is_cpu_vector(context) ? LANE_BYTES / (int64_t)out->scale.size : ROWS;
   return HAL_OK;
 }
 
@@ -169,7 +167,7 @@ static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_
 
 /* Cuts the keys into parts, so that few heads keep many threads busy. Depends on sizes and the kind of device alone. */
 static void choose_parts(const hal_op_context_t *context, const operands_t *in, attention_t *s) {
-  const int64_t wanted = context->device->info.flags & HAL_DEVICE_CPU ? WANTED_UNITS : WANTED_GROUPS;
+  const int64_t wanted = (int64_t)hal_op_target(context)->wanted_groups;
   const double heads = (double)in->batch * (double)s->kv_heads;
   int64_t parts = heads > 0 && heads < (double)wanted ? (wanted + (int64_t)heads - 1) / (int64_t)heads : 1;
   const int64_t most = (s->keys + PART - 1) / PART;

@@ -19,7 +19,7 @@ typedef pk_conv_t product_t;
 typedef pk_conv_part_t part_t;
 
 /* Rows of a tile, at most. */
-enum { MOST_ROWS = PK_GEMM_TILE_M, MOST_SLOPE_ROWS = PK_CONV_ROWS, WANTED_UNITS = 16, LEAST_PART = 512 };
+enum { MOST_ROWS = PK_GEMM_TILE_M, MOST_SLOPE_ROWS = PK_CONV_ROWS, LEAST_PART = 512 };
 
 /* Strides of a contiguous image. */
 static pk_volume_t dense(int64_t channels, const int64_t space[3]) {
@@ -47,7 +47,7 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  p->tiles = hal_op_gemm_tiles(p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
+  p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
   count_units(context, p, depth, &units, &per_group);
   return queue_conv_tiles(context, kernel, (units + per_group - 1) / per_group, on->grid, on->image, on->weight,
                           on->bias, on->has_bias, p, units, per_group);
@@ -173,9 +173,11 @@ hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *c
 
 /* ---- the gradient of the weight ---- */
 
-/* Windows of a part: few tiles are cut along the sum, so that there are some 16 units of work and at least 512 windows in each. */
-static int64_t choose_part(const product_t *p, int64_t windows) {
-  const int64_t tiles = p->groups * p->tiles.tiles_m * p->tiles.tiles_n, wanted = (WANTED_UNITS + tiles - 1) / tiles;
+/* Windows of a part: few tiles are cut along the sum, so that there are as many units of work as the target wants and at least 512
+ * windows in each. */
+static int64_t choose_part(const hal_op_context_t *context, const product_t *p, int64_t windows) {
+  const int64_t tiles = p->groups * p->tiles.tiles_m * p->tiles.tiles_n,
+                wanted = ((int64_t)hal_op_target(context)->wanted_groups + tiles - 1) / tiles;
   const int64_t most = windows / LEAST_PART > 1 ? windows / LEAST_PART : 1, parts = wanted < most ? wanted : most;
   return (windows + parts - 1) / parts;
 }
@@ -220,13 +222,15 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
   int64_t all = conv->batches, part;
   if (planes) {
-    const int64_t items = p.groups * p.rows * p.window.channels, wanted = (WANTED_UNITS + items - 1) / items;
+    const int64_t items = p.groups * p.rows * p.window.channels,
+                  wanted = ((int64_t)hal_op_target(context)->wanted_groups + items - 1) / items;
     part = wanted < all ? (all + wanted - 1) / wanted : 1;
   } else {
     const int64_t rows = conv->large_per_group * product(conv->window.size);
     all *= product(conv->window.out);
-    p.tiles = hal_op_gemm_tiles(rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype), MOST_SLOPE_ROWS, 0);
-    part = choose_part(&p, all);
+    p.tiles =
+        hal_op_gemm_tiles(context, rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype), MOST_SLOPE_ROWS, 0);
+    part = choose_part(context, &p, all);
   }
   return add_parts(context, &p, planes, part, part && all ? (all + part - 1) / part : 1, &on, result, numel);
 }

@@ -73,7 +73,7 @@ static hal_status_t launch_run(hal_op_context_t *context, const hal_op_elementwi
   line.n = line.items = (uint64_t)operands->numel;
   for (int32_t k = 0; k < operands->operands; k++) line.address[k] = operands->tensors[k]->data;
   if (contig) return forms->queue_contig(context, kernel, &line, given);
-  line.block = hal_op_row_block(context);
+  line.block = hal_op_target(context)->row_block;
   line.items = line.n / line.block + (line.n % line.block != 0);
   line.rows = (pk_rows_t){.ndim = 1, .size = {operands->numel}};
   for (int32_t k = 0; k < operands->operands; k++) line.rows.stride[k][0] = 1;

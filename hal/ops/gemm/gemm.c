@@ -22,14 +22,7 @@ typedef struct operands_s {
 
 /* Tiles hold at most TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
  * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
-enum {
-  TILE_M = PK_GEMM_TILE_M,
-  TILE_BYTES = 512,
-  PANEL_BYTES = PK_GEMM_BYTES,
-  LEAST_M = 32,
-  TILE_WORK = 150000,
-  WANTED_TILES = 16
-};
+enum { TILE_M = PK_GEMM_TILE_M, TILE_BYTES = 512, PANEL_BYTES = PK_GEMM_BYTES, LEAST_M = 32, TILE_WORK = 150000 };
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
@@ -115,13 +108,23 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-pk_tiles_t hal_op_gemm_tiles(int64_t m, int64_t n, int64_t k, int64_t batch, int64_t element, int64_t most_m,
-                             int keep_n) {
+/* Device forms: a group takes a part of the result. */
+static pk_tiles_t parts_of(int64_t m, int64_t n) {
+  return (pk_tiles_t){.tile_m = PK_GEMM_PART_SIZE,
+                      .tile_n = PK_GEMM_PART_SIZE,
+                      .tiles_m = divide_up(m, PK_GEMM_PART_SIZE),
+                      .tiles_n = divide_up(n, PK_GEMM_PART_SIZE)};
+}
+
+pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
+                             int64_t element, int64_t most_m, int keep_n) {
+  if (!hal_op_is_cpu_vector(context)) return parts_of(m, n);
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
   /* In double: only a rough figure is needed, and no product overflows. */
   const double work = (double)m * (double)n * (double)depth / TILE_WORK;
-  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  const int64_t most = divide_up((int64_t)hal_op_target(context)->wanted_groups, batch),
+                wanted = work < (double)most ? (int64_t)work : most;
   while (keep_n && tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
   while (tile_n > panel && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= panel;
   while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
@@ -138,12 +141,13 @@ uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work) {
 }
 
 /* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
-static int choose_strips(gemm_t *s, int64_t batch, int64_t element) {
+static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t batch, int64_t element) {
   const int by_columns = s->b_row == 1 && s->b_col != 1;
   if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
   const int64_t panel = PANEL_BYTES / element;
   const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
-  const int64_t most = divide_up(WANTED_TILES, batch), wanted = work < (double)most ? (int64_t)work : most;
+  const int64_t most = divide_up((int64_t)hal_op_target(context)->wanted_groups, batch),
+                wanted = work < (double)most ? (int64_t)work : most;
   s->tiles = (pk_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
   while (s->tiles.tile_n > panel && divide_up(s->n, s->tiles.tile_n) < wanted) s->tiles.tile_n -= panel;
   s->tiles.tiles_n = divide_up(s->n, s->tiles.tile_n);
@@ -156,7 +160,7 @@ static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gem
   const hal_dtype_t dtype = in->a->dtype;
   if (s->n == 1 && s->m > 1) transpose(s, in);
   if (s->m == 1 && hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) == HAL_OK &&
-      choose_strips(s, batch, in->alpha.size)) {
+      choose_strips(context, s, batch, in->alpha.size)) {
     *out_units = s->tiles.tiles_n;
     return HAL_OK;
   }
@@ -164,7 +168,7 @@ static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gem
   if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
   /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
   const int keep_n = s->a_col != 1 && s->b_col == 1;
-  s->tiles = hal_op_gemm_tiles(s->m, s->n, s->k, batch, in->alpha.size, TILE_M, keep_n);
+  s->tiles = hal_op_gemm_tiles(context, s->m, s->n, s->k, batch, in->alpha.size, TILE_M, keep_n);
   *out_units = s->tiles.tiles_m * s->tiles.tiles_n;
   return HAL_OK;
 }

@@ -46,7 +46,7 @@ static hal_status_t result_dense(const hal_op_context_t *context, const hal_op_c
 
 /* Divides the columns among items; returns their number. */
 static uint64_t divide(const hal_op_context_t *context, const samples_t *in, pk_lstm_t *out) {
-  const uint64_t most = hal_op_row_block(context), width = (uint64_t)in->width;
+  const uint64_t most = hal_op_target(context)->row_block, width = (uint64_t)in->width;
   out->width = width;
   out->block = width < most ? width : most;
   out->blocks = (width + out->block - 1) / out->block;

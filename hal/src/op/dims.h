@@ -54,7 +54,7 @@ int64_t hal_op_dims_numel(const hal_op_dims_t *dims);
 hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, pk_rows_t *out_rows);
 
 /* Units of work of `cost` elements each that one group or item should take: 1 on devices with many threads, about
- * HAL_OP_ATTENTION elements on a CPU. Changes no bits: units are computed one by one. */
+ * HAL_OP_ATTENTION elements in host C. Changes no bits: units are computed one by one. */
 #define HAL_OP_ATTENTION 16384
 uint64_t hal_op_units_per_group(const hal_op_context_t *context, uint64_t cost);
 

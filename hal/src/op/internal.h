@@ -12,6 +12,7 @@
 #include "device/device.h"
 #include "hal/memory.h"
 #include "hal/op.h"
+#include "op/target.h"
 #include "plugin/call.h"
 
 /* dtypes of portable kernels, as indices of the handle cache, in this order: u8 i8 i16 i32 i64 f32 f64 bool f16
@@ -26,7 +27,6 @@ enum {
   HAL_OP_RESULT_REAL = 3 /* the computing dtype, of complex numbers that of their parts */
 };
 
-typedef struct hal_op_context_s hal_op_context_t;
 typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_op_call_t *call);
 
 /* One operator; the table is generated from codegen/ops.yaml. */

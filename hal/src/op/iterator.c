@@ -4,10 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements per item of a row-form kernel on a device with few wide cores: the division per item vanishes and spans are
- * long enough to be vectorised. One on other devices: neighbouring threads touch neighbouring elements. */
-#define CPU_ROW_BLOCK 1024u
-
 static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
                                  const char *const *names, int32_t operands) {
   const hal_tensor_t *result = tensors[0];
@@ -107,13 +103,9 @@ int hal_op_iterator_is_dense(const hal_op_iterator_t *it) {
   return 1;
 }
 
-uint64_t hal_op_row_block(const hal_op_context_t *context) {
-  return context->device->info.flags & HAL_DEVICE_CPU ? CPU_ROW_BLOCK : 1u;
-}
-
 hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it,
                                  const hal_op_rows_call_t *call) {
-  hal_op_line_t line = {.n = 1, .block = hal_op_row_block(context)};
+  hal_op_line_t line = {.n = 1, .block = hal_op_target(context)->row_block};
   uint64_t launches = 1;
   pk_rows_t *const rows = &line.rows;
   rows->ndim = it->ndim < PK_MAXD ? it->ndim : PK_MAXD;

@@ -26,9 +26,6 @@ hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t 
 /* Tells whether all operands are walked in one run with stride 1. */
 int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
 
-/* Elements that one item of a row-form kernel computes on the device. */
-uint64_t hal_op_row_block(const hal_op_context_t *context);
-
 /* One launch of a row-form kernel: the operands' addresses, the elements, those of an item, and how to walk. */
 typedef struct hal_op_line_s {
   void *address[HAL_OP_MAX_OPERANDS];

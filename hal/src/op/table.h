@@ -8,6 +8,8 @@
 #include "hal_op_ids.h"
 #include "op/internal.h"
 #include "op/own.h"
+#include "op/provider.h"
+#include "op/target.h"
 
 #define HAL_OP_BUILTIN_COUNT HAL_OP_ID_COUNT
 
@@ -24,9 +26,8 @@ typedef struct hal_op_entry_s {
 struct hal_op_table_s {
   hal_device_t *device;
   pthread_mutex_t lock; /* finding ops, modules and kernels */
-  int portable;         /* the device takes the host's portable kernels */
-  hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT];
-  int module_missing[HAL_OP_FAMILY_COUNT];
+  hal_provider_t provider;
+  hal_op_target_t target;
   hal_op_entry_t entries[HAL_OP_BUILTIN_COUNT];
   _Atomic(hal_plugin_kernel_t *) handles[HAL_OP_HANDLE_COUNT];
 };
@@ -44,9 +45,6 @@ static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
     hal_op_entry_find(table, entry, op, &hal_op_infos[op]);
   return entry;
 }
-
-/* Unloads what module.c has loaded for the device. */
-void hal_op_modules_unload(hal_op_table_t *table);
 
 /* How often an operator ran, by who answered. */
 typedef struct hal_op_counter_s {

@@ -72,7 +72,7 @@ static hal_status_t launch_rest(hal_op_context_t *context, const hal_op_iterator
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *it,
                                 const hal_op_rows_call_t *call) {
   const int32_t cross =
-      it->numel >= TILE_FEWEST && it->ndim >= 2 && it->size[0] >= 2 * ALONG && hal_op_row_block(context) > 1
+      it->numel >= TILE_FEWEST && it->ndim >= 2 && it->size[0] >= 2 * ALONG && hal_op_target(context)->row_block > 1
           ? crossing_dim(it)
           : 0;
   if (cross == 0 || it->ndim + 2 > HAL_OP_MAX_DIMS) return hal_op_launch_lines(context, it, call);

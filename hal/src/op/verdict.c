@@ -1,7 +1,4 @@
 /* verdict.c: what a device can run: found at the first question about an operator and kept. */
-#include <string.h>
-
-#include "base/text.h"
 #include "op/define.h"
 #include "op/table.h"
 
@@ -11,7 +8,10 @@ hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_tabl
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the operator table of device %s (%zu bytes)",
                          device->label, sizeof *table);
   table->device = device;
-  table->portable = hal_text_lists(device->info.dialects, "native");
+  hal_provider_init(&table->provider, device);
+  table->target =
+      hal_op_target_make(table->provider.native && device->info.flags & HAL_DEVICE_CPU, device->info.compute_units,
+                         device->info.subgroup_size, device->info.max_shared_bytes);
   pthread_mutex_init(&table->lock, NULL);
   *out_table = table;
   return HAL_OK;
@@ -19,7 +19,7 @@ hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_tabl
 
 void hal_op_table_destroy(hal_op_table_t *table) {
   if (!table) return;
-  hal_op_modules_unload(table);
+  hal_provider_close(&table->provider);
   pthread_mutex_destroy(&table->lock);
   hal_free(table);
 }
@@ -31,7 +31,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
     entry->launch = NULL;
     if (hal_op_enabled(op)) {
       hal_op_own_find(table->device, info->name, &entry->own);
-      entry->launch = table->portable ? info->launch : info->launch_without_kernels;
+      entry->launch = table->provider.dialect ? info->launch : info->launch_without_kernels;
     }
     entry->argument_count = info->argument_count;
     entry->further_count = info->further_count;

@@ -1,0 +1,263 @@
+/* provider.c: portable kernels in the dialect that a device likes best. */
+#define _POSIX_C_SOURCE 200809L
+#include "op/provider.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/status_internal.h"
+#include "base/text.h"
+#include "hal/log.h"
+#include "op/source.h"
+#include "op/table.h"
+#include "plugin/search_path.h"
+
+/* Changes when what lies in the files would mean something else. */
+#define CACHE_VERSION "torch_backend kernels 1"
+
+/* ---- dialects ---------------------------------------------------------------------------------------------------- */
+
+static const char *const dialects[] = {"native", "opencl-c", "cuda-c"};
+
+/* Gives the first of the device's dialects that there are portable kernels in. */
+static const char *best_dialect(const char *list) {
+  for (const char *at = list; *at;) {
+    const size_t size = strcspn(at, ",");
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+      if (strlen(dialects[i]) == size && memcmp(at, dialects[i], size) == 0) return dialects[i];
+    at += size + (at[size] == ',');
+  }
+  return NULL;
+}
+
+/* HAL_CACHE_DIR; set and empty: no cache. Else the user's folder for caches. */
+static void find_cache(hal_disk_cache_t *cache) {
+  char root[PATH_MAX] = "";
+  const char *const named = getenv("HAL_CACHE_DIR"), *const user = getenv("XDG_CACHE_HOME"),
+                    *const home = getenv("HOME");
+  if (hal_process_is_privileged()) {
+    hal_disk_cache_init(cache, NULL, "kernels");
+    return;
+  }
+  if (named)
+    hal_text_append(root, sizeof root, "%s", named);
+  else if (user && user[0] == '/')
+    hal_text_append(root, sizeof root, "%s/torch_backend", user);
+  else if (home && home[0] == '/')
+    hal_text_append(root, sizeof root, "%s/.cache/torch_backend", home);
+  hal_disk_cache_init(cache, root, "kernels");
+}
+
+void hal_provider_init(hal_provider_t *provider, hal_device_t *device) {
+  provider->device = device;
+  provider->dialect = best_dialect(device->info.dialects);
+  provider->native = provider->dialect && strcmp(provider->dialect, "native") == 0;
+  provider->binary = hal_text_lists(device->info.dialects, "binary");
+  if (provider->dialect && !provider->native)
+    find_cache(&provider->cache);
+  else
+    hal_disk_cache_init(&provider->cache, NULL, "");
+}
+
+void hal_provider_close(hal_provider_t *provider) {
+  hal_plugin_t *const plugin = provider->device->plugin;
+  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
+    if (provider->modules[family]) hal_call_module_unload(plugin, provider->modules[family]);
+  for (hal_provided_t *at = provider->provided, *next; at; at = next) {
+    next = at->next;
+    if (at->module) hal_call_module_unload(plugin, at->module);
+    hal_free(at);
+  }
+  hal_disk_cache_close(&provider->cache);
+}
+
+static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
+                         hal_plugin_module_t **out_module) {
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+                                  .dialect = dialect,
+                                  .options = "",
+                                  .data = data,
+                                  .size = size};
+  return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
+}
+
+static hal_status_t get_kernel(hal_provider_t *provider, hal_plugin_module_t *module, const char *name,
+                               hal_plugin_kernel_t **out_kernel) {
+  hal_plugin_t *const plugin = provider->device->plugin;
+  const hal_status_t status = hal_call_kernel_get(plugin, module, name, out_kernel);
+  if (!status) return HAL_OK;
+  if (status == HAL_NOT_FOUND || status == HAL_UNIMPLEMENTED) return HAL_UNIMPLEMENTED;
+  hal_error_plugin(plugin, HAL_SLOT_kernel_get, status);
+  return hal_error_prefix(status, "while looking for the kernel \"%s\": ", name);
+}
+
+/* ---- compiled ahead of time -------------------------------------------------------------------------------------- */
+
+static hal_status_t native_module(hal_provider_t *provider, uint32_t family, hal_plugin_module_t **out_module) {
+  if (provider->module_missing[family]) return HAL_UNIMPLEMENTED;
+  if (!provider->modules[family]) {
+    const char *const name = hal_op_families[family];
+    const hal_status_t status = load(provider, "native", name, strlen(name), &provider->modules[family]);
+    if (status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND) {
+      provider->module_missing[family] = 1;
+      return HAL_UNIMPLEMENTED;
+    }
+    if (status) {
+      hal_error_plugin(provider->device->plugin, HAL_SLOT_module_load, status);
+      return hal_error_prefix(status, "while loading the portable kernels of the family \"%s\": ", name);
+    }
+  }
+  *out_module = provider->modules[family];
+  return HAL_OK;
+}
+
+/* ---- compiled when needed ---------------------------------------------------------------------------------------- */
+
+/* The hash of all that the compiled kernel depends on; the driver's version is the plugin's to check (plugin_ops.def, module_load). */
+static hal_hash_t key_of(const hal_provider_t *provider, const char *source, size_t size) {
+  const hal_device_t *const device = provider->device;
+  const hal_plugin_info_t *const plugin = &device->plugin->info;
+  hal_hash_t key = hal_hash_begin();
+  hal_hash_add_text(&key, CACHE_VERSION);
+  hal_hash_add_text(&key, provider->dialect);
+  hal_hash_add_text(&key, plugin->name);
+  hal_hash_add_text(&key, plugin->version ? plugin->version : "");
+  hal_hash_add_text(&key, device->info.name);
+  hal_hash_add(&key, &device->info.flags, sizeof device->info.flags);
+  hal_hash_add(&key, source, size);
+  return key;
+}
+
+/* Takes a module from disk. Returns whether there was one that the plugin takes. */
+static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_module_t **out_module) {
+  size_t size = 0;
+  void *const data = provider->binary ? hal_disk_cache_load(&provider->cache, key, &size) : NULL;
+  if (!data) return 0;
+  const hal_status_t status = load(provider, "binary", data, size, out_module);
+  hal_free(data);
+  if (status) {
+    hal_error_forget_plugin();
+    hal_disk_cache_drop(&provider->cache, key);
+    return 0;
+  }
+  atomic_fetch_add_explicit(&provider->loaded, 1, memory_order_relaxed);
+  return 1;
+}
+
+static void keep(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_module_t *module) {
+  hal_plugin_t *const plugin = provider->device->plugin;
+  size_t size = 0, written = 0;
+  if (!provider->binary || !provider->cache.path[0]) return;
+  if (!hal_call_module_export(plugin, module, NULL, 0, &size) && size && size <= HAL_DISK_CACHE_FILE_BYTES) {
+    void *const data = hal_malloc(size);
+    if (data && !hal_call_module_export(plugin, module, data, size, &written) && written == size)
+      hal_disk_cache_store(&provider->cache, key, data, size);
+    hal_free(data);
+  }
+  hal_error_forget_plugin(); /* a module that is not exported is compiled again */
+}
+
+static hal_status_t compile(hal_provider_t *provider, const char *name, const char *source, size_t size,
+                            hal_plugin_module_t **out_module) {
+  const int64_t begin = hal_clock_ns();
+  const hal_status_t status = load(provider, provider->dialect, source, size, out_module);
+  atomic_fetch_add_explicit(&provider->compile_ns, (uint64_t)(hal_clock_ns() - begin), memory_order_relaxed);
+  if (!status) {
+    atomic_fetch_add_explicit(&provider->compiled, 1, memory_order_relaxed);
+    return HAL_OK;
+  }
+  hal_error_plugin(provider->device->plugin, HAL_SLOT_module_load, status);
+  return hal_error_prefix(status, "while compiling the kernel \"%s\" as \"%s\": ", name, provider->dialect);
+}
+
+/* Finds a module on disk, else compiles it. */
+static hal_status_t make_module(hal_provider_t *provider, const char *name, hal_plugin_module_t **out_module) {
+  char *source = NULL;
+  size_t size = 0;
+  hal_status_t status = hal_op_source(name, &source, &size);
+  if (status) return status == HAL_NOT_FOUND ? HAL_UNIMPLEMENTED : status;
+  const hal_hash_t key = key_of(provider, source, size);
+  if (!load_cached(provider, &key, out_module)) {
+    status = compile(provider, name, source, size, out_module);
+    if (!status) keep(provider, &key, *out_module);
+  }
+  hal_free(source);
+  return status;
+}
+
+/* Whether an error says that this kernel will never be there. A device that is lost, or out of memory, has said nothing about it. */
+static int is_refusal(hal_status_t status) {
+  return status == HAL_INVALID_ARGUMENT || status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND ||
+         status == HAL_INTERNAL || status == HAL_OUT_OF_RANGE;
+}
+
+/* A device without double precision has no kernel with such numbers. */
+static int needs_fp64(const char *name) { return strstr(name, "_f64_") || strstr(name, "_c128_"); }
+
+static hal_status_t provide(hal_provider_t *provider, const char *name, hal_provided_t *out) {
+  hal_plugin_t *const plugin = provider->device->plugin;
+  if (needs_fp64(name) && !(provider->device->info.flags & HAL_DEVICE_FP64)) return HAL_OK;
+  hal_status_t status = make_module(provider, name, &out->module);
+  if (!status) {
+    status = get_kernel(provider, out->module, name, &out->kernel);
+    if (!status) return HAL_OK;
+    hal_call_module_unload(plugin, out->module);
+    out->module = NULL;
+  }
+  if (!is_refusal(status)) return status;
+  if (status != HAL_UNIMPLEMENTED) {
+    atomic_fetch_add_explicit(&provider->refused, 1, memory_order_relaxed);
+    hal_log(HAL_LOG_WARNING, "device %s: %s; its operators are computed by the fallback instead",
+            provider->device->label, hal_error_message());
+  }
+  return HAL_OK;
+}
+
+static hal_status_t source_kernel(hal_provider_t *provider, const char *name, hal_plugin_kernel_t **out_kernel) {
+  hal_provided_t *at = provider->provided;
+  while (at && strcmp(at->name, name)) at = at->next;
+  if (!at) {
+    const size_t bytes = strlen(name) + 1;
+    at = hal_calloc(1, sizeof *at + bytes);
+    if (!at) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
+    memcpy(at->name, name, bytes);
+    const hal_status_t status = provide(provider, name, at);
+    if (status) {
+      hal_free(at);
+      return status;
+    }
+    at->next = provider->provided;
+    provider->provided = at;
+  }
+  *out_kernel = at->kernel;
+  return at->kernel ? HAL_OK : HAL_UNIMPLEMENTED;
+}
+
+hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, const char *name,
+                                 hal_plugin_kernel_t **out_kernel) {
+  hal_plugin_module_t *module = NULL;
+  if (!provider->dialect) return HAL_UNIMPLEMENTED;
+  if (!provider->native) return source_kernel(provider, name, out_kernel);
+  HAL_RETURN_IF_ERROR(native_module(provider, family, &module));
+  return get_kernel(provider, module, name, out_kernel);
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats) {
+  hal_device_t *owner;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
+  hal_provider_t *const provider = &owner->ops->provider;
+  hal_kernel_stats_t stats = {.struct_size = out_stats->struct_size};
+  stats.compiled = atomic_load_explicit(&provider->compiled, memory_order_relaxed);
+  stats.loaded = atomic_load_explicit(&provider->loaded, memory_order_relaxed);
+  stats.refused = atomic_load_explicit(&provider->refused, memory_order_relaxed);
+  stats.compile_ns = atomic_load_explicit(&provider->compile_ns, memory_order_relaxed);
+  stats.dialect = provider->dialect ? provider->dialect : "";
+  stats.cache = provider->cache.path;
+  const size_t known = sizeof stats < stats.struct_size ? sizeof stats : stats.struct_size;
+  memcpy(out_stats, &stats, known);
+  return HAL_OK;
+}

@@ -1,0 +1,40 @@
+/* provider.h: where a device's portable kernels come from. A device that takes the dialect "native" has them compiled into its
+ * plugin, a module per family. For one that takes "opencl-c" or "cuda-c" they are compiled when they are first needed, a
+ * module per kernel, from source that this library carries (source.h); what the plugin's module_export gives of them is kept on
+ * disk for later processes. Private to hal/src/op. */
+#ifndef HAL_SRC_OP_PROVIDER_H_
+#define HAL_SRC_OP_PROVIDER_H_
+
+#include "base/disk_cache.h"
+#include "device/device.h"
+#include "hal/kernel.h"
+#include "hal_op_ids.h"
+
+/* A module of one kernel. */
+typedef struct hal_provided_s {
+  struct hal_provided_s *next;
+  hal_plugin_module_t *module;
+  hal_plugin_kernel_t *kernel; /* NULL: the device's compiler refused it */
+  char name[];
+} hal_provided_t;
+
+typedef struct hal_provider_s {
+  hal_device_t *device;
+  const char *dialect; /* "native", "opencl-c" or "cuda-c"; NULL: the device takes no portable kernels */
+  int native, binary;  /* the dialect is "native"; the device takes "binary" too */
+  hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT]; /* native */
+  int module_missing[HAL_OP_FAMILY_COUNT];
+  hal_provided_t *provided; /* from source */
+  hal_disk_cache_t cache;
+  atomic_uint_fast64_t compiled, loaded, refused, compile_ns; /* hal_kernel_stats_t */
+} hal_provider_t;
+
+void hal_provider_init(hal_provider_t *provider, hal_device_t *device);
+void hal_provider_close(hal_provider_t *provider);
+
+/* Gives the kernel of that name of a family. The caller holds the table's lock. HAL_UNIMPLEMENTED: the device has none, which is
+ * for ever; other errors may pass. */
+hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, const char *name,
+                                 hal_plugin_kernel_t **out_kernel);
+
+#endif /* HAL_SRC_OP_PROVIDER_H_ */

@@ -1,0 +1,37 @@
+/* target.h: what a device is like, as far as plans of launches depend on it. Launchers ask here, never whether a device is a CPU
+ * or how the source of its kernels is compiled. Private to hal. */
+#ifndef HAL_SRC_OP_TARGET_H_
+#define HAL_SRC_OP_TARGET_H_
+
+#include <stdint.h>
+
+typedef struct hal_op_context_s hal_op_context_t;
+
+/* In which form a device's kernels are. */
+enum {
+  HAL_FORM_CPU_VECTOR =
+      0,            /* host C: an item or group is a loop of a thread, which may be long; vectors lie along rows */
+  HAL_FORM_SIMT = 1 /* the dialect of devices: an item is one of many threads, neighbours read neighbouring elements */
+};
+
+typedef struct hal_op_target_s {
+  uint32_t form;          /* HAL_FORM_* */
+  uint32_t units;         /* compute units that run groups at the same time */
+  uint32_t subgroup;      /* threads that run in step */
+  uint32_t local_bytes;   /* of a group */
+  uint64_t row_block;     /* elements of an item of a row-form kernel */
+  uint64_t wanted_groups; /* as many groups keep the device busy */
+} hal_op_target_t;
+
+/* The target of a launch. */
+const hal_op_target_t *hal_op_target(const hal_op_context_t *context);
+
+/* Whether kernels are host C: a group may do much, and few are enough. */
+static inline int hal_op_is_cpu_vector(const hal_op_context_t *context) {
+  return hal_op_target(context)->form == HAL_FORM_CPU_VECTOR;
+}
+
+/* Makes the target of a device with these facts (device_info; 0 = unknown). `native`: its kernels were compiled as host C. */
+hal_op_target_t hal_op_target_make(int native, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes);
+
+#endif /* HAL_SRC_OP_TARGET_H_ */
