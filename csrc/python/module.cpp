@@ -157,6 +157,21 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t
 
 void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
 
+// What became of a device's portable kernels in this process.
+py::dict kernel_stats(int32_t device) {
+  hal_kernel_stats_t stats{};
+  stats.struct_size = sizeof(stats);
+  check(hal_kernel_stats(device, &stats));
+  py::dict result;
+  result["dialect"] = stats.dialect;
+  result["cache"] = stats.cache;
+  result["compiled"] = stats.compiled;
+  result["loaded"] = stats.loaded;
+  result["refused"] = stats.refused;
+  result["compile_seconds"] = static_cast<double>(stats.compile_ns) * 1e-9;
+  return result;
+}
+
 std::vector<std::tuple<std::string, uint64_t>> fallback_counts() {
   std::vector<std::tuple<std::string, uint64_t>> result;
   for (const FallbackEntry &entry : fallback_report()) result.emplace_back(entry.op, entry.count);
@@ -198,6 +213,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("composed_counts", wrap_pybind_function(&composed_counts));
   module.def("operator_reset", &operator_reset);
   module.def("operator_names", wrap_pybind_function(&operator_names));
+  module.def("kernel_stats", wrap_pybind_function(&kernel_stats), py::arg("device"));
   module.def("operator_dtypes", wrap_pybind_function(&operator_dtypes), py::arg("device"));
   module.def("set_operator_enabled", wrap_pybind_function(&set_operator_enabled), py::arg("op"), py::arg("enabled"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));

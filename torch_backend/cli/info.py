@@ -30,6 +30,8 @@ def collect() -> dict:
     }
     if not torch_backend.is_active():
         return result
+    from torch_backend import _C
+
     module = torch.get_device_module(torch_backend.device_name())
     for index, plugin in enumerate(torch_backend.plugins()):
         slots = _hal.slots(index)
@@ -39,8 +41,18 @@ def collect() -> dict:
         properties = module.get_device_properties(index)
         free, total = module.mem_get_info(index)
         result["devices"].append({"device": f"{torch_backend.device_name()}:{index}", "name": properties.name,
-                                  "free_memory": free, "total_memory": total})  # fmt: skip
+                                  "free_memory": free, "total_memory": total,
+                                  "kernels": _C.kernel_stats(index)})  # fmt: skip
     return result
+
+
+def _kernels(stats: dict) -> str:
+    """Says where a device's portable kernels come from."""
+    if stats["dialect"] in ("", "native"):
+        return "portable kernels: " + ("compiled into the plugin" if stats["dialect"] else "none, the device loads no modules")
+    kept = f"kept in {stats['cache']}" if stats["cache"] else "not kept (HAL_CACHE_DIR is empty)"
+    return (f"portable kernels: compiled from {stats['dialect']} when first used, {kept}; in this process {stats['compiled']} compiled in "
+            f"{stats['compile_seconds']:.1f} s, {stats['loaded']} found there, {stats['refused']} refused")
 
 
 def show(info: dict) -> None:
@@ -55,6 +67,7 @@ def show(info: dict) -> None:
         print(f"  default: {', '.join(plugin['default']) or 'none'}")
     for device in info["devices"]:
         print(f"device {device['device']}: {device['name']}, {device['free_memory']} of {device['total_memory']} bytes free")
+        print(f"  {_kernels(device['kernels'])}")
     for line in info["problems"]:
         print(f"problem: {line}")
     for line in info["skipped"]:

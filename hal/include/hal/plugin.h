@@ -139,7 +139,8 @@ typedef struct hal_stream_error_s {
  * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
  * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv",
  * "binary" (what module_export gave, on the same kind of device with the same driver). The host loads its own, portable kernels in
- * "native" alone so far; in the other dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
+ * the first of "native", "opencl-c" and "cuda-c" that the device lists, a module per family or, from source, per kernel; in the
+ * other dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;
