@@ -1,13 +1,15 @@
 """Writes the host's kernel instances and the HAL's operator table into the build tree.
 
-    kernels.py --out DIR        writes DIR/hal_op_table.inc, hal_op_ids.h, hal_op_variants.h and DIR/kernels/
+    kernels.py --out DIR        writes DIR/hal_op_table.inc, hal_op_source.inc, hal_op_ids.h, hal_op_variants.h and DIR/kernels/
     kernels.py --list-sources   prints the names of the C files in DIR/kernels, separated by ';', for CMake
+    kernels.py --sources DIR    writes the source of each kernel for devices as DIR/<kernel>.cl, in OpenCL C and CUDA C at once
 """
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+import kernel_sources
 import oplist
 from kernel_families import FAMILIES
 from oplist import DTYPES
@@ -57,6 +59,12 @@ def instance_source(instances):
         lines += [f'#include "{TEMPLATES[template]}"']
         lines += [f"#undef {name.split('(')[0]}" for name, _ in instance.macros]
     return "\n".join(lines) + "\n"
+
+
+def device_sources(files):
+    """The sources of all kernels for devices."""
+    instances = [pair for unit_file in sorted(files) for pair in files[unit_file]]
+    return kernel_sources.Sources(instances, lambda template: (*HEADERS, *FAMILIES[template].headers), TEMPLATES)
 
 
 def kernel_table(files):
@@ -164,11 +172,15 @@ def op_row(op, first_handle, op_numbers):
 def main():
     parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--list-sources", action="store_true", help="print the names of the C files and stop")
+    parser.add_argument("--sources", type=Path, help="folder to write the sources for devices into, and stop")
     options = parser.parse_args()
     ops = oplist.load(options.ops)
     files = collect_instances(ops)
     if options.list_sources:
         print(";".join(source_names(files)))
+        return
+    if options.sources:
+        kernel_sources.write_units(device_sources(files), options.sources)
         return
     if not options.out:
         parser.error("--out is needed")
@@ -176,6 +188,7 @@ def main():
         write(options.out / "kernels" / name, instance_source(files[unit_file]))
     write(options.out / "kernels" / "pk_table.inc", kernel_table(files))
     write(options.out / "hal_op_table.inc", op_table(ops))
+    write(options.out / "hal_op_source.inc", BANNER + kernel_sources.source_table(device_sources(files)))
     write(options.out / "hal_op_copy.inc", copy_kernels())
     write(options.out / "hal_op_ids.h", op_ids(ops))
     write(options.out / "hal_op_variants.h", op_variants())

@@ -146,4 +146,7 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 #define PK_KERNEL(name, args) extern "C" __global__ void name(args(PK_PARAMETER))
 #endif
 
+/* Stands behind the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). */
+#define PK_PROLOGUE(args)
+
 #endif /* PK_H_ */

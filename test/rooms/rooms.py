@@ -31,7 +31,7 @@ ROOMS = {
     "device": (["hal/src/device/"] + [f"hal/include/hal/{name}.h" for name in
                                       ("device", "event", "stream", "generator", "profile")], ["plugin", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
-    "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h"], ["memory"]),
+    "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h", "hal_op_source.inc"], ["memory"]),
     "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "house": (["hal/src/"], ["op", "ops"]),  # hal/src/house.c, where the rooms meet

@@ -14,12 +14,12 @@
  * result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
 #if PK_PAIRED
 #define PK_OPERANDS 4
-#define PK_KERNEL_STAGE(v) PK_KERNEL(PK_STAGE(v), REDUCE_PAIR_STAGE_ARGS)
+#define PK_STAGE_ARGS REDUCE_PAIR_STAGE_ARGS
 #define PK_NUMBER(place) (s.with_c ? c[place] : (PK_A)0)
 #define PK_AT(i, k) PK_TAKE(PK_GET(p[i]), PK_GET(q[k]), z)
 #else
 #define PK_OPERANDS 2
-#define PK_KERNEL_STAGE(v) PK_KERNEL(PK_STAGE(v), REDUCE_STAGE_ARGS)
+#define PK_STAGE_ARGS REDUCE_STAGE_ARGS
 #define PK_NUMBER(place) 0
 #define PK_AT(i, k) PK_TAKE(p[i], 0, 0)
 #endif
@@ -35,7 +35,7 @@
   }
 
 /* The reduced dimension has stride 1 in a and b. */
-PK_KERNEL_STAGE(rows) {
+PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   PK_GROUP(g) {
     PK_PRIV(PK_A, x);
     PK_PRIV(PK_A, y);
@@ -117,7 +117,7 @@ PK_KERNEL_STAGE(rows) {
   if ((w)*PK_LSIZE + l < width) PK_WRITE(place + ((w)*PK_LSIZE + l) * s.result_column, PK_P(yw, l))
 
 /* A kept dimension of `columns` elements has stride 1 in a and b; the reduced one any stride. */
-PK_KERNEL_STAGE(cols) {
+PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
   PK_GROUP(g) {
     PK_PRIV(PK_A, x0);
     PK_PRIV(PK_A, x1);
@@ -191,7 +191,7 @@ PK_KERNEL_STAGE(cols) {
 #undef PK_STRIP_STORE
 
 /* Any strides: an item computes `per_group` outputs of `units`, each by itself, in three levels of at most 64 steps. */
-PK_KERNEL_STAGE(strided) {
+PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
   PK_ITEM(item, (units + per_group - 1) / per_group) {
     const pk_u64 last = (item + 1) * per_group < units ? (item + 1) * per_group : units;
     (void)s0;
@@ -220,7 +220,7 @@ PK_KERNEL_STAGE(strided) {
   }
 }
 #undef PK_OPERANDS
-#undef PK_KERNEL_STAGE
+#undef PK_STAGE_ARGS
 #undef PK_NUMBER
 #undef PK_AT
 #undef PK_WRITE

@@ -1,7 +1,72 @@
+/* source.c: the sources of the portable kernels. A kernel is the pieces of three lists, one after the other: headers, macros of its
+ * instance, template; each piece stands once in this library (codegen/kernel_sources.py). */
 #include "op/source.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "base/host_malloc.h"
 #include "hal/status.h"
+
+#define LISTS 3 /* of a kernel */
+
+typedef struct source_kernel_s {
+  uint32_t name; /* place in source_names */
+  uint16_t lists[LISTS];
+} source_kernel_t;
+
+/* Piece i is the text from source_pieces[i] to source_pieces[i + 1], list i the numbers of pieces from source_lists[i] on; the
+ * kernels stand in the order of their names. */
+#include "hal_op_source.inc"
+
+#define KERNELS (sizeof source_kernels / sizeof *source_kernels)
+
+static const source_kernel_t *find(const char *name) {
+  size_t low = 0, high = KERNELS;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    const int order = strcmp(name, source_names + source_kernels[middle].name);
+    if (order == 0) return &source_kernels[middle];
+    if (order < 0)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return NULL;
+}
+
+/* Writes the text of a kernel, unless `to` is NULL, and gives its size. */
+static size_t put(const source_kernel_t *kernel, char *to) {
+  size_t size = 0;
+  for (int i = 0; i < LISTS; i++) {
+    const uint32_t end = source_lists[kernel->lists[i] + 1];
+    for (uint32_t item = source_lists[kernel->lists[i]]; item < end; item++) {
+      const uint32_t piece = source_items[item], begin = source_pieces[piece],
+                     length = source_pieces[piece + 1] - begin;
+      if (to) memcpy(to + size, source_text + begin, length);
+      size += length;
+    }
+  }
+  return size;
+}
+
 hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size) {
-  (void)out_text;
-  (void)out_size;
-  return hal_error_set(HAL_NOT_FOUND, "no kernel is called \"%s\"", kernel);
+  const source_kernel_t *const row = find(kernel);
+  if (!row) return hal_error_set(HAL_NOT_FOUND, "there is no portable kernel \"%s\"", kernel);
+  const size_t size = put(row, NULL);
+  char *const text = hal_malloc(size + 1);
+  if (!text)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no memory for the %zu bytes of source of the kernel \"%s\"", size + 1,
+                         kernel);
+  put(row, text);
+  text[size] = '\0';
+  *out_text = text;
+  *out_size = size;
+  return HAL_OK;
+}
+
+size_t hal_op_source_count(void) { return KERNELS; }
+
+const char *hal_op_source_name(size_t index) {
+  return index < KERNELS ? source_names + source_kernels[index].name : NULL;
 }

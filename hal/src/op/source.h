@@ -7,7 +7,12 @@
 #include "hal/plugin.h"
 
 /* Gives the whole source of one portable kernel, for compilers of OpenCL C and CUDA C, as a new text that the caller frees with
- * hal_free. Errors: HAL_NOT_FOUND = there is no kernel of that name; HAL_RESOURCE_EXHAUSTED. */
+ * hal_free; *out_size is its length in bytes, without the 0 that ends it. Any thread may call. Errors: HAL_NOT_FOUND = there is no
+ * kernel of that name; HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size);
+
+/* How many kernels there are, and the name of each, in the order of strcmp; NULL beyond the last. */
+size_t hal_op_source_count(void);
+const char *hal_op_source_name(size_t index);
 
 #endif /* HAL_SRC_OP_SOURCE_H_ */

@@ -1,0 +1,99 @@
+"""The sources of the portable kernels for devices that compile them: a unit for each kernel, made of pieces that are stored once.
+
+A unit is the dialect's headers, the macros of an instance, and its template without the other kernels. The library carries the
+pieces and, for each kernel, the lists of its pieces (hal/src/op/source.c); `write_units` writes the units as files.
+"""
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from kernel_text import HAL, Kernel, flatten
+from output import write
+
+# Of macros that only the host's form of a kernel uses.
+HOST_MACROS = {"PK_CLONES"}
+
+
+class Sources:
+    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template."""
+
+    def __init__(self, instances, headers_of, templates):
+        """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/."""
+        self.pieces, self.lists, self.kernels = {}, {}, {}
+        self.templates, self.parts = templates, {}
+        for instance, template in instances:
+            headers = tuple(headers_of(template))
+            macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
+            prefix, variants = self.template(template, headers)
+            for variant in instance.variants:
+                if variant.name not in variants:
+                    sys.exit(f"codegen: {templates[template]} has no kernel {variant.name} for devices")
+                self.kernels[instance.prefix + variant.name] = (prefix, macros, variants[variant.name])
+
+    def list_of(self, texts):
+        """The number of a list of pieces."""
+        numbers = tuple(self.pieces.setdefault(text, len(self.pieces)) for text in texts)
+        return self.lists.setdefault(numbers, len(self.lists))
+
+    def template(self, template, headers):
+        """The list of the headers, and {variant: list} of the template's kernels."""
+        if (template, headers) not in self.parts:
+            texts, seen = [], set()
+            for header in headers:
+                path = HAL / "kernels" / header
+                if path not in seen:
+                    parts, seen = flatten(path, seen | {path})
+                    texts += parts
+            parts, _ = flatten(HAL / self.templates[template], seen)
+            names = dict.fromkeys(part.variant for part in parts if isinstance(part, Kernel))
+            variants = {name: self.list_of(part.text if isinstance(part, Kernel) else part
+                                           for part in parts if not isinstance(part, Kernel) or part.variant == name) for name in names}
+            self.parts[template, headers] = self.list_of(texts), variants
+        return self.parts[template, headers]
+
+    def units(self):
+        """(kernel, whole text) pairs, in the order of strcmp."""
+        pieces, lists = list(self.pieces), list(self.lists)
+        for name in sorted(self.kernels):
+            yield name, "".join(pieces[piece] for number in self.kernels[name] for piece in lists[number])
+
+
+def _numbers(values, per_line=24):
+    values = [str(value) for value in values]
+    return ",\n".join("    " + ", ".join(values[i:i + per_line]) for i in range(0, len(values), per_line))
+
+
+def _starts(lengths):
+    """The place of each, and the end of the last."""
+    starts = [0]
+    for length in lengths:
+        starts.append(starts[-1] + length)
+    return starts
+
+
+def _quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+
+def source_table(sources):
+    """The tables that hal/src/op/source.c includes."""
+    pieces, lists = list(sources.pieces), list(sources.lists)
+    names = sorted(sources.kernels)
+    if len(pieces) > 0xffff or len(lists) > 0xffff:
+        sys.exit("codegen: more pieces of kernel sources than 16 bits count")
+    lines = ["static const char source_text[] ="]
+    lines += [*("    " + _quoted(line + "\n") for text in pieces for line in text.split("\n")[:-1]), "    ;"]
+    lines += ["static const uint32_t source_pieces[] = {", _numbers(_starts(len(piece) for piece in pieces)), "};"]
+    lines += ["static const uint16_t source_items[] = {", _numbers(piece for pieces in lists for piece in pieces), "};"]
+    lines += ["static const uint32_t source_lists[] = {", _numbers(_starts(len(pieces) for pieces in lists)), "};"]
+    lines += ["static const char source_names[] =", *(f'    "{name}\\0"' for name in names), "    ;"]
+    starts = _starts(len(name) + 1 for name in names)
+    lines += ["static const source_kernel_t source_kernels[] = {"]
+    lines += [f"    {{{start}, {{{', '.join(map(str, sources.kernels[name]))}}}}}," for start, name in zip(starts, names)]
+    return "\n".join([*lines, "};"]) + "\n"
+
+
+def write_units(sources, folder: Path):
+    for name, text in sources.units():
+        write(folder / f"{name}.cl", text)

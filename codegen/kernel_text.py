@@ -1,0 +1,178 @@
+"""The text of a kernel template for devices: local includes resolved, comments, host-only branches and kernels taken apart.
+
+Compilers of OpenCL C and CUDA C get a kernel as one text, without a folder for includes. What both languages leave out is dropped
+here (branches under PK_HOST); every other condition stays for the compiler.
+"""
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HAL = Path(__file__).resolve().parents[1] / "hal"
+SEARCH = (HAL / "kernels", HAL)  # after the folder of the including file
+
+# What is defined when a device's compiler reads the text: OpenCL C, CUDA C.
+_HOST = {"PK_HOST": False}
+_OPENCL = {"PK_OPENCL": True, "__OPENCL_C_VERSION__": True, "__OPENCL_VERSION__": True}
+_CUDA = {"PK_CUDA": True, "__CUDACC__": True, "__CUDACC_RTC__": True}
+WORLDS = ({**dict.fromkeys(_CUDA, False), **_OPENCL, **_HOST}, {**dict.fromkeys(_OPENCL, False), **_CUDA, **_HOST})
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_DIRECTIVE = re.compile(r"#\s*(\w+)\s*(.*)")
+_CALL = re.compile(r"(\w+)\((.*)\)")
+_KERNEL = re.compile(r"PK_KERNEL\((.*), (\w+)\) \{")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The text of one kernel of a template, and the variant that it is."""
+
+    variant: str
+    text: str
+
+
+def _holds(condition: str, world: dict) -> bool | None:
+    """Whether a condition holds in a world; None when that is not known."""
+    if "(" in re.sub(r"defined\(\w+\)", "", condition):
+        return None
+    some = [_all_hold(part, world) for part in condition.split("||")]
+    return True if True in some else None if None in some else False
+
+
+def _all_hold(condition: str, world: dict) -> bool | None:
+    atoms = []
+    for atom in condition.split("&&"):
+        known = re.fullmatch(r"(!?)\s*defined\((\w+)\)", atom.strip())
+        value = world.get(known[2]) if known else None
+        atoms.append(value if value is None or not known[1] else not value)
+    return False if False in atoms else None if None in atoms else True
+
+
+def _condition(word: str, rest: str) -> str:
+    """The condition of #if, #ifdef, #ifndef, #elif or #else."""
+    return {"ifdef": f"defined({rest})", "ifndef": f"!defined({rest})", "else": ""}.get(word, rest)
+
+
+class _Reader:
+    """Reads a template and what it includes into lines of text, each with the file that it comes from."""
+
+    def __init__(self, seen):
+        self.seen = set(seen)  # headers that are there already
+        self.lines = iter(())  # what is left of the file being read
+
+    def read(self, path: Path, known=True):
+        """`known`: whether every compiler gets here, so that a header is there once it was read."""
+        lines = _COMMENT.sub(" ", path.read_text(encoding="utf-8")).split("\n")
+        joined, held = [], ""
+        for line in lines:  # a macro of several lines is one
+            held += line.rstrip()
+            if held.endswith("\\"):
+                held = held[:-1].rstrip() + " "
+                continue
+            if held.strip():
+                joined.append(re.sub(r"(?<=\S)\s+", " ", re.sub(r"^\s+", " ", held)))
+            held = ""
+        self.lines, saved = iter(joined), self.lines
+        yield from self._block(path, known)
+        self.lines = saved
+
+    def _block(self, path, known, taken=True):
+        """The lines up to the end of a branch; gives back the directive that ends it."""
+        for line in self.lines:
+            directive = _DIRECTIVE.match(line)
+            word, rest = directive.groups() if directive else ("", "")
+            if word in ("elif", "else", "endif"):
+                return word, rest
+            if word in ("if", "ifdef", "ifndef"):
+                yield from self._conditional(path, _condition(word, rest), known, taken)
+            elif word == "include" and taken:
+                yield from self._include(path, rest, known)
+            elif taken:
+                yield path, line
+        return "", ""
+
+    def _conditional(self, path, condition, known, taken):
+        """A conditional without the branches that no device takes."""
+        over, opened = [False, False], False  # an earlier branch is the one that this world takes
+        word = "if"
+        while word != "endif":
+            holds = [not done and (True if word == "else" else _holds(condition, world)) for done, world in zip(over, WORLDS)]
+            live = taken and any(value is not False for value in holds)
+            always = all(done or value is True for done, value in zip(over, holds))
+            if live and not (always and not opened):
+                yield path, "#else" if always else f"#{'elif' if opened else 'if'} {condition}"
+                opened = True
+            guard = condition.startswith("!defined(") and condition.endswith("_H_)")
+            word, rest = yield from self._block(path, known and (guard or always), live)
+            condition = _condition(word, rest)
+            over = [done or value is True for done, value in zip(over, holds)]
+        if opened:
+            yield path, "#endif"
+
+    def _include(self, path, name, known):
+        if name.startswith("<"):
+            sys.exit(f"codegen: {path} includes {name} where a device's compiler reads it")
+        found = next((folder / name.strip('"') for folder in (path.parent, *SEARCH) if (folder / name.strip('"')).exists()), None)
+        if not found:
+            sys.exit(f"codegen: {path} includes {name}, which is nowhere")
+        if found in self.seen:
+            return
+        if known and "_H_\n" in found.read_text(encoding="utf-8"):
+            self.seen.add(found)
+        yield from self.read(found, known)
+
+
+def _expand(name: str, defines: dict) -> str:
+    """The variant that an expression for a kernel's name gives: rows of PK_NAME(rows)."""
+    call = _CALL.fullmatch(name.strip())
+    if not call:
+        name = name.strip()
+        return _expand(defines[name][1], defines) if name in defines and defines[name][0] is None else name
+    function, inner = call.groups()
+    if function == "PK_NAME":
+        return _expand(inner, defines)
+    if function == "PK_CAT":
+        return "".join(_expand(part, defines) for part in inner.split(","))
+    if function not in defines or not defines[function][0]:
+        sys.exit(f"codegen: {name} in a kernel's name is no macro that this generator understands")
+    parameter, body = defines[function]
+    return _expand(re.sub(rf"\b{parameter}\b", inner, body), defines)
+
+
+def flatten(path: Path, seen=()):
+    """Reads a header or template. Gives its parts, texts and Kernels, in order, and the files that were read and need not be again."""
+    reader = _Reader(seen)
+    parts, defines, kernel, held, origin = [], {}, None, [], path
+
+    def close():
+        if held:
+            text = "\n".join(held) + "\n"
+            parts.append(Kernel(kernel, text) if kernel else text)
+            held.clear()
+
+    for file, line in reader.read(path):
+        define = re.match(r"#define (\w+)(?:\((\w+)\))?(?: (.*))?$", line)
+        undef = re.match(r"#undef (\w+)", line)
+        if define:
+            defines[define[1]] = (define[2], define[3] or "")
+        elif undef:
+            defines.pop(undef[1], None)
+        if line.startswith("PK_KERNEL") and not kernel:
+            head = _KERNEL.fullmatch(line)
+            if not head:
+                sys.exit(f"codegen: {file}: a kernel begins with `PK_KERNEL(<name>, <arguments>) {{` on a line of its own: {line}")
+            close()
+            kernel = _expand(head[1], defines)
+            held.append(f"{line} PK_PROLOGUE({head[2]})")
+            continue
+        if file != origin and not kernel:
+            close()
+            origin = file
+        held.append(line)
+        if kernel and line == "}":
+            close()
+            kernel = None
+    close()
+    return parts, reader.seen
