@@ -21,6 +21,7 @@ class Variant:
     name: str
     unit: str  # "items" (PK_ITEM) or "groups" (PK_GROUP)
     grain: int  # fewest units worth a thread of their own
+    host: bool = True  # whether there is one in host C
 
 
 @dataclass(frozen=True)
@@ -397,7 +398,7 @@ class Gemm(Family):
 
     def instance_variants(self, op, dtype):
         """Half precision has no kernel of its own for a row vector."""
-        return self._variants if not dtype.element else self._variants[:1]
+        return [v for v in self._variants if v.name != "vector" or not dtype.element]
 
 
 class Convolution(Family):
@@ -483,7 +484,7 @@ FAMILIES = {
                                     Variant("planes", "items", 4), Variant("planes_slope", "items", 1)], operands=2, scalars=0),
         Attention("attention", _ATTENTION, operands=3, result="any"),
         Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
-        Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1)], operands=2),
+        Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

@@ -73,7 +73,8 @@ def kernel_table(files):
     for instances in files.values():
         for instance, _ in instances:
             for variant in instance.variants:
-                rows[instance.prefix + variant.name] = variant
+                if variant.host:
+                    rows[instance.prefix + variant.name] = variant
     lines = [f"X({name}, HAL_HOST_{rows[name].unit.upper()}, {rows[name].grain})" for name in sorted(rows)]
     return BANNER + "\n".join(lines) + "\n"
 

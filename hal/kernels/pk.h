@@ -38,6 +38,17 @@
 #define PK_P(name, l) name##_[0 * (l)]
 #define PK_VECTOR_ITEM(i, n) PK_ITEM(i, n)
 #define PK_VECTOR_LOOP(j, n) for (pk_u64 j = 0; j < (n); j++)
+#ifdef PK_CPU_VECTOR /* the form for devices with few wide cores: vectors of 16 elements, loaded by vload16, by token */
+typedef uchar16 pk_vector_u8;
+typedef char16 pk_vector_i8;
+typedef short16 pk_vector_i16;
+typedef int16 pk_vector_i32;
+typedef long16 pk_vector_i64;
+typedef float16 pk_vector_f32;
+#ifdef PK_FP64
+typedef double16 pk_vector_f64;
+#endif
+#endif
 #elif defined(PK_CUDA)
 #define PK_LOCAL_ARRAY(T, name, n) __shared__ T name[n]
 #define PK_ITEM(i, n)                                             \

@@ -118,7 +118,7 @@ static pk_tiles_t parts_of(int64_t m, int64_t n) {
 
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n) {
-  if (!hal_op_is_cpu_vector(context)) return parts_of(m, n);
+  if (!hal_op_is_host(context)) return parts_of(m, n);
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
   /* In double: only a rough figure is needed, and no product overflows. */
@@ -173,6 +173,21 @@ static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gem
   return HAL_OK;
 }
 
+static hal_status_t launch_on_cpu(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch) {
+  if (s->result_col != 1 && s->result_row == 1) transpose(s, in);
+  const hal_op_product_t product = {.s = *s,
+                                    .a = in->a->data,
+                                    .b = in->b->data,
+                                    .self = in->self ? in->self->data : in->result->data,
+                                    .result = in->result->data,
+                                    .alpha = &in->alpha,
+                                    .beta = &in->beta,
+                                    .dtype = in->a->dtype,
+                                    .widened = in->alpha.size != hal_op_dtype_size(in->a->dtype),
+                                    .batch = batch};
+  return hal_op_gemm_cpu(context, &product);
+}
+
 /* Queues the product of real matrices. */
 static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   gemm_t s;
@@ -181,6 +196,8 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
   if (numel == 0) return HAL_OK;
+  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR && s.m > 1 && s.n > 1)
+    return launch_on_cpu(context, &in, &s, batch);
   int64_t tiles;
   HAL_RETURN_IF_ERROR(choose_kernel(context, &in, &s, batch, &kernel, &tiles));
   uint64_t units, per_group;

@@ -4,11 +4,26 @@
 
 #include "kernels/pk_tiles.h"
 #include "op/queue.h"
+#include "ops/gemm/gemm_args.h"
 
 /* Cuts the product of an m x k and a k x n matrix of elements of `element` bytes, one of `batch`, into tiles of at most `most_m` rows.
  * `keep_n`: narrow tiles cost more than low ones. Depends on the sizes and the target alone. */
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n);
+
+/* A product of real matrices whose shapes were checked; `self` is readable even where beta is 0. */
+typedef struct hal_op_product_s {
+  pk_gemm_t s;
+  const void *a, *b, *self;
+  void *result;
+  const hal_op_scalar_t *alpha, *beta;
+  hal_dtype_t dtype;
+  int32_t widened; /* computed in float */
+  int64_t batch;   /* matrices */
+} hal_op_product_t;
+
+/* Queues a product on a target of the form HAL_FORM_CPU_VECTOR. */
+hal_status_t hal_op_gemm_cpu(hal_op_context_t *context, const hal_op_product_t *product);
 
 /* Tiles of `work` multiplications each that a group should take. */
 uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work);

@@ -72,7 +72,7 @@ static hal_status_t launch_rows(hal_op_context_t *context, hal_dtype_t dtype, co
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_ROWS, &kernel));
   const int side_by_side =
-      chunks == 1 && hal_op_is_cpu_vector(context) && scan->dim.stride[1] != 1 && scan->rows.stride[1][0] == 1;
+      chunks == 1 && hal_op_is_host(context) && scan->dim.stride[1] != 1 && scan->rows.stride[1][0] == 1;
   int64_t strip = side_by_side ? STRIP : 1;
   uint64_t units = (uint64_t)(scan->outputs / scan->rows.size[0]) *
                    (uint64_t)((scan->rows.size[0] + strip - 1) / strip) * (uint64_t)chunks;

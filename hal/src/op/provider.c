@@ -54,6 +54,9 @@ void hal_provider_init(hal_provider_t *provider, hal_device_t *device) {
   provider->device = device;
   provider->dialect = best_dialect(device->info.dialects);
   provider->native = provider->dialect && strcmp(provider->dialect, "native") == 0;
+  provider->form = !(device->info.flags & HAL_DEVICE_CPU) ? HAL_FORM_SIMT
+                   : provider->native                     ? HAL_FORM_HOST
+                                                          : HAL_FORM_CPU_VECTOR;
   provider->binary = hal_text_lists(device->info.dialects, "binary");
   if (provider->dialect && !provider->native)
     find_cache(&provider->cache);
@@ -73,13 +76,19 @@ void hal_provider_close(hal_provider_t *provider) {
   hal_disk_cache_close(&provider->cache);
 }
 
+/* What a kernel's source is compiled with. */
+static const char *options_of(const hal_provider_t *provider) {
+  return provider->form == HAL_FORM_CPU_VECTOR ? "-DPK_CPU_VECTOR=1" : "";
+}
+
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
-  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
-                                  .dialect = dialect,
-                                  .options = "",
-                                  .data = data,
-                                  .size = size};
+  const hal_module_desc_t desc = {
+      .struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+      .dialect = dialect,
+      .options = dialect == provider->dialect && !provider->native ? options_of(provider) : "",
+      .data = data,
+      .size = size};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 
@@ -122,6 +131,7 @@ static hal_hash_t key_of(const hal_provider_t *provider, const char *source, siz
   hal_hash_t key = hal_hash_begin();
   hal_hash_add_text(&key, CACHE_VERSION);
   hal_hash_add_text(&key, provider->dialect);
+  hal_hash_add_text(&key, options_of(provider));
   hal_hash_add_text(&key, plugin->name);
   hal_hash_add_text(&key, plugin->version ? plugin->version : "");
   hal_hash_add_text(&key, device->info.name);

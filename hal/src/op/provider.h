@@ -9,6 +9,7 @@
 #include "device/device.h"
 #include "hal/kernel.h"
 #include "hal_op_ids.h"
+#include "op/target.h"
 
 /* A module of one kernel. */
 typedef struct hal_provided_s {
@@ -22,6 +23,7 @@ typedef struct hal_provider_s {
   hal_device_t *device;
   const char *dialect; /* "native", "opencl-c" or "cuda-c"; NULL: the device takes no portable kernels */
   int native, binary;  /* the dialect is "native"; the device takes "binary" too */
+  uint32_t form;       /* HAL_FORM_* (target.h) */
   hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT]; /* native */
   int module_missing[HAL_OP_FAMILY_COUNT];
   hal_provided_t *provided; /* from source */

@@ -5,20 +5,21 @@
 
 /* Elements of an item of host C: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
  * neighbouring threads touch neighbouring elements. */
-#define CPU_ROW_BLOCK 1024u
+#define HOST_ROW_BLOCK 1024u
 
 /* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
-enum { GROUPS_PER_UNIT = 8, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
+enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
 
-hal_op_target_t hal_op_target_make(int native, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes) {
+hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes) {
   const uint32_t units = compute_units ? compute_units : UNKNOWN_UNITS;
-  return (hal_op_target_t){.form = native ? HAL_FORM_CPU_VECTOR : HAL_FORM_SIMT,
+  const int host = form == HAL_FORM_HOST;
+  return (hal_op_target_t){.form = form,
                            .units = units,
                            .subgroup = subgroup ? subgroup : UNKNOWN_SUBGROUP,
                            .local_bytes = local_bytes ? local_bytes : LEAST_LOCAL_BYTES,
-                           .row_block = native ? CPU_ROW_BLOCK : 1,
+                           .row_block = host ? HOST_ROW_BLOCK : 1,
                            /* The host's number is fixed, so that results do not depend on the number of its cores. */
-                           .wanted_groups = native ? 16 : (uint64_t)units * GROUPS_PER_UNIT};
+                           .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT};
 }
 
 const hal_op_target_t *hal_op_target(const hal_op_context_t *context) { return &context->device->ops->target; }

@@ -9,9 +9,10 @@ typedef struct hal_op_context_s hal_op_context_t;
 
 /* In which form a device's kernels are. */
 enum {
+  HAL_FORM_HOST = 0, /* host C: an item or group is a loop of a thread, which may be long; vectors lie along rows */
   HAL_FORM_CPU_VECTOR =
-      0,            /* host C: an item or group is a loop of a thread, which may be long; vectors lie along rows */
-  HAL_FORM_SIMT = 1 /* the dialect of devices: an item is one of many threads, neighbours read neighbouring elements */
+      1, /* the dialect of devices on few wide cores (PK_CPU_VECTOR): barriers cost much, vectors are explicit */
+  HAL_FORM_SIMT = 2 /* the same on many: an item is one of thousands, neighbours read neighbouring elements */
 };
 
 typedef struct hal_op_target_s {
@@ -27,11 +28,11 @@ typedef struct hal_op_target_s {
 const hal_op_target_t *hal_op_target(const hal_op_context_t *context);
 
 /* Whether kernels are host C: a group may do much, and few are enough. */
-static inline int hal_op_is_cpu_vector(const hal_op_context_t *context) {
-  return hal_op_target(context)->form == HAL_FORM_CPU_VECTOR;
+static inline int hal_op_is_host(const hal_op_context_t *context) {
+  return hal_op_target(context)->form == HAL_FORM_HOST;
 }
 
-/* Makes the target of a device with these facts (device_info; 0 = unknown). `native`: its kernels were compiled as host C. */
-hal_op_target_t hal_op_target_make(int native, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes);
+/* Makes the target of a device whose kernels have this form, with these facts (device_info; 0 = unknown). */
+hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes);
 
 #endif /* HAL_SRC_OP_TARGET_H_ */
