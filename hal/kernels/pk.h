@@ -18,7 +18,9 @@
  *   - PK_VECTOR_ITEM(i, n) is a PK_ITEM, and PK_VECTOR_LOOP(j, n) a loop over j = 0 .. n-1, which the host vectorises without
  *     a check for overlapping pointers. Their rounds are independent and their bodies declare no array;
  *   - values of an item that live across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
- *   - PK_LOCAL_ARRAY and PK_PRIV stand at the top level of PK_GROUP, outside every PK_EACH. */
+ *   - PK_LOCAL_ARRAY stands at the top level of the kernel, in front of PK_GROUP (OpenCL C has local memory nowhere else), PK_PRIV
+ *     at the top level of PK_GROUP, outside every PK_EACH;
+ *   - names of variables are none of the languages' types: half, uint, event_t. */
 #ifndef PK_H_
 #define PK_H_
 
@@ -29,7 +31,7 @@
 #define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \
   if (i < (n))
-#define PK_GROUP(g) for (pk_u64 g = get_group_id(0), g##_1 = 1; g##_1; g##_1 = 0)
+#define PK_GROUP(g) const pk_u64 g = get_group_id(0);
 #define PK_EACH(l) for (pk_i32 l = get_local_id(0), l##_1 = 1; l##_1; l##_1 = 0)
 #define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
 #define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)
@@ -54,7 +56,7 @@ typedef double16 pk_vector_f64;
 #define PK_ITEM(i, n)                                             \
   const pk_u64 i = (pk_u64)blockIdx.x * blockDim.x + threadIdx.x; \
   if (i < (n))
-#define PK_GROUP(g) for (pk_u64 g = blockIdx.x, g##_1 = 1; g##_1; g##_1 = 0)
+#define PK_GROUP(g) const pk_u64 g = blockIdx.x;
 #define PK_EACH(l) for (pk_i32 l = threadIdx.x, l##_1 = 1; l##_1; l##_1 = 0)
 #define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
 #define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)

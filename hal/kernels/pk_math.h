@@ -125,7 +125,10 @@ PK_FN pk_c128 pk_real_c128(double x) {
   PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); }
 #define PK_DEFINE_MATH_F64(name, function) \
   PK_FN double pk_##name##_f64(double x) { return function(x); }
-#define PK_DEFINE_MATH_1(name, function) PK_DEFINE_MATH_F32(name, function) PK_DEFINE_MATH_F64(name, function)
+/* Not made of the two above: an argument that is passed on is expanded, and abs and floor may be macros of the language. */
+#define PK_DEFINE_MATH_1(name, function)                               \
+  PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); } \
+  PK_FN double pk_##name##_f64(double x) { return function(x); }
 PK_DEFINE_MATH_1(abs, fabs)
 PK_DEFINE_MATH_1(sqrt, sqrt)
 PK_DEFINE_MATH_1(tan, tan)

@@ -205,8 +205,8 @@ PK_FN double pk_bessel_i(double n, double x, int scaled) {
     return scaled ? exp(-a) * value : value;
   }
   if (a == PK_INF64) return scaled ? sign * 0.0 : sign * a;
-  const double half = exp(0.5 * a), value = sign * pk_bessel_i_far(n, a);
-  return scaled ? value : value * half * half;
+  const double root = exp(0.5 * a), value = sign * pk_bessel_i_far(n, a);
+  return scaled ? value : value * root * root;
 }
 PK_FN double pk_i0_f64(double x) { return pk_bessel_i(0.0, x, 0); }
 PK_FN double pk_i0e_f64(double x) { return pk_bessel_i(0.0, x, 1); }
@@ -255,14 +255,14 @@ PK_FN double pk_k1e_f64(double x) { return pk_bessel_k(1.0, x, 1); }
 PK_FN double pk_bessel_near(int n, double x, int second) {
   double above = 0.0, here = 1e-280, one = 0.0, norm = 0.0, even = 0.0, odd = 0.0;
   for (int k = 2 * (int)(0.5 * x + 24.0); k > 0; k--) {
-    const int half = k / 2;
-    const double sign = half & 1 ? -1.0 : 1.0;
+    const int order = k / 2;
+    const double sign = order & 1 ? -1.0 : 1.0;
     if (k & 1) {
-      if (half > 0) odd += sign * k / ((double)half * (half + 1)) * here;
+      if (order > 0) odd += sign * k / ((double)order * (order + 1)) * here;
       if (k == 1) one = here;
     } else {
       norm += 2.0 * here;
-      even += sign / half * here;
+      even += sign / order * here;
     }
     const double below = 2.0 * k / x * here - above;
     above = here;

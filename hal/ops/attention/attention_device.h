@@ -14,13 +14,13 @@ PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL 
 
 PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
+  PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
+  PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
+  PK_LOCAL_ARRAY(T, top, PK_ROWS);
+  PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+  PK_LOCAL_ARRAY(T, decay, PK_ROWS);
+  PK_LOCAL_ARRAY(T, sum, PK_ROWS);
   PK_GROUP(g) {
-    PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
-    PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
-    PK_LOCAL_ARRAY(T, top, PK_ROWS);
-    PK_LOCAL_ARRAY(T, shift, PK_ROWS);
-    PK_LOCAL_ARRAY(T, decay, PK_ROWS);
-    PK_LOCAL_ARRAY(T, sum, PK_ROWS);
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
       const pk_i64 row = (pk_i64)u / blocks, begin = ((pk_i64)u - row * blocks) * s.block;
@@ -93,12 +93,12 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
 }
 
 PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
+  PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
+  PK_LOCAL_ARRAY(T, slopes, PK_ROWS * PK_LSIZE);
+  PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
+  PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+  PK_LOCAL_ARRAY(T, delta, PK_ROWS);
   PK_GROUP(g) {
-    PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
-    PK_LOCAL_ARRAY(T, slopes, PK_ROWS * PK_LSIZE);
-    PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
-    PK_LOCAL_ARRAY(T, shift, PK_ROWS);
-    PK_LOCAL_ARRAY(T, delta, PK_ROWS);
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
       const pk_i64 row = (pk_i64)u / s.parts, part = (pk_i64)u - row * s.parts;

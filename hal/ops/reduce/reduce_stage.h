@@ -36,10 +36,10 @@
 
 /* The reduced dimension has stride 1 in a and b. */
 PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
+  PK_LOCAL_ARRAY(PK_A, t, PK_LSIZE);
   PK_GROUP(g) {
     PK_PRIV(PK_A, x);
     PK_PRIV(PK_A, y);
-    PK_LOCAL_ARRAY(PK_A, t, PK_LSIZE);
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     (void)s0;
     for (pk_u64 u = g * per_group; u < last; u++) {

@@ -6,6 +6,6 @@
 
 #define SEQUENCE_CONTIG_ARGS(X)                                                                                       \
   X(OUT, E, out), X(NUMBER, PK_SUM, start), X(NUMBER, PK_SUM, step), X(NUMBER, PK_SUM, end), X(NUMBER, PK_SUM, base), \
-      X(VALUE, pk_u64, half), X(VALUE, pk_u64, n)
+      X(VALUE, pk_u64, middle), X(VALUE, pk_u64, n)
 
 #endif /* SEQUENCE_ARGS_H_ */
