@@ -46,6 +46,7 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   const int64_t depth = p->window.channels * product(p->window.size), columns = p->batches * product(p->window.out);
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
+  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return hal_op_conv_cpu(context, p, on);
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
   count_units(context, p, depth, &units, &per_group);
@@ -220,6 +221,8 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
   if (numel == 0) return HAL_OK;
   const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
+  if (!planes && hal_op_target(context)->form == HAL_FORM_CPU_VECTOR)
+    return hal_op_conv_cpu_slope(context, &p, &on, result);
   int64_t all = conv->batches, part;
   if (planes) {
     const int64_t items = p.groups * p.rows * p.window.channels,

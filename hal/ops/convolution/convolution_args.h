@@ -4,6 +4,7 @@
 
 #include "kernels/pk_tiles.h"
 #include "kernels/pk_window.h"
+#include "ops/gemm/gemm_args.h"
 
 /* `window` slides over `image`: its channels are those of a group, in the image, out the places of the grid. `rows` counts the grid's
  * channels of a group. A tile has tile_m rows x tile_n columns (windows) in tiles, tile_m rows of the unfolded image x tile_n channels of
@@ -35,6 +36,12 @@ typedef struct {
 #define CONV_SLOPE_ARGS(X)                                                                            \
   X(OUT, T, slope), X(IN, T, image), X(IN, T, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
       X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
+
+/* Writes the unfolded image of a group: n = images * panels * channels items, each the rows of one channel for PK_CPU_N windows. Row k of
+ * panel p of an image is at image * to_image + p * to_panel + k * to_row; windows that do not exist are zeros. */
+#define CONV_UNFOLD_ARGS(X)                                                                               \
+  X(OUT, T, to), X(IN, T, image), X(STRUCT, pk_conv_t, s), X(VALUE, pk_u64, n), X(VALUE, pk_i64, panels), \
+      X(VALUE, pk_i64, to_image), X(VALUE, pk_i64, to_panel), X(VALUE, pk_i64, to_row)
 
 #define CONV_PLANES_ARGS(X)                                                                       \
   X(OUT, T, grid), X(IN, T, image), X(IN, T, weight), X(IN, T, bias), X(VALUE, pk_i32, has_bias), \

@@ -58,28 +58,27 @@ static hal_status_t pack_b(hal_op_context_t *context, hal_op_product_t *p, hal_o
   return HAL_OK;
 }
 
-static hal_status_t launch(hal_op_context_t *context, const hal_op_product_t *p) {
+hal_status_t hal_op_gemm_cpu_tiles(hal_op_context_t *context, const hal_op_product_t *product) {
+  pk_gemm_t s = product->s;
+  const hal_op_product_t *const p = product;
   hal_plugin_kernel_t *kernel;
   uint64_t groups;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, p->dtype, HAL_GEMM_VARIANT_TILES, &kernel));
-  const pk_tiles_t *const tiles = &p->s.tiles;
+  s.tiles = (pk_tiles_t){
+      .tile_m = PK_CPU_M, .tile_n = PK_CPU_N, .tiles_m = divide_up(s.m, PK_CPU_M), .tiles_n = divide_up(s.n, PK_CPU_N)};
   const uint64_t sides =
-      (uint64_t)divide_up(tiles->tiles_m, PK_CPU_SIDE) * (uint64_t)divide_up(tiles->tiles_n, PK_CPU_SIDE);
+      (uint64_t)divide_up(s.tiles.tiles_m, PK_CPU_SIDE) * (uint64_t)divide_up(s.tiles.tiles_n, PK_CPU_SIDE);
   if (__builtin_mul_overflow(sides, (uint64_t)p->batch, &groups)) return hal_op_too_large(context, UINT64_MAX);
-  return queue_tiles(context, kernel, groups, p->result, p->a, p->b, p->self, &p->s, hal_op_number(p->alpha),
+  return queue_tiles(context, kernel, groups, p->result, p->a, p->b, p->self, &s, hal_op_number(p->alpha),
                      hal_op_number(p->beta), groups, 1);
 }
 
 hal_status_t hal_op_gemm_cpu(hal_op_context_t *context, const hal_op_product_t *product) {
   hal_op_product_t p = *product;
   hal_op_scratch_t a = {.block = NULL}, b = {.block = NULL};
-  p.s.tiles = (pk_tiles_t){.tile_m = PK_CPU_M,
-                           .tile_n = PK_CPU_N,
-                           .tiles_m = divide_up(p.s.m, PK_CPU_M),
-                           .tiles_n = divide_up(p.s.n, PK_CPU_N)};
   hal_status_t status = pack_a(context, &p, &a);
   if (!status) status = pack_b(context, &p, &b);
-  if (!status) status = launch(context, &p);
+  if (!status) status = hal_op_gemm_cpu_tiles(context, &p);
   hal_op_scratch_release(&a);
   hal_op_scratch_release(&b);
   return status;

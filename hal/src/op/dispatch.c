@@ -79,14 +79,22 @@ static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, ha
   return status;
 }
 
+void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context) {
+  const hal_op_entry_t *const entry = hal_op_entry(context->device->ops, op);
+  *out_context = *context;
+  out_context->info = entry->info;
+  out_context->handles = entry->handles;
+  out_context->op = op;
+}
+
 /* Looks through the operands in which some values are an error (`check` of codegen/ops.yaml), where they are tensors of a
  * dtype that can hold them. */
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
-  const hal_op_entry_t *entry = hal_op_entry(of->device->ops, of->info->check);
-  hal_op_context_t context = *of;
+  hal_op_context_t context;
+  hal_op_context_of(of, of->info->check, &context);
+  context.op = of->op; /* the operator that is reported */
+  const hal_op_entry_t *const entry = hal_op_entry(of->device->ops, of->info->check);
   if (!entry->launch) return HAL_OK;
-  context.info = entry->info;
-  context.handles = entry->handles;
   for (uint32_t i = 0; of->info->checked >> i; i++) {
     if (!(of->info->checked >> i & 1) || call->args[i].tag != HAL_VALUE_TENSOR) continue;
     const hal_value_t args[] = {call->args[i], {.tag = HAL_VALUE_INT, .u.i = i}};

@@ -84,6 +84,9 @@ void hal_op_scratch_release(hal_op_scratch_t *scratch);
 hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address);
 hal_status_t hal_op_report_launched(const hal_op_context_t *context);
 
+/* Makes the context of another operator, for its kernels; it launches on the same stream. */
+void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context);
+
 /* Runs another operator on the context's device and stream: the plugin's own, else the portable one. */
 hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
                              const hal_tensor_t *const *results, uint32_t result_count);

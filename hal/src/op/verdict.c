@@ -9,9 +9,8 @@ hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_tabl
                          device->label, sizeof *table);
   table->device = device;
   hal_provider_init(&table->provider, device);
-  table->target =
-      hal_op_target_make(table->provider.native && device->info.flags & HAL_DEVICE_CPU, device->info.compute_units,
-                         device->info.subgroup_size, device->info.max_shared_bytes);
+  table->target = hal_op_target_make(table->provider.form, device->info.compute_units, device->info.subgroup_size,
+                                     device->info.max_shared_bytes);
   pthread_mutex_init(&table->lock, NULL);
   *out_table = table;
   return HAL_OK;
