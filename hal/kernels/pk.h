@@ -20,7 +20,8 @@
  *   - values of an item that live across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
  *   - PK_LOCAL_ARRAY stands at the top level of the kernel, in front of PK_GROUP (OpenCL C has local memory nowhere else), PK_PRIV
  *     at the top level of PK_GROUP, outside every PK_EACH;
- *   - names of variables are none of the languages' types: half, uint, event_t. */
+ *   - names of variables are none of the languages' types: half, uint, event_t; those of variants none of OpenCL C's functions,
+ *     which may be macros: select. */
 #ifndef PK_H_
 #define PK_H_
 
