@@ -215,7 +215,7 @@ class Copy(Family):
         if origin.floating and to in ("u8", "i16", "u32"):
             return f"((R)(pk_i64){value})"
         if origin.floating and to == "u64":
-            return f"pk_u64_of_double((double){value})"
+            return f"pk_u64_of_double({value})"
         return f"pk_put_{to}((float){value})" if target.element else f"((R){value})"
 
 
@@ -413,11 +413,11 @@ class Attention(Family):
 
 
 class Sequence(Family):
-    """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
+    """Numbers made from their index: PK_SUM is what start and step are added in."""
 
     def macros(self, op, dtype):
-        yield "PK_SUM", "double" if dtype.floating else "pk_u64"
-        yield "PK_SEQUENCE(x)", "pk_pow_f64(base, x)" if op.kernel == "logspace" else "(x)"
+        yield "PK_SUM", "pk_double" if dtype.floating else "pk_u64"
+        yield from (("PK_IS_FLOATING", str(int(dtype.floating))), ("PK_IS_POWER", str(int(op.kernel == "logspace"))))
 
 
 class Triangle(Family):

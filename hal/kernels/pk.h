@@ -119,7 +119,9 @@ PK_DEFINE_NUMBERS(i16, pk_i16)
 PK_DEFINE_NUMBERS(i32, pk_i32)
 PK_DEFINE_NUMBERS(i64, pk_i64)
 PK_DEFINE_NUMBERS(f32, float)
+#if PK_FP64
 PK_DEFINE_NUMBERS(f64, double)
+#endif
 PK_DEFINE_NUMBERS(bool, pk_bool)
 
 /* What every instance is given by macro: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */

@@ -42,7 +42,9 @@ PK_FN float pk_product_f32(float x, float y) { return __fmul_rn(x, y); }
 PK_FN double pk_product_f64(double x, double y) { return __dmul_rn(x, y); }
 #else
 PK_FN float pk_product_f32(float x, float y) { return x * y; }
+#if PK_FP64
 PK_FN double pk_product_f64(double x, double y) { return x * y; }
+#endif
 #endif
 #define pk_product(x, y) PK_CAT(pk_product_, PK_TOKEN)(x, y)
 
