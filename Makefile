@@ -37,7 +37,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codeg
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
-	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes"
+	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
@@ -115,6 +115,7 @@ test-full: test $(STAMPS)/install
 	$(VENV)/bin/pytest -q -m slow test/python
 	HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
+	$(VENV_PYTHON) test/kernels/compile_kernels.py --all || [ $$? = 77 ]
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done

@@ -216,7 +216,7 @@ class Copy(Family):
         if origin.floating and to in ("u8", "i16", "u32"):
             return f"((R)(pk_i64){value})"
         if origin.floating and to == "u64":
-            return f"pk_u64_of_double((double){value})"
+            return f"pk_u64_of_double({value})"
         return f"pk_put_{to}((float){value})" if target.element else f"((R){value})"
 
 
@@ -414,11 +414,11 @@ class Attention(Family):
 
 
 class Sequence(Family):
-    """Numbers made from their index: PK_SUM is what start and step are added in, PK_SEQUENCE(x) makes the element."""
+    """Numbers made from their index: PK_SUM is what start and step are added in."""
 
     def macros(self, op, dtype):
-        yield "PK_SUM", "double" if dtype.floating else "pk_u64"
-        yield "PK_SEQUENCE(x)", "pk_pow_f64(base, x)" if op.kernel == "logspace" else "(x)"
+        yield "PK_SUM", "pk_double" if dtype.floating else "pk_u64"
+        yield from (("PK_IS_FLOATING", str(int(dtype.floating))), ("PK_IS_POWER", str(int(op.kernel == "logspace"))))
 
 
 class Triangle(Family):
@@ -493,7 +493,7 @@ FAMILIES = {
         Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)], operands=1, result="any"),
         Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1, result="any"),
         ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
-        Sort("sort", [Variant(name, "items", 1) for name in "keys tally offsets move merge values select choose".split()], operands=1, result="any"),
+        Sort("sort", [Variant(name, "items", 1) for name in "keys tally offsets move merge values pick choose".split()], operands=1, result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
         Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
         Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),

@@ -18,14 +18,15 @@ HOST_MACROS = {"PK_CLONES"}
 class Sources:
     """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template."""
 
-    def __init__(self, instances, headers_of, templates):
-        """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/."""
+    def __init__(self, instances, headers_of, templates, is_contracted):
+        """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
+        is_contracted(unit file): whether its multiplications and additions may be fused."""
         self.pieces, self.lists, self.kernels = {}, {}, {}
         self.templates, self.parts = templates, {}
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
-            prefix, variants = self.template(template, headers)
+            prefix, variants = self.template(template, headers, is_contracted(instance.unit_file))
             for variant in instance.variants:
                 if variant.name not in variants:
                     sys.exit(f"codegen: {templates[template]} has no kernel {variant.name} for devices")
@@ -36,10 +37,11 @@ class Sources:
         numbers = tuple(self.pieces.setdefault(text, len(self.pieces)) for text in texts)
         return self.lists.setdefault(numbers, len(self.lists))
 
-    def template(self, template, headers):
+    def template(self, template, headers, contracted):
         """The list of the headers, and {variant: list} of the template's kernels."""
-        if (template, headers) not in self.parts:
-            texts, seen = [], set()
+        key = template, headers, contracted
+        if key not in self.parts:
+            texts, seen = ["#define PK_CONTRACT 1\n"] * contracted, set()
             for header in headers:
                 path = HAL / "kernels" / header
                 if path not in seen:
@@ -49,8 +51,8 @@ class Sources:
             names = dict.fromkeys(part.variant for part in parts if isinstance(part, Kernel))
             variants = {name: self.list_of(part.text if isinstance(part, Kernel) else part
                                            for part in parts if not isinstance(part, Kernel) or part.variant == name) for name in names}
-            self.parts[template, headers] = self.list_of(texts), variants
-        return self.parts[template, headers]
+            self.parts[key] = self.list_of(texts), variants
+        return self.parts[key]
 
     def units(self):
         """(kernel, whole text) pairs, in the order of strcmp."""

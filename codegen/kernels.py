@@ -2,10 +2,12 @@
 
     kernels.py --out DIR        writes DIR/hal_op_table.inc, hal_op_source.inc, hal_op_ids.h, hal_op_variants.h and DIR/kernels/
     kernels.py --list-sources   prints the names of the C files in DIR/kernels, separated by ';', for CMake
+    kernels.py --list-contracted   prints the names of those that may fuse multiplications and additions
     kernels.py --sources DIR    writes the source of each kernel for devices as DIR/<kernel>.cl, in OpenCL C and CUDA C at once
 """
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,6 +23,15 @@ HEADERS = ("pk.h", "pk_half.h", "pk_math.h", "pk_fold.h", "pk_complex.h", "pk_ro
 
 # hal/ops/<folder>/<template>.pk: a folder holds all of one family, and of its relatives.
 TEMPLATES = {path.stem: f"ops/{path.parent.name}/{path.name}" for path in (Path(__file__).resolve().parents[1] / "hal" / "ops").glob("*/*.pk")}
+
+
+# The units whose multiplications and additions may be fused, as kernels of the host and of devices: without fused multiply-adds they
+# take up to twice the time. Their bits differ between a CPU with them and one without by rounding, as those of every BLAS do.
+_CONTRACTED = re.compile(r"(gemm|convolution|attention|lstm_cell)_\w+|unary_f32")
+
+
+def is_contracted(unit_file):
+    return _CONTRACTED.fullmatch(unit_file) is not None
 
 
 def family_of(op):
@@ -64,7 +75,7 @@ def instance_source(instances):
 def device_sources(files):
     """The sources of all kernels for devices."""
     instances = [pair for unit_file in sorted(files) for pair in files[unit_file]]
-    return kernel_sources.Sources(instances, lambda template: (*HEADERS, *FAMILIES[template].headers), TEMPLATES)
+    return kernel_sources.Sources(instances, lambda template: (*HEADERS, *FAMILIES[template].headers), TEMPLATES, is_contracted)
 
 
 def kernel_table(files):
@@ -173,12 +184,13 @@ def op_row(op, first_handle, op_numbers):
 def main():
     parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--list-sources", action="store_true", help="print the names of the C files and stop")
+    parser.add_argument("--list-contracted", action="store_true", help="print those that may be contracted and stop")
     parser.add_argument("--sources", type=Path, help="folder to write the sources for devices into, and stop")
     options = parser.parse_args()
     ops = oplist.load(options.ops)
     files = collect_instances(ops)
-    if options.list_sources:
-        print(";".join(source_names(files)))
+    if options.list_sources or options.list_contracted:
+        print(";".join(source_names([name for name in files if options.list_sources or is_contracted(name)])))
         return
     if options.sources:
         kernel_sources.write_units(device_sources(files), options.sources)

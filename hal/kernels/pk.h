@@ -20,11 +20,18 @@
  *   - values of an item that live across a PK_SYNC() are declared with PK_PRIV and used through PK_P;
  *   - PK_LOCAL_ARRAY stands at the top level of the kernel, in front of PK_GROUP (OpenCL C has local memory nowhere else), PK_PRIV
  *     at the top level of PK_GROUP, outside every PK_EACH;
- *   - names of variables are none of the languages' types: half, uint, event_t. */
+ *   - names of variables are none of the languages' types: half, uint, event_t; those of variants none of OpenCL C's functions,
+ *     which may be macros: select. */
 #ifndef PK_H_
 #define PK_H_
 
 #include "pk_args.h"
+
+/* Products and sums are fused in the instances alone that the host fuses, too (PK_CONTRACT, which
+ * codegen/kernels.py defines). CUDA C has an option for that, --fmad=false, and no pragma. */
+#if defined(PK_OPENCL) && !defined(PK_CONTRACT)
+#pragma OPENCL FP_CONTRACT OFF
+#endif
 
 #if defined(PK_OPENCL)
 #define PK_LOCAL_ARRAY(T, name, n) __local T name[n]
@@ -123,7 +130,9 @@ PK_DEFINE_NUMBERS(i16, pk_i16)
 PK_DEFINE_NUMBERS(i32, pk_i32)
 PK_DEFINE_NUMBERS(i64, pk_i64)
 PK_DEFINE_NUMBERS(f32, float)
+#if PK_FP64
 PK_DEFINE_NUMBERS(f64, double)
+#endif
 PK_DEFINE_NUMBERS(bool, pk_bool)
 
 /* What every instance is given by macro: PK_PREFIX (add_f32_), T (its computing type) and PK_TOKEN (f32). */
@@ -145,9 +154,9 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 /* ---- kernel definitions ------------------------------------------------------------------------------------------------
  * On devices an ordinary kernel; on the host a body plus entries that unpack hal_arg_t values (pk_host.h). */
 #define PK_PARAMETER(kind, type, name) PK_PARAMETER_##kind(type, name)
-#define PK_PARAMETER_IN(type, name) PK_GLOBAL const type *name
-#define PK_PARAMETER_OUT(type, name) PK_GLOBAL type *name
-#define PK_PARAMETER_BOTH(type, name) PK_GLOBAL type *name
+#define PK_PARAMETER_IN(type, name) PK_PARAMETER_POINTER(const type, name)
+#define PK_PARAMETER_OUT(type, name) PK_PARAMETER_POINTER(type, name)
+#define PK_PARAMETER_BOTH(type, name) PK_PARAMETER_POINTER(type, name)
 #define PK_PARAMETER_VALUE(type, name) type name
 #define PK_PARAMETER_STRUCT(type, name) type name
 #define PK_PARAMETER_NUMBER(type, name) type name
@@ -159,7 +168,22 @@ PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 
 #define PK_KERNEL(name, args) extern "C" __global__ void name(args(PK_PARAMETER))
 #endif
 
-/* Stands behind the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). */
+/* PK_PROLOGUE stands behind the opening brace of a kernel in the sources for devices (codegen/kernel_text.py). With
+ * PK_POINTER_OFFSETS, for OpenCL without shared virtual memory, where an address is a buffer and a place in it, each pointer is
+ * followed by an offset in bytes, which is added here. A missing pointer is NULL with the offset 0. */
+#if defined(PK_POINTER_OFFSETS)
+#define PK_PARAMETER_POINTER(type, name) PK_GLOBAL type *name, pk_u64 name##_offset
+#define PK_PROLOGUE(args) args(PK_MOVED);
+#define PK_MOVED(kind, type, name) PK_MOVED_##kind(type, name)
+#define PK_MOVED_IN(type, name) name = (PK_GLOBAL const type *)((PK_GLOBAL const pk_u8 *)name + name##_offset)
+#define PK_MOVED_OUT(type, name) name = (PK_GLOBAL type *)((PK_GLOBAL pk_u8 *)name + name##_offset)
+#define PK_MOVED_BOTH(type, name) PK_MOVED_OUT(type, name)
+#define PK_MOVED_VALUE(type, name) (void)0
+#define PK_MOVED_STRUCT(type, name) (void)0
+#define PK_MOVED_NUMBER(type, name) (void)0
+#else
+#define PK_PARAMETER_POINTER(type, name) PK_GLOBAL type *name
 #define PK_PROLOGUE(args)
+#endif
 
 #endif /* PK_H_ */

@@ -1,7 +1,7 @@
 /* pk_complex.h: arithmetic and functions of complex numbers, for `expr_complex` of codegen/ops.yaml: pk_cmul(x, y) is
  * pk_cmul_c64(x, y) in an instance whose PK_TOKEN is c64. Products are (ac - bd) + (ad + bc)i as they stand, as in torch;
  * quotients are scaled by the larger part of the divisor (Smith, CACM 1962), so that they neither overflow nor vanish on the way.
- * The functions of complex64 are computed in complex128. */
+ * The functions of complex64 are computed in complex128, where there is double. */
 #ifndef PK_COMPLEX_H_
 #define PK_COMPLEX_H_
 
@@ -46,100 +46,129 @@
   }                                                                                                            \
   PK_FN real pk_cangle_##token(complex x) { return pk_atan2_##part(x.im, x.re); }
 PK_DEFINE_COMPLEX(c64, pk_c64, float, f32)
+#if PK_FP64
 PK_DEFINE_COMPLEX(c128, pk_c128, double, f64)
+#endif
 
-PK_FN double pk_cabs_c128(pk_c128 x) { return hypot(x.re, x.im); }
+/* What the functions are computed in. */
+#if PK_FP64
+typedef double pk_wide_t;
+typedef pk_c128 pk_wide_complex_t;
+#define pk_abs_wide pk_abs_f64
+#define pk_complex_wide pk_complex_c128
+#define PK_WIDE_LARGE 4e307
+#else
+typedef float pk_wide_t;
+typedef pk_c64 pk_wide_complex_t;
+#define pk_abs_wide pk_abs_f32
+#define pk_complex_wide pk_complex_c64
+#define PK_WIDE_LARGE 8e37f
+#endif
+
+PK_FN pk_wide_t pk_cabs_wide(pk_wide_complex_t x) { return hypot(x.re, x.im); }
+/* x / |x|, 0 of 0. */
+PK_FN pk_wide_complex_t pk_csgn_wide(pk_wide_complex_t x) {
+  const pk_wide_t r = pk_cabs_wide(x);
+  return r == 0.0 ? pk_complex_wide(0.0, 0.0) : pk_complex_wide(x.re / r, x.im / r);
+}
+/* The cases of C99's annex G: the argument of a real number is kept, and exp(-infinity) is 0 whatever the angle. */
+PK_FN pk_wide_complex_t pk_cexp_wide(pk_wide_complex_t x) {
+  const pk_wide_t e = exp(x.re);
+  const int finite = x.im - x.im == 0.0;
+  if (x.im == 0.0) return pk_complex_wide(e, x.im);
+  if (!finite && e == 0.0) return pk_complex_wide(0.0, 0.0);
+  if (!finite && x.re - x.re != 0.0 && x.re > 0.0) return pk_complex_wide(e, x.im - x.im);
+  return pk_complex_wide(e * cos(x.im), e * sin(x.im));
+}
+
+/* log |x| by log1p near the unit circle, where log of the rounded |x| has lost its digits. */
+PK_FN pk_wide_complex_t pk_clog_wide(pk_wide_complex_t x) {
+  const pk_wide_t re = pk_abs_wide(x.re), im = pk_abs_wide(x.im), large = re > im ? re : im, small = re > im ? im : re;
+  const pk_wide_t r = pk_cabs_wide(x);
+  const pk_wide_t near = 0.5 * log1p((large - 1.0) * (large + 1.0) + small * small);
+  return pk_complex_wide(r > 0.5 && r < 2.0 ? near : log(r), atan2(x.im, x.re));
+}
+
+/* The root with a real part that is not negative; parts near the largest number are divided by 4 first. */
+PK_FN pk_wide_complex_t pk_csqrt_wide(pk_wide_complex_t x) {
+  const pk_wide_t infinity = 1.0 / 0.0;
+  if (x.im == infinity || x.im == -infinity) return pk_complex_wide(infinity, x.im);
+  if (x.re == 0.0 && x.im == 0.0) return pk_complex_wide(0.0, x.im);
+  const int huge = pk_abs_wide(x.re) > PK_WIDE_LARGE || pk_abs_wide(x.im) > PK_WIDE_LARGE;
+  const pk_wide_t re = huge ? 0.25 * x.re : x.re, im = huge ? 0.25 * x.im : x.im;
+  const pk_wide_t t = sqrt(0.5 * pk_abs_wide(re) + 0.5 * hypot(re, im)), scaled = huge ? 2.0 * t : t;
+  const pk_wide_t other = (huge ? 2.0 : 1.0) * (im / (2.0 * t));
+  if (x.re >= 0.0 || x.re != x.re) return pk_complex_wide(scaled, other);
+  return pk_complex_wide(pk_abs_wide(other), x.im < 0.0 || (x.im == 0.0 && 1.0 / x.im < 0.0) ? -scaled : scaled);
+}
+
+/* sinh and cosh: from expm1 where exp(x) - exp(-x) would lose digits, from a square where exp overflows. */
+PK_FN void pk_hyperbolic(pk_wide_t x, pk_wide_t *out_sinh, pk_wide_t *out_cosh) {
+  const pk_wide_t a = pk_abs_wide(x), m = expm1(a), root = exp(0.5 * a);
+  const pk_wide_t s = a > 40.0 ? 0.5 * root * root : 0.5 * (m + m / (m + 1.0));
+  *out_cosh = a > 40.0 ? s : 0.5 * ((m + 1.0) + 1.0 / (m + 1.0));
+  *out_sinh = x < 0.0 ? -s : s;
+}
+PK_FN pk_wide_complex_t pk_csin_wide(pk_wide_complex_t x) {
+  pk_wide_t s, c;
+  pk_hyperbolic(x.im, &s, &c);
+  return pk_complex_wide(sin(x.re) * c, x.im == 0.0 ? x.im * cos(x.re) : cos(x.re) * s);
+}
+PK_FN pk_wide_complex_t pk_ccos_wide(pk_wide_complex_t x) {
+  pk_wide_t s, c;
+  pk_hyperbolic(x.im, &s, &c);
+  return pk_complex_wide(cos(x.re) * c, x.im == 0.0 || x.re == 0.0 ? -x.re * x.im : -sin(x.re) * s);
+}
+PK_FN pk_wide_complex_t pk_ctanh_wide(pk_wide_complex_t x) {
+  pk_wide_t s, c;
+  const pk_wide_t sine = sin(x.im), cosine = cos(x.im);
+  if (pk_abs_wide(x.re) > 20.0) { /* 1 - tanh < 2^-57 */
+    const pk_wide_t fade = 4.0 * exp(-2.0 * pk_abs_wide(x.re));
+    return pk_complex_wide(x.re < 0.0 ? -1.0 : 1.0, fade == 0.0 ? 0.0 : fade * sine * cosine);
+  }
+  pk_hyperbolic(x.re, &s, &c);
+  const pk_wide_t d = s * s + cosine * cosine;
+  return pk_complex_wide(s * c / d, sine * cosine / d);
+}
+PK_FN pk_wide_complex_t pk_ctan_wide(pk_wide_complex_t x) {
+  const pk_wide_complex_t t = pk_ctanh_wide(pk_complex_wide(-x.im, x.re));
+  return pk_complex_wide(t.im, -t.re);
+}
+
+#if PK_FP64
 PK_FN float pk_cabs_c64(pk_c64 x) { /* squares of floats do not overflow in double */
   const double re = x.re, im = x.im, infinity = 1.0 / 0.0;
   if (re == infinity || re == -infinity || im == infinity || im == -infinity) return (float)infinity;
   return (float)sqrt(re * re + im * im);
 }
-
-/* x / |x|, 0 of 0. */
-PK_FN pk_c128 pk_csgn_c128(pk_c128 x) {
-  const double r = pk_cabs_c128(x);
-  return r == 0.0 ? pk_complex_c128(0.0, 0.0) : pk_complex_c128(x.re / r, x.im / r);
-}
+#else
+PK_FN float pk_cabs_c64(pk_c64 x) { return pk_cabs_wide(x); }
+#endif
 PK_FN pk_c64 pk_csgn_c64(pk_c64 x) {
   const float r = pk_cabs_c64(x);
   return r == 0.0f ? pk_complex_c64(0.0f, 0.0f) : pk_complex_c64(x.re / r, x.im / r);
 }
 
-/* The cases of C99's annex G: the argument of a real number is kept, and exp(-infinity) is 0 whatever the angle. */
-PK_FN pk_c128 pk_cexp_c128(pk_c128 x) {
-  const double e = exp(x.re);
-  const int finite = x.im - x.im == 0.0;
-  if (x.im == 0.0) return pk_complex_c128(e, x.im);
-  if (!finite && e == 0.0) return pk_complex_c128(0.0, 0.0);
-  if (!finite && x.re - x.re != 0.0 && x.re > 0.0) return pk_complex_c128(e, x.im - x.im);
-  return pk_complex_c128(e * cos(x.im), e * sin(x.im));
-}
-
-/* log |x| by log1p near the unit circle, where log of the rounded |x| has lost its digits. */
-PK_FN pk_c128 pk_clog_c128(pk_c128 x) {
-  const double re = pk_abs_f64(x.re), im = pk_abs_f64(x.im), large = re > im ? re : im, small = re > im ? im : re;
-  const double r = pk_cabs_c128(x);
-  const double near = 0.5 * log1p((large - 1.0) * (large + 1.0) + small * small);
-  return pk_complex_c128(r > 0.5 && r < 2.0 ? near : log(r), atan2(x.im, x.re));
-}
-
-/* The root with a real part that is not negative; parts near the largest number are divided by 4 first. */
-PK_FN pk_c128 pk_csqrt_c128(pk_c128 x) {
-  const double infinity = 1.0 / 0.0;
-  if (x.im == infinity || x.im == -infinity) return pk_complex_c128(infinity, x.im);
-  if (x.re == 0.0 && x.im == 0.0) return pk_complex_c128(0.0, x.im);
-  const int huge = pk_abs_f64(x.re) > 4e307 || pk_abs_f64(x.im) > 4e307;
-  const double re = huge ? 0.25 * x.re : x.re, im = huge ? 0.25 * x.im : x.im;
-  const double t = sqrt(0.5 * pk_abs_f64(re) + 0.5 * hypot(re, im)), scaled = huge ? 2.0 * t : t;
-  const double other = (huge ? 2.0 : 1.0) * (im / (2.0 * t));
-  if (x.re >= 0.0 || x.re != x.re) return pk_complex_c128(scaled, other);
-  return pk_complex_c128(pk_abs_f64(other), x.im < 0.0 || (x.im == 0.0 && 1.0 / x.im < 0.0) ? -scaled : scaled);
-}
-
-/* sinh and cosh: from expm1 where exp(x) - exp(-x) would lose digits, from a square where exp overflows. */
-PK_FN void pk_hyperbolic(double x, double *out_sinh, double *out_cosh) {
-  const double a = pk_abs_f64(x), m = expm1(a), root = exp(0.5 * a);
-  const double s = a > 40.0 ? 0.5 * root * root : 0.5 * (m + m / (m + 1.0));
-  *out_cosh = a > 40.0 ? s : 0.5 * ((m + 1.0) + 1.0 / (m + 1.0));
-  *out_sinh = x < 0.0 ? -s : s;
-}
-PK_FN pk_c128 pk_csin_c128(pk_c128 x) {
-  double s, c;
-  pk_hyperbolic(x.im, &s, &c);
-  return pk_complex_c128(sin(x.re) * c, x.im == 0.0 ? x.im * cos(x.re) : cos(x.re) * s);
-}
-PK_FN pk_c128 pk_ccos_c128(pk_c128 x) {
-  double s, c;
-  pk_hyperbolic(x.im, &s, &c);
-  return pk_complex_c128(cos(x.re) * c, x.im == 0.0 || x.re == 0.0 ? -x.re * x.im : -sin(x.re) * s);
-}
-PK_FN pk_c128 pk_ctanh_c128(pk_c128 x) {
-  double s, c;
-  const double sine = sin(x.im), cosine = cos(x.im);
-  if (pk_abs_f64(x.re) > 20.0) { /* 1 - tanh < 2^-57 */
-    const double fade = 4.0 * exp(-2.0 * pk_abs_f64(x.re));
-    return pk_complex_c128(x.re < 0.0 ? -1.0 : 1.0, fade == 0.0 ? 0.0 : fade * sine * cosine);
-  }
-  pk_hyperbolic(x.re, &s, &c);
-  const double d = s * s + cosine * cosine;
-  return pk_complex_c128(s * c / d, sine * cosine / d);
-}
-PK_FN pk_c128 pk_ctan_c128(pk_c128 x) {
-  const pk_c128 t = pk_ctanh_c128(pk_complex_c128(-x.im, x.re));
-  return pk_complex_c128(t.im, -t.re);
-}
-
-#define PK_DEFINE_BY_C128(name)                                      \
-  PK_FN pk_c64 pk_##name##_c64(pk_c64 x) {                           \
-    const pk_c128 y = pk_##name##_c128(pk_complex_c128(x.re, x.im)); \
-    return pk_complex_c64((float)y.re, (float)y.im);                 \
-  }
-PK_DEFINE_BY_C128(cexp)
-PK_DEFINE_BY_C128(clog)
-PK_DEFINE_BY_C128(csqrt)
-PK_DEFINE_BY_C128(csin)
-PK_DEFINE_BY_C128(ccos)
-PK_DEFINE_BY_C128(ctanh)
-PK_DEFINE_BY_C128(ctan)
+#define PK_DEFINE_BY_WIDE(name)                                                \
+  PK_FN pk_c64 pk_##name##_c64(pk_c64 x) {                                     \
+    const pk_wide_complex_t y = pk_##name##_wide(pk_complex_wide(x.re, x.im)); \
+    return pk_complex_c64((float)y.re, (float)y.im);                           \
+  }                                                                            \
+  PK_DEFINE_C128(name)
+#if PK_FP64
+PK_FN double pk_cabs_c128(pk_c128 x) { return pk_cabs_wide(x); }
+PK_FN pk_c128 pk_csgn_c128(pk_c128 x) { return pk_csgn_wide(x); }
+#define PK_DEFINE_C128(name) \
+  PK_FN pk_c128 pk_##name##_c128(pk_c128 x) { return pk_##name##_wide(x); }
+#else
+#define PK_DEFINE_C128(name)
+#endif
+PK_DEFINE_BY_WIDE(cexp)
+PK_DEFINE_BY_WIDE(clog)
+PK_DEFINE_BY_WIDE(csqrt)
+PK_DEFINE_BY_WIDE(csin)
+PK_DEFINE_BY_WIDE(ccos)
+PK_DEFINE_BY_WIDE(ctanh)
+PK_DEFINE_BY_WIDE(ctan)
 
 #endif /* PK_COMPLEX_H_ */

@@ -18,7 +18,7 @@ typedef struct {
   union {
     pk_i64 i64;
     float f32;
-    double f64;
+    pk_double f64;
   } value;
   pk_i64 bound;
 } pk_error_t;

@@ -64,7 +64,9 @@ PK_FN float pk_exp_wide_f32(float x) { return pk_single_exp(x); }
 PK_FN double pk_exp_wide_f64(double x) { return pk_double_exp(x); }
 #else
 PK_FN float pk_exp_wide_f32(float x) { return pk_exp_f32(x); }
+#if PK_FP64
 PK_FN double pk_exp_wide_f64(double x) { return pk_exp_f64(x); }
+#endif
 #endif
 
 #endif /* PK_EXP_H_ */

@@ -66,7 +66,9 @@ PK_FN pk_u8 pk_shift_right_u8(pk_u8 x, pk_u8 y) { return y >= 8 ? 0 : (pk_u8)(x 
 
 /* ---- floating ---- */
 PK_FN float pk_fmod_f32(float x, float y) { return PK_F32(fmod)(x, y); }
+#if PK_FP64
 PK_FN double pk_fmod_f64(double x, double y) { return fmod(x, y); }
+#endif
 /* Python's floor division and its remainder: the quotient is computed from the exact remainder, so that both agree. */
 #define PK_DEFINE_DIVISIONS(token, type)                                                   \
   PK_FN type pk_remainder_##token(type x, type y) {                                        \
@@ -84,6 +86,8 @@ PK_FN double pk_fmod_f64(double x, double y) { return fmod(x, y); }
     return whole - floored > (type)0.5 ? floored + (type)1 : floored;                      \
   }
 PK_DEFINE_DIVISIONS(f32, float)
+#if PK_FP64
 PK_DEFINE_DIVISIONS(f64, double)
+#endif
 
 #endif /* PK_INTEGER_H_ */

@@ -71,7 +71,9 @@
     return x != x ? x : smaller;                  \
   }
 PK_DEFINE_ORDER(f32, float)
+#if PK_FP64
 PK_DEFINE_ORDER(f64, double)
+#endif
 PK_DEFINE_ORDER(i64, pk_i64)
 PK_DEFINE_ORDER(i32, pk_i32)
 PK_DEFINE_ORDER(i16, pk_i16)
@@ -81,7 +83,9 @@ PK_DEFINE_ORDER(u8, pk_u8)
 #define PK_DEFINE_SIGN(token, type) \
   PK_FN type pk_sign_##token(type x) { return (type)((type)(x > (type)0) - (type)(x < (type)0)); }
 PK_DEFINE_SIGN(f32, float)
+#if PK_FP64
 PK_DEFINE_SIGN(f64, double)
+#endif
 PK_DEFINE_SIGN(i64, pk_i64)
 PK_DEFINE_SIGN(i32, pk_i32)
 PK_DEFINE_SIGN(i16, pk_i16)
@@ -98,21 +102,30 @@ PK_FN pk_u8 pk_abs_u8(pk_u8 x) { return x; }
 
 /* Conversions of copy.pk: an unsigned 64-bit integer of a floating number, as x86-64 makes it of negative ones too; a
  * complex number of a real one. */
+#if PK_FP64
 PK_FN pk_u64 pk_u64_of_double(double x) {
   return x >= 9223372036854775808.0 ? (pk_u64)(pk_i64)(x - 9223372036854775808.0) ^ (pk_u64)1 << 63 : (pk_u64)(pk_i64)x;
 }
+#else
+PK_FN pk_u64 pk_u64_of_double(float x) {
+  return x >= 9223372036854775808.0f ? (pk_u64)(pk_i64)(x - 9223372036854775808.0f) ^ (pk_u64)1 << 63
+                                     : (pk_u64)(pk_i64)x;
+}
+#endif
 PK_FN pk_c64 pk_real_c64(float x) {
   pk_c64 result;
   result.re = x;
   result.im = 0.0f;
   return result;
 }
+#if PK_FP64
 PK_FN pk_c128 pk_real_c128(double x) {
   pk_c128 result;
   result.re = x;
   result.im = 0.0;
   return result;
 }
+#endif
 
 /* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call on
  * the host, and hinder vectorisation, are in pk_float.h. */
@@ -123,12 +136,18 @@ PK_FN pk_c128 pk_real_c128(double x) {
 #endif
 #define PK_DEFINE_MATH_F32(name, function) \
   PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); }
+/* PK_DEFINE_MATH_1 is not made of the two others: an argument that is passed on is expanded, and abs and floor may be macros of the
+ * language. */
+#if PK_FP64
 #define PK_DEFINE_MATH_F64(name, function) \
   PK_FN double pk_##name##_f64(double x) { return function(x); }
-/* Not made of the two above: an argument that is passed on is expanded, and abs and floor may be macros of the language. */
 #define PK_DEFINE_MATH_1(name, function)                               \
   PK_FN float pk_##name##_f32(float x) { return PK_F32(function)(x); } \
   PK_FN double pk_##name##_f64(double x) { return function(x); }
+#else
+#define PK_DEFINE_MATH_F64(name, function)
+#define PK_DEFINE_MATH_1 PK_DEFINE_MATH_F32
+#endif
 PK_DEFINE_MATH_1(abs, fabs)
 PK_DEFINE_MATH_1(sqrt, sqrt)
 PK_DEFINE_MATH_1(tan, tan)
@@ -148,7 +167,11 @@ PK_DEFINE_MATH_1(erfc, erfc)
 PK_DEFINE_MATH_F64(exp2, exp2)
 PK_DEFINE_MATH_F64(log10, log10)
 PK_DEFINE_MATH_F64(lgamma, lgamma)
+#if PK_FP64
 PK_FN float pk_lgamma_f32(float x) { return (float)lgamma((double)x); }
+#else
+PK_DEFINE_MATH_F32(lgamma, lgamma)
+#endif
 PK_DEFINE_MATH_F64(exp, exp)
 PK_DEFINE_MATH_F64(expm1, expm1)
 PK_DEFINE_MATH_F64(log, log)
@@ -158,10 +181,14 @@ PK_DEFINE_MATH_F64(sin, sin)
 PK_DEFINE_MATH_F64(cos, cos)
 PK_DEFINE_MATH_F64(tanh, tanh)
 PK_DEFINE_MATH_F64(erf, erf)
+#if PK_FP64
 PK_FN double pk_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
 PK_FN double pk_pow_f64(double x, double y) { return pow(x, y); }
+#endif
 PK_FN float pk_atan2_f32(float y, float x) { return PK_F32(atan2)(y, x); }
+#if PK_FP64
 PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
+#endif
 
 #ifdef PK_HOST
 #include "pk_float.h"
@@ -182,14 +209,22 @@ PK_FN float pk_pow_f32(float x, float y) { return PK_F32(pow)(x, y); }
 #endif
 
 PK_FN pk_i32 pk_signbit_f32(float x) { return (pk_i32)(pk_bits_of_float(x) >> 31); }
+#if PK_FP64
 PK_FN pk_i32 pk_signbit_f64(double x) { return signbit(x) != 0; }
+#endif
 PK_FN pk_i32 pk_signbit_i64(pk_i64 x) { return x < 0; }
 PK_FN pk_i32 pk_signbit_bool(pk_bool x) { return (void)x, 0; }
+#if PK_FP64
 PK_FN double pk_copysign_f64(double x, double y) { return copysign(x, y); }
+#endif
 PK_FN float pk_copysign_f32(float x, float y) { return PK_F32(copysign)(x, y); }
+#if PK_FP64
 PK_FN double pk_hypot_f64(double x, double y) { return hypot(x, y); }
+#endif
 PK_FN float pk_hypot_f32(float x, float y) { return PK_F32(hypot)(x, y); }
+#if PK_FP64
 PK_FN double pk_nextafter_f64(double x, double y) { return nextafter(x, y); }
+#endif
 PK_FN float pk_nextafter_f32(float x, float y) { return PK_F32(nextafter)(x, y); }
 
 /* Operators that take integers and give them back as they are. */
@@ -202,7 +237,9 @@ PK_FN pk_i64 pk_rint_i64(pk_i64 x) { return x; }
 #define PK_DEFINE_IS_INF(token, type) \
   PK_FN pk_i32 pk_is_inf_##token(type x) { return x == (type)1 / (type)0 ? 1 : x == (type)-1 / (type)0 ? -1 : 0; }
 PK_DEFINE_IS_INF(f32, float)
+#if PK_FP64
 PK_DEFINE_IS_INF(f64, double)
+#endif
 PK_FN pk_i32 pk_is_inf_i64(pk_i64 x) { return (void)x, 0; }
 PK_FN pk_i32 pk_is_inf_bool(pk_bool x) { return (void)x, 0; }
 
@@ -217,7 +254,9 @@ PK_FN pk_i32 pk_is_inf_bool(pk_bool x) { return (void)x, 0; }
     return y != y ? x : smaller;               \
   }
 PK_DEFINE_NUMBER_ORDER(f32, float)
+#if PK_FP64
 PK_DEFINE_NUMBER_ORDER(f64, double)
+#endif
 PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
 
 /* log(e^x + e^y) and its kin: the larger one stands before the logarithm. */
@@ -255,9 +294,13 @@ PK_DEFINE_NUMBER_ORDER(i64, pk_i64)
     return (type)0.5 * ((type)1 + t) + (type)0.5 * x * ((type)1 - t * t) * inner;   \
   }
 PK_DEFINE_SLOPES(f32, float)
+#if PK_FP64
 PK_DEFINE_SLOPES(f64, double)
+#endif
 PK_DEFINE_LOGADDEXP(f32, float)
+#if PK_FP64
 PK_DEFINE_LOGADDEXP(f64, double)
+#endif
 
 #include "pk_integer.h"
 

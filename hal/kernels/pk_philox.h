@@ -36,7 +36,18 @@
 #define PK_RANDOM_STATE(key, start, seed, offset, state) \
   const pk_u64 key = (state) ? (state)[0] : (seed), start = (state) ? (state)[1] + (offset) : (offset);
 
-#ifdef PK_HOST
+/* x * y, which no compiler fuses with a sum: CUDA's have no pragma against it. */
+#ifdef PK_CUDA
+PK_FN float pk_product_f32(float x, float y) { return __fmul_rn(x, y); }
+PK_FN double pk_product_f64(double x, double y) { return __dmul_rn(x, y); }
+#else
+PK_FN float pk_product_f32(float x, float y) { return x * y; }
+#if PK_FP64
+PK_FN double pk_product_f64(double x, double y) { return x * y; }
+#endif
+#endif
+#define pk_product(x, y) PK_CAT(pk_product_, PK_TOKEN)(x, y)
+
 /* -2 ln((w + 1) * 2^-32) in float, with polynomial and split of ln 2 of Moshier's Cephes library (logf). Near 1, where a
  * float has no digits left for 1 - a, the polynomial's variable a - 1 comes from the integer. */
 PK_FN float pk_normal_radius2_f32(pk_u32 w) {
@@ -72,17 +83,6 @@ PK_FN void pk_normal_angle_f32(pk_u32 w, float *out_cos, float *out_sin) {
   *out_cos = pk_float_of_bits(pk_bits_of_float(odd ? s : c) ^ ((quadrant + 1u) & 2u) << 30);
   *out_sin = pk_float_of_bits(pk_bits_of_float(odd ? c : s) ^ (quadrant & 2u) << 30);
 }
-#else
-PK_FN float pk_normal_radius2_f32(pk_u32 w) {
-  const float far = -2.0f * pk_log_f32(((float)w + 1.0f) * 2.3283064365386963e-10f);
-  return w >= 0xC0000000u ? -2.0f * pk_log1p_f32((float)(~w) * -2.3283064365386963e-10f) : far;
-}
-PK_FN void pk_normal_angle_f32(pk_u32 w, float *out_cos, float *out_sin) {
-  const float x = (float)(pk_i32)w * 1.4629180792671596e-9f; /* 2 pi / 2^32, in (-pi, pi) */
-  *out_cos = pk_cos_f32(x);
-  *out_sin = pk_sin_f32(x);
-}
-#endif
 
 #define PK_WIDE(low, high) (((pk_u64)(high) << 32 | (low)) >> 11) /* 53 bits */
 

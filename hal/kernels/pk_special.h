@@ -5,6 +5,8 @@
 #ifndef PK_SPECIAL_H_
 #define PK_SPECIAL_H_
 
+#if PK_FP64
+
 #define PK_INF64 (1.0 / 0.0)
 #define PK_NAN64 (0.0 / 0.0)
 #define PK_PI64 3.14159265358979323846
@@ -357,4 +359,15 @@ PK_FN double pk_airy_ai_f64(double x) {
   return (p * cos(phase) + q * sin(phase)) / (PK_SQRT_PI64 * sqrt(sqrt(a)));
 }
 
+#else
+/* The one that float32 has itself (see above), by the continued fraction of erfc where its argument is large. */
+PK_FN float pk_log_ndtr_f32(float x) {
+  const float t = x * 0.70710678f;
+  if (x >= -1.0f) return log1p(-erfc(t) / 2.0f);
+  if (x > -8.0f) return log(erfc(-t) / 2.0f);
+  float rest = -t;
+  for (int k = 24; k > 0; k--) rest = -t + 0.5f * (float)k / rest;
+  return log(0.5f / (1.77245385f * rest)) - t * t;
+}
+#endif
 #endif /* PK_SPECIAL_H_ */

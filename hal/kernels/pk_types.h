@@ -5,6 +5,14 @@
 
 #if defined(__OPENCL_C_VERSION__) || defined(__OPENCL_VERSION__) /* ---- OpenCL C, also clang -x cl -> SPIR-V ---- */
 #define PK_OPENCL 1
+#if defined(cl_khr_fp64)
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#define PK_FP64 1
+#elif defined(__opencl_c_fp64)
+#define PK_FP64 1
+#else
+#define PK_FP64 0 /* no double: all but the instances of float64 and complex128 compile */
+#endif
 #define PK_FN static inline
 #define PK_GLOBAL __global
 #define PK_RESTRICT restrict
@@ -18,6 +26,7 @@ typedef long pk_i64; /* OpenCL's long has 64 bits everywhere */
 typedef ulong pk_u64;
 #elif defined(__CUDACC__) || defined(__CUDACC_RTC__) /* ---- CUDA C: nvcc and NVRTC ---- */
 #define PK_CUDA 1
+#define PK_FP64 1
 #define PK_FN static __device__ __forceinline__
 #define PK_GLOBAL
 #define PK_RESTRICT __restrict__
@@ -31,6 +40,7 @@ typedef long long pk_i64;
 typedef unsigned long long pk_u64;
 #else /* ---- host C ---- */
 #include <stdint.h>
+#define PK_FP64 1
 #define PK_FN static inline __attribute__((always_inline, unused))
 #define PK_GLOBAL
 #define PK_RESTRICT restrict
@@ -51,9 +61,16 @@ typedef struct {
 typedef struct {
   float re, im;
 } pk_c64;
+#if PK_FP64
+typedef double pk_double; /* in arguments: eight bytes everywhere (pk_double.h) */
 typedef struct {
   double re, im;
 } pk_c128;
+#else
+typedef struct {
+  pk_u32 low, high;
+} pk_double;
+#endif
 
 #define PK_LSIZE 64       /* items of a group, in every group kernel */
 #define PK_MAXD 6         /* dimensions of a row form after collapsing; the launcher loops over further ones */

@@ -1,6 +1,9 @@
 /* attention_device.h: attention.pk on devices. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
  * compute the scores of a key each, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
- * an item adds up in global memory no other item touches. */
+ * an item adds up in global memory no other item touches.
+ *
+ * A PK_SYNC stands behind the loops over blocks of keys, too, whose rounds end with one: by the rules it is not needed, but without
+ * it PoCL 3.1 makes wrong code of what follows, at every size. */
 #define PK_ROWS 8
 
 /* The score of a key for query i, -inf where it is not seen. */
@@ -78,6 +81,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
           }
           PK_SYNC();
         }
+        PK_SYNC(); /* see the first comment */
         PK_EACH(l) {
           if (l < width)
             logarithms[row * s.queries + q0 + l] = sum[l] != PK_C(0.0) ? top[l] + pk_log(sum[l]) : -PK_INFINITY;
@@ -173,6 +177,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
             }
             PK_SYNC();
           }
+          PK_SYNC();
           PK_EACH(l) {
             for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_QUERY); d += PK_LSIZE)
               for (pk_i32 i = 0; i < width; i++)

@@ -6,8 +6,8 @@
 
 /* The numbers of a step. */
 typedef struct {
-  double lr; /* unless the flag LR says that it is in device memory */
-  double number
+  pk_double lr; /* unless the flag LR says that it is in device memory */
+  pk_double number
       [4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay eps */
   pk_i32 flags, pad;
 } pk_optimizer_t;

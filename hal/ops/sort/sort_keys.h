@@ -8,6 +8,7 @@ PK_FN pk_u64 pk_key_f32(float x) {
   if (x == 0.0f) return 0x80000000u;
   return bits & 0x80000000u ? (pk_u32)~bits : bits | 0x80000000u;
 }
+#if PK_FP64
 PK_FN pk_u64 pk_key_f64(double x) {
   pk_u64 bits;
 #if defined(PK_OPENCL)
@@ -21,4 +22,5 @@ PK_FN pk_u64 pk_key_f64(double x) {
   if (x == 0.0) return (pk_u64)1 << 63;
   return bits >> 63 ? ~bits : bits | (pk_u64)1 << 63;
 }
+#endif
 #endif

@@ -92,7 +92,7 @@ static hal_status_t allocate(const hal_op_context_t *context, selection_t *in) {
 static hal_status_t select_entries(hal_op_context_t *context, const hal_op_sort_t *s, const selection_t *in) {
   hal_plugin_kernel_t *select, *choose;
   const int cuts = in->chunks > 1;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_SELECT, &select));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_PICK, &select));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_CHOOSE, &choose));
   HAL_RETURN_IF_ERROR(queue_select(context, select, in->items, cuts ? in->keys : s->keys[0],
                                    cuts ? in->places : s->places[0], in->room_keys, in->room_places,

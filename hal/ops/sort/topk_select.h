@@ -1,7 +1,7 @@
 /* topk_select.h: the k first elements of the rows along one dimension of n elements in the order of sort.pk, without sorting the others;
  * of equal elements those with the lowest indices. An entry is a key, inverted for a descending order, and the place it came from.
  *
- * select: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
+ * pick: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
  * row; when it is full the k smallest keys stay, in that order, and the largest of them is the limit that later elements must be
  * below. Mostly few are, so that a block of them costs a comparison each. For a small k the entries are kept sorted. A chunk of fewer than k elements is filled up with
  * entries behind all others.
@@ -62,7 +62,7 @@ PK_FN pk_i32 PK_NAME(below)(PK_GLOBAL const E *p, pk_i64 step, pk_i64 count, pk_
   return found;
 }
 
-PK_KERNEL(PK_NAME(select), TOPK_SELECT_ARGS) {
+PK_KERNEL(PK_NAME(pick), TOPK_SELECT_ARGS) {
   PK_ITEM(i, units / per_item + (units % per_item != 0)) {
     PK_GLOBAL pk_u64 *const my_keys = room_keys + i * (pk_u64)room;
     PK_GLOBAL pk_u32 *const my_places = room_places + i * (pk_u64)room;

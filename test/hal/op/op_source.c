@@ -12,6 +12,16 @@ static size_t count(const char *text, const char *what) {
   return n;
 }
 
+/* Whether a text has kernels of one name only: alternatives of it may stand under conditions. */
+static int has_one_kernel(const char *text) {
+  const char *const head = "\nPK_KERNEL(", *const first = strstr(text, head);
+  if (!first) return 0;
+  const size_t size = strcspn(first + 1, ",") + 1;
+  for (const char *at = first; at; at = strstr(at + 1, head))
+    if (strncmp(at, first, size + 1) != 0) return 0;
+  return 1;
+}
+
 Test(op_source, every_kernel_has_a_text_of_its_own_with_nothing_to_include) {
   cr_assert_gt(hal_op_source_count(), 2000);
   for (size_t i = 0; i < hal_op_source_count(); i++) {
@@ -21,7 +31,7 @@ Test(op_source, every_kernel_has_a_text_of_its_own_with_nothing_to_include) {
     cr_assert_eq(hal_op_source(name, &text, &size), HAL_OK, "%s", name);
     cr_assert_eq(strlen(text), size, "%s", name);
     cr_assert_eq(text[size - 1], '\n', "%s", name);
-    cr_assert_eq(count(text, "\nPK_KERNEL("), 1, "%s has %zu kernels", name, count(text, "\nPK_KERNEL("));
+    cr_assert(has_one_kernel(text), "%s", name);
     cr_assert_eq(count(text, "#include"), 0, "%s", name);
     cr_assert_eq(count(text, "#if "), count(text, "#endif"), "%s", name);
     cr_assert_eq(count(text, "#define PK_PREFIX "), 1, "%s", name);

@@ -1,0 +1,231 @@
+"""The compilers that compile_kernels.py asks. Each class has missing(), which says what is not there, and compile(name, text), which
+returns what is wrong or None. Processes of a pool get copies of the object: a library is opened once in each, when first used."""
+import ctypes
+import ctypes.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+MOST_ARGUMENT_BYTES = 1024  # what OpenCL guarantees
+
+
+def tool(name, versions=range(20, 13, -1)):
+    """The program of that name, with the number of a version or without; None when there is none."""
+    return next(filter(None, (shutil.which(each) for each in (*(f"{name}-{version}" for version in versions), name))), None)
+
+
+class Clang:
+    """OpenCL C 1.2."""
+
+    double, slow = True, False
+    flags = ()
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def missing(self):
+        return None if tool("clang") else "no clang (apt-get install clang-14)"
+
+    def run(self, name, text, *flags):
+        command = [tool("clang"), "-x", "cl", "-cl-std=CL1.2", "-target", "spir64-unknown-unknown", "-Xclang", "-finclude-default-header",
+                   "-Wno-everything", *self.flags, *flags, "-"]
+        return subprocess.run(command, input=text, capture_output=True, text=True)
+
+    def compile(self, name, text):
+        result = self.run(name, text, "-emit-llvm", "-S", "-O0", "-o", "-")
+        if result.returncode:
+            return result.stderr[:1000]
+        head = re.search(rf"^define .*spir_kernel void @{name}\((.*)\)", result.stdout, re.MULTILINE)
+        if not head:
+            return "no kernel of that name"
+        size = argument_bytes(head[1], result.stdout)
+        return f"{size} bytes of arguments" if size > MOST_ARGUMENT_BYTES else None
+
+
+class WithoutDouble(Clang):
+    double = False
+    flags = ("-Xclang", "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64")
+
+
+class WithOffsets(Clang):
+    flags = ("-DPK_POINTER_OFFSETS",)
+
+
+def argument_bytes(parameters, module):
+    """The bytes of a kernel's arguments, each at a multiple of its size, from the parameters of its LLVM function."""
+    def layout(text):  # (size, alignment)
+        if text.endswith("*"):
+            return 8, 8
+        array = re.fullmatch(r"\[(\d+) x (.*)\]", text)
+        if array:
+            size, alignment = layout(array[2])
+            return int(array[1]) * size, alignment
+        if text.startswith("%"):
+            text = re.search(rf"^{re.escape(text)} = type (.*)$", module, re.MULTILINE)[1]
+        if text.startswith("{"):
+            return pack(members(text[1:-1]))
+        size = {"float": 4, "double": 8, "half": 2}.get(text) or int(text[1:]) // 8
+        return size, size
+
+    def pack(types):
+        at, largest = 0, 1
+        for size, alignment in map(layout, types):
+            at, largest = -(-at // alignment) * alignment + size, max(largest, alignment)
+        return -(-at // largest) * largest, largest
+
+    types = []
+    for parameter in members(parameters):
+        by_value = re.search(r"byval\((.*?)\)", parameter)
+        types.append(by_value[1] if by_value else "i8*" if "*" in parameter else parameter.split(" ")[0])
+    return pack(types)[0]
+
+
+def members(text):
+    """The parts between the commas that no bracket holds."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in "[{(") - (character in "]})")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part.strip() for part in parts if part.strip()]
+
+
+class SpirV(Clang):
+    """OpenCL C to SPIR-V, without optimisation: the device's compiler does that."""
+
+    slow = True
+
+    def missing(self):
+        if not tool("llvm-spirv"):
+            return "no llvm-spirv (apt-get install llvm-spirv-14)"
+        return super().missing() or (None if tool("spirv-val") else "no spirv-val (apt-get install spirv-tools)")
+
+    def compile(self, name, text):
+        bitcode, module = self.folder / f"{name}.bc", self.folder / f"{name}.spv"
+        result = self.run(name, text, "-emit-llvm", "-c", "-Xclang", "-disable-llvm-passes", "-o", str(bitcode))
+        for command in ([tool("llvm-spirv"), "--spirv-max-version=1.2", str(bitcode), "-o", str(module)],
+                        [tool("spirv-val"), "--target-env", "opencl2.2", str(module)]):
+            if not result.returncode:
+                result = subprocess.run(command, capture_output=True, text=True)
+        problem = (result.stderr + result.stdout)[:1000] if result.returncode else None
+        if not problem and name.encode() not in module.read_bytes():
+            problem = "no kernel of that name"
+        for path in (bitcode, module):
+            path.unlink(missing_ok=True)
+        return problem
+
+
+OPENED = {}  # the compilers whose library this process has opened, by class
+
+
+def opened(compiler):
+    if type(compiler) not in OPENED:
+        compiler.open()
+        OPENED[type(compiler)] = compiler
+    return OPENED[type(compiler)]
+
+
+class OpenCL:
+    """The compiler of a device, by way of the ICD loader."""
+
+    double, slow = True, True
+    BUILD_LOG = 0x1183  # CL_PROGRAM_BUILD_LOG
+    ALL_DEVICES = 0xFFFFFFFF
+
+    def __init__(self, folder):
+        self.library = None
+
+    def open(self):
+        """Opens the first device; raises OSError."""
+        self.library = ctypes.CDLL("libOpenCL.so.1")
+        for function in ("clCreateContext", "clCreateProgramWithSource", "clCreateKernel"):
+            getattr(self.library, function).restype = ctypes.c_void_p
+        platform, count, self.device, error = ctypes.c_void_p(), ctypes.c_uint(), ctypes.c_void_p(), ctypes.c_int()
+        if self.library.clGetPlatformIDs(1, ctypes.byref(platform), ctypes.byref(count)) or not count.value:
+            raise OSError("the OpenCL loader finds no platform (apt-get install pocl-opencl-icd)")
+        if self.library.clGetDeviceIDs(platform, ctypes.c_uint64(self.ALL_DEVICES), 1, ctypes.byref(self.device), None):
+            raise OSError("the first OpenCL platform has no device")
+        self.context = ctypes.c_void_p(self.library.clCreateContext(None, 1, ctypes.byref(self.device), None, None, ctypes.byref(error)))
+        if error.value:
+            raise OSError(f"clCreateContext: error {error.value}")
+
+    def missing(self):
+        # In a process of its own: a driver's threads do not survive the fork of a pool.
+        code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import compilers; compilers.OpenCL(None).open()"
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        return result.stderr.strip().splitlines()[-1] if result.returncode else None
+
+    def compile(self, name, text):
+        return opened(self).build(name, text.encode())
+
+    def build(self, name, text):
+        cl, error, source, size = self.library, ctypes.c_int(), ctypes.c_char_p(text), ctypes.c_size_t(len(text))
+        program = ctypes.c_void_p(cl.clCreateProgramWithSource(self.context, 1, ctypes.byref(source), ctypes.byref(size), ctypes.byref(error)))
+        if error.value:
+            return f"clCreateProgramWithSource: error {error.value}"
+        try:
+            if failed := cl.clBuildProgram(program, 1, ctypes.byref(self.device), b"", None, None):
+                log = ctypes.create_string_buffer(1 << 16)
+                cl.clGetProgramBuildInfo(program, self.device, self.BUILD_LOG, ctypes.c_size_t(1 << 16), log, None)
+                return f"clBuildProgram: error {failed}: {log.value.decode()[:1000]}"
+            kernel = ctypes.c_void_p(cl.clCreateKernel(program, name.encode(), ctypes.byref(error)))
+            if error.value:
+                return f"clCreateKernel: error {error.value}"
+            cl.clReleaseKernel(kernel)
+        finally:
+            cl.clReleaseProgram(program)
+        return None
+
+
+class Nvrtc:
+    """CUDA C to PTX."""
+
+    double, slow = True, False
+
+    def __init__(self, folder):
+        self.library = None
+
+    def open(self):
+        import nvidia
+        folders = [Path(path) for path in nvidia.__path__]
+        found = [path for folder in folders for path in sorted(folder.glob("c*/lib/libnvrtc*.so*"))]
+        for path in sorted(found, key=lambda path: "builtins" not in path.name):  # the builtins first: the compiler looks for them by name
+            self.library = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        if not self.library:
+            raise ImportError("no libnvrtc in " + ", ".join(map(str, folders)))
+
+    def missing(self):
+        try:
+            self.open()
+        except (ImportError, OSError) as error:
+            return f"no NVRTC (pip install nvidia-cuda-nvrtc): {error}"
+        finally:
+            self.library = None
+        return None
+
+    def compile(self, name, text):
+        return opened(self).build(name, text)
+
+    def build(self, name, text):
+        program, size, options = ctypes.c_void_p(), ctypes.c_size_t(), (ctypes.c_char_p * 1)(b"--gpu-architecture=compute_80")
+        self.library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), name.encode(), 0, None, None)
+        kind = "ProgramLog" if self.library.nvrtcCompileProgram(program, 1, options) else "PTX"
+        getattr(self.library, f"nvrtcGet{kind}Size")(program, ctypes.byref(size))
+        answer = ctypes.create_string_buffer(size.value)
+        getattr(self.library, f"nvrtcGet{kind}")(program, answer)
+        self.library.nvrtcDestroyProgram(ctypes.byref(program))
+        if kind == "ProgramLog":
+            return answer.value.decode()[:1000]
+        ptx = answer.value.decode()
+        if f".entry {name}(" not in ptx:
+            return "no kernel of that name"
+        if name.startswith("uniform_") and "fma.rn" in ptx:
+            return "a product is fused with a sum: numbers would differ from other devices'"
+        return None
+
+
+COMPILERS = {"opencl-c": Clang, "no-fp64": WithoutDouble, "offsets": WithOffsets, "spirv": SpirV, "pocl": OpenCL, "nvrtc": Nvrtc}
