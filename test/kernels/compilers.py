@@ -53,6 +53,12 @@ class WithOffsets(Clang):
     flags = ("-DPK_POINTER_OFFSETS",)
 
 
+class ForCpus(Clang):
+    """The form for devices with few wide cores."""
+
+    flags = ("-DPK_CPU_VECTOR",)
+
+
 def argument_bytes(parameters, module):
     """The bytes of a kernel's arguments, each at a multiple of its size, from the parameters of its LLVM function."""
     def layout(text):  # (size, alignment)
@@ -228,4 +234,4 @@ class Nvrtc:
         return None
 
 
-COMPILERS = {"opencl-c": Clang, "no-fp64": WithoutDouble, "offsets": WithOffsets, "spirv": SpirV, "pocl": OpenCL, "nvrtc": Nvrtc}
+COMPILERS = {"opencl-c": Clang, "no-fp64": WithoutDouble, "offsets": WithOffsets, "cpu-vector": ForCpus, "spirv": SpirV, "pocl": OpenCL, "nvrtc": Nvrtc}

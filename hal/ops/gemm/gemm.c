@@ -154,17 +154,21 @@ static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t bat
   return 1;
 }
 
-/* Chooses the kernel and its units, and turns the problem where that helps. */
-static hal_status_t choose_kernel(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
-                                  hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
-  const hal_dtype_t dtype = in->a->dtype;
+/* Turns a column vector, and tells whether the kernel for row vectors takes the problem. */
+static int choose_vector(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
+                         hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
   if (s->n == 1 && s->m > 1) transpose(s, in);
-  if (s->m == 1 && hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) == HAL_OK &&
-      choose_strips(context, s, batch, in->alpha.size)) {
-    *out_units = s->tiles.tiles_n;
-    return HAL_OK;
-  }
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
+  if (s->m != 1 || hal_op_kernel(context, in->a->dtype, HAL_GEMM_VARIANT_VECTOR, out_kernel) ||
+      !choose_strips(context, s, batch, in->alpha.size))
+    return 0;
+  *out_units = s->tiles.tiles_n;
+  return 1;
+}
+
+/* Cuts the problem into tiles, and turns it where that helps. */
+static hal_status_t choose_tiles(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
+                                 hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in->a->dtype, HAL_GEMM_VARIANT_TILES, out_kernel));
   if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
   /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
   const int keep_n = s->a_col != 1 && s->b_col == 1;
@@ -196,10 +200,11 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   HAL_RETURN_IF_ERROR(read_shapes(context, &in, &s, &batch));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, in.result, "the result", &numel));
   if (numel == 0) return HAL_OK;
-  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR && s.m > 1 && s.n > 1)
-    return launch_on_cpu(context, &in, &s, batch);
   int64_t tiles;
-  HAL_RETURN_IF_ERROR(choose_kernel(context, &in, &s, batch, &kernel, &tiles));
+  if (!choose_vector(context, &in, &s, batch, &kernel, &tiles)) {
+    if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return launch_on_cpu(context, &in, &s, batch);
+    HAL_RETURN_IF_ERROR(choose_tiles(context, &in, &s, batch, &kernel, &tiles));
+  }
   uint64_t units, per_group;
   if (__builtin_mul_overflow((uint64_t)tiles, (uint64_t)batch, &units)) return hal_op_too_large(context, UINT64_MAX);
   const double reuse = s.m == 1 ? 16 : 1; /* a row vector loads an element for each multiplication */
