@@ -109,7 +109,8 @@ static hal_status_t spread(const work_t *w, int64_t first, int64_t count, void *
   const int64_t sizes[] = {count, p->groups * p->rows, p->window.out[0], p->window.out[1], p->window.out[2]};
   const int64_t source[] = {strides->batch, strides->channel, strides->space[0], strides->space[1], strides->space[2]};
   const int64_t target[] = {to->batch, to->channel, to->space[0], to->space[1], to->space[2]};
-  const hal_tensor_t a = {.data = from, .ndim = 5, .dtype = w->on->dtype, .sizes = sizes, .strides = source};
+  const hal_tensor_t a = {
+      .struct_size = sizeof a, .data = from, .ndim = 5, .dtype = w->on->dtype, .sizes = sizes, .strides = source};
   hal_tensor_t result = a;
   result.data = (char *)w->on->grid + first * to->batch * w->element, result.strides = target;
   const hal_tensor_t *const results[] = {&result};
