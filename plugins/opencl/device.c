@@ -1,0 +1,137 @@
+/* device.c: what a device is: read once from the driver, told to the host. */
+#include <stdio.h>
+#include <string.h>
+
+#include "opencl.h"
+
+/* Of vendors' extensions; the numbers are those of their registries, not every cl_ext.h has them. */
+enum {
+  WARP_SIZE_NV = 0x4003,
+  WAVEFRONT_WIDTH_AMD = 0x4043,
+  SUB_GROUP_SIZES_INTEL = 0x4108,
+  DEVICE_UUID_KHR = 0x106A,
+  PCI_BUS_INFO_KHR = 0x410F
+};
+
+static void read_text(cl_device_id id, cl_device_info what, char *text, size_t room) {
+  char all[1024] = "";
+  icd.clGetDeviceInfo(id, what, sizeof all, all, NULL);
+  all[sizeof all - 1] = '\0';
+  const char *begin = all;
+  while (*begin == ' ') begin++;
+  snprintf(text, room, "%.*s", (int)room - 1, begin);
+}
+
+int ocl_device_has(cl_device_id id, const char *extension) {
+  char list[8192] = "";
+  const size_t length = strlen(extension);
+  if (icd.clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof list, list, NULL)) return 0;
+  for (const char *at = list; (at = strstr(at, extension)); at += length)
+    if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return 1;
+  return 0;
+}
+
+static uint32_t read_subgroup(const ocl_device_t *device) {
+  cl_uint width = 0;
+  size_t sizes[16] = {0}, bytes = 0;
+  if (device->type & CL_DEVICE_TYPE_CPU) return 1;
+  if (ocl_device_has(device->id, "cl_nv_device_attribute_query"))
+    icd.clGetDeviceInfo(device->id, WARP_SIZE_NV, sizeof width, &width, NULL);
+  else if (ocl_device_has(device->id, "cl_amd_device_attribute_query"))
+    icd.clGetDeviceInfo(device->id, WAVEFRONT_WIDTH_AMD, sizeof width, &width, NULL);
+  else if (ocl_device_has(device->id, "cl_intel_required_subgroup_size") &&
+           !icd.clGetDeviceInfo(device->id, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) && bytes)
+    width = (cl_uint)sizes[bytes / sizeof *sizes / 2]; /* the middle one is what compilers mostly choose */
+  return width;
+}
+
+static void read_place(ocl_device_t *device) {
+  if (ocl_device_has(device->id, "cl_khr_device_uuid"))
+    icd.clGetDeviceInfo(device->id, DEVICE_UUID_KHR, sizeof device->uuid, device->uuid, NULL);
+  else
+    snprintf((char *)device->uuid, sizeof device->uuid, "opencl-%d", (int)(device - ocl.devices));
+  if (ocl_device_has(device->id, "cl_khr_pci_bus_info"))
+    icd.clGetDeviceInfo(device->id, PCI_BUS_INFO_KHR, sizeof device->pci, device->pci, NULL);
+}
+
+hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
+  cl_device_fp_config fp64 = 0;
+  cl_uint align_bits = 0;
+  char il[256] = "";
+  device->id = id;
+  cl_int code = icd.clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof device->type, &device->type, NULL);
+#define READ(what, field) \
+  if (!code) code = icd.clGetDeviceInfo(id, what, sizeof(field), &(field), NULL)
+  READ(CL_DEVICE_GLOBAL_MEM_SIZE, device->global_bytes);
+  READ(CL_DEVICE_MAX_MEM_ALLOC_SIZE, device->most_bytes);
+  READ(CL_DEVICE_LOCAL_MEM_SIZE, device->local_bytes);
+  READ(CL_DEVICE_MAX_WORK_GROUP_SIZE, device->most_threads);
+  READ(CL_DEVICE_MAX_COMPUTE_UNITS, device->units);
+  READ(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
+#undef READ
+  read_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
+  if (code) return ocl_driver_error(code, "opencl: the device '%s' does not tell its limits", device->name);
+  icd.clGetDeviceInfo(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL); /* fails on old devices without it */
+  icd.clGetDeviceInfo(id, CL_DEVICE_SVM_CAPABILITIES, sizeof device->svm, &device->svm, NULL);
+  if (icd.clCreateProgramWithIL) icd.clGetDeviceInfo(id, CL_DEVICE_IL_VERSION, sizeof il, il, NULL);
+  device->fp64 = fp64 != 0;
+  device->has_il = strstr(il, "SPIR-V") != NULL;
+  device->alignment = align_bits / 8 > 128 ? align_bits / 8 : 128;
+  read_text(id, CL_DEVICE_VERSION, device->version, sizeof device->version);
+  read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+  device->subgroup = read_subgroup(device);
+  read_place(device);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {
+  const hal_status_t status = ocl_check_device(ordinal);
+  if (status) return status;
+  const ocl_device_t *device = &ocl.devices[ordinal];
+  hal_device_info_t info = {
+      .struct_size = out_info->struct_size,
+      .flags = HAL_DEVICE_ASYNC | (device->fp64 ? HAL_DEVICE_FP64 : 0) |
+               (device->type & CL_DEVICE_TYPE_CPU ? HAL_DEVICE_CPU : 0) | ocl_memory_flags(),
+      .total_memory = device->global_bytes,
+      .compute_units = device->units,
+      .subgroup_size = device->subgroup,
+      .max_block_threads = (uint32_t)device->most_threads,
+      .max_shared_bytes = device->local_bytes < UINT32_MAX ? (uint32_t)device->local_bytes : UINT32_MAX,
+      .pci_domain = device->pci[0],
+      .pci_bus = device->pci[1],
+      .pci_device = device->pci[2],
+      .base_alignment = device->alignment};
+  memcpy(info.name, device->name, sizeof info.name);
+  memcpy(info.uuid, device->uuid, sizeof info.uuid);
+  snprintf(info.dialects, sizeof info.dialects, "opencl-c%s,binary", device->has_il ? ",spirv" : "");
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* All devices share one context: the driver moves what lies elsewhere. */
+hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
+  hal_status_t status = ocl_check_device(device);
+  if (!status) status = ocl_check_device(peer);
+  if (!status) *out_accessible = 1;
+  return status;
+}
+
+hal_status_t hal_plugin_device_peer_enable(int32_t device, int32_t peer) {
+  const hal_status_t status = ocl_check_device(device);
+  return status ? status : ocl_check_device(peer);
+}
+
+hal_status_t ocl_queue_create(const ocl_device_t *device, int32_t priority, cl_command_queue *out_queue) {
+  cl_int code = CL_SUCCESS;
+  cl_queue_properties list[5] = {CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE, 0, 0, 0};
+  if (priority && ocl_device_has(device->id, "cl_khr_priority_hints")) {
+    list[2] = CL_QUEUE_PRIORITY_KHR;
+    list[3] = priority < 0 ? CL_QUEUE_PRIORITY_HIGH_KHR : CL_QUEUE_PRIORITY_LOW_KHR;
+  }
+  cl_command_queue queue = icd.clCreateCommandQueueWithProperties && strncmp(device->version, "OpenCL 1", 8) != 0
+                               ? icd.clCreateCommandQueueWithProperties(ocl.context, device->id, list, &code)
+                               : icd.clCreateCommandQueue(ocl.context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (code) return ocl_driver_error(code, "opencl: a queue of '%s' cannot be made", device->name);
+  *out_queue = queue;
+  return HAL_OK;
+}

@@ -1,0 +1,200 @@
+/* kernel.c: kernels and their launches. */
+#include <string.h>
+
+#include "module.h"
+
+/* ---- life -------------------------------------------------------------------------------------------------------------------- */
+
+/* Not every driver knows, and none knows of every binary. */
+static uint8_t parameter_of(cl_kernel handle, cl_uint index) {
+  cl_kernel_arg_address_qualifier where = 0;
+  if (icd.clGetKernelArgInfo(handle, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof where, &where, NULL))
+    return OCL_PARAMETER_UNKNOWN;
+  switch (where) {
+    case CL_KERNEL_ARG_ADDRESS_GLOBAL:
+    case CL_KERNEL_ARG_ADDRESS_CONSTANT:
+      return OCL_PARAMETER_POINTER;
+    case CL_KERNEL_ARG_ADDRESS_LOCAL:
+      return OCL_PARAMETER_LOCAL;
+    case CL_KERNEL_ARG_ADDRESS_PRIVATE:
+      return OCL_PARAMETER_VALUE;
+    default:
+      return OCL_PARAMETER_UNKNOWN;
+  }
+}
+
+static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
+  const ocl_device_t *device = &ocl.devices[kernel->module->device];
+  cl_int code =
+      icd.clGetKernelInfo(kernel->handle, CL_KERNEL_NUM_ARGS, sizeof kernel->arg_count, &kernel->arg_count, NULL);
+  if (code) return ocl_driver_error(code, "opencl: the kernel '%s' does not tell its arguments", kernel->name);
+  if (kernel->arg_count > OCL_MAX_ARGS)
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: the kernel '%s' takes %u arguments; it may take %d",
+                     kernel->name, (unsigned)kernel->arg_count, OCL_MAX_ARGS);
+  if (icd.clGetKernelWorkGroupInfo(kernel->handle, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof kernel->most_threads,
+                                   &kernel->most_threads, NULL))
+    kernel->most_threads = device->most_threads;
+  for (cl_uint i = 0; i < kernel->arg_count; i++) kernel->parameters[i] = parameter_of(kernel->handle, i);
+  return HAL_OK;
+}
+
+hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
+  cl_int code = CL_SUCCESS;
+  const size_t bytes = strlen(name) + 1;
+  hal_plugin_kernel_t *kernel = hal_host->mem_alloc(sizeof *kernel + bytes, alignof(hal_plugin_kernel_t));
+  if (!kernel) return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory for the kernel '%s'", name);
+  memset(kernel, 0, sizeof *kernel);
+  memcpy(kernel->name, name, bytes);
+  kernel->module = module;
+  kernel->handle = icd.clCreateKernel(module->program, name, &code);
+  hal_status_t status = HAL_OK;
+  if (code == CL_INVALID_KERNEL_NAME)
+    status = ocl_error(HAL_NOT_FOUND, code, "opencl: there is no kernel '%s' in the module", name);
+  else if (code)
+    status = ocl_driver_error(code, "opencl: the kernel '%s' cannot be made", name);
+  else
+    status = read_kernel(kernel);
+  if (status) {
+    if (kernel->handle) icd.clReleaseKernel(kernel->handle);
+    hal_host->mem_free(kernel);
+    return status;
+  }
+  pthread_mutex_init(&kernel->lock, NULL);
+  *out_kernel = kernel;
+  return HAL_OK;
+}
+
+void ocl_kernel_destroy(hal_plugin_kernel_t *kernel) {
+  icd.clReleaseKernel(kernel->handle);
+  pthread_mutex_destroy(&kernel->lock);
+  hal_host->mem_free(kernel);
+}
+
+hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
+                                    hal_kernel_info_t *out_info) {
+  const hal_status_t status = ocl_check_device(kernel->module->device);
+  if (status) return status;
+  const ocl_device_t *device = &ocl.devices[kernel->module->device];
+  cl_ulong local = 0, private = 0;
+  icd.clGetKernelWorkGroupInfo(kernel->handle, device->id, CL_KERNEL_LOCAL_MEM_SIZE, sizeof local, &local, NULL);
+  icd.clGetKernelWorkGroupInfo(kernel->handle, device->id, CL_KERNEL_PRIVATE_MEM_SIZE, sizeof private, &private, NULL);
+  const cl_ulong left = local < device->local_bytes ? device->local_bytes - local : 0;
+  HAL_SET_FIELD(out_info, max_block_threads, (uint32_t)kernel->most_threads);
+  HAL_SET_FIELD(out_info, subgroup_size, device->subgroup);
+  HAL_SET_FIELD(out_info, shared_bytes, (uint32_t)local);
+  HAL_SET_FIELD(out_info, local_bytes, private);
+  HAL_SET_FIELD(out_info, max_shared, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
+  /* OpenCL does not tell how many more run beside it. */
+  HAL_SET_FIELD(out_info, blocks_per_unit, block_threads <= kernel->most_threads && shared_bytes <= left ? 1 : 0);
+  return HAL_OK;
+}
+
+/* ---- launches ---------------------------------------------------------------------------------------------------------------- */
+
+static hal_status_t refuse_geometry(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
+  const uint32_t *grid = launch->grid, *block = launch->block;
+  return ocl_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "opencl: launch of '%s' with grid (%u, %u, %u) and block (%u, %u, %u); no size may be 0, and a block of this "
+      "kernel has at most %zu threads on '%s'",
+      kernel->name, (unsigned)grid[0], (unsigned)grid[1], (unsigned)grid[2], (unsigned)block[0], (unsigned)block[1],
+      (unsigned)block[2], kernel->most_threads, ocl.devices[kernel->module->device].name);
+}
+
+/* This plugin knows no attribute, so it takes a launch whose attributes are all hints. */
+static int has_required(const hal_launch_t *launch) {
+  if (!HAL_HAS_FIELD(launch, attribute_count)) return 0;
+  for (uint32_t i = 0; i < launch->attribute_count; i++)
+    if (launch->attributes[i].required) return 1;
+  return 0;
+}
+
+static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_plugin_stream_t *stream,
+                                 const hal_launch_t *launch) {
+  const uint32_t *grid = launch->grid, *block = launch->block;
+  hal_status_t status = ocl_check_device(kernel->module->device);
+  if (OCL_UNLIKELY(status)) return status;
+  if (OCL_UNLIKELY(launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args)))
+    return ocl_error(HAL_INCOMPATIBLE, 0, "opencl: launch of '%s' with a launch of %zu bytes; rebuild the caller",
+                     kernel->name, launch->struct_size);
+  if (OCL_UNLIKELY(stream && stream->device != kernel->module->device))
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' of device %d on a stream of device %d",
+                     kernel->name, (int)kernel->module->device, (int)stream->device);
+  if (OCL_UNLIKELY(!grid[0] || !grid[1] || !grid[2] || !block[0] || !block[1] || !block[2] ||
+                   block[0] > kernel->most_threads || block[1] > kernel->most_threads ||
+                   block[2] > kernel->most_threads || (uint64_t)block[0] * block[1] * block[2] > kernel->most_threads))
+    return refuse_geometry(kernel, launch);
+  if (OCL_UNLIKELY(launch->shared_bytes))
+    return ocl_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "opencl: launch of '%s' with %u shared bytes; OpenCL has local memory in arguments: pass a HAL_ARG_LOCAL",
+        kernel->name, (unsigned)launch->shared_bytes);
+  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count))
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
+                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+  if (OCL_UNLIKELY(has_required(launch)))
+    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: launch of '%s' with a required attribute; OpenCL knows none",
+                     kernel->name);
+  return HAL_OK;
+}
+
+static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg) {
+  static const char *const kinds[] = {"value", "pointer", "local memory"};
+  static const char *const wanted[] = {"something else", "a value", "a pointer", "local memory"};
+  return ocl_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "opencl: argument %u of '%s' is a %s of %u bytes at %p; the kernel takes %s, a pointer has %zu bytes, and "
+      "only local memory has no address",
+      (unsigned)index, kernel->name, arg->kind < 3 ? kinds[arg->kind] : "thing of an unknown kind", (unsigned)arg->size,
+      arg->value, wanted[kernel->parameters[index]], sizeof(void *));
+}
+
+/* Sets one argument. The driver reads the value here and now. */
+static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg) {
+  const uint8_t parameter = kernel->parameters[index];
+  cl_int code = CL_SUCCESS;
+  if (OCL_UNLIKELY(arg->kind > HAL_ARG_LOCAL || (parameter && parameter != arg->kind + 1)) ||
+      OCL_UNLIKELY(!arg->value != (arg->kind == HAL_ARG_LOCAL)) || OCL_UNLIKELY(!arg->size) ||
+      OCL_UNLIKELY(arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *)))
+    return refuse_arg(kernel, index, arg);
+  if (arg->kind == HAL_ARG_POINTER) {
+    void *address;
+    memcpy(&address, arg->value, sizeof address);
+    code = icd.clSetKernelArgSVMPointer(kernel->handle, index, address);
+  } else {
+    code = icd.clSetKernelArg(kernel->handle, index, arg->size, arg->value);
+  }
+  if (OCL_LIKELY(!code)) return HAL_OK;
+  return ocl_driver_error(code, "opencl: argument %u of '%s' of %u bytes was refused", (unsigned)index, kernel->name,
+                          (unsigned)arg->size);
+}
+
+static hal_status_t set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
+  for (uint32_t i = 0; i < launch->arg_count; i++) {
+    const hal_status_t status = set_arg(kernel, i, &launch->args[i]);
+    if (OCL_UNLIKELY(status)) return status;
+  }
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream,
+                                      const hal_launch_t *launch) {
+  hal_status_t status = check_launch(kernel, stream, launch);
+  if (OCL_UNLIKELY(status)) return status;
+  const uint32_t *grid = launch->grid, *block = launch->block;
+  const size_t local[3] = {block[0], block[1], block[2]};
+  const size_t global[3] = {(size_t)grid[0] * block[0], (size_t)grid[1] * block[1], (size_t)grid[2] * block[2]};
+  const cl_uint dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
+  ocl_submit_t submit;
+  cl_int code = CL_SUCCESS;
+  pthread_mutex_lock(&kernel->lock);
+  status = set_args(kernel, launch);
+  if (OCL_LIKELY(!status)) status = ocl_submit_begin(&submit, stream, kernel->module->device, "kernel_launch");
+  if (OCL_LIKELY(!status)) {
+    submit.work.kernel = kernel->name;
+    code = icd.clEnqueueNDRangeKernel(submit.queue, kernel->handle, dimensions, NULL, global, local, 0, NULL,
+                                      &submit.work.event);
+  }
+  pthread_mutex_unlock(&kernel->lock);
+  return OCL_UNLIKELY(status) ? status : ocl_submit_end(&submit, code);
+}

@@ -1,0 +1,33 @@
+/* module.h: modules and kernels, of module.c and kernel.c. */
+#ifndef MODULE_H_
+#define MODULE_H_
+
+#include "opencl.h"
+
+/* What an argument of a kernel is. */
+enum { OCL_PARAMETER_UNKNOWN, OCL_PARAMETER_VALUE, OCL_PARAMETER_POINTER, OCL_PARAMETER_LOCAL };
+
+struct hal_plugin_kernel_s {
+  cl_kernel handle;
+  hal_plugin_module_t *module;
+  hal_plugin_kernel_t *next;
+  pthread_mutex_t lock; /* a cl_kernel keeps its arguments: they are set and the kernel is queued under it */
+  size_t most_threads;
+  cl_uint arg_count;
+  uint8_t parameters[OCL_MAX_ARGS]; /* OCL_PARAMETER_* */
+  char name[];
+};
+
+struct hal_plugin_module_s {
+  int32_t device;
+  cl_program program;
+  pthread_mutex_t lock; /* of the list */
+  hal_plugin_kernel_t *kernels;
+};
+
+/* Makes a kernel of a module. Errors: HAL_NOT_FOUND. */
+hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);
+
+void ocl_kernel_destroy(hal_plugin_kernel_t *kernel);
+
+#endif /* MODULE_H_ */

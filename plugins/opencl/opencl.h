@@ -1,0 +1,213 @@
+/* opencl.h: what the files of the OpenCL plugin share. The driver is reached through `icd`, a table of entry points that icd.c
+ * fills at run time: nothing here is linked with an OpenCL library. */
+#ifndef OPENCL_H_
+#define OPENCL_H_
+
+#define CL_TARGET_OPENCL_VERSION 300
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+#include <hal/plugin.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#if defined(__GNUC__)
+#define OCL_LIKELY(x) __builtin_expect(!!(x), 1)
+#define OCL_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#else
+#define OCL_LIKELY(x) (x)
+#define OCL_UNLIKELY(x) (x)
+#endif
+
+enum { OCL_MAX_DEVICES = 64, OCL_MAX_ARGS = 64 };
+
+/* ---- entry points (icd.c) ------------------------------------------------------------------------------------------------ */
+
+/* Of OpenCL 1.2, which every loader has. */
+#define OCL_CALLS(X)              \
+  X(clGetPlatformIDs)             \
+  X(clGetPlatformInfo)            \
+  X(clGetDeviceIDs)               \
+  X(clGetDeviceInfo)              \
+  X(clCreateContext)              \
+  X(clReleaseContext)             \
+  X(clCreateCommandQueue)         \
+  X(clReleaseCommandQueue)        \
+  X(clFlush)                      \
+  X(clFinish)                     \
+  X(clRetainEvent)                \
+  X(clReleaseEvent)               \
+  X(clGetEventInfo)               \
+  X(clGetEventProfilingInfo)      \
+  X(clWaitForEvents)              \
+  X(clCreateUserEvent)            \
+  X(clSetUserEventStatus)         \
+  X(clEnqueueMarkerWithWaitList)  \
+  X(clEnqueueBarrierWithWaitList) \
+  X(clCreateProgramWithSource)    \
+  X(clCreateProgramWithBinary)    \
+  X(clBuildProgram)               \
+  X(clGetProgramInfo)             \
+  X(clGetProgramBuildInfo)        \
+  X(clReleaseProgram)             \
+  X(clCreateKernel)               \
+  X(clReleaseKernel)              \
+  X(clGetKernelInfo)              \
+  X(clGetKernelArgInfo)           \
+  X(clGetKernelWorkGroupInfo)     \
+  X(clSetKernelArg)               \
+  X(clEnqueueNDRangeKernel)       \
+  X(clGetExtensionFunctionAddressForPlatform)
+
+/* Of OpenCL 2.0 and later: NULL where the loader is older. */
+#define OCL_LATER_CALLS(X)              \
+  X(clCreateCommandQueueWithProperties) \
+  X(clCreateProgramWithIL)              \
+  X(clGetDeviceAndHostTimer)            \
+  X(clSVMAlloc)                         \
+  X(clSVMFree)                          \
+  X(clEnqueueSVMMemcpy)                 \
+  X(clEnqueueSVMMemFill)                \
+  X(clSetKernelArgSVMPointer)
+
+#define OCL_DECLARE_CALL(name) __typeof__(name) *name;
+typedef struct ocl_icd_s {
+  OCL_CALLS(OCL_DECLARE_CALL)
+  OCL_LATER_CALLS(OCL_DECLARE_CALL)
+} ocl_icd_t;
+extern ocl_icd_t icd;
+
+/* Opens the loader and fills `icd`; starts no driver. Thread-safe; a second call is free.
+ * Errors: HAL_UNAVAILABLE = there is no loader, with what to install. */
+hal_status_t ocl_icd_open(void);
+
+/* ---- errors (error.c) ---------------------------------------------------------------------------------------------------- */
+
+/* The name of a driver's error, such as "CL_OUT_OF_RESOURCES". */
+const char *ocl_error_name(cl_int code);
+
+/* What a driver's error is to the host. */
+hal_status_t ocl_error_status(cl_int code);
+
+/* Sets the thread's message. */
+hal_status_t ocl_error(hal_status_t status, int64_t native_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a call of the driver that failed: its error's name and number stand behind the message. */
+hal_status_t ocl_driver_error(cl_int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- devices (select.c, plugin.c, device.c) -------------------------------------------------------------------------------- */
+
+/* What HAL_OPENCL_DEVICE chose. */
+typedef struct ocl_selection_s {
+  cl_platform_id platform;
+  cl_device_id devices[OCL_MAX_DEVICES];
+  int32_t count;
+} ocl_selection_t;
+
+enum { OCL_WHY_BYTES = 1024 };
+
+/* Chooses devices; starts the driver, and sets no message. Errors: HAL_UNAVAILABLE, with what to install or to set in `why`. */
+hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES]);
+
+/* How a command is named in failures, and what a profile needs of it. */
+typedef struct ocl_work_s {
+  cl_event event;
+  const char *op;     /* the slot that queued it: lives for ever */
+  const char *kernel; /* or NULL; lives as long as its module */
+  uint64_t bytes, correlation;
+  uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint32_t noted;           /* 1: a profile wants a record of it */
+} ocl_work_t;
+
+typedef struct ocl_failure_s {
+  hal_status_t status;
+  cl_int code;
+  char op[64], kernel[96];
+} ocl_failure_t;
+
+/* An in-order queue, and its commands that nobody has seen complete yet, oldest first, in a ring. */
+struct hal_plugin_stream_s {
+  cl_command_queue queue;
+  int32_t device;
+  pthread_mutex_t
+      lock; /* of all that follows; held while a command is queued, so that the ring is in the queue's order */
+  ocl_work_t *ring;
+  uint32_t first, count, room; /* room: a power of two, or 0 */
+  uint32_t unflushed;
+  ocl_failure_t failure, told;          /* not yet reported; reported last */
+  hal_plugin_stream_t *next, *previous; /* in the device's list */
+};
+
+typedef struct ocl_device_s {
+  cl_device_id id;
+  cl_command_queue queue; /* the NULL stream's */
+  cl_device_type type;
+  cl_ulong global_bytes, most_bytes, local_bytes; /* most_bytes: of one allocation */
+  size_t most_threads;                            /* of a work-group */
+  cl_uint units, alignment, subgroup, pci[4];
+  cl_device_svm_capabilities svm;
+  char name[64], version[128], driver[64];
+  uint8_t uuid[16];
+  int has_il, fp64;
+  pthread_mutex_t lock; /* of the list */
+  hal_plugin_stream_t *streams;
+  _Atomic uint64_t allocated;
+} ocl_device_t;
+
+typedef struct ocl_state_s {
+  atomic_int ready, forked;
+  cl_platform_id platform;
+  cl_context context; /* of all devices, so that events and memory cross */
+  int32_t device_count;
+  ocl_device_t devices[OCL_MAX_DEVICES];
+} ocl_state_t;
+extern ocl_state_t ocl;
+
+/* Tells whether calls may use the device: HAL_INVALID_ARGUMENT, or HAL_FAILED_PRECONDITION before init and in a forked child. */
+hal_status_t ocl_check_device(int32_t device);
+
+/* Reads what the plugin wants to know of a device. */
+hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id);
+
+/* Tells whether the device has an extension. */
+int ocl_device_has(cl_device_id id, const char *extension);
+
+/* Makes an in-order queue. `priority` counts where the device has hints for it. */
+hal_status_t ocl_queue_create(const ocl_device_t *device, int32_t priority, cl_command_queue *out_queue);
+
+/* ---- memory (memory.c) -------------------------------------------------------------------------------------------------------- */
+
+/* HAL_DEVICE_* of the kind of memory in use. */
+uint64_t ocl_memory_flags(void);
+
+/* Chooses the kind of memory for the devices of the context. Errors: HAL_INVALID_ARGUMENT or HAL_UNAVAILABLE, naming what they lack. */
+hal_status_t ocl_memory_choose(void);
+
+/* ---- queued work (work.c) --------------------------------------------------------------------------------------------------- */
+
+/* A command between ocl_submit_begin and ocl_submit_end. */
+typedef struct ocl_submit_s {
+  hal_plugin_stream_t *stream; /* NULL: the synchronous one */
+  cl_command_queue queue;
+  ocl_work_t work; /* the driver writes work.event */
+} ocl_submit_t;
+
+/* Locks the stream, and keeps a place for the command. `device` counts for the NULL stream alone.
+ * Errors: HAL_RESOURCE_EXHAUSTED, nothing is locked then. */
+hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op);
+
+/* Unlocks. `code` is what the driver said to the command; on the NULL stream the command is waited for. */
+hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code);
+
+/* Forgets the commands at the front of the ring that are complete, and keeps the failure of the first that failed. The lock is held. */
+void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most);
+
+/* Does that for all streams of a device: no ring then names a kernel whose work has ended. */
+void ocl_work_reap_all(int32_t device);
+
+/* Waits for everything queued so far. The stream's failure is kept. */
+void ocl_work_drain(hal_plugin_stream_t *stream);
+
+#endif /* OPENCL_H_ */

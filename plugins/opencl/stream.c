@@ -1,0 +1,127 @@
+/* stream.c: streams: in-order queues of the driver. */
+#include <stdio.h>
+#include <string.h>
+
+#include "opencl.h"
+
+hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
+  hal_status_t status = ocl_check_device(ordinal);
+  if (status) return status;
+  ocl_device_t *device = &ocl.devices[ordinal];
+  hal_plugin_stream_t *stream = hal_host->mem_alloc(sizeof *stream, alignof(hal_plugin_stream_t));
+  if (!stream)
+    return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory for a stream of device %d; free some memory",
+                     (int)ordinal);
+  memset(stream, 0, sizeof *stream);
+  stream->device = ordinal;
+  status = ocl_queue_create(device, priority, &stream->queue);
+  if (status) {
+    hal_host->mem_free(stream);
+    return status;
+  }
+  pthread_mutex_init(&stream->lock, NULL);
+  pthread_mutex_lock(&device->lock);
+  stream->next = device->streams;
+  if (device->streams) device->streams->previous = stream;
+  device->streams = stream;
+  pthread_mutex_unlock(&device->lock);
+  *out_stream = stream;
+  return HAL_OK;
+}
+
+static void unlink_stream(hal_plugin_stream_t *stream) {
+  ocl_device_t *device = &ocl.devices[stream->device];
+  pthread_mutex_lock(&device->lock);
+  if (stream->previous)
+    stream->previous->next = stream->next;
+  else
+    device->streams = stream->next;
+  if (stream->next) stream->next->previous = stream->previous;
+  pthread_mutex_unlock(&device->lock);
+}
+
+hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  const hal_status_t status = ocl_check_device(stream->device);
+  if (status) return status;
+  ocl_work_drain(stream);
+  if (stream->failure.status)
+    hal_host->log(HAL_LOG_ERROR,
+                  "opencl: a stream was destroyed with a failure that nobody asked for; synchronize it first");
+  unlink_stream(stream);
+  icd.clReleaseCommandQueue(stream->queue);
+  pthread_mutex_destroy(&stream->lock);
+  hal_host->mem_free(stream->ring);
+  hal_host->mem_free(stream);
+  return HAL_OK;
+}
+
+/* Reports the stream's failure, if there is one, and clears it. */
+static hal_status_t take_failure(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  const ocl_failure_t failure = stream->failure;
+  if (failure.status) stream->told = failure;
+  stream->failure.status = HAL_OK;
+  pthread_mutex_unlock(&stream->lock);
+  if (OCL_LIKELY(!failure.status)) return HAL_OK;
+  return ocl_error(failure.status, failure.code,
+                   "opencl: %s%s%s failed on device %d (%s): the driver said %s (%d); its results are undefined",
+                   failure.op, failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device,
+                   ocl.devices[stream->device].name, ocl_error_name(failure.code), (int)failure.code);
+}
+
+hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  const hal_status_t status = ocl_check_device(stream->device);
+  if (status) return status;
+  ocl_work_drain(stream);
+  return take_failure(stream);
+}
+
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  const hal_status_t status = ocl_check_device(stream->device);
+  if (status) return status;
+  pthread_mutex_lock(&stream->lock);
+  ocl_work_reap(stream, UINT32_MAX);
+  const int busy = stream->count != 0;
+  if (busy && stream->unflushed) { /* else who asks again and again would wait for ever */
+    stream->unflushed = 0;
+    icd.clFlush(stream->queue);
+  }
+  pthread_mutex_unlock(&stream->lock);
+  return busy ? HAL_NOT_READY : take_failure(stream);
+}
+
+hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
+  if (!stream || ocl_check_device(stream->device)) return HAL_NOT_FOUND;
+  pthread_mutex_lock(&stream->lock);
+  const ocl_failure_t told = stream->told;
+  pthread_mutex_unlock(&stream->lock);
+  if (!told.status) return HAL_NOT_FOUND;
+  hal_stream_error_t error = {.struct_size = out_error->struct_size, .status = told.status, .native_code = told.code};
+  memcpy(error.op, told.op, sizeof error.op);
+  memcpy(error.kernel, told.kernel, sizeof error.kernel);
+  snprintf(error.message, sizeof error.message, "the driver said %s", ocl_error_name(told.code));
+  memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
+  *out_native = stream ? stream->queue : NULL;
+  return HAL_OK;
+}
+
+/* A stream that another thread destroys meanwhile is that thread's mistake; the list itself stays whole. */
+hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
+  hal_status_t status = ocl_check_device(ordinal);
+  if (status) return status;
+  ocl_device_t *device = &ocl.devices[ordinal];
+  pthread_mutex_lock(&device->lock);
+  for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    ocl_work_drain(stream);
+    if (!status) status = take_failure(stream); /* one is told; the others wait for their own streams */
+  }
+  pthread_mutex_unlock(&device->lock);
+  return status;
+}

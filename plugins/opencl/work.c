@@ -1,0 +1,121 @@
+/* work.c: commands between their submission and their end. Each leaves its event in the ring of its stream: that is how failures are
+ * seen, how a stream is asked whether it is done, and where profile records come from. */
+#include <stdio.h>
+#include <string.h>
+
+#include "opencl.h"
+
+/* Commands that wait for one clFlush, while the device has others to do. */
+enum { FLUSH_EVERY = 16, FIRST_ROOM = 64 };
+
+/* How far a command is: CL_COMPLETE, more while it runs or waits, negative when it failed. */
+static cl_int status_of(cl_event event) {
+  cl_int status = CL_COMPLETE;
+  const cl_int code = icd.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
+  return code ? code : status;
+}
+
+static void keep_failure(hal_plugin_stream_t *stream, const ocl_work_t *work, cl_int code) {
+  if (stream->failure.status) return; /* the first is the cause of the others */
+  ocl_failure_t *failure = &stream->failure;
+  failure->code = code;
+  failure->status = code == CL_DEVICE_NOT_AVAILABLE ? HAL_UNAVAILABLE : HAL_INTERNAL;
+  snprintf(failure->op, sizeof failure->op, "%s", work->op);
+  snprintf(failure->kernel, sizeof failure->kernel, "%s", work->kernel ? work->kernel : "");
+}
+
+void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
+  while (stream->count && most--) {
+    ocl_work_t *work = &stream->ring[stream->first];
+    const cl_int status = status_of(work->event);
+    if (status > CL_COMPLETE) return;
+    if (status < 0) keep_failure(stream, work, status);
+    icd.clReleaseEvent(work->event);
+    stream->first = (stream->first + 1) & (stream->room - 1);
+    stream->count--;
+  }
+}
+
+static int grow(hal_plugin_stream_t *stream) {
+  const uint32_t room = stream->room ? 2 * stream->room : FIRST_ROOM;
+  ocl_work_t *ring = hal_host->mem_alloc(room * sizeof *ring, alignof(ocl_work_t));
+  if (!ring) return 0;
+  for (uint32_t i = 0; i < stream->count; i++) ring[i] = stream->ring[(stream->first + i) & (stream->room - 1)];
+  hal_host->mem_free(stream->ring);
+  stream->ring = ring;
+  stream->first = 0;
+  stream->room = room;
+  return 1;
+}
+
+hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op) {
+  submit->stream = stream;
+  submit->work = (ocl_work_t){.op = op};
+  if (!stream) {
+    submit->queue = ocl.devices[device].queue;
+    return HAL_OK;
+  }
+  submit->queue = stream->queue;
+  pthread_mutex_lock(&stream->lock);
+  ocl_work_reap(stream, 2); /* twice as fast as it fills */
+  if (OCL_LIKELY(stream->count < stream->room) || grow(stream)) return HAL_OK;
+  pthread_mutex_unlock(&stream->lock);
+  return ocl_error(HAL_RESOURCE_EXHAUSTED, 0,
+                   "opencl: no host memory to keep track of %u queued commands; synchronize the stream",
+                   (unsigned)stream->count);
+}
+
+static hal_status_t wait_for(const ocl_work_t *work) {
+  const cl_int code = icd.clWaitForEvents(1, &work->event), status = status_of(work->event);
+  icd.clReleaseEvent(work->event);
+  if (OCL_LIKELY(!code && status == CL_COMPLETE)) return HAL_OK;
+  return ocl_driver_error(status < 0 ? status : code, "opencl: %s%s%s failed on the device", work->op,
+                          work->kernel ? " of " : "", work->kernel ? work->kernel : "");
+}
+
+hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
+  hal_plugin_stream_t *stream = submit->stream;
+  const ocl_work_t *work = &submit->work;
+  if (!stream && OCL_LIKELY(!code)) return wait_for(work);
+  if (OCL_LIKELY(!code)) {
+    const int idle = !stream->count;
+    stream->ring[(stream->first + stream->count++) & (stream->room - 1)] = *work;
+    if (idle || ++stream->unflushed >= FLUSH_EVERY) {
+      stream->unflushed = 0;
+      icd.clFlush(stream->queue);
+    }
+  }
+  if (stream) pthread_mutex_unlock(&stream->lock);
+  if (OCL_LIKELY(!code)) return HAL_OK;
+  return ocl_driver_error(code, "opencl: %s%s%s was refused", work->op, work->kernel ? " of " : "",
+                          work->kernel ? work->kernel : "");
+}
+
+void ocl_work_drain(hal_plugin_stream_t *stream) {
+  cl_event last = NULL;
+  pthread_mutex_lock(&stream->lock);
+  if (stream->count) {
+    last = stream->ring[(stream->first + stream->count - 1) & (stream->room - 1)].event;
+    icd.clRetainEvent(last);
+    icd.clFlush(stream->queue);
+    stream->unflushed = 0;
+  }
+  pthread_mutex_unlock(&stream->lock);
+  if (!last) return;
+  icd.clWaitForEvents(1, &last); /* an error here is the event's own status, which is read below */
+  icd.clReleaseEvent(last);
+  pthread_mutex_lock(&stream->lock);
+  ocl_work_reap(stream, UINT32_MAX);
+  pthread_mutex_unlock(&stream->lock);
+}
+
+void ocl_work_reap_all(int32_t ordinal) {
+  ocl_device_t *device = &ocl.devices[ordinal];
+  pthread_mutex_lock(&device->lock);
+  for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    pthread_mutex_lock(&stream->lock);
+    ocl_work_reap(stream, UINT32_MAX);
+    pthread_mutex_unlock(&stream->lock);
+  }
+  pthread_mutex_unlock(&device->lock);
+}
