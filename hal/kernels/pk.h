@@ -10,6 +10,7 @@
  *   - item kernels: PK_ITEM(i, n) { ... } once, at the top level, guards i < n;
  *   - group kernels: PK_GROUP(g) { ... } once, at the top level; in it PK_EACH(l) { ... } runs for each item of the group and
  *     PK_SYNC() stands only BETWEEN PK_EACH regions; a loop around PK_EACH regions must be uniform;
+ *     a PK_SYNC stands in no branch, and a loop with one in it ends with one: PoCL 3.1 compiles others wrongly;
  *     PK_EACH_BELOW(l, n) { ... } runs for the items below n, which is at most PK_LSIZE and the same for all items;
  *     PK_EACH_ALONG(k, n) { ... } runs for k = 0 .. n-1, divided over the items: a PK_EACH region whose rounds are independent;
  *   - the items of a PK_ITEM or PK_EACH are independent: what one writes, no other reads or writes in the same region. An
