@@ -64,7 +64,7 @@ def _operator(op):
         function=f"&{op.function}" if op.function else "nullptr", result_count=len(op.results), size_members=indent(members),
         reference=quoted(f"{op.namespace}::{reference_name(op)}") if op.reference else "nullptr", checks=indent(checks),
         check_parameters=joined(f"[[maybe_unused]] const {types[name]} &{name}" for name in names),
-        arguments=indent(f"const {types[name]} {name} = to<{types[name]}>(stack[{i}]);" for i, name in enumerate(names)),
+        arguments=indent(f"const {types[name]} {name} = take<{types[name]}>(stack[{i}]);" for i, name in enumerate(names)),
         result_tensors=", ".join(_result(op, r) for r in op.results), like=custom_checks.first_tensor(op),
         values=", ".join(f"dense({a.name})" if a.kind == "Tensor[]" or (a.is_tensor and not a.strided) else a.name for a in op.arguments),
     )  # fmt: skip

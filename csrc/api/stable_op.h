@@ -31,6 +31,30 @@ inline void require(AOTITorchError failed) {
   if (failed != TORCH_SUCCESS) torch_backend_throw(torch_exception_get_what_without_backtrace());
 }
 
+// Takes an argument of the operator, which it owns, from the stack. Text by hand: torch's own conversion of 2.13 loses a copy of it.
+template <typename T>
+T take(StableIValue value) {
+  using torch::stable::detail::to;
+  if constexpr (std::is_same_v<T, std::string>) {
+    const auto handle = to<StringHandle>(value);
+    const char *data = nullptr;
+    size_t length = 0;
+    require(torch_string_c_str(handle, &data));
+    require(torch_string_length(handle, &length));
+    std::string text(data, length);
+    require(torch_delete_string(handle));
+    return text;
+  } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+    const auto cell = to<StableIValue *>(value);
+    if (!cell) return std::nullopt;
+    std::string text = take<std::string>(*cell);
+    require(torch_delete_stable_ivalue(cell));
+    return text;
+  } else {
+    return to<T>(value);
+  }
+}
+
 // The dtype's number, which is the same in torch and in the HAL.
 inline hal_dtype_t dtype_of(const Tensor &tensor) {
   int32_t dtype = 0;

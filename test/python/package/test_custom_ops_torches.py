@@ -33,6 +33,39 @@ def test_a_library_for_every_torch_needs_c_functions_alone(libraries, name):
     assert any(symbol.startswith("aoti_torch_") for symbol, _, _ in needed) and any(symbol.startswith("hal_") for symbol, _, _ in needed)
 
 
+def test_calls_of_every_kind_leave_no_memory_behind(libraries, run_python):
+    """Arguments of every kind, calls of torch's operator that do not fit, errors, references: each of 40 KB."""
+    script = """
+        import sys, torch, torch_backend
+        import example_ops, others
+        x, odd = torch.ones(2, 5000, device="fake"), torch.ones(2, 2500, dtype=torch.complex64, device="fake")
+        host, long, many = x.cpu(), "long" * 10000, list(range(5000))
+
+        def refused():
+            try:
+                example_ops.rms_norm(x, x[0], -1.0)
+            except ValueError:
+                pass
+
+        def resident():
+            return int(open("/proc/self/statm").read().split()[1]) * 4096
+
+        for call in (lambda: others.weigh(x, None, [x, x], 2, 0.25, True, long, many, [0.5] * 5000, 3, oi=1), lambda: torch.nn.functional.silu(odd),
+                     lambda: torch.nn.functional.silu(x), refused, lambda: example_ops.swish(host), lambda: others.by_reference(x, None)):
+            grown = []
+            for _ in range(2):
+                before = resident()
+                for _ in range(1000):
+                    call()
+                torch.fake.synchronize()
+                grown.append(resident() - before)
+            print(grown[1])  # the first thousand fills caches
+    """
+    path = os.pathsep.join(str(libraries[name][0]) for name in ("example_ops", "others"))
+    grown = run_python(script, TORCH_BACKEND="fake", PYTHONPATH=path, timeout=300).stdout.split()
+    assert len(grown) == 6 and all(int(number) < 8e6 for number in grown), grown
+
+
 def test_one_library_runs_under_every_torch(libraries):
     """Built once: trains, compiles, takes over torch's silu and refuses under each torch as with the one it was built with."""
     script = """
