@@ -70,43 +70,53 @@ class CustomCheck {
  public:
   CustomCheck(const char *op, Caller caller) : check_{op, caller == Caller::kAttempt} {}
 
+  // `other` is on the device of `first`.
   bool device(const char *first_name, const Tensor &first, const char *name, const Tensor &other) const {
     return torch_backend_check_device(&check_, first_name, first.get(), name, other.get());
   }
+  // Argument number `position`, counted from 1, has one of the dtypes.
   bool dtype(const Tensor &tensor, int position, const char *name, std::initializer_list<hal_dtype_t> allowed) const {
     return torch_backend_check_dtype(&check_, tensor.get(), position, name, allowed.begin(), allowed.size());
   }
+  // The tensor has the dtype of `other`.
   bool same_dtype(const Tensor &tensor, const char *name, const Tensor &other, const char *other_name) const {
     return torch_backend_check_same_dtype(&check_, tensor.get(), name, other.get(), other_name);
   }
+  // The tensor has `count` dimensions, or at least as many. `pattern` is the declared shape.
   bool rank(const Tensor &tensor, const char *name, int64_t count, bool exact, const char *pattern) const {
     return torch_backend_check_rank(&check_, tensor.get(), name, count, exact, pattern);
   }
+  // Dimension `dim` has the size of the symbol, which argument `source` bound (nullptr: a number).
   bool size(const Tensor &tensor, const char *name, int64_t dim, int64_t wanted, const char *symbol,
             const char *source) const {
     return torch_backend_check_size(&check_, tensor.get(), name, dim, wanted, symbol, source);
   }
+  // All dimensions but the last `fixed` are `sizes`, which argument `source` bound.
   bool leading(const Tensor &tensor, const char *name, int64_t fixed, IntArray sizes, const char *source) const {
     return torch_backend_check_leading(&check_, tensor.get(), name, fixed, sizes.data(), sizes.size(), source);
   }
+  // least <= value <= most
   bool number(double value, const char *name, double least, double most) const {
     return torch_backend_check_number(&check_, value, name, least, most);
   }
 
-  // The same for a tensor that may be absent, and for each tensor of a list.
+  // The same for a tensor that may be absent.
   bool device(const char *first_name, const Tensor &first, const char *name, const std::optional<Tensor> &other) const {
     return !other || device(first_name, first, name, *other);
   }
+  // The same for each tensor of a list.
   bool device(const char *first_name, const Tensor &first, const char *name, const Tensors &others) const {
     for (const Tensor &other : others)
       if (!device(first_name, first, name, other)) return false;
     return true;
   }
+  // The same for each tensor of a list.
   bool dtype(const Tensors &tensors, int position, const char *name, std::initializer_list<hal_dtype_t> allowed) const {
     for (const Tensor &tensor : tensors)
       if (!dtype(tensor, position, name, allowed)) return false;
     return true;
   }
+  // The same for each tensor of a list.
   bool same_dtype(const Tensors &tensors, const char *name, const Tensor &other, const char *other_name) const {
     for (const Tensor &tensor : tensors)
       if (!same_dtype(tensor, name, other, other_name)) return false;
@@ -138,9 +148,11 @@ inline Tensor new_result(const Tensor &like, IntArray leading, std::initializer_
 inline Tensor dense(const Tensor &tensor) {
   return tensor.is_contiguous() ? tensor : torch::stable::contiguous(tensor);
 }
+// The same for a tensor that may be absent.
 inline std::optional<Tensor> dense(const std::optional<Tensor> &tensor) {
   return tensor && tensor->defined() ? std::optional<Tensor>(dense(*tensor)) : std::nullopt;
 }
+// The same for each tensor of a list.
 inline Tensors dense(const Tensors &tensors) {
   Tensors result;
   for (const Tensor &tensor : tensors) result.push_back(dense(tensor));
@@ -157,7 +169,9 @@ class Values {
   Values(const Values &) = delete;
   Values &operator=(const Values &) = delete;
 
+  // All arguments, in their order; as long as this object lives.
   const std::vector<hal_value_t> &all() const { return values_; }
+  // The HAL's description of a tensor, which is kept alive with it.
   const hal_tensor_t *describe(const Tensor &tensor) {
     tensors_.push_back(tensor);
     const IntArray sizes = tensor.sizes(), strides = tensor.strides();
@@ -168,22 +182,26 @@ class Values {
   }
 
  private:
+  // A value of a kind; `count` of a list.
   static hal_value_t tagged(uint32_t tag, size_t count = 0) {
     hal_value_t result{};
     result.tag = tag;
     result.count = static_cast<uint32_t>(count);
     return result;
   }
+  // An argument of each kind; what is absent has the kind "none".
   template <typename T>
   hal_value_t value(const std::optional<T> &argument) {
     return argument ? value(*argument) : hal_value_t{};
   }
+  // A tensor; an undefined one is absent.
   hal_value_t value(const Tensor &tensor) {
     if (!tensor.defined()) return hal_value_t{};
     hal_value_t result = tagged(HAL_VALUE_TENSOR);
     result.u.t = describe(tensor);
     return result;
   }
+  // A list of tensors.
   hal_value_t value(const Tensors &list) {
     auto &addresses = lists_.emplace_back();
     for (const Tensor &tensor : list) addresses.push_back(describe(tensor));
@@ -191,31 +209,37 @@ class Values {
     result.u.tl = addresses.data();
     return result;
   }
+  // True or false.
   hal_value_t value(bool flag) {
     hal_value_t result = tagged(HAL_VALUE_BOOL);
     result.u.i = flag;
     return result;
   }
+  // A whole number.
   hal_value_t value(int64_t number) {
     hal_value_t result = tagged(HAL_VALUE_INT);
     result.u.i = number;
     return result;
   }
+  // A number.
   hal_value_t value(double number) {
     hal_value_t result = tagged(HAL_VALUE_DOUBLE);
     result.u.d = number;
     return result;
   }
+  // Text, which is borrowed.
   hal_value_t value(const std::string &text) {
     hal_value_t result = tagged(HAL_VALUE_STRING);
     result.u.s = text.c_str();
     return result;
   }
+  // A list of whole numbers, which is borrowed.
   hal_value_t value(const std::vector<int64_t> &list) {
     hal_value_t result = tagged(HAL_VALUE_INT_LIST, list.size());
     result.u.il = list.data();
     return result;
   }
+  // A list of numbers, which is borrowed.
   hal_value_t value(const std::vector<double> &list) {
     hal_value_t result = tagged(HAL_VALUE_DOUBLE_LIST, list.size());
     result.u.dl = list.data();
@@ -297,6 +321,7 @@ class CustomOp {
   }
 
  private:
+  // Throws: there is no kernel for these arguments and no reference.
   template <typename... T>
   [[noreturn]] void refuse(const T &...arguments) const {
     std::vector<AtenTensorHandle> tensors;
@@ -316,11 +341,12 @@ class CustomOp {
   uint32_t number_ = 0;
 };
 
-// Hands results, or undefined tensors in their place, to torch.
+// Hands results to torch.
 template <size_t count>
 void give(StableIValue *stack, const std::array<Tensor, count> &results) {
   for (size_t i = 0; i < count; i++) stack[i] = torch::stable::detail::from(results[i]);
 }
+// The same for undefined tensors, which say that the arguments do not fit.
 template <size_t count>
 void give_nothing(StableIValue *stack) {
   give(stack, std::array<Tensor, count>());
