@@ -247,17 +247,21 @@ MAPPED = {
 @pytest.mark.parametrize("function", MAPPED.values(), ids=MAPPED)
 def test_what_a_call_needs_besides_its_operands_comes_by_one_upload(function):
     """Not one for each dimension and table; forward and backward."""
-    device = torch_backend.device_name()
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
-    leaf = image((2, 4, 8, 9)).to(device).requires_grad_()
-    grad = torch.ones_like(function(leaf))
-
-    def uploads(call):
-        with torch.profiler.profile(activities=activities) as profile:
-            call()
-            torch.accelerator.synchronize()
-        return sum(event.name == "Memcpy HtoD" for event in profile.events())
-
-    results = []
+    leaf = image((2, 4, 8, 9)).to(torch_backend.device_name()).requires_grad_()
+    grad, results = torch.ones_like(function(leaf)), []
     assert uploads(lambda: results.append(function(leaf))) == 1
     assert uploads(lambda: torch.autograd.grad(results[0], leaf, grad)) == 1
+
+
+def test_padding_of_integers_comes_by_one_upload_too():
+    x = image((2, 4, 8, 9), torch.int64).to(torch_backend.device_name())
+    assert uploads(lambda: F.pad(x, (1, 2, 1, 2), mode="reflect")) == 1
+
+
+def uploads(call):
+    """Counts the copies from the host to the device that a call makes."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        torch.accelerator.synchronize()
+    return sum(event.name == "Memcpy HtoD" for event in profile.events())
