@@ -1,7 +1,8 @@
 """Generates a library of custom operators from a vendor's list in YAML (docs/custom-operators.md).
 
-Into the folder given by --out go <name>_library.cpp (schemas, dispatch, autograd, meta functions), <name>_ops.h (the C
-functions to write), <name>_kernels.c (kernels in the portable dialect, compiled for the host) and <name>/__init__.py.
+Into the folder given by --out go <name>_library.cpp (schemas and dispatch, on LibTorch's stable ABI where that reaches all arguments;
+else autograd and meta functions, too, for the installed torch alone), <name>_ops.h (the C functions to write), <name>_kernels.c
+(kernels in the portable dialect, compiled for the host) and <name>/__init__.py. The file <name>_abi says "stable" or "one torch".
 """
 from __future__ import annotations
 
@@ -13,6 +14,8 @@ from pathlib import Path
 try:
     import custom_emit
     import custom_model
+    import custom_python
+    import custom_stable
 except ImportError as error:
     sys.exit(f"codegen: {error} in {sys.executable}; torchgen comes with torch and PyYAML with pyyaml: install them there, or choose "
              "another Python with -DPython_EXECUTABLE=.")
@@ -72,12 +75,24 @@ _PYTHON_TYPES = {"Tensor": "torch.Tensor", "Tensor[]": "list[torch.Tensor]", "in
                  "str": "str", "Scalar": "complex", "int[]": "list[int]", "SymInt[]": "list[int]", "float[]": "list[float]"}  # fmt: skip
 
 
-def module(model, name):
+def module(model, name, stable):
     """The module with one documented function per operator."""
     table = "\n".join(f"- ``{op.name}``: {(op.doc.split('. ')[0].rstrip('.') or str(op.schema))}." for op in model.ops)
     functions = "".join(_function(op) for op in model.ops)
-    return custom_emit.fill("module.py.in", library=name, source=model.path.name, table=table, functions=functions, torch=torch_minor(),
+    path = f'pathlib.Path(__file__).parent / "lib{name}.so"'
+    loading = [f'_library = _custom.Library({path}, "{model.namespace}")'] if stable else _load_for_one_torch(name, path)
+    return custom_emit.fill("module.py.in", library=name, source=model.path.name, table=table, functions=functions, loading="\n".join(loading),
+                            imports="from torch_backend import custom as _custom\n" if stable else "",
+                            registrations=custom_python.registrations(model) if stable else "",
                             exported=", ".join(f'"{op.name}"' for op in model.ops))  # fmt: skip
+
+
+def _load_for_one_torch(name, path):
+    minor = torch_minor()
+    return [f'if torch.__version__.split(".")[:2] != {minor.split(".")!r}:',
+            f'    raise ImportError(f"the operators of {name} are built for torch {minor} and torch {{torch.__version__}} is installed; '
+            'build them again with it")',
+            f"torch.ops.load_library(str({path}))"]  # fmt: skip
 
 
 def torch_minor():
@@ -86,12 +101,7 @@ def torch_minor():
 
 
 def _function(op):
-    parameters, starred = [], False
-    for a in op.arguments:
-        if a.keyword and not starred:
-            parameters, starred = [*parameters, "*"], True
-        annotation = f'"{_PYTHON_TYPES[a.kind]}{" | None" if a.optional else ""}"'
-        parameters += [f"{a.name}: {annotation}" + (f" = {a.default}" if a.default is not None else "")]
+    parameters = custom_python.parameters(op, lambda a: f': "{_PYTHON_TYPES[a.kind]}{" | None" if a.optional else ""}"')
     result = "torch.Tensor" if len(op.results) == 1 else f"tuple[{', '.join(['torch.Tensor'] * len(op.results))}]"
     given = ", ".join(f"{a.name}={a.name}" if a.keyword else a.name for a in op.arguments)
     lines = ["", "", f'def {op.name}({", ".join(parameters)}) -> "{result}":', *_docstring(op), f"    return torch.ops.{op.namespace}.{op.name}({given})"]
@@ -131,14 +141,20 @@ def main():
     parser.add_argument("--ops", type=Path, required=True, help="the list of operators")
     parser.add_argument("--name", required=True, help="the library's name")
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
+    parser.add_argument("--one-torch", action="store_true", help="a library for the installed torch alone, with its gradients in C++")
     options = parser.parse_args()
     if not options.name.isidentifier():
         sys.exit(f"codegen: {options.name!r} cannot name a library and Python module; use letters, digits and '_'")
     model = custom_model.load(options.ops)
-    write(options.out / f"{options.name}_library.cpp", custom_emit.library(model, options.name))
+    out_of_reach = custom_stable.out_of_reach(model)
+    stable = not (options.one_torch or out_of_reach)
+    if out_of_reach and not options.one_torch:
+        print(f"{options.name}: the library is built for torch {torch_minor()} alone and not for every torch: {out_of_reach}.")
+    write(options.out / f"{options.name}_library.cpp", (custom_stable if stable else custom_emit).library(model, options.name))
+    write(options.out / f"{options.name}_abi", "stable" if stable else "one torch")
     write(options.out / f"{options.name}_ops.h", c_header(model, options.name))
     write(options.out / f"{options.name}_kernels.c", kernel_source(model, options.name))
-    write(options.out / options.name / "__init__.py", module(model, options.name))
+    write(options.out / options.name / "__init__.py", module(model, options.name, stable))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Writes the C++ of custom operators, from the templates in codegen/autograd/templates."""
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from string import Template
 
+import custom_checks
 import torchgen.local
+from custom_checks import aten_dtype, dimensions, dtype_source
 from custom_expression import Translator, names_of
 
 TEMPLATES = Path(__file__).resolve().parent / "autograd" / "templates"
@@ -71,7 +72,7 @@ class OpEmitter:
         self.parameters = [a.decl() for a in self.signature.arguments()]
         # In the order of the schema; keyword-only arguments come last in both.
         assert self.names == [a.name for a in op.arguments]
-        self.first = next(a.name for a in op.arguments if a.is_tensor and not a.optional)
+        self.first = custom_checks.first_tensor(op)
 
     def declaration(self):
         return self.signature.decl(name=f"call_{self.op.name}") + ";"
@@ -79,7 +80,7 @@ class OpEmitter:
     def text(self):
         op, count = self.op, len(self.op.results)
         definition = {kind: self.signature.defn(name=f"{kind}_{op.name}") for kind in ("call", "device", "meta", "cpu")}
-        members, checks = self._checks()
+        members, checks = custom_checks.cpp(op, custom_checks.steps(op), symbolic=True)
         text = fill(
             "operator.cpp.in", qualified=op.qualified, name=op.name, type=self.signature.type(), names=", ".join(self.names),
             argument_count=len(op.arguments), function=f"&{op.function}" if op.function else "nullptr", result_count=count,
@@ -97,71 +98,14 @@ class OpEmitter:
 
     # ---- checks and results ----
 
-    def _checks(self):
-        """The dimensions that are named, and the checks that bind and compare them."""
-        members, lines, bound, variables = [], [], {}, {}
-        tensors = [(i, a) for i, a in enumerate(self.op.arguments) if a.kind in ("Tensor", "Tensor[]")]
-        others = [a.name for _, a in tensors if a.name != self.first]
-        for name in others:
-            lines += [f'if (!check.device("{self.first}", {self.first}, "{name}", {name})) return false;']
-        for position, a in sorted(tensors, key=lambda pair: pair[1].optional):
-            block = [*self._dtype_check(position, a, variables), *self._shape_check(a, bound, members)]
-            if a.optional:
-                block = [line.replace(f"({a.name},", f"(*{a.name},") for line in block]
-                lines += [f"if ({a.name}.has_value() && {a.name}->defined()) {{", *(f"  {line}" for line in block), "}"]
-            else:
-                lines += block
-        for a in self.op.arguments:
-            if a.least is not None or a.most is not None:
-                least, most = (f"{float(limit)!r}" if limit is not None else sign + "std::numeric_limits<double>::infinity()"
-                               for limit, sign in ((a.least, "-"), (a.most, "")))  # fmt: skip
-                call = f'if (!check.number(static_cast<double>({"*" if a.optional else ""}{a.name}), "{a.name}", {least}, {most})) return false;'
-                lines += [f"if ({a.name}.has_value()) {{", f"  {call}", "}"] if a.optional else [call]
-        return members, lines
-
-    def _dtype_check(self, position, a, variables):
-        if a.dtype is None:
-            return []
-        if a.dtype in variables:
-            return [f'if (!check.same_dtype({a.name}, "{a.name}", {variables[a.dtype]}, "{variables[a.dtype]}")) return false;']
-        if a.dtype in self.op.dtypes and not a.optional and a.is_tensor:
-            variables[a.dtype] = a.name
-        allowed = ", ".join(f"at::k{name}" for name in self.op.scalar_types(a.dtype))
-        return [f'if (!check.dtype({a.name}, {position + 1}, "{a.name}", {{{allowed}}})) return false;']
-
-    def _shape_check(self, a, bound, members):
-        if a.shape is None:
-            return []
-        fixed = [token for token in a.shape if token != "..."]
-        leading = len(fixed) != len(a.shape)
-        pattern = ", ".join(map(str, a.shape))
-        lines = [f'if (!check.rank({a.name}, "{a.name}", {len(fixed)}, {str(not leading).lower()}, "[{pattern}]")) return false;']
-        if leading and "..." in bound:
-            lines += [f'if (!check.leading({a.name}, "{a.name}", {len(fixed)}, sizes.leading, "{bound["..."]}")) return false;']
-        elif leading:
-            bound["..."] = a.name
-            members += ["c10::SymIntArrayRef leading;"]
-            lines += [f"sizes.leading = {a.name}.sym_sizes().slice(0, {a.name}.sym_sizes().size() - {len(fixed)});"]
-        for place, token in enumerate(fixed):
-            dim = place - len(fixed) if leading else place
-            if isinstance(token, int):
-                lines += [f'if (!check.size({a.name}, "{a.name}", {dim}, {token}, "{token}", nullptr)) return false;']
-            elif token in bound:
-                lines += [f'if (!check.size({a.name}, "{a.name}", {dim}, sizes.dim_{token}, "{token}", "{bound[token]}")) return false;']
-            else:
-                bound[token] = a.name
-                members += [f"c10::SymInt dim_{token};"]
-                lines += [f"sizes.dim_{token} = {a.name}.sym_size({dim});"]
-        return lines
-
     def _result(self, result):
         leading = "sizes.leading" if "..." in result.shape else "{}"
-        dims = [re.sub(r"[A-Za-z_]\w*", lambda m: f"sizes.dim_{m[0]}", str(token)).replace("//", "/") for token in result.shape if token != "..."]
-        return f"torch_backend::new_result({self.first}, {leading}, {{{', '.join(dims)}}}, {self._dtype_of(result)})"
+        dims = ", ".join(dimensions(result, "sizes.")).replace("//", "/")
+        return f"torch_backend::new_result({self.first}, {leading}, {{{dims}}}, {self._dtype_of(result)})"
 
     def _dtype_of(self, result):
-        source = next((a.name for a in self.op.arguments if a.is_tensor and not a.optional and a.dtype == result.dtype), None)
-        return f"{source}.scalar_type()" if source else f"at::k{self.op.scalar_types(result.dtype)[0]}"
+        source = dtype_source(self.op, result)
+        return f"{source}.scalar_type()" if source else aten_dtype(self.op.dtype_names(result.dtype)[0])
 
     # ---- the C function and what else may answer ----
 
@@ -279,8 +223,7 @@ class OpEmitter:
         theirs = [a.name for a in reroute.schema.arguments.flat_all]
         conditions = []
         for name, value in reroute.when.items():
-            test = _equals(reroute.schema, name, f"arguments[{theirs.index(name)}]", value, self.op.where.at("reroute").at("when").at(name))
-            conditions += [f"if (!({test})) return false;"]
+            conditions += [f"if (!({_equals(f'arguments[{theirs.index(name)}]', value)})) return false;"]
         bindings = []
         for a in self.op.arguments:
             if a.name in reroute.arguments:
@@ -320,14 +263,12 @@ def _literal(default):
     return named.get(text, '"' + text.strip("'\"") + '"' if text[:1] in "'\"" else text)
 
 
-def _equals(schema, name, value, wanted, where):
-    kind = str(next(a.type for a in schema.arguments.flat_all if a.name == name))
-    if wanted is None and kind.endswith("?"):
+def _equals(value, wanted):
+    """The test of an argument against a value of the list, whose type fits."""
+    if wanted is None:
         return f"{value}.isNone()"
-    if kind == "str" and isinstance(wanted, str):
+    if isinstance(wanted, str):
         return f'{value}.toStringView() == "{wanted}"'
-    if kind == "bool" and isinstance(wanted, bool):
+    if isinstance(wanted, bool):
         return f"{value}.toBool() == {str(wanted).lower()}"
-    if kind in ("int", "float", "Scalar", "SymInt") and isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
-        return f"{value}.toScalar().toDouble() == {wanted!r}"
-    return where.fail(f"{wanted!r} cannot be compared with an argument of type {kind}")
+    return f"{value}.toScalar().toDouble() == {wanted!r}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass, field
+from keyword import iskeyword
 from pathlib import Path
 
 import yaml
@@ -25,9 +26,9 @@ SCALAR_KINDS = ("int", "SymInt", "float", "bool", "str", "Scalar")
 LIST_KINDS = ("int[]", "SymInt[]", "float[]")
 KINDS = ("Tensor", "Tensor[]", *SCALAR_KINDS, *LIST_KINDS)
 
-# Names that the generated C++ uses itself, and its keywords.
+# Names that the generated code uses itself, and the keywords of C++; those of Python are refused, too.
 RESERVED = frozenset(
-    "arguments at below c10 check ctx grads gradients op results saved sizes stack torch torch_backend "
+    "arguments at below c10 caller check ctx fits grads gradients op results saved sizes stack torch torch_backend "
     "alignas alignof and asm auto bool break case catch char class const continue default delete do double else enum explicit export "
     "extern false float for friend goto if inline int long mutable namespace new not operator or private protected public register "
     "requires return short signed sizeof static struct switch template this throw true try typedef typename union unsigned using "
@@ -124,9 +125,9 @@ class CustomOp:
     def argument(self, name):
         return next((a for a in self.arguments if a.name == name), None)
 
-    def scalar_types(self, dtype):
-        """The c10::ScalarTypes that a dtype of the list stands for."""
-        return [SCALAR_TYPES[name][0] for name in self.dtypes.get(dtype, [dtype])]
+    def dtype_names(self, dtype):
+        """Torch's names of the dtypes that a dtype of the list stands for."""
+        return list(self.dtypes.get(dtype, [dtype]))
 
 
 @dataclass(frozen=True)
@@ -272,8 +273,9 @@ def _arguments(where, schema, dtypes, specs):
     _mapping(where.at("args"), specs)
     keyword = {a.name for a in schema.arguments.flat_kwarg_only}
     known = [a.name for a in schema.arguments.flat_all]
-    for name in [*known, *(r.name for r in schema.returns)]:
-        if name in RESERVED or str(name).startswith("grad_") or (name in known and any(r.name == name for r in schema.returns)):
+    for name in [*known, *(r.name for r in schema.returns if r.name)]:
+        twice = name in known and any(r.name == name for r in schema.returns)
+        if name in RESERVED or iskeyword(str(name)) or str(name).startswith(("grad_", "_")) or twice:
             where.at("schema").fail(f"{name!r} cannot name an argument or result: the generated code uses it; choose another")
     for name in specs:
         if name not in known:
@@ -420,7 +422,18 @@ def _reroute(where, arguments, results, entry):
     for other in when:
         if other not in theirs:
             where.at("when").at(other).fail(f"{when[other]!r}: {entry['aten']} has no such argument; it has {', '.join(theirs)}")
+        if not _comparable(str(theirs[other].type), when[other]):
+            where.at("when").at(other).fail(f"{when[other]!r} cannot be compared with an argument of type {theirs[other].type}")
     return Reroute(name, taken, when, schema)
+
+
+def _comparable(kind, wanted):
+    """Whether an argument of that type may be asked to equal a value of the list."""
+    if wanted is None:
+        return kind.endswith("?")
+    if isinstance(wanted, (str, bool)):
+        return kind == type(wanted).__name__
+    return kind in ("int", "float", "Scalar", "SymInt") and isinstance(wanted, (int, float))
 
 
 def _same_type(mine, theirs):

@@ -8,7 +8,7 @@
 namespace torch_backend {
 namespace {
 
-std::string list_of(std::initializer_list<c10::ScalarType> dtypes) {
+std::string list_of(c10::ArrayRef<c10::ScalarType> dtypes) {
   std::ostringstream text;
   for (const c10::ScalarType *dtype = dtypes.begin(); dtype != dtypes.end(); dtype++)
     text << (dtype == dtypes.begin() ? "" : ", ") << *dtype;
@@ -38,7 +38,7 @@ bool CustomCheck::device(const char *first_name, const at::Tensor &first, const 
 }
 
 bool CustomCheck::dtype(const at::Tensor &tensor, int position, const char *name,
-                        std::initializer_list<c10::ScalarType> allowed) const {
+                        c10::ArrayRef<c10::ScalarType> allowed) const {
   if (std::find(allowed.begin(), allowed.end(), tensor.scalar_type()) != allowed.end()) return true;
   TORCH_CHECK(quiet_, "Expected tensor for argument #", position, " '", name, "' to have ",
               allowed.size() == 1 ? "scalar type " : "one of the following scalar types: ", list_of(allowed),
@@ -47,7 +47,7 @@ bool CustomCheck::dtype(const at::Tensor &tensor, int position, const char *name
 }
 
 bool CustomCheck::dtype(at::TensorList tensors, int position, const char *name,
-                        std::initializer_list<c10::ScalarType> allowed) const {
+                        c10::ArrayRef<c10::ScalarType> allowed) const {
   return std::all_of(tensors.begin(), tensors.end(),
                      [&](const at::Tensor &tensor) { return dtype(tensor, position, name, allowed); });
 }

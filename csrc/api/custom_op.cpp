@@ -114,7 +114,9 @@ bool CustomOp::run(c10::Device device, std::initializer_list<c10::IValue> argume
   return run_op(device.index(), number_, values.all(), addresses);
 }
 
-void CustomOp::refuse(std::initializer_list<at::Tensor> tensors) const {
+void CustomOp::refuse(std::initializer_list<at::Tensor> tensors) const { torch_backend::refuse(name_, tensors); }
+
+void refuse(const char *op, at::TensorList tensors) {
   std::ostringstream given;
   std::optional<c10::Device> device;
   for (const at::Tensor &tensor : tensors) {
@@ -122,10 +124,10 @@ void CustomOp::refuse(std::initializer_list<at::Tensor> tensors) const {
     if (!device) device = tensor.device();
     given << (given.tellp() > 0 ? ", " : "") << tensor.dtype() << tensor.sizes();
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(device && device->type() == kDevice, name_, ": the operator has kernels for the '",
-                              kDevice, "' device only, but its tensors are on ", device ? device->str() : "no device",
+  TORCH_CHECK_NOT_IMPLEMENTED(device && device->type() == kDevice, op, ": the operator has kernels for the '", kDevice,
+                              "' device only, but its tensors are on ", device ? device->str() : "no device",
                               "; move them there, or declare a `reference` for the operator.");
-  TORCH_CHECK_NOT_IMPLEMENTED(false, name_, ": neither the plugin of ", device->str(),
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op, ": neither the plugin of ", device->str(),
                               " nor the operator's library has a kernel for these tensors (", given.str(),
                               "), and the operator declares no `reference` to fall back to.");
 }
@@ -153,7 +155,8 @@ std::atomic<bool> reroutes_enabled{true};
 // The kernel of a rerouted operator.
 class Reroute final : public c10::OperatorKernel {
  public:
-  Reroute(RerouteAttempt attempt, c10::SafeKernelFunction before) : attempt_(attempt), before_(std::move(before)) {}
+  Reroute(RerouteAttempt attempt, c10::SafeKernelFunction before)
+      : attempt_(std::move(attempt)), before_(std::move(before)) {}
 
   void operator()(const c10::OperatorHandle &op, c10::DispatchKeySet keys, torch::jit::Stack *stack) {
     if (!reroutes_enabled.load(std::memory_order_relaxed) || !attempt_(stack)) before_.callBoxed(op, keys, stack);
@@ -162,6 +165,55 @@ class Reroute final : public c10::OperatorKernel {
  private:
   RerouteAttempt attempt_;
   c10::SafeKernelFunction before_;
+};
+
+c10::OperatorHandle find(const std::string &qualified) {
+  const size_t dot = qualified.find('.');
+  const std::string overload = dot == std::string::npos ? "" : qualified.substr(dot + 1);
+  return c10::Dispatcher::singleton().findSchemaOrThrow(qualified.substr(0, dot).c_str(), overload.c_str());
+}
+
+// Numbers are equal whatever their type is.
+bool equal(const c10::IValue &argument, const c10::IValue &wanted) {
+  if (wanted.isNone() || argument.isNone()) return wanted.isNone() && argument.isNone();
+  if (wanted.isString()) return argument.isString() && argument.toStringRef() == wanted.toStringRef();
+  if (wanted.isBool()) return argument.isBool() && argument.toBool() == wanted.toBool();
+  return argument.isScalar() && !argument.isComplexDouble() &&
+         argument.toScalar().toDouble() == wanted.toScalar().toDouble();
+}
+
+// An attempt by an operator of a library, which needs no code of the library's for it.
+class ByOperator {
+ public:
+  ByOperator(const char *attempt, size_t count, std::vector<int64_t> sources,
+             std::vector<std::pair<int64_t, c10::IValue>> conditions)
+      : op_(find(attempt)), count_(count), sources_(std::move(sources)), conditions_(std::move(conditions)) {}
+
+  bool operator()(torch::jit::Stack *stack) const {
+    const auto arguments = torch::jit::last(*stack, count_);
+    for (const auto &[place, wanted] : conditions_) {
+      if (!equal(arguments[static_cast<size_t>(place)], wanted)) return false;
+    }
+    torch::jit::Stack values;
+    for (size_t i = 0; i < sources_.size(); i++) {
+      const bool given = sources_[i] >= 0;
+      values.push_back(given ? arguments[static_cast<size_t>(sources_[i])]
+                             : *op_.schema().arguments()[i].default_value());
+    }
+    op_.callBoxedForDispatchKey(c10::DispatchKey::PrivateUse1, values);
+    for (const c10::IValue &result : values) {
+      if (!result.toTensor().defined()) return false;
+    }
+    torch::jit::drop(*stack, count_);
+    for (c10::IValue &result : values) stack->push_back(std::move(result));
+    return true;
+  }
+
+ private:
+  c10::OperatorHandle op_;
+  size_t count_;
+  std::vector<int64_t> sources_;
+  std::vector<std::pair<int64_t, c10::IValue>> conditions_;
 };
 
 // torch warns of a kernel that replaces another one: here that is what was asked for.
@@ -173,20 +225,23 @@ class Quiet final : public c10::WarningHandler {
 }  // namespace
 
 bool reroute(const char *aten, RerouteAttempt attempt) {
-  const std::string qualified = aten;
-  const size_t dot = qualified.find('.');
-  const std::string overload = dot == std::string::npos ? "" : qualified.substr(dot + 1);
-  const c10::OperatorHandle op =
-      c10::Dispatcher::singleton().findSchemaOrThrow(qualified.substr(0, dot).c_str(), overload.c_str());
+  const c10::OperatorHandle op = find(aten);
   static auto *libraries = new std::deque<torch::Library>;  // their end would take the kernels away
   Quiet quiet;
   const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
-  auto kernel = std::make_unique<Reroute>(attempt, op.getComputedKernelForDispatchKey(c10::DispatchKey::PrivateUse1));
+  auto kernel =
+      std::make_unique<Reroute>(std::move(attempt), op.getComputedKernelForDispatchKey(c10::DispatchKey::PrivateUse1));
   libraries
       ->emplace_back(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__,
                      static_cast<uint32_t>(__LINE__))
-      .impl(qualified.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
+      .impl(aten, torch::CppFunction::makeFromBoxedFunctor(std::move(kernel)));
   return true;
+}
+
+bool reroute_to(const char *aten, const char *attempt, std::vector<int64_t> sources,
+                std::vector<std::pair<int64_t, c10::IValue>> conditions) {
+  const size_t count = find(aten).schema().arguments().size();
+  return reroute(aten, ByOperator(attempt, count, std::move(sources), std::move(conditions)));
 }
 
 bool set_reroutes(bool enabled) { return reroutes_enabled.exchange(enabled); }

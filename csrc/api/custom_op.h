@@ -8,10 +8,12 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hal/hal.h"
@@ -38,6 +40,9 @@ class CustomOp {
   uint32_t number_ = 0;
 };
 
+// The same for an operator by its name.
+[[noreturn]] void refuse(const char *op, at::TensorList tensors);
+
 // Checks of arguments against the declaration, in PyTorch's words and by its exception types. Sizes may be symbolic. A
 // quiet check answers false instead of throwing.
 class CustomCheck {
@@ -55,11 +60,9 @@ class CustomCheck {
   bool device(const char *first_name, const at::Tensor &first, const char *name, at::TensorList others) const;
 
   // Argument number `position`, counted from 1, has one of the dtypes.
-  bool dtype(const at::Tensor &tensor, int position, const char *name,
-             std::initializer_list<c10::ScalarType> allowed) const;
+  bool dtype(const at::Tensor &tensor, int position, const char *name, c10::ArrayRef<c10::ScalarType> allowed) const;
   // The same for each tensor of a list.
-  bool dtype(at::TensorList tensors, int position, const char *name,
-             std::initializer_list<c10::ScalarType> allowed) const;
+  bool dtype(at::TensorList tensors, int position, const char *name, c10::ArrayRef<c10::ScalarType> allowed) const;
   // The tensor has the dtype of `other`.
   bool same_dtype(const at::Tensor &tensor, const char *name, const at::Tensor &other, const char *other_name) const;
   // The same for each tensor of a list.
@@ -117,11 +120,17 @@ inline at::Tensor optional(const std::optional<at::Tensor> &tensor) { return ten
 void refuse_second_derivative(const char *op, const char *constant);
 
 // Tries to serve a call: true = the arguments on the stack were replaced by the results, false = nothing was changed.
-using RerouteAttempt = bool (*)(torch::jit::Stack *stack);
+using RerouteAttempt = std::function<bool(torch::jit::Stack *stack)>;
 
 // Lets calls of an ATen operator ("aten::name.overload") on the device go to `attempt` first; a refused call goes the way
 // it went before. The last one asks first. Returns true. Throws when torch has no such operator.
 bool reroute(const char *aten, RerouteAttempt attempt);
+
+// The attempt of a library that serves every torch. Its operator `attempt`, "library::operator", answers with undefined tensors when
+// the arguments do not fit; argument i of it is argument `sources[i]` of the ATen operator, or for -1 the default of its schema.
+// Other calls than those whose arguments equal `conditions` are not tried. Throws when torch has no such operator.
+bool reroute_to(const char *aten, const char *attempt, std::vector<int64_t> sources,
+                std::vector<std::pair<int64_t, c10::IValue>> conditions);
 
 // Switches all reroutes of the process on or off; they begin switched on. Returns what it was before.
 bool set_reroutes(bool enabled);

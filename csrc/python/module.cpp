@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "api/custom_op.h"
@@ -100,6 +101,22 @@ py::dict host_memory_stats() {
   result["host_alloc_time"] = to_dict(stats.host_alloc_time);
   result["host_free_time"] = to_dict(stats.host_free_time);
   return result;
+}
+
+// ---- custom operators ----
+c10::IValue simple_value(const py::object &value) {
+  if (value.is_none()) return {};
+  if (py::isinstance<py::bool_>(value)) return value.cast<bool>();
+  if (py::isinstance<py::str>(value)) return value.cast<std::string>();
+  if (py::isinstance<py::int_>(value)) return value.cast<int64_t>();
+  return value.cast<double>();
+}
+
+bool reroute_by_name(const std::string &aten, const std::string &attempt, std::vector<int64_t> sources,
+                     const std::vector<std::pair<int64_t, py::object>> &conditions) {
+  std::vector<std::pair<int64_t, c10::IValue>> values;
+  for (const auto &[place, value] : conditions) values.emplace_back(place, simple_value(value));
+  return reroute_to(aten.c_str(), attempt.c_str(), std::move(sources), std::move(values));
 }
 
 // ---- random numbers ----
@@ -216,6 +233,8 @@ PYBIND11_MODULE(_C, module) {
   module.def("kernel_stats", wrap_pybind_function(&kernel_stats), py::arg("device"));
   module.def("operator_dtypes", wrap_pybind_function(&operator_dtypes), py::arg("device"));
   module.def("set_operator_enabled", wrap_pybind_function(&set_operator_enabled), py::arg("op"), py::arg("enabled"));
+  module.def("reroute_to", wrap_pybind_function(&reroute_by_name), py::arg("aten"), py::arg("attempt"),
+             py::arg("sources"), py::arg("conditions"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));
   module.def("fallback_counts", wrap_pybind_function(&fallback_counts));
   module.def("fallback_reset", wrap_pybind_function(&fallback_reset));

@@ -55,7 +55,9 @@ def main():
                 compare(f"conv {'x'.join(map(str, shape))} {step}", build)
     for name, function in IMAGES.items():
         if not options.only or name in options.only:
-            compare(name, lambda device: (lambda x: lambda: function(x))(numbers(device, 4, 64, 112, 112)))  # noqa: B023
+            for shape in ((4, 64, 112, 112), (1, 3, 8, 8)):
+                build = lambda device: (lambda x: lambda: function(x))(numbers(device, *shape))  # noqa: B023, E731
+                compare(f"{name} {'x'.join(map(str, shape))}", build)
 
 
 if __name__ == "__main__":

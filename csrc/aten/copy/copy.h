@@ -4,6 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdlib>
+#include <memory>
+
 #include "aten/prepare/op_call.h"
 
 namespace torch_backend {
@@ -43,6 +46,13 @@ void copy_into_part(const at::Tensor &src, const at::Tensor &dst, int64_t dim, i
 
 // Device tensors on two devices, any dtypes and bits.
 void copy_across_devices(const at::Tensor &src, const at::Tensor &dst);
+
+// Memory of malloc.
+using HostBuffer = std::unique_ptr<void, decltype(&std::free)>;
+HostBuffer host_buffer(size_t nbytes);
+
+// Queues the upload of all of a buffer into `dst`, a contiguous tensor of as many bytes, and frees the buffer when it is done.
+void upload_buffer(HostBuffer buffer, const at::Tensor &dst);
 
 // `src` may broadcast to `dst`. Blocking unless `non_blocking` and the host memory is pinned.
 void copy_from_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking);

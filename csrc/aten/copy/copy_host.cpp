@@ -51,15 +51,10 @@ class PinnedCopy {
   bool allowed_, recorded_ = false;
 };
 
-void upload_buffered(hal_stream_t *stream, const at::Tensor &src, const at::Tensor &dst, size_t nbytes) {
-  std::unique_ptr<void, decltype(&std::free)> buffer(std::malloc(nbytes), &std::free);
-  if (!buffer) throw std::bad_alloc();
+void upload_buffered(const at::Tensor &src, const at::Tensor &dst, size_t nbytes) {
+  HostBuffer buffer = host_buffer(nbytes);
   std::memcpy(buffer.get(), src.const_data_ptr(), nbytes);
-  const c10::DeviceIndex device = dst.device().index();
-  check(hal_memory_copy(stream, address_of(dst), device, buffer.get(), HAL_HOST, nbytes));
-  check(hal_memory_defer(
-      device, stream, [](void *data) { std::free(data); }, buffer.get()));
-  buffer.release();
+  upload_buffer(std::move(buffer), dst);
 }
 
 // Copies bytes; `owned`: nobody else will write to the host memory, so that only its life matters.
@@ -70,7 +65,7 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   hal_stream_t *stream = current_stream(device);
   const bool small = nbytes <= kBufferedBytes;
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
-  if (small && !owned && !pinned) return upload_buffered(stream, src, dst, nbytes);
+  if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
   check(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
   if (pinned) {
     pinned.queued();
@@ -107,6 +102,23 @@ at::Tensor device_like(const at::Tensor &host, c10::DeviceIndex device) {
 }
 
 }  // namespace
+
+HostBuffer host_buffer(size_t nbytes) {
+  HostBuffer buffer(std::malloc(nbytes), &std::free);
+  if (!buffer) throw std::bad_alloc();
+  return buffer;
+}
+
+void upload_buffer(HostBuffer buffer, const at::Tensor &dst) {
+  const c10::DeviceIndex device = dst.device().index();
+  hal_stream_t *stream = current_stream(device);
+  check(hal_memory_copy(stream, address_of(dst), device, buffer.get(), HAL_HOST, dst.nbytes()));
+  const hal_status_t status = hal_memory_defer(
+      device, stream, [](void *data) { std::free(data); }, buffer.get());
+  if (status != HAL_OK) check_work(hal_stream_synchronize(stream));  // before the buffer goes
+  check(status);
+  buffer.release();
+}
 
 void copy_from_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   if (dst.numel() == 0 && src.sizes() == dst.sizes()) return;

@@ -16,30 +16,74 @@
 namespace torch_backend {
 namespace {
 
-// A map's tables on the device. Uploads of this size do not wait for the device (copy_host.cpp).
-struct Tables {
-  at::Tensor starts, indices, weights;
+// A part of a tensor's memory as a vector.
+at::Tensor vector_in(const at::Tensor &whole, int64_t byte, int64_t count, c10::ScalarType dtype) {
+  auto part = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()), kKeySet,
+                                                       c10::scalarTypeToTypeMeta(dtype));
+  part.unsafeGetTensorImpl()->set_storage_offset(byte / static_cast<int64_t>(c10::elementSize(dtype)));
+  part.unsafeGetTensorImpl()->set_sizes_contiguous({count});
+  return part;
+}
 
-  Tables(const LinearMap &map, c10::ScalarType dtype, c10::DeviceIndex device) {
-    const auto rows = static_cast<int64_t>(map.starts().size()), terms = static_cast<int64_t>(map.indices().size());
-    const at::Tensor numbers(at::detail::empty_cpu({rows + terms}, at::kLong));
-    auto *at = numbers.mutable_data_ptr<int64_t>();
-    std::copy(map.starts().begin(), map.starts().end(), at);
-    std::copy(map.indices().begin(), map.indices().end(), at + rows);
-    const at::Tensor factors(at::detail::empty_cpu({terms}, at::kDouble));
-    std::copy(map.weights().begin(), map.weights().end(), factors.mutable_data_ptr<double>());
-    const at::Tensor moved = make_empty({rows + terms}, at::kLong, device);
-    weights = make_empty({terms}, dtype, device);
-    copy_from_host(numbers, moved, /*non_blocking=*/false);
-    if (terms != 0) copy_from_host(factors, weights, /*non_blocking=*/false);
-    starts = moved.narrow(0, 0, rows);
-    indices = moved.narrow(0, rows, terms);
+// The tables of several maps on the device, which come there by one upload: for each map its starts, its indices and its weights,
+// as the kernel reads them.
+class Tables {
+ public:
+  struct One {
+    at::Tensor starts, indices, weights;
+  };
+
+  Tables(c10::ArrayRef<const LinearMap *> maps, c10::ScalarType dtype, c10::DeviceIndex device)
+      : dtype_(dtype == at::kDouble ? at::kDouble : at::kFloat) {
+    int64_t nbytes = 0;
+    for (const LinearMap *map : maps) nbytes += bytes_of(*map);
+    if (nbytes == 0) return;
+    HostBuffer buffer = host_buffer(static_cast<size_t>(nbytes));
+    const at::Tensor moved = make_empty({nbytes / kAlignment}, at::kLong, device);
+    int64_t at = 0;
+    for (const LinearMap *map : maps) {
+      write(*map, static_cast<char *>(buffer.get()) + at);
+      const int64_t rows = count(map->starts()), terms = count(map->indices());
+      const int64_t indices = at + rows * kAlignment, weights = indices + terms * kAlignment;
+      tables_.push_back({vector_in(moved, at, rows, at::kLong), vector_in(moved, indices, terms, at::kLong),
+                         vector_in(moved, weights, terms, dtype_)});
+      at += bytes_of(*map);
+    }
+    upload_buffer(std::move(buffer), moved);
   }
+
+  const One &operator[](size_t i) const { return tables_[i]; }
+
+ private:
+  static constexpr int64_t kAlignment = sizeof(int64_t);
+
+  template <typename T>
+  static int64_t count(const std::vector<T> &vector) {
+    return static_cast<int64_t>(vector.size());
+  }
+
+  int64_t bytes_of(const LinearMap &map) const {
+    const int64_t weights = count(map.weights()) * static_cast<int64_t>(c10::elementSize(dtype_));
+    return (count(map.starts()) + count(map.indices())) * kAlignment +
+           (weights + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
+  void write(const LinearMap &map, char *to) const {
+    const size_t starts = map.starts().size() * sizeof(int64_t), indices = map.indices().size() * sizeof(int64_t);
+    std::memcpy(to, map.starts().data(), starts);
+    std::memcpy(to + starts, map.indices().data(), indices);
+    to += starts + indices;
+    if (dtype_ == at::kDouble)
+      std::copy(map.weights().begin(), map.weights().end(), reinterpret_cast<double *>(to));
+    else
+      std::copy(map.weights().begin(), map.weights().end(), reinterpret_cast<float *>(to));
+  }
+
+  c10::ScalarType dtype_;
+  c10::SmallVector<One, 3> tables_;
 };
 
-bool run_map(const at::Tensor &self, const LinearMap &map, int64_t dim, const at::Tensor &result) {
-  const c10::DeviceIndex device = self.device().index();
-  const Tables tables(map, self.scalar_type(), device);
+bool run_map(const at::Tensor &self, const Tables::One &tables, int64_t dim, const at::Tensor &result) {
   Call call(HAL_OP_ID_RESAMPLE, self);
   call.in(self).index(tables.starts).index(tables.indices).in(tables.weights).put(dim);
   return call.out(result).run();
@@ -61,6 +105,9 @@ std::vector<size_t> order_of(const std::vector<LinearMap> &maps) {
 // `first` is the dimension of maps[0]. `self` and `result` have the dtype of a kernel.
 bool apply_real(const at::Tensor &self, const std::vector<LinearMap> &maps, int64_t first, const at::Tensor &result) {
   const std::vector<size_t> order = order_of(maps);
+  c10::SmallVector<const LinearMap *, 3> ordered;
+  for (const size_t i : order) ordered.push_back(&maps[i]);
+  const Tables tables(ordered, self.scalar_type(), self.device().index());
   at::Tensor current = self;
   for (size_t i = 0; i < order.size(); i++) {
     const LinearMap &map = maps[order[i]];
@@ -70,7 +117,7 @@ bool apply_real(const at::Tensor &self, const std::vector<LinearMap> &maps, int6
     const bool last = i + 1 == order.size();
     const at::Tensor next =
         last ? result : make_empty(sizes, self.scalar_type(), self.device().index(), current.suggest_memory_format());
-    if (!run_map(current, map, dim, next)) return false;
+    if (!run_map(current, tables[i], dim, next)) return false;
     current = next;
   }
   if (order.empty()) copy_on_device(self, result);

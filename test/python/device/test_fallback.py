@@ -54,6 +54,19 @@ def test_the_result_is_the_cpus_and_lies_on_the_device(device, run, on_device):
         torch.testing.assert_close(mine.cpu(), other, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize(("setting", "copied"), [("0", False), ("1", True)], ids=["the host may touch it", "the host may not"])
+def test_on_memory_that_the_host_may_touch_nothing_is_copied(run_python, setting, copied):
+    script = """
+        import torch
+        x = torch.rand(100, device="fake")
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.PrivateUse1]) as profile:
+            y = torch.fft.fft(x)
+            torch.accelerator.synchronize()
+        print(y.device.type, any("Memcpy" in event.name for event in profile.events()))
+    """
+    assert run_python(script, TORCH_BACKEND="fake", HAL_FAKE_PROTECT=setting).stdout.split()[-2:] == ["fake", str(copied)]
+
+
 def test_in_place_changes_the_tensor_itself(device):
     x = torch.tensor([3.0, 1.0, 2.0], device=device)
     address = x.data_ptr()

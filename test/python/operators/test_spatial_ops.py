@@ -231,3 +231,37 @@ def test_shuffles():
     compare(lambda x: F.pixel_shuffle(x, 2), image((2, 12, 3, 4)))
     compare(lambda x: F.pixel_unshuffle(x, 2), image((2, 3, 6, 4)))
     compare(lambda x: F.channel_shuffle(x, 3), image((2, 12, 3, 4)))
+
+
+# ---- what a call costs ----
+MAPPED = {
+    "avg_pool2d": lambda x: F.avg_pool2d(x, 2),
+    "avg_pool3d": lambda x: F.avg_pool3d(x[None], 2),
+    "adaptive_avg_pool2d": lambda x: F.adaptive_avg_pool2d(x, 3),
+    "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bicubic of float64": lambda x: F.interpolate(x.double(), size=(5, 7), mode="bicubic", antialias=True),
+    "reflect": lambda x: F.pad(x, (1, 2, 1, 2), mode="reflect"),
+}
+
+
+@pytest.mark.parametrize("function", MAPPED.values(), ids=MAPPED)
+def test_what_a_call_needs_besides_its_operands_comes_by_one_upload(function):
+    """Not one for each dimension and table; forward and backward."""
+    leaf = image((2, 4, 8, 9)).to(torch_backend.device_name()).requires_grad_()
+    grad, results = torch.ones_like(function(leaf)), []
+    assert uploads(lambda: results.append(function(leaf))) == 1
+    assert uploads(lambda: torch.autograd.grad(results[0], leaf, grad)) == 1
+
+
+def test_padding_of_integers_comes_by_one_upload_too():
+    x = image((2, 4, 8, 9), torch.int64).to(torch_backend.device_name())
+    assert uploads(lambda: F.pad(x, (1, 2, 1, 2), mode="reflect")) == 1
+
+
+def uploads(call):
+    """Counts the copies from the host to the device that a call makes."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.PrivateUse1]
+    with torch.profiler.profile(activities=activities) as profile:
+        call()
+        torch.accelerator.synchronize()
+    return sum(event.name == "Memcpy HtoD" for event in profile.events())

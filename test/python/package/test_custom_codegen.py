@@ -44,12 +44,13 @@ ops:
 """
 
 
-def generate(codegen, tmp_path, text):
-    """Runs the generator; gives the texts of what it writes."""
+def generate(codegen, tmp_path, text, stable=True):
+    """Runs the generator, for every torch or for one; gives the texts of what it writes."""
     path = tmp_path / "ops.yaml"
     path.write_text(textwrap.dedent(text))
     model = codegen.custom_model.load(path)
-    return codegen.custom_emit.library(model, "mine"), codegen.c_header(model, "mine"), codegen.kernel_source(model, "mine"), codegen.module(model, "mine")
+    library = (codegen.custom_stable if stable else codegen.custom_emit).library(model, "mine")
+    return library, codegen.c_header(model, "mine"), codegen.kernel_source(model, "mine"), codegen.module(model, "mine", stable)
 
 
 MISTAKES = [
@@ -109,11 +110,12 @@ MISTAKES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("stable", [True, False], ids=["every torch", "one torch"])
 @pytest.mark.parametrize(("old", "new", "sentence"), MISTAKES, ids=[m[2][:60] for m in MISTAKES])
-def test_a_mistake_is_one_sentence(codegen, tmp_path, old, new, sentence):
+def test_a_mistake_is_one_sentence(codegen, tmp_path, old, new, sentence, stable):
     assert old in GOOD
     with pytest.raises(SystemExit) as stopped:
-        generate(codegen, tmp_path, GOOD.replace(old, new, 1))
+        generate(codegen, tmp_path, GOOD.replace(old, new, 1), stable)
     message = str(stopped.value)
     assert message.startswith(f"codegen: {tmp_path / 'ops.yaml'}: ") and "\n" not in message
     assert sentence in message
@@ -125,7 +127,7 @@ def test_a_missing_file_is_named(codegen, tmp_path):
 
 
 def test_the_good_list_generates_what_it_says(codegen, tmp_path):
-    cpp, header, kernels, module = generate(codegen, tmp_path, GOOD)
+    cpp, header, kernels, module = generate(codegen, tmp_path, GOOD, stable=False)
     assert 'm.def("scale(Tensor x, float by=2.0, str mode=\\"a\\") -> Tensor");' in cpp
     assert "gradients[0] = (grad * at::Scalar(by));" in cpp
     assert "autogradNotImplementedFallback" in cpp  # of `two`
@@ -135,8 +137,35 @@ def test_the_good_list_generates_what_it_says(codegen, tmp_path):
     compile(module, "module", "exec")
 
 
-def test_the_generator_writes_the_same_text_twice(codegen, tmp_path):
-    assert generate(codegen, tmp_path, GOOD) == generate(codegen, tmp_path, GOOD)
+def test_the_good_list_for_every_torch_says_it_on_the_stable_abi(codegen, tmp_path):
+    cpp, header, kernels, module = generate(codegen, tmp_path, GOOD)
+    assert (header, kernels) == generate(codegen, tmp_path, GOOD, stable=False)[1:3]
+    assert "STABLE_TORCH_LIBRARY_FRAGMENT(mine, m)" in cpp and "STABLE_TORCH_LIBRARY_IMPL(mine, PrivateUse1, m)" in cpp
+    assert "at::" not in cpp and "c10::" not in cpp
+    assert "gradients[0] = grad * by" in module and "_library.register('two', fake=_two_fake)" in module
+    compile(module, "module", "exec")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ("float by=2.0", "Scalar by=2.0", "mine::scale: argument 'by' has the type Scalar, which LibTorch's stable ABI does not hand over"),
+        ("two(Tensor x)", "two(Tensor a, *, Tensor x)", "mine::two: argument 'x' is a tensor by keyword only, for which gradients cannot be registered"),
+    ],
+)
+def test_what_the_stable_abi_does_not_reach_is_said(codegen, tmp_path, old, new, sentence):
+    path = tmp_path / "ops.yaml"
+    text = GOOD.replace(old, new).replace("args: {x: {dtype: T}}", "args: {x: {dtype: T}, a: {dtype: T}}" if "two" in new else "args: {x: {dtype: T}}")
+    path.write_text(textwrap.dedent(text).replace("      by: {min: 0}\n", ""))
+    model = codegen.custom_model.load(path)
+    assert codegen.custom_stable.out_of_reach(model).startswith(sentence)
+    path.write_text(textwrap.dedent(GOOD))
+    assert codegen.custom_stable.out_of_reach(codegen.custom_model.load(path)) == ""
+
+
+@pytest.mark.parametrize("stable", [True, False], ids=["every torch", "one torch"])
+def test_the_generator_writes_the_same_text_twice(codegen, tmp_path, stable):
+    assert generate(codegen, tmp_path, GOOD, stable) == generate(codegen, tmp_path, GOOD, stable)
 
 
 def test_the_guide_explains_every_key_and_includes_the_example(codegen):

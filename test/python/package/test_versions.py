@@ -4,11 +4,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from other_torches import pythons
 
 import torch_backend
 from torch_backend import _builds
@@ -91,19 +91,12 @@ print(json.dumps({"torch": torch.__version__, "path": plugin.path, "losses": los
 """
 
 
-def other_pythons():
-    """Interpreters that have torch_backend with another torch: TORCH_BACKEND_TEST_PYTHONS, a list separated by colons."""
-    return [Path(path) for path in os.environ.get("TORCH_BACKEND_TEST_PYTHONS", "").split(":") if path]
-
-
 @pytest.mark.parametrize("plugin", ["fake", "template"])
 def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path):
     """Built once, with this package's headers: the same file gives the same losses with each torch, equal to a rounding."""
     import json
 
-    pythons = [Path(sys.executable), *other_pythons()]
-    if len(pythons) == 1:
-        pytest.skip("only one torch is here; `make test-torch VERSION=...` brings another and names the others that it finds")
+    interpreters = pythons()
     path = tmp_path / f"libhal_{plugin}.so"
     if plugin == "fake":
         shutil.copy(PACKAGE / "plugins/libhal_fake.so", path)
@@ -111,13 +104,13 @@ def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path
         shutil.copy(build_plugin("template", ROOT / "plugins/template/plugin.c"), path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("HAL_", "TORCH_BACKEND"))}
     answers = {}
-    for python in pythons:
+    for python in interpreters:
         done = subprocess.run([python, "-P", "-c", SCRIPT, path], env=environment, capture_output=True, text=True, timeout=300, cwd=tmp_path)
         assert done.returncode == 0, f"{python}\n{done.stdout}\n{done.stderr}"
         answer = json.loads(done.stdout.splitlines()[-1])
         assert answer["path"] == str(path)
         answers[_builds.minor(answer["torch"])] = answer["losses"]
-    assert len(answers) == len(pythons), f"expected a torch of its own for each of {pythons}, found {sorted(answers)}"
+    assert len(answers) == len(interpreters), f"expected a torch of its own for each of {interpreters}, found {sorted(answers)}"
     first = next(iter(answers.values()))
     assert first[-1] < first[0]
     for losses in answers.values():
