@@ -10,9 +10,17 @@ enum { MAX_PATTERN = 16 };
 
 static hal_status_t check_side(int32_t device) { return device == HAL_HOST ? HAL_OK : ocl_check_device(device); }
 
-static int32_t device_of(const hal_plugin_stream_t *stream, int32_t dst_device, int32_t src_device) {
-  if (stream) return stream->device;
-  return dst_device != HAL_HOST ? dst_device : src_device;
+static uint32_t direction_of(int32_t dst_device, int32_t src_device) {
+  if (dst_device == src_device) return HAL_COPY_DEVICE_TO_DEVICE;
+  if (src_device == HAL_HOST) return HAL_COPY_HOST_TO_DEVICE;
+  return dst_device == HAL_HOST ? HAL_COPY_DEVICE_TO_HOST : HAL_COPY_PEER;
+}
+
+/* Between two ranges of the host's own memory, in the order of the stream. */
+static hal_status_t copy_on_host(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
+  if (stream) ocl_work_drain(stream);
+  memcpy(dst, src, size);
+  return HAL_OK;
 }
 
 hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int32_t dst_device, const void *src,
@@ -20,48 +28,59 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   if (!size || dst == src) return HAL_OK;
   hal_status_t status = check_side(dst_device);
   if (!status) status = check_side(src_device);
+  if (!status && stream) status = ocl_check_device(stream->device);
   if (status) return status;
   if (!dst || !src)
     return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: copy of %zu bytes from %p to %p; neither may be NULL", size, src,
                      dst);
-  const int32_t device = device_of(stream, dst_device, src_device);
-  if (device == HAL_HOST) {
-    memcpy(dst, src, size);
-    return HAL_OK;
-  }
-  ocl_submit_t submit;
-  status = ocl_submit_begin(&submit, stream, device, "memory_copy");
+  if (dst_device == HAL_HOST && src_device == HAL_HOST) return copy_on_host(stream, dst, src, size);
+  ocl_place_t to, from;
+  status = ocl_place("memory_copy", dst_device, dst, size, &to);
+  if (!status) status = ocl_place("memory_copy", src_device, src, size, &from);
   if (status) return status;
-  return ocl_submit_end(&submit,
-                        icd.clEnqueueSVMMemcpy(submit.queue, CL_FALSE, dst, src, size, 0, NULL, &submit.work.event));
+  ocl_submit_t submit;
+  status = ocl_submit_begin(&submit, stream, dst_device != HAL_HOST ? dst_device : src_device, "memory_copy");
+  if (status) return status;
+  submit.work.kind = HAL_PROFILE_COPY;
+  submit.work.bytes = size;
+  submit.work.direction = direction_of(dst_device, src_device);
+  return ocl_submit_end(&submit, ocl_enqueue_copy(&submit, &to, &from, size));
 }
 
 /* ---- fills ----------------------------------------------------------------------------------------------------------------- */
 
 static hal_status_t fill_part(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
                               size_t pattern_size, size_t size) {
+  ocl_place_t to;
   ocl_submit_t submit;
-  const hal_status_t status = ocl_submit_begin(&submit, stream, device, "memory_fill");
+  hal_status_t status = ocl_place("memory_fill", device, dst, size, &to);
+  if (!status) status = ocl_submit_begin(&submit, stream, device, "memory_fill");
   if (status) return status;
-  return ocl_submit_end(
-      &submit, icd.clEnqueueSVMMemFill(submit.queue, dst, pattern, pattern_size, size, 0, NULL, &submit.work.event));
+  submit.work.kind = HAL_PROFILE_FILL;
+  submit.work.bytes = size;
+  return ocl_submit_end(&submit, ocl_enqueue_fill(&submit, &to, pattern, pattern_size, size));
 }
 
-/* OpenCL wants the address aligned to the pattern: what lies before the first such address, and behind the last whole pattern from
- * there, is filled byte by byte, and the pattern is turned between. */
+/* Fills the bytes from `begin` to `end`, of which the pattern's first is byte 0, one by one. */
+static hal_status_t fill_bytes(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
+                               size_t pattern_size, size_t begin, size_t end) {
+  hal_status_t status = HAL_OK;
+  for (size_t i = begin; i < end && !status; i++)
+    status = fill_part(stream, device, dst + i, &pattern[i % pattern_size], 1, 1);
+  return status;
+}
+
+/* OpenCL wants the address aligned to the pattern: between the first such address and the last the pattern is turned, and few bytes
+ * before and behind are filled by themselves. */
 static hal_status_t fill_unaligned(hal_plugin_stream_t *stream, int32_t device, char *dst, const char *pattern,
                                    size_t pattern_size, size_t size) {
-  const size_t head = (size_t)(-(uintptr_t)dst & (pattern_size - 1));
-  const size_t body = size > head ? (size - head) / pattern_size * pattern_size : 0;
+  const size_t gap = (size_t)(-(uintptr_t)dst & (pattern_size - 1)), head = gap < size ? gap : size;
+  const size_t end = head + (size - head) / pattern_size * pattern_size;
   char turned[MAX_PATTERN];
-  hal_status_t status = HAL_OK;
   for (size_t i = 0; i < pattern_size; i++) turned[i] = pattern[(head + i) % pattern_size];
-  if (body) status = fill_part(stream, device, dst + head, turned, pattern_size, body);
-  for (size_t i = 0; i < size && !status; i++)
-    if (i < head || i >= head + body)
-      status = fill_part(stream, device, dst + i, &pattern[i % pattern_size], 1, 1);
-    else
-      i = head + body - 1;
+  hal_status_t status = fill_bytes(stream, device, dst, pattern, pattern_size, 0, head);
+  if (!status && end > head) status = fill_part(stream, device, dst + head, turned, pattern_size, end - head);
+  if (!status) status = fill_bytes(stream, device, dst, pattern, pattern_size, end, size);
   return status;
 }
 

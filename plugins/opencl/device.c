@@ -79,6 +79,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   device->alignment = align_bits / 8 > 128 ? align_bits / 8 : 128;
   read_text(id, CL_DEVICE_VERSION, device->version, sizeof device->version);
   read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+  device->user_events_hang = strncmp(device->name, "basic", 5) == 0;
   device->subgroup = read_subgroup(device);
   read_place(device);
   return HAL_OK;

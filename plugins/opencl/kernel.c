@@ -41,10 +41,15 @@ static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
 hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   cl_int code = CL_SUCCESS;
   const size_t bytes = strlen(name) + 1;
-  hal_plugin_kernel_t *kernel = hal_host->mem_alloc(sizeof *kernel + bytes, alignof(hal_plugin_kernel_t));
-  if (!kernel) return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory for the kernel '%s'", name);
+  hal_plugin_kernel_t *kernel = hal_host->mem_alloc(sizeof *kernel, alignof(hal_plugin_kernel_t));
+  char *own_name = hal_host->mem_alloc(bytes, 1);
+  if (!kernel || !own_name) {
+    hal_host->mem_free(kernel);
+    hal_host->mem_free(own_name);
+    return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory for the kernel '%s'", name);
+  }
   memset(kernel, 0, sizeof *kernel);
-  memcpy(kernel->name, name, bytes);
+  kernel->name = memcpy(own_name, name, bytes);
   kernel->module = module;
   kernel->handle = icd.clCreateKernel(module->program, name, &code);
   hal_status_t status = HAL_OK;
@@ -56,6 +61,7 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
     status = read_kernel(kernel);
   if (status) {
     if (kernel->handle) icd.clReleaseKernel(kernel->handle);
+    hal_host->mem_free(own_name);
     hal_host->mem_free(kernel);
     return status;
   }
@@ -64,9 +70,11 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
   return HAL_OK;
 }
 
+/* Once there has been a profile, names stay: its records, which the host may not have read yet, have their addresses. */
 void ocl_kernel_destroy(hal_plugin_kernel_t *kernel) {
   icd.clReleaseKernel(kernel->handle);
   pthread_mutex_destroy(&kernel->lock);
+  if (!atomic_load(&ocl.keep_names)) hal_host->mem_free(kernel->name);
   hal_host->mem_free(kernel);
 }
 
@@ -129,51 +137,9 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
         HAL_INVALID_ARGUMENT, 0,
         "opencl: launch of '%s' with %u shared bytes; OpenCL has local memory in arguments: pass a HAL_ARG_LOCAL",
         kernel->name, (unsigned)launch->shared_bytes);
-  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count))
-    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
-                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
   if (OCL_UNLIKELY(has_required(launch)))
     return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: launch of '%s' with a required attribute; OpenCL knows none",
                      kernel->name);
-  return HAL_OK;
-}
-
-static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg) {
-  static const char *const kinds[] = {"value", "pointer", "local memory"};
-  static const char *const wanted[] = {"something else", "a value", "a pointer", "local memory"};
-  return ocl_error(
-      HAL_INVALID_ARGUMENT, 0,
-      "opencl: argument %u of '%s' is a %s of %u bytes at %p; the kernel takes %s, a pointer has %zu bytes, and "
-      "only local memory has no address",
-      (unsigned)index, kernel->name, arg->kind < 3 ? kinds[arg->kind] : "thing of an unknown kind", (unsigned)arg->size,
-      arg->value, wanted[kernel->parameters[index]], sizeof(void *));
-}
-
-/* Sets one argument. The driver reads the value here and now. */
-static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg) {
-  const uint8_t parameter = kernel->parameters[index];
-  cl_int code = CL_SUCCESS;
-  if (OCL_UNLIKELY(arg->kind > HAL_ARG_LOCAL || (parameter && parameter != arg->kind + 1)) ||
-      OCL_UNLIKELY(!arg->value != (arg->kind == HAL_ARG_LOCAL)) || OCL_UNLIKELY(!arg->size) ||
-      OCL_UNLIKELY(arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *)))
-    return refuse_arg(kernel, index, arg);
-  if (arg->kind == HAL_ARG_POINTER) {
-    void *address;
-    memcpy(&address, arg->value, sizeof address);
-    code = icd.clSetKernelArgSVMPointer(kernel->handle, index, address);
-  } else {
-    code = icd.clSetKernelArg(kernel->handle, index, arg->size, arg->value);
-  }
-  if (OCL_LIKELY(!code)) return HAL_OK;
-  return ocl_driver_error(code, "opencl: argument %u of '%s' of %u bytes was refused", (unsigned)index, kernel->name,
-                          (unsigned)arg->size);
-}
-
-static hal_status_t set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
-  for (uint32_t i = 0; i < launch->arg_count; i++) {
-    const hal_status_t status = set_arg(kernel, i, &launch->args[i]);
-    if (OCL_UNLIKELY(status)) return status;
-  }
   return HAL_OK;
 }
 
@@ -186,15 +152,17 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
   const size_t global[3] = {(size_t)grid[0] * block[0], (size_t)grid[1] * block[1], (size_t)grid[2] * block[2]};
   const cl_uint dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
   ocl_submit_t submit;
+  ocl_views_t views = {.count = 0};
   cl_int code = CL_SUCCESS;
   pthread_mutex_lock(&kernel->lock);
-  status = set_args(kernel, launch);
+  status = ocl_kernel_set_args(kernel, launch, &views);
   if (OCL_LIKELY(!status)) status = ocl_submit_begin(&submit, stream, kernel->module->device, "kernel_launch");
   if (OCL_LIKELY(!status)) {
     submit.work.kernel = kernel->name;
     code = icd.clEnqueueNDRangeKernel(submit.queue, kernel->handle, dimensions, NULL, global, local, 0, NULL,
                                       &submit.work.event);
   }
+  if (OCL_UNLIKELY(views.count)) ocl_views_release(&views);
   pthread_mutex_unlock(&kernel->lock);
   return OCL_UNLIKELY(status) ? status : ocl_submit_end(&submit, code);
 }

@@ -1,24 +1,144 @@
-/* memory.c: device memory. */
-#include <stdio.h>
+/* memory.c: device memory, in one of four kinds: the best that all devices of the context have, or that of HAL_OPENCL_MEMORY. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "opencl.h"
 
-uint64_t ocl_memory_flags(void) { return HAL_DEVICE_HOST_VISIBLE; }
+static const char *const kind_names[OCL_MEMORY_KINDS] = {"usm", "svm-fine", "svm-coarse", "buffer"};
+
+/* ---- the kind ------------------------------------------------------------------------------------------------------------- */
+
+static void *extension(const char *name) { return icd.clGetExtensionFunctionAddressForPlatform(ocl.platform, name); }
+
+static int has_usm(const ocl_device_t *device) {
+  if (!ocl_device_has(device->id, "cl_intel_unified_shared_memory")) return 0;
+  static const char *const names[] = {"clDeviceMemAllocINTEL", "clMemFreeINTEL", "clSetKernelArgMemPointerINTEL",
+                                      "clEnqueueMemcpyINTEL", "clEnqueueMemFillINTEL"};
+  void *symbols[sizeof names / sizeof *names];
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (!(symbols[i] = extension(names[i]))) return 0;
+  _Static_assert(sizeof symbols == sizeof ocl.usm, "the names are those of ocl_usm_t, in its order");
+  memcpy(&ocl.usm, symbols, sizeof symbols); /* ISO C has no cast to a function pointer */
+  return 1;
+}
+
+static int has_kind(const ocl_device_t *device, ocl_memory_t kind) {
+  const int svm = icd.clSVMAlloc && icd.clSVMFree && icd.clEnqueueSVMMemcpy && icd.clEnqueueSVMMemFill &&
+                  icd.clSetKernelArgSVMPointer;
+  switch (kind) {
+    case OCL_MEMORY_USM:
+      return has_usm(device);
+    case OCL_MEMORY_SVM_FINE:
+      return svm && (device->svm & CL_DEVICE_SVM_FINE_GRAIN_BUFFER);
+    case OCL_MEMORY_SVM_COARSE:
+      return svm && (device->svm & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER);
+    default:
+      return 1;
+  }
+}
+
+/* Gives the first device that lacks a kind of memory, or NULL. */
+static const ocl_device_t *who_lacks(ocl_memory_t kind) {
+  for (int32_t i = 0; i < ocl.device_count; i++)
+    if (!has_kind(&ocl.devices[i], kind)) return &ocl.devices[i];
+  return NULL;
+}
 
 hal_status_t ocl_memory_choose(void) {
-  for (int32_t i = 0; i < ocl.device_count; i++)
-    if (!icd.clSVMAlloc || !(ocl.devices[i].svm & CL_DEVICE_SVM_FINE_GRAIN_BUFFER))
-      return ocl_error(HAL_UNAVAILABLE, 0,
-                       "opencl: '%s' has no fine-grained shared virtual memory, the only kind that is used",
-                       ocl.devices[i].name);
-  return HAL_OK;
+  const char *wanted = getenv("HAL_OPENCL_MEMORY");
+  if (!wanted || !*wanted) {
+    ocl.memory = OCL_MEMORY_USM;
+    while (who_lacks(ocl.memory)) ocl.memory++; /* buffers have all */
+    return HAL_OK;
+  }
+  for (ocl_memory_t kind = 0; kind < OCL_MEMORY_KINDS; kind++) {
+    if (strcmp(wanted, kind_names[kind]) != 0) continue;
+    const ocl_device_t *device = who_lacks(kind);
+    if (device)
+      return ocl_error(
+          HAL_INVALID_ARGUMENT, 0,
+          "opencl: HAL_OPENCL_MEMORY=%s, but '%s' has no such memory; unset it, or set it to buffer, which every "
+          "device has",
+          wanted, device->name);
+    ocl.memory = kind;
+    return HAL_OK;
+  }
+  return ocl_error(HAL_INVALID_ARGUMENT, 0,
+                   "opencl: HAL_OPENCL_MEMORY is '%.100s'; set it to usm, svm-fine, svm-coarse or buffer, or unset it",
+                   wanted);
+}
+
+uint64_t ocl_memory_flags(void) { return ocl.memory == OCL_MEMORY_SVM_FINE ? HAL_DEVICE_HOST_VISIBLE : 0; }
+
+/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+
+/* Pages without permissions behind each buffer's addresses, so that neighbours never touch. */
+static size_t reserved_bytes(size_t size) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return size > SIZE_MAX - 2 * page ? 0 : (size + page - 1) / page * page + page;
+}
+
+/* Makes the device take the memory now and not at the first use, where nobody would expect that it is short. */
+static cl_int settle(const ocl_device_t *device, cl_mem memory) {
+  cl_event moved = NULL;
+  cl_int code = icd.clEnqueueMigrateMemObjects(device->queue, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
+                                               NULL, &moved);
+  if (code) return code;
+  code = icd.clWaitForEvents(1, &moved);
+  icd.clReleaseEvent(moved);
+  return code;
+}
+
+static cl_int make_buffer(const ocl_device_t *device, ocl_segment_t *segment) {
+  cl_int code = CL_SUCCESS;
+  const size_t reserved = reserved_bytes(segment->size);
+  segment->memory = icd.clCreateBuffer(ocl.context, CL_MEM_READ_WRITE, segment->size, NULL, &code);
+  if (!code) code = settle(device, segment->memory);
+  if (!code) {
+    void *base =
+        reserved ? mmap(NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0) : MAP_FAILED;
+    if (base == MAP_FAILED)
+      code = CL_OUT_OF_HOST_MEMORY;
+    else
+      segment->base = base;
+  }
+  if (code && segment->memory) icd.clReleaseMemObject(segment->memory);
+  return code;
+}
+
+/* ---- segments --------------------------------------------------------------------------------------------------------------- */
+
+static cl_int make(const ocl_device_t *device, ocl_segment_t *segment) {
+  cl_int code = CL_SUCCESS;
+  if (ocl.memory == OCL_MEMORY_BUFFER) return make_buffer(device, segment);
+  if (ocl.memory == OCL_MEMORY_USM) {
+    segment->base = ocl.usm.alloc(ocl.context, device->id, NULL, segment->size, 0, &code);
+  } else {
+    const cl_svm_mem_flags fine = ocl.memory == OCL_MEMORY_SVM_FINE ? CL_MEM_SVM_FINE_GRAIN_BUFFER : 0;
+    segment->base = icd.clSVMAlloc(ocl.context, CL_MEM_READ_WRITE | fine, segment->size, 0);
+  }
+  return segment->base || code ? code : CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+static void unmake(const ocl_segment_t *segment) {
+  if (ocl.memory == OCL_MEMORY_BUFFER) {
+    munmap(segment->base, reserved_bytes(segment->size));
+    icd.clReleaseMemObject(segment->memory);
+  } else if (ocl.memory == OCL_MEMORY_USM) {
+    ocl.usm.free(ocl.context, segment->base);
+  } else {
+    icd.clSVMFree(ocl.context, segment->base);
+  }
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
-  const hal_status_t status = ocl_check_device(ordinal);
+  hal_status_t status = ocl_check_device(ordinal);
   if (status) return status;
-  ocl_device_t *device = &ocl.devices[ordinal];
+  const ocl_device_t *device = &ocl.devices[ordinal];
   if (!size || flags)
     return ocl_error(HAL_INVALID_ARGUMENT, 0,
                      "opencl: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags must",
@@ -28,12 +148,19 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
                      "opencl: tried to allocate %zu bytes on '%s', whose driver gives at most %llu bytes at once "
                      "(CL_DEVICE_MAX_MEM_ALLOC_SIZE); use smaller tensors",
                      size, device->name, (unsigned long long)device->most_bytes);
-  void *ptr = icd.clSVMAlloc(ocl.context, CL_MEM_READ_WRITE | CL_MEM_SVM_FINE_GRAIN_BUFFER, size, 0);
-  if (!ptr)
-    return ocl_error(HAL_RESOURCE_EXHAUSTED, 0,
-                     "opencl: the driver has no %zu bytes of memory for '%s', which has %llu in all; free some tensors",
-                     size, device->name, (unsigned long long)device->global_bytes);
-  *out_ptr = ptr;
+  ocl_segment_t segment = {.size = size, .device = ordinal};
+  const cl_int code = make(device, &segment);
+  if (code)
+    return ocl_error(
+        HAL_RESOURCE_EXHAUSTED, code,
+        "opencl: the driver has no %zu bytes of memory (%s) for '%s', which has %llu in all (%s); free some tensors",
+        size, kind_names[ocl.memory], device->name, (unsigned long long)device->global_bytes, ocl_error_name(code));
+  status = ocl_map_add(&segment);
+  if (status) {
+    unmake(&segment);
+    return status;
+  }
+  *out_ptr = segment.base;
   return HAL_OK;
 }
 
@@ -41,6 +168,25 @@ hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
   if (!ptr) return HAL_OK;
   const hal_status_t status = ocl_check_device(ordinal);
   if (status) return status;
-  icd.clSVMFree(ocl.context, ptr);
+  ocl_segment_t segment;
+  if (!ocl_map_take(ordinal, ptr, &segment))
+    return ocl_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "opencl: memory_free(%d, %p): this is not the start of an allocation of this device; free each once",
+        (int)ordinal, ptr);
+  unmake(&segment);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
+  ocl_segment_t segment;
+  if (!ocl_map_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
+    return ocl_error(HAL_NOT_FOUND, 0, "opencl: %p lies in no allocation of this plugin", ptr);
+  hal_pointer_info_t info = {.struct_size = out_info->struct_size,
+                             .base = segment.base,
+                             .size = segment.size,
+                             .device = segment.device,
+                             .kind = segment.device == HAL_HOST ? HAL_POINTER_PINNED : HAL_POINTER_DEVICE};
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

@@ -10,8 +10,9 @@ enum { LOG_BYTES = 3000 }; /* of a build's log, in a message */
 /* What stands before an exported binary: the driver is no judge of whose binary it is given. */
 typedef struct header_s {
   char magic[8];
-  uint64_t bytes; /* behind the header */
-  uint64_t sum;   /* of them */
+  uint64_t bytes;   /* behind the header */
+  uint64_t sum;     /* of them */
+  uint64_t offsets; /* 1: built with PK_POINTER_OFFSETS */
   char device[64], version[128], driver[64];
 } header_t;
 
@@ -43,10 +44,11 @@ static hal_status_t build(const ocl_device_t *device, cl_program program, const 
   return say_log(device, program, code, dialect);
 }
 
-/* The caller's options and our own: facts about arguments, by which launches are checked. */
+/* The caller's options and our own: facts about arguments, by which launches are checked, and offsets (argument.c). */
 static char *join_options(const char *options) {
-  static const char own[] = "-cl-kernel-arg-info";
-  const size_t bytes = strlen(options) + sizeof own + 1;
+  const char *own =
+      ocl.memory == OCL_MEMORY_BUFFER ? "-cl-kernel-arg-info -DPK_POINTER_OFFSETS=1" : "-cl-kernel-arg-info";
+  const size_t bytes = strlen(options) + strlen(own) + 2;
   char *text = hal_host->mem_alloc(bytes, 1);
   if (text) snprintf(text, bytes, "%s%s%s", options, *options ? " " : "", own);
   return text;
@@ -63,6 +65,7 @@ static uint64_t sum_of(const unsigned char *data, size_t size) { /* FNV-1a */
 static void fill_header(header_t *header, const ocl_device_t *device) {
   memset(header, 0, sizeof *header);
   memcpy(header->magic, magic, sizeof magic);
+  header->offsets = ocl.memory == OCL_MEMORY_BUFFER;
   memcpy(header->device, device->name, sizeof header->device);
   memcpy(header->version, device->version, sizeof header->version);
   memcpy(header->driver, device->driver, sizeof header->driver);
@@ -84,6 +87,10 @@ static hal_status_t check_binary(const ocl_device_t *device, const hal_module_de
         "opencl: a module in 'binary' was made for '%s' (%s, driver %s), and this is '%s' (%s, driver %s); compile "
         "it from source",
         header.device, header.version, header.driver, own.device, own.version, own.driver);
+  if (header.offsets != own.offsets)
+    return ocl_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "opencl: a module in 'binary' was made for another kind of HAL_OPENCL_MEMORY; compile it from source");
   const unsigned char *code = (const unsigned char *)desc->data + sizeof header;
   if (header.bytes != desc->size - sizeof header || header.sum != sum_of(code, desc->size - sizeof header))
     return ocl_error(HAL_INVALID_ARGUMENT, 0,

@@ -15,7 +15,7 @@ struct hal_plugin_kernel_s {
   size_t most_threads;
   cl_uint arg_count;
   uint8_t parameters[OCL_MAX_ARGS]; /* OCL_PARAMETER_* */
-  char name[];
+  char *name;                       /* of its own: records of a profile may outlive the module */
 };
 
 struct hal_plugin_module_s {
@@ -29,5 +29,16 @@ struct hal_plugin_module_s {
 hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);
 
 void ocl_kernel_destroy(hal_plugin_kernel_t *kernel);
+
+/* Views of buffers that a launch has made (argument.c). */
+typedef struct ocl_views_s {
+  cl_mem views[OCL_MAX_ARGS];
+  uint32_t count;
+} ocl_views_t;
+
+/* Sets the arguments of a launch; the kernel's lock is held. `views` are released when the kernel is queued.
+ * Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views);
+void ocl_views_release(ocl_views_t *views);
 
 #endif /* MODULE_H_ */

@@ -34,6 +34,16 @@ enum { OCL_MAX_DEVICES = 64, OCL_MAX_ARGS = 64 };
   X(clReleaseContext)             \
   X(clCreateCommandQueue)         \
   X(clReleaseCommandQueue)        \
+  X(clCreateBuffer)               \
+  X(clCreateSubBuffer)            \
+  X(clEnqueueReadBuffer)          \
+  X(clEnqueueWriteBuffer)         \
+  X(clEnqueueCopyBuffer)          \
+  X(clEnqueueFillBuffer)          \
+  X(clEnqueueMigrateMemObjects)   \
+  X(clReleaseMemObject)           \
+  X(clEnqueueMapBuffer)           \
+  X(clEnqueueUnmapMemObject)      \
   X(clFlush)                      \
   X(clFinish)                     \
   X(clRetainEvent)                \
@@ -118,7 +128,7 @@ typedef struct ocl_work_s {
   const char *kernel; /* or NULL; lives as long as its module */
   uint64_t bytes, correlation;
   uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
-  uint32_t noted;           /* 1: a profile wants a record of it */
+  uint32_t noted;           /* the number of the profile that wants a record of it; 0 = none does */
 } ocl_work_t;
 
 typedef struct ocl_failure_s {
@@ -137,8 +147,18 @@ struct hal_plugin_stream_s {
   uint32_t first, count, room; /* room: a power of two, or 0 */
   uint32_t unflushed;
   ocl_failure_t failure, told;          /* not yet reported; reported last */
+  struct ocl_host_thread_s *host;       /* calls host functions; made for the first one */
   hal_plugin_stream_t *next, *previous; /* in the device's list */
 };
+
+/* What a profile collects. `on` is the number of the collection that runs, 0 = none; `last` that of the latest. */
+typedef struct ocl_profile_s {
+  _Atomic uint32_t on;
+  uint32_t last;
+  pthread_mutex_t lock; /* of the rest */
+  hal_profile_record_t *records;
+  uint64_t count, room, lost;
+} ocl_profile_t;
 
 typedef struct ocl_device_s {
   cl_device_id id;
@@ -153,14 +173,36 @@ typedef struct ocl_device_s {
   int has_il, fp64;
   pthread_mutex_t lock; /* of the list */
   hal_plugin_stream_t *streams;
-  _Atomic uint64_t allocated;
+  ocl_profile_t profile;
+  int user_events_hang; /* PoCL's "basic" deadlocks on a command that waits for one */
 } ocl_device_t;
+
+/* The kinds of memory, best first. */
+typedef enum ocl_memory_e {
+  OCL_MEMORY_USM,        /* cl_intel_unified_shared_memory: device memory with addresses */
+  OCL_MEMORY_SVM_FINE,   /* fine-grained shared virtual memory: the host may touch it */
+  OCL_MEMORY_SVM_COARSE, /* coarse-grained: the host copies */
+  OCL_MEMORY_BUFFER,     /* buffer objects; an address lies in reserved address space and is looked up */
+  OCL_MEMORY_KINDS
+} ocl_memory_t;
+
+/* Of cl_intel_unified_shared_memory. */
+typedef struct ocl_usm_s {
+  clDeviceMemAllocINTEL_fn alloc;
+  clMemFreeINTEL_fn free;
+  clSetKernelArgMemPointerINTEL_fn set_arg;
+  clEnqueueMemcpyINTEL_fn copy;
+  clEnqueueMemFillINTEL_fn fill;
+} ocl_usm_t;
 
 typedef struct ocl_state_s {
   atomic_int ready, forked;
   cl_platform_id platform;
   cl_context context; /* of all devices, so that events and memory cross */
   int32_t device_count;
+  ocl_memory_t memory;
+  ocl_usm_t usm;
+  atomic_int keep_names; /* there has been a profile: its records may name kernels of unloaded modules */
   ocl_device_t devices[OCL_MAX_DEVICES];
 } ocl_state_t;
 extern ocl_state_t ocl;
@@ -185,18 +227,51 @@ uint64_t ocl_memory_flags(void);
 /* Chooses the kind of memory for the devices of the context. Errors: HAL_INVALID_ARGUMENT or HAL_UNAVAILABLE, naming what they lack. */
 hal_status_t ocl_memory_choose(void);
 
+/* A range of addresses that the plugin has given. */
+typedef struct ocl_segment_s {
+  char *base;
+  size_t size;
+  int32_t device; /* HAL_HOST: page-locked host memory */
+  cl_mem memory;  /* behind it; NULL: shared virtual memory */
+} ocl_segment_t;
+
+/* The table of segments (map.c). Thread-safe. */
+hal_status_t ocl_map_add(const ocl_segment_t *segment);
+/* Takes out the segment of the device that begins at `base`. Returns whether there is one. */
+int ocl_map_take(int32_t device, const void *base, ocl_segment_t *out_segment);
+/* Finds the segment that an address lies in, or just behind. Returns whether there is one. */
+int ocl_map_find(const void *ptr, ocl_segment_t *out_segment);
+
+/* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
+
+/* Notes on work what a record of it needs, while the device's profile is on. */
+void ocl_profile_note(int32_t device, ocl_work_t *work);
+
+/* Appends a record of work that is complete. `stream` as in the record. */
+void ocl_profile_append(int32_t device, hal_plugin_stream_t *stream, const ocl_work_t *work);
+
+/* ---- host functions (host_call.c) ----------------------------------------------------------------------------------------------- */
+
+/* Ends the thread that calls a stream's host functions; all have been called. */
+void ocl_host_stop(hal_plugin_stream_t *stream);
+
 /* ---- queued work (work.c) --------------------------------------------------------------------------------------------------- */
 
 /* A command between ocl_submit_begin and ocl_submit_end. */
 typedef struct ocl_submit_s {
   hal_plugin_stream_t *stream; /* NULL: the synchronous one */
   cl_command_queue queue;
+  int32_t device;
+  int flush;       /* 1: the device must see it now, since another queue or thread waits for it */
   ocl_work_t work; /* the driver writes work.event */
 } ocl_submit_t;
 
 /* Locks the stream, and keeps a place for the command. `device` counts for the NULL stream alone.
  * Errors: HAL_RESOURCE_EXHAUSTED, nothing is locked then. */
 hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op);
+
+/* How far a command is: CL_COMPLETE, more while it runs or waits, negative when it failed. */
+cl_int ocl_event_status(cl_event event);
 
 /* Unlocks. `code` is what the driver said to the command; on the NULL stream the command is waited for. */
 hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code);
@@ -209,5 +284,23 @@ void ocl_work_reap_all(int32_t device);
 
 /* Waits for everything queued so far. The stream's failure is kept. */
 void ocl_work_drain(hal_plugin_stream_t *stream);
+
+/* ---- transfers (transfer.c) ----------------------------------------------------------------------------------------------------- */
+
+/* A side of a copy, or a pointer argument. */
+typedef struct ocl_place_s {
+  void *ptr;
+  cl_mem memory;       /* OCL_MEMORY_BUFFER: what it lies in; NULL for host memory */
+  size_t offset, left; /* in it; bytes from there to its end */
+} ocl_place_t;
+
+/* Resolves an address of `size` bytes; one of the host, or in a kind of memory with addresses of its own, is taken as it is.
+ * Errors: HAL_INVALID_ARGUMENT = it lies in no allocation, or ends behind it. */
+hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_place_t *out_place);
+
+/* The driver's calls, by kind of memory. */
+cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from, size_t size);
+cl_int ocl_enqueue_fill(ocl_submit_t *submit, const ocl_place_t *to, const void *pattern, size_t pattern_size,
+                        size_t size);
 
 #endif /* OPENCL_H_ */

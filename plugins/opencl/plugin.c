@@ -132,6 +132,7 @@ static hal_status_t start_devices(const ocl_selection_t *selection) {
     if (!status) status = ocl_queue_create(device, 0, &device->queue);
     if (status) return status;
     pthread_mutex_init(&device->lock, NULL);
+    pthread_mutex_init(&device->profile.lock, NULL);
     ocl.device_count = i + 1;
   }
   return ocl_memory_choose();

@@ -49,6 +49,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
     hal_host->log(HAL_LOG_ERROR,
                   "opencl: a stream was destroyed with a failure that nobody asked for; synchronize it first");
   unlink_stream(stream);
+  ocl_host_stop(stream);
   icd.clReleaseCommandQueue(stream->queue);
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream->ring);

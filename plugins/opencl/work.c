@@ -8,8 +8,7 @@
 /* Commands that wait for one clFlush, while the device has others to do. */
 enum { FLUSH_EVERY = 16, FIRST_ROOM = 64 };
 
-/* How far a command is: CL_COMPLETE, more while it runs or waits, negative when it failed. */
-static cl_int status_of(cl_event event) {
+cl_int ocl_event_status(cl_event event) {
   cl_int status = CL_COMPLETE;
   const cl_int code = icd.clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL);
   return code ? code : status;
@@ -27,9 +26,10 @@ static void keep_failure(hal_plugin_stream_t *stream, const ocl_work_t *work, cl
 void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
   while (stream->count && most--) {
     ocl_work_t *work = &stream->ring[stream->first];
-    const cl_int status = status_of(work->event);
+    const cl_int status = ocl_event_status(work->event);
     if (status > CL_COMPLETE) return;
-    if (status < 0) keep_failure(stream, work, status);
+    if (OCL_UNLIKELY(status < 0)) keep_failure(stream, work, status);
+    if (OCL_UNLIKELY(work->noted)) ocl_profile_append(stream->device, stream, work);
     icd.clReleaseEvent(work->event);
     stream->first = (stream->first + 1) & (stream->room - 1);
     stream->count--;
@@ -50,7 +50,11 @@ static int grow(hal_plugin_stream_t *stream) {
 
 hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op) {
   submit->stream = stream;
+  submit->device = stream ? stream->device : device;
+  submit->flush = 0;
   submit->work = (ocl_work_t){.op = op};
+  if (OCL_UNLIKELY(atomic_load_explicit(&ocl.devices[submit->device].profile.on, memory_order_relaxed)))
+    ocl_profile_note(submit->device, &submit->work);
   if (!stream) {
     submit->queue = ocl.devices[device].queue;
     return HAL_OK;
@@ -65,8 +69,9 @@ hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream,
                    (unsigned)stream->count);
 }
 
-static hal_status_t wait_for(const ocl_work_t *work) {
-  const cl_int code = icd.clWaitForEvents(1, &work->event), status = status_of(work->event);
+static hal_status_t wait_for(int32_t device, const ocl_work_t *work) {
+  const cl_int code = icd.clWaitForEvents(1, &work->event), status = ocl_event_status(work->event);
+  if (OCL_UNLIKELY(work->noted)) ocl_profile_append(device, NULL, work);
   icd.clReleaseEvent(work->event);
   if (OCL_LIKELY(!code && status == CL_COMPLETE)) return HAL_OK;
   return ocl_driver_error(status < 0 ? status : code, "opencl: %s%s%s failed on the device", work->op,
@@ -76,11 +81,11 @@ static hal_status_t wait_for(const ocl_work_t *work) {
 hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
   hal_plugin_stream_t *stream = submit->stream;
   const ocl_work_t *work = &submit->work;
-  if (!stream && OCL_LIKELY(!code)) return wait_for(work);
+  if (!stream && OCL_LIKELY(!code)) return wait_for(submit->device, work);
   if (OCL_LIKELY(!code)) {
     const int idle = !stream->count;
     stream->ring[(stream->first + stream->count++) & (stream->room - 1)] = *work;
-    if (idle || ++stream->unflushed >= FLUSH_EVERY) {
+    if (idle || submit->flush || ++stream->unflushed >= FLUSH_EVERY) {
       stream->unflushed = 0;
       icd.clFlush(stream->queue);
     }

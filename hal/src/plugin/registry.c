@@ -72,9 +72,11 @@ static hal_status_t activate(const char *path, const opening_t *opening) {
   hal_status_t status = hal_plugin_load(path, plugin);
   if (!status && is_loaded(plugin))
     status = hal_error_set(HAL_INVALID_ARGUMENT, "plugin '%s' is active already; name it once", plugin->info.name);
-  if (!status && opening->automatic && (plugin->info.flags & HAL_PLUGIN_ON_REQUEST))
+  if (!status && opening->automatic && (plugin->info.flags & HAL_PLUGIN_ON_REQUEST)) {
+    char name[HAL_PLUGIN_NAME_BYTES];
     status = hal_error_set(HAL_UNAVAILABLE, "%s is used on request only; set TORCH_BACKEND=%s to use it",
-                           plugin->info.name, plugin->info.name);
+                           plugin->info.name, hal_plugin_file_name(path, name) ? name : path);
+  }
   if (!status) status = hal_plugin_count_devices(plugin);
   if (status) {
     hal_validate_destroy(plugin);

@@ -16,7 +16,7 @@
 #include "hal/status.h"
 #include "plugin/plugin.h"
 
-enum { NAME_BYTES = 32, MAX_FOUND = 64 };
+enum { MAX_FOUND = 64 };
 
 typedef struct directory_s {
   struct directory_s *next;
@@ -30,7 +30,7 @@ static hal_lock_t added_lock;
 int hal_process_is_privileged(void) { return getauxval(AT_SECURE) != 0; }
 
 int hal_plugin_name_is_valid(const char *name, size_t length) {
-  if (length == 0 || length >= NAME_BYTES || name[0] < 'a' || name[0] > 'z') return 0;
+  if (length == 0 || length >= HAL_PLUGIN_NAME_BYTES || name[0] < 'a' || name[0] > 'z') return 0;
   for (size_t i = 0; i < length; i++) {
     const char c = name[i];
     if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) return 0;
@@ -124,12 +124,13 @@ hal_status_t hal_search_plugin(const char *name, size_t length, char out_path[PA
 typedef struct found_s {
   int (*visit)(const char *path, void *user_data);
   void *user_data;
-  char names[MAX_FOUND][NAME_BYTES];
+  char names[MAX_FOUND][HAL_PLUGIN_NAME_BYTES];
   int count;
 } found_t;
 
-/* Gives the <name> of "libhal_<name>.so", copied, or 0 when the file is not called so. */
-static int plugin_name_of(const char *file, char out_name[NAME_BYTES]) {
+int hal_plugin_file_name(const char *file, char out_name[HAL_PLUGIN_NAME_BYTES]) {
+  const char *const slash = strrchr(file, '/');
+  if (slash) file = slash + 1;
   const size_t head = strlen("libhal_"), tail = strlen(".so"), length = strlen(file);
   if (length <= head + tail || strncmp(file, "libhal_", head) || strcmp(file + length - tail, ".so")) return 0;
   const size_t name_length = length - head - tail;
@@ -148,13 +149,13 @@ static int visit_all_in(const char *directory, void *user_data) {
   const int first = found->count;
   for (const struct dirent *entry; (entry = readdir(stream)) && found->count < MAX_FOUND;) {
     char *const name = found->names[found->count];
-    if (!plugin_name_of(entry->d_name, name)) continue;
+    if (!hal_plugin_file_name(entry->d_name, name)) continue;
     int hidden = 0;
     for (int i = 0; i < first; i++) hidden |= strcmp(found->names[i], name) == 0;
     found->count += !hidden;
   }
   closedir(stream);
-  qsort(found->names[first], (size_t)(found->count - first), NAME_BYTES, compare_names);
+  qsort(found->names[first], (size_t)(found->count - first), HAL_PLUGIN_NAME_BYTES, compare_names);
   for (int i = first; i < found->count; i++) {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/libhal_%s.so", directory, found->names[i]) >= (int)sizeof path) continue;

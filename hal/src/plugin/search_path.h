@@ -9,6 +9,13 @@
 /* Whether the process runs with more rights than its user (set-user-id): the environment then decides nothing. */
 int hal_process_is_privileged(void);
 
+/* Room for a plugin's name. */
+enum { HAL_PLUGIN_NAME_BYTES = 32 };
+
+/* Gives the <name> of libhal_<name>.so, the name by which a plugin is asked for; its device type may be called otherwise. `file` may
+ * have folders before it. Returns 0 when the file is not called so. */
+int hal_plugin_file_name(const char *file, char out_name[HAL_PLUGIN_NAME_BYTES]);
+
 /* Whether `name` of `length` bytes may name a plugin: [a-z][a-z0-9_]*, at most 31 bytes. */
 int hal_plugin_name_is_valid(const char *name, size_t length);
 

@@ -1,0 +1,105 @@
+/* argument.c: the arguments of a launch, by kind of memory.
+ *
+ * Where memory is buffer objects, an address is a buffer and an offset in it. Portable kernels are built with PK_POINTER_OFFSETS there:
+ * behind each pointer they take the offset, a ulong. A program's own kernels do not, which shows in the number of their arguments: they
+ * get a view of the buffer from the offset on, which the device must be able to address. */
+#include <string.h>
+
+#include "module.h"
+
+static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index, uint32_t parameter,
+                               const hal_arg_t *arg) {
+  static const char *const kinds[] = {"a value", "a pointer", "local memory"};
+  static const char *const wanted[] = {"something else", "a value", "a pointer", "local memory"};
+  return ocl_error(HAL_INVALID_ARGUMENT, 0,
+                   "opencl: argument %u of '%s' is %s of %u bytes at %p; the kernel takes %s. A pointer has %zu bytes, "
+                   "no size is 0, "
+                   "and only local memory has no address",
+                   (unsigned)index, kernel->name, arg->kind < 3 ? kinds[arg->kind] : "of an unknown kind",
+                   (unsigned)arg->size, arg->value, wanted[parameter], sizeof(void *));
+}
+
+void ocl_views_release(ocl_views_t *views) { /* queued kernels keep theirs */
+  while (views->count) icd.clReleaseMemObject(views->views[--views->count]);
+}
+
+static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index, const ocl_place_t *place,
+                              ocl_views_t *views, cl_mem *out_memory) {
+  const cl_uint alignment = ocl.devices[kernel->module->device].alignment;
+  const cl_buffer_region region = {.origin = place->offset, .size = place->left};
+  cl_int code = CL_SUCCESS;
+  if (place->offset % alignment || !place->left)
+    return ocl_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "opencl: argument %u of '%s' lies %zu bytes into its allocation; without shared virtual memory a kernel that "
+        "takes no offsets needs a multiple of %u. Copy it to the start of an allocation, or build the kernel with "
+        "PK_POINTER_OFFSETS",
+        (unsigned)index, kernel->name, place->offset, (unsigned)alignment);
+  *out_memory = icd.clCreateSubBuffer(place->memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+  if (code)
+    return ocl_driver_error(code, "opencl: argument %u of '%s' is no view of its buffer", (unsigned)index,
+                            kernel->name);
+  views->views[views->count++] = *out_memory;
+  return HAL_OK;
+}
+
+/* Sets a pointer where memory is buffer objects; `*at` is the index of the parameter, and moves on. */
+static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, uint32_t index, void *address, int offsets,
+                               cl_uint *at, ocl_views_t *views) {
+  ocl_place_t place = {.ptr = NULL};
+  hal_status_t status = HAL_OK;
+  if (address) status = ocl_place("kernel_launch", kernel->module->device, address, 0, &place);
+  cl_mem memory = place.memory;
+  if (!status && place.offset && !offsets) status = make_view(kernel, index, &place, views, &memory);
+  if (status) return status;
+  cl_int code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof memory, memory ? &memory : NULL);
+  if (offsets && !code) {
+    const cl_ulong offset = place.offset;
+    code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof offset, &offset);
+  }
+  if (code) return ocl_driver_error(code, "opencl: argument %u of '%s' was refused", (unsigned)index, kernel->name);
+  return HAL_OK;
+}
+
+static cl_int set_pointer(const hal_plugin_kernel_t *kernel, cl_uint at, void *address) {
+  if (ocl.memory == OCL_MEMORY_USM) return ocl.usm.set_arg(kernel->handle, at, address);
+  return icd.clSetKernelArgSVMPointer(kernel->handle, at, address);
+}
+
+/* Sets one argument. The driver reads the value here and now. */
+static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg, int offsets,
+                            cl_uint *at, ocl_views_t *views) {
+  const uint32_t parameter = kernel->parameters[*at];
+  cl_int code = CL_SUCCESS;
+  if (OCL_UNLIKELY(arg->kind > HAL_ARG_LOCAL || (parameter && parameter != arg->kind + 1) || !arg->size ||
+                   !arg->value != (arg->kind == HAL_ARG_LOCAL) ||
+                   (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *))))
+    return refuse_arg(kernel, index, parameter, arg);
+  if (arg->kind == HAL_ARG_POINTER) {
+    void *address;
+    memcpy(&address, arg->value, sizeof address);
+    if (ocl.memory == OCL_MEMORY_BUFFER) return set_buffer(kernel, index, address, offsets, at, views);
+    code = set_pointer(kernel, (*at)++, address);
+  } else {
+    code = icd.clSetKernelArg(kernel->handle, (*at)++, arg->size, arg->value);
+  }
+  if (OCL_LIKELY(!code)) return HAL_OK;
+  return ocl_driver_error(code, "opencl: argument %u of '%s' of %u bytes was refused", (unsigned)index, kernel->name,
+                          (unsigned)arg->size);
+}
+
+hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views) {
+  uint32_t pointers = 0;
+  if (ocl.memory == OCL_MEMORY_BUFFER)
+    for (uint32_t i = 0; i < launch->arg_count; i++) pointers += launch->args[i].kind == HAL_ARG_POINTER;
+  const int offsets = pointers && kernel->arg_count == launch->arg_count + pointers;
+  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count && !offsets))
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
+                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+  cl_uint at = 0;
+  for (uint32_t i = 0; i < launch->arg_count; i++) {
+    const hal_status_t status = set_arg(kernel, i, &launch->args[i], offsets, &at, views);
+    if (OCL_UNLIKELY(status)) return status;
+  }
+  return HAL_OK;
+}

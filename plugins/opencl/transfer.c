@@ -1,0 +1,45 @@
+/* transfer.c: the driver's copies and fills, by kind of memory, and what an address is to it. */
+#include "opencl.h"
+
+hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_place_t *out_place) {
+  *out_place = (ocl_place_t){.ptr = (void *)(uintptr_t)ptr};
+  if (device == HAL_HOST || ocl.memory != OCL_MEMORY_BUFFER) return HAL_OK;
+  ocl_segment_t segment;
+  if (!ocl_map_find(ptr, &segment) || segment.device == HAL_HOST)
+    return ocl_error(
+        HAL_INVALID_ARGUMENT, 0,
+        "opencl: %s with address %p, which lies in no memory of device %d; give what memory_alloc gave, or an "
+        "address inside",
+        op, ptr, (int)device);
+  out_place->memory = segment.memory;
+  out_place->offset = (size_t)((const char *)ptr - segment.base);
+  out_place->left = segment.size - out_place->offset;
+  if (size > out_place->left)
+    return ocl_error(HAL_INVALID_ARGUMENT, 0,
+                     "opencl: %s of %zu bytes at %p, %zu bytes before the end of its allocation", op, size, ptr,
+                     out_place->left);
+  return HAL_OK;
+}
+
+cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from, size_t size) {
+  cl_event *event = &submit->work.event;
+  const cl_command_queue queue = submit->queue;
+  if (ocl.memory == OCL_MEMORY_USM) return ocl.usm.copy(queue, CL_FALSE, to->ptr, from->ptr, size, 0, NULL, event);
+  if (ocl.memory != OCL_MEMORY_BUFFER)
+    return icd.clEnqueueSVMMemcpy(queue, CL_FALSE, to->ptr, from->ptr, size, 0, NULL, event);
+  if (to->memory && from->memory)
+    return icd.clEnqueueCopyBuffer(queue, from->memory, to->memory, from->offset, to->offset, size, 0, NULL, event);
+  if (to->memory)
+    return icd.clEnqueueWriteBuffer(queue, to->memory, CL_FALSE, to->offset, size, from->ptr, 0, NULL, event);
+  return icd.clEnqueueReadBuffer(queue, from->memory, CL_FALSE, from->offset, size, to->ptr, 0, NULL, event);
+}
+
+cl_int ocl_enqueue_fill(ocl_submit_t *submit, const ocl_place_t *to, const void *pattern, size_t pattern_size,
+                        size_t size) {
+  cl_event *event = &submit->work.event;
+  const cl_command_queue queue = submit->queue;
+  if (ocl.memory == OCL_MEMORY_USM) return ocl.usm.fill(queue, to->ptr, pattern, pattern_size, size, 0, NULL, event);
+  if (ocl.memory != OCL_MEMORY_BUFFER)
+    return icd.clEnqueueSVMMemFill(queue, to->ptr, pattern, pattern_size, size, 0, NULL, event);
+  return icd.clEnqueueFillBuffer(queue, to->memory, pattern, pattern_size, to->offset, size, 0, NULL, event);
+}

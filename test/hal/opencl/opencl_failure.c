@@ -1,0 +1,88 @@
+/* Tests of what the OpenCL plugin says when a command fails: at once, or when it runs. A layer below the loader lets it fail. */
+#include "opencl_testing.h"
+
+TestSuite(opencl_failure);
+
+/* The second launch of the process fails, with the driver's `code`. */
+static void open_failing(const char *code, const char *late) {
+  setenv("OPENCL_LAYERS", CL_LAYER, 1);
+  setenv("CL_FAIL_LAUNCH", "2", 1);
+  setenv("CL_FAIL_CODE", code, 1);
+  setenv("CL_FAIL_LATE", late, 1);
+  open_opencl();
+}
+
+static hal_status_t add_one(hal_stream_t *stream, char *to) {
+  static hal_kernel_t *kernel;
+  const hal_arg_t args[] = {POINTER(to)};
+  if (!kernel) kernel = make_kernel(0, SLOW_SOURCE, "add_one");
+  return launch_1d(kernel, stream, 1, 1, args, 1);
+}
+
+/* Opens, and makes a first launch that works; else the loader takes no layers. */
+static hal_stream_t *begin(char **out_to) {
+  hal_stream_t *stream;
+  *out_to = device_bytes(0, 4);
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(add_one(stream, *out_to));
+  assert_ok(hal_stream_synchronize(stream));
+  return stream;
+}
+
+Test(opencl_failure, a_launch_that_fails_when_it_runs_is_told_once_with_kernel_and_cause) {
+  char *to;
+  open_failing("-5", "1");
+  hal_stream_t *const stream = begin(&to);
+  assert_ok(add_one(stream, to));
+  assert_ok(add_one(stream, to));
+  assert_fails(hal_stream_synchronize(stream), HAL_INTERNAL, "kernel 'add_one'");
+  cr_assert_not_null(strstr(hal_error_message(), "CL_OUT_OF_RESOURCES"), "%s", hal_error_message());
+  assert_ok(hal_stream_synchronize(stream));
+  assert_ok(add_one(stream, to));
+  assert_ok(hal_stream_synchronize(stream));
+}
+
+Test(opencl_failure, a_query_and_the_devices_synchronisation_tell_it_too) {
+  char *to;
+  open_failing("-5", "1");
+  hal_stream_t *const stream = begin(&to);
+  assert_ok(add_one(stream, to));
+  hal_status_t status = HAL_NOT_READY;
+  while (status == HAL_NOT_READY) status = hal_stream_query(stream);
+  cr_assert_eq(status, HAL_INTERNAL);
+  assert_ok(hal_device_synchronize(0));
+}
+
+Test(opencl_failure, an_event_behind_failed_work_ends_the_wait) {
+  char *to;
+  hal_event_t *event;
+  hal_stream_t *other;
+  open_failing("-5", "1");
+  hal_stream_t *const stream = begin(&to);
+  assert_ok(hal_event_create(0, 0, &event));
+  assert_ok(hal_stream_acquire(0, 0, &other));
+  assert_ok(add_one(stream, to));
+  assert_ok(hal_event_record(event, stream));
+  assert_ok(hal_stream_wait_event(other, event));
+  cr_assert_eq(hal_stream_synchronize(other), HAL_INTERNAL); /* the host hands the failure on, once */
+  assert_ok(hal_stream_synchronize(stream));
+  hal_event_destroy(event);
+}
+
+Test(opencl_failure, a_launch_that_is_refused_says_so_at_once) {
+  char *to;
+  open_failing("-52", "0"); /* CL_INVALID_KERNEL_ARGS */
+  hal_stream_t *const stream = begin(&to);
+  assert_fails(add_one(stream, to), HAL_INVALID_ARGUMENT, "CL_INVALID_KERNEL_ARGS");
+  assert_ok(add_one(stream, to));
+  assert_ok(hal_stream_synchronize(stream));
+}
+
+Test(opencl_failure, a_lost_device_stays_lost) {
+  char *to;
+  open_failing("-2", "1"); /* CL_DEVICE_NOT_AVAILABLE */
+  hal_stream_t *const stream = begin(&to);
+  assert_ok(add_one(stream, to));
+  assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CL_DEVICE_NOT_AVAILABLE");
+  cr_assert_eq(hal_stream_synchronize(stream), HAL_UNAVAILABLE);
+}

@@ -1,0 +1,66 @@
+/* opencl_testing.h: the OpenCL plugin, opened on whatever driver there is, and kernels for it. Each program runs once per kind of memory
+ * that the plugin knows (HAL_OPENCL_MEMORY) and with two devices. */
+#ifndef TEST_HAL_OPENCL_TESTING_H_
+#define TEST_HAL_OPENCL_TESTING_H_
+
+#include "support.h"
+
+/* Opens the plugin. Without a driver, or where its device lacks the kind of memory, the test is skipped. */
+static inline void open_opencl(void) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  assert_ok(hal_registry_add_path(PLUGIN_DIR));
+  if (hal_registry_open("opencl") || hal_device_count() == 0) cr_skip_test("no OpenCL device: %s", hal_error_message());
+  if (hal_device_info(0, &info)) cr_skip_test("not on this device: %s", hal_error_message());
+}
+
+static inline const char *memory_kind(void) {
+  const char *const kind = getenv("HAL_OPENCL_MEMORY");
+  return kind ? kind : "";
+}
+
+static inline hal_status_t load_source(int32_t device, const char *source, const char *options,
+                                       hal_module_t **out_module) {
+  const hal_module_desc_t desc = {
+      .struct_size = sizeof desc, .dialect = "opencl-c", .options = options, .data = source, .size = strlen(source)};
+  return hal_module_load(device, &desc, out_module);
+}
+
+static inline hal_kernel_t *make_kernel(int32_t device, const char *source, const char *name) {
+  hal_module_t *module;
+  hal_kernel_t *kernel;
+  assert_ok(load_source(device, source, "", &module));
+  assert_ok(hal_kernel_get(module, name, &kernel));
+  return kernel;
+}
+
+static inline hal_status_t launch_1d(hal_kernel_t *kernel, hal_stream_t *stream, uint32_t grid, uint32_t block,
+                                     const hal_arg_t *args, uint32_t arg_count) {
+  const hal_launch_t launch = {
+      .struct_size = sizeof launch, .grid = {grid, 1, 1}, .block = {block, 1, 1}, .arg_count = arg_count, .args = args};
+  return hal_kernel_launch(kernel, stream, &launch);
+}
+
+/* `size` bytes of device memory that the test keeps. */
+static inline char *device_bytes(int32_t device, size_t size) {
+  hal_block_t *block;
+  assert_ok(hal_memory_allocate(device, NULL, size, &block));
+  return hal_memory_block_address(block);
+}
+
+#define POINTER(name) \
+  { &name, sizeof name, HAL_ARG_POINTER }
+#define VALUE(name) \
+  { &name, sizeof name, HAL_ARG_VALUE }
+
+/* A kernel that takes long enough to see that others wait for it: about 0.1 s. */
+#define SLOW_SOURCE                                                       \
+  "__kernel void slow(__global uint *to, uint value, uint rounds) {\n"    \
+  "  uint x = value;\n"                                                   \
+  "  for (uint i = 0; i < rounds; i++) x = x * 1664525u + 1013904223u;\n" \
+  "  to[get_global_id(0)] = x == 12345u ? x : value;\n"                   \
+  "}\n"                                                                   \
+  "__kernel void add_one(__global uint *to) { to[get_global_id(0)] += 1; }\n"
+
+enum { SLOW_ROUNDS = 100000000 };
+
+#endif /* TEST_HAL_OPENCL_TESTING_H_ */
