@@ -34,21 +34,30 @@
 #pragma OPENCL FP_CONTRACT OFF
 #endif
 
+/* Loops that the compiler may vectorise without a check for overlapping pointers. */
+#if defined(PK_OPENCL) && !defined(PK_CPU_VECTOR) || defined(PK_CUDA)
+#define PK_INDEPENDENT
+#elif defined(__clang__)
+#define PK_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define PK_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 #if defined(PK_OPENCL)
-#define PK_LOCAL_ARRAY(T, name, n) __local T name[n]
 #define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \
   if (i < (n))
-#define PK_GROUP(g) const pk_u64 g = get_group_id(0);
-#define PK_EACH(l) for (pk_i32 l = get_local_id(0), l##_1 = 1; l##_1; l##_1 = 0)
-#define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
-#define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)
-#define PK_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
-#define PK_PRIV(T, name) T name##_[1]
-#define PK_P(name, l) name##_[0 * (l)]
 #define PK_VECTOR_ITEM(i, n) PK_ITEM(i, n)
-#define PK_VECTOR_LOOP(j, n) for (pk_u64 j = 0; j < (n); j++)
-#ifdef PK_CPU_VECTOR /* the form for devices with few wide cores: vectors of 16 elements, loaded by vload16, by token */
+#define PK_VECTOR_LOOP(j, n) PK_INDEPENDENT for (pk_u64 j = 0; j < (n); j++)
+#define PK_GROUP(g) const pk_u64 g = get_group_id(0);
+#ifdef PK_CPU_VECTOR /* few wide cores: a group is one item, which loops as the host does, and vectors have 16 elements (vload16) */
+#define PK_LOCAL_ARRAY(T, name, n) T name[n]
+#define PK_EACH(l) for (pk_i32 l = 0; l < PK_LSIZE; l++)
+#define PK_EACH_BELOW(l, n) PK_INDEPENDENT for (pk_i32 l = 0; l < (pk_i32)(n); l++)
+#define PK_EACH_ALONG(k, n) PK_INDEPENDENT for (pk_i64 k = 0; k < (pk_i64)(n); k++)
+#define PK_SYNC() ((void)0)
+#define PK_PRIV(T, name) T name##_[PK_LSIZE]
+#define PK_P(name, l) name##_[l]
 typedef uchar16 pk_vector_u8;
 typedef char16 pk_vector_i8;
 typedef short16 pk_vector_i16;
@@ -58,6 +67,14 @@ typedef float16 pk_vector_f32;
 #ifdef PK_FP64
 typedef double16 pk_vector_f64;
 #endif
+#else
+#define PK_LOCAL_ARRAY(T, name, n) __local T name[n]
+#define PK_EACH(l) for (pk_i32 l = get_local_id(0), l##_1 = 1; l##_1; l##_1 = 0)
+#define PK_EACH_BELOW(l, n) PK_EACH(l) if (l < (n))
+#define PK_EACH_ALONG(k, n) PK_EACH(k##_2) for (pk_i64 k = k##_2; k < (n); k += PK_LSIZE)
+#define PK_SYNC() barrier(CLK_LOCAL_MEM_FENCE)
+#define PK_PRIV(T, name) T name##_[1]
+#define PK_P(name, l) name##_[0 * (l)]
 #endif
 #elif defined(PK_CUDA)
 #define PK_LOCAL_ARRAY(T, name, n) __shared__ T name[n]
@@ -80,11 +97,6 @@ typedef double16 pk_vector_f64;
 
 #include "hal/plugin_kernels.h"
 #include "pk_host.h"
-#if defined(__clang__)
-#define PK_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define PK_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 #define PK_LOCAL_ARRAY(T, name, n) T name[n]
 #define PK_ITEM(i, n)                                                              \
   const pk_u64 pk_end = pk_range->end < (pk_u64)(n) ? pk_range->end : (pk_u64)(n); \

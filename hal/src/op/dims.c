@@ -131,6 +131,6 @@ hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, pk_rows_t *out_rows) {
 }
 
 uint64_t hal_op_units_per_group(const hal_op_context_t *context, uint64_t cost) {
-  if (!hal_op_is_host(context)) return 1;
+  if (hal_op_target(context)->form == HAL_FORM_SIMT) return 1;
   return cost >= HAL_OP_ATTENTION ? 1 : HAL_OP_ATTENTION / (cost ? cost : 1);
 }

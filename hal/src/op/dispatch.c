@@ -115,8 +115,12 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
-    hal_op_context_t context = {
-        .info = entry->info, .device = target.device, .stream = target.stream, .handles = entry->handles, .op = op};
+    hal_op_context_t context = {.info = entry->info,
+                                .device = target.device,
+                                .stream = target.stream,
+                                .handles = entry->handles,
+                                .op = op,
+                                .group_threads = target.device->ops->target.group_threads};
     if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
     status = entry->launch(&context, call);
     if (HAL_LIKELY(!status)) {
@@ -138,6 +142,7 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
                               .stream = target.stream,
                               .handles = entry->handles,
                               .op = op,
+                              .group_threads = target.device->ops->target.group_threads,
                               .planning = 1};
   if (entry->info->checked) HAL_RETURN_IF_ERROR(check_operands(&context, call));
   return entry->launch(&context, call);

@@ -57,6 +57,7 @@ struct hal_op_context_s {
   hal_stream_t *stream;
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
+  uint32_t group_threads;                  /* of group kernels: target.h */
   uint32_t planning;                       /* 1: plan mode, all that would reach the device is discarded (op/queue.h) */
 };
 

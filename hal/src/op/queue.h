@@ -39,12 +39,12 @@ static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_pl
                               args, arg_count);
 }
 
-/* Queues a group kernel over `groups` groups of HAL_OP_GROUP_BLOCK items. Zero groups: HAL_OK without a launch. */
+/* Queues a group kernel over `groups` groups. Zero groups: HAL_OK without a launch. */
 static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t groups,
                                                 const hal_arg_t *args, uint32_t arg_count) {
   if (HAL_UNLIKELY(groups == 0)) return HAL_OK;
   if (HAL_UNLIKELY(groups > INT32_MAX)) return hal_op_too_large(context, groups);
-  return hal_op_launch_blocks(context, kernel, (uint32_t)groups, HAL_OP_GROUP_BLOCK, args, arg_count);
+  return hal_op_launch_blocks(context, kernel, (uint32_t)groups, context->group_threads, args, arg_count);
 }
 
 /* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items or groups: `args` is its list

@@ -1,11 +1,13 @@
 /* target.c: the target of a device, made of what its plugin says. */
 #include "op/target.h"
 
+#include "kernels/pk_types.h"
 #include "op/table.h"
 
 /* Elements of an item of host C: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
  * neighbouring threads touch neighbouring elements. */
 #define HOST_ROW_BLOCK 1024u
+#define CPU_ROW_BLOCK 128u /* of each of the items of a block */
 
 /* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
@@ -17,7 +19,10 @@ hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32
                            .units = units,
                            .subgroup = subgroup ? subgroup : UNKNOWN_SUBGROUP,
                            .local_bytes = local_bytes ? local_bytes : LEAST_LOCAL_BYTES,
-                           .row_block = host ? HOST_ROW_BLOCK : 1,
+                           .group_threads = form == HAL_FORM_CPU_VECTOR ? 1 : PK_LSIZE,
+                           .row_block = host                          ? HOST_ROW_BLOCK
+                                        : form == HAL_FORM_CPU_VECTOR ? CPU_ROW_BLOCK
+                                                                      : 1,
                            /* The host's number is fixed, so that results do not depend on the number of its cores. */
                            .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT};
 }

@@ -20,6 +20,7 @@ typedef struct hal_op_target_s {
   uint32_t units;         /* compute units that run groups at the same time */
   uint32_t subgroup;      /* threads that run in step */
   uint32_t local_bytes;   /* of a group */
+  uint32_t group_threads; /* of a group kernel (PK_GROUP): PK_LSIZE, or 1 where one item loops */
   uint64_t row_block;     /* elements of an item of a row-form kernel */
   uint64_t wanted_groups; /* as many groups keep the device busy */
 } hal_op_target_t;
