@@ -20,7 +20,6 @@ except ImportError as error:
     sys.exit(f"codegen: {error} in {sys.executable}; torchgen comes with torch and PyYAML with pyyaml: install them there, or choose "
              "another Python with -DPython_EXECUTABLE=.")
 
-from kernel_families import dtype_macros
 from kernels import HEADERS
 from oplist import DTYPES
 from output import write
@@ -59,7 +58,7 @@ def kernel_source(model, name):
     for kernels in model.kernels:
         for token in kernels.tokens:
             dtype, prefix = DTYPES[token], f"{kernels.prefix}_{token}_"
-            macros = [("PK_PREFIX", prefix), *dtype_macros(dtype), ("PK_CLONES", "0")]
+            macros = [("PK_PREFIX", prefix), *dtype.macros(), ("PK_CLONES", "0")]
             instances += [f"#define {macro} {text}" for macro, text in macros]
             instances += [f'#include "{kernels.source.resolve().as_posix()}"']
             instances += [f"#undef {macro.split('(')[0]}" for macro, _ in macros]

@@ -34,18 +34,6 @@ class Instance:
     variants: tuple
 
 
-def dtype_macros(dtype):
-    """What every instance is told about its dtype, as (name, text) pairs."""
-    yield "PK_TOKEN", dtype.computing or dtype.token
-    yield "T", dtype.ctype
-    yield "E", dtype.memory
-    yield "PK_WIDENED", "1" if dtype.element else "0"
-    yield "PK_IS_COMPLEX", "1" if dtype.complex else "0"
-    yield "PK_GET(x)", f"pk_get_{dtype.token}(x)" if dtype.element else "(x)"
-    yield "PK_PUT(x)", f"pk_put_{dtype.token}(x)" if dtype.element else "(x)"
-    yield f"PK_IS_{dtype.token.upper()}", "1"
-
-
 class Family:
     """A template, its variants and its instances."""
 
@@ -77,7 +65,7 @@ class Family:
             dtype = DTYPES[token]
             if dtype.complex and self.by_parts:
                 continue
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype_macros(dtype), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
+            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros),
                            tuple(self.instance_variants(op, dtype)))

@@ -26,6 +26,17 @@ class Dtype:
     computing: str = ""  # token of the dtype whose functions compute it, when that is another
     element: str = ""  # type of an element in memory, when that is another
 
+    def macros(self):
+        """What every instance of a kernel is told about the dtype, as (name, text) pairs."""
+        yield "PK_TOKEN", self.computing or self.token
+        yield "T", self.ctype
+        yield "E", self.memory
+        yield "PK_WIDENED", "1" if self.element else "0"
+        yield "PK_IS_COMPLEX", "1" if self.complex else "0"
+        yield "PK_GET(x)", f"pk_get_{self.token}(x)" if self.element else "(x)"
+        yield "PK_PUT(x)", f"pk_put_{self.token}(x)" if self.element else "(x)"
+        yield f"PK_IS_{self.token.upper()}", "1"
+
     @property
     def floating(self):
         return self.token in ("f16", "bf16", "f32", "f64")
