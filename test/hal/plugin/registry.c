@@ -357,6 +357,19 @@ Test(registry, without_a_list_the_first_plugin_that_is_of_use_is_taken) {
   cr_assert_not(hal_device_is_initialized(0));
 }
 
+Test(registry, a_plugin_on_request_is_asked_for_by_the_name_of_its_file) {
+  char directory[64], from[PATH_MAX], to[PATH_MAX];
+  unsetenv("TORCH_BACKEND");
+  link_fixtures((const char *const[]){"five", NULL}, directory);
+  snprintf(from, sizeof from, "%s/libhal_on_request.so", FIXTURE_DIR); /* its device type is on_request */
+  snprintf(to, sizeof to, "%s/libhal_asked.so", directory);
+  cr_assert_eq(symlink(from, to), 0);
+  assert_ok(hal_registry_add_path(directory));
+  assert_ok(hal_registry_open(NULL));
+  cr_assert_not_null(strstr(hal_registry_report(), "on_request is used on request only; set TORCH_BACKEND=asked"), "%s",
+                     hal_registry_report());
+}
+
 Test(registry, without_any_plugin_of_use_there_are_no_devices_and_a_list_may_follow) {
   char directory[64];
   unsetenv("TORCH_BACKEND");
