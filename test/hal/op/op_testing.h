@@ -44,7 +44,9 @@ static inline void open_device(void) {
 #ifdef PLUGIN_DIR
   must(hal_registry_add_path(PLUGIN_DIR));
 #endif
-  must(hal_registry_open(plugin));
+  const hal_status_t status = hal_registry_open(plugin);
+  if (!named || status != HAL_UNAVAILABLE) must(status);
+  if (named && hal_device_count() == 0) fprintf(stderr, "SKIPPED: %s\n", hal_registry_report());
   if (named && hal_device_count() == 0) cr_skip_test("%s has no device here: %s", plugin, hal_registry_report());
   cr_assert_geq(hal_device_count(), 1, "%s", hal_registry_report());
 }

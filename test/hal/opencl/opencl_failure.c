@@ -1,7 +1,7 @@
 /* Tests of what the OpenCL plugin says when a command fails: at once, or when it runs. A layer below the loader lets it fail. */
 #include "opencl_testing.h"
 
-TestSuite(opencl_failure);
+TestSuite(opencl_failure, .fini = close_opencl);
 
 /* The second launch of the process fails, with the driver's `code`. */
 static void open_failing(const char *code, const char *late) {

@@ -5,7 +5,7 @@
 
 #include "opencl_testing.h"
 
-TestSuite(opencl_memory, .init = open_opencl);
+TestSuite(opencl_memory, .init = open_opencl, .fini = close_opencl);
 
 enum { BYTES = 4096 };
 

@@ -4,7 +4,7 @@
 
 #include "opencl_testing.h"
 
-TestSuite(opencl_module, .init = open_opencl);
+TestSuite(opencl_module, .init = open_opencl, .fini = close_opencl);
 
 static const char source[] =
     "__kernel void scale(__global const float *from, __global float *to, float by, uint n) {\n"
@@ -128,6 +128,7 @@ Test(opencl_module, an_unknown_kernel_and_an_unknown_dialect_are_named) {
   assert_fails(hal_kernel_get(module, "absent", &kernel), HAL_NOT_FOUND, "absent");
   const hal_module_desc_t desc = {
       .struct_size = sizeof desc, .dialect = "ptx", .options = "", .data = source, .size = 4};
+  hal_module_unload(module);
   assert_fails(hal_module_load(0, &desc, &module), HAL_UNIMPLEMENTED, "ptx");
 }
 
@@ -195,6 +196,7 @@ Test(opencl_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_ref
   assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "was made for");
   memset(data, 0, size);
   assert_fails(load_binary(data, size, &again), HAL_INVALID_ARGUMENT, "not what module_export gave");
+  hal_module_unload(module);
   free(data);
 }
 

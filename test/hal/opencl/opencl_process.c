@@ -5,6 +5,8 @@
 
 #include "opencl_testing.h"
 
+TestSuite(opencl_process, .fini = close_opencl);
+
 static int threads_here(void) {
   int count = 0;
   DIR *const list = opendir("/proc/self/task");

@@ -5,7 +5,7 @@
 
 #include "opencl_testing.h"
 
-TestSuite(opencl_stream, .init = open_opencl);
+TestSuite(opencl_stream, .init = open_opencl, .fini = close_opencl);
 
 static int64_t now_ns(void) {
   struct timespec now;
@@ -112,6 +112,10 @@ Test(opencl_stream, the_time_between_events_is_that_of_the_work) {
   cr_assert_eq(hal_event_elapsed(start, never, &ns), HAL_FAILED_PRECONDITION);
   assert_ok(hal_event_record(plain, stream));
   cr_assert_eq(hal_event_elapsed(start, plain, &ns), HAL_FAILED_PRECONDITION);
+  hal_event_destroy(start);
+  hal_event_destroy(end);
+  hal_event_destroy(never);
+  hal_event_destroy(plain);
 }
 
 typedef struct call_s {
