@@ -1,5 +1,6 @@
 /* device.c: what a device is: read once from the driver, told to the host. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "opencl.h"
@@ -54,6 +55,17 @@ static void read_place(ocl_device_t *device) {
     icd.clGetDeviceInfo(device->id, PCI_BUS_INFO_KHR, sizeof device->pci, device->pci, NULL);
 }
 
+/* Which form of the portable kernels the device gets: HAL_OPENCL_FORM, else what its type asks for. */
+static hal_status_t read_form(ocl_device_t *device) {
+  const char *const wanted = getenv("HAL_OPENCL_FORM");
+  device->few_wide = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+  if (!wanted || !*wanted) return HAL_OK;
+  device->few_wide = strcmp(wanted, "cpu") == 0;
+  if (device->few_wide || strcmp(wanted, "simt") == 0) return HAL_OK;
+  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: HAL_OPENCL_FORM is '%.100s'; set it to cpu or simt, or unset it",
+                   wanted);
+}
+
 hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   cl_device_fp_config fp64 = 0;
   cl_uint align_bits = 0;
@@ -82,7 +94,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   device->user_events_hang = strncmp(device->name, "basic", 5) == 0;
   device->subgroup = read_subgroup(device);
   read_place(device);
-  return HAL_OK;
+  return read_form(device);
 }
 
 hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {
@@ -91,8 +103,8 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   const ocl_device_t *device = &ocl.devices[ordinal];
   hal_device_info_t info = {
       .struct_size = out_info->struct_size,
-      .flags = HAL_DEVICE_ASYNC | (device->fp64 ? HAL_DEVICE_FP64 : 0) |
-               (device->type & CL_DEVICE_TYPE_CPU ? HAL_DEVICE_CPU : 0) | ocl_memory_flags(),
+      .flags = HAL_DEVICE_ASYNC | (device->fp64 ? HAL_DEVICE_FP64 : 0) | (device->few_wide ? HAL_DEVICE_CPU : 0) |
+               ocl_memory_flags(),
       .total_memory = device->global_bytes,
       .compute_units = device->units,
       .subgroup_size = device->subgroup,

@@ -174,6 +174,7 @@ typedef struct ocl_device_s {
   pthread_mutex_t lock; /* of the list */
   hal_plugin_stream_t *streams;
   ocl_profile_t profile;
+  int few_wide;         /* few wide cores: HAL_DEVICE_CPU */
   int user_events_hang; /* PoCL's "basic" deadlocks on a command that waits for one */
 } ocl_device_t;
 

@@ -92,6 +92,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
         }
         PK_SYNC();
       }
+      PK_SYNC();
     }
   }
 }
@@ -185,7 +186,9 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
           }
           PK_SYNC();
         }
+        PK_SYNC();
       }
+      PK_SYNC();
     }
   }
 }

@@ -70,6 +70,28 @@ Test(opencl_process, a_kind_of_memory_that_is_none_or_not_there_is_refused_by_na
   assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, "'fast'");
 }
 
+Test(opencl_process, a_form_of_kernels_that_is_none_is_refused_by_name) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("HAL_OPENCL_FORM", "wide", 1);
+  assert_ok(hal_registry_add_path(PLUGIN_DIR));
+  if (hal_registry_open("opencl")) cr_skip_test("no OpenCL device: %s", hal_error_message());
+  assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, "'wide'");
+}
+
+static uint64_t flags_in_form(const char *form) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("HAL_OPENCL_FORM", form, 1);
+  open_opencl();
+  assert_ok(hal_device_info(0, &info));
+  return info.flags;
+}
+
+Test(opencl_process, the_form_for_many_threads_can_be_asked_for) {
+  cr_assert_not(flags_in_form("simt") & HAL_DEVICE_CPU);
+}
+
+Test(opencl_process, the_form_for_few_wide_cores_can_be_asked_for) { cr_assert(flags_in_form("cpu") & HAL_DEVICE_CPU); }
+
 static void note(void *data) { *(int *)data = 1; }
 
 Test(opencl_process, host_functions_run_on_a_driver_that_hangs_on_user_events, .timeout = 60) {
