@@ -180,6 +180,7 @@ hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
 
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   ocl_segment_t segment;
+  if (atomic_load(&ocl.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the table's lock for ever */
   if (!ocl_map_find(ptr, &segment) || (size_t)((const char *)ptr - segment.base) >= segment.size)
     return ocl_error(HAL_NOT_FOUND, 0, "opencl: %p lies in no allocation of this plugin", ptr);
   hal_pointer_info_t info = {.struct_size = out_info->struct_size,

@@ -248,3 +248,21 @@ Test(opencl_module, a_kernel_tells_what_it_needs) {
   assert_ok(hal_kernel_info(kernel, device.max_block_threads + 1, 0, &info));
   cr_assert_eq(info.blocks_per_unit, 0);
 }
+
+Test(opencl_module, each_device_has_its_own_modules_and_runs_its_own_kernels) {
+  const int32_t count = hal_device_count();
+  for (int32_t device = 0; device < count; device++) {
+    uint32_t back = 0;
+    const uint32_t start = 41 + (uint32_t)device;
+    char *const to = device_bytes(device, 4);
+    hal_kernel_t *const add_one = make_kernel(device, SLOW_SOURCE, "add_one");
+    const hal_arg_t args[] = {POINTER(to)};
+    hal_stream_t *stream;
+    assert_ok(hal_stream_default(device, &stream));
+    assert_ok(hal_memory_fill(stream, device, to, &start, 4, 4));
+    assert_ok(launch_1d(add_one, stream, 1, 1, args, 1));
+    assert_ok(hal_memory_copy(stream, &back, HAL_HOST, to, device, 4));
+    assert_ok(hal_stream_synchronize(stream));
+    cr_assert_eq(back, start + 1);
+  }
+}
