@@ -84,7 +84,10 @@ static hal_status_t read_operands(const hal_op_context_t *context, const hal_op_
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, last - 1, &causal));
   HAL_RETURN_IF_ERROR(hal_op_scalar(context, &call->args[last], out->accumulator, "scale", &out->scale));
   s->with_bias = out->bias != NULL, s->causal = causal != 0;
-  s->block = hal_op_is_host(context) ? LANE_BYTES / (int64_t)out->scale.size : ROWS;
+  const uint32_t form = hal_op_target(context)->form;
+  s->block = form == HAL_FORM_HOST         ? LANE_BYTES / (int64_t)out->scale.size
+             : form == HAL_FORM_CPU_VECTOR ? PK_ATTENTION_QUERIES
+                                           : ROWS;
   return HAL_OK;
 }
 

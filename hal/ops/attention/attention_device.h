@@ -15,6 +15,9 @@ PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL 
   return s->with_bias ? x * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : x * scale;
 }
 
+#ifdef PK_CPU_VECTOR
+#include "attention_cpu.h"
+#else
 PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
@@ -96,6 +99,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
     }
   }
 }
+#endif
 
 PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);

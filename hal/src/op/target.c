@@ -4,10 +4,10 @@
 #include "kernels/pk_types.h"
 #include "op/table.h"
 
-/* Elements of an item of host C: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
+/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
  * neighbouring threads touch neighbouring elements. */
 #define HOST_ROW_BLOCK 1024u
-#define CPU_ROW_BLOCK 128u /* of each of the items of a block */
+#define CPU_ROW_BLOCK 1024u /* a tile of tile.c */
 
 /* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
