@@ -1,0 +1,98 @@
+"""The OpenCL device beside CPU torch on the same cores: kernels at sizes where a kernel's time counts, and small ones where launches do.
+
+    python test/bench/opencl.py [--row NAME ...]
+
+Each side is measured in turn, best of several rounds of calls with one synchronisation at the end. The last column is the ratio of the
+times and the target, which is meant for PoCL on a machine that does nothing else. Exit code 1 when a row misses its target.
+"""
+
+import argparse
+import sys
+
+from shared.sides import PAUSE, synchronizer, time_row
+
+
+def rows(torch):
+    """{name: (function of a device that gives a call, calls in a row, target)}; a target of None is none."""
+    functional = torch.nn.functional
+
+    def make(*shape):
+        return lambda device: torch.randn(*shape, device=device)
+
+    def unary(function, *shapes):
+        def build(device):
+            tensors = [make(*shape)(device) for shape in shapes]
+            return lambda: function(*tensors)
+
+        return build
+
+    def out(function, *shape):
+        def build(device):
+            a, b = make(*shape)(device), torch.empty(*shape, device=device)
+            return lambda: function(a, b)
+
+        return build
+
+    large = (4096, 4096)
+    image, weight = (16, 64, 32, 32), (64, 64, 3, 3)
+    heads = (4, 8, 256, 64)
+    return {
+        "add 16": (unary(lambda a: a + a, (16,)), 200, None),
+        "add 16M out=": (out(lambda a, b: torch.add(a, a, out=b), *large), 5, 1.15),
+        "sum 16M": (unary(lambda a: a.sum(), large), 5, 1.5),
+        "sum 16M rows": (unary(lambda a: a.sum(1), large), 5, 1.5),
+        "sum 16M columns": (unary(lambda a: a.sum(0), large), 5, 1.5),
+        "softmax 4096": (unary(lambda a: torch.softmax(a, 1), large), 3, 1.2),
+        "layer_norm 4096": (unary(lambda a: functional.layer_norm(a, (4096,)), large), 3, 1.2),
+        "transposed copy 16M": (out(lambda a, b: b.copy_(a.t()), *large), 3, None),
+        "mm 256": (unary(lambda a: a @ a, (256, 256)), 50, None),
+        "mm 512": (unary(lambda a: a @ a, (512, 512)), 20, 1.0),
+        "mm 1024": (unary(lambda a: a @ a, (1024, 1024)), 5, 1 / 0.85),
+        "linear 64x512x512": (unary(functional.linear, (64, 512), (512, 512)), 50, None),
+        "conv 3x3 64 channels": (unary(lambda x, w: functional.conv2d(x, w, padding=1), image, weight), 5, 1 / 0.75),
+        "attention 4x8x256x64": (unary(lambda q: functional.scaled_dot_product_attention(q, q, q), heads), 5, 1 / 0.7),
+        "uniform 16M": (unary(lambda a: a.uniform_(), large), 3, 0.2),
+    }
+
+
+def measure(torch, build, calls, rounds=5):
+    """Best seconds of a call on the OpenCL device and on the CPU."""
+    import time
+
+    times = []
+    for device in ("ocl", "cpu"):
+        call, wait = build(device), synchronizer(torch, device)
+        for _ in range(3):
+            call()
+        wait()
+        time.sleep(PAUSE)
+        times.append(min(time_row(call, wait, calls) for _ in range(rounds)))
+    return times
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--row", action="append", help="only this row (may be repeated)")
+    options = parser.parse_args()
+    import torch
+
+    import torch_backend
+
+    torch_backend.use("opencl")
+    if torch.ocl.device_count() == 0:
+        sys.exit("no OpenCL device here")
+    print(f"{torch.ocl.get_device_properties(0).name}, CPU torch {torch.__version__} with {torch.get_num_threads()} threads")
+    print(f"{'':24} {'ocl us':>12} {'cpu us':>12} {'ratio':>7} {'target':>7}")
+    missed = 0
+    for name, (build, calls, target) in rows(torch).items():
+        if options.row and name not in options.row:
+            continue
+        ours, cpus = measure(torch, build, calls)
+        ratio = ours / cpus
+        missed += target is not None and ratio > target
+        print(f"{name:24} {ours * 1e6:12.1f} {cpus * 1e6:12.1f} {ratio:7.2f} {target or 0:7.2f}{'  missed' if target and ratio > target else ''}", flush=True)
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The OpenCL plugin from torch, on whatever OpenCL device there is: portable kernels compiled from source give the CPU's numbers, networks
+train without a fallback, and compiled kernels are found again by the next process."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+OPINFO = Path(__file__).resolve().parents[2] / "opinfo" / "run.py"
+PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory):
+    """Settings of processes that share compiled kernels; skips where there is no OpenCL device."""
+    folder = tmp_path_factory.mktemp("kernels")
+    settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl")}
+    done = subprocess.run([sys.executable, "-P", "-c", PROBE], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
+    if done.returncode or done.stdout.strip() == "0":
+        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
+    return settings
+
+
+@pytest.fixture
+def run(run_python, caches):
+    return lambda script, **settings: run_python(script, timeout=300, **{**caches, **settings})
+
+
+TRAIN = """
+import torch
+from torch_backend import fallback
+def train(place, steps=6):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.MaxPool2d(2),
+                              torch.nn.Flatten(), torch.nn.Linear(128, 10)).to(place)
+    data, labels = torch.randn(16, 1, 8, 8).to(place), (torch.arange(16) % 10).to(place)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(data), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+"""
+
+
+SLOW = pytest.mark.slow  # each compiles all kernels anew
+
+
+@pytest.mark.parametrize("memory, form", [("svm-fine", "cpu"), pytest.param("svm-coarse", "cpu", marks=SLOW), pytest.param("buffer", "cpu", marks=SLOW),
+                                          pytest.param("svm-fine", "simt", marks=SLOW)])  # fmt: skip
+def test_a_network_trains_as_on_the_cpu_without_a_fallback(run, memory, form):
+    script = f"{TRAIN}\ntorch.testing.assert_close(train('ocl'), train('cpu'), rtol=1e-4, atol=1e-5)\nassert not fallback.report(), fallback.report()"
+    done = run(script, HAL_OPENCL_MEMORY=memory, HAL_OPENCL_FORM=form)
+    assert "computed by the fallback" not in done.stderr
+
+
+def test_compiled_kernels_are_found_again_by_the_next_process(run):
+    script = f"{TRAIN}\ntrain('ocl', 1)\nfrom torch_backend import _C\nstats = _C.kernel_stats(0)\nprint(stats['compiled'], stats['loaded'], stats['refused'])"
+    run(script)
+    compiled, loaded, refused = map(int, run(script).stdout.split())
+    assert compiled == 0 and refused == 0 and loaded > 20
+
+
+def test_two_plugins_compute_in_one_process_and_copy_among_each_other(run):
+    run(
+        """
+        import torch
+        a = torch.arange(1000.0, device="fake:0")
+        b = a.to("fake:1")
+        assert torch.get_device_module("fake").get_device_properties(1).name != torch.get_device_module("fake").get_device_properties(0).name
+        torch.testing.assert_close((b * 2 + 1).to("fake:0").cpu(), torch.arange(1000.0) * 2 + 1)
+        """,
+        TORCH_BACKEND="fake,opencl",
+        HAL_FAKE_DEVICES="1",
+    )
+
+
+def test_half_precision_and_integers_give_the_cpus_numbers(run):
+    run(
+        """
+        import torch
+        torch.manual_seed(0)
+        for dtype in (torch.float16, torch.float64, torch.int64):
+            a, b = (torch.randn(33, 47) * 9).to(dtype), (torch.randn(47, 20) * 9).to(dtype)
+            x, y = a.to("ocl"), b.to("ocl")
+            torch.testing.assert_close((x + x).cpu(), a + a)
+            torch.testing.assert_close(x.sum(1).cpu(), a.sum(1))
+            torch.testing.assert_close((x @ y).cpu(), a @ b)
+            torch.testing.assert_close(x.t().contiguous().cpu(), a.t().contiguous())
+        """
+    )
+
+
+def test_uniform_numbers_are_those_of_the_fake_device_bit_for_bit(run_python, caches):
+    script = "import torch; torch.manual_seed(7); print(torch.rand(1003, device='{}').cpu().view(torch.int32).sum().item())"
+    other = run_python(script.format("fake"), TORCH_BACKEND="fake")
+    assert run_python(script.format("ocl"), **caches).stdout == other.stdout
+
+
+def test_a_compiler_that_fails_leaves_the_fallback_and_says_so(run):
+    done = run(
+        """
+        import torch
+        x = torch.randn(9, device="ocl")
+        torch.testing.assert_close(torch.sinh(x).cpu(), torch.sinh(x.cpu()))
+        """,
+        HAL_LAYERS="fault",
+        HAL_FAULT="module_load:1:INVALID_ARGUMENT",
+    )
+    assert "computed by the fallback" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_trains(caches, tmp_path):
+    command = [sys.executable, "-P", "-m", "torch_backend.demo", "--quiet", "--json", "--picture", str(tmp_path / "loss.png")]
+    done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout[done.stdout.index("{") :])
+    assert summary["parameter_device"] == "ocl:0" and summary["accuracy"] >= 0.93 and summary["loss_difference"] <= 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["async", "strict"])
+def test_the_operator_database_gives_the_cpus_results(caches, tmp_path, mode):
+    command = [sys.executable, "-P", str(OPINFO), "--plugin", "opencl", "--dtype", "float32", "--mode", mode, "--json", str(tmp_path / "o.json")]
+    done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    outcomes = json.loads((tmp_path / "o.json").read_text())
+    kinds = [outcome["kind"] for outcome in outcomes]
+    assert kinds.count("wrong") == 0 and kinds.count("crash") == 0
+    if mode == "async":
+        assert kinds.count("pass") >= 666  # 99 % of the 672 that can be sampled
