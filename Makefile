@@ -37,7 +37,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codeg
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
-	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers"
+	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers, all operators on OpenCL"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
@@ -89,7 +89,7 @@ test: test-c test-python
 test-c: $(STAMPS)/venv-test
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	$(PROGRESS) "C tests" cmake --build --preset release
-	$(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS)
+	$(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
 	$(PYTEST)
@@ -110,8 +110,9 @@ wheel-for-torch: $(STAMPS)/venv
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
-# modes and samples, of which `make test` runs a fast part.
+# modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
+	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
 	HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
@@ -132,7 +133,7 @@ test-sanitizers: $(STAMPS)/venv-test
 	for preset in asan tsan; do \
 	  cmake --preset $$preset -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON)); \
 	  cmake --build --preset $$preset; \
-	  ctest --test-dir build/$$preset --output-on-failure; \
+	  ctest --test-dir build/$$preset --output-on-failure -LE slow; \
 	done
 
 bench: $(STAMPS)/install test-c
