@@ -8,8 +8,10 @@ times and the target, which is meant for PoCL on a machine that does nothing els
 
 import argparse
 import sys
+from pathlib import Path
 
-from shared.sides import PAUSE, synchronizer, time_row
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
+from sides import PAUSE, synchronizer, time_row  # noqa: E402  found by the line above
 
 
 def rows(torch):
