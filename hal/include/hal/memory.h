@@ -79,6 +79,34 @@ HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);
 /* Limits what the device's segments may take, in bytes; 0 = no limit but the device's. Since 0.1. */
 HAL_API hal_status_t hal_memory_set_limit(int32_t device, size_t bytes);
 
+/* ---- private pools ------------------------------------------------------------------------------------------------ */
+
+/* Memory of its own for work that is recorded and run again: what streams allocate while they are routed to the pool (hal_memory_pool_begin) comes
+ * from segments that nothing else is given, also after it was released, until the pool's last reference is gone. */
+typedef struct hal_memory_pool_s hal_memory_pool_t;
+
+/* Makes a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as hal_device_ensure. Since 0.2. */
+HAL_API hal_status_t hal_memory_pool_create(int32_t device, hal_memory_pool_t **out_pool);
+
+/* Takes one more reference, returned by hal_memory_pool_release. Any thread. Since 0.2. */
+HAL_API void hal_memory_pool_retain(hal_memory_pool_t *pool);
+
+/* Gives a reference back; NULL is allowed. With the last one the memory joins the streams' own: blocks that are still held live on, and
+ * free ones may be given to work that is queued after that. The caller has ordered recorded work that still runs on other
+ * streams. Quiet after hal_registry_close and in a forked child. Any thread. Since 0.2. */
+HAL_API void hal_memory_pool_release(hal_memory_pool_t *pool);
+
+/* Gives a number that no other pool of this process has; never 0. Since 0.2. */
+HAL_API uint64_t hal_memory_pool_id(const hal_memory_pool_t *pool);
+
+/* Routes what is allocated for a stream (NULL: current), by any thread, to the pool. Several streams may use a pool, each with blocks of its
+ * own. Also on devices whose plugin pools memory itself. Errors: HAL_FAILED_PRECONDITION = the stream is routed to a private pool
+ * already; HAL_INVALID_ARGUMENT = a stream of another device; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+HAL_API hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t *stream);
+
+/* Ends that. Errors: HAL_FAILED_PRECONDITION = the stream is not routed to this pool; HAL_INVALID_ARGUMENT. Since 0.2. */
+HAL_API hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream);
+
 /* One counter of torch's memory statistics. */
 typedef struct hal_stat_s {
   int64_t current, peak, allocated, freed;

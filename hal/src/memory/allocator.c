@@ -235,11 +235,14 @@ allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal
   const uint32_t kind = request.size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE;
   hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
-  if (allocator->pooled) {
+  request.pool = allocator->pools[stream->id][kind];
+  if (allocator->pooled && !(request.pool && request.pool->owner)) {
     status = allocate_pooled(&request, stream, size, &block);
   } else {
-    request.pool = allocator->pools[stream->id][kind];
-    if (!request.pool) status = hal_mem_pool_create(allocator, stream, kind, &request.pool);
+    if (!request.pool) {
+      status = hal_mem_pool_create(allocator, stream, kind, &request.pool);
+      if (!status) allocator->pools[stream->id][kind] = request.pool;
+    }
     if (!status && find(allocator, request.pool, kind, request.size)) {
       status = attempt(&request, request.segment, &block);
     } else if (!status) {

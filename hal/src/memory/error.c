@@ -34,7 +34,7 @@ static size_t largest_free(hal_allocator_t *allocator) {
   size_t largest = 0;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) {
-      hal_mem_pool_t *pool = allocator->pools[id][kind];
+      hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, kind);
       if (!pool) continue;
       hal_mem_pool_settle(pool);
       if (!pool->rows) continue;

@@ -44,8 +44,10 @@ typedef struct hal_mem_pool_s {
   uint32_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
   uint64_t rows;   /* bit r: bits[r] is not zero */
   uint64_t bits[64];
-  hal_block_t *recent; /* the free block that was released last; in no bin */
-  hal_block_t **bins;  /* 64 * 64 lists */
+  hal_block_t *recent;              /* the free block that was released last; in no bin */
+  hal_block_t **bins;               /* 64 * 64 lists */
+  hal_memory_pool_t *owner;         /* of a private pool (private.c), NULL = the stream's own */
+  struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
 } hal_mem_pool_t;
 
 /* A stream other than its own that uses a block; once the block is released, an entry of that stream's queue. */
@@ -98,7 +100,9 @@ struct hal_allocator_s {
   hal_lock_t lock;
   int32_t pooled; /* the plugin pools memory itself */
   hal_device_t *device;
-  hal_mem_pool_t *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand */
+  hal_mem_pool_t
+      *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand: where the stream allocates */
+  hal_mem_pool_t *retired;              /* private pools that ended when nobody might allocate, by `displaced` */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;
   hal_mem_config_t config;
@@ -123,6 +127,13 @@ static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
   return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
 }
 
+/* Gives the own pool of a stream, NULL when it has none yet. */
+static inline hal_mem_pool_t *hal_mem_own_pool(const hal_allocator_t *allocator, int id, int kind) {
+  hal_mem_pool_t *pool = allocator->pools[id][kind];
+  while (pool && pool->owner) pool = pool->displaced;
+  return pool;
+}
+
 /* ---- map.c: address -> block ---- */
 /* Adds a block with its `extent`; ranges may overlap, as several adopted views of one memory do. */
 void hal_mem_map_insert(hal_block_t **root, hal_block_t *block, size_t extent);
@@ -131,7 +142,7 @@ void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
 
 /* ---- life.c: creation and end ---- */
-/* Makes the pool of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
+/* Makes a pool of a stream, which is in no table yet. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
                                  hal_mem_pool_t **out_pool);
 
@@ -142,7 +153,7 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
  * Errors: HAL_RESOURCE_EXHAUSTED (limit, plugin or host), the plugin's own. */
 hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block);
 /* Gives free segments of `pool` back, the smallest that are enough first, until `size` bytes were given back or none is
- * left. Gives the bytes. */
+ * left; none of a private pool. Gives the bytes. */
 size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size);
 /* Gives all free segments of the device back. */
 size_t hal_mem_segment_trim_all(hal_allocator_t *allocator);

@@ -72,6 +72,11 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) hal_free(allocator->pools[id][kind]);
   }
+  while (allocator->retired) {
+    hal_mem_pool_t *pool = allocator->retired;
+    allocator->retired = pool->displaced;
+    hal_free(pool);
+  }
   hal_mem_queues_destroy(allocator);
   hal_mem_slab_destroy(&allocator->blocks);
   hal_mem_slab_destroy(&allocator->uses);
@@ -90,7 +95,6 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
   pool->source = HAL_MEM_CACHED;
   pool->kind = kind;
   pool->bins = (hal_block_t **)(pool + 1);
-  allocator->pools[stream->id][kind] = pool;
   *out_pool = pool;
   return HAL_OK;
 }

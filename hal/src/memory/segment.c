@@ -100,6 +100,7 @@ static hal_block_t *choose(hal_mem_pool_t *pool, size_t size) {
 size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
   size_t given = 0;
   hal_block_t *list = NULL, *block;
+  if (pool->owner) return 0;
   while (given < size && (block = choose(pool, size - given))) {
     given += block->size;
     detach(block, &list);
@@ -112,7 +113,7 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
   size_t given = 0;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     for (int kind = 0; kind < 2; kind++) {
-      hal_mem_pool_t *pool = allocator->pools[id][kind];
+      hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, kind);
       if (pool) given += hal_mem_segment_trim(pool, SIZE_MAX);
     }
   }
@@ -123,7 +124,7 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
-    hal_mem_pool_t *pool = allocator->pools[id][HAL_MEM_LARGE];
+    hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, HAL_MEM_LARGE);
     if (!pool) continue;
     hal_mem_pool_settle(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {

@@ -1,0 +1,189 @@
+/* private.c: memory pools of their own, for work that is recorded and run again: its addresses must stay its own.
+ *
+ * While a stream allocates from a private pool, the pool stands in the stream's own one's place in the allocator's table, so the cache hit knows nothing
+ * of it; a released block finds its way back by its own pool pointer. Free segments of a private pool are nobody else's: no
+ * trimming touches them. At its end its segments join the streams' own pools. */
+#include "memory/pool.h"
+
+/* The pools of one stream in a private pool. */
+typedef struct share_s {
+  struct share_s *next;
+  hal_stream_t *stream;
+  hal_mem_pool_t *pools[2];
+  int active; /* they stand in the table */
+} share_t;
+
+struct hal_memory_pool_s {
+  hal_allocator_t *allocator;
+  uint64_t id;
+  atomic_uint references;
+  share_t *shares; /* guarded by the allocator's lock */
+};
+
+static atomic_uint_fast64_t last_id;
+
+hal_status_t hal_memory_pool_create(int32_t index, hal_memory_pool_t **out_pool) {
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
+  hal_memory_pool_t *pool = hal_calloc(1, sizeof(*pool));
+  if (!pool)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for a memory pool", device->label);
+  pool->allocator = device->allocator;
+  pool->id = atomic_fetch_add(&last_id, 1) + 1;
+  atomic_init(&pool->references, 1);
+  *out_pool = pool;
+  return HAL_OK;
+}
+
+uint64_t hal_memory_pool_id(const hal_memory_pool_t *pool) { return pool->id; }
+
+void hal_memory_pool_retain(hal_memory_pool_t *pool) { atomic_fetch_add(&pool->references, 1); }
+
+/* ---- routing ---- */
+
+/* Gives the share of a stream, NULL when the pool has never served it. */
+static share_t *share_of(const hal_memory_pool_t *pool, const hal_stream_t *stream) {
+  share_t *share = pool->shares;
+  while (share && share->stream != stream) share = share->next;
+  return share;
+}
+
+/* Makes the share of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
+static hal_status_t share_create(hal_memory_pool_t *pool, hal_stream_t *stream, share_t **out_share) {
+  share_t *share = hal_calloc(1, sizeof(*share));
+  hal_status_t status = HAL_OK;
+  if (!share) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the records of a memory pool");
+  for (uint32_t kind = 0; kind < 2 && !status; kind++) {
+    status = hal_mem_pool_create(pool->allocator, stream, kind, &share->pools[kind]);
+    if (!status) share->pools[kind]->owner = pool;
+  }
+  if (status) {
+    hal_free(share->pools[0]);
+    hal_free(share);
+    return status;
+  }
+  share->stream = stream;
+  share->next = pool->shares;
+  pool->shares = share;
+  *out_share = share;
+  return HAL_OK;
+}
+
+static hal_status_t begin(hal_memory_pool_t *pool, hal_stream_t *stream) {
+  hal_allocator_t *allocator = pool->allocator;
+  hal_mem_pool_t **const table = allocator->pools[stream->id];
+  share_t *share = share_of(pool, stream);
+  if (table[HAL_MEM_SMALL] && table[HAL_MEM_SMALL]->owner)
+    return hal_error_set(
+        HAL_FAILED_PRECONDITION, "stream %lld of device %s allocates from memory pool %llu already; end that first",
+        (long long)stream->id, allocator->device->label, (unsigned long long)table[HAL_MEM_SMALL]->owner->id);
+  if (!share) HAL_RETURN_IF_ERROR(share_create(pool, stream, &share));
+  for (uint32_t kind = 0; kind < 2; kind++) {
+    share->pools[kind]->displaced = table[kind];
+    table[kind] = share->pools[kind];
+  }
+  share->active = 1;
+  return HAL_OK;
+}
+
+/* Puts the stream's own pools back into the table. */
+static void restore(hal_allocator_t *allocator, share_t *share) {
+  for (uint32_t kind = 0; kind < 2; kind++) {
+    allocator->pools[share->stream->id][kind] = share->pools[kind]->displaced;
+    share->pools[kind]->displaced = NULL;
+  }
+  share->active = 0;
+}
+
+static hal_status_t end(hal_memory_pool_t *pool, hal_stream_t *stream) {
+  share_t *share = share_of(pool, stream);
+  if (!share || !share->active)
+    return hal_error_set(HAL_FAILED_PRECONDITION, "stream %lld of device %s does not allocate from memory pool %llu",
+                         (long long)stream->id, pool->allocator->device->label, (unsigned long long)pool->id);
+  restore(pool->allocator, share);
+  return HAL_OK;
+}
+
+/* Does one of the two under the lock. */
+static hal_status_t route(const char *function, hal_memory_pool_t *pool, hal_stream_t *stream,
+                          hal_status_t (*change)(hal_memory_pool_t *, hal_stream_t *)) {
+  hal_allocator_t *allocator = pool->allocator;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(allocator->device));
+  stream = hal_stream_or_current(allocator->device, stream);
+  if (stream->device != allocator->device)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: the stream belongs to device %s, the pool to device %s", function,
+                         stream->device->label, allocator->device->label);
+  hal_lock(&allocator->lock);
+  const hal_status_t status = change(pool, stream);
+  hal_unlock(&allocator->lock);
+  return status;
+}
+
+hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t *stream) {
+  return route("hal_memory_pool_begin", pool, stream, begin);
+}
+
+hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream) {
+  return route("hal_memory_pool_end", pool, stream, end);
+}
+
+/* ---- the end ---- */
+
+/* Moves what one segment was cut into to another pool of the same stream and kind. */
+static void move_segment(hal_block_t *first, hal_mem_pool_t *to) {
+  for (hal_block_t *block = first; block; block = block->next) {
+    hal_mem_pool_t *const from = block->pool;
+    if (block->state == HAL_MEM_FREE) {
+      hal_mem_pool_take(from, from->kind, block);
+      hal_mem_pool_insert(to, to->kind, block);
+    }
+    block->pool = to;
+  }
+}
+
+/* Moves all segments of a pool that a part of the address map tells of; its depth is small (map.c). */
+static void move_segments(hal_block_t *node, const hal_mem_pool_t *from, hal_mem_pool_t *to) {
+  if (!node) return;
+  move_segments(node->left, from, to);
+  move_segments(node->right, from, to);
+  if (node->pool == from) move_segment(node, to);
+}
+
+/* Gives a stream's memory of a private pool to the stream's own pools; where the stream has none, the private one becomes it. */
+static void surrender(hal_allocator_t *allocator, share_t *share) {
+  if (share->active) restore(allocator, share);
+  for (uint32_t kind = 0; kind < 2; kind++) {
+    hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
+    from->owner = NULL;
+    while (*own && (*own)->owner) own = &(*own)->displaced;
+    if (*own) {
+      move_segments(allocator->map, from, *own);
+      hal_free(from);
+    } else {
+      *own = from;
+    }
+  }
+}
+
+/* The same where nobody may allocate any more: blocks that somebody holds still name their pool, so it stays. */
+static void retire(hal_allocator_t *allocator, share_t *share) {
+  for (uint32_t kind = 0; kind < 2; kind++) {
+    share->pools[kind]->displaced = allocator->retired;
+    allocator->retired = share->pools[kind];
+  }
+}
+
+void hal_memory_pool_release(hal_memory_pool_t *pool) {
+  if (!pool || atomic_fetch_sub(&pool->references, 1) > 1) return;
+  hal_allocator_t *allocator = pool->allocator;
+  const int alive = hal_device_is_alive(allocator->device);
+  if (alive) hal_lock(&allocator->lock);
+  while (pool->shares) {
+    share_t *share = pool->shares;
+    pool->shares = share->next;
+    (alive ? surrender : retire)(allocator, share);
+    hal_free(share);
+  }
+  if (alive) hal_unlock(&allocator->lock);
+  hal_free(pool);
+}
