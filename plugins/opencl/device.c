@@ -91,7 +91,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   device->alignment = align_bits / 8 > 128 ? align_bits / 8 : 128;
   read_text(id, CL_DEVICE_VERSION, device->version, sizeof device->version);
   read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
-  device->user_events_hang = strncmp(device->name, "basic", 5) == 0;
+  device->user_events_hang = strncmp(device->name, "basic", 5) == 0 || strncmp(device->name, "cpu-minimal", 11) == 0;
   device->subgroup = read_subgroup(device);
   read_place(device);
   return read_form(device);
@@ -113,7 +113,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .pci_domain = device->pci[0],
       .pci_bus = device->pci[1],
       .pci_device = device->pci[2],
-      .base_alignment = device->alignment};
+      .base_alignment = ocl_memory_alignment(device)};
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "opencl-c%s,binary", device->has_il ? ",spirv" : "");

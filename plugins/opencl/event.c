@@ -61,16 +61,9 @@ static cl_event take_handle(hal_plugin_event_t *event, cl_command_queue *out_que
 
 /* The queue is in order: when its last command is done, all are. */
 static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
-  cl_event last = NULL;
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
-  if (stream->count) {
-    last = stream->ring[(stream->first + stream->count - 1) & (stream->room - 1)].event;
-    icd.clRetainEvent(last);
-    stream->unflushed = 0;
-    icd.clFlush(stream->queue); /* another queue may wait for it */
-  }
-  set_record(event, last, stream->queue);
+  set_record(event, ocl_work_last(stream), stream->queue); /* flushed: another queue may wait for it */
   pthread_mutex_unlock(&stream->lock);
   return HAL_OK;
 }
@@ -106,11 +99,12 @@ hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   const hal_status_t status = ocl_check_device(event->device);
   if (status) return status;
-  const cl_event handle = take_handle(event, NULL, NULL);
+  cl_command_queue queue = NULL;
+  const cl_event handle = take_handle(event, &queue, NULL);
   if (!handle) return HAL_OK;
-  icd.clWaitForEvents(1, &handle);
+  const cl_int code = ocl_event_wait(handle, queue);
   icd.clReleaseEvent(handle);
-  return HAL_OK;
+  return code ? ocl_driver_error(code, "opencl: the driver cannot wait for an event") : HAL_OK;
 }
 
 static hal_status_t time_of(hal_plugin_event_t *event, cl_ulong *out_ns) {

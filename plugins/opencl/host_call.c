@@ -1,6 +1,8 @@
 /* host_call.c: host functions. A thread of the stream waits for a marker, calls the function, and completes a user event that the
  * stream's next commands wait for. No function is called on a thread of the driver, which may hold its locks, or on the caller's. */
+#define _POSIX_C_SOURCE 200809L
 #include <string.h>
+#include <time.h>
 
 #include "opencl.h"
 
@@ -31,9 +33,15 @@ static host_call_t *next_call(ocl_host_thread_t *host) {
   return call;
 }
 
+/* Failed work before the call is no reason to leave the caller waiting; work that still runs, though the driver cannot wait for it, is. */
+static void wait_ready(cl_event ready) {
+  const struct timespec pause = {.tv_nsec = 1000000};
+  while (icd.clWaitForEvents(1, &ready) && ocl_event_status(ready) > CL_COMPLETE) nanosleep(&pause, NULL);
+}
+
 static void *run(void *argument) {
   for (host_call_t *call; (call = next_call(argument));) {
-    icd.clWaitForEvents(1, &call->ready); /* failed work before it is no reason to leave the caller waiting */
+    wait_ready(call->ready);
     call->fn(call->user_data);
     icd.clSetUserEventStatus(call->done, CL_COMPLETE);
     icd.clReleaseEvent(call->done);

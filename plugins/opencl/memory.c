@@ -72,6 +72,11 @@ hal_status_t ocl_memory_choose(void) {
                    wanted);
 }
 
+/* Shared memory may be asked for at most with the alignment of the largest type, long16 (OpenCL 3.0, clSVMAlloc), which is also its default. */
+uint32_t ocl_memory_alignment(const ocl_device_t *device) {
+  return ocl.memory == OCL_MEMORY_BUFFER ? device->alignment : sizeof(cl_long16);
+}
+
 uint64_t ocl_memory_flags(void) { return ocl.memory == OCL_MEMORY_SVM_FINE ? HAL_DEVICE_HOST_VISIBLE : 0; }
 
 /* ---- buffers ---------------------------------------------------------------------------------------------------------------- */

@@ -175,7 +175,7 @@ typedef struct ocl_device_s {
   hal_plugin_stream_t *streams;
   ocl_profile_t profile;
   int few_wide;         /* few wide cores: HAL_DEVICE_CPU */
-  int user_events_hang; /* PoCL's "basic" deadlocks on a command that waits for one */
+  int user_events_hang; /* PoCL's "basic", later "cpu-minimal", deadlocks on a command that waits for one */
 } ocl_device_t;
 
 /* The kinds of memory, best first. */
@@ -224,6 +224,9 @@ hal_status_t ocl_queue_create(const ocl_device_t *device, int32_t priority, cl_c
 
 /* HAL_DEVICE_* of the kind of memory in use. */
 uint64_t ocl_memory_flags(void);
+
+/* What the start of an allocation is a multiple of, in bytes. */
+uint32_t ocl_memory_alignment(const ocl_device_t *device);
 
 /* Chooses the kind of memory for the devices of the context. Errors: HAL_INVALID_ARGUMENT or HAL_UNAVAILABLE, naming what they lack. */
 hal_status_t ocl_memory_choose(void);
@@ -274,6 +277,9 @@ hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream,
 /* How far a command is: CL_COMPLETE, more while it runs or waits, negative when it failed. */
 cl_int ocl_event_status(cl_event event);
 
+/* Waits until a command of the queue has ended, well or not: CL_SUCCESS. Another code: the driver could not wait, and it has not ended. */
+cl_int ocl_event_wait(cl_event event, cl_command_queue queue);
+
 /* Unlocks. `code` is what the driver said to the command; on the NULL stream the command is waited for. */
 hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code);
 
@@ -283,8 +289,20 @@ void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most);
 /* Does that for all streams of a device: no ring then names a kernel whose work has ended. */
 void ocl_work_reap_all(int32_t device);
 
-/* Waits for everything queued so far. The stream's failure is kept. */
+/* Hands the commands that the driver still holds back to the device. The lock is held. */
+void ocl_work_flush(hal_plugin_stream_t *stream);
+
+/* Does that, and gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
+cl_event ocl_work_last(hal_plugin_stream_t *stream);
+
+/* Waits for everything queued so far. The stream's failure is kept, one of waiting, too. */
 void ocl_work_drain(hal_plugin_stream_t *stream);
+
+/* What follows such a wait, which ended with `code` of ocl_event_wait. */
+void ocl_work_waited(hal_plugin_stream_t *stream, cl_int code);
+
+/* Forgets commands that never ended, before the stream goes. */
+void ocl_work_abandon(hal_plugin_stream_t *stream);
 
 /* ---- transfers (transfer.c) ----------------------------------------------------------------------------------------------------- */
 

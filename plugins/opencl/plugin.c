@@ -1,9 +1,13 @@
 /* plugin.c: what the OpenCL plugin is, its beginning and end in a process, and the child of a fork. */
-#define _POSIX_C_SOURCE 200809L
+#define _GNU_SOURCE /* pipe2 */
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "opencl.h"
@@ -44,6 +48,8 @@ hal_status_t hal_plugin_probe(uint32_t flags) {
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
 
+enum { COUNT_SECONDS = 30 }; /* for a driver that looks for its devices; the slowest seen took three */
+
 /* What the child that counts tells. */
 typedef struct count_s {
   hal_status_t status;
@@ -60,16 +66,26 @@ static void tell_count(int pipe_end) {
   _exit(written == (ssize_t)sizeof told ? 0 : 1);
 }
 
-static int read_all(int pipe_end, count_t *out_told) {
-  size_t got = 0;
-  while (got < sizeof *out_told) {
-    const ssize_t bytes = read(pipe_end, (char *)out_told + got, sizeof *out_told - got);
-    if (bytes > 0)
-      got += (size_t)bytes;
-    else if (!bytes || errno != EINTR)
-      return 0;
+static int64_t seconds_now(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec;
+}
+
+/* Reads what the child tells, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 = it has said nothing
+ * for too long. */
+static int hear(int pipe_end, count_t *out_told) {
+  const int64_t end = seconds_now() + COUNT_SECONDS;
+  struct pollfd waited = {.fd = pipe_end, .events = POLLIN};
+  for (;;) {
+    const int64_t left = end - seconds_now();
+    const int ready = left > 0 ? poll(&waited, 1, (int)left * 1000) : 0;
+    if (!ready) return -1;
+    if (ready < 0 && errno != EINTR) return 0;
+    if (ready < 0) continue;
+    const ssize_t bytes = read(pipe_end, out_told, sizeof *out_told);
+    if (bytes >= 0 || errno != EINTR) return bytes == (ssize_t)sizeof *out_told;
   }
-  return 1;
 }
 
 /* Counts in a child, since counting starts the driver, which would not survive a later fork of this process. */
@@ -77,7 +93,8 @@ static hal_status_t count_in_child(count_t *out_told) {
   int ends[2];
   const hal_status_t status = ocl_icd_open();
   if (status) return status;
-  if (pipe(ends)) return ocl_error(HAL_INTERNAL, errno, "opencl: no pipe to count the devices: %s", strerror(errno));
+  if (pipe2(ends, O_CLOEXEC))
+    return ocl_error(HAL_INTERNAL, errno, "opencl: no pipe to count the devices: %s", strerror(errno));
   const pid_t child = fork();
   if (child == 0) {
     close(ends[0]);
@@ -85,12 +102,18 @@ static hal_status_t count_in_child(count_t *out_told) {
   }
   const int fork_error = errno;
   close(ends[1]);
-  const int heard = child > 0 && read_all(ends[0], out_told);
+  const int heard = child > 0 ? hear(ends[0], out_told) : 0;
   close(ends[0]);
+  if (heard < 0) kill(child, SIGKILL);
   while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
   }
   if (child < 0)
     return ocl_error(HAL_INTERNAL, fork_error, "opencl: no process to count the devices: %s", strerror(fork_error));
+  if (heard < 0)
+    return ocl_error(HAL_UNAVAILABLE, 0,
+                     "opencl: a driver did not count its devices within %d s; look at 'clinfo -l', and set "
+                     "HAL_OPENCL_DEVICE to a platform that works",
+                     COUNT_SECONDS);
   if (!heard)
     return ocl_error(HAL_UNAVAILABLE, 0,
                      "opencl: a driver ended the process that counted the devices; look at 'clinfo -l', and set "
@@ -98,9 +121,10 @@ static hal_status_t count_in_child(count_t *out_told) {
   return HAL_OK;
 }
 
+static count_t told = {.count = -1}; /* the answer, which must not change within a process */
+
 hal_status_t hal_plugin_device_count(int32_t *out_count) {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static count_t told = {.count = -1}; /* the answer must not change within a process */
   hal_status_t status = HAL_OK;
   pthread_mutex_lock(&lock);
   if (told.count < 0) {
@@ -159,6 +183,11 @@ hal_status_t hal_plugin_init(const char *options) {
   if (status) return status;
   status = ocl_select(&selection, why);
   if (status) return ocl_error(status, 0, "%s", why);
+  if (told.count >= 0 && told.count != selection.count)
+    return ocl_error(
+        HAL_UNAVAILABLE, 0,
+        "opencl: the drivers had %d devices when they were counted, and have %d now; start the process again",
+        (int)told.count, (int)selection.count);
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no memory to register the handler of fork");
   fork_handled = 1;

@@ -1,4 +1,5 @@
-/* select.c: which devices are used: all of one platform, so that they share a context, or those that HAL_OPENCL_DEVICE names. */
+/* select.c: which devices are used: all of one platform, so that they share a context, the first one with a GPU if there is one, or those
+ * that HAL_OPENCL_DEVICE names. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,12 +83,28 @@ static int rank_of(cl_device_id device) { /* GPUs and accelerators first */
   return type & CL_DEVICE_TYPE_GPU ? 0 : type & CL_DEVICE_TYPE_ACCELERATOR ? 1 : 2;
 }
 
+/* The best rank of a platform's devices that may be meant; 3 = there are none. */
+static int rank_of_platform(const wish_t *wish, cl_platform_id platform) {
+  cl_device_id devices[OCL_MAX_DEVICES];
+  cl_uint count = 0;
+  int best = 3;
+  if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return best;
+  for (cl_uint i = 0; i < count && i < OCL_MAX_DEVICES; i++) {
+    const int rank = rank_of(devices[i]);
+    if (rank < best && device_works(devices[i])) best = rank;
+  }
+  return best;
+}
+
 /* Takes the devices of a platform that are meant. */
 static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selection_t *selection) {
   cl_device_id devices[OCL_MAX_DEVICES];
   cl_uint count = 0;
   if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return; /* CL_DEVICE_NOT_FOUND */
-  if (count > OCL_MAX_DEVICES) count = OCL_MAX_DEVICES;
+  if (count > OCL_MAX_DEVICES) {
+    hal_host->log(HAL_LOG_WARNING, "opencl: a platform has more than 64 devices; HAL_OPENCL_DEVICE chooses among them");
+    count = OCL_MAX_DEVICES;
+  }
   const int whole = platform_is_meant(wish, platform);
   selection->platform = platform;
   for (int rank = 0; rank < 3; rank++)
@@ -126,8 +143,10 @@ hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES])
   if (count > MAX_PLATFORMS) count = MAX_PLATFORMS;
   const wish_t wish = read_wish();
   ocl_selection_t selection = {.count = 0};
-  for (cl_uint i = 0; i < count && !selection.count; i++)
-    if (wish.platform < 0 || wish.platform == (long)i) take_platform(&wish, platforms[i], &selection);
+  for (int rank = 0; rank < 3; rank++)
+    for (cl_uint i = 0; i < count && !selection.count; i++)
+      if ((wish.platform < 0 || wish.platform == (long)i) && rank_of_platform(&wish, platforms[i]) == rank)
+        take_platform(&wish, platforms[i], &selection);
   if (!selection.count) {
     say_none(&wish, count, why);
     return HAL_UNAVAILABLE;

@@ -50,6 +50,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
                   "opencl: a stream was destroyed with a failure that nobody asked for; synchronize it first");
   unlink_stream(stream);
   ocl_host_stop(stream);
+  ocl_work_abandon(stream);
   icd.clReleaseCommandQueue(stream->queue);
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream->ring);
@@ -86,10 +87,7 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
   const int busy = stream->count != 0;
-  if (busy && stream->unflushed) { /* else who asks again and again would wait for ever */
-    stream->unflushed = 0;
-    icd.clFlush(stream->queue);
-  }
+  if (busy) ocl_work_flush(stream); /* else who asks again and again would wait for ever */
   pthread_mutex_unlock(&stream->lock);
   return busy ? HAL_NOT_READY : take_failure(stream);
 }
@@ -113,16 +111,62 @@ hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_na
   return HAL_OK;
 }
 
-/* A stream that another thread destroys meanwhile is that thread's mistake; the list itself stays whole. */
+/* The last commands of a device's streams. */
+typedef struct lasts_s {
+  cl_event *events;
+  cl_command_queue *queues;
+  size_t count;
+} lasts_t;
+
+/* Notes them, with references. The device's lock is held. Returns whether there was memory for it. */
+static int note_lasts(const ocl_device_t *device, lasts_t *lasts) {
+  size_t streams = 0;
+  *lasts = (lasts_t){.count = 0};
+  for (const hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) streams++;
+  if (!streams) return 1;
+  lasts->events = hal_host->mem_alloc(streams * (sizeof *lasts->events + sizeof *lasts->queues), alignof(cl_event));
+  if (!lasts->events) return 0;
+  lasts->queues = (cl_command_queue *)(lasts->events + streams);
+  for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    pthread_mutex_lock(&stream->lock);
+    const cl_event last = ocl_work_last(stream);
+    pthread_mutex_unlock(&stream->lock);
+    if (!last) continue;
+    lasts->queues[lasts->count] = stream->queue;
+    lasts->events[lasts->count++] = last;
+  }
+  return 1;
+}
+
+/* Waits for them without a lock: a queued host function may make streams, or end some. */
+static cl_int wait_lasts(lasts_t *lasts) {
+  cl_int code = CL_SUCCESS;
+  for (size_t i = 0; i < lasts->count; i++) {
+    const cl_int waited = ocl_event_wait(lasts->events[i], lasts->queues[i]);
+    if (!code) code = waited;
+    icd.clReleaseEvent(lasts->events[i]);
+  }
+  hal_host->mem_free(lasts->events);
+  return code;
+}
+
 hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
+  lasts_t lasts;
   hal_status_t status = ocl_check_device(ordinal);
   if (status) return status;
   ocl_device_t *device = &ocl.devices[ordinal];
   pthread_mutex_lock(&device->lock);
+  const int noted = note_lasts(device, &lasts);
+  pthread_mutex_unlock(&device->lock);
+  if (!noted)
+    return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory to wait for a device; free some memory");
+  const cl_int code = wait_lasts(&lasts);
+  pthread_mutex_lock(&device->lock);
   for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
-    ocl_work_drain(stream);
+    ocl_work_waited(stream, CL_SUCCESS);
     if (!status) status = take_failure(stream); /* one is told; the others wait for their own streams */
   }
   pthread_mutex_unlock(&device->lock);
+  if (code && !status) status = ocl_driver_error(code, "opencl: the driver cannot wait for device %d", (int)ordinal);
   return status;
 }

@@ -14,6 +14,16 @@ cl_int ocl_event_status(cl_event event) {
   return code ? code : status;
 }
 
+cl_int ocl_event_wait(cl_event event, cl_command_queue queue) {
+  cl_int code = icd.clWaitForEvents(1, &event);
+  if (ocl_event_status(event) <= CL_COMPLETE)
+    return CL_SUCCESS;                         /* a failure of the command is the event's own status */
+  const cl_int finished = icd.clFinish(queue); /* the driver could not wait: once more, in another way */
+  if (ocl_event_status(event) <= CL_COMPLETE) return CL_SUCCESS;
+  if (!code) code = finished;
+  return code ? code : CL_INVALID_EVENT;
+}
+
 static void keep_failure(hal_plugin_stream_t *stream, const ocl_work_t *work, cl_int code) {
   if (stream->failure.status) return; /* the first is the cause of the others */
   ocl_failure_t *failure = &stream->failure;
@@ -34,6 +44,30 @@ void ocl_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
     stream->first = (stream->first + 1) & (stream->room - 1);
     stream->count--;
   }
+}
+
+/* Hands the commands to the device. The lock is held. What the driver says against it is the stream's failure: the commands may never
+ * run. */
+static void flush(hal_plugin_stream_t *stream, const ocl_work_t *last) {
+  stream->unflushed = 0;
+  const cl_int code = icd.clFlush(stream->queue);
+  if (OCL_UNLIKELY(code)) keep_failure(stream, last, code);
+}
+
+static ocl_work_t *last_of(hal_plugin_stream_t *stream) {
+  return &stream->ring[(stream->first + stream->count - 1) & (stream->room - 1)];
+}
+
+cl_event ocl_work_last(hal_plugin_stream_t *stream) {
+  if (!stream->count) return NULL;
+  ocl_work_t *last = last_of(stream);
+  icd.clRetainEvent(last->event);
+  flush(stream, last);
+  return last->event;
+}
+
+void ocl_work_flush(hal_plugin_stream_t *stream) {
+  if (stream->count && stream->unflushed) flush(stream, last_of(stream));
 }
 
 static int grow(hal_plugin_stream_t *stream) {
@@ -70,7 +104,7 @@ hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream,
 }
 
 static hal_status_t wait_for(int32_t device, const ocl_work_t *work) {
-  const cl_int code = icd.clWaitForEvents(1, &work->event), status = ocl_event_status(work->event);
+  const cl_int code = ocl_event_wait(work->event, ocl.devices[device].queue), status = ocl_event_status(work->event);
   if (OCL_UNLIKELY(work->noted)) ocl_profile_append(device, NULL, work);
   icd.clReleaseEvent(work->event);
   if (OCL_LIKELY(!code && status == CL_COMPLETE)) return HAL_OK;
@@ -85,10 +119,7 @@ hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
   if (OCL_LIKELY(!code)) {
     const int idle = !stream->count;
     stream->ring[(stream->first + stream->count++) & (stream->room - 1)] = *work;
-    if (idle || submit->flush || ++stream->unflushed >= FLUSH_EVERY) {
-      stream->unflushed = 0;
-      icd.clFlush(stream->queue);
-    }
+    if (idle || submit->flush || ++stream->unflushed >= FLUSH_EVERY) flush(stream, work);
   }
   if (stream) pthread_mutex_unlock(&stream->lock);
   if (OCL_LIKELY(!code)) return HAL_OK;
@@ -96,22 +127,29 @@ hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
                           work->kernel ? work->kernel : "");
 }
 
-void ocl_work_drain(hal_plugin_stream_t *stream) {
-  cl_event last = NULL;
+void ocl_work_waited(hal_plugin_stream_t *stream, cl_int code) {
+  static const ocl_work_t wait = {.op = "stream_synchronize"};
   pthread_mutex_lock(&stream->lock);
-  if (stream->count) {
-    last = stream->ring[(stream->first + stream->count - 1) & (stream->room - 1)].event;
-    icd.clRetainEvent(last);
-    icd.clFlush(stream->queue);
-    stream->unflushed = 0;
-  }
-  pthread_mutex_unlock(&stream->lock);
-  if (!last) return;
-  icd.clWaitForEvents(1, &last); /* an error here is the event's own status, which is read below */
-  icd.clReleaseEvent(last);
-  pthread_mutex_lock(&stream->lock);
+  if (OCL_UNLIKELY(code)) keep_failure(stream, &wait, code);
   ocl_work_reap(stream, UINT32_MAX);
   pthread_mutex_unlock(&stream->lock);
+}
+
+void ocl_work_drain(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  const cl_event last = ocl_work_last(stream);
+  pthread_mutex_unlock(&stream->lock);
+  if (!last) return;
+  const cl_int code = ocl_event_wait(last, stream->queue);
+  icd.clReleaseEvent(last);
+  ocl_work_waited(stream, code);
+}
+
+void ocl_work_abandon(hal_plugin_stream_t *stream) {
+  for (; stream->count; stream->count--) {
+    icd.clReleaseEvent(stream->ring[stream->first].event);
+    stream->first = (stream->first + 1) & (stream->room - 1);
+  }
 }
 
 void ocl_work_reap_all(int32_t ordinal) {

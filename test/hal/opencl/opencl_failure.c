@@ -86,3 +86,74 @@ Test(opencl_failure, a_lost_device_stays_lost) {
   assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CL_DEVICE_NOT_AVAILABLE");
   cr_assert_eq(hal_stream_synchronize(stream), HAL_UNAVAILABLE);
 }
+
+/* ---- the driver cannot wait ---- */
+
+static void open_layered(void) {
+  setenv("OPENCL_LAYERS", CL_LAYER, 1);
+  open_opencl();
+}
+
+static uint32_t read_back(char *to, hal_stream_t *stream) {
+  uint32_t value = 0;
+  assert_ok(hal_memory_copy(stream, &value, HAL_HOST, to, 0, sizeof value));
+  assert_ok(hal_stream_synchronize(stream));
+  return value;
+}
+
+static void queue_slow(hal_kernel_t *slow, hal_stream_t *stream, char *to, uint32_t value) {
+  const uint32_t rounds = SLOW_ROUNDS;
+  const hal_arg_t args[] = {POINTER(to), VALUE(value), VALUE(rounds)};
+  assert_ok(launch_1d(slow, stream, 1, 1, args, 3));
+}
+
+Test(opencl_failure, where_one_way_of_waiting_fails_another_is_taken) {
+  char *to;
+  open_layered();
+  hal_stream_t *const stream = begin(&to);
+  hal_kernel_t *const slow = make_kernel(0, SLOW_SOURCE, "slow");
+  setenv("CL_FAIL_WAIT", "2", 1);
+  for (uint32_t value = 1; value <= 2; value++) {
+    queue_slow(slow, stream, to, value);
+    assert_ok(hal_stream_synchronize(stream));
+    setenv("CL_FAIL_WAIT", "0", 1);
+    cr_expect_eq(read_back(to, stream), value);
+    setenv("CL_FAIL_WAIT", "2", 1);
+  }
+  setenv("CL_FAIL_WAIT", "0", 1);
+}
+
+Test(opencl_failure, work_that_nobody_can_wait_for_is_not_called_done) {
+  char *to;
+  hal_event_t *event;
+  open_layered();
+  hal_stream_t *const stream = begin(&to);
+  hal_kernel_t *const slow = make_kernel(0, SLOW_SOURCE, "slow");
+  assert_ok(hal_event_create(0, 0, &event));
+  queue_slow(slow, stream, to, 1); /* the first launch may compile */
+  assert_ok(hal_stream_synchronize(stream));
+  setenv("CL_FAIL_WAIT", "1", 1);
+  queue_slow(slow, stream, to, 7);
+  assert_ok(hal_event_record(event, stream));
+  const hal_status_t of_event = hal_event_synchronize(event);
+  const hal_status_t of_stream = hal_stream_synchronize(stream);
+  setenv("CL_FAIL_WAIT", "0", 1);
+  cr_expect_neq(of_event, HAL_OK);
+  cr_expect_neq(of_stream, HAL_OK);
+  cr_expect_not_null(strstr(hal_error_message(), "CL_OUT_OF_RESOURCES"), "%s", hal_error_message());
+  assert_ok(hal_stream_synchronize(stream));
+  cr_expect_eq(read_back(to, stream), 7);
+  hal_event_destroy(event);
+}
+
+Test(opencl_failure, commands_that_the_driver_keeps_to_itself_are_a_failure_of_the_stream) {
+  char *to;
+  open_layered();
+  hal_stream_t *const stream = begin(&to);
+  setenv("CL_FAIL_FLUSH", "1", 1);
+  assert_ok(add_one(stream, to));
+  assert_fails(hal_stream_synchronize(stream), HAL_INTERNAL, "CL_OUT_OF_HOST_MEMORY");
+  setenv("CL_FAIL_FLUSH", "0", 1);
+  assert_ok(add_one(stream, to));
+  assert_ok(hal_stream_synchronize(stream));
+}

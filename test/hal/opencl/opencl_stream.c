@@ -240,3 +240,33 @@ Test(opencl_stream, a_profile_has_kernels_copies_and_fills_with_times_of_the_hos
   assert_ok(hal_profile_read(see, &again, NULL));
   cr_assert_eq(again.kernels + again.copies + again.fills, 0);
 }
+
+/* ---- waiting for the device, and others meanwhile ---- */
+
+static atomic_int gate_open;
+
+static void wait_for_gate(void *nothing) {
+  (void)nothing;
+  const struct timespec pause = {.tv_nsec = 1000000};
+  while (!atomic_load(&gate_open)) nanosleep(&pause, NULL);
+}
+
+static void *wait_for_device(void *out_status) {
+  *(hal_status_t *)out_status = hal_device_synchronize(0);
+  return NULL;
+}
+
+Test(opencl_stream, streams_can_be_made_while_a_thread_waits_for_the_device, .timeout = 60) {
+  hal_stream_t *stream, *made[8];
+  hal_status_t waited = HAL_NOT_READY;
+  pthread_t waiter;
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_stream_host_call(stream, wait_for_gate, NULL));
+  cr_assert_eq(pthread_create(&waiter, NULL, wait_for_device, &waited), 0);
+  const struct timespec pause = {.tv_nsec = 50000000};
+  nanosleep(&pause, NULL); /* it waits now */
+  for (int i = 0; i < 8; i++) assert_ok(hal_stream_acquire(0, -1, &made[i]));
+  atomic_store(&gate_open, 1);
+  cr_assert_eq(pthread_join(waiter, NULL), 0);
+  assert_ok(waited);
+}

@@ -1,5 +1,6 @@
 /* failing.c: a layer between the OpenCL loader and the driver (OPENCL_LAYERS) that lets the n-th launch fail, as hardware does on no
- * demand. CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error; CL_FAIL_LATE=1: the launch is accepted and fails when it runs. */
+ * demand. CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error; CL_FAIL_LATE=1: the launch is accepted and fails when it runs.
+ * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: clFinish still can. CL_FAIL_FLUSH=1: clFlush fails. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <stdlib.h>
@@ -38,6 +39,18 @@ static CL_API_ENTRY cl_int CL_API_CALL event_info(cl_event event, cl_event_info 
   return CL_SUCCESS;
 }
 
+static CL_API_ENTRY cl_int CL_API_CALL wait_for_events(cl_uint count, const cl_event *events) {
+  return setting("CL_FAIL_WAIT") ? CL_OUT_OF_RESOURCES : below->clWaitForEvents(count, events);
+}
+
+static CL_API_ENTRY cl_int CL_API_CALL finish(cl_command_queue queue) {
+  return setting("CL_FAIL_WAIT") == 1 ? CL_OUT_OF_RESOURCES : below->clFinish(queue);
+}
+
+static CL_API_ENTRY cl_int CL_API_CALL flush(cl_command_queue queue) {
+  return setting("CL_FAIL_FLUSH") ? CL_OUT_OF_HOST_MEMORY : below->clFlush(queue);
+}
+
 CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t room, void *value, size_t *size) {
   const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
   if (what != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
@@ -53,6 +66,9 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
   below = target;
   own.clEnqueueNDRangeKernel = launch; /* what is NULL goes straight on */
   own.clGetEventInfo = event_info;
+  own.clWaitForEvents = wait_for_events;
+  own.clFinish = finish;
+  own.clFlush = flush;
   *own_count = sizeof own / sizeof(void *);
   *layer = &own;
   return CL_SUCCESS;
