@@ -7,7 +7,7 @@
 #define HAL_GENERATOR_H_
 
 #include "hal/api.h"
-#include "hal/plugin.h"
+#include "hal/stream.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +43,18 @@ HAL_API uint64_t hal_generator_offset(const hal_generator_t *generator);
 /* Reserves `blocks` Philox blocks: gives seed and first offset, and advances the offset, as one atomic step. Since 0.1. */
 HAL_API void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t *out_seed,
                                    uint64_t *out_offset);
+
+/* Random numbers that an operator may use: Philox blocks offset, offset + 1, ... of the seed; with `random_state`, seed and offset are
+ * random_state[0] and random_state[1] + offset, which lie in device memory and are read when the work runs (hal_op_call_t). */
+typedef struct hal_draw_s {
+  uint64_t seed, offset;
+  const uint64_t *random_state; /* NULL: the numbers are here */
+} hal_draw_t;
+
+/* Reserves `blocks` Philox blocks for work that is queued on a stream (NULL: current). Where the stream is being recorded, each run of the
+ * program reserves its own: then the generator must outlive the program. Errors: as of hal_program_begin. Since 0.2. */
+HAL_API hal_status_t hal_generator_draw(hal_generator_t *generator, hal_stream_t *stream, uint64_t blocks,
+                                        hal_draw_t *out_draw);
 
 /* Computes one Philox4x32-10 block: key = seed, counter = (offset, stream). Pure. Since 0.1. */
 HAL_API void hal_generator_philox(uint64_t seed, uint64_t offset, uint64_t stream, uint32_t out_words[4]);

@@ -49,6 +49,7 @@ struct hal_stream_s {
   int32_t priority;
   /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
   _Atomic uint64_t reporters, looked;
+  _Atomic(struct hal_recorder_s *) recorder; /* takes the work in the plugin's place (recorder.h); NULL: nobody does */
   hal_failure_t failure;
   hal_follow_t follows;
 };

@@ -4,6 +4,7 @@
 #include "device/event_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
+#include "device/recorder.h"
 #include "hal/status.h"
 #include "plugin/call.h"
 
@@ -19,6 +20,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   atomic_init(&event->asked, 0);
   atomic_init(&event->stream, NULL);
   atomic_init(&event->mark, 0);
+  atomic_init(&event->recording, 0);
   const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
   if (status) {
     hal_free(event);
@@ -43,6 +45,13 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
                          "an event of device %s cannot be recorded on a stream of device %s; make the "
                          "event on the stream's device",
                          device->label, stream->device->label);
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (HAL_UNLIKELY(recorder != NULL)) { /* a place in the recording: nothing is queued */
+    atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
+    atomic_store_explicit(&event->recording, recorder->id, memory_order_release);
+    return HAL_OK;
+  }
+  atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
   const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
   const hal_status_t status = hal_stream_record(stream, event->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
@@ -65,13 +74,37 @@ static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
 }
 
+hal_status_t hal_event_recorder(const hal_event_t *event, hal_recorder_t **out_recorder) {
+  const uint64_t id = atomic_load_explicit(&event->recording, memory_order_acquire);
+  *out_recorder = NULL;
+  if (HAL_LIKELY(!id)) return HAL_OK;
+  const hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_relaxed);
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (!recorder || recorder->id != id)
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "the event was recorded while stream %lld of device %s was being recorded, which is over: "
+                         "record it again, behind a run of the program",
+                         (long long)stream->id, stream->device->label);
+  *out_recorder = recorder;
+  return HAL_OK;
+}
+
+/* Refuses what asks for the end of recorded work. */
+static hal_status_t check_unrecorded(const hal_event_t *event, const char *what) {
+  hal_recorder_t *recorder;
+  HAL_RETURN_IF_ERROR(hal_event_recorder(event, &recorder));
+  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->refuse(recorder, what);
+}
+
 hal_status_t hal_event_query(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
+  HAL_RETURN_IF_ERROR(check_unrecorded(event, "hal_event_query"));
   return finish(event, HAL_SLOT_event_query, hal_call_event_query(event->device->plugin, event->handle));
 }
 
 hal_status_t hal_event_synchronize(hal_event_t *event) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
+  HAL_RETURN_IF_ERROR(check_unrecorded(event, "hal_event_synchronize"));
   return finish(event, HAL_SLOT_event_synchronize, hal_call_event_synchronize(event->device->plugin, event->handle));
 }
 

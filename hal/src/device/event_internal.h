@@ -13,6 +13,10 @@ struct hal_event_s {
   /* Where it was recorded last, and hal_kernel_error_mark then. */
   _Atomic(hal_stream_t *) stream;
   _Atomic uint64_t mark;
+  _Atomic uint64_t recording; /* the recording that the event is a place in (recorder.h); 0 = none */
 };
+
+/* Gives the recording that an event is a place in, NULL = none. Errors: HAL_FAILED_PRECONDITION = that one is over. */
+hal_status_t hal_event_recorder(const hal_event_t *event, struct hal_recorder_s **out_recorder);
 
 #endif /* HAL_SRC_EVENT_INTERNAL_H_ */

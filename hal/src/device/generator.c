@@ -3,6 +3,7 @@
 
 #include "base/life.h"
 #include "device/device.h"
+#include "device/recorder.h"
 #include "hal/status.h"
 #include "sdk/philox.h"
 
@@ -77,6 +78,16 @@ void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t
   *out_offset = generator->offset;
   generator->offset += blocks; /* wraps after 2^64 blocks, as the counter does */
   hal_unlock(&generator->lock);
+}
+
+hal_status_t hal_generator_draw(hal_generator_t *generator, hal_stream_t *stream, uint64_t blocks,
+                                hal_draw_t *out_draw) {
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->draw(recorder, generator, blocks, out_draw);
+  out_draw->random_state = NULL;
+  hal_generator_reserve(generator, blocks, &out_draw->seed, &out_draw->offset);
+  return HAL_OK;
 }
 
 void hal_generator_philox(uint64_t seed, uint64_t offset, uint64_t stream, uint32_t out_words[4]) {

@@ -12,6 +12,8 @@
 enum { FREE = 0, CLAIMED = 1, WRITTEN = 2 };
 typedef pk_error_t record_t;
 
+size_t hal_kernel_error_bytes(void) { return HAL_STREAMS_OF_DEVICE * sizeof(record_t); }
+
 static char *record_of(const hal_stream_t *stream) {
   char *records = atomic_load_explicit(&stream->device->kernel_errors, memory_order_acquire);
   return records ? records + (size_t)stream->id * sizeof(record_t) : NULL;
@@ -21,7 +23,7 @@ static char *record_of(const hal_stream_t *stream) {
  * as far as they are concerned, so they are cleared by the synchronous stream. */
 static hal_status_t create(hal_device_t *device) {
   static const uint8_t zero[1] = {0};
-  const size_t size = HAL_STREAMS_OF_DEVICE * sizeof(record_t);
+  const size_t size = hal_kernel_error_bytes();
   void *records = NULL;
   hal_status_t status = HAL_OK;
   hal_lock(&device->lock);

@@ -6,6 +6,7 @@
 #include "device/failure.h"
 #include "device/hooks.h"
 #include "device/kernel_error.h"
+#include "device/recorder.h"
 #include "hal/status.h"
 #include "plugin/call.h"
 #include "plugin/slots.h"
@@ -134,6 +135,7 @@ static hal_status_t finish(hal_stream_t *stream, uint64_t mark, uint32_t slot, h
 
 hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_synchronize"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
   return finish(stream, mark, HAL_SLOT_stream_synchronize, status);
@@ -141,6 +143,7 @@ hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
 
 hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_synchronize_timeout"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_synchronize_timeout(stream->device->plugin, stream->handle, timeout_ns);
   return finish(stream, mark, HAL_SLOT_stream_synchronize_timeout, status);
@@ -148,6 +151,7 @@ hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeou
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_query"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
   return finish(stream, mark, HAL_SLOT_stream_query, status);
@@ -182,9 +186,20 @@ void hal_stream_drain_all(hal_device_t *device) {
   }
 }
 
+/* A wait for recorded work, or of a stream that is being recorded. Work is recorded in an order in which it may run, and runs in that
+ * order, so within a recording there is nothing to do. */
+static hal_status_t wait_recorded(hal_stream_t *stream, hal_recorder_t *recorder, hal_recorder_t *awaited) {
+  if (recorder == awaited) return HAL_OK;
+  if (!recorder) return awaited->calls->join(awaited, stream);
+  return recorder->calls->refuse(recorder, "waiting for an event that was recorded outside of it");
+}
+
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
+  hal_recorder_t *const recorder = hal_stream_recorder(stream), *awaited;
+  HAL_RETURN_IF_ERROR(hal_event_recorder(event, &awaited));
+  if (HAL_UNLIKELY(recorder || awaited)) return wait_recorded(stream, recorder, awaited);
   hal_plugin_t *const plugin = stream->device->plugin;
   /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
    */
@@ -200,6 +215,8 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->host_call(recorder, fn, user_data);
   return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
                           hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
 }

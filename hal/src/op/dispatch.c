@@ -1,6 +1,7 @@
 /* dispatch.c: the way of a call: the plugin's own op, else the portable kernel or the library's function, else
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
+#include "device/recorder.h"
 #include "op/define.h"
 #include "op/queue.h"
 #include "op/table.h"
@@ -105,24 +106,64 @@ static __attribute__((noinline)) hal_status_t check_operands(const hal_op_contex
   return HAL_OK;
 }
 
+/* Launches the portable kernel, or calls the library's function. */
+static inline hal_status_t launch(const target_t *target, const hal_op_call_t *call, uint32_t elsewhere) {
+  const hal_op_entry_t *const entry = target->entry;
+  hal_op_context_t context = {.info = entry->info,
+                              .device = target->device,
+                              .stream = target->stream,
+                              .handles = entry->handles,
+                              .op = target->op,
+                              .group_threads = target->device->ops->target.group_threads,
+                              .elsewhere = elsewhere};
+  if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
+  return entry->launch(&context, call);
+}
+
+/* ---- recorded streams (device/recorder.h) ------------------------------------------------------------------------ */
+
+/* Records the plugin's own op, where its yes binds: when it is called there is no other way left. */
+static hal_status_t record_own(const target_t *target, hal_op_call_t *call) {
+  hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
+  const hal_op_own_t *const own = &target->entry->own;
+  if (!own->fn || hal_op_own_query(own, target->device, call)) return HAL_UNIMPLEMENTED;
+  HAL_RETURN_IF_ERROR(recorder->calls->own_op(recorder, own, target->entry->info->name, call));
+  hal_op_count_one(&target->counter->plugin);
+  return HAL_OK;
+}
+
+static hal_status_t record(const target_t *target, hal_op_call_t *call) {
+  hal_status_t status = HAL_UNIMPLEMENTED;
+  if (!(call->flags & HAL_RUN_PORTABLE)) status = record_own(target, call);
+  if (status != HAL_UNIMPLEMENTED) return status;
+  if (target->entry->launch) status = launch(target, call, HAL_OP_RECORDS);
+  if (status == HAL_OK) hal_op_count_one(&target->counter->portable);
+  if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target->counter->unimplemented);
+  return status;
+}
+
+/* Does one of the two as an operator of the recording. */
+static __attribute__((noinline)) hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
+                                                           hal_status_t (*way)(const target_t *, hal_op_call_t *)) {
+  hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
+  const uint32_t outer = recorder->calls->begin_op(recorder, target->op, call);
+  const hal_status_t status = way(target, call);
+  recorder->calls->end_op(recorder, outer);
+  return status;
+}
+
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   target_t target;
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   hal_status_t status = HAL_UNIMPLEMENTED;
+  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return run_recorded(&target, call, record);
   if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
     status = ask_own(&target, call);
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
-    hal_op_context_t context = {.info = entry->info,
-                                .device = target.device,
-                                .stream = target.stream,
-                                .handles = entry->handles,
-                                .op = op,
-                                .group_threads = target.device->ops->target.group_threads};
-    if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
-    status = entry->launch(&context, call);
+    status = launch(&target, call, 0);
     if (HAL_LIKELY(!status)) {
       hal_op_count_one(&target.counter->portable);
       return HAL_OK;
@@ -137,15 +178,7 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
   HAL_RETURN_IF_ERROR(find(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   if (!entry->launch || op >= HAL_OP_BUILTIN_COUNT) return HAL_UNIMPLEMENTED; /* a library's function cannot plan */
-  hal_op_context_t context = {.info = entry->info,
-                              .device = target.device,
-                              .stream = target.stream,
-                              .handles = entry->handles,
-                              .op = op,
-                              .group_threads = target.device->ops->target.group_threads,
-                              .planning = 1};
-  if (entry->info->checked) HAL_RETURN_IF_ERROR(check_operands(&context, call));
-  return entry->launch(&context, call);
+  return launch(&target, call, HAL_OP_PLANS);
 }
 
 /* Out of line, so that the way without a profile stays short. */
@@ -166,6 +199,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
+  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return run_recorded(&target, call, record_own);
   if (!hal_profile_is_on()) return ask_own(&target, call);
   const uint32_t outer = hal_profile_begin_op(op);
   const hal_status_t status = ask_own(&target, call);

@@ -51,6 +51,12 @@ typedef struct hal_op_info_s {
   uint16_t check;
 } hal_op_info_t;
 
+/* hal_op_context_t.elsewhere */
+enum {
+  HAL_OP_PLANS = 1,  /* plan mode: all is discarded */
+  HAL_OP_RECORDS = 2 /* the stream's recorder takes it */
+};
+
 struct hal_op_context_s {
   const hal_op_info_t *info;
   hal_device_t *device;
@@ -58,7 +64,7 @@ struct hal_op_context_s {
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
   uint32_t group_threads;                  /* of group kernels: target.h */
-  uint32_t planning;                       /* 1: plan mode, all that would reach the device is discarded (op/queue.h) */
+  uint32_t elsewhere;                      /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "device/recorder.h"
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -141,6 +142,8 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   if (HAL_UNLIKELY(launch->arg_count > 0 && !launch->args))
     return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,
                          launch->arg_count);
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->launch(recorder, kernel->handle, launch);
   return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
                           hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
 }

@@ -2,6 +2,7 @@
 #include "op/queue.h"
 
 #include "device/kernel_error.h"
+#include "device/recorder.h"
 
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
   if (status == HAL_UNIMPLEMENTED) return status;
@@ -9,17 +10,37 @@ hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t 
   return hal_error_prefix(status, "%s: ", context->info->name);
 }
 
+static inline int plans(const hal_op_context_t *context) { return HAL_UNLIKELY(context->elsewhere == HAL_OP_PLANS); }
+static inline int records(const hal_op_context_t *context) {
+  return HAL_UNLIKELY(context->elsewhere == HAL_OP_RECORDS);
+}
+
+hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
+                                     const hal_launch_t *launch) {
+  if (plans(context)) return HAL_OK;
+  hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
+  return recorder->calls->launch(recorder, kernel, launch);
+}
+
 hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *from, size_t size) {
-  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  if (plans(context)) return HAL_OK;
   hal_device_t *const device = context->device;
+  if (records(context)) {
+    hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
+    return recorder->calls->copy(recorder, to, device->ordinal, from, device->ordinal, size);
+  }
   const hal_status_t status =
       hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
   return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
 }
 
 hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc) {
-  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  if (plans(context)) return HAL_OK;
   hal_plugin_t *const plugin = context->device->plugin;
+  if (records(context)) {
+    hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
+    return recorder->calls->random(recorder, desc);
+  }
   const hal_status_t status = hal_call_random_fill(plugin, context->stream->handle, desc);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(plugin, HAL_SLOT_random_fill, status);
@@ -31,7 +52,7 @@ static _Alignas(512) char no_memory[1];
 
 hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op_scratch_t *out_scratch) {
   *out_scratch = (hal_op_scratch_t){.address = no_memory};
-  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
+  if (plans(context)) return HAL_OK;
   HAL_RETURN_IF_ERROR(
       hal_memory_allocate(context->device->index, context->stream, size ? size : 1, &out_scratch->block));
   out_scratch->address = hal_memory_block_address(out_scratch->block);
@@ -45,11 +66,15 @@ void hal_op_scratch_release(hal_op_scratch_t *scratch) {
 
 hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address) {
   *out_address = no_memory;
-  return HAL_UNLIKELY(context->planning) ? HAL_OK : hal_kernel_error_address(context->stream, out_address);
+  return plans(context) ? HAL_OK : hal_kernel_error_address(context->stream, out_address);
 }
 
 hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
-  return HAL_UNLIKELY(context->planning) ? HAL_OK : hal_kernel_error_launched(context->stream);
+  if (plans(context)) return HAL_OK;
+  if (!records(context)) return hal_kernel_error_launched(context->stream);
+  hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
+  recorder->calls->reported(recorder);
+  return HAL_OK;
 }
 
 /* The verdict of a part: portable kernels, or the plugin's own op where that binds itself. */
@@ -68,6 +93,6 @@ hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const
                         .result_count = result_count,
                         .args = args,
                         .results = results};
-  if (context->planning) return plan_part(context, op, &call);
+  if (plans(context)) return plan_part(context, op, &call);
   return hal_op_run(context->device->index, op, context->stream, &call);
 }

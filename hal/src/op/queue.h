@@ -1,6 +1,6 @@
 /* queue.h: all that a launcher may do to a device: launches, copies, scratch memory, reports of kernels, other operators.
  *
- * Nothing else of a launcher reaches a device, so that a launcher in plan mode (`planning` of its context), where all of this is
+ * Nothing else of a launcher reaches a device, so that a launcher in plan mode (HAL_OP_PLANS), where all of this is
  * discarded, gives the call's verdict: HAL_OK, HAL_UNIMPLEMENTED or the error, by the code that would execute the call. */
 #ifndef HAL_SRC_OP_QUEUE_H_
 #define HAL_SRC_OP_QUEUE_H_
@@ -17,15 +17,19 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
 
+/* Discards a launch in plan mode, or gives it to the stream's recorder. */
+hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
+                                     const hal_launch_t *launch);
+
 /* Queues `blocks` blocks of `block` threads, or discards them. */
 static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint32_t blocks,
                                                 uint32_t block, const hal_arg_t *args, uint32_t arg_count) {
-  if (HAL_UNLIKELY(context->planning)) return HAL_OK;
   const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
                                .grid = {blocks, 1, 1},
                                .block = {block, 1, 1},
                                .arg_count = arg_count,
                                .args = args};
+  if (HAL_UNLIKELY(context->elsewhere)) return hal_op_launch_elsewhere(context, kernel, &launch);
   const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
   return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
 }

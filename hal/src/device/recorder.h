@@ -1,0 +1,51 @@
+/* recorder.h: what takes the work of a stream that is being recorded, in the plugin's place. Private to hal/src.
+ *
+ * Whoever queues work on a stream asks `stream->recorder` first. A recorder copies what it is given: arguments and descriptors are
+ * borrowed for the call. The functions may be called by any thread. */
+#ifndef HAL_SRC_RECORDER_H_
+#define HAL_SRC_RECORDER_H_
+
+#include "device/device.h"
+
+typedef struct hal_recorder_s hal_recorder_t;
+
+typedef struct hal_recorder_calls_s {
+  /* An operator begins; the work until it ends is its own. Operators may run others. `call` may be NULL. Gives what end_op takes. */
+  uint32_t (*begin_op)(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call);
+  void (*end_op)(hal_recorder_t *recorder, uint32_t outer);
+  hal_status_t (*launch)(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
+  /* Devices are the plugin's ordinals, or HAL_HOST. */
+  hal_status_t (*copy)(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src, int32_t src_device,
+                       size_t size);
+  hal_status_t (*fill)(hal_recorder_t *recorder, void *dst, const void *pattern, size_t pattern_size, size_t size);
+  hal_status_t (*random)(hal_recorder_t *recorder, const hal_random_t *desc);
+  /* A plugin's own operator, which will not decline. `function` is called with `state` and the call. */
+  hal_status_t (*own_op)(hal_recorder_t *recorder, const void *own, const char *name, const hal_op_call_t *call);
+  hal_status_t (*host_call)(hal_recorder_t *recorder, hal_host_fn_t fn, void *user_data);
+  /* Another stream of the device waits for the recorded work: it is recorded from now on. */
+  hal_status_t (*join)(hal_recorder_t *recorder, hal_stream_t *stream);
+  /* Kernels that were launched may report bad values. */
+  void (*reported)(hal_recorder_t *recorder);
+  /* Random numbers whose state lies in device memory, so that each run draws its own: hal_generator_draw. */
+  hal_status_t (*draw)(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw);
+  /* Something that recorded work cannot do, such as to wait for it ("hal_stream_synchronize"): spoils the recording and gives the error. */
+  hal_status_t (*refuse)(hal_recorder_t *recorder, const char *what);
+} hal_recorder_calls_t;
+
+struct hal_recorder_s {
+  const hal_recorder_calls_t *calls;
+  uint64_t id; /* no other recording of the process has it; never 0 */
+};
+
+/* Gives who records the stream, NULL = nobody. */
+static inline hal_recorder_t *hal_stream_recorder(const hal_stream_t *stream) {
+  return atomic_load_explicit(&stream->recorder, memory_order_acquire);
+}
+
+/* Refuses what cannot be done on a stream that is being recorded. */
+static inline hal_status_t hal_stream_check_unrecorded(const hal_stream_t *stream, const char *what) {
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->refuse(recorder, what);
+}
+
+#endif /* HAL_SRC_RECORDER_H_ */

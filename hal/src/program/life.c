@@ -1,0 +1,143 @@
+/* life.c: beginning and end of a recording, and of a program. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status_internal.h"
+#include "device/event_internal.h"
+#include "hal/event.h"
+#include "hal/status.h"
+#include "program/program.h"
+
+static atomic_uint_fast64_t last_id;
+
+hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
+  if (program->spoiled) return status;
+  program->spoiled = status;
+  snprintf(program->cause, sizeof program->cause, "%s", hal_error_message());
+  return status;
+}
+
+/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream) {
+  hal_recorder_t *nobody = NULL;
+  hal_program_stream_t *const entry = hal_malloc(sizeof *entry);
+  if (!entry) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to record a stream");
+  const hal_status_t status = hal_memory_pool_begin(program->pool, stream);
+  if (status) {
+    hal_free(entry);
+    return status;
+  }
+  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
+    hal_memory_pool_end(program->pool, stream);
+    hal_free(entry);
+    return hal_error_set(HAL_FAILED_PRECONDITION, "stream %lld of device %s is being recorded already; end that first",
+                         (long long)stream->id, program->device->label);
+  }
+  *entry = (hal_program_stream_t){.next = program->streams, .stream = stream};
+  program->streams = entry;
+  program->stream_count++;
+  return HAL_OK;
+}
+
+/* Ends the recording of all streams. The lock is held. */
+static void release_streams(hal_program_t *program) {
+  const int alive = hal_device_is_alive(program->device);
+  while (program->streams) {
+    hal_program_stream_t *const entry = program->streams;
+    program->streams = entry->next;
+    atomic_store_explicit(&entry->stream->recorder, NULL, memory_order_release);
+    if (alive) hal_memory_pool_end(program->pool, entry->stream);
+    hal_free(entry);
+  }
+  program->recording = 0;
+}
+
+/* ---- programs ------------------------------------------------------------------------------------------------------------ */
+
+/* Gives the pool of a description, with a reference, or a new one. */
+static hal_status_t take_pool(const hal_device_t *device, const hal_program_desc_t *desc,
+                              hal_memory_pool_t **out_pool) {
+  hal_memory_pool_t *const pool = desc && HAL_HAS_FIELD(desc, pool) ? desc->pool : NULL;
+  if (!pool) return hal_memory_pool_create(device->index, out_pool);
+  hal_memory_pool_retain(pool);
+  *out_pool = pool;
+  return HAL_OK;
+}
+
+hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *desc, hal_program_t **out_program) {
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
+  hal_device_t *const device = stream->device;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
+  if (hal_stream_recorder(stream))
+    return hal_error_set(HAL_FAILED_PRECONDITION, "stream %lld of device %s is being recorded already; end that first",
+                         (long long)stream->id, device->label);
+  hal_program_t *const program = hal_calloc(1, sizeof *program);
+  if (!program) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
+  program->recorder = (hal_recorder_t){.calls = &hal_program_calls, .id = atomic_fetch_add(&last_id, 1) + 1};
+  program->device = device;
+  program->stream = stream;
+  program->current_op = HAL_NO_OP;
+  program->flags = desc && HAL_HAS_FIELD(desc, flags) ? desc->flags : 0;
+  program->recording = 1;
+  hal_status_t status = take_pool(device, desc, &program->pool);
+  if (!status) status = hal_event_create(device->index, 0, &program->done);
+  if (!status) status = hal_program_take_stream(program, stream);
+  if (status) {
+    hal_program_destroy(program);
+    return status;
+  }
+  *out_program = program;
+  return HAL_OK;
+}
+
+hal_status_t hal_program_end(hal_program_t *program) {
+  hal_status_t status = HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
+  hal_lock(&program->lock);
+  if (!program->recording) status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended already");
+  if (!status) {
+    release_streams(program);
+    if (program->spoiled) status = hal_error_set(HAL_ABORTED, "the recording was spoiled: %s", program->cause);
+  }
+  hal_unlock(&program->lock);
+  return status;
+}
+
+/* Later work of the recorded stream, which gets the program's memory, runs behind the last run. */
+static void order_after_last_run(hal_program_t *program) {
+  if (!hal_device_is_alive(program->device)) return;
+  const hal_status_t status = hal_program_order(program, program->stream);
+  if (status)
+    hal_log(HAL_LOG_WARNING, "device %s: a program was destroyed, and its last run cannot be waited for: %s",
+            program->device->label, hal_error_message());
+}
+
+void hal_program_destroy(hal_program_t *program) {
+  if (!program) return;
+  hal_lock(&program->lock);
+  release_streams(program);
+  hal_unlock(&program->lock);
+  order_after_last_run(program);
+  while (program->sources) {
+    hal_program_source_t *const source = program->sources;
+    program->sources = source->next;
+    hal_memory_release(source->state);
+    hal_free(source);
+  }
+  hal_event_destroy(program->done);
+  hal_memory_pool_release(program->pool);
+  hal_arena_destroy(&program->arena);
+  hal_free(program->commands);
+  hal_free(program->ops);
+  hal_free(program->patches);
+  hal_free(program);
+}
+
+hal_program_t *hal_program_of_stream(hal_stream_t *stream) {
+  if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  return recorder ? hal_program_of(recorder) : NULL;
+}
+
+hal_memory_pool_t *hal_program_pool(const hal_program_t *program) { return program->pool; }

@@ -1,0 +1,122 @@
+/* program.h: a program's commands, as the files of this room share them. Private to hal/src/program. */
+#ifndef HAL_SRC_PROGRAM_PROGRAM_H_
+#define HAL_SRC_PROGRAM_PROGRAM_H_
+
+#include "device/recorder.h"
+#include "hal/program.h"
+#include "op/own.h"
+#include "program/arena.h"
+
+#define HAL_NO_OP UINT32_MAX
+
+enum {
+  HAL_COMMAND_LAUNCH,
+  HAL_COMMAND_COPY,
+  HAL_COMMAND_FILL,
+  HAL_COMMAND_RANDOM,
+  HAL_COMMAND_OWN_OP,
+  HAL_COMMAND_HOST_CALL
+};
+
+typedef struct hal_command_s {
+  uint32_t kind; /* HAL_COMMAND_* */
+  uint32_t op;   /* index of the operator that queued it, in `ops`; HAL_NO_OP = none */
+  union {
+    struct {
+      hal_plugin_kernel_t *kernel;
+      const hal_launch_t *launch;
+    } launch;
+    struct {
+      void *dst;
+      const void *src;
+      size_t size;
+      int32_t dst_device, src_device;
+    } copy;
+    struct {
+      void *dst;
+      size_t size;
+      uint32_t pattern_size;
+      uint8_t pattern[16];
+    } fill;
+    hal_random_t *random;
+    struct {
+      const hal_op_own_t *own;
+      const char *name;
+      hal_op_call_t *call;
+    } own_op;
+    struct {
+      hal_host_fn_t fn;
+      void *user_data;
+    } host_call;
+  } u;
+} hal_command_t;
+
+/* An operator of the recording; operators within operators come behind theirs. */
+typedef struct hal_program_op_s {
+  uint32_t op;      /* HAL_OP_ID_* or a library's */
+  const char *text; /* its operands, where they are described; else NULL */
+} hal_program_op_t;
+
+/* A pointer argument that names the error record of the stream that a run is on. */
+typedef struct hal_program_patch_s {
+  void **place;
+} hal_program_patch_t;
+
+/* A generator that the program draws from: its state in device memory, and how much of it. */
+typedef struct hal_program_source_s {
+  struct hal_program_source_s *next;
+  hal_generator_t *generator;
+  hal_block_t *state; /* two numbers: seed and first block of the run */
+  uint64_t blocks;    /* of each run */
+} hal_program_source_t;
+
+/* A stream that was recorded. */
+typedef struct hal_program_stream_s {
+  struct hal_program_stream_s *next;
+  hal_stream_t *stream;
+} hal_program_stream_t;
+
+struct hal_program_s {
+  hal_recorder_t recorder; /* first: a recorder is its program */
+  hal_device_t *device;
+  hal_lock_t lock; /* of all that follows */
+  hal_memory_pool_t *pool;
+  hal_arena_t arena; /* what commands point to */
+  hal_command_t *commands;
+  hal_program_op_t *ops;
+  hal_program_patch_t *patches;
+  uint32_t command_count, command_room, op_count, op_room, patch_count, patch_room;
+  uint32_t current_op;           /* that now records */
+  hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */
+  hal_stream_t *stream;          /* that of hal_program_begin */
+  hal_program_source_t *sources;
+  uint32_t flags, stream_count;
+  int recording, reports; /* reports: kernels may write the stream's error record */
+  hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
+  char cause[HAL_FAILURE_BYTES];
+  hal_event_t *done;  /* for hal_program_order */
+  hal_stream_t *last; /* of the last run; NULL = none */
+  uint64_t runs;
+};
+
+static inline hal_program_t *hal_program_of(hal_recorder_t *recorder) { return (hal_program_t *)recorder; }
+
+/* What the recorder calls (record.c). */
+extern const hal_recorder_calls_t hal_program_calls;
+
+/* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
+hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
+
+/* Makes a stream recorded, with its memory from the program's pool. The lock is held. */
+hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
+
+/* Makes later work of a stream wait for the last run: runs share their memory. */
+hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream);
+
+/* Copies a call with all that it points to, into the arena. NULL = no memory. */
+hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);
+
+/* Describes a call's operands, in the arena; NULL = no memory. */
+const char *hal_program_describe(hal_arena_t *arena, const hal_op_call_t *call);
+
+#endif /* HAL_SRC_PROGRAM_PROGRAM_H_ */

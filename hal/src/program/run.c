@@ -1,0 +1,141 @@
+/* run.c: a program's commands, queued again. */
+#include "base/status_internal.h"
+#include "device/failure.h"
+#include "device/kernel_error.h"
+#include "device/profile_internal.h"
+#include "hal/event.h"
+#include "hal/op.h"
+#include "hal/status.h"
+#include "plugin/call.h"
+#include "program/program.h"
+
+static const uint32_t slots[] = {
+    [HAL_COMMAND_LAUNCH] = HAL_SLOT_kernel_launch, [HAL_COMMAND_COPY] = HAL_SLOT_memory_copy,
+    [HAL_COMMAND_FILL] = HAL_SLOT_memory_fill,     [HAL_COMMAND_RANDOM] = HAL_SLOT_random_fill,
+    [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call};
+
+/* A plugin's operator; it has copied what it needs when it returns, so the recorded call serves again. */
+static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream) {
+  hal_op_call_t *const call = command->u.own_op.call;
+  call->stream = stream->handle;
+  const hal_status_t status = hal_op_own_call(command->u.own_op.own, command->u.own_op.name, stream, call);
+  if (status != HAL_UNIMPLEMENTED) return status;
+  return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
+}
+
+static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_t *plugin, int32_t ordinal,
+                                       hal_stream_t *stream) {
+  hal_plugin_stream_t *const handle = stream->handle;
+  switch (command->kind) {
+    case HAL_COMMAND_LAUNCH:
+      return hal_call_kernel_launch(plugin, command->u.launch.kernel, handle, command->u.launch.launch);
+    case HAL_COMMAND_COPY:
+      return hal_call_memory_copy(plugin, handle, command->u.copy.dst, command->u.copy.dst_device, command->u.copy.src,
+                                  command->u.copy.src_device, command->u.copy.size);
+    case HAL_COMMAND_FILL:
+      return hal_call_memory_fill(plugin, handle, ordinal, command->u.fill.dst, command->u.fill.pattern,
+                                  command->u.fill.pattern_size, command->u.fill.size);
+    case HAL_COMMAND_RANDOM:
+      return hal_call_random_fill(plugin, handle, command->u.random);
+    case HAL_COMMAND_OWN_OP:
+      return run_own_op(command, stream);
+    default:
+      return hal_call_stream_host_call(plugin, handle, command->u.host_call.fn, command->u.host_call.user_data);
+  }
+}
+
+/* Completes the message of a command that failed. */
+static hal_status_t failed(const hal_program_t *program, uint32_t number, hal_status_t status) {
+  const hal_command_t *const command = &program->commands[number];
+  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_name(program->ops[command->op].op);
+  if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(program->device->plugin, slots[command->kind], status);
+  return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
+                          (unsigned)program->command_count, name ? ", " : "", name ? name : "");
+}
+
+/* The same with the operators' brackets of the profile. */
+static hal_status_t run_profiled(const hal_program_t *program, uint32_t number, hal_stream_t *stream) {
+  const hal_command_t *const command = &program->commands[number];
+  const uint32_t outer = command->op == HAL_NO_OP ? 0 : hal_profile_begin_op(program->ops[command->op].op);
+  const hal_status_t status = run_command(command, program->device->plugin, program->device->ordinal, stream);
+  if (command->op != HAL_NO_OP) hal_profile_end_op(outer);
+  return status;
+}
+
+static hal_status_t run_commands(const hal_program_t *program, hal_stream_t *stream) {
+  hal_plugin_t *const plugin = program->device->plugin;
+  const int32_t ordinal = program->device->ordinal;
+  const int profiled = hal_profile_is_on();
+  for (uint32_t i = 0; i < program->command_count; i++) {
+    const hal_status_t status = HAL_UNLIKELY(profiled) ? run_profiled(program, i, stream)
+                                                       : run_command(&program->commands[i], plugin, ordinal, stream);
+    if (HAL_UNLIKELY(status)) return failed(program, i, status);
+  }
+  return HAL_OK;
+}
+
+/* ---- what is another in each run ----------------------------------------------------------------------------------------- */
+
+/* Draws for the run, and writes its seeds and first blocks where the kernels read them: a fill, which has copied its pattern when it
+ * returns. */
+static hal_status_t draw(const hal_program_t *program, hal_stream_t *stream) {
+  hal_device_t *const device = program->device;
+  for (const hal_program_source_t *source = program->sources; source; source = source->next) {
+    uint64_t state[2];
+    hal_generator_reserve(source->generator, source->blocks, &state[0], &state[1]);
+    const hal_status_t status =
+        hal_call_memory_fill(device->plugin, stream->handle, device->ordinal, hal_memory_block_address(source->state),
+                             state, sizeof state, sizeof state);
+    if (status) return hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
+  }
+  return HAL_OK;
+}
+
+/* Writes the address of the stream's error record where launches name one. */
+static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
+  void *record = NULL;
+  if (!program->patch_count) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_kernel_error_address(stream, &record));
+  for (uint32_t i = 0; i < program->patch_count; i++) *program->patches[i].place = record;
+  return HAL_OK;
+}
+
+hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream) {
+  if (!program->last || program->last == stream) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_event_record(program->done, program->last));
+  return hal_stream_wait_event(stream, program->done);
+}
+
+static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
+  HAL_RETURN_IF_ERROR(hal_program_order(program, stream));
+  HAL_RETURN_IF_ERROR(patch(program, stream));
+  program->runs++;
+  HAL_RETURN_IF_ERROR(draw(program, stream));
+  const hal_status_t status = run_commands(program, stream);
+  program->last = stream;
+  if (program->reports && !status) return hal_kernel_error_launched(stream);
+  return status;
+}
+
+static hal_status_t check(const hal_program_t *program, const hal_stream_t *stream) {
+  if (stream->device != program->device)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
+                         program->device->label, stream->device->label);
+  if (program->recording)
+    return hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording before it runs");
+  if (program->spoiled)
+    return hal_error_set(HAL_FAILED_PRECONDITION, "the program cannot run, since its recording was spoiled: %s",
+                         program->cause);
+  return HAL_OK;
+}
+
+hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
+  stream = hal_stream_or_current(program->device, stream);
+  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "running another program"));
+  hal_lock(&program->lock);
+  hal_status_t status = check(program, stream);
+  if (!status) status = run(program, stream);
+  hal_unlock(&program->lock);
+  return status;
+}

@@ -1,0 +1,140 @@
+/* text.c: what a program holds, in numbers and as text. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hal/op.h"
+#include "hal/status.h"
+#include "program/program.h"
+
+/* A program that is read, not changed. */
+static hal_program_t *locked(const hal_program_t *program) {
+  hal_program_t *const own = (hal_program_t *)(uintptr_t)program;
+  hal_lock(&own->lock);
+  return own;
+}
+
+hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *out_info) {
+  hal_program_t *const own = locked(program);
+  uint32_t counts[6] = {0};
+  for (uint32_t i = 0; i < own->command_count; i++) counts[own->commands[i].kind]++;
+  hal_program_info_t info = {.struct_size = out_info->struct_size,
+                             .recording = own->recording != 0,
+                             .spoiled = own->spoiled != HAL_OK,
+                             .commands = own->command_count,
+                             .launches = counts[HAL_COMMAND_LAUNCH],
+                             .copies = counts[HAL_COMMAND_COPY],
+                             .fills = counts[HAL_COMMAND_FILL],
+                             .draws = counts[HAL_COMMAND_RANDOM],
+                             .own_ops = counts[HAL_COMMAND_OWN_OP],
+                             .host_calls = counts[HAL_COMMAND_HOST_CALL],
+                             .streams = own->stream_count,
+                             .runs = own->runs,
+                             .owned_bytes = own->arena.bytes + own->command_room * sizeof *own->commands};
+  for (const hal_program_source_t *source = own->sources; source; source = source->next) info.random += source->blocks;
+  hal_unlock(&own->lock);
+  memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
+  return HAL_OK;
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------------------ */
+
+/* Text that is counted, and written as far as there is room. */
+typedef struct writer_s {
+  char *text;
+  size_t room, size;
+} writer_t;
+
+static void add(writer_t *writer, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(writer_t *writer, const char *format, ...) {
+  va_list arguments;
+  const size_t left = writer->size < writer->room ? writer->room - writer->size : 0;
+  va_start(arguments, format);
+  const int length = vsnprintf(left ? writer->text + writer->size : NULL, left, format, arguments);
+  va_end(arguments);
+  if (length > 0) writer->size += (size_t)length;
+}
+
+static void add_command(writer_t *writer, const hal_command_t *command) {
+  switch (command->kind) {
+    case HAL_COMMAND_LAUNCH: {
+      const hal_launch_t *const launch = command->u.launch.launch;
+      add(writer, "launch of %ux%ux%u blocks of %ux%ux%u with %u arguments", launch->grid[0], launch->grid[1],
+          launch->grid[2], launch->block[0], launch->block[1], launch->block[2], launch->arg_count);
+      break;
+    }
+    case HAL_COMMAND_COPY:
+      add(writer, "copy of %zu bytes%s%s", command->u.copy.size,
+          command->u.copy.src_device == HAL_HOST ? " from the host" : "",
+          command->u.copy.dst_device == HAL_HOST ? " to the host" : "");
+      break;
+    case HAL_COMMAND_FILL:
+      add(writer, "fill of %zu bytes", command->u.fill.size);
+      break;
+    case HAL_COMMAND_RANDOM:
+      add(writer, "%" PRIu64 " random numbers", command->u.random->count);
+      break;
+    case HAL_COMMAND_OWN_OP:
+      add(writer, "operator of the plugin");
+      break;
+    default:
+      add(writer, "host function");
+  }
+}
+
+static void add_op(writer_t *writer, const hal_program_t *program, uint32_t index) {
+  const char *const name = hal_op_name(program->ops[index].op), *const text = program->ops[index].text;
+  add(writer, "%s%s", name ? name : "operator", text ? text : "");
+}
+
+static void write_lines(writer_t *writer, const hal_program_t *program) {
+  uint32_t last = HAL_NO_OP;
+  add(writer, "program of device %s: %u commands\n", program->device->label, program->command_count);
+  for (uint32_t i = 0; i < program->command_count; i++) {
+    const hal_command_t *const command = &program->commands[i];
+    if (command->op != last && command->op != HAL_NO_OP) {
+      add_op(writer, program, command->op);
+      add(writer, "\n");
+    }
+    last = command->op;
+    add(writer, "  %%%u = ", i);
+    add_command(writer, command);
+    add(writer, "\n");
+  }
+}
+
+static void write_dot(writer_t *writer, const hal_program_t *program) {
+  add(writer, "digraph program {\n  node [shape=box];\n");
+  for (uint32_t i = 0; i < program->command_count; i++) {
+    const hal_command_t *const command = &program->commands[i];
+    add(writer, "  n%u [label=\"", i);
+    if (command->op != HAL_NO_OP) {
+      const char *const name = hal_op_name(program->ops[command->op].op);
+      add(writer, "%s\\n", name ? name : "operator");
+    }
+    add_command(writer, command);
+    add(writer, "\"];\n");
+    if (i) add(writer, "  n%u -> n%u;\n", i - 1, i);
+  }
+  add(writer, "}\n");
+}
+
+hal_status_t hal_program_text(const hal_program_t *program, uint32_t format, char *text, size_t room,
+                              size_t *out_size) {
+  hal_status_t status = HAL_OK;
+  writer_t writer = {.text = text, .room = text ? room : 0};
+  hal_program_t *const own = locked(program);
+  if (own->recording)
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording to read it");
+  else if (format == HAL_PROGRAM_LINES)
+    write_lines(&writer, own);
+  else if (format == HAL_PROGRAM_DOT)
+    write_dot(&writer, own);
+  else
+    status = hal_error_set(HAL_INVALID_ARGUMENT, "hal_program_text knows the formats 0 (lines) and 1 (dot), not %u",
+                           (unsigned)format);
+  hal_unlock(&own->lock);
+  if (!status) *out_size = writer.size + 1;
+  return status;
+}

@@ -1,0 +1,546 @@
+/* program.c: recording streams and running what was recorded, on the device that HAL_TEST_PLUGIN names. */
+#include <math.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../op/op_numbers.h"
+#include "base/host_malloc.h"
+#include "support.h"
+
+TestSuite(program, .init = open_device, .timeout = 240);
+
+enum { COUNT = 1000 };
+
+static hal_stream_t *new_stream(void) {
+  hal_stream_t *stream;
+  must(hal_stream_acquire(0, 0, &stream));
+  return stream;
+}
+
+static tensor_t *vector(hal_dtype_t dtype, int64_t count) { return tensor_new(dtype, 1, &count, CONTIGUOUS); }
+
+static tensor_t *floats(float first, float step) {
+  tensor_t *t = vector(HAL_FLOAT32, COUNT);
+  for (int i = 0; i < COUNT; i++) ((float *)t->host)[i] = first + step * (float)i;
+  tensor_upload(t);
+  return t;
+}
+
+static hal_status_t queue(hal_stream_t *stream, const char *name, const hal_value_t *args, uint32_t count,
+                          const tensor_t *result) {
+  uint32_t op;
+  must(hal_op_id(name, &op));
+  const hal_tensor_t *const results[] = {&result->desc};
+  hal_op_call_t call = {
+      .struct_size = sizeof call, .arg_count = count, .result_count = 1, .args = args, .results = results};
+  return hal_op_run(0, op, stream, &call);
+}
+
+/* result = a + b */
+static hal_status_t add(hal_stream_t *stream, const tensor_t *a, const tensor_t *b, const tensor_t *result) {
+  const hal_value_t args[] = {of_tensor(a), of_tensor(b), of_double(1)};
+  return queue(stream, "add.Tensor", args, 3, result);
+}
+
+static hal_status_t uniform(hal_stream_t *stream, hal_generator_t *generator, const tensor_t *result) {
+  uint32_t op;
+  hal_draw_t draw;
+  must(hal_op_id("uniform", &op));
+  HAL_RETURN_IF_ERROR(hal_generator_draw(generator, stream, COUNT / 4, &draw));
+  const hal_value_t args[] = {of_double(0), of_double(1)};
+  const hal_tensor_t *const results[] = {&result->desc};
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = 2,
+                        .result_count = 1,
+                        .args = args,
+                        .results = results,
+                        .seed = draw.seed,
+                        .offset = draw.offset,
+                        .random_state = draw.random_state};
+  return hal_op_run(0, op, stream, &call);
+}
+
+static hal_program_t *begin(hal_stream_t *stream) {
+  hal_program_t *program;
+  must(hal_program_begin(stream, NULL, &program));
+  return program;
+}
+
+static void run_once(hal_program_t *program, hal_stream_t *stream) {
+  must(hal_program_run(program, stream));
+  must(hal_stream_synchronize(stream));
+}
+
+static float at(tensor_t *t, int index) {
+  tensor_download(t);
+  return ((float *)t->host)[index];
+}
+
+static hal_program_info_t info_of(const hal_program_t *program) {
+  hal_program_info_t info = {.struct_size = sizeof info};
+  must(hal_program_info(program, &info));
+  return info;
+}
+
+/* ---- recording and running ------------------------------------------------------------------------------------------------- */
+
+Test(program, nothing_runs_before_the_program_does_and_each_run_does_it_all_again) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 1), *const b = floats(2, 0), *const r = floats(-1, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  cr_assert_eq(hal_program_of_stream(stream), program);
+  must(add(stream, a, b, r));
+  must(add(stream, r, r, r));
+  must(hal_program_end(program));
+  cr_assert_null(hal_program_of_stream(stream));
+  must(hal_stream_synchronize(stream));
+  cr_expect_eq(at(r, 5), -1, "nothing has run");
+  run_once(program, stream);
+  cr_expect_eq(at(r, 5), 16, "(6 + 2) * 2");
+  ((float *)a->host)[5] = 10;
+  tensor_upload(a);
+  must(hal_stream_synchronize(NULL));
+  run_once(program, stream);
+  cr_expect_eq(at(r, 5), 24, "the operands are read again");
+  const hal_program_info_t info = info_of(program);
+  cr_expect(info.launches >= 2 && info.commands >= info.launches && info.runs == 2 && info.streams == 1 &&
+            !info.recording && !info.spoiled);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(b), tensor_free(r);
+}
+
+Test(program, temporaries_of_the_recording_are_nobody_elses) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 1), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  hal_block_t *block;
+  must(hal_memory_allocate(0, stream, COUNT * sizeof(float), &block));
+  tensor_t temporary = *r;
+  temporary.desc.data = hal_memory_block_address(block);
+  must(add(stream, a, a, &temporary));
+  must(add(stream, &temporary, a, r));
+  hal_memory_release(block);
+  must(hal_program_end(program));
+  hal_block_t *others[64];
+  const uint8_t ones = 0xff;
+  for (int i = 0; i < 64; i++) {
+    must(hal_memory_allocate(0, stream, COUNT * sizeof(float), &others[i]));
+    must(hal_memory_fill(stream, 0, hal_memory_block_address(others[i]), &ones, 1, COUNT * sizeof(float)));
+  }
+  run_once(program, stream);
+  cr_expect_eq(at(r, 9), 30);
+  unsigned char *copy = malloc(COUNT * sizeof(float));
+  for (int i = 0; i < 64; i++) {
+    must(hal_memory_copy(stream, copy, HAL_HOST, hal_memory_block_address(others[i]), 0, COUNT * sizeof(float)));
+    must(hal_stream_synchronize(stream));
+    for (size_t j = 0; j < COUNT * sizeof(float); j++) cr_assert_eq(copy[j], 0xff, "a run wrote into another's memory");
+    hal_memory_release(others[i]);
+  }
+  free(copy);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(program, copies_and_fills_are_recorded_with_the_bytes_of_the_host) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(0, 0), *const b = floats(0, 0);
+  float given[4] = {1, 2, 3, 4};
+  const float filled = 7;
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(hal_memory_copy(stream, a->desc.data, 0, given, HAL_HOST, sizeof given));
+  given[2] = 99; /* the caller's memory is its own again */
+  must(hal_memory_fill(stream, 0, (char *)a->desc.data + 16, &filled, sizeof filled, 32));
+  must(hal_memory_copy(stream, b->desc.data, 0, a->desc.data, 0, 48));
+  must(hal_program_end(program));
+  run_once(program, stream);
+  cr_expect_eq(at(b, 2), 3);
+  cr_expect_eq(at(b, 5), 7);
+  cr_expect_eq(at(b, 12), 0);
+  const hal_program_info_t info = info_of(program);
+  cr_expect_eq(info.copies, 2);
+  cr_expect_eq(info.fills, 1);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(b);
+}
+
+Test(program, page_locked_memory_is_read_and_written_when_the_program_runs) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(0, 0);
+  float *pinned;
+  int32_t device;
+  must(hal_host_allocate(0, 2 * sizeof *pinned, (void **)&pinned));
+  if (hal_host_find(pinned, &device)) cr_skip_test("the plugin has no page-locked memory");
+  pinned[0] = 1, pinned[1] = 0;
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(hal_memory_copy(stream, a->desc.data, 0, &pinned[0], HAL_HOST, sizeof *pinned));
+  must(hal_memory_copy(stream, &pinned[1], HAL_HOST, a->desc.data, 0, sizeof *pinned));
+  must(hal_program_end(program));
+  for (int i = 5; i < 8; i++) {
+    pinned[0] = (float)i;
+    run_once(program, stream);
+    cr_expect_eq(pinned[1], (float)i);
+  }
+  hal_program_destroy(program);
+  must(hal_host_free(pinned));
+  tensor_free(a);
+}
+
+static void count_call(void *data) { ++*(int *)data; }
+
+Test(program, host_functions_are_called_by_each_run) {
+  hal_stream_t *const stream = new_stream();
+  static int calls;
+  hal_program_t *const program = begin(stream);
+  must(hal_stream_host_call(stream, count_call, &calls));
+  must(hal_program_end(program));
+  cr_expect_eq(calls, 0);
+  for (int i = 0; i < 3; i++) run_once(program, stream);
+  cr_expect_eq(calls, 3);
+  hal_program_destroy(program);
+}
+
+Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
+  hal_stream_t *const stream = new_stream();
+  hal_generator_t *generator, *same;
+  tensor_t *const first = floats(0, 0), *const second = floats(0, 0), *const eager = floats(0, 0);
+  must(hal_generator_create(42, &generator));
+  must(hal_generator_create(42, &same));
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(uniform(stream, generator, first));
+  must(uniform(stream, generator, second));
+  must(hal_program_end(program));
+  cr_expect_eq(hal_generator_offset(generator), 0, "a recording draws nothing");
+  cr_expect_eq(info_of(program).random, 2 * (COUNT / 4));
+  for (int i = 0; i < 3; i++) {
+    run_once(program, stream);
+    tensor_download(first), tensor_download(second);
+    tensor_t *const drawn[] = {first, second};
+    for (int j = 0; j < 2; j++) {
+      must(uniform(stream, same, eager));
+      must(hal_stream_synchronize(stream));
+      tensor_download(eager);
+      cr_assert_eq(memcmp(drawn[j]->host, eager->host, COUNT * sizeof(float)), 0, "run %d, draw %d", i, j);
+    }
+  }
+  hal_generator_set_seed(generator, 7), hal_generator_set_seed(same, 7); /* a new seed counts for the next run */
+  run_once(program, stream);
+  must(uniform(stream, same, eager));
+  must(hal_stream_synchronize(stream));
+  tensor_download(first), tensor_download(eager);
+  cr_expect_eq(memcmp(first->host, eager->host, COUNT * sizeof(float)), 0);
+  hal_program_destroy(program);
+  hal_generator_destroy(generator), hal_generator_destroy(same);
+  tensor_free(first), tensor_free(second), tensor_free(eager);
+}
+
+/* ---- streams --------------------------------------------------------------------------------------------------------------- */
+
+Test(program, a_stream_that_waits_for_recorded_work_joins) {
+  hal_stream_t *const stream = new_stream(), *const side = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  hal_event_t *fork, *end;
+  must(hal_event_create(0, 0, &fork));
+  must(hal_event_create(0, 0, &end));
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(stream, a, a, r));
+  must(hal_event_record(fork, stream));
+  must(hal_stream_wait_event(side, fork));
+  cr_assert_eq(hal_program_of_stream(side), program);
+  must(add(side, r, r, r));
+  must(hal_event_record(end, side));
+  must(hal_stream_wait_event(stream, end));
+  must(add(stream, r, a, r));
+  must(hal_program_end(program));
+  cr_assert_null(hal_program_of_stream(side));
+  run_once(program, stream);
+  cr_expect_eq(at(r, 3), 5);
+  cr_expect_eq(info_of(program).streams, 2);
+  assert_fails(hal_stream_wait_event(stream, end), HAL_FAILED_PRECONDITION, "which is over");
+  must(hal_event_record(end, stream)); /* an event serves again */
+  must(hal_event_synchronize(end));
+  hal_program_destroy(program);
+  hal_event_destroy(fork), hal_event_destroy(end);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(program, runs_follow_one_another_on_whatever_streams) {
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  hal_stream_t *const stream = new_stream(), *streams[] = {stream, new_stream(), new_stream()};
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(stream, r, a, r));
+  must(hal_program_end(program));
+  for (int i = 0; i < 300; i++) must(hal_program_run(program, streams[i % 3]));
+  must(hal_device_synchronize(0));
+  cr_expect_eq(at(r, 0), 300);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
+
+static void *record_there(void *data) {
+  tensor_t *const *const tensors = data;
+  return (void *)(intptr_t)add(hal_program_of_stream((hal_stream_t *)tensors[2]) ? (hal_stream_t *)tensors[2] : NULL,
+                               tensors[0], tensors[0], tensors[1]);
+}
+
+Test(program, a_recording_belongs_to_the_stream_and_not_to_the_thread) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(4, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  void *given[] = {a, r, stream}, *status;
+  pthread_t thread;
+  cr_assert_eq(pthread_create(&thread, NULL, record_there, given), 0);
+  pthread_join(thread, &status);
+  cr_assert_null(status);
+  must(hal_program_end(program));
+  run_once(program, stream);
+  cr_expect_eq(at(r, 1), 8);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(program, a_bad_index_is_told_by_the_stream_that_ran) {
+  hal_stream_t *const stream = new_stream(), *const other = new_stream();
+  tensor_t *const a = floats(1, 0), *const index = vector(HAL_INT64, 4), *const r = vector(HAL_FLOAT32, 4);
+  const int64_t indices[] = {0, 3, COUNT + 5, 1};
+  memcpy(index->host, indices, sizeof indices);
+  tensor_upload(index);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  const hal_value_t args[] = {of_tensor(a), of_int(0), of_tensor(index)};
+  must(queue(stream, "index_select", args, 3, r));
+  must(hal_program_end(program));
+  must(hal_program_run(program, other));
+  must(hal_stream_synchronize(stream));
+  assert_fails(hal_stream_synchronize(other), HAL_OUT_OF_RANGE, "1005");
+  must(hal_stream_synchronize(other));
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(index), tensor_free(r);
+}
+
+/* ---- what cannot be recorded ------------------------------------------------------------------------------------------------- */
+
+static void spoils(const char *what, hal_status_t (*act)(hal_stream_t *)) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(stream, a, a, r));
+  assert_fails(act(stream), HAL_FAILED_PRECONDITION, what);
+  assert_fails(add(stream, a, a, r), HAL_FAILED_PRECONDITION, "spoiled");
+  assert_fails(hal_program_end(program), HAL_ABORTED, what);
+  assert_fails(hal_program_run(program, stream), HAL_FAILED_PRECONDITION, what);
+  cr_expect_eq(info_of(program).spoiled, 1);
+  hal_program_destroy(program);
+  must(add(stream, a, a, r)); /* the stream works as before */
+  must(hal_stream_synchronize(stream));
+  cr_expect_eq(at(r, 0), 2);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(program, waiting_for_the_stream_spoils_it) { spoils("hal_stream_synchronize", hal_stream_synchronize); }
+Test(program, asking_the_stream_spoils_it) { spoils("hal_stream_query", hal_stream_query); }
+
+static hal_status_t read_back(hal_stream_t *stream) {
+  static float value;
+  hal_block_t *block;
+  must(hal_memory_allocate(0, stream, 4, &block));
+  const hal_status_t status = hal_memory_copy(stream, &value, HAL_HOST, hal_memory_block_address(block), 0, 4);
+  hal_memory_release(block);
+  return status;
+}
+Test(program, reading_values_spoils_it) { spoils("page-locked", read_back); }
+
+static hal_status_t wait_elsewhere(hal_stream_t *stream) {
+  hal_event_t *event;
+  must(hal_event_create(0, 0, &event));
+  must(hal_event_record(event, NULL));
+  const hal_status_t status = hal_stream_wait_event(stream, event);
+  hal_event_destroy(event);
+  return status;
+}
+Test(program, waiting_for_other_work_spoils_it) { spoils("outside of it", wait_elsewhere); }
+
+static hal_status_t wait_event(hal_stream_t *stream) {
+  hal_event_t *event;
+  must(hal_event_create(0, 0, &event));
+  must(hal_event_record(event, stream));
+  const hal_status_t status = hal_event_synchronize(event);
+  hal_event_destroy(event);
+  return status;
+}
+Test(program, waiting_for_an_event_of_it_spoils_it) { spoils("hal_event_synchronize", wait_event); }
+
+static hal_status_t synchronize_device(hal_stream_t *stream) {
+  hal_stream_t *previous;
+  must(hal_stream_set_current(stream, &previous));
+  const hal_status_t status = hal_device_synchronize(0);
+  must(hal_stream_set_current(previous, NULL));
+  return status;
+}
+Test(program, waiting_for_the_device_of_the_current_stream_spoils_it) {
+  spoils("hal_device_synchronize", synchronize_device);
+}
+
+static hal_status_t run_another(hal_stream_t *stream) {
+  hal_program_t *const another = begin(new_stream());
+  must(hal_program_end(another));
+  const hal_status_t status = hal_program_run(another, stream);
+  hal_program_destroy(another);
+  return status;
+}
+Test(program, running_a_program_spoils_it) { spoils("running another program", run_another); }
+
+Test(program, other_streams_of_the_device_work_meanwhile) {
+  hal_stream_t *const stream = new_stream(), *const other = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(other, a, a, r));
+  must(hal_stream_synchronize(other));
+  must(hal_device_synchronize(0));
+  cr_expect_eq(at(r, 0), 2);
+  must(hal_program_end(program));
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
+
+/* ---- wrong uses -------------------------------------------------------------------------------------------------------------- */
+
+Test(program, wrong_uses_are_refused_with_a_sentence) {
+  hal_stream_t *const stream = new_stream();
+  hal_program_t *const program = begin(stream), *second;
+  char text[16];
+  size_t size;
+  assert_fails(hal_program_begin(stream, NULL, &second), HAL_FAILED_PRECONDITION, "already");
+  assert_fails(hal_program_run(program, NULL), HAL_FAILED_PRECONDITION, "being recorded");
+  assert_fails(hal_program_text(program, HAL_PROGRAM_LINES, text, sizeof text, &size), HAL_FAILED_PRECONDITION,
+               "being recorded");
+  must(hal_program_end(program));
+  assert_fails(hal_program_end(program), HAL_FAILED_PRECONDITION, "ended already");
+  assert_fails(hal_program_text(program, 9, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "not 9");
+  run_once(program, stream); /* of nothing */
+  hal_program_destroy(program);
+  hal_program_destroy(NULL);
+}
+
+Test(program, destroyed_while_it_records_it_leaves_the_stream_as_it_was) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(stream, a, a, r));
+  hal_program_destroy(program);
+  must(hal_stream_synchronize(stream));
+  cr_expect_eq(at(r, 0), 0);
+  must(add(stream, a, a, r));
+  must(hal_stream_synchronize(stream));
+  cr_expect_eq(at(r, 0), 2);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(program, two_programs_share_a_pool) {
+  hal_stream_t *const stream = new_stream();
+  hal_block_t *block;
+  hal_program_t *const first = begin(stream), *second;
+  must(hal_memory_allocate(0, stream, 4096, &block));
+  void *const address = hal_memory_block_address(block);
+  hal_memory_release(block);
+  must(hal_program_end(first));
+  const hal_program_desc_t desc = {.struct_size = sizeof desc, .pool = hal_program_pool(first)};
+  must(hal_program_begin(stream, &desc, &second));
+  must(hal_memory_allocate(0, stream, 4096, &block));
+  cr_expect_eq(hal_memory_block_address(block), address);
+  must(hal_program_end(second));
+  cr_expect_eq(hal_memory_pool_id(hal_program_pool(first)), hal_memory_pool_id(hal_program_pool(second)));
+  hal_program_destroy(first);
+  hal_memory_release(block);
+  hal_program_destroy(second);
+}
+
+Test(program, it_is_destroyed_quietly_after_the_registry_is_closed_and_in_a_child) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const recording = begin(stream), *const ended = begin(new_stream());
+  must(add(stream, a, a, r));
+  must(hal_program_end(ended));
+  const pid_t child = fork();
+  if (!child) {
+    const hal_status_t status = hal_program_run(ended, NULL);
+    hal_program_destroy(ended);
+    hal_program_destroy(recording);
+    _exit(status == HAL_FAILED_PRECONDITION ? 0 : 1);
+  }
+  int status = 1;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child ended with %d", status);
+  tensor_free(a), tensor_free(r);
+  hal_registry_close();
+  hal_program_destroy(recording);
+  hal_program_destroy(ended);
+}
+
+Test(program, without_host_memory_a_recording_fails_and_nothing_is_lost) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  must(hal_stream_synchronize(NULL));
+  for (long nth = 1;; nth++) {
+    hal_program_t *program = NULL;
+    hal_malloc_fail_after(nth);
+    hal_status_t status = hal_program_begin(stream, NULL, &program);
+    if (!status) status = add(stream, a, a, r);
+    if (!status) status = hal_memory_copy(stream, r->desc.data, 0, &nth, HAL_HOST, sizeof nth);
+    if (!status) status = hal_program_end(program);
+    hal_malloc_fail_after(0);
+    hal_program_destroy(program);
+    if (!status) break;
+    cr_assert(status == HAL_RESOURCE_EXHAUSTED || status == HAL_FAILED_PRECONDITION || status == HAL_ABORTED, "%s: %s",
+              hal_status_name(status), hal_error_message());
+    cr_assert_lt(nth, 100);
+  }
+  must(add(stream, a, a, r));
+  must(hal_stream_synchronize(stream));
+  cr_expect_eq(at(r, 0), 2);
+  tensor_free(a), tensor_free(r);
+}
+
+/* ---- text -------------------------------------------------------------------------------------------------------------------- */
+
+Test(program, its_text_names_operators_operands_and_commands) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  const hal_program_desc_t desc = {.struct_size = sizeof desc, .flags = HAL_PROGRAM_DESCRIBED};
+  const uint8_t zero = 0;
+  char text[4096], dot[4096];
+  size_t size = 0, again = 0;
+  hal_program_t *program;
+  must(hal_stream_synchronize(NULL));
+  must(hal_program_begin(stream, &desc, &program));
+  must(hal_memory_fill(stream, 0, r->desc.data, &zero, 1, 8));
+  must(add(stream, a, a, r));
+  must(hal_program_end(program));
+  must(hal_program_text(program, HAL_PROGRAM_LINES, NULL, 0, &size));
+  cr_assert_leq(size, sizeof text);
+  must(hal_program_text(program, HAL_PROGRAM_LINES, text, sizeof text, &again));
+  cr_expect_eq(size, again);
+  cr_expect_eq(strlen(text) + 1, size);
+  cr_expect_not_null(strstr(text,
+                            "  %0 = fill of 8 bytes\n"
+                            "add.Tensor(float32[1000], float32[1000], 1) -> float32[1000]\n"
+                            "  %1 = launch of "),
+                     "%s", text);
+  must(hal_program_text(program, HAL_PROGRAM_DOT, dot, sizeof dot, &size));
+  cr_expect(strncmp(dot, "digraph program {", 17) == 0 && strstr(dot, "n0 -> n1;") && strstr(dot, "add.Tensor"), "%s",
+            dot);
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
