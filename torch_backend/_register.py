@@ -10,7 +10,7 @@ import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
 from . import _C, _data_parallel, _dlpack, _profiler, _serialization, backend
-from .backend import amp, memory, random, streams
+from .backend import amp, graphs, memory, random, streams
 from .integrations import _notice
 
 
@@ -20,9 +20,10 @@ def register(name: str) -> None:
     backend._set_name(name)
     backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
     torch._register_device_module(name, backend)
-    for module in (amp, memory, random, streams):
+    for module in (amp, graphs, memory, random, streams):
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    _C.register_graphs()
     _data_parallel.install()
     _dlpack.install()
     _profiler.install(name)

@@ -19,6 +19,7 @@
 #include "core/allocator/host_allocator.h"
 #include "core/device.h"
 #include "core/generator/generator.h"
+#include "core/graph/graph.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
 
@@ -223,6 +224,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("memory_capacity", wrap_pybind_function_no_gil(&memory_capacity), py::arg("device"));
   module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
 
+  module.def("register_graphs", &register_graphs);
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
   module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));
 

@@ -79,17 +79,31 @@ Tensor log_sum_exp(const Tensor &scores, const Tensor &weights) {
 
 // 1 / (1 - p) where a weight is kept, else 0. The same state gives the same mask.
 Tensor dropout_factors(const Tensor &weights, double p, PhiloxState state) {
-  at::Generator generator = new_generator(weights.device().index());
-  generator.set_current_seed(state.seed);
-  generator.set_offset(state.offset);
+  const at::Generator generator = generator_at(weights.device().index(), state);
   const Tensor kept = at::empty_like(weights, weights.options().dtype(at::kBool)).bernoulli_(1 - p, generator);
   return kept.to(weights.scalar_type()).mul_(p == 1 ? 0.0 : 1 / (1 - p));
 }
 
 PhiloxState reserve_dropout(const Tensor &weights, double p) {
-  if (p == 0) return {0, 0};
+  if (p == 0) return {0, 0, nullptr};
   // A block of Philox gives four words, and a bool takes one.
   return reserve_philox(std::nullopt, weights.device().index(), (static_cast<uint64_t>(weights.numel()) + 3) / 4);
+}
+
+// What the backward pass is handed, as numbers: seed and offset, or in a recording the address of the state and the offset, marked by the
+// highest bit, which no offset has.
+constexpr uint64_t kRecorded = uint64_t{1} << 63;
+
+Tensor seed_of(PhiloxState state) {
+  return state_number(state.state == nullptr ? state.seed : reinterpret_cast<uintptr_t>(state.state));
+}
+Tensor offset_of(PhiloxState state) {
+  return state_number(state.state == nullptr ? state.offset : state.offset | kRecorded);
+}
+PhiloxState state_of(const Tensor &seed, const Tensor &offset) {
+  const uint64_t first = state_number(seed), block = state_number(offset);
+  if ((block & kRecorded) == 0) return {first, block, nullptr};
+  return {0, block & ~kRecorded, reinterpret_cast<const uint64_t *>(static_cast<uintptr_t>(first))};
 }
 
 Tensor in_order_of(const Tensor &model, c10::IntArrayRef sizes, const Tensor &value) {
@@ -115,8 +129,8 @@ AttentionResult composed_attention(const Tensor &query, const Tensor &key, const
           Tensor(),
           m.shapes.queries,
           m.shapes.keys,
-          state_number(state.seed),
-          state_number(state.offset),
+          seed_of(state),
+          offset_of(state),
           options.return_weights ? weights.to(query.scalar_type()) : Tensor()};
 }
 
@@ -127,7 +141,7 @@ AttentionGradients composed_attention_backward(const Tensor &grad, const Tensor 
   const Matrices m(query, key, value, options.scale);
   const Tensor weights = weights_of(scores_of(m, bias, options.causal), bias.defined());
   const Tensor factors = options.dropout > 0
-                             ? dropout_factors(weights, options.dropout, {state_number(seed), state_number(offset)})
+                             ? dropout_factors(weights, options.dropout, state_of(seed, offset))
                              : Tensor();
   const Tensor grad_result = widened(grad).reshape({m.shapes.matrices(), m.shapes.rows(), m.shapes.value_size});
   Tensor grad_query, grad_key, grad_value, grad_bias;

@@ -67,6 +67,7 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
   if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
   check(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
+  if (C10_UNLIKELY(!pinned && hal_program_of_stream(stream) != nullptr)) return;  // a recording has copied the bytes
   if (pinned) {
     pinned.queued();
   } else if (owned && (small || non_blocking)) {

@@ -136,7 +136,7 @@ class Call {
   Layout layout_;
   bool possible_, elementwise_ = false;
   Computing computing_{};
-  PhiloxState philox_{0, 0};
+  PhiloxState philox_{0, 0, nullptr};
   size_t inputs_ = 0;  // of the operands, those before the results
   c10::SmallVector<Operand, 8> operands_;
   c10::SmallVector<hal_value_t, 12> values_;  // an operand's pointer is set when the call runs

@@ -29,7 +29,10 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
       : GeneratorImpl(c10::Device(kDevice, device), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)),
         state_(std::move(state)) {}
 
+  PhiloxGenerator(c10::DeviceIndex device, PhiloxState fixed) : PhiloxGenerator(device, State()) { fixed_ = fixed; }
+
   static c10::DeviceType device_type() { return kDevice; }
+  const std::optional<PhiloxState> &fixed() const { return fixed_; }
   hal_generator_t *state() const { return state_.get(); }
 
   void set_current_seed(uint64_t seed) override { hal_generator_set_seed(state(), seed); }
@@ -63,6 +66,13 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
                     at::Tensor &intragraph_offset) TORCH_BACKEND_OVERRIDE_SINCE_214 {
     constexpr uint64_t block = 4;
     uint64_t first_seed = 0, first_block = 0;
+    hal_stream_t *stream = nullptr;
+    check(hal_stream_current(device().index(), &stream));
+    TORCH_CHECK(
+        hal_program_of_stream(stream) == nullptr,
+        "philox_state gives numbers of the host, which a graph would repeat: draw with torch's random functions "
+        "while '",
+        device(), "' is being captured");
     hal_generator_reserve(state(), increment / block + (increment % block != 0), &first_seed, &first_block);
     seed = word(first_seed);
     offset = word(first_block * block);
@@ -91,6 +101,7 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
   }
 
   State state_;
+  std::optional<PhiloxState> fixed_;  // instead of a state: generator_at
 };
 
 State make_state(uint64_t seed, uint64_t offset) {
@@ -133,6 +144,10 @@ at::Generator new_generator(c10::DeviceIndex device) {
   return at::make_generator<PhiloxGenerator>(static_cast<c10::DeviceIndex>(index), make_state(HAL_DEFAULT_SEED, 0));
 }
 
+at::Generator generator_at(c10::DeviceIndex device, PhiloxState state) {
+  return at::make_generator<PhiloxGenerator>(device, state);
+}
+
 PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::DeviceIndex device, uint64_t blocks) {
   const int32_t index = index_or_current<int32_t>(device);
   hal_generator_t *state = nullptr;
@@ -140,13 +155,16 @@ PhiloxState reserve_philox(const std::optional<at::Generator> &generator, c10::D
     const auto *impl = at::check_generator<PhiloxGenerator>(generator);
     TORCH_CHECK(impl->device().index() == index, "Expected a '", kDevice, ":", index, "' generator device but found '",
                 impl->device(), "'");
+    if (C10_UNLIKELY(impl->fixed().has_value())) return *impl->fixed();
     state = impl->state();
   } else {
     check(hal_generator_default(index, &state));
   }
-  PhiloxState result{};
-  hal_generator_reserve(state, blocks, &result.seed, &result.offset);
-  return result;
+  hal_draw_t draw{};
+  hal_stream_t *stream = nullptr;
+  check(hal_stream_current(index, &stream));
+  check(hal_generator_draw(state, stream, blocks, &draw));
+  return {draw.seed, draw.offset, draw.random_state};
 }
 
 }  // namespace torch_backend

@@ -86,7 +86,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const Stream &stream) const override { return is_done(hal_stream_query(to_hal(stream))); }
   void synchronizeStream(const Stream &stream) const override { check_work(hal_stream_synchronize(to_hal(stream))); }
   void synchronizeDevice(const DeviceIndex device) const override { synchronize_device(device); }
-  bool isStreamCapturing(const Stream &) const override { return false; }  // the HAL has no capture yet
+  bool isStreamCapturing(const Stream &stream) const override {
+    // The default stream of a device that nobody used is not there yet.
+    if (stream.id() == 0 && !hal_device_is_initialized(index_of(stream.device()))) return false;
+    return hal_program_of_stream(to_hal(stream)) != nullptr;
+  }
   void recordDataPtrOnStream(const c10::DataPtr &ptr, const Stream &stream) const override {
     hal_block_t *block = block_of(ptr);
     if (block != nullptr && ptr.get() != nullptr) check(hal_memory_record_stream(block, to_hal(stream)));

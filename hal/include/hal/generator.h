@@ -52,7 +52,7 @@ typedef struct hal_draw_s {
 } hal_draw_t;
 
 /* Reserves `blocks` Philox blocks for work that is queued on a stream (NULL: current). Where the stream is being recorded, each run of the
- * program reserves its own: then the generator must outlive the program. Errors: as of hal_program_begin. Since 0.2. */
+ * program reserves its own, and the program keeps the generator. Errors: as of hal_program_begin. Since 0.2. */
 HAL_API hal_status_t hal_generator_draw(hal_generator_t *generator, hal_stream_t *stream, uint64_t blocks,
                                         hal_draw_t *out_draw);
 

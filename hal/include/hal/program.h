@@ -53,6 +53,9 @@ HAL_API hal_program_t *hal_program_of_stream(hal_stream_t *stream);
 /* Gives the pool that the recording allocates from; lives as long as the program, longer with hal_memory_pool_retain. Since 0.2. */
 HAL_API hal_memory_pool_t *hal_program_pool(const hal_program_t *program);
 
+/* Gives the device of a program. Since 0.2. */
+HAL_API int32_t hal_program_device(const hal_program_t *program);
+
 /* What a program holds. */
 typedef struct hal_program_info_s {
   size_t struct_size;

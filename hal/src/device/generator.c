@@ -10,6 +10,7 @@
 struct hal_generator_s {
   hal_lock_t lock; /* seed and offset change together */
   uint64_t seed, offset;
+  atomic_uint references;
 };
 
 hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator) {
@@ -17,14 +18,16 @@ hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator
   if (!generator) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a generator");
   hal_life_watch_forks();
   *generator = (hal_generator_t){.seed = seed};
+  atomic_init(&generator->references, 1);
   *out_generator = generator;
   return HAL_OK;
 }
 
 void hal_generator_destroy(hal_generator_t *generator) {
-  if (!generator) return;
-  hal_free(generator);
+  if (generator && atomic_fetch_sub(&generator->references, 1) == 1) hal_free(generator);
 }
+
+void hal_generator_retain(hal_generator_t *generator) { atomic_fetch_add(&generator->references, 1); }
 
 hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generator) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);

@@ -37,6 +37,9 @@ struct hal_recorder_s {
   uint64_t id; /* no other recording of the process has it; never 0 */
 };
 
+/* Keeps a generator until hal_generator_destroy was called once more. */
+void hal_generator_retain(hal_generator_t *generator);
+
 /* Gives who records the stream, NULL = nobody. */
 static inline hal_recorder_t *hal_stream_recorder(const hal_stream_t *stream) {
   return atomic_load_explicit(&stream->recorder, memory_order_acquire);

@@ -123,6 +123,7 @@ void hal_program_destroy(hal_program_t *program) {
     hal_program_source_t *const source = program->sources;
     program->sources = source->next;
     hal_memory_release(source->state);
+    hal_generator_destroy(source->generator);
     hal_free(source);
   }
   hal_event_destroy(program->done);
@@ -139,5 +140,7 @@ hal_program_t *hal_program_of_stream(hal_stream_t *stream) {
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   return recorder ? hal_program_of(recorder) : NULL;
 }
+
+int32_t hal_program_device(const hal_program_t *program) { return program->device->index; }
 
 hal_memory_pool_t *hal_program_pool(const hal_program_t *program) { return program->pool; }

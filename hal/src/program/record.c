@@ -243,6 +243,7 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
       hal_free(source);
       return status;
     }
+    hal_generator_retain(generator);
     program->sources = source;
   }
   *out_source = source;

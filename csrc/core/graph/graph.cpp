@@ -1,0 +1,181 @@
+// graph.cpp: torch.accelerator.Graph over recorded programs. A capture is a recording of the current stream.
+#include "core/graph/graph.h"
+
+#include <ATen/core/GraphImplInterface.h>
+
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "core/device.h"
+#include "core/status.h"
+#include "core/stream/stream.h"
+#include "hal/program.h"
+
+namespace torch_backend {
+namespace {
+
+struct DestroyProgram {
+  void operator()(hal_program_t *program) const { hal_program_destroy(program); }
+};
+using Program = std::unique_ptr<hal_program_t, DestroyProgram>;
+
+struct ReleasePool {
+  void operator()(hal_memory_pool_t *pool) const { hal_memory_pool_release(pool); }
+};
+using Pool = std::unique_ptr<hal_memory_pool_t, ReleasePool>;
+
+// Pools by torch's ids: those of graphs (0, number) and those that a user asked for before there is a graph (number, 0). They live as long
+// as a graph that uses them, as in CUDA.
+class Pools {
+ public:
+  // Gives the pool of an id, made at its first use; an id of zeros is a new one. One reference is the caller's.
+  Pool take(at::MempoolId_t &id, int32_t device) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = id == at::MempoolId_t{0, 0} ? pools_.end() : pools_.find(key(id));
+    if (found == pools_.end()) return make(id, device);
+    found->second.users++;
+    hal_memory_pool_retain(found->second.pool);
+    return Pool(found->second.pool);
+  }
+
+  // The caller's graph uses the pool no more.
+  void leave(at::MempoolId_t id) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = pools_.find(key(id));
+    if (found == pools_.end() || --found->second.users != 0) return;
+    hal_memory_pool_release(found->second.pool);
+    pools_.erase(found);
+  }
+
+ private:
+  struct Entry {
+    hal_memory_pool_t *pool;
+    size_t users;
+  };
+
+  static std::string key(at::MempoolId_t id) { return std::to_string(id.first) + "," + std::to_string(id.second); }
+
+  Pool make(at::MempoolId_t &id, int32_t device) {
+    hal_memory_pool_t *pool = nullptr;
+    check(hal_memory_pool_create(device, &pool));
+    if (id == at::MempoolId_t{0, 0}) id = {0, hal_memory_pool_id(pool)};
+    pools_[key(id)] = Entry{pool, 1};
+    hal_memory_pool_retain(pool);
+    return Pool(pool);
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, Entry> pools_;
+};
+
+Pools &pools() {
+  static auto *pools = new Pools;  // never destroyed, as every registry here
+  return *pools;
+}
+
+class Graph final : public at::GraphImplInterface {
+ public:
+  explicit Graph(const at::GraphImplArgs &arguments) : keep_(arguments.keep_graph) {}
+  ~Graph() override { reset(); }
+  Graph(const Graph &) = delete;
+  Graph &operator=(const Graph &) = delete;
+
+  void capture_begin(at::MempoolId_t pool, at::GraphCaptureMode) override {
+    TORCH_CHECK(!program_, "This graph has captured already; call reset() to capture again.");
+    hal_stream_t *stream = current_stream(-1);
+    pool_id_ = pool;
+    const Pool memory = pools().take(pool_id_, hal_stream_device(stream));
+    has_pool_ = true;
+    hal_program_desc_t desc{};
+    desc.struct_size = sizeof desc;
+    desc.pool = memory.get();
+    desc.flags = debug_ ? HAL_PROGRAM_DESCRIBED : 0;
+    hal_program_t *program = nullptr;
+    const hal_status_t status = hal_program_begin(stream, &desc, &program);
+    if (status != HAL_OK) leave_pool();
+    check(status);
+    program_.reset(program);
+    capturing_ = true;
+  }
+
+  void capture_end() override {
+    TORCH_CHECK(capturing_, "capture_end() was called on a graph that captures nothing; call capture_begin() before.");
+    capturing_ = false;
+    const hal_status_t status = hal_program_end(program_.get());
+    if (status != HAL_OK) {
+      program_.reset();  // it can never run; the message is the thread's
+      leave_pool();
+    }
+    check(status);
+    ready_ = !keep_;
+  }
+
+  // A recorded program is ready to run: this is torch's way to say when.
+  void instantiate() override {
+    check_captured("instantiate");
+    ready_ = true;
+  }
+
+  void replay() override {
+    check_captured("replay");
+    ready_ = true;
+    check_work(hal_program_run(program_.get(),
+                               current_stream(static_cast<c10::DeviceIndex>(hal_program_device(program_.get())))));
+  }
+
+  void reset() override {
+    program_.reset();
+    leave_pool();
+    capturing_ = ready_ = false;
+  }
+
+  at::MempoolId_t pool() const override {
+    TORCH_CHECK(has_pool_, "pool() was called on a graph that has no capture; call capture_begin() before.");
+    return pool_id_;
+  }
+
+  void enable_debug_mode() override { debug_ = true; }
+
+  void debug_dump(const std::string &path) override {
+    check_captured("debug_dump");
+    TORCH_CHECK(debug_, "debug_dump() needs enable_debug_mode() before the capture.");
+    size_t size = 0;
+    check(hal_program_text(program_.get(), HAL_PROGRAM_DOT, nullptr, 0, &size));
+    std::vector<char> text(size);
+    check(hal_program_text(program_.get(), HAL_PROGRAM_DOT, text.data(), size, &size));
+    std::ofstream file(path);
+    file.write(text.data(), static_cast<std::streamsize>(size - 1));
+    file.close();
+    TORCH_CHECK(file, "debug_dump() cannot write '", path, "'");
+  }
+
+ private:
+  void check_captured(const char *what) const {
+    TORCH_CHECK(program_ && !capturing_, what,
+                "() needs a graph that has captured: call capture_begin() and capture_end().");
+  }
+  void leave_pool() {
+    if (has_pool_) pools().leave(pool_id_);
+    has_pool_ = false;
+  }
+
+  bool keep_, capturing_ = false, ready_ = false, debug_ = false, has_pool_ = false;
+  at::MempoolId_t pool_id_{0, 0};
+  Program program_;
+};
+
+}  // namespace
+
+void register_graphs() {
+  const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // as torch looks it up
+  if (at::GraphImplRegistry()->Has(name)) return;
+  at::GraphImplRegistry()->Register(name,
+                                    [](const at::GraphImplArgs &arguments) -> std::unique_ptr<at::GraphImplInterface> {
+                                      return std::make_unique<Graph>(arguments);
+                                    });
+}
+
+}  // namespace torch_backend

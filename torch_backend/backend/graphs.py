@@ -1,0 +1,192 @@
+"""Graphs: work that is captured once and replayed, in the words of torch.cuda, over torch.accelerator.Graph.
+
+What a capture runs is recorded and not computed; `Graph.replay` queues it again on the same memory. So inputs are written into the tensors
+that were captured, and results are read from them. Each replay draws new random numbers. Host memory that is not page-locked is read
+once, at the capture.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.accelerator import Graph
+from torch.utils import _pytree
+
+from .streams import Stream, current_stream, stream as on_stream
+
+__all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
+
+_handles = itertools.count(1)
+
+
+def graph_pool_handle() -> tuple[int, int]:
+    """Gives an id under which several graphs share memory, as `pool` of a graph."""
+    return (next(_handles), 0)
+
+
+def is_current_stream_capturing() -> bool:
+    """Tells whether the current stream of the current device is being captured."""
+    return current_stream().is_capturing()
+
+
+class graph:  # noqa: N801  torch.cuda's name
+    """Context manager that captures what the calling thread queues into `graph`.
+
+    `pool`: memory to share, as `graph_pool_handle` or another graph's `pool()` gives it. `stream`: where to capture; a stream of its own by
+    default. `capture_error_mode` is torch.cuda's and changes nothing here: only what touches the captured streams fails.
+    Raises RuntimeError, naming the operator, for what cannot be captured: reading values (`item()`), operators that the CPU computes.
+    """
+
+    _default_streams: dict[torch.device, Stream] = {}
+
+    def __init__(self, graph: Graph, pool: tuple[int, int] | None = None, stream: Stream | None = None, capture_error_mode: str = "global"):
+        graph.graph_pool = pool if pool is not None else graph.graph_pool
+        self._graph, self._stream = graph, stream
+
+    def __enter__(self) -> None:
+        torch.accelerator.synchronize()
+        torch.accelerator.empty_cache()
+        here = current_stream()
+        if self._stream is None:
+            self._stream = self._default_streams.setdefault(here.device, Stream(here.device))
+        self._context = on_stream(self._stream)
+        self._context.__enter__()
+        try:
+            self._graph.capture_begin()
+        except BaseException:
+            self._context.__exit__()
+            raise
+
+    def __exit__(self, kind, error, trace) -> None:
+        try:
+            self._graph.capture_end()
+        except RuntimeError as spoiled:
+            if error is None:
+                raise
+            if hasattr(error, "add_note"):  # Python 3.11; what spoiled the capture is on its way
+                error.add_note(f"The capture has ended: {spoiled}")
+        finally:
+            self._context.__exit__()
+
+
+def make_graphed_callables(callables, sample_args, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool=None):
+    """Gives graphed versions of functions or modules, whose forward and backward passes are replayed.
+
+    As torch.cuda.make_graphed_callables: `callables` is one or a tuple, which are later called in this order; `sample_args` are tuples of tensors
+    with the sizes, dtypes, devices and `requires_grad` of later calls. A module is changed in place and replays in the mode, training or
+    evaluation, in which it was captured. Raises RuntimeError under autocast with its cache, whose casts would not be replayed.
+    """
+    if torch.is_autocast_cache_enabled() and torch.is_autocast_enabled(current_stream().device.type):
+        raise RuntimeError("make_graphed_callables does not support the autocast caching. Please set `cache_enabled=False`.")
+    single = not isinstance(callables, tuple)
+    functions = (callables,) if single else callables
+    samples = (sample_args,) if single else sample_args
+    pool = graph_pool_handle() if pool is None else pool
+    parts = [_Part(function, sample, allow_unused_input) for function, sample in zip(functions, samples, strict=True)]
+    side = Stream(current_stream().device)
+    side.wait_stream(current_stream())
+    with on_stream(side):
+        for part in parts:
+            part.warm_up(num_warmup_iters)
+    current_stream().wait_stream(side)
+    for part in parts:
+        part.capture_forward(pool)
+    for part in reversed(parts):  # the order in which gradients come, in which they share memory
+        part.capture_backward(pool)
+    graphed = tuple(part.graphed() for part in parts)
+    return graphed[0] if single else graphed
+
+
+class _Part:
+    """One callable with what its graphs read and write."""
+
+    def __init__(self, function: Callable, sample: Sequence, allow_unused: bool):
+        self.function, self.allow_unused = function, allow_unused
+        if isinstance(function, torch.nn.Module):
+            hooks = (function._backward_hooks, function._forward_hooks, function._forward_pre_hooks)
+            if any(hooks):
+                raise RuntimeError("Modules must not have hooks registered at the time they are passed. Register them afterwards.")
+            if any(buffer.requires_grad for buffer in function.buffers()):
+                raise RuntimeError("In any make_graphed_callables, only parameters may be trainable. All buffers must have requires_grad=False.")
+        flat, self.input_spec = _pytree.tree_flatten(tuple(sample))
+        if not all(isinstance(value, torch.Tensor) for value in flat):
+            raise TypeError("sample_args of make_graphed_callables may hold tensors only")
+        self.sample, self.arguments = sample, flat
+        parameters = tuple(function.parameters()) if isinstance(function, torch.nn.Module) else ()
+        self.inputs = (*flat, *parameters)
+        self.training = getattr(function, "training", None)
+
+    @property
+    def _wanted(self) -> list[torch.Tensor]:
+        return [tensor for tensor in self.inputs if tensor.requires_grad]
+
+    def _gradients(self, outputs, given):
+        pairs = [(output, grad) for output, grad in zip(outputs, given, strict=True) if output.requires_grad]
+        if not pairs or not self._wanted:
+            return ()
+        return torch.autograd.grad(
+            [output for output, _ in pairs], self._wanted, [grad for _, grad in pairs], only_inputs=True, allow_unused=self.allow_unused
+        )
+
+    def warm_up(self, times: int) -> None:
+        """What is made at the first call, such as gradients' streams and compiled kernels, must not be made in a capture."""
+        for _ in range(times):
+            outputs = _pytree.tree_leaves(self.function(*self.sample))
+            self._gradients(outputs, [torch.empty_like(output) for output in outputs])
+
+    def capture_forward(self, pool) -> None:
+        self.forward = Graph()
+        with graph(self.forward, pool=pool):
+            result = self.function(*self.sample)
+        self.outputs, self.output_spec = _pytree.tree_flatten(result)
+
+    def capture_backward(self, pool) -> None:
+        self.given = [torch.empty_like(output) if output.requires_grad else None for output in self.outputs]
+        self.backward = Graph()
+        with graph(self.backward, pool=pool):
+            found = iter(self._gradients(self.outputs, self.given))
+        self.gradients = [next(found, None) if tensor.requires_grad else None for tensor in self.inputs]
+
+    def graphed(self):
+        run = self._function()
+        if not isinstance(self.function, torch.nn.Module):
+            return run
+        eager = self.function.forward
+
+        def forward(*arguments):
+            return run(*arguments) if self.function.training == self.training else eager(*arguments)
+
+        self.function.forward = forward
+        return self.function
+
+    def _function(self):
+        part = self
+
+        class Replay(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, *inputs):
+                for captured, value in zip(part.arguments, inputs):
+                    if captured.data_ptr() != value.data_ptr():
+                        captured.copy_(value)
+                part.forward.replay()
+                return tuple(output.detach() for output in part.outputs)
+
+            @staticmethod
+            @torch.autograd.function.once_differentiable
+            def backward(ctx, *grads):
+                for captured, value in zip(part.given, grads, strict=True):
+                    if captured is not None and captured.data_ptr() != value.data_ptr():
+                        captured.copy_(value)
+                part.backward.replay()
+                return tuple(gradient.detach() if gradient is not None else None for gradient in part.gradients)
+
+        def run(*arguments):
+            flat, spec = _pytree.tree_flatten(arguments)
+            if spec != part.input_spec:
+                raise TypeError("a graphed callable is called with arguments of another structure than its sample_args")
+            outputs = Replay.apply(*flat, *part.inputs[len(flat):])
+            return _pytree.tree_unflatten(list(outputs), part.output_spec)
+
+        return run
