@@ -59,13 +59,13 @@ HAL_API int32_t hal_program_device(const hal_program_t *program);
 /* What a program holds. */
 typedef struct hal_program_info_s {
   size_t struct_size;
-  uint32_t recording, spoiled; /* 1 or 0 */
-  uint32_t commands;           /* all of the following */
-  uint32_t launches, copies, fills, draws, own_ops, host_calls;
-  uint32_t streams;     /* that were recorded */
-  uint64_t runs;        /* begun */
-  uint64_t random;      /* Philox blocks that each run draws */
-  uint64_t owned_bytes; /* of host memory, for arguments and copied data */
+  uint32_t recording, spoiled;                                  /* 1 or 0 */
+  uint32_t commands;                                            /* all of the following */
+  uint32_t launches, copies, fills, draws, own_ops, host_calls; /* draws: of numbers, or of a generator for kernels */
+  uint32_t streams;                                             /* that were recorded */
+  uint64_t runs;                                                /* begun */
+  uint64_t random;                                              /* Philox blocks that each run draws */
+  uint64_t owned_bytes;                                         /* of host memory, for arguments and copied data */
 } hal_program_info_t;
 
 /* Tells what a program holds. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */

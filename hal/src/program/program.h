@@ -15,7 +15,9 @@ enum {
   HAL_COMMAND_FILL,
   HAL_COMMAND_RANDOM,
   HAL_COMMAND_OWN_OP,
-  HAL_COMMAND_HOST_CALL
+  HAL_COMMAND_HOST_CALL,
+  HAL_COMMAND_DRAW, /* writes what a run draws where the kernels behind it read it */
+  HAL_COMMAND_KINDS
 };
 
 typedef struct hal_command_s {
@@ -48,6 +50,7 @@ typedef struct hal_command_s {
       hal_host_fn_t fn;
       void *user_data;
     } host_call;
+    const struct hal_program_source_s *draw;
   } u;
 } hal_command_t;
 

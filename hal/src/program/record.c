@@ -245,6 +245,9 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
     }
     hal_generator_retain(generator);
     program->sources = source;
+    hal_command_t *const command = append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
+    if (!command) return out_of_memory();
+    command->u.draw = source;
   }
   *out_source = source;
   return HAL_OK;

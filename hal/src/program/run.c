@@ -23,6 +23,15 @@ static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *strea
   return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
 }
 
+/* Draws for the run: seed and first block, by a fill, which has copied its pattern when it returns. */
+static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *plugin, int32_t ordinal,
+                             hal_plugin_stream_t *stream) {
+  uint64_t state[2];
+  hal_generator_reserve(source->generator, source->blocks, &state[0], &state[1]);
+  return hal_call_memory_fill(plugin, stream, ordinal, hal_memory_block_address(source->state), state, sizeof state,
+                              sizeof state);
+}
+
 static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_t *plugin, int32_t ordinal,
                                        hal_stream_t *stream) {
   hal_plugin_stream_t *const handle = stream->handle;
@@ -39,6 +48,8 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
       return hal_call_random_fill(plugin, handle, command->u.random);
     case HAL_COMMAND_OWN_OP:
       return run_own_op(command, stream);
+    case HAL_COMMAND_DRAW:
+      return run_draw(command->u.draw, plugin, ordinal, handle);
     default:
       return hal_call_stream_host_call(plugin, handle, command->u.host_call.fn, command->u.host_call.user_data);
   }
@@ -76,21 +87,6 @@ static hal_status_t run_commands(const hal_program_t *program, hal_stream_t *str
 
 /* ---- what is another in each run ----------------------------------------------------------------------------------------- */
 
-/* Draws for the run, and writes its seeds and first blocks where the kernels read them: a fill, which has copied its pattern when it
- * returns. */
-static hal_status_t draw(const hal_program_t *program, hal_stream_t *stream) {
-  hal_device_t *const device = program->device;
-  for (const hal_program_source_t *source = program->sources; source; source = source->next) {
-    uint64_t state[2];
-    hal_generator_reserve(source->generator, source->blocks, &state[0], &state[1]);
-    const hal_status_t status =
-        hal_call_memory_fill(device->plugin, stream->handle, device->ordinal, hal_memory_block_address(source->state),
-                             state, sizeof state, sizeof state);
-    if (status) return hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
-  }
-  return HAL_OK;
-}
-
 /* Writes the address of the stream's error record where launches name one. */
 static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   void *record = NULL;
@@ -110,7 +106,6 @@ static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_program_order(program, stream));
   HAL_RETURN_IF_ERROR(patch(program, stream));
   program->runs++;
-  HAL_RETURN_IF_ERROR(draw(program, stream));
   const hal_status_t status = run_commands(program, stream);
   program->last = stream;
   if (program->reports && !status) return hal_kernel_error_launched(stream);

@@ -17,7 +17,7 @@ static hal_program_t *locked(const hal_program_t *program) {
 
 hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *out_info) {
   hal_program_t *const own = locked(program);
-  uint32_t counts[6] = {0};
+  uint32_t counts[HAL_COMMAND_KINDS] = {0};
   for (uint32_t i = 0; i < own->command_count; i++) counts[own->commands[i].kind]++;
   hal_program_info_t info = {.struct_size = out_info->struct_size,
                              .recording = own->recording != 0,
@@ -26,7 +26,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
                              .launches = counts[HAL_COMMAND_LAUNCH],
                              .copies = counts[HAL_COMMAND_COPY],
                              .fills = counts[HAL_COMMAND_FILL],
-                             .draws = counts[HAL_COMMAND_RANDOM],
+                             .draws = counts[HAL_COMMAND_DRAW] + counts[HAL_COMMAND_RANDOM],
                              .own_ops = counts[HAL_COMMAND_OWN_OP],
                              .host_calls = counts[HAL_COMMAND_HOST_CALL],
                              .streams = own->stream_count,
@@ -74,6 +74,9 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
       break;
     case HAL_COMMAND_RANDOM:
       add(writer, "%" PRIu64 " random numbers", command->u.random->count);
+      break;
+    case HAL_COMMAND_DRAW:
+      add(writer, "seed and %" PRIu64 " blocks of random numbers of the run", command->u.draw->blocks);
       break;
     case HAL_COMMAND_OWN_OP:
       add(writer, "operator of the plugin");

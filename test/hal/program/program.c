@@ -239,6 +239,41 @@ Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
   tensor_free(first), tensor_free(second), tensor_free(eager);
 }
 
+Test(program, what_a_run_draws_is_not_written_over_by_what_ran_before) {
+  hal_stream_t *const stream = new_stream();
+  hal_generator_t *generator, *same;
+  tensor_t *const a = floats(1, 1), *const r = floats(0, 0), *const eager = floats(0, 0);
+  must(hal_generator_create(42, &generator));
+  must(hal_generator_create(42, &same));
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  for (int i = 0; i < 20; i++) { /* temporaries, whose memory is free when the first number is drawn */
+    hal_block_t *block;
+    must(hal_memory_allocate(0, stream, i % 2 ? 16 : COUNT * sizeof(float), &block));
+    if (i % 2) {
+      const float value = 3;
+      must(hal_memory_fill(stream, 0, hal_memory_block_address(block), &value, sizeof value, 16));
+    } else {
+      tensor_t temporary = *r;
+      temporary.desc.data = hal_memory_block_address(block);
+      must(add(stream, a, a, &temporary));
+    }
+    hal_memory_release(block);
+  }
+  must(uniform(stream, generator, r));
+  must(hal_program_end(program));
+  for (int i = 0; i < 3; i++) {
+    run_once(program, stream);
+    must(uniform(stream, same, eager));
+    must(hal_stream_synchronize(stream));
+    tensor_download(r), tensor_download(eager);
+    cr_assert_eq(memcmp(r->host, eager->host, COUNT * sizeof(float)), 0, "run %d", i);
+  }
+  hal_program_destroy(program);
+  hal_generator_destroy(generator), hal_generator_destroy(same);
+  tensor_free(a), tensor_free(r), tensor_free(eager);
+}
+
 /* ---- streams --------------------------------------------------------------------------------------------------------------- */
 
 Test(program, a_stream_that_waits_for_recorded_work_joins) {
