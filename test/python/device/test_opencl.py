@@ -67,6 +67,46 @@ def test_compiled_kernels_are_found_again_by_the_next_process(run):
     assert compiled == 0 and refused == 0 and loaded > 20
 
 
+def test_a_training_step_is_captured_and_replayed(run):
+    script = """
+import torch
+def train(place, graphed):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).to(place)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    data, labels = torch.randn(16, 8).to(place), (torch.arange(16) % 4).to(place)
+    def step():
+        optimizer.zero_grad(set_to_none=False)
+        loss = torch.nn.functional.cross_entropy(net(data), labels)
+        loss.backward()
+        optimizer.step()
+        return loss
+    losses = [step().item() for _ in range(3)]
+    if graphed:
+        graph = torch.accelerator.Graph()
+        with torch.ocl.graph(graph):
+            loss = step()
+    for _ in range(5):
+        if graphed:
+            graph.replay()
+        else:
+            loss = step()
+        losses.append(loss.item())
+    return losses
+torch.testing.assert_close(train("ocl", True), train("cpu", False), rtol=1e-4, atol=1e-5)
+graph = torch.accelerator.Graph()
+with torch.ocl.graph(graph):
+    drawn = torch.rand(1000, device="ocl")
+torch.manual_seed(1)
+expected = [torch.rand(1000, device="ocl") for _ in range(2)]
+torch.manual_seed(1)
+for numbers in expected:
+    graph.replay()
+    assert torch.equal(drawn, numbers)
+"""
+    run(script)
+
+
 def test_two_plugins_compute_in_one_process_and_copy_among_each_other(run):
     run(
         """

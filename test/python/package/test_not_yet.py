@@ -11,12 +11,6 @@ import torch
 import torch_backend
 
 
-def test_graphs_are_refused(device):
-    with pytest.raises(RuntimeError, match=f"Graph is not supported on device type: {device}"):
-        torch.accelerator.Graph()
-    assert not any("graph" in name.lower() for name in torch.get_device_module(device).__all__ if name != "graphsafe_state")
-
-
 def test_distributed_training_is_refused(device, run_python):
     assert torch.distributed.is_available()
     with socket.socket() as free:
