@@ -123,15 +123,10 @@ AttentionResult composed_attention(const Tensor &query, const Tensor &key, const
   c10::SmallVector<int64_t, 4> sizes(query.sizes());
   sizes.back() = m.shapes.value_size;
   Tensor result = in_order_of(query, sizes, at::bmm(m.by_matrix(weights), m.value));
-  return {std::move(result),
-          std::move(logarithms),
-          Tensor(),
-          Tensor(),
-          m.shapes.queries,
-          m.shapes.keys,
-          seed_of(state),
-          offset_of(state),
-          options.return_weights ? weights.to(query.scalar_type()) : Tensor()};
+  return {
+      std::move(result), std::move(logarithms), Tensor(),
+      Tensor(),          m.shapes.queries,      m.shapes.keys,
+      seed_of(state),    offset_of(state),      options.return_weights ? weights.to(query.scalar_type()) : Tensor()};
 }
 
 AttentionGradients composed_attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key,
@@ -140,9 +135,8 @@ AttentionGradients composed_attention_backward(const Tensor &grad, const Tensor 
                                                const Tensor &offset) {
   const Matrices m(query, key, value, options.scale);
   const Tensor weights = weights_of(scores_of(m, bias, options.causal), bias.defined());
-  const Tensor factors = options.dropout > 0
-                             ? dropout_factors(weights, options.dropout, state_of(seed, offset))
-                             : Tensor();
+  const Tensor factors =
+      options.dropout > 0 ? dropout_factors(weights, options.dropout, state_of(seed, offset)) : Tensor();
   const Tensor grad_result = widened(grad).reshape({m.shapes.matrices(), m.shapes.rows(), m.shapes.value_size});
   Tensor grad_query, grad_key, grad_value, grad_bias;
   if (wanted[2]) {

@@ -45,7 +45,8 @@ extern thread_local uint32_t declined_op;
 // Runs operator `op` on the device's current stream: `flags` HAL_CALL_*, `philox` for random operators. false = the device
 // has no kernel for it and nothing was touched: take the fallback. Throws on every other failure.
 inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value_t> args,
-                   c10::ArrayRef<const hal_tensor_t *> results, uint32_t flags = 0, PhiloxState philox = {0, 0, nullptr}) {
+                   c10::ArrayRef<const hal_tensor_t *> results, uint32_t flags = 0,
+                   PhiloxState philox = {0, 0, nullptr}) {
   hal_op_call_t call{};
   call.struct_size = sizeof call;
   call.arg_count = static_cast<uint32_t>(args.size());

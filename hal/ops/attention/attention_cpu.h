@@ -76,8 +76,10 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
       const pk_i64 row = (pk_i64)u / blocks, begin = ((pk_i64)u - row * blocks) * s.block;
       const pk_i64 end = s.queries - begin < s.block ? s.queries : begin + s.block;
       const pk_i64 batch = row / s.heads, head = row - batch * s.heads, kv_head = head / s.shared;
-      PK_GLOBAL const E *q = query + batch * s.query[0] + head * s.query[1], *b = bias + batch * s.bias[0] + head * s.bias[1];
-      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1], *v = value + batch * s.value[0] + kv_head * s.value[1];
+      PK_GLOBAL const E *q = query + batch * s.query[0] + head * s.query[1],
+                        *b = bias + batch * s.bias[0] + head * s.bias[1];
+      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1],
+                        *v = value + batch * s.value[0] + kv_head * s.value[1];
       PK_GLOBAL E *r = result + batch * s.result[0] + head * s.result[1];
       const pk_i64 limit = pk_attention_limit(&s, end);
       for (pk_i64 i = 0; i < end - begin; i++) top[i] = -PK_INFINITY, sum[i] = PK_C(0.0);
@@ -86,7 +88,8 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
         const pk_i64 count = limit - k0 < PK_LSIZE ? limit - k0 : PK_LSIZE;
         PK_NAME(load)(&s, k + k0 * s.key[2], v + k0 * s.value[2], count, keys, values, columns);
         for (pk_i64 i = 0; i < end - begin; i++) {
-          const T peak = PK_NAME(scores)(&s, q + (begin + i) * s.query[2], b, keys, scale, begin + i, k0, count, top[i], x);
+          const T peak =
+              PK_NAME(scores)(&s, q + (begin + i) * s.query[2], b, keys, scale, begin + i, k0, count, top[i], x);
           const T shift = peak == -PK_INFINITY ? PK_C(0.0) : peak; /* nothing seen yet: exp(-inf - 0) = 0 */
           const T decay = pk_exp_wide(top[i] - shift);
           top[i] = peak;

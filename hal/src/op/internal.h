@@ -64,7 +64,7 @@ struct hal_op_context_s {
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
   uint32_t group_threads;                  /* of group kernels: target.h */
-  uint32_t elsewhere;                      /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
+  uint32_t elsewhere; /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */
