@@ -84,7 +84,7 @@ typedef struct hal_op_call_s {
   const hal_value_t *args;            /* the operator's frozen argument list, codegen/ops.yaml */
   const hal_tensor_t *const *results; /* allocated by the host, shapes and dtypes right */
   uint64_t seed, offset;              /* Philox state for random operators */
-  /* Device memory, or NULL (as torch's calls have it so far): two numbers, read when the work runs, so that a replay draws new numbers. The state is then seed
+  /* Device memory in calls that are captured into a graph, else NULL: two numbers, read when the work runs, so that a replay draws new numbers. The state is then seed
    * = random_state[0], offset = random_state[1] + `offset`. */
   const uint64_t *random_state;
   void *host; /* the host's own, for hal_host->scratch_alloc */
