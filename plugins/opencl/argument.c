@@ -36,6 +36,7 @@ static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index,
         "PK_POINTER_OFFSETS",
         (unsigned)index, kernel->name, place->offset, (unsigned)alignment);
   *out_memory = icd.clCreateSubBuffer(place->memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+  if (!code && !*out_memory) code = CL_INVALID_MEM_OBJECT;
   if (code)
     return ocl_driver_error(code, "opencl: argument %u of '%s' is no view of its buffer", (unsigned)index,
                             kernel->name);

@@ -14,13 +14,16 @@ enum {
   PCI_BUS_INFO_KHR = 0x410F
 };
 
-static void read_text(cl_device_id id, cl_device_info what, char *text, size_t room) {
+/* `otherwise` stands for a text that the driver does not give. */
+static void read_text(cl_device_id id, cl_device_info what, char *text, size_t room, const char *otherwise) {
   char all[1024] = "";
-  icd.clGetDeviceInfo(id, what, sizeof all, all, NULL);
+  if (icd.clGetDeviceInfo(id, what, sizeof all, all, NULL)) all[0] = '\0';
   all[sizeof all - 1] = '\0';
   const char *begin = all;
   while (*begin == ' ') begin++;
-  snprintf(text, room, "%.*s", (int)room - 1, begin);
+  snprintf(text, room, "%.*s", (int)room - 1, *begin ? begin : otherwise);
+  for (; *text; text++) /* it goes into messages and names of files */
+    if ((unsigned char)*text < ' ' || *text == 0x7f) *text = '?';
 }
 
 int ocl_device_has(cl_device_id id, const char *extension) {
@@ -41,7 +44,8 @@ static uint32_t read_subgroup(const ocl_device_t *device) {
   else if (ocl_device_has(device->id, "cl_amd_device_attribute_query"))
     icd.clGetDeviceInfo(device->id, WAVEFRONT_WIDTH_AMD, sizeof width, &width, NULL);
   else if (ocl_device_has(device->id, "cl_intel_required_subgroup_size") &&
-           !icd.clGetDeviceInfo(device->id, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) && bytes)
+           !icd.clGetDeviceInfo(device->id, SUB_GROUP_SIZES_INTEL, sizeof sizes, sizes, &bytes) && bytes &&
+           bytes <= sizeof sizes)
     width = (cl_uint)sizes[bytes / sizeof *sizes / 2]; /* the middle one is what compilers mostly choose */
   return width;
 }
@@ -66,6 +70,29 @@ static hal_status_t read_form(ocl_device_t *device) {
                    wanted);
 }
 
+/* Everything that is launched or allocated later divides by these numbers or trusts them. */
+static hal_status_t check_limits(const ocl_device_t *device) {
+  enum { MOST_ALIGNMENT = 4096 }; /* a page, on which buffers' addresses begin */
+  const char *what = NULL;
+  unsigned long long value = 0;
+  if (!device->units || device->units > INT32_MAX)
+    what = "compute units", value = device->units;
+  else if (!device->most_threads || device->most_threads > INT32_MAX)
+    what = "threads of a work-group", value = device->most_threads;
+  else if (!device->global_bytes || device->global_bytes > INT64_MAX)
+    what = "bytes of memory", value = device->global_bytes;
+  else if (!device->most_bytes || device->most_bytes > INT64_MAX)
+    what = "bytes of an allocation", value = device->most_bytes;
+  else if (device->alignment & (device->alignment - 1) || device->alignment > MOST_ALIGNMENT)
+    what = "bytes of alignment", value = device->alignment;
+  if (!what) return HAL_OK;
+  return ocl_error(
+      HAL_UNAVAILABLE, 0,
+      "opencl: the driver of '%s' (%s) reports %llu %s, which cannot be; install another driver, or choose "
+      "another device with HAL_OPENCL_DEVICE",
+      device->name, device->driver, value, what);
+}
+
 hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   cl_device_fp_config fp64 = 0;
   cl_uint align_bits = 0;
@@ -81,7 +108,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   READ(CL_DEVICE_MAX_COMPUTE_UNITS, device->units);
   READ(CL_DEVICE_MEM_BASE_ADDR_ALIGN, align_bits);
 #undef READ
-  read_text(id, CL_DEVICE_NAME, device->name, sizeof device->name);
+  read_text(id, CL_DEVICE_NAME, device->name, sizeof device->name, "a device without a name");
   if (code) return ocl_driver_error(code, "opencl: the device '%s' does not tell its limits", device->name);
   icd.clGetDeviceInfo(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL); /* fails on old devices without it */
   icd.clGetDeviceInfo(id, CL_DEVICE_SVM_CAPABILITIES, sizeof device->svm, &device->svm, NULL);
@@ -89,12 +116,13 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   device->fp64 = fp64 != 0;
   device->has_il = strstr(il, "SPIR-V") != NULL;
   device->alignment = align_bits / 8 > 128 ? align_bits / 8 : 128;
-  read_text(id, CL_DEVICE_VERSION, device->version, sizeof device->version);
-  read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
+  read_text(id, CL_DEVICE_VERSION, device->version, sizeof device->version, "?");
+  read_text(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver, "?");
   device->user_events_hang = strncmp(device->name, "basic", 5) == 0 || strncmp(device->name, "cpu-minimal", 11) == 0;
   device->subgroup = read_subgroup(device);
   read_place(device);
-  return read_form(device);
+  const hal_status_t status = check_limits(device);
+  return status ? status : read_form(device);
 }
 
 hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {
@@ -144,6 +172,7 @@ hal_status_t ocl_queue_create(const ocl_device_t *device, int32_t priority, cl_c
   cl_command_queue queue = icd.clCreateCommandQueueWithProperties && strncmp(device->version, "OpenCL 1", 8) != 0
                                ? icd.clCreateCommandQueueWithProperties(ocl.context, device->id, list, &code)
                                : icd.clCreateCommandQueue(ocl.context, device->id, CL_QUEUE_PROFILING_ENABLE, &code);
+  if (!code && !queue) code = CL_INVALID_COMMAND_QUEUE;
   if (code) return ocl_driver_error(code, "opencl: a queue of '%s' cannot be made", device->name);
   *out_queue = queue;
   return HAL_OK;

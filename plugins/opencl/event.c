@@ -78,7 +78,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   submit.work.noted = 0;
   submit.flush = 1;
   const cl_int code = icd.clEnqueueMarkerWithWaitList(submit.queue, 0, NULL, &submit.work.event);
-  if (!code) {
+  if (!code && submit.work.event) {
     icd.clRetainEvent(submit.work.event);
     set_record(event, submit.work.event, submit.queue);
   }

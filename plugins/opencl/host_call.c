@@ -95,8 +95,10 @@ void ocl_host_stop(hal_plugin_stream_t *stream) {
 static cl_int enqueue(ocl_submit_t *submit, host_call_t *call) {
   cl_int code = CL_SUCCESS;
   call->done = icd.clCreateUserEvent(ocl.context, &code);
+  if (!code && !call->done) code = CL_INVALID_EVENT;
   if (code) return code;
   code = icd.clEnqueueMarkerWithWaitList(submit->queue, 0, NULL, &call->ready);
+  if (!code && !call->ready) code = CL_INVALID_EVENT;
   if (!code) code = icd.clEnqueueBarrierWithWaitList(submit->queue, 1, &call->done, &submit->work.event);
   if (!code) return CL_SUCCESS;
   icd.clSetUserEventStatus(call->done, CL_COMPLETE);

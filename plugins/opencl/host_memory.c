@@ -8,6 +8,7 @@ hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, void **out_ptr)
   const ocl_device_t *device = &ocl.devices[ordinal];
   cl_int code = CL_SUCCESS;
   cl_mem memory = icd.clCreateBuffer(ocl.context, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, NULL, &code);
+  if (!code && !memory) code = CL_INVALID_MEM_OBJECT;
   if (code)
     return ocl_error(
         HAL_RESOURCE_EXHAUSTED, code,
@@ -16,6 +17,7 @@ hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, void **out_ptr)
         size, ocl_error_name(code), (unsigned long long)device->most_bytes);
   void *ptr =
       icd.clEnqueueMapBuffer(device->queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, size, 0, NULL, NULL, &code);
+  if (!code && !ptr) code = CL_MAP_FAILURE;
   if (code) {
     icd.clReleaseMemObject(memory);
     return ocl_driver_error(code, "opencl: %zu bytes of page-locked memory cannot be mapped", size);
@@ -40,7 +42,7 @@ hal_status_t hal_plugin_host_free(int32_t ordinal, void *ptr) {
                      "opencl: host_free of %p, which host_alloc did not give, or which was freed", ptr);
   cl_event unmapped = NULL;
   const cl_int code = icd.clEnqueueUnmapMemObject(ocl.devices[ordinal].queue, segment.memory, ptr, 0, NULL, &unmapped);
-  if (!code) {
+  if (!code && unmapped) {
     icd.clWaitForEvents(1, &unmapped);
     icd.clReleaseEvent(unmapped);
   }

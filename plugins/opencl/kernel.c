@@ -32,7 +32,8 @@ static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
     return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: the kernel '%s' takes %u arguments; it may take %d",
                      kernel->name, (unsigned)kernel->arg_count, OCL_MAX_ARGS);
   if (icd.clGetKernelWorkGroupInfo(kernel->handle, device->id, CL_KERNEL_WORK_GROUP_SIZE, sizeof kernel->most_threads,
-                                   &kernel->most_threads, NULL))
+                                   &kernel->most_threads, NULL) ||
+      kernel->most_threads > device->most_threads)
     kernel->most_threads = device->most_threads;
   for (cl_uint i = 0; i < kernel->arg_count; i++) kernel->parameters[i] = parameter_of(kernel->handle, i);
   return HAL_OK;
@@ -72,6 +73,7 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
   kernel->name = own_name->text;
   kernel->module = module;
   kernel->handle = icd.clCreateKernel(module->program, name, &code);
+  if (!code && !kernel->handle) code = CL_INVALID_KERNEL;
   hal_status_t status = HAL_OK;
   if (code == CL_INVALID_KERNEL_NAME)
     status = ocl_error(HAL_NOT_FOUND, code, "opencl: there is no kernel '%s' in the module", name);
@@ -108,7 +110,7 @@ hal_status_t hal_plugin_kernel_info(hal_plugin_kernel_t *kernel, uint32_t block_
   const cl_ulong left = local < device->local_bytes ? device->local_bytes - local : 0;
   HAL_SET_FIELD(out_info, max_block_threads, (uint32_t)kernel->most_threads);
   HAL_SET_FIELD(out_info, subgroup_size, device->subgroup);
-  HAL_SET_FIELD(out_info, shared_bytes, (uint32_t)local);
+  HAL_SET_FIELD(out_info, shared_bytes, local < UINT32_MAX ? (uint32_t)local : UINT32_MAX);
   HAL_SET_FIELD(out_info, local_bytes, private);
   HAL_SET_FIELD(out_info, max_shared, left < UINT32_MAX ? (uint32_t)left : UINT32_MAX);
   /* OpenCL does not tell how many more run beside it. */

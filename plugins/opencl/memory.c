@@ -92,6 +92,7 @@ static cl_int settle(const ocl_device_t *device, cl_mem memory) {
   cl_event moved = NULL;
   cl_int code = icd.clEnqueueMigrateMemObjects(device->queue, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
                                                NULL, &moved);
+  if (!code && !moved) code = CL_INVALID_EVENT;
   if (code) return code;
   code = icd.clWaitForEvents(1, &moved);
   icd.clReleaseEvent(moved);
@@ -102,6 +103,7 @@ static cl_int make_buffer(const ocl_device_t *device, ocl_segment_t *segment) {
   cl_int code = CL_SUCCESS;
   const size_t reserved = reserved_bytes(segment->size);
   segment->memory = icd.clCreateBuffer(ocl.context, CL_MEM_READ_WRITE, segment->size, NULL, &code);
+  if (!code && !segment->memory) code = CL_INVALID_MEM_OBJECT;
   if (!code) code = settle(device, segment->memory);
   if (!code) {
     void *base =
@@ -127,6 +129,16 @@ static cl_int make(const ocl_device_t *device, ocl_segment_t *segment) {
     segment->base = icd.clSVMAlloc(ocl.context, CL_MEM_READ_WRITE | fine, segment->size, 0);
   }
   return segment->base || code ? code : CL_MEM_OBJECT_ALLOCATION_FAILURE;
+}
+
+/* The host was promised an alignment. */
+static hal_status_t check_base(const ocl_device_t *device, const ocl_segment_t *segment) {
+  const uint32_t alignment = ocl_memory_alignment(device);
+  if ((uintptr_t)segment->base % alignment == 0) return HAL_OK;
+  return ocl_error(HAL_INTERNAL, 0,
+                   "opencl: the driver of '%s' gave memory (%s) at %p, which is no multiple of %u; set "
+                   "HAL_OPENCL_MEMORY=buffer",
+                   device->name, kind_names[ocl.memory], (void *)segment->base, (unsigned)alignment);
 }
 
 static void unmake(const ocl_segment_t *segment) {
@@ -160,7 +172,8 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
         HAL_RESOURCE_EXHAUSTED, code,
         "opencl: the driver has no %zu bytes of memory (%s) for '%s', which has %llu in all (%s); free some tensors",
         size, kind_names[ocl.memory], device->name, (unsigned long long)device->global_bytes, ocl_error_name(code));
-  status = ocl_map_add(&segment);
+  status = check_base(device, &segment);
+  if (!status) status = ocl_map_add(&segment);
   if (status) {
     unmake(&segment);
     return status;

@@ -5,7 +5,7 @@
 
 #include "module.h"
 
-enum { LOG_BYTES = 3000 }; /* of a build's log, in a message */
+enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24, BINARY_MOST = 1 << 30 }; /* in a message; of a whole log; of a binary */
 
 /* What stands before an exported binary: the driver is no judge of whose binary it is given. */
 typedef struct header_s {
@@ -23,10 +23,10 @@ static const char magic[8] = "OCLBIN1";
 /* Gives the log from its first error on, in so far as it fits. */
 static hal_status_t say_log(const ocl_device_t *device, cl_program program, cl_int code, const char *dialect) {
   size_t bytes = 0;
-  icd.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
-  char *log = bytes ? hal_host->mem_alloc(bytes + 1, 1) : NULL;
+  const cl_int told = icd.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes);
+  char *log = !told && bytes && bytes <= LOG_MOST ? hal_host->mem_alloc(bytes + 1, 1) : NULL;
+  if (log) memset(log, 0, bytes + 1); /* not all of it may be written */
   if (log && icd.clGetProgramBuildInfo(program, device->id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL)) log[0] = '\0';
-  if (log) log[bytes] = '\0';
   const char *text = log && *log ? log : "the compiler left no log";
   const char *first = strstr(text, "error");
   while (first && first > text && first[-1] != '\n') first--;
@@ -106,9 +106,10 @@ static hal_status_t load_binary(const ocl_device_t *device, const hal_module_des
   const size_t size = desc->size - sizeof(header_t);
   *out_program = icd.clCreateProgramWithBinary(ocl.context, 1, &device->id, &size, &data, &binary_code, &code);
   if (!code && binary_code) {
-    icd.clReleaseProgram(*out_program);
+    if (*out_program) icd.clReleaseProgram(*out_program);
     code = binary_code;
   }
+  if (!code && !*out_program) code = CL_INVALID_PROGRAM;
   if (code) return ocl_driver_error(code, "opencl: a module in 'binary' was refused");
   return HAL_OK;
 }
@@ -117,6 +118,9 @@ static hal_status_t binary_of(const hal_plugin_module_t *module, unsigned char *
   const cl_int code = data ? icd.clGetProgramInfo(module->program, CL_PROGRAM_BINARIES, sizeof data, &data, NULL)
                            : icd.clGetProgramInfo(module->program, CL_PROGRAM_BINARY_SIZES, sizeof *size, size, NULL);
   if (code) return ocl_driver_error(code, "opencl: the driver does not give a module's binary");
+  if (!data && *size > BINARY_MOST)
+    return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver gives a module's binary %zu bytes, which cannot be",
+                     *size);
   if (!data && !*size) return ocl_error(HAL_UNIMPLEMENTED, 0, "opencl: the driver keeps its binaries to itself");
   return HAL_OK;
 }
@@ -156,6 +160,7 @@ static hal_status_t create_program(const ocl_device_t *device, const hal_module_
                      desc->size, desc->data);
   *out_program = il ? icd.clCreateProgramWithIL(ocl.context, desc->data, desc->size, &code)
                     : icd.clCreateProgramWithSource(ocl.context, 1, &text, &desc->size, &code);
+  if (!code && !*out_program) code = CL_INVALID_PROGRAM;
   if (code) return ocl_driver_error(code, "opencl: a module of %zu bytes in '%s' was refused", desc->size, dialect);
   return HAL_OK;
 }

@@ -149,6 +149,7 @@ static hal_status_t start_devices(const ocl_selection_t *selection) {
   const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)selection->platform, 0};
   ocl.platform = selection->platform;
   ocl.context = icd.clCreateContext(properties, (cl_uint)selection->count, selection->devices, NULL, NULL, &code);
+  if (!code && !ocl.context) code = CL_INVALID_CONTEXT;
   if (code) return ocl_driver_error(code, "opencl: a context of %d devices cannot be made", (int)selection->count);
   for (int32_t i = 0; i < selection->count; i++) {
     ocl_device_t *device = &ocl.devices[i];

@@ -38,6 +38,7 @@ void ocl_profile_append(int32_t device, hal_plugin_stream_t *stream, const ocl_w
   if (icd.clGetEventProfilingInfo(work->event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL) ||
       icd.clGetEventProfilingInfo(work->event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL))
     start = end = 0; /* of work that failed */
+  if (end && start > end) start = end;
   pthread_mutex_lock(&profile->lock);
   if (work->noted == profile->last && end) {
     if (profile->count == profile->room && !grow(profile))
@@ -107,10 +108,11 @@ hal_status_t hal_plugin_profile_timestamp(int32_t device, int64_t *out_device_ns
   if (status) return status;
   int64_t best = INT64_MAX;
   for (int i = 0; i < 5; i++) { /* the quickest of a few is the most exact */
-    cl_event marker;
+    cl_event marker = NULL;
     cl_ulong end = 0;
     const int64_t before = host_now();
     cl_int code = icd.clEnqueueMarkerWithWaitList(ocl.devices[device].queue, 0, NULL, &marker);
+    if (!code && !marker) code = CL_INVALID_EVENT;
     if (code) return ocl_driver_error(code, "opencl: the device's clock cannot be read");
     code = icd.clWaitForEvents(1, &marker);
     const int64_t after = host_now();

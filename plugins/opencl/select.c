@@ -58,7 +58,7 @@ static int holds(const char *name, const char *part) {
 
 static int platform_is_meant(const wish_t *wish, cl_platform_id platform) {
   char name[NAME_BYTES] = "";
-  return wish->part && !icd.clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name, name, NULL) &&
+  return wish->part && !icd.clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL) &&
          holds(name, wish->part);
 }
 
@@ -66,12 +66,13 @@ static int device_is_meant(const wish_t *wish, cl_device_id device, long number)
   char name[NAME_BYTES] = "";
   if (wish->device >= 0) return number == wish->device;
   if (!wish->part) return 1;
-  return !icd.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name, name, NULL) && holds(name, wish->part);
+  return !icd.clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, NULL) && holds(name, wish->part);
 }
 
 /* What cannot compute is no device of ours. */
 static int device_works(cl_device_id device) {
   cl_bool available = CL_FALSE, compiler = CL_FALSE;
+  if (!device) return 0;
   icd.clGetDeviceInfo(device, CL_DEVICE_AVAILABLE, sizeof available, &available, NULL);
   icd.clGetDeviceInfo(device, CL_DEVICE_COMPILER_AVAILABLE, sizeof compiler, &compiler, NULL);
   return available && compiler;
@@ -85,20 +86,21 @@ static int rank_of(cl_device_id device) { /* GPUs and accelerators first */
 
 /* The best rank of a platform's devices that may be meant; 3 = there are none. */
 static int rank_of_platform(const wish_t *wish, cl_platform_id platform) {
-  cl_device_id devices[OCL_MAX_DEVICES];
+  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may be more than was written */
   cl_uint count = 0;
   int best = 3;
   if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return best;
   for (cl_uint i = 0; i < count && i < OCL_MAX_DEVICES; i++) {
+    if (!device_works(devices[i])) continue;
     const int rank = rank_of(devices[i]);
-    if (rank < best && device_works(devices[i])) best = rank;
+    if (rank < best) best = rank;
   }
   return best;
 }
 
 /* Takes the devices of a platform that are meant. */
 static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selection_t *selection) {
-  cl_device_id devices[OCL_MAX_DEVICES];
+  cl_device_id devices[OCL_MAX_DEVICES] = {NULL}; /* the count may be more than was written */
   cl_uint count = 0;
   if (icd.clGetDeviceIDs(platform, wish->type, OCL_MAX_DEVICES, devices, &count)) return; /* CL_DEVICE_NOT_FOUND */
   if (count > OCL_MAX_DEVICES) {
@@ -109,8 +111,8 @@ static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selec
   selection->platform = platform;
   for (int rank = 0; rank < 3; rank++)
     for (cl_uint i = 0; i < count; i++)
-      if (rank_of(devices[i]) == rank && (whole || device_is_meant(wish, devices[i], (long)i)) &&
-          device_works(devices[i]))
+      if (device_works(devices[i]) && rank_of(devices[i]) == rank &&
+          (whole || device_is_meant(wish, devices[i], (long)i)))
         selection->devices[selection->count++] = devices[i];
 }
 
@@ -130,7 +132,7 @@ static void say_none(const wish_t *wish, cl_uint platforms, char *why) {
 }
 
 hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES]) {
-  cl_platform_id platforms[MAX_PLATFORMS];
+  cl_platform_id platforms[MAX_PLATFORMS] = {NULL};
   cl_uint count = 0;
   const cl_int code = icd.clGetPlatformIDs(MAX_PLATFORMS, platforms, &count);
   if (code || !count) {
@@ -145,7 +147,8 @@ hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES])
   ocl_selection_t selection = {.count = 0};
   for (int rank = 0; rank < 3; rank++)
     for (cl_uint i = 0; i < count && !selection.count; i++)
-      if ((wish.platform < 0 || wish.platform == (long)i) && rank_of_platform(&wish, platforms[i]) == rank)
+      if (platforms[i] && (wish.platform < 0 || wish.platform == (long)i) &&
+          rank_of_platform(&wish, platforms[i]) == rank)
         take_platform(&wish, platforms[i], &selection);
   if (!selection.count) {
     say_none(&wish, count, why);

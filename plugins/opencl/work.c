@@ -115,6 +115,7 @@ static hal_status_t wait_for(int32_t device, const ocl_work_t *work) {
 hal_status_t ocl_submit_end(ocl_submit_t *submit, cl_int code) {
   hal_plugin_stream_t *stream = submit->stream;
   const ocl_work_t *work = &submit->work;
+  if (OCL_UNLIKELY(!code && !work->event)) code = CL_INVALID_EVENT; /* queued, but nobody could wait for it */
   if (!stream && OCL_LIKELY(!code)) return wait_for(submit->device, work);
   if (OCL_LIKELY(!code)) {
     const int idle = !stream->count;
