@@ -18,13 +18,15 @@ static struct _cl_context the_context;
 static struct _cl_event events[EVENTS];
 static uint64_t queued, done;
 
+int stub_no_events;
+
 cl_int stub_queued(cl_event *event) {
   queued++;
   if (queued > done + PENDING) done = queued - PENDING;
   if (!event) return CL_SUCCESS;
   *event = &events[queued % EVENTS];
   (*event)->number = queued;
-  if (stub_says("null-event", NULL)) *event = NULL;
+  if (stub_no_events) *event = NULL;
   return CL_SUCCESS;
 }
 
