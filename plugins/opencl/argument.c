@@ -23,41 +23,53 @@ void ocl_views_release(ocl_views_t *views) { /* queued kernels keep theirs */
   while (views->count) icd.clReleaseMemObject(views->views[--views->count]);
 }
 
-static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index, const ocl_place_t *place,
-                              ocl_views_t *views, cl_mem *out_memory) {
+/* `*memory` from `offset` on, `left` bytes, becomes a view. */
+static hal_status_t make_view(const hal_plugin_kernel_t *kernel, uint32_t index, size_t offset, size_t left,
+                              ocl_views_t *views, cl_mem *memory) {
   const cl_uint alignment = ocl.devices[kernel->module->device].alignment;
-  const cl_buffer_region region = {.origin = place->offset, .size = place->left};
+  const cl_buffer_region region = {.origin = offset, .size = left};
   cl_int code = CL_SUCCESS;
-  if (place->offset % alignment || !place->left)
+  if (offset % alignment || !left)
     return ocl_error(
         HAL_INVALID_ARGUMENT, 0,
         "opencl: argument %u of '%s' lies %zu bytes into its allocation; without shared virtual memory a kernel that "
         "takes no offsets needs a multiple of %u. Copy it to the start of an allocation, or build the kernel with "
         "PK_POINTER_OFFSETS",
-        (unsigned)index, kernel->name, place->offset, (unsigned)alignment);
-  *out_memory = icd.clCreateSubBuffer(place->memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
-  if (!code && !*out_memory) code = CL_INVALID_MEM_OBJECT;
+        (unsigned)index, kernel->name, offset, (unsigned)alignment);
+  *memory = icd.clCreateSubBuffer(*memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+  if (!code && !*memory) code = CL_INVALID_MEM_OBJECT;
   if (code)
     return ocl_driver_error(code, "opencl: argument %u of '%s' is no view of its buffer", (unsigned)index,
                             kernel->name);
-  views->views[views->count++] = *out_memory;
+  views->views[views->count++] = *memory;
   return HAL_OK;
+}
+
+/* The segment of an operand that is not where the one before it is. */
+static __attribute__((noinline)) hal_status_t find_segment(const hal_plugin_kernel_t *kernel, void *address,
+                                                           ocl_segment_t *near) {
+  ocl_place_t place;
+  return ocl_place("kernel_launch", kernel->module->device, address, 0, near, &place);
 }
 
 /* Sets a pointer where memory is buffer objects; `*at` is the index of the parameter, and moves on. */
 static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, uint32_t index, void *address, int offsets,
                                cl_uint *at, ocl_views_t *views) {
-  ocl_place_t place = {.ptr = NULL};
+  ocl_segment_t *const near = &views->near;
   hal_status_t status = HAL_OK;
-  if (address) status = ocl_place("kernel_launch", kernel->module->device, address, 0, &place);
-  cl_mem memory = place.memory;
-  if (!status && place.offset && !offsets) status = make_view(kernel, index, &place, views, &memory);
-  if (status) return status;
-  cl_int code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof memory, memory ? &memory : NULL);
-  if (offsets && !code) {
-    const cl_ulong offset = place.offset;
-    code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof offset, &offset);
+  cl_mem memory = NULL;
+  cl_ulong offset = 0;
+  if (address) {
+    if (OCL_UNLIKELY(!near->base || (uintptr_t)address - (uintptr_t)near->base >= near->size))
+      status = find_segment(kernel, address, near);
+    memory = near->memory;
+    offset = (uintptr_t)address - (uintptr_t)near->base;
+    if (OCL_UNLIKELY(!status && offset && !offsets))
+      status = make_view(kernel, index, offset, near->size - offset, views, &memory);
+    if (OCL_UNLIKELY(status)) return status;
   }
+  cl_int code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof memory, memory ? &memory : NULL);
+  if (offsets && !code) code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof offset, &offset);
   if (code) return ocl_driver_error(code, "opencl: argument %u of '%s' was refused", (unsigned)index, kernel->name);
   return HAL_OK;
 }
@@ -89,18 +101,21 @@ static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, c
                           (unsigned)arg->size);
 }
 
+static __attribute__((noinline, cold)) hal_status_t refuse_count(const hal_plugin_kernel_t *kernel,
+                                                                 const hal_launch_t *launch) {
+  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
+                   (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+}
+
 hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views) {
-  uint32_t pointers = 0;
-  if (ocl.memory == OCL_MEMORY_BUFFER)
-    for (uint32_t i = 0; i < launch->arg_count; i++) pointers += launch->args[i].kind == HAL_ARG_POINTER;
-  const int offsets = pointers && kernel->arg_count == launch->arg_count + pointers;
-  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count && !offsets))
-    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
-                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+  /* A kernel with more parameters than the launch has arguments takes offsets; then the sum has to be right. */
+  const int offsets = ocl.memory == OCL_MEMORY_BUFFER && kernel->arg_count > launch->arg_count;
+  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count && !offsets)) return refuse_count(kernel, launch);
   cl_uint at = 0;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
+    if (OCL_UNLIKELY(at >= kernel->arg_count)) return refuse_count(kernel, launch);
     const hal_status_t status = set_arg(kernel, i, &launch->args[i], offsets, &at, views);
     if (OCL_UNLIKELY(status)) return status;
   }
-  return HAL_OK;
+  return OCL_LIKELY(at == kernel->arg_count) ? HAL_OK : refuse_count(kernel, launch);
 }

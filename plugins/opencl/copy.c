@@ -35,8 +35,9 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
                      dst);
   if (dst_device == HAL_HOST && src_device == HAL_HOST) return copy_on_host(stream, dst, src, size);
   ocl_place_t to, from;
-  status = ocl_place("memory_copy", dst_device, dst, size, &to);
-  if (!status) status = ocl_place("memory_copy", src_device, src, size, &from);
+  ocl_segment_t near = {.base = NULL};
+  status = ocl_place("memory_copy", dst_device, dst, size, &near, &to);
+  if (!status) status = ocl_place("memory_copy", src_device, src, size, &near, &from);
   if (status) return status;
   ocl_submit_t submit;
   status = ocl_submit_begin(&submit, stream, dst_device != HAL_HOST ? dst_device : src_device, "memory_copy");
@@ -53,7 +54,8 @@ static hal_status_t fill_part(hal_plugin_stream_t *stream, int32_t device, char 
                               size_t pattern_size, size_t size) {
   ocl_place_t to;
   ocl_submit_t submit;
-  hal_status_t status = ocl_place("memory_fill", device, dst, size, &to);
+  ocl_segment_t near = {.base = NULL};
+  hal_status_t status = ocl_place("memory_fill", device, dst, size, &near, &to);
   if (!status) status = ocl_submit_begin(&submit, stream, device, "memory_fill");
   if (status) return status;
   submit.work.kind = HAL_PROFILE_FILL;

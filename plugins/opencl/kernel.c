@@ -173,7 +173,9 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
   const size_t global[3] = {(size_t)grid[0] * block[0], (size_t)grid[1] * block[1], (size_t)grid[2] * block[2]};
   const cl_uint dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
   ocl_submit_t submit;
-  ocl_views_t views = {.count = 0};
+  ocl_views_t views;
+  views.count = 0; /* the rest of the array need not be cleared */
+  views.near.base = NULL;
   cl_int code = CL_SUCCESS;
   pthread_mutex_lock(&kernel->lock);
   status = ocl_kernel_set_args(kernel, launch, &views);

@@ -37,10 +37,11 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
 
 void ocl_kernel_destroy(hal_plugin_kernel_t *kernel);
 
-/* Views of buffers that a launch has made (argument.c). */
+/* Views of buffers that a launch has made (argument.c), and the segment that its last address was in. */
 typedef struct ocl_views_s {
-  cl_mem views[OCL_MAX_ARGS];
   uint32_t count;
+  ocl_segment_t near;
+  cl_mem views[OCL_MAX_ARGS];
 } ocl_views_t;
 
 /* Sets the arguments of a launch; the kernel's lock is held. `views` are released when the kernel is queued.

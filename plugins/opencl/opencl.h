@@ -313,9 +313,11 @@ typedef struct ocl_place_s {
   size_t offset, left; /* in it; bytes from there to its end */
 } ocl_place_t;
 
-/* Resolves an address of `size` bytes; one of the host, or in a kind of memory with addresses of its own, is taken as it is.
+/* Resolves an address of `size` bytes; one of the host, or in a kind of memory with addresses of its own, is taken as it is. `near` is
+ * the segment that the last one of the same command was in, zeros before the first: operands often lie in one.
  * Errors: HAL_INVALID_ARGUMENT = it lies in no allocation, or ends behind it. */
-hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_place_t *out_place);
+hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_segment_t *near,
+                       ocl_place_t *out_place);
 
 /* The driver's calls, by kind of memory. */
 cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from, size_t size);

@@ -1,19 +1,20 @@
 /* transfer.c: the driver's copies and fills, by kind of memory, and what an address is to it. */
 #include "opencl.h"
 
-hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_place_t *out_place) {
+hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t size, ocl_segment_t *near,
+                       ocl_place_t *out_place) {
   *out_place = (ocl_place_t){.ptr = (void *)(uintptr_t)ptr};
   if (device == HAL_HOST || ocl.memory != OCL_MEMORY_BUFFER) return HAL_OK;
-  ocl_segment_t segment;
-  if (!ocl_map_find(ptr, &segment) || segment.device == HAL_HOST)
+  const int is_near = near->base && (uintptr_t)ptr - (uintptr_t)near->base < near->size;
+  if (OCL_UNLIKELY((!is_near && !ocl_map_find(ptr, near)) || near->device == HAL_HOST))
     return ocl_error(
         HAL_INVALID_ARGUMENT, 0,
         "opencl: %s with address %p, which lies in no memory of device %d; give what memory_alloc gave, or an "
         "address inside",
         op, ptr, (int)device);
-  out_place->memory = segment.memory;
-  out_place->offset = (size_t)((const char *)ptr - segment.base);
-  out_place->left = segment.size - out_place->offset;
+  out_place->memory = near->memory;
+  out_place->offset = (size_t)((const char *)ptr - near->base);
+  out_place->left = near->size - out_place->offset;
   if (size > out_place->left)
     return ocl_error(HAL_INVALID_ARGUMENT, 0,
                      "opencl: %s of %zu bytes at %p, %zu bytes before the end of its allocation", op, size, ptr,
