@@ -101,21 +101,18 @@ static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, c
                           (unsigned)arg->size);
 }
 
-static __attribute__((noinline, cold)) hal_status_t refuse_count(const hal_plugin_kernel_t *kernel,
-                                                                 const hal_launch_t *launch) {
-  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
-                   (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
-}
-
 hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views) {
-  /* A kernel with more parameters than the launch has arguments takes offsets; then the sum has to be right. */
-  const int offsets = ocl.memory == OCL_MEMORY_BUFFER && kernel->arg_count > launch->arg_count;
-  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count && !offsets)) return refuse_count(kernel, launch);
+  uint32_t pointers = 0;
+  if (ocl.memory == OCL_MEMORY_BUFFER && kernel->arg_count != launch->arg_count)
+    for (uint32_t i = 0; i < launch->arg_count; i++) pointers += launch->args[i].kind == HAL_ARG_POINTER;
+  const int offsets = pointers && kernel->arg_count == launch->arg_count + pointers;
+  if (OCL_UNLIKELY(launch->arg_count != kernel->arg_count && !offsets))
+    return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: launch of '%s' with %u arguments; it takes %u", kernel->name,
+                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
   cl_uint at = 0;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
-    if (OCL_UNLIKELY(at >= kernel->arg_count)) return refuse_count(kernel, launch);
     const hal_status_t status = set_arg(kernel, i, &launch->args[i], offsets, &at, views);
     if (OCL_UNLIKELY(status)) return status;
   }
-  return OCL_LIKELY(at == kernel->arg_count) ? HAL_OK : refuse_count(kernel, launch);
+  return HAL_OK;
 }
