@@ -1,6 +1,8 @@
 /* Tests of base/disk_cache.h: what is stored comes back whole or not at all, whoever else is at the folder. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -189,6 +191,50 @@ Test(disk_cache, an_empty_or_huge_blob_is_not_kept) {
   store("a", huge, HAL_DISK_CACHE_FILE_BYTES + 1);
   cr_assert_eq(count_files(), 0);
   free(huge);
+}
+
+/* A file that may not grow stands for a disk that is full. */
+Test(disk_cache, a_full_disk_leaves_no_half_of_a_blob_and_the_old_one) {
+  enum { BYTES = 50000, ROOM = 20000 };
+  char *const blob = malloc(BYTES);
+  memset(blob, 5, BYTES);
+  store("a", "old", 3);
+  struct rlimit limit;
+  cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const struct rlimit small = {.rlim_cur = ROOM, .rlim_max = limit.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &small), 0);
+  store("a", blob, BYTES);
+  store("b", blob, BYTES);
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  cr_assert(holds("a", "old", 3));
+  cr_assert_not(holds("b", blob, BYTES));
+  cr_assert_eq(count_files(), 1);
+  store("b", blob, BYTES);
+  cr_assert(holds("b", blob, BYTES));
+  free(blob);
+}
+
+/* In a process without privileges, to which permissions mean something. */
+static void use_read_only_folder(void) {
+  char path[256];
+  if (geteuid() == 0 && (setgid(65534) || setuid(65534))) _exit(1);
+  store("a", "blob", 4);
+  snprintf(path, sizeof path, "%s/kernels", root);
+  if (!holds("a", "blob", 4) || chmod(path, 0500)) _exit(2);
+  store("b", "blob", 4);
+  store("a", "other", 5);
+  if (!holds("a", "blob", 4) || holds("b", "blob", 4) || count_files() != 1) _exit(3);
+  _exit(0);
+}
+
+Test(disk_cache, a_folder_that_is_read_only_gives_what_it_has_and_takes_nothing) {
+  int state;
+  if (geteuid() == 0) cr_assert_eq(chown(root, 65534, 65534), 0);
+  const pid_t child = fork();
+  if (child == 0) use_read_only_folder();
+  cr_assert_eq(waitpid(child, &state, 0), child);
+  cr_assert_eq(state, 0, "state 0x%x", (unsigned)state);
 }
 
 /* Files of old and of no use, sparse: they count by their size. */

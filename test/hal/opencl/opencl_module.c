@@ -160,6 +160,42 @@ Test(opencl_module, wrong_launches_are_refused_and_right_ones_still_work) {
   cr_assert_eq(back, 1);
 }
 
+/* to[0] becomes the sum of `count` - 1 values, all arguments of their own. */
+static hal_module_t *load_many(uint32_t count) {
+  static char source[8192];
+  hal_module_t *module;
+  int at = snprintf(source, sizeof source, "__kernel void many(__global uint *to");
+  for (uint32_t i = 1; i < count; i++)
+    at += snprintf(source + at, sizeof source - (size_t)at, ", uint a%u", (unsigned)i);
+  at += snprintf(source + at, sizeof source - (size_t)at, ") { to[0] = 0");
+  for (uint32_t i = 1; i < count; i++) at += snprintf(source + at, sizeof source - (size_t)at, " + a%u", (unsigned)i);
+  snprintf(source + at, sizeof source - (size_t)at, "; }");
+  assert_ok(load_source(0, source, "", &module));
+  return module;
+}
+
+Test(opencl_module, a_kernel_may_take_64_arguments_and_one_of_more_is_refused_with_their_number) {
+  enum { MOST = 64 };
+  hal_kernel_t *kernel;
+  hal_arg_t args[MOST];
+  uint32_t values[MOST], back = 0, sum = 0;
+  char *const to = device_bytes(0, 4);
+  hal_module_t *const fits = load_many(MOST), *const too_many = load_many(MOST + 1);
+  args[0] = (hal_arg_t)POINTER(to);
+  for (uint32_t i = 1; i < MOST; i++) {
+    sum += values[i] = i * i;
+    args[i] = (hal_arg_t)VALUE(values[i]);
+  }
+  assert_ok(hal_kernel_get(fits, "many", &kernel));
+  assert_ok(launch_1d(kernel, NULL, 1, 1, args, MOST));
+  assert_ok(hal_memory_copy(NULL, &back, HAL_HOST, to, 0, 4));
+  assert_ok(hal_device_synchronize(0));
+  cr_assert_eq(back, sum);
+  assert_fails(hal_kernel_get(too_many, "many", &kernel), HAL_INVALID_ARGUMENT, "takes 65 arguments; it may take 64");
+  hal_module_unload(fits);
+  hal_module_unload(too_many);
+}
+
 static hal_status_t load_binary(const char *data, size_t size, hal_module_t **out_module) {
   const hal_module_desc_t desc = {
       .struct_size = sizeof desc, .dialect = "binary", .options = "", .data = data, .size = size};
