@@ -147,7 +147,7 @@ struct hal_plugin_stream_s {
   uint32_t first, count, room; /* room: a power of two, or 0 */
   uint32_t unflushed;
   ocl_failure_t failure, told;          /* not yet reported; reported last */
-  struct ocl_host_thread_s *host;       /* calls host functions; made for the first one */
+  struct hal_worker_s *host;            /* calls host functions; made for the first one */
   hal_plugin_stream_t *next, *previous; /* in the device's list */
 };
 
@@ -253,11 +253,6 @@ void ocl_profile_note(int32_t device, ocl_work_t *work);
 
 /* Appends a record of work that is complete. `stream` as in the record. */
 void ocl_profile_append(int32_t device, hal_plugin_stream_t *stream, const ocl_work_t *work);
-
-/* ---- host functions (host_call.c) ----------------------------------------------------------------------------------------------- */
-
-/* Ends the thread that calls a stream's host functions; all have been called. */
-void ocl_host_stop(hal_plugin_stream_t *stream);
 
 /* ---- queued work (work.c) --------------------------------------------------------------------------------------------------- */
 

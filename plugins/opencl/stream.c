@@ -1,4 +1,5 @@
 /* stream.c: streams: in-order queues of the driver. */
+#include <hal/plugin_worker.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
     hal_host->log(HAL_LOG_ERROR,
                   "opencl: a stream was destroyed with a failure that nobody asked for; synchronize it first");
   unlink_stream(stream);
-  ocl_host_stop(stream);
+  hal_worker_stop(stream->host);
   ocl_work_abandon(stream);
   icd.clReleaseCommandQueue(stream->queue);
   pthread_mutex_destroy(&stream->lock);

@@ -1,13 +1,15 @@
-/* stream.c: a stream is a thread with a queue. Whoever waits for a stream waits for a number: each piece of work has one, and
- * `done` is that of the last that has run. */
+/* stream.c: a stream is a worker of the SDK, a thread with a queue. Whoever waits for a stream waits for the number of the last piece
+ * of work that was queued. */
 #define _POSIX_C_SOURCE 200809L
+#include <hal/plugin_worker.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "threads.h"
 
 typedef struct work_s {
-  struct work_s *next;
+  hal_worker_item_t item; /* the first member: what the worker gives is the whole */
+  hal_plugin_stream_t *stream;
   const char *name;
   threads_work_fn_t run;
   _Alignas(16) unsigned char arguments[]; /* a copy: "what is queued has copied its arguments when the call returns" */
@@ -16,12 +18,8 @@ typedef struct work_s {
 struct hal_plugin_stream_s {
   struct hal_plugin_stream_s *next; /* in `streams` */
   int32_t device;
-  pthread_t thread;
-  pthread_mutex_t lock; /* guards all below */
-  pthread_cond_t changed;
-  work_t *first, *last;
-  uint64_t queued, done;
-  int ending;
+  hal_worker_t *worker;
+  pthread_mutex_t lock;     /* guards all below */
   hal_status_t failure;     /* not told yet */
   hal_stream_error_t error; /* the last one that happened */
 };
@@ -33,32 +31,21 @@ static hal_plugin_stream_t *streams;
 
 /* The first failure wins: what runs behind it works on wrong values. */
 static void note_failure(hal_plugin_stream_t *stream, const char *name, hal_status_t status) {
-  if (stream->failure) return;
-  stream->failure = status;
-  stream->error = (hal_stream_error_t){.status = status};
-  snprintf(stream->error.op, sizeof stream->error.op, "%s", name);
-  snprintf(stream->error.message, sizeof stream->error.message, "threads: %s failed while it ran", name);
-}
-
-static void *serve(void *argument) {
-  hal_plugin_stream_t *const stream = argument;
   pthread_mutex_lock(&stream->lock);
-  for (;;) {
-    while (!stream->first && !stream->ending) pthread_cond_wait(&stream->changed, &stream->lock);
-    work_t *const work = stream->first;
-    if (!work) break; /* ending, and all is done */
-    stream->first = work->next;
-    if (!stream->first) stream->last = NULL;
-    pthread_mutex_unlock(&stream->lock);
-    const hal_status_t status = work->run(work->arguments);
-    pthread_mutex_lock(&stream->lock);
-    if (status) note_failure(stream, work->name, status);
-    hal_host->mem_free(work);
-    stream->done++;
-    pthread_cond_broadcast(&stream->changed);
+  if (!stream->failure) {
+    stream->failure = status;
+    stream->error = (hal_stream_error_t){.status = status};
+    snprintf(stream->error.op, sizeof stream->error.op, "%s", name);
+    snprintf(stream->error.message, sizeof stream->error.message, "threads: %s failed while it ran", name);
   }
   pthread_mutex_unlock(&stream->lock);
-  return NULL;
+}
+
+static void serve(hal_worker_item_t *item) {
+  work_t *const work = (work_t *)item;
+  const hal_status_t status = work->run(work->arguments);
+  if (status) note_failure(work->stream, work->name, status);
+  hal_host->mem_free(work);
 }
 
 hal_status_t threads_submit(hal_plugin_stream_t *stream, const char *name, threads_work_fn_t run, const void *arguments,
@@ -66,42 +53,34 @@ hal_status_t threads_submit(hal_plugin_stream_t *stream, const char *name, threa
   if (!stream) return run(arguments); /* the synchronous stream */
   work_t *const work = hal_host->mem_alloc(sizeof *work + size, 16);
   if (!work) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory to queue work");
-  *work = (work_t){.name = name, .run = run};
+  *work = (work_t){.item.run = serve, .stream = stream, .name = name, .run = run};
   memcpy(work->arguments, arguments, size);
-  pthread_mutex_lock(&stream->lock);
-  *(stream->last ? &stream->last->next : &stream->first) = work;
-  stream->last = work;
-  stream->queued++;
-  pthread_cond_broadcast(&stream->changed);
-  pthread_mutex_unlock(&stream->lock);
+  hal_worker_push(stream->worker, &work->item);
   return HAL_OK;
 }
 
 /* ---- waiting ------------------------------------------------------------------------------------------------------- */
 
-/* Tells a failure once. Under the stream's lock. */
+/* Tells a failure once. */
 static hal_status_t tell(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
   const hal_status_t status = stream->failure;
   stream->failure = HAL_OK;
-  return status ? hal_host->error_set(status, 0, stream->error.message) : HAL_OK;
+  if (status) hal_host->error_set(status, 0, stream->error.message);
+  pthread_mutex_unlock(&stream->lock);
+  return status;
 }
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  pthread_mutex_lock(&stream->lock);
-  for (const uint64_t wanted = stream->queued; stream->done < wanted;)
-    pthread_cond_wait(&stream->changed, &stream->lock);
-  const hal_status_t status = tell(stream);
-  pthread_mutex_unlock(&stream->lock);
-  return status;
+  hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
+  return tell(stream);
 }
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  pthread_mutex_lock(&stream->lock);
-  const hal_status_t status = stream->done < stream->queued ? HAL_NOT_READY : tell(stream);
-  pthread_mutex_unlock(&stream->lock);
-  return status;
+  const uint64_t queued = hal_worker_queued(stream->worker);
+  return hal_worker_done(stream->worker) < queued ? HAL_NOT_READY : tell(stream);
 }
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
@@ -121,11 +100,8 @@ hal_status_t threads_drain(int32_t device) {
   pthread_mutex_lock(&streams_lock); /* streams that go meanwhile wait here; none is made by the work itself */
   for (hal_plugin_stream_t *stream = streams; stream; stream = stream->next) {
     if (stream->device != device) continue;
-    pthread_mutex_lock(&stream->lock);
-    for (const uint64_t wanted = stream->queued; stream->done < wanted;)
-      pthread_cond_wait(&stream->changed, &stream->lock);
+    hal_worker_wait(stream->worker, hal_worker_queued(stream->worker));
     if (!first) first = tell(stream);
-    pthread_mutex_unlock(&stream->lock);
   }
   pthread_mutex_unlock(&streams_lock);
   return first;
@@ -135,17 +111,17 @@ hal_status_t threads_drain(int32_t device) {
 
 hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
   (void)priority; /* "a device without priorities ignores it" */
-  const hal_status_t status = threads_check_device(device);
+  hal_status_t status = threads_check_device(device);
   if (status) return status;
   hal_plugin_stream_t *const stream = hal_host->mem_alloc(sizeof *stream, _Alignof(hal_plugin_stream_t));
   if (!stream) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory for a stream");
   *stream = (hal_plugin_stream_t){.device = device};
-  pthread_mutex_init(&stream->lock, NULL);
-  pthread_cond_init(&stream->changed, NULL);
-  if (pthread_create(&stream->thread, NULL, serve, stream)) {
+  status = hal_worker_start(&stream->worker);
+  if (status) {
     hal_host->mem_free(stream);
-    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: the system gives no thread for a stream; end some");
+    return status;
   }
+  pthread_mutex_init(&stream->lock, NULL);
   pthread_mutex_lock(&streams_lock);
   stream->next = streams, streams = stream;
   pthread_mutex_unlock(&streams_lock);
@@ -160,12 +136,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   while (*link != stream) link = &(*link)->next;
   *link = stream->next;
   pthread_mutex_unlock(&streams_lock);
-  pthread_mutex_lock(&stream->lock);
-  stream->ending = 1; /* the thread does what is queued, and ends */
-  pthread_cond_broadcast(&stream->changed);
-  pthread_mutex_unlock(&stream->lock);
-  pthread_join(stream->thread, NULL);
-  pthread_cond_destroy(&stream->changed);
+  hal_worker_stop(stream->worker); /* does what is queued */
   pthread_mutex_destroy(&stream->lock);
   hal_host->mem_free(stream);
   return HAL_OK;

@@ -23,8 +23,9 @@ ROOMS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "sdk": (["hal/sdk/"], ["abi"]),
-    "plugins": (["plugins/"], ["abi"]),
+    "tools": (["hal/include/hal/plugin_library.h", "hal/include/hal/plugin_worker.h"], ["abi"]),
+    "sdk": (["hal/sdk/"], ["tools"]),
+    "plugins": (["plugins/"], ["tools"]),
     # The HAL.
     "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
     "plugin": (["hal/src/plugin/", "hal/include/hal/registry.h"], ["base", "sdk"]),

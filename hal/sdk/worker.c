@@ -1,0 +1,103 @@
+/* worker.c: a thread with a queue (hal/plugin_worker.h). */
+#define _POSIX_C_SOURCE 200809L
+#include "hal/plugin_worker.h"
+
+#include <pthread.h>
+
+struct hal_worker_s {
+  pthread_t thread;
+  pthread_mutex_t lock; /* of all below */
+  pthread_cond_t wake;  /* of the thread */
+  pthread_cond_t ended; /* of those who wait for an item */
+  hal_worker_item_t *first, **last;
+  uint64_t queued, done;
+  int waiters, stop;
+};
+
+static void *serve(void *argument) {
+  hal_worker_t *const worker = argument;
+  pthread_mutex_lock(&worker->lock);
+  for (;;) {
+    while (!worker->first && !worker->stop) pthread_cond_wait(&worker->wake, &worker->lock);
+    hal_worker_item_t *const item = worker->first;
+    if (!item) break; /* to stop, and all is done */
+    worker->first = item->next;
+    if (!worker->first) worker->last = &worker->first;
+    pthread_mutex_unlock(&worker->lock);
+    item->run(item); /* which is gone then */
+    pthread_mutex_lock(&worker->lock);
+    worker->done++;
+    if (worker->waiters) pthread_cond_broadcast(&worker->ended);
+  }
+  pthread_mutex_unlock(&worker->lock);
+  return NULL;
+}
+
+static void release(hal_worker_t *worker) {
+  pthread_cond_destroy(&worker->ended);
+  pthread_cond_destroy(&worker->wake);
+  pthread_mutex_destroy(&worker->lock);
+  hal_host->mem_free(worker);
+}
+
+hal_status_t hal_worker_start(hal_worker_t **out_worker) {
+  hal_worker_t *const worker = hal_host->mem_alloc(sizeof *worker, _Alignof(hal_worker_t));
+  if (!worker)
+    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "no host memory for a thread's queue; free some memory");
+  *worker = (hal_worker_t){.last = NULL};
+  worker->last = &worker->first;
+  pthread_mutex_init(&worker->lock, NULL);
+  pthread_cond_init(&worker->wake, NULL);
+  pthread_cond_init(&worker->ended, NULL);
+  const int code = pthread_create(&worker->thread, NULL, serve, worker);
+  if (code) {
+    release(worker);
+    return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, code,
+                               "the system gives no thread for a queue; end some threads");
+  }
+  *out_worker = worker;
+  return HAL_OK;
+}
+
+uint64_t hal_worker_push(hal_worker_t *worker, hal_worker_item_t *item) {
+  item->next = NULL;
+  pthread_mutex_lock(&worker->lock);
+  *worker->last = item;
+  worker->last = &item->next;
+  const uint64_t number = ++worker->queued;
+  pthread_cond_signal(&worker->wake);
+  pthread_mutex_unlock(&worker->lock);
+  return number;
+}
+
+uint64_t hal_worker_done(hal_worker_t *worker) {
+  pthread_mutex_lock(&worker->lock);
+  const uint64_t number = worker->done;
+  pthread_mutex_unlock(&worker->lock);
+  return number;
+}
+
+uint64_t hal_worker_queued(hal_worker_t *worker) {
+  pthread_mutex_lock(&worker->lock);
+  const uint64_t number = worker->queued;
+  pthread_mutex_unlock(&worker->lock);
+  return number;
+}
+
+void hal_worker_wait(hal_worker_t *worker, uint64_t number) {
+  pthread_mutex_lock(&worker->lock);
+  worker->waiters++;
+  while (worker->done < number) pthread_cond_wait(&worker->ended, &worker->lock);
+  worker->waiters--;
+  pthread_mutex_unlock(&worker->lock);
+}
+
+void hal_worker_stop(hal_worker_t *worker) {
+  if (!worker) return;
+  pthread_mutex_lock(&worker->lock);
+  worker->stop = 1;
+  pthread_cond_signal(&worker->wake);
+  pthread_mutex_unlock(&worker->lock);
+  pthread_join(worker->thread, NULL);
+  release(worker);
+}
