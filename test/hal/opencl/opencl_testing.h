@@ -11,17 +11,19 @@ static inline void skip(const char *why) {
   cr_skip_test("%s", why);
 }
 
-/* Opens the plugin. Without a driver, or where its device lacks the kind of memory, the test is skipped. */
-static inline void open_opencl(void) {
+/* Opens plugins, of which this one is the first. Without a driver, or where its device lacks the kind of memory, the test is skipped. */
+static inline void open_plugins(const char *names) {
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_registry_add_path(PLUGIN_DIR));
-  hal_status_t status = hal_registry_open("opencl");
+  hal_status_t status = hal_registry_open(names);
   if (status == HAL_UNAVAILABLE) skip(hal_error_message());
   assert_ok(status);
   status = hal_device_info(0, &info);
   if (status && strstr(hal_error_message(), "has no such memory")) skip(hal_error_message());
   assert_ok(status);
 }
+
+static inline void open_opencl(void) { open_plugins("opencl"); }
 
 /* Modules of make_kernel, until the test ends. */
 static hal_module_t *kept_modules[16];
