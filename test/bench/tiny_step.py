@@ -1,9 +1,9 @@
-"""A tiny training step on the fake device beside CPU torch in one run, while the other cores sleep, in both modes of the device.
+"""A tiny training step on a plugin's device beside CPU torch in one run, while the other cores sleep, in both modes of the fake one.
 
-Usage: python tiny_step.py [--check] [--quick]. A step is forward, backward and SGD of linear 16-16-16-4 with a batch of 4, on one thread,
-after a sleep in which the worker and autograd's threads fall asleep. Rows: backward on the calling thread (the default), and on
-autograd's thread of the device (TORCH_BACKEND_AUTOGRAD_THREADS=1), which has no target. Targets: 1.15 times the CPU asynchronously,
-1.0 inline (HAL_FAKE_ASYNC=0).
+Usage: python tiny_step.py [--check] [--quick] [--plugin NAME]. A step is forward, backward and SGD of linear 16-16-16-4 with a batch of
+4, on one thread, after a sleep in which the worker and autograd's threads fall asleep. Rows: backward on the calling thread (the
+default), and on autograd's thread of the device (TORCH_BACKEND_AUTOGRAD_THREADS=1), which has no target. Targets: 1.15 times the CPU
+asynchronously, 1.0 inline (HAL_FAKE_ASYNC=0).
 
 Times are medians; the sides take turns in one process. With --check the exit code is 1 when a target is missed.
 """
@@ -47,10 +47,10 @@ class Side:
         return statistics.median(samples)
 
 
-def child(quick):
-    torch = sides.torch_with_device()
+def child(quick, plugin):
+    torch = sides.torch_with_device(plugin)
     torch.set_num_threads(1)
-    both = [Side(torch, device) for device in ("fake", "cpu")]
+    both = [Side(torch, device) for device in sides.pair()]
     for side in both:
         side.time()
     ours, peer = sides.alternate(*(side.time for side in both), 3 if quick else 11)
@@ -58,20 +58,20 @@ def child(quick):
 
 
 def main():
-    options = sides.parser(__doc__).parse_args()
+    options = sides.parser(__doc__, with_plugin=True).parse_args()
     if options.child:
-        child(options.quick)
+        child(options.quick, options.plugin)
         return 0
     table = sides.Table(56, 10, 12, 8, 8)
     table.head("what", "ours", "CPU torch", "ratio", "target")
-    for mode, title in sides.MODES:
+    for mode_settings, title, mode in sides.modes(options.plugin):
         for threads, where in (("0", "calling thread"), ("1", "autograd's thread")):
-            settings = {"HAL_FAKE_ASYNC": mode, "TORCH_BACKEND_AUTOGRAD_THREADS": threads}
+            settings = {**mode_settings, "TORCH_BACKEND_AUTOGRAD_THREADS": threads}
             (row,) = sides.run_child(__file__, *sys.argv[1:], **settings)
             ratio = row["ours"] / row["peer"]
-            judged = threads == "0"
+            target = TARGETS.get(mode) if threads == "0" else None
             table.row(f"backward on {where}, {title}", f"{row['ours'] * 1e6:.0f} us", f"{row['peer'] * 1e6:.0f} us", f"{ratio:.2f}",
-                      f"{TARGETS[mode]:.2f}" if judged else "", met=ratio <= TARGETS[mode] if judged else None)
+                      "" if target is None else f"{target:.2f}", met=None if target is None else ratio <= target)
     return table.exit_code(options)
 
 

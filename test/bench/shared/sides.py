@@ -20,14 +20,21 @@ PAUSE = 0.05
 
 
 # ---- in the process that measures ----
-def torch_with_device():
-    """Imports torch with the fake device in use, and gives it."""
+def torch_with_device(plugin="fake"):
+    """Imports torch with the plugin's device in use, and gives it."""
     import torch
 
     import torch_backend
 
-    torch_backend.use("fake")
+    torch_backend.use(plugin)
     return torch
+
+
+def pair():
+    """The types of the two devices that are measured: the plugin's, and the CPU."""
+    import torch_backend
+
+    return torch_backend.device_name(), "cpu"
 
 
 def synchronizer(torch, device):
@@ -55,20 +62,29 @@ def alternate(ours, peer, rounds, pause=PAUSE):
 
 
 # ---- in the process that judges ----
-def parser(script_doc, with_child=True):
-    """The options that such scripts have; --quick and --child only those that measure by `run_child`."""
+def parser(script_doc, with_child=True, with_plugin=False):
+    """The options that such scripts have; --quick and --child only those that measure by `run_child`, --plugin those that ask."""
     result = argparse.ArgumentParser(description=script_doc.splitlines()[0])
     result.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
     if not with_child:
         return result
     result.add_argument("--quick", action="store_true", help="fewer rounds")
     result.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    if with_plugin:
+        result.add_argument("--plugin", default="fake", help="name of the plugin that is measured beside the CPU (fake)")
     return result
+
+
+def modes(plugin):
+    """(settings, title, HAL_FAKE_ASYNC or None) of each mode that a plugin is measured in: two of the fake device, one of others."""
+    if plugin != "fake":
+        return [({"TORCH_BACKEND": plugin}, plugin, None)]
+    return [({"HAL_FAKE_ASYNC": mode}, title, mode) for mode, title in MODES]
 
 
 def run_json(*arguments, **settings):
     """Runs Python with arguments and environment settings; gives the JSON that it prints last."""
-    environment = dict(os.environ, TORCH_BACKEND="fake", **settings)
+    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
     output = subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(output[re.search(r"^[\[{]", output, re.MULTILINE).start() :])
 
