@@ -114,6 +114,11 @@ typedef double16 pk_vector_f64;
 #define PK_P(name, l) name##_[l]
 #endif
 
+/* Devices with few wide cores: an item is a long loop, whose rounds fill vectors. On others an item is one of thousands. */
+#if defined(PK_HOST) || defined(PK_CPU_VECTOR)
+#define PK_WIDE_CORES 1
+#endif
+
 /* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, behind a PK_SYNC. Steps of
  * constant size: on the host each is a few vector instructions. */
 #define PK_FOLD_STEP(s, d, combine)                         \

@@ -70,14 +70,14 @@ typedef struct share_s {
   int64_t rows, band, lanes;
 } share_t;
 
-/* Few items with many rows on a CPU, if places along the spatial dimensions lie evenly apart. Neighbours look at the windows
+/* Few items with many rows where cores are few, if places along the spatial dimensions lie evenly apart. Neighbours look at the windows
  * that reach into both, so a band is not small. */
 static share_t share_rows(const hal_op_context_t *context, const hal_op_volume_t *input) {
   const int64_t *const size = input->space, *const stride = input->strides.space;
   share_t share = {.rows = input->batch * input->channels * size[0] * size[1], .band = 0, .lanes = 1};
   const int even = (size[1] == 1 || stride[1] == stride[2] * size[2]) &&
                    (size[0] == 1 || stride[0] == stride[2] * size[2] * size[1]);
-  if (!hal_op_is_host(context) || !even) return share;
+  if (hal_op_target(context)->form == HAL_FORM_SIMT || !even) return share;
   if (input->strides.channel == 1 && stride[2] == input->channels) share.lanes = input->channels;
   share.rows /= share.lanes;
   share.band = (int64_t)hal_op_units_per_group(context, (uint64_t)(size[2] * share.lanes));
