@@ -64,7 +64,7 @@ typedef short16 pk_vector_i16;
 typedef int16 pk_vector_i32;
 typedef long16 pk_vector_i64;
 typedef float16 pk_vector_f32;
-#ifdef PK_FP64
+#if PK_FP64
 typedef double16 pk_vector_f64;
 #endif
 #else
@@ -117,6 +117,12 @@ typedef double16 pk_vector_f64;
 /* Devices with few wide cores: an item is a long loop, whose rounds fill vectors. On others an item is one of thousands. */
 #if defined(PK_HOST) || defined(PK_CPU_VECTOR)
 #define PK_WIDE_CORES 1
+#endif
+
+/* There, functions of float32 and exp of float64 are our own straight-line code, which fills vectors; a language's own are a call per
+ * element. The code needs doubles. */
+#if defined(PK_WIDE_CORES) && PK_FP64
+#define PK_OWN_MATH 1
 #endif
 
 /* Combines s[0] to s[63] of a group into s[0], in a fixed order. Called between PK_EACH regions, behind a PK_SYNC. Steps of

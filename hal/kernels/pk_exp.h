@@ -1,4 +1,4 @@
-/* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many: as pk_exp, but on the host float32 is computed in
+/* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many: as pk_exp, but where cores are wide float32 is computed in
  * float, with up to 2 ulp of error where pk_exp (pk_float.h) has 0.6, in half of the instructions, and float64 in straight-line
  * code that vectorises, with up to 1 ulp where the C library has 0.6. */
 #ifndef PK_EXP_H_
@@ -6,7 +6,7 @@
 
 #define pk_exp_wide(x) PK_CAT(pk_exp_wide_, PK_TOKEN)(x)
 
-#ifdef PK_HOST
+#ifdef PK_OWN_MATH
 #define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
 #define PK_LN2_HIGH 0.693359375f      /* 10 bits, so that n times it is exact */
 #define PK_LN2_LOW -2.12194440e-4f
@@ -32,8 +32,8 @@ PK_FN float pk_single_exp(float x) {
   const float y = x > 89.0f ? 89.0f : x; /* infinity from 88.73 on */
   const float p = pk_single_exp_part(y < -104.0f ? -104.0f : y, &n) + 1.0f;
   /* 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
-  const pk_u32 whole = n + 256u, half = whole >> 1;
-  return p * pk_float_of_bits((half - 1u) << 23) * pk_float_of_bits((whole - half - 1u) << 23);
+  const pk_u32 whole = n + 256u, part = whole >> 1;
+  return p * pk_float_of_bits((part - 1u) << 23) * pk_float_of_bits((whole - part - 1u) << 23);
 }
 
 /* The same of double: ln 2 in two parts, the first of 32 bits; Taylor's series to r^13 is off by 4e-18 at |r| = ln(2) / 2. */
@@ -56,8 +56,8 @@ PK_FN double pk_double_exp(double x) {
   p = p * r + 1.0 / 6.0;
   p = p * r + 1.0 / 2.0;
   p = p * (r * r) + r + 1.0;
-  const pk_u64 whole = pk_bits_of_double(shifted) - pk_bits_of_double(rounder) + 2048u, half = whole >> 1;
-  return p * pk_double_of_bits((half - 1u) << 52) * pk_double_of_bits((whole - half - 1u) << 52);
+  const pk_u64 whole = pk_bits_of_double(shifted) - pk_bits_of_double(rounder) + 2048u, part = whole >> 1;
+  return p * pk_double_of_bits((part - 1u) << 52) * pk_double_of_bits((whole - part - 1u) << 52);
 }
 
 PK_FN float pk_exp_wide_f32(float x) { return pk_single_exp(x); }

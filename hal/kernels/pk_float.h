@@ -1,5 +1,5 @@
-/* pk_float.h: float32 functions for loops on the host: straight-line code that the compiler vectorises, where the C
- * library's functions are a call per element. Included by pk_math.h; devices take their language's own functions.
+/* pk_float.h: float32 functions for loops of wide cores (PK_OWN_MATH): straight-line code that the compiler vectorises, where the
+ * language's functions are a call per element. Included by pk_math.h; other devices take their language's own functions.
  *
  * All compute in double: the arithmetic adds no error that a float shows, subnormal numbers are normal, and the
  * conversion at the end rounds, overflows and underflows as it must. What remains is the error of the polynomials,
@@ -10,6 +10,10 @@
 
 #include "pk_half.h"
 
+#ifdef PK_OPENCL
+PK_FN pk_u64 pk_bits_of_double(double x) { return as_ulong(x); }
+PK_FN double pk_double_of_bits(pk_u64 bits) { return as_double(bits); }
+#else
 PK_FN pk_u64 pk_bits_of_double(double x) {
   pk_u64 bits;
   memcpy(&bits, &x, sizeof bits);
@@ -20,6 +24,7 @@ PK_FN double pk_double_of_bits(pk_u64 bits) {
   memcpy(&x, &bits, sizeof x);
   return x;
 }
+#endif
 PK_FN float pk_abs_of_float(float x) { return pk_float_of_bits(pk_bits_of_float(x) & 0x7fffffffu); }
 PK_FN float pk_with_sign(float x, float sign) {
   return pk_float_of_bits((pk_bits_of_float(x) & 0x7fffffffu) | (pk_bits_of_float(sign) & 0x80000000u));
@@ -172,7 +177,7 @@ PK_FN float pk_log1p_f32(float x) {
 }
 
 /* Sine and cosine of r = x - n pi/2, |r| <= pi/4, then swapped and negated as n says. pi/2 in two parts, the first of
- * 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; all others go to the C library. */
+ * 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; all others go to the language's own. */
 #define PK_NEAR_LIMIT 1048576.0f
 PK_FN float pk_sine_of_quadrant(float x, pk_u64 quadrants) {
   const double shifted = (double)x * 0.6366197723675814 + PK_ROUNDER, n = shifted - PK_ROUNDER;
@@ -200,8 +205,8 @@ PK_FN float pk_sine_of_quadrant(float x, pk_u64 quadrants) {
 PK_FN int pk_is_near(float x) { return pk_abs_of_float(x) < PK_NEAR_LIMIT; }
 PK_FN float pk_sin_near(float x) { return pk_sine_of_quadrant(x, 0); }
 PK_FN float pk_cos_near(float x) { return pk_sine_of_quadrant(x, 1); }
-PK_FN float pk_sin_f32(float x) { return pk_is_near(x) ? pk_sin_near(x) : sinf(x); }
-PK_FN float pk_cos_f32(float x) { return pk_is_near(x) ? pk_cos_near(x) : cosf(x); }
+PK_FN float pk_sin_f32(float x) { return pk_is_near(x) ? pk_sin_near(x) : PK_F32(sin)(x); }
+PK_FN float pk_cos_f32(float x) { return pk_is_near(x) ? pk_cos_near(x) : PK_F32(cos)(x); }
 
 /* |x|^y = 2^(y log2 |x|), then the cases of C99's annex F. A larger y than 2^26 is even; infinite ones become finite so
  * that 1^y is 1. The logarithm is good to 2^-43 because y multiplies its error. */
@@ -232,8 +237,8 @@ PK_FN float pk_pow_f32(float x, float y) {
   const double top = product > 200.0 ? 200.0 : product;
   pk_exp2m1(top < -200.0 ? -200.0 : top, &power);
   const float b = pk_abs_of_float(y), small = b > 67108864.0f ? 67108864.0f : b;
-  const double whole = (double)small, half = whole * 0.5;
-  const int is_whole = (whole + PK_ROUNDER) - PK_ROUNDER == whole, is_even = (half + PK_ROUNDER) - PK_ROUNDER == half;
+  const double whole = (double)small, halved = whole * 0.5;
+  const int is_whole = (whole + PK_ROUNDER) - PK_ROUNDER == whole, is_even = (halved + PK_ROUNDER) - PK_ROUNDER == halved;
   const float magnitude = (float)power;
   const float odd = pk_with_sign(magnitude, x); /* x to an odd power */
   const float even = is_even ? magnitude : odd;

@@ -32,6 +32,27 @@ PK_FN pk_bf16 pk_put_bf16(float x) {
   return result;
 }
 
+#if defined(PK_CUDA)
+/* Hardware's own conversions, without the header that declares them, which NVRTC may not find. */
+PK_FN float pk_get_f16(pk_f16 x) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits));
+  return result;
+}
+PK_FN pk_f16 pk_put_f16(float x) {
+  pk_f16 result;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(x));
+  return result;
+}
+#elif defined(PK_OPENCL) && !defined(PK_CPU_VECTOR)
+/* Hardware's own conversions, which OpenCL C has for memory alone, without cl_khr_fp16, too. */
+PK_FN float pk_get_f16(pk_f16 x) { return vload_half(0, (const half *)&x.bits); }
+PK_FN pk_f16 pk_put_f16(float x) {
+  pk_f16 result;
+  vstore_half_rte(x, 0, (half *)&result.bits);
+  return result;
+}
+#else
 /* The exponent is rebased by a multiplication, which is exact and makes normal numbers of subnormal ones. */
 PK_FN float pk_get_f16(pk_f16 x) {
   const pk_u32 sign = (pk_u32)(x.bits & 0x8000u) << 16, rest = (pk_u32)(x.bits & 0x7fffu) << 13;
@@ -51,5 +72,6 @@ PK_FN pk_f16 pk_put_f16(float x) {
   result.bits = (pk_u16)(sign | (rest >= 0x477ff000u ? large : small));
   return result;
 }
+#endif
 
 #endif /* PK_HALF_H_ */

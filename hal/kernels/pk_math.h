@@ -127,8 +127,8 @@ PK_FN pk_c128 pk_real_c128(double x) {
 }
 #endif
 
-/* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call on
- * the host, and hinder vectorisation, are in pk_float.h. */
+/* The languages' own functions: OpenCL's are overloaded, CUDA and host C have a suffix f. Those of float that are a call where
+ * cores are wide, and hinder vectorisation, are in pk_float.h. */
 #ifdef PK_OPENCL
 #define PK_F32(name) name
 #else
@@ -190,7 +190,7 @@ PK_FN float pk_atan2_f32(float y, float x) { return PK_F32(atan2)(y, x); }
 PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
 #endif
 
-#ifdef PK_HOST
+#ifdef PK_OWN_MATH
 #include "pk_float.h"
 #else
 PK_DEFINE_MATH_F32(exp, exp)

@@ -1,11 +1,11 @@
-/* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the element-wise families on the host, where they
- * are all that is computed: a third of the time of pk_float.h, whose versions the other families keep, for errors of at most 1.1,
+/* pk_single.h: exp, log, tanh, sigmoid and erf of float32 in float, for the element-wise families where cores are wide,
+ * since they are all that is computed: a third of the time of pk_float.h, whose versions the other families keep, for errors of at most 1.1,
  * 0.8, 2.4, 2.3 and 1.9 ulp (test/hal/kernels/kernel_float.c); CUDA's have up to 2. exp is that of pk_exp.h. Polynomials by
  * hal/kernels/tools/minimax.py. */
 #ifndef PK_SINGLE_H_
 #define PK_SINGLE_H_
 
-#ifdef PK_HOST
+#ifdef PK_OWN_MATH
 
 /* x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); log(1 + f) = f - f^2 / 2 + f^3 P(f). Subnormal numbers are scaled up first. */
 PK_FN float pk_single_log(float x) {
@@ -77,5 +77,5 @@ PK_FN float pk_single_erf(float x) {
 #define pk_sigmoid_f32 pk_single_sigmoid
 #define pk_erf_f32 pk_single_erf
 
-#endif /* PK_HOST */
+#endif /* PK_OWN_MATH */
 #endif /* PK_SINGLE_H_ */
