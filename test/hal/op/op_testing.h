@@ -51,6 +51,12 @@ static inline void open_device(void) {
   cr_assert_geq(hal_device_count(), 1, "%s", hal_registry_report());
 }
 
+/* Where kernels are compiled when they are first used, a second each, HAL_TEST_SAMPLE=n takes each n-th of a test's cases; else all. */
+static inline int is_sampled(size_t number) {
+  const char *const each = getenv("HAL_TEST_SAMPLE");
+  return !each || strtoul(each, NULL, 10) < 2 || number % strtoul(each, NULL, 10) == 0;
+}
+
 static inline size_t element_size(hal_dtype_t dtype) {
   switch (dtype) {
     case HAL_INT64:
