@@ -481,7 +481,7 @@ FAMILIES = {
         Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)], operands=1, result="any"),
         Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1, result="any"),
         ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
-        Sort("sort", [Variant(name, "items", 1) for name in "keys tally offsets move merge values pick choose".split()], operands=1, result="any"),
+        Sort("sort", [Variant(name, "groups" if name == "offsets" else "items", 1) for name in "keys tally offsets move merge values pick choose".split()], operands=1, result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
         Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
         Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),

@@ -1,4 +1,5 @@
-"""What the tests share: the fake device with two devices, and a way to run a script in a process of its own."""
+"""What the tests share: the fake device with two devices, or another plugin's that TORCH_BACKEND_TEST_PLUGIN names, and a way to run a
+script in a process of its own."""
 
 import os
 import shutil
@@ -15,7 +16,7 @@ import torch
 
 import torch_backend
 
-torch_backend.use("fake")
+torch_backend.use(os.environ.get("TORCH_BACKEND_TEST_PLUGIN", "fake"))
 
 SETTINGS = ("TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_DEVICE_BACKEND_AUTOLOAD", "HAL_PLUGIN_PATH", "HAL_LAYERS", "HAL_LOG", "HAL_DISABLE_OPS",
             "HAL_FAKE_DEVICES", "HAL_FAKE_MEMORY", "PYTORCH_ALLOC_CONF")  # fmt: skip

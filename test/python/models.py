@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from torch_backend import demo
+
 CONTEXT, VOCABULARY = 32, 128
 
 
@@ -109,7 +111,19 @@ class VAE(nn.Module):
         return F.binary_cross_entropy_with_logits(rebuilt, images, reduction="none").sum((1, 2, 3)).mean() / 256 + divergence / 256
 
 
-MODELS = {"resnet": ResNet, "lstm": LSTM, "transformer": Transformer, "vae": VAE}
+class Digits(nn.Module):
+    """The network of the demo, for handwritten digits."""
+
+    def __init__(self):
+        super().__init__()
+        self.network = demo.build_network(torch)
+
+    def loss(self, batch):
+        images, classes = batch
+        return F.cross_entropy(self.network(images), classes)
+
+
+MODELS = {"digits": Digits, "resnet": ResNet, "lstm": LSTM, "transformer": Transformer, "vae": VAE}
 
 
 def _text():
@@ -124,6 +138,9 @@ def batches(name, count, size=8):
     generator = torch.Generator().manual_seed(0)
     result = []
     text = torch.tensor([ord(letter) for letter in _text() if ord(letter) < VOCABULARY])
+    if name == "digits":
+        images, classes, *_ = demo.load_data(torch, seed=0)
+        return list(zip(images.split(4 * size)[:count], classes.split(4 * size)[:count]))
     for _ in range(count):
         if name == "resnet":
             classes = torch.randint(10, (size,), generator=generator)

@@ -74,7 +74,7 @@ static hal_status_t launch_one(hal_op_context_t *context, const scatter_t *s, ha
     if (d > 0) rows *= (uint64_t)kept.size[d];
     for (int32_t k = 0; k < 3; k++) kept.stride[k][d] = s->kept.stride[k][d];
   }
-  const int cpu = hal_op_is_host(context);
+  const int cpu = hal_op_target(context)->form != HAL_FORM_SIMT;
   int64_t strip = cpu && s->src_step != 1 && s->index_step != 1 ? STRIP : 1, parts = 1;
   if (s->n > 1 && kept.stride[2][0] == 0 && kept.stride[0][0] == 1 && cpu)
     strip = STRIP; /* rows by a list of indices */

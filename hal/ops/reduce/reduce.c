@@ -2,7 +2,7 @@
  *
  * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
  * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more
- * dimension to reduce. Stages and chunks depend on sizes and strides alone, so the bits do not depend on the device's
+ * dimension to reduce. Stages and chunks depend on sizes, strides and the kind of device alone, so the bits do not depend on its
  * threads. */
 #include "ops/reduce/reduce.h"
 
@@ -18,7 +18,7 @@ HAL_OP_LAUNCHER(queue_pair, groups, REDUCE_PAIR_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_pair_items, items, REDUCE_PAIR_STAGE_ARGS)
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
-#define WANTED_UNITS 64  /* units of work that a long reduction is cut into */
+#define WANTED_UNITS 64  /* units of work that a long reduction is cut into; more where the device wants more groups */
 #define STRIP PK_STRIP   /* columns of a unit */
 #define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
 
@@ -50,14 +50,15 @@ static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
 static int64_t round_up(int64_t x, int64_t to) { return divide_up(x, to) * to; }
 
-/* Cuts the stage's dimension so that there are about WANTED_UNITS units of at least LEAST_CHUNK elements. `unit` is the
+/* Cuts the stage's dimension so that there are about as many units as wanted, of at least LEAST_CHUNK elements. `unit` is the
  * number of elements of a unit per place of the dimension, `granule` what a chunk is a multiple of. */
-static void cut(stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
-  const int64_t n = stage->dim.size;
+static void cut(const hal_op_target_t *target, stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
+  const int64_t n = stage->dim.size, groups = (int64_t)target->wanted_groups;
+  const int64_t enough = target->form == HAL_FORM_SIMT && groups > WANTED_UNITS ? groups : WANTED_UNITS;
   stage->chunk = n > 0 ? n : 1;
   stage->chunks = 1;
-  if (units >= WANTED_UNITS || n * unit < 2 * LEAST_CHUNK) return;
-  const int64_t wanted = divide_up(n, divide_up(WANTED_UNITS, units));
+  if (units >= enough || n * unit < 2 * LEAST_CHUNK) return;
+  const int64_t wanted = divide_up(n, divide_up(enough, units));
   const int64_t least = divide_up(LEAST_CHUNK, unit);
   stage->chunk = round_up(wanted > least ? wanted : least, granule);
   stage->chunks = divide_up(n, stage->chunk);
@@ -68,7 +69,7 @@ static int has_unit_stride(const work_t *work, const hal_op_dim_t *dim) {
 }
 
 /* Chooses the stage's kernel and chunks. */
-static void plan(const work_t *work, stage_t *stage) {
+static void plan(const hal_op_target_t *target, const work_t *work, stage_t *stage) {
   const int64_t n = stage->dim.size;
   stage->column = -1;
   for (int32_t i = 0; i < stage->kept.count && stage->column < 0; i++)
@@ -80,12 +81,12 @@ static void plan(const work_t *work, stage_t *stage) {
   if (stage->outputs == 0 || n == 0) return;
   if (has_unit_stride(work, &stage->dim) && n >= SHORT_ROW) {
     stage->variant = HAL_REDUCE_VARIANT_ROWS;
-    cut(stage, stage->outputs, 1, 64);
+    cut(target, stage, stage->outputs, 1, 64);
   } else if (stage->column >= 0) {
     const int64_t columns = stage->kept.dim[stage->column].size;
     const int64_t width = columns < STRIP ? columns : STRIP;
     stage->variant = HAL_REDUCE_VARIANT_COLS;
-    cut(stage, stage->outputs / columns * divide_up(columns, STRIP), width, 64);
+    cut(target, stage, stage->outputs / columns * divide_up(columns, STRIP), width, 64);
   }
 }
 
@@ -189,7 +190,7 @@ static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_d
     stage.kept = *dims;
     hal_op_scratch_t scratch = {.block = NULL};
     void *target = result;
-    plan(work, &stage);
+    plan(hal_op_target(context), work, &stage);
     last = stage.chunks == 1 && !has_reduced(&stage.kept);
     if (!last) {
       lay_out_scratch(&stage, dims);

@@ -13,8 +13,11 @@ HAL_OP_LAUNCHER(queue_scan_prefix, items, SCAN_PREFIX_ARGS)
 HAL_OP_LAUNCHER(queue_scan_index_rows, items, SCAN_INDEX_ROWS_ARGS)
 
 #define STRIP PK_SCAN_STRIP
-#define WANTED_UNITS 64            /* of a scan with few rows */
-#define LEAST_CHUNK INT64_C(16384) /* elements */
+/* Units of a scan with few rows, and the elements of each, at least. Where an item is one of thousands, more of them. */
+#define WANTED_UNITS 64
+#define LEAST_CHUNK INT64_C(16384)
+#define WANTED_SIMT_UNITS 1024
+#define LEAST_SIMT_CHUNK INT64_C(64)
 
 /* The kept dimensions, the scanned one apart. */
 typedef struct scan_s {
@@ -106,9 +109,11 @@ hal_status_t hal_op_launch_scan(hal_op_context_t *context, const hal_op_call_t *
   const hal_dtype_t dtype = scan.tensors[1]->dtype;
   if (!hal_op_has_dtype(context, dtype)) return HAL_UNIMPLEMENTED;
   if (is_empty(scan.tensors[1])) return HAL_OK;
-  const int64_t n = scan.dim.size;
-  if (scan.outputs < WANTED_UNITS && n >= 2 * LEAST_CHUNK) {
-    const int64_t wanted = n / (WANTED_UNITS / scan.outputs) + 1, chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+  const int simt = hal_op_target(context)->form == HAL_FORM_SIMT;
+  const int64_t n = scan.dim.size, units = simt ? WANTED_SIMT_UNITS : WANTED_UNITS;
+  const int64_t least = simt ? LEAST_SIMT_CHUNK : LEAST_CHUNK;
+  if (scan.outputs < units && n >= 2 * least) {
+    const int64_t wanted = n / (units / scan.outputs) + 1, chunk = wanted > least ? wanted : least;
     return launch_chunks(context, dtype, &scan, chunk, n / chunk + (n % chunk != 0));
   }
   return launch_rows(context, dtype, &scan, scan.tensors[1]->data, n, 1);

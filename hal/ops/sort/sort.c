@@ -15,13 +15,17 @@ HAL_OP_LAUNCHER(queue_sort_keys, items, SORT_KEYS_ARGS)
 HAL_OP_LAUNCHER(queue_sort_values, items, SORT_VALUES_ARGS)
 HAL_OP_LAUNCHER(queue_sort_merge, items, SORT_MERGE_ARGS)
 HAL_OP_LAUNCHER(queue_sort_tally, items, SORT_TALLY_ARGS)
-HAL_OP_LAUNCHER(queue_sort_offsets, items, SORT_OFFSETS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_offsets, groups, SORT_OFFSETS_ARGS)
 HAL_OP_LAUNCHER(queue_sort_move, items, SORT_MOVE_ARGS)
 
 #define SHORT_ROW 2048 /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
 #define RUN PK_SORT_RUN
-#define MOST_CHUNKS INT64_C(64)    /* of a row; their tallies are summed one after the other */
-#define LEAST_CHUNK INT64_C(16384) /* elements: what a tally of 256 counts is worth */
+/* Chunks of a row, at most, and their elements, at least: what a tally of 256 counts is worth. Where an item is one of thousands, more
+ * of them. */
+#define MOST_CHUNKS INT64_C(64)
+#define LEAST_CHUNK INT64_C(16384)
+#define MOST_SIMT_CHUNKS INT64_C(512)
+#define LEAST_SIMT_CHUNK INT64_C(1024)
 
 void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64_t bits) {
   s->dtype = dtype;
@@ -72,8 +76,10 @@ hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t
   s->chunk = s->n;
   s->chunks = 1;
   if (s->n > SHORT_ROW) {
-    const int64_t wanted = s->n / MOST_CHUNKS + 1;
-    s->chunk = wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+    const int simt = hal_op_target(context)->form == HAL_FORM_SIMT;
+    const int64_t wanted = s->n / (simt ? MOST_SIMT_CHUNKS : MOST_CHUNKS) + 1;
+    const int64_t least = simt ? LEAST_SIMT_CHUNK : LEAST_CHUNK;
+    s->chunk = wanted > least ? wanted : least;
     s->chunks = s->n / s->chunk + (s->n % s->chunk != 0);
   }
   if (s->n > UINT32_MAX || __builtin_mul_overflow((size_t)s->rows, (size_t)s->n, &entries) ||
@@ -92,7 +98,15 @@ hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t
   return HAL_OK;
 }
 
-static hal_status_t make_keys(hal_op_context_t *context, const hal_op_sort_t *s) {
+/* How rows are cut where each element is for itself: in chunks, or an item of thousands takes one. */
+static hal_op_sort_t cut_for_elements(const hal_op_context_t *context, const hal_op_sort_t *s) {
+  hal_op_sort_t cut = *s;
+  if (hal_op_target(context)->form == HAL_FORM_SIMT) cut.chunk = 1, cut.chunks = s->n;
+  return cut;
+}
+
+static hal_status_t make_keys(hal_op_context_t *context, const hal_op_sort_t *whole) {
+  const hal_op_sort_t cut = cut_for_elements(context, whole), *const s = &cut;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_KEYS, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
@@ -102,7 +116,8 @@ static hal_status_t make_keys(hal_op_context_t *context, const hal_op_sort_t *s)
                          s->bias, s->invert);
 }
 
-static hal_status_t put_values(hal_op_context_t *context, const hal_op_sort_t *s, const void *places) {
+static hal_status_t put_values(hal_op_context_t *context, const hal_op_sort_t *whole, const void *places) {
+  const hal_op_sort_t cut = cut_for_elements(context, whole), *const s = &cut;
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_VALUES, &kernel));
   uint64_t units = (uint64_t)s->rows * (uint64_t)s->chunks;
@@ -135,7 +150,7 @@ static hal_status_t sort_by_radix(hal_op_context_t *context, const hal_op_sort_t
     uint32_t shift = 8 * byte;
     HAL_RETURN_IF_ERROR(
         queue_sort_tally(context, tally, units, s->tallies, s->keys[from], units, s->n, s->chunk, s->chunks, shift));
-    HAL_RETURN_IF_ERROR(queue_sort_offsets(context, offsets, rows, s->tallies, rows, s->chunks));
+    HAL_RETURN_IF_ERROR(queue_sort_offsets(context, offsets, rows, s->tallies, s->chunks));
     HAL_RETURN_IF_ERROR(queue_sort_move(context, move, units, s->keys[!from], s->places[!from], s->keys[from],
                                         s->places[from], s->tallies, units, s->n, s->chunk, s->chunks, shift));
   }

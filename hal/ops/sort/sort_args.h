@@ -19,7 +19,7 @@
   X(OUT, pk_u32, tallies), X(IN, pk_u64, keys), X(VALUE, pk_u64, units), X(VALUE, pk_i64, n), X(VALUE, pk_i64, chunk), \
       X(VALUE, pk_i64, chunks), X(VALUE, pk_u32, shift)
 
-#define SORT_OFFSETS_ARGS(X) X(BOTH, pk_u32, tallies), X(VALUE, pk_u64, rows), X(VALUE, pk_i64, chunks)
+#define SORT_OFFSETS_ARGS(X) X(BOTH, pk_u32, tallies), X(VALUE, pk_i64, chunks)
 
 #define SORT_MOVE_ARGS(X)                                                                            \
   X(OUT, pk_u64, to_keys), X(OUT, pk_u32, to_places), X(IN, pk_u64, keys), X(IN, pk_u32, places),    \

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-OPINFO = Path(__file__).resolve().parents[2] / "opinfo" / "run.py"
+TESTS = Path(__file__).resolve().parents[1]
+OPINFO = TESTS.parent / "opinfo" / "run.py"
 PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
 
 
@@ -27,6 +28,21 @@ def caches(tmp_path_factory):
 @pytest.fixture
 def run(run_python, caches):
     return lambda script, **settings: run_python(script, timeout=300, **{**caches, **settings})
+
+
+@pytest.fixture
+def run_tests(caches, tmp_path):
+    """Runs tests of other files on the OpenCL device; gives what pytest printed."""
+
+    def run(path, *options, timeout=1800, **settings):
+        command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / path), *options]
+        environment = {**os.environ, **caches, "TORCH_BACKEND_TEST_PLUGIN": "opencl", **settings}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=tmp_path)
+        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+        assert "computed by the fallback" not in done.stdout + done.stderr
+        return done.stdout
+
+    return run
 
 
 TRAIN = """
@@ -58,6 +74,13 @@ def test_a_network_trains_as_on_the_cpu_without_a_fallback(run, memory, form):
     script = f"{TRAIN}\ntorch.testing.assert_close(train('ocl'), train('cpu'), rtol=1e-4, atol=1e-5)\nassert not fallback.report(), fallback.report()"
     done = run(script, HAL_OPENCL_MEMORY=memory, HAL_OPENCL_FORM=form)
     assert "computed by the fallback" not in done.stderr
+
+
+# test_models.py: losses, weights, no fallback, mixed precision; the others compile for minutes when no kernel is there yet.
+@pytest.mark.parametrize("model", ["vae", *(pytest.param(name, marks=SLOW) for name in ("digits", "resnet", "lstm", "transformer"))])
+def test_models_train_as_on_the_cpu_in_float32_and_under_autocast(run_tests, model):
+    printed = run_tests("training/test_models.py", "-k", model)
+    assert "skipped" not in printed and "7 passed" in printed
 
 
 def test_compiled_kernels_are_found_again_by_the_next_process(run):
