@@ -140,6 +140,7 @@ def batches(name, count, size=8):
     text = torch.tensor([ord(letter) for letter in _text() if ord(letter) < VOCABULARY])
     if name == "digits":
         images, classes, *_ = demo.load_data(torch, seed=0)
+        images = (images - images.mean()) / images.std()
         return list(zip(images.split(4 * size)[:count], classes.split(4 * size)[:count]))
     for _ in range(count):
         if name == "resnet":

@@ -79,6 +79,7 @@ hal_status_t hal_op_launch_reduce(hal_op_context_t *context, const hal_op_call_t
   if (strcmp(context->info->kernel, "mean") == 0) return complex_mean(context, call, numel, outputs);
   reduction.a = &a.tensor;
   reduction.result = &result.tensor;
+  HAL_RETURN_IF_ERROR(read_number(context, call, 3, &reduction)); /* of the parts' dtype, which kernels take */
   return hal_op_reduce(context, &reduction);
 }
 
