@@ -96,8 +96,8 @@ class Elementwise(Family):
     """Unary, binary and ternary operators: a scalar expression over a, b, c and s0, s1, s2.
 
     PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. The numbers are one
-    argument of type PK_S: a T, or for more than one number PK_NUMBERS of them. Complex numbers, half precision and rare
-    operators have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
+    argument of type PK_S: a T, or for more than one number PK_NUMBERS of them. Complex numbers, rare operators and, on
+    the host, half precision have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
     """
 
     headers = ("pk_special.h", "pk_single.h")
@@ -144,10 +144,10 @@ class Elementwise(Family):
 
     def instance_variants(self, op, dtype):
         slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
-        rows_only = op.rare or dtype.element or dtype.complex
+        rows_only = op.rare or dtype.complex
         kept = [v for v in self._variants if v.name.startswith("rows") or not rows_only]
         kept = [v for v in kept if not v.name.endswith("_s") or (op.number_args and not op.rare)]
-        return tuple(Variant(v.name, v.unit, max(1, v.grain // slow)) for v in kept)
+        return tuple(Variant(v.name, v.unit, max(1, v.grain // slow), host=v.name.startswith("rows") or not dtype.element) for v in kept)
 
 
 class Copy(Family):

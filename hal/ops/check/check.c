@@ -4,7 +4,7 @@
 #include "op/iterator.h"
 #include "ops/check/check_args.h"
 
-HAL_OP_LAUNCHER(queue_rows, items, CHECK_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_rows, loops, CHECK_ROWS_ARGS)
 
 typedef struct place_s {
   int64_t site;

@@ -7,8 +7,8 @@
 #include "hal_op_variants.h"
 #include "ops/columns/columns_args.h"
 
-HAL_OP_LAUNCHER(queue_unfold, items, COLUMNS_UNFOLD_ARGS)
-HAL_OP_LAUNCHER(queue_fold, items, COLUMNS_FOLD_ARGS)
+HAL_OP_LAUNCHER(queue_unfold, loops, COLUMNS_UNFOLD_ARGS)
+HAL_OP_LAUNCHER(queue_fold, loops, COLUMNS_FOLD_ARGS)
 
 /* The matrix (batch, channel x place, window) must fit the images and their windows; its columns have stride 1. */
 static hal_status_t check_matrix(const hal_op_context_t *context, const hal_tensor_t *matrix, const char *what,

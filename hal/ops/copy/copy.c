@@ -11,7 +11,7 @@
 #include "hal_op_copy.inc"
 
 HAL_OP_LAUNCHER(queue_contig, items, COPY_CONTIG_ARGS)
-HAL_OP_LAUNCHER(queue_rows, items, COPY_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_rows, loops, COPY_ROWS_ARGS)
 
 static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
                                 const void *given) {

@@ -3,7 +3,7 @@
 #include "ops/elementwise/elementwise.h"
 
 HAL_OP_LAUNCHER(queue_contig, items, BINARY_CONTIG_ARGS)
-HAL_OP_LAUNCHER(queue_rows, items, BINARY_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_rows, loops, BINARY_ROWS_ARGS)
 
 static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
                                 const void *given) {
@@ -19,7 +19,7 @@ static hal_status_t rows_line(hal_op_context_t *context, hal_plugin_kernel_t *ke
 
 /* Those whose second operand is a number. */
 HAL_OP_LAUNCHER(queue_contig_s, items, BINARY_CONTIG_S_ARGS)
-HAL_OP_LAUNCHER(queue_rows_s, items, BINARY_ROWS_S_ARGS)
+HAL_OP_LAUNCHER(queue_rows_s, loops, BINARY_ROWS_S_ARGS)
 
 static hal_status_t contig_line_s(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
                                   const void *given) {

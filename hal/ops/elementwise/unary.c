@@ -3,7 +3,7 @@
 #include "ops/elementwise/elementwise.h"
 
 HAL_OP_LAUNCHER(queue_contig, items, UNARY_CONTIG_ARGS)
-HAL_OP_LAUNCHER(queue_rows, items, UNARY_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_rows, loops, UNARY_ROWS_ARGS)
 
 static hal_status_t contig_line(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const hal_op_line_t *line,
                                 const void *given) {

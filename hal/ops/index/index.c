@@ -4,7 +4,7 @@
 #include "hal_op_variants.h"
 #include "ops/index/index_args.h"
 
-HAL_OP_LAUNCHER(queue_index_offset, items, INDEX_OFFSET_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_index_offset, loops, INDEX_OFFSET_ROWS_ARGS)
 
 pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim, int wraps,
                                     int checked) {

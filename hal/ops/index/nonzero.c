@@ -11,9 +11,9 @@
 #include "op/iterator.h"
 #include "ops/index/index_args.h"
 
-HAL_OP_LAUNCHER(queue_nonzero_tally, items, NONZERO_TALLY_ARGS)
+HAL_OP_LAUNCHER(queue_nonzero_tally, loops, NONZERO_TALLY_ARGS)
 HAL_OP_LAUNCHER(queue_nonzero_offsets, items, NONZERO_OFFSETS_ARGS)
-HAL_OP_LAUNCHER(queue_nonzero_write, items, NONZERO_WRITE_ARGS)
+HAL_OP_LAUNCHER(queue_nonzero_write, loops, NONZERO_WRITE_ARGS)
 
 static hal_status_t check(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *counts,
                           int64_t *out_n, int64_t *out_chunk) {

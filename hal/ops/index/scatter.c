@@ -11,7 +11,7 @@
 #include "ops/index/index.h"
 #include "ops/index/index_args.h"
 
-HAL_OP_LAUNCHER(queue_scatter_columns, items, SCATTER_COLUMNS_ARGS)
+HAL_OP_LAUNCHER(queue_scatter_columns, loops, SCATTER_COLUMNS_ARGS)
 
 _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT_PROD == 1 &&
                    HAL_SCATTER_REDUCE_VARIANT_AMAX == 2 && HAL_SCATTER_REDUCE_VARIANT_AMIN == 3,

@@ -9,7 +9,7 @@
 #include "ops/index/index.h"
 #include "ops/index/index_args.h"
 
-HAL_OP_LAUNCHER(queue_take, items, TAKE_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_take, loops, TAKE_ROWS_ARGS)
 
 /* Gives `self` in the result's shape, with stride 0 in the indexed dimension. */
 static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,

@@ -4,8 +4,8 @@
 #include "op/dims.h"
 #include "ops/lstm_cell/lstm_cell_args.h"
 
-HAL_OP_LAUNCHER(queue_lstm_cell_forward, items, LSTM_CELL_FORWARD_ARGS)
-HAL_OP_LAUNCHER(queue_lstm_cell_backward, items, LSTM_CELL_BACKWARD_ARGS)
+HAL_OP_LAUNCHER(queue_lstm_cell_forward, loops, LSTM_CELL_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_lstm_cell_backward, loops, LSTM_CELL_BACKWARD_ARGS)
 
 #define COST 64 /* elements of memory traffic that a column with its five functions is worth */
 

@@ -8,8 +8,8 @@
 #include "hal_op_variants.h"
 #include "ops/max_pool/max_pool_args.h"
 
-HAL_OP_LAUNCHER(queue_max_pool_rows, items, MAX_POOL_ROWS_ARGS)
-HAL_OP_LAUNCHER(queue_max_pool_backward_rows, items, MAX_POOL_BACKWARD_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_max_pool_rows, loops, MAX_POOL_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_max_pool_backward_rows, loops, MAX_POOL_BACKWARD_ROWS_ARGS)
 
 #define LEAST_BAND 8 /* rows */
 

@@ -4,7 +4,7 @@
 #include "hal_op_variants.h"
 #include "ops/random/random_args.h"
 
-HAL_OP_LAUNCHER(queue_swaps, items, PERMUTATION_SWAPS_ARGS)
+HAL_OP_LAUNCHER(queue_swaps, loops, PERMUTATION_SWAPS_ARGS)
 HAL_OP_LAUNCHER(queue_rounds, items, PERMUTATION_ROUNDS_ARGS)
 
 #define FEW 4096 /* elements that one item shuffles in about 100 us; above, all items work */

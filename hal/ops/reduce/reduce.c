@@ -13,9 +13,9 @@
 
 /* An item of `strided` takes an output; the other kernels have groups. */
 HAL_OP_LAUNCHER(queue, groups, REDUCE_STAGE_ARGS)
-HAL_OP_LAUNCHER(queue_items, items, REDUCE_STAGE_ARGS)
+HAL_OP_LAUNCHER(queue_items, loops, REDUCE_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_pair, groups, REDUCE_PAIR_STAGE_ARGS)
-HAL_OP_LAUNCHER(queue_pair_items, items, REDUCE_PAIR_STAGE_ARGS)
+HAL_OP_LAUNCHER(queue_pair_items, loops, REDUCE_PAIR_STAGE_ARGS)
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
 #define WANTED_UNITS 64  /* units of work that a long reduction is cut into; more where the device wants more groups */

@@ -10,7 +10,7 @@
 
 HAL_OP_LAUNCHER(queue_reduce_index_rows, groups, REDUCE_INDEX_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_reduce_index_cols, groups, REDUCE_INDEX_COLS_ARGS)
-HAL_OP_LAUNCHER(queue_reduce_index_merge, items, REDUCE_INDEX_MERGE_ARGS)
+HAL_OP_LAUNCHER(queue_reduce_index_merge, loops, REDUCE_INDEX_MERGE_ARGS)
 
 #define SHORT_ROW 32                     /* shorter rows are compared side by side, an item each */
 #define STRIP PK_LSIZE                   /* columns of a unit */

@@ -5,8 +5,8 @@
 #include "hal_op_variants.h"
 #include "ops/resample/resample_args.h"
 
-HAL_OP_LAUNCHER(queue_lines, items, RESAMPLE_LINES_ARGS)
-HAL_OP_LAUNCHER(queue_planes, items, RESAMPLE_PLANES_ARGS)
+HAL_OP_LAUNCHER(queue_lines, loops, RESAMPLE_LINES_ARGS)
+HAL_OP_LAUNCHER(queue_planes, loops, RESAMPLE_PLANES_ARGS)
 
 #define STRIP PK_LSIZE   /* places that an item of the form `planes` makes */
 #define FEWEST_COLUMNS 8 /* a shorter kept dimension does not repay it */

@@ -7,10 +7,10 @@
 #include "ops/index/index.h"
 #include "ops/scan/scan_args.h"
 
-HAL_OP_LAUNCHER(queue_scan_rows, items, SCAN_ROWS_ARGS)
-HAL_OP_LAUNCHER(queue_scan_totals, items, SCAN_TOTALS_ARGS)
+HAL_OP_LAUNCHER(queue_scan_rows, loops, SCAN_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_scan_totals, loops, SCAN_TOTALS_ARGS)
 HAL_OP_LAUNCHER(queue_scan_prefix, items, SCAN_PREFIX_ARGS)
-HAL_OP_LAUNCHER(queue_scan_index_rows, items, SCAN_INDEX_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_scan_index_rows, loops, SCAN_INDEX_ROWS_ARGS)
 
 #define STRIP PK_SCAN_STRIP
 /* Units of a scan with few rows, and the elements of each, at least. Where an item is one of thousands, more of them. */

@@ -10,13 +10,13 @@
 #include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
 
-HAL_OP_LAUNCHER(queue_search, items, SEARCH_ROWS_ARGS)
-HAL_OP_LAUNCHER(queue_sort_keys, items, SORT_KEYS_ARGS)
-HAL_OP_LAUNCHER(queue_sort_values, items, SORT_VALUES_ARGS)
-HAL_OP_LAUNCHER(queue_sort_merge, items, SORT_MERGE_ARGS)
-HAL_OP_LAUNCHER(queue_sort_tally, items, SORT_TALLY_ARGS)
+HAL_OP_LAUNCHER(queue_search, loops, SEARCH_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_keys, loops, SORT_KEYS_ARGS)
+HAL_OP_LAUNCHER(queue_sort_values, loops, SORT_VALUES_ARGS)
+HAL_OP_LAUNCHER(queue_sort_merge, loops, SORT_MERGE_ARGS)
+HAL_OP_LAUNCHER(queue_sort_tally, loops, SORT_TALLY_ARGS)
 HAL_OP_LAUNCHER(queue_sort_offsets, groups, SORT_OFFSETS_ARGS)
-HAL_OP_LAUNCHER(queue_sort_move, items, SORT_MOVE_ARGS)
+HAL_OP_LAUNCHER(queue_sort_move, loops, SORT_MOVE_ARGS)
 
 #define SHORT_ROW 2048 /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
 #define RUN PK_SORT_RUN

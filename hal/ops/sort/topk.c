@@ -7,8 +7,8 @@
 #include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
 
-HAL_OP_LAUNCHER(queue_select, items, TOPK_SELECT_ARGS)
-HAL_OP_LAUNCHER(queue_choose, items, TOPK_CHOOSE_ARGS)
+HAL_OP_LAUNCHER(queue_select, loops, TOPK_SELECT_ARGS)
+HAL_OP_LAUNCHER(queue_choose, loops, TOPK_CHOOSE_ARGS)
 
 #define MANY_ROWS 16 /* keep all threads busy without cutting a row */
 #define WANTED_CHUNKS INT64_C(64)

@@ -5,7 +5,7 @@
 #include "op/iterator.h"
 #include "ops/unscale/unscale_args.h"
 
-HAL_OP_LAUNCHER(queue_rows, items, UNSCALE_ROWS_ARGS)
+HAL_OP_LAUNCHER(queue_rows, loops, UNSCALE_ROWS_ARGS)
 
 typedef struct numbers_s {
   void *found;

@@ -43,6 +43,16 @@ static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_pl
                               args, arg_count);
 }
 
+/* The same of items that are loops over many elements. Where cores are few and wide each is a block of its own, so that a few of them
+ * keep all cores busy; threads beside each other win nothing there. */
+static inline hal_status_t hal_op_launch_loops(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
+                                               const hal_arg_t *args, uint32_t arg_count) {
+  if (context->group_threads != 1) return hal_op_launch_items(context, kernel, items, args, arg_count);
+  if (HAL_UNLIKELY(items == 0)) return HAL_OK;
+  if (HAL_UNLIKELY(items > INT32_MAX)) return hal_op_too_large(context, items);
+  return hal_op_launch_blocks(context, kernel, (uint32_t)items, 1, args, arg_count);
+}
+
 /* Queues a group kernel over `groups` groups. Zero groups: HAL_OK without a launch. */
 static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t groups,
                                                 const hal_arg_t *args, uint32_t arg_count) {
@@ -51,7 +61,7 @@ static inline hal_status_t hal_op_launch_groups(hal_op_context_t *context, hal_p
   return hal_op_launch_blocks(context, kernel, (uint32_t)groups, context->group_threads, args, arg_count);
 }
 
-/* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items or groups: `args` is its list
+/* Defines function(context, kernel, units, arguments ...), which queues a kernel over `units` items, loops or groups: `args` is its list
  * of arguments (kernels/pk_args.h). */
 #define HAL_OP_LAUNCHER(function, unit, args)                                                                     \
   PK_FN hal_status_t function(hal_op_context_t *hal_context, hal_plugin_kernel_t *hal_kernel, uint64_t hal_units, \
