@@ -238,7 +238,8 @@ PK_FN float pk_pow_f32(float x, float y) {
   pk_exp2m1(top < -200.0 ? -200.0 : top, &power);
   const float b = pk_abs_of_float(y), small = b > 67108864.0f ? 67108864.0f : b;
   const double whole = (double)small, halved = whole * 0.5;
-  const int is_whole = (whole + PK_ROUNDER) - PK_ROUNDER == whole, is_even = (halved + PK_ROUNDER) - PK_ROUNDER == halved;
+  const int is_whole = (whole + PK_ROUNDER) - PK_ROUNDER == whole,
+            is_even = (halved + PK_ROUNDER) - PK_ROUNDER == halved;
   const float magnitude = (float)power;
   const float odd = pk_with_sign(magnitude, x); /* x to an odd power */
   const float even = is_even ? magnitude : odd;
