@@ -13,4 +13,8 @@ typedef struct {
 #define PK_GEMM_TILE_M 192   /* rows of a tile, at most */
 #define PK_GEMM_PART_SIZE 32 /* rows and columns of a part on devices, which a group computes (gemm_device.h) */
 
+/* A tile of pk_tile_vector.h: rows, and elements of a vector. */
+#define PK_CPU_M 8
+#define PK_CPU_N 16
+
 #endif /* PK_TILES_H_ */

@@ -1,4 +1,4 @@
-/* attention_device.h: attention.pk on devices. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
+/* attention_device.h: attention.pk on devices with many threads. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
  * compute the scores of a key each, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
  * an item adds up in global memory no other item touches.
  *
@@ -15,9 +15,6 @@ PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL 
   return s->with_bias ? x * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : x * scale;
 }
 
-#ifdef PK_CPU_VECTOR
-#include "attention_cpu.h"
-#else
 PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
@@ -99,7 +96,6 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
     }
   }
 }
-#endif
 
 PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);

@@ -16,9 +16,7 @@ typedef struct {
   pk_tiles_t tiles;
 } pk_gemm_t;
 
-/* A block of gemm_cpu.h, and how many blocks a group takes in either direction: PK_LSIZE = PK_CPU_SIDE * PK_CPU_SIDE. */
-#define PK_CPU_M 8
-#define PK_CPU_N 16
+/* Tiles that a group of gemm_cpu.h takes in either direction: PK_LSIZE = PK_CPU_SIDE * PK_CPU_SIDE. */
 #define PK_CPU_SIDE 8
 
 /* Writes `panels` panels of `batch` matrices, n = batch * panels * depth rows of `width` elements: element (k, e) of a panel is

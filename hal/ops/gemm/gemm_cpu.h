@@ -4,7 +4,7 @@
  *
  * Operands of half precision, and those that cannot be read 16 columns at a time, are packed before (gemm_pack.h). Every element is
  * summed over k in order. */
-typedef PK_CAT(pk_vector_, PK_TOKEN) PK_NAME(v);
+#include "kernels/pk_tile_vector.h"
 
 /* Stores a row of a block: result = beta * self + alpha * x, of `columns` elements. */
 PK_FN void PK_NAME(put)(const pk_gemm_t *s, PK_NAME(v) x, pk_i64 columns, T alpha, T beta, PK_GLOBAL const E *self,
@@ -21,10 +21,10 @@ PK_FN void PK_NAME(put)(const pk_gemm_t *s, PK_NAME(v) x, pk_i64 columns, T alph
     result[j * s->result_col] = PK_PUT(beta == PK_C(0.0) ? y[j] : beta * PK_GET(self[j * s->self_col]) + y[j]);
 }
 
-#define PK_CPU_ROW(r) PK_GLOBAL const T *a##r = block + (r < rows ? r : rows - 1) * s.a_row
-#define PK_CPU_STEP(r) x##r += a##r[k * s.a_col] * y
+#define PK_CPU_ROW(r) PK_GLOBAL const T *a##r = block + (r < rows ? r : rows - 1) * s.a_row;
+#define PK_CPU_A(r) a##r[k * s.a_col]
 #define PK_CPU_PUT(r) \
-  if (r < rows) PK_NAME(put)(&s, x##r, columns, alpha, beta, self0 + r * s.self_row, result0 + r * s.result_row)
+  if (r < rows) PK_NAME(put)(&s, x##r, columns, alpha, beta, self0 + r * s.self_row, result0 + r * s.result_row);
 PK_KERNEL(PK_NAME(tiles), GEMM_ARGS) {
   const pk_i64 wide = (s.tiles.tiles_n + PK_CPU_SIDE - 1) / PK_CPU_SIDE,
                high = (s.tiles.tiles_m + PK_CPU_SIDE - 1) / PK_CPU_SIDE;
@@ -40,32 +40,14 @@ PK_KERNEL(PK_NAME(tiles), GEMM_ARGS) {
         PK_GLOBAL const T *panel = (PK_GLOBAL const T *)b + batch * s.b_batch + tile_n * s.b_panel;
         PK_GLOBAL const E *self0 = self + batch * s.self_batch + i * s.self_row + j * s.self_col;
         PK_GLOBAL E *result0 = result + batch * s.result_batch + i * s.result_row + j * s.result_col;
-        PK_CPU_ROW(0);
-        PK_CPU_ROW(1);
-        PK_CPU_ROW(2);
-        PK_CPU_ROW(3);
-        PK_CPU_ROW(4);
-        PK_CPU_ROW(5);
-        PK_CPU_ROW(6);
-        PK_CPU_ROW(7);
-        PK_NAME(v) x0 = 0, x1 = 0, x2 = 0, x3 = 0, x4 = 0, x5 = 0, x6 = 0, x7 = 0;
-        for (pk_i64 k = 0; k < s.k; k++) {
-          const PK_NAME(v) y = vload16(0, panel + k * s.b_row);
-          PK_CPU_STEP(0), PK_CPU_STEP(1), PK_CPU_STEP(2), PK_CPU_STEP(3);
-          PK_CPU_STEP(4), PK_CPU_STEP(5), PK_CPU_STEP(6), PK_CPU_STEP(7);
-        }
-        PK_CPU_PUT(0);
-        PK_CPU_PUT(1);
-        PK_CPU_PUT(2);
-        PK_CPU_PUT(3);
-        PK_CPU_PUT(4);
-        PK_CPU_PUT(5);
-        PK_CPU_PUT(6);
-        PK_CPU_PUT(7);
+        PK_TILE_ROWS(PK_CPU_ROW)
+        PK_TILE_ROWS(PK_TILE_CLEAR)
+        PK_TILE_SUMS(s.k, PK_CPU_A, vload16(0, panel + k * s.b_row))
+        PK_TILE_ROWS(PK_CPU_PUT)
       }
     }
   }
 }
 #undef PK_CPU_ROW
-#undef PK_CPU_STEP
+#undef PK_CPU_A
 #undef PK_CPU_PUT
