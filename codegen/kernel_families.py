@@ -469,7 +469,7 @@ FAMILIES = {
         Family("max_pool_backward", [Variant("rows", "items", 1)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
-                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1), Variant("unfold", "items", 1, host=False)], operands=2, scalars=0),
+                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1)], operands=2, scalars=0),
         Attention("attention", _ATTENTION, operands=3, result="any"),
         Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False)], operands=2),

@@ -10,33 +10,33 @@
 #if defined(PK_HOST) || defined(PK_CPU_VECTOR)
 #define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
 #define PK_SINGLE_ROUNDER_BITS 0x4b400000u
-#define PK_LN2_HIGH 0.693359375f      /* 10 bits, so that n times it is exact */
+#define PK_LN2_HIGH 0.693359375f /* 10 bits, so that n times it is exact */
 #define PK_LN2_LOW -2.12194440e-4f
 
 /* pk_single_exp<suffix>, of REAL, whose bits are WORD; pk_single_exp_rest gives e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of
  * degree 6, as in Moshier's Cephes library (expf); pk_single_exp_part e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. The
  * result has 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
-#define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                 \
-  PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                  \
-    REAL p = 1.9875691500e-4f;                                                                     \
-    p = p * r + 1.3981999507e-3f;                                                                  \
-    p = p * r + 8.3334519073e-3f;                                                                  \
-    p = p * r + 4.1665795894e-2f;                                                                  \
-    p = p * r + 1.6666665459e-1f;                                                                  \
-    p = p * r + 5.0000001201e-1f;                                                                  \
-    return p * (r * r) + r;                                                                        \
-  }                                                                                                \
-  PK_FN REAL pk_single_exp_part##suffix(REAL x, WORD *out_n) {                                     \
+#define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                      \
+  PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                       \
+    REAL p = 1.9875691500e-4f;                                                                          \
+    p = p * r + 1.3981999507e-3f;                                                                       \
+    p = p * r + 8.3334519073e-3f;                                                                       \
+    p = p * r + 4.1665795894e-2f;                                                                       \
+    p = p * r + 1.6666665459e-1f;                                                                       \
+    p = p * r + 5.0000001201e-1f;                                                                       \
+    return p * (r * r) + r;                                                                             \
+  }                                                                                                     \
+  PK_FN REAL pk_single_exp_part##suffix(REAL x, WORD *out_n) {                                          \
     const REAL shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER; \
-    *out_n = AS_WORD(shifted) - PK_SINGLE_ROUNDER_BITS;                                            \
-    return pk_single_exp_rest##suffix((x - n * PK_LN2_HIGH) - n * PK_LN2_LOW);                     \
-  }                                                                                                \
-  PK_FN REAL pk_single_exp##suffix(REAL x) {                                                       \
-    WORD n;                                                                                        \
-    const REAL y = x > 89.0f ? (REAL)89.0f : x; /* infinity from 88.73 on */                       \
-    const REAL p = pk_single_exp_part##suffix(y < -104.0f ? (REAL)-104.0f : y, &n) + 1.0f;         \
-    const WORD whole = n + 256u, half_n = whole >> 1;                                              \
-    return p * AS_REAL((half_n - 1u) << 23) * AS_REAL((whole - half_n - 1u) << 23);                \
+    *out_n = AS_WORD(shifted) - PK_SINGLE_ROUNDER_BITS;                                                 \
+    return pk_single_exp_rest##suffix((x - n * PK_LN2_HIGH) - n * PK_LN2_LOW);                          \
+  }                                                                                                     \
+  PK_FN REAL pk_single_exp##suffix(REAL x) {                                                            \
+    WORD n;                                                                                             \
+    const REAL y = x > 89.0f ? (REAL)89.0f : x; /* infinity from 88.73 on */                            \
+    const REAL p = pk_single_exp_part##suffix(y < -104.0f ? (REAL)-104.0f : y, &n) + 1.0f;              \
+    const WORD whole = n + 256u, half_n = whole >> 1;                                                   \
+    return p * AS_REAL((half_n - 1u) << 23) * AS_REAL((whole - half_n - 1u) << 23);                     \
   }
 #ifdef PK_HOST
 PK_DEFINE_SINGLE_EXP(, float, pk_u32, pk_bits_of_float, pk_float_of_bits)

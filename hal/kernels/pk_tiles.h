@@ -16,5 +16,7 @@ typedef struct {
 /* A tile of pk_tile_vector.h: rows, and elements of a vector. */
 #define PK_CPU_M 8
 #define PK_CPU_N 16
+#define PK_VECTOR_TILE_M 128 /* rows and columns whose sums an item keeps in its own memory, at most */
+#define PK_VECTOR_TILE_N 64
 
 #endif /* PK_TILES_H_ */

@@ -29,7 +29,8 @@ PK_FN void PK_NAME(offset_scores)(const pk_attention_t *s, PK_GLOBAL const E *b,
 
 /* Makes exponentials of a block's scores, a vector of queries `step` vectors apart. `top` and `sum` are the largest score and the sum of the
  * exponentials so far; gives what the sums of earlier blocks are to be multiplied by. */
-PK_FN PK_NAME(v) PK_NAME(exponentials)(pk_i64 count, PK_NAME(v) * scores, pk_i64 step, PK_NAME(v) * top, PK_NAME(v) * sum) {
+PK_FN PK_NAME(v)
+    PK_NAME(exponentials)(pk_i64 count, PK_NAME(v) * scores, pk_i64 step, PK_NAME(v) * top, PK_NAME(v) * sum) {
   PK_NAME(v) peak = *top;
   for (pk_i64 j = 0; j < count; j++) peak = scores[j * step] > peak ? scores[j * step] : peak;
   const PK_NAME(v) shift = peak == -PK_INFINITY ? (PK_NAME(v))0 : peak; /* nothing seen yet: exp(-inf - 0) = 0 */
@@ -111,8 +112,7 @@ PK_FN void PK_NAME(slopes_of)(const pk_attention_t *s, PK_GLOBAL const E *b, pk_
   for (pk_i64 i = 0; i < width; i++, scores += PK_KEY_VECTORS, slopes += PK_KEY_VECTORS) {
     T *const x = (T *)scores;
     for (pk_i64 e = 0; e < PK_KEY_VECTORS; e++) scores[e] *= scale;
-    for (pk_i64 j = 0; j < count && s->with_bias; j++)
-      x[j] += PK_GET(b[(q0 + i) * s->bias[2] + (k0 + j) * s->bias[3]]);
+    for (pk_i64 j = 0; j < count && s->with_bias; j++) x[j] += PK_GET(b[(q0 + i) * s->bias[2] + (k0 + j) * s->bias[3]]);
     for (pk_i64 j = q0 + i + 1 > k0 ? q0 + i + 1 - k0 : 0; j < count && s->causal; j++) x[j] = -PK_INFINITY;
     for (pk_i64 e = 0; e < PK_KEY_VECTORS; e++) {
       const PK_NAME(v) weight = pk_exp_vector(scores[e] - shift[i]);

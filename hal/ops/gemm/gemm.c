@@ -116,8 +116,20 @@ static pk_tiles_t parts_of(int64_t m, int64_t n) {
                       .tiles_n = divide_up(n, PK_GEMM_PART_SIZE)};
 }
 
+/* Devices with few wide cores: tiles that an item keeps in its own memory. */
+static pk_tiles_t vector_tiles(int64_t m, int64_t n, int64_t most_m, int64_t wanted) {
+  int64_t tile_m = most_m, tile_n = PK_VECTOR_TILE_N;
+  while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= PK_CPU_M;
+  while (tile_n > PK_CPU_N && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= PK_CPU_N;
+  tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), PK_CPU_M) * PK_CPU_M;
+  return (pk_tiles_t){
+      .tile_m = tile_m, .tile_n = tile_n, .tiles_m = divide_up(m, tile_m), .tiles_n = divide_up(n, tile_n)};
+}
+
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n) {
+  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR)
+    return vector_tiles(m, n, most_m, divide_up((int64_t)hal_op_target(context)->wanted_groups, batch));
   if (!hal_op_is_host(context)) return parts_of(m, n);
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;

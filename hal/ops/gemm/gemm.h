@@ -22,10 +22,8 @@ typedef struct hal_op_product_s {
   int64_t batch;   /* matrices */
 } hal_op_product_t;
 
-/* Queues a product on a target of the form HAL_FORM_CPU_VECTOR; `context` is that of mm. _tiles: of operands that lie as gemm_cpu.h
- * reads them, a_block and b_panel among them. */
+/* Queues a product on a target of the form HAL_FORM_CPU_VECTOR; `context` is that of mm. */
 hal_status_t hal_op_gemm_cpu(hal_op_context_t *context, const hal_op_product_t *product);
-hal_status_t hal_op_gemm_cpu_tiles(hal_op_context_t *context, const hal_op_product_t *product);
 
 /* Tiles of `work` multiplications each that a group should take. */
 uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work);

@@ -19,8 +19,8 @@ typedef struct {
 /* Tiles that a group of gemm_cpu.h takes in either direction: PK_LSIZE = PK_CPU_SIDE * PK_CPU_SIDE. */
 #define PK_CPU_SIDE 8
 
-/* Writes `panels` panels of `batch` matrices, n = batch * panels * depth rows of `width` elements: element (k, e) of a panel is
- * k * row + e * step in `from`, where step 0 to `extent` exist. */
+/* Writes `panels` panels of `batch` matrices, of `depth` rows of `width` elements, in n blocks of PK_CPU_N rows of a panel: element (k, e)
+ * of a panel is k * row + e * step in `from`, where e below `extent` exist. */
 #define GEMM_PACK_ARGS(X)                                                                                       \
   X(OUT, T, to), X(IN, E, from), X(VALUE, pk_u64, n), X(VALUE, pk_i64, depth), X(VALUE, pk_i64, panels),        \
       X(VALUE, pk_i64, extent), X(VALUE, pk_i64, width), X(VALUE, pk_i64, batch_stride), X(VALUE, pk_i64, row), \
