@@ -47,20 +47,11 @@ static void count_units(const hal_op_context_t *context, const product_t *p, int
       hal_op_gemm_per_group(context, (double)p->tiles.tile_m * (double)p->tiles.tile_n * (double)(depth + 1));
 }
 
-/* Vectors count places in 32 bits: no window may reach beyond them. */
-static hal_status_t check_reach(const hal_op_context_t *context, const pk_window_t *w) {
-  if (hal_op_target(context)->form != HAL_FORM_CPU_VECTOR) return HAL_OK;
-  for (int d = 0; d < 3; d++)
-    if (w->in[d] >= 1 << 30 || w->pad[d] >= 1 << 29) return hal_op_too_large(context, (uint64_t)w->in[d]);
-  return HAL_OK;
-}
-
 static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const hal_op_conv_operands_t *on) {
   const int64_t depth = p->window.channels * product(p->window.size), columns = p->batches * product(p->window.out);
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  HAL_RETURN_IF_ERROR(check_reach(context, &p->window));
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
                                most_rows(context, 0), 0);
   count_units(context, p, depth, &units, &per_group);
@@ -181,10 +172,19 @@ static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *c
   return status;
 }
 
+/* Devices count places in 32 bits: no window may reach beyond them. */
+static hal_status_t check_reach(const hal_op_context_t *context, const pk_window_t *w) {
+  if (hal_op_is_host(context)) return HAL_OK;
+  for (int d = 0; d < 3; d++)
+    if (w->in[d] >= 1 << 30 || w->pad[d] >= 1 << 29) return hal_op_too_large(context, (uint64_t)w->in[d]);
+  return HAL_OK;
+}
+
 hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, image->result, "the result", &numel));
   if (numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(check_reach(context, &conv->window));
   return image->small ? make_small(context, conv, image) : make_large(context, conv, image);
 }
 
@@ -236,6 +236,7 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
   if (numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(check_reach(context, &conv->window));
   const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
   int64_t all = conv->batches, part;
   if (planes) {
@@ -245,7 +246,6 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   } else {
     const int64_t rows = conv->large_per_group * product(conv->window.size);
     all *= product(conv->window.out);
-    HAL_RETURN_IF_ERROR(check_reach(context, &p.window));
     p.tiles = hal_op_gemm_tiles(context, rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype),
                                 most_rows(context, 1), 0);
     part = choose_part(context, &p, all);

@@ -4,12 +4,27 @@
 
 #include "kernels/pk_tiles.h"
 #include "op/queue.h"
+#include "op/target.h"
 #include "ops/gemm/gemm_args.h"
 
 /* Cuts the product of an m x k and a k x n matrix of elements of `element` bytes, one of `batch`, into tiles of at most `most_m` rows.
  * `keep_n`: narrow tiles cost more than low ones. Depends on the sizes and the target alone. */
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n);
+
+/* Multiplications that are worth a unit of work on the host. */
+#define HAL_OP_TILE_WORK 150000
+
+/* A plan for devices with many threads: squares of tile_m = tile_n rows and columns, and parts of the sum along k. */
+typedef struct hal_op_squares_s {
+  pk_tiles_t tiles;
+  int64_t parts, part;
+} hal_op_squares_t;
+
+/* Large squares where they are enough for all compute units and fit into local memory, else small ones; where these are too few for the units,
+ * the sum is cut as well. `element`: bytes of what is computed in. */
+hal_op_squares_t hal_op_gemm_squares(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch,
+                                     int64_t element);
 
 /* A product of real matrices whose shapes were checked; `self` is readable even where beta is 0. */
 typedef struct hal_op_product_s {

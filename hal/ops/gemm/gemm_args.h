@@ -11,6 +11,8 @@ typedef struct {
   pk_i64 b_batch, b_row, b_col;
   pk_i64 self_batch, self_row, self_col;
   pk_i64 result_batch, result_row, result_col;
+  pk_i64 parts,
+      part; /* the sum along k is cut into `parts` of `part`, each a result of its own: gemm_simt.h alone reads them */
   pk_i64 a_block,
       b_panel; /* from one block of rows of a, or panel of columns of b, to the next: gemm_cpu.h alone reads them */
   pk_tiles_t tiles;
