@@ -159,7 +159,6 @@ static hal_status_t launch_squares(hal_op_context_t *context, operands_t *in, ge
   uint64_t units;
   size_t bytes;
   if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
-  const int whole = in->alpha.size == hal_op_dtype_size(in->a->dtype) && hal_op_is_contiguous(in->result);
   const hal_op_squares_t plan = hal_op_gemm_squares(hal_op_target(context), s->m, s->n, s->k, batch, in->alpha.size);
   HAL_RETURN_IF_ERROR(
       hal_op_kernel(context, in->a->dtype,
@@ -167,7 +166,8 @@ static hal_status_t launch_squares(hal_op_context_t *context, operands_t *in, ge
   s->tiles = plan.tiles, s->parts = 1, s->part = s->k;
   if (__builtin_mul_overflow((uint64_t)(s->tiles.tiles_m * s->tiles.tiles_n), (uint64_t)batch, &units))
     return hal_op_too_large(context, UINT64_MAX);
-  if (plan.parts == 1 || !whole) return queue_units(context, kernel, in, s, in->result->data, &in->beta, units, 1);
+  if (plan.parts == 1 || !hal_op_is_contiguous(in->result))
+    return queue_units(context, kernel, in, s, in->result->data, &in->beta, units, 1);
   hal_op_scratch_t scratch = {.block = NULL};
   const int64_t numel = s->m * s->n; /* of the result, so no overflow */
   if (__builtin_mul_overflow((size_t)numel, (size_t)plan.parts * in->alpha.size, &bytes))
@@ -175,7 +175,8 @@ static hal_status_t launch_squares(hal_op_context_t *context, operands_t *in, ge
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, bytes, &scratch));
   s->parts = plan.parts, s->part = plan.part, s->result_batch = numel;
   hal_status_t status = queue_units(context, kernel, in, s, scratch.address, &in->beta, units * (uint64_t)s->parts, 1);
-  if (!status) status = hal_op_add_rows(context, s->parts, scratch.address, in->a->dtype, in->result);
+  if (!status)
+    status = hal_op_add_rows(context, s->parts, scratch.address, hal_op_accumulator(context, in->a->dtype), in->result);
   hal_op_scratch_release(&scratch);
   return status;
 }

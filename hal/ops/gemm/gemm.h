@@ -26,6 +26,9 @@ typedef struct hal_op_squares_s {
 hal_op_squares_t hal_op_gemm_squares(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch,
                                      int64_t element);
 
+/* What a group of gemm_cpu.h takes, on devices with few wide cores. */
+pk_tiles_t hal_op_gemm_vector_tiles(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch);
+
 /* A product of real matrices whose shapes were checked; `self` is readable even where beta is 0. */
 typedef struct hal_op_product_s {
   pk_gemm_t s;

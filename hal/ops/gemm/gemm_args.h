@@ -18,9 +18,6 @@ typedef struct {
   pk_tiles_t tiles;
 } pk_gemm_t;
 
-/* Tiles that a group of gemm_cpu.h takes in either direction: PK_LSIZE = PK_CPU_SIDE * PK_CPU_SIDE. */
-#define PK_CPU_SIDE 8
-
 /* Writes `panels` panels of `batch` matrices, of `depth` rows of `width` elements, in n blocks of PK_CPU_N rows of a panel: element (k, e)
  * of a panel is k * row + e * step in `from`, where e below `extent` exist. */
 #define GEMM_PACK_ARGS(X)                                                                                       \

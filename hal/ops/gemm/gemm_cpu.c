@@ -64,11 +64,9 @@ static hal_status_t multiply(hal_op_context_t *context, const hal_op_product_t *
   hal_plugin_kernel_t *kernel;
   uint64_t groups;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, p->dtype, HAL_GEMM_VARIANT_TILES, &kernel));
-  s.tiles = (pk_tiles_t){
-      .tile_m = PK_CPU_M, .tile_n = PK_CPU_N, .tiles_m = divide_up(s.m, PK_CPU_M), .tiles_n = divide_up(s.n, PK_CPU_N)};
-  const uint64_t sides =
-      (uint64_t)divide_up(s.tiles.tiles_m, PK_CPU_SIDE) * (uint64_t)divide_up(s.tiles.tiles_n, PK_CPU_SIDE);
-  if (__builtin_mul_overflow(sides, (uint64_t)p->batch, &groups)) return hal_op_too_large(context, UINT64_MAX);
+  s.tiles = hal_op_gemm_vector_tiles(hal_op_target(context), s.m, s.n, s.k, p->batch);
+  if (__builtin_mul_overflow((uint64_t)s.tiles.tiles_m * (uint64_t)s.tiles.tiles_n, (uint64_t)p->batch, &groups))
+    return hal_op_too_large(context, UINT64_MAX);
   return queue_tiles(context, kernel, groups, p->result, p->a, p->b, p->self, &s, hal_op_number(p->alpha),
                      hal_op_number(p->beta), groups, 1);
 }

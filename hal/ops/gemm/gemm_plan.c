@@ -7,7 +7,7 @@
 enum { TILE_BYTES = 512, PANEL_BYTES = PK_GEMM_BYTES, LEAST_M = 32 };
 
 /* Devices with many threads: squares per compute unit below which smaller ones, or parts of the sum, pay, and terms of a part at least. */
-enum { SQUARES_PER_UNIT = 2, LEAST_PART = 256 };
+enum { SQUARES_PER_UNIT = 2, LEAST_PART = 128 };
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
@@ -39,21 +39,32 @@ hal_op_squares_t hal_op_gemm_squares(const hal_op_target_t *target, int64_t m, i
   return plan;
 }
 
-/* Devices with few wide cores: tiles that an item keeps in its own memory. */
-static pk_tiles_t vector_tiles(int64_t m, int64_t n, int64_t most_m, int64_t wanted) {
-  int64_t tile_m = most_m, tile_n = PK_VECTOR_TILE_N;
-  while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= PK_CPU_M;
+/* Devices with few wide cores: tiles of at most most_m x most_n, and smaller ones where they are fewer than wanted. */
+static pk_tiles_t vector_tiles(int64_t m, int64_t n, int64_t most_m, int64_t most_n, int64_t least_m, int64_t wanted) {
+  int64_t tile_m = most_m, tile_n = most_n;
+  while (tile_m > least_m && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= PK_CPU_M;
   while (tile_n > PK_CPU_N && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= PK_CPU_N;
   tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), PK_CPU_M) * PK_CPU_M;
   return (pk_tiles_t){
       .tile_m = tile_m, .tile_n = tile_n, .tiles_m = divide_up(m, tile_m), .tiles_n = divide_up(n, tile_n)};
 }
 
+pk_tiles_t hal_op_gemm_vector_tiles(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch) {
+  enum {
+    MOST_M = 64,
+    MOST_N = 128,
+    TILES_PER_UNIT = 2
+  }; /* panels of a tile share a second-level cache with its rows */
+  const int64_t most = divide_up((int64_t)target->units * TILES_PER_UNIT, batch);
+  const double work = (double)m * (double)n * (double)k / (HAL_OP_TILE_WORK / 4); /* no product overflows */
+  return vector_tiles(m, n, MOST_M, MOST_N, PK_CPU_M, work < (double)most ? (int64_t)work : most);
+}
+
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n) {
   const hal_op_target_t *const target = hal_op_target(context);
   const int64_t most = divide_up((int64_t)target->wanted_groups, batch);
-  if (target->form == HAL_FORM_CPU_VECTOR) return vector_tiles(m, n, most_m, most);
+  if (target->form == HAL_FORM_CPU_VECTOR) return vector_tiles(m, n, most_m, PK_VECTOR_TILE_N, LEAST_M, most);
   if (target->form == HAL_FORM_SIMT) return squares_of(m, n, PK_GEMM_SMALL);
   const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
   int64_t tile_m = most_m, tile_n = TILE_BYTES / element;

@@ -8,6 +8,16 @@
 #define PK_LOAD_B(half, first) \
   PK_GEMM_LOAD(PK_EDGE, lb, half, first, k_end, s.b_row == 1, columns, PK_GET(b0[k * s.b_row + at * s.b_col]))
 #define PK_LOAD(half, first) PK_LOAD_A(half, first) PK_LOAD_B(half, first)
+/* Parts are in the computing type. */
+#if PK_WIDENED
+#define PK_STORE(ELEMENT, PLACE)                                                                                 \
+  if (s.parts > 1)                                                                                               \
+    ((PK_GLOBAL T *)result)[matrix * s.result_batch + row0 * s.result_row + column0 * s.result_col + PLACE] = v; \
+  else                                                                                                           \
+    ELEMENT = PK_PUT(v);
+#else
+#define PK_STORE(ELEMENT, PLACE) ELEMENT = PK_PUT(v);
+#endif
 #define PK_GEMM_SQUARES(EDGE)                                                                                 \
   PK_GROUP(g) {                                                                                               \
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;                            \
@@ -27,7 +37,7 @@
       PK_GEMM_PUT(EDGE, rows, columns, {                                                                      \
         T v = alpha * x[e];                                                                                   \
         if (beta != PK_C(0.0) && part == 0) v += beta * PK_GET(self0[i * s.self_row + j * s.self_col]);       \
-        result0[i * s.result_row + j * s.result_col] = PK_PUT(v);                                             \
+        PK_STORE(result0[i * s.result_row + j * s.result_col], i *s.result_row + j * s.result_col)            \
       })                                                                                                      \
       PK_SYNC();                                                                                              \
     }                                                                                                         \
@@ -51,4 +61,5 @@ PK_KERNEL(PK_NAME(large), GEMM_ARGS) {
 #undef PK_LOAD_A
 #undef PK_LOAD_B
 #undef PK_GEMM_SQUARES
+#undef PK_STORE
 #include "gemm_device_end.h"

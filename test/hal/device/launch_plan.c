@@ -106,7 +106,7 @@ static void attention(int32_t device) {
 
 static void rows(int32_t device) {
   static const int64_t last[] = {1};
-  const shape_t matrix = {2, {4096, 4096}, HAL_FLOAT32}, two[] = {matrix, matrix}, row = {1, {4096}, HAL_FLOAT32};
+  const shape_t matrix = {2, {4096, 4096}, HAL_FLOAT32}, two[] = {matrix, matrix}, row = {2, {4096, 1}, HAL_FLOAT32};
   const hal_value_t number = {.tag = HAL_VALUE_INT, .u.i = 1},
                     dim = {.tag = HAL_VALUE_INT_LIST, .count = 1, .u.il = last};
   note("add 4096 x 4096, float32");
