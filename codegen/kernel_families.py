@@ -22,6 +22,7 @@ class Variant:
     unit: str  # "items" (PK_ITEM) or "groups" (PK_GROUP)
     grain: int  # fewest units worth a thread of their own
     host: bool = True  # whether there is one in host C
+    simt: bool = False  # whether there is one only for devices with many threads
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Family:
             dtype = DTYPES[token]
             if dtype.complex and self.by_parts:
                 continue
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", "1" if self.is_cloned(op, dtype) else "0")]
+            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(op, dtype)))]
             macros += list(self.macros(op, dtype))
             yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros),
                            tuple(self.instance_variants(op, dtype)))
@@ -73,6 +74,10 @@ class Family:
     def is_cloned(self, op, dtype):
         """Whether an instance is compiled for AVX2 and AVX-512 too."""
         return dtype.token in self.cloned
+
+    def clones(self, op, dtype):
+        """PK_CLONES of hal/kernels/pk_host.h."""
+        return int(self.is_cloned(op, dtype))
 
     def macros(self, op, dtype):
         """Further macros of an instance, as (name, text) pairs."""
@@ -384,6 +389,10 @@ class Gemm(Family):
     cloned = ("f32", "f64", "f16", "bf16")
     by_parts = True
 
+    def clones(self, op, dtype):
+        """bfloat16 also with the processor's products of pairs."""
+        return 2 if dtype.token == "bf16" else super().clones(op, dtype)
+
     def instance_variants(self, op, dtype):
         """Half precision has no kernel of its own for a row vector."""
         return [v for v in self._variants if v.name != "vector" or not dtype.element]
@@ -469,10 +478,11 @@ FAMILIES = {
         Family("max_pool_backward", [Variant("rows", "items", 1)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),
         Convolution("convolution", [Variant("tiles", "groups", 1), Variant("turn", "items", 8), Variant("slope", "groups", 1),
-                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1), Variant("unfold", "items", 1, host=False)], operands=2, scalars=0),
+                                    Variant("planes", "items", 4), Variant("planes_slope", "items", 1)], operands=2, scalars=0),
         Attention("attention", _ATTENTION, operands=3, result="any"),
         Attention("attention_backward", _ATTENTION, operands=4, result="any", template="attention"),
-        Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False)], operands=2),
+        Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False),
+                      Variant("large", "groups", 1, host=False, simt=True)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
         Family("index_offset", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),

@@ -1,30 +1,55 @@
-/* gemm_device.h: the product of a part of 32 x 32 elements by a group on devices: an item computes 4 x 4 of them from local memory. Who
- * includes it ends with #undef PK_GEMM_PART, PK_PART and PK_DEPTH. The kernel declares la and lb, of PK_DEPTH * PK_PART elements in
- * local memory, and x, of 16 elements. */
-#define PK_PART PK_GEMM_PART_SIZE
+/* gemm_device.h: the tile engine on devices with many threads: a group of 8 x 8 items computes a square of the result, an item EDGE x EDGE
+ * elements of it in registers, from blocks of PK_DEPTH rows in local memory. While a block is multiplied the next one is on its way to
+ * the other half of that memory. The kernel declares la and lb with PK_GEMM_LOCAL(EDGE) and x, of EDGE * EDGE elements. Who includes it
+ * ends with #include "gemm_device_end.h". */
+#ifdef PK_IS_F64
+#define PK_DEPTH 8
+#else
 #define PK_DEPTH 16
-/* Sums of products over FIRST to DEPTH for the part at (i0, j0): A and B are element (i, k) and (k, j); PUT stores x of element (i, j). */
-#define PK_GEMM_PART(FIRST, DEPTH, ROWS, COLUMNS, A, B, PUT)                                            \
-  for (int e = 0; e < 16; e++) x[e] = PK_C(0.0);                                                        \
-  for (pk_i64 k0 = (FIRST); k0 < (DEPTH); k0 += PK_DEPTH) {                                             \
-    PK_EACH(l) {                                                                                        \
-      for (pk_i32 e = l; e < PK_DEPTH * PK_PART; e += PK_LSIZE) {                                       \
-        const pk_i64 k = k0 + e / PK_PART, i = i0 + e % PK_PART, j = j0 + e % PK_PART;                  \
-        la[e] = k < (DEPTH) && i < (ROWS) ? (A) : PK_C(0.0);                                            \
-        lb[e] = k < (DEPTH) && j < (COLUMNS) ? (B) : PK_C(0.0);                                         \
-      }                                                                                                 \
-    }                                                                                                   \
-    PK_SYNC();                                                                                          \
-    PK_EACH(l) {                                                                                        \
-      const pk_i32 i = l / 8 * 4, j = l % 8 * 4;                                                        \
-      for (pk_i32 k = 0; k < PK_DEPTH; k++)                                                             \
-        for (int e = 0; e < 16; e++) x[e] += la[k * PK_PART + i + e / 4] * lb[k * PK_PART + j + e % 4]; \
-    }                                                                                                   \
-    PK_SYNC();                                                                                          \
-  }                                                                                                     \
-  PK_EACH(l) {                                                                                          \
-    for (int e = 0; e < 16; e++) {                                                                      \
-      const pk_i64 i = i0 + l / 8 * 4 + e / 4, j = j0 + l % 8 * 4 + e % 4;                              \
-      if (i < (ROWS) && j < (COLUMNS)) PUT                                                              \
-    }                                                                                                   \
+#endif
+#define PK_SIDE(EDGE) (8 * (EDGE))
+#define PK_LINE(EDGE) (8 * (EDGE) + 1) /* of local memory: odd, so that items read different banks */
+#define PK_GEMM_LOCAL(EDGE)                            \
+  PK_LOCAL_ARRAY(T, la, 2 * PK_DEPTH * PK_LINE(EDGE)); \
+  PK_LOCAL_ARRAY(T, lb, 2 * PK_DEPTH * PK_LINE(EDGE));
+
+/* Loads rows k0 to k0 + PK_DEPTH of an operand: ALONG_K tells whether neighbouring items take neighbours along k, which then lie side by
+ * side in memory. ELEMENT is of `k` and `at`, the place in the square. */
+#define PK_GEMM_LOAD(EDGE, LOCAL, HALF, FIRST, LAST, ALONG_K, LIMIT, ELEMENT)                                 \
+  for (pk_i32 e = l; e < PK_DEPTH * PK_SIDE(EDGE); e += PK_LSIZE) {                                           \
+    const pk_i32 row = (ALONG_K) ? e % PK_DEPTH : e / PK_SIDE(EDGE);                                          \
+    const pk_i32 at = (ALONG_K) ? e / PK_DEPTH : e % PK_SIDE(EDGE);                                           \
+    const pk_i64 k = (FIRST) + row;                                                                           \
+    LOCAL[((HALF)*PK_DEPTH + row) * PK_LINE(EDGE) + at] = k < (LAST) && at < (LIMIT) ? (ELEMENT) : PK_C(0.0); \
+  }
+
+/* x = the sums of products from FIRST to LAST. LOAD(half, k0) fills a half of la and lb; it is a macro, called within PK_EACH(l). */
+#define PK_GEMM_SUMS(EDGE, FIRST, LAST, LOAD)                                   \
+  for (int e = 0; e < (EDGE) * (EDGE); e++) x[e] = PK_C(0.0);                   \
+  PK_EACH(l){LOAD(0, FIRST)} PK_SYNC();                                         \
+  for (pk_i64 k0 = (FIRST), turn = 0; k0 < (LAST); k0 += PK_DEPTH, turn ^= 1) { \
+    PK_EACH(l) {                                                                \
+      if (k0 + PK_DEPTH < (LAST)) {                                             \
+        LOAD((turn ^ 1), k0 + PK_DEPTH)                                         \
+      }                                                                         \
+      for (pk_i32 k = 0; k < PK_DEPTH; k++) {                                   \
+        const pk_i32 line = ((pk_i32)turn * PK_DEPTH + k) * PK_LINE(EDGE);      \
+        T y[EDGE];                                                              \
+        for (int j = 0; j < (EDGE); j++) y[j] = lb[line + l % 8 * (EDGE) + j];  \
+        for (int i = 0; i < (EDGE); i++) {                                      \
+          const T z = la[line + l / 8 * (EDGE) + i];                            \
+          for (int j = 0; j < (EDGE); j++) x[i * (EDGE) + j] += z * y[j];       \
+        }                                                                       \
+      }                                                                         \
+    }                                                                           \
+    PK_SYNC();                                                                  \
+  }
+
+/* PUT stores x[e], the element (i, j) of the square, which has ROWS x COLUMNS elements. */
+#define PK_GEMM_PUT(EDGE, ROWS, COLUMNS, PUT)                                        \
+  PK_EACH(l) {                                                                       \
+    for (int e = 0; e < (EDGE) * (EDGE); e++) {                                      \
+      const pk_i64 i = l / 8 * (EDGE) + e / (EDGE), j = l % 8 * (EDGE) + e % (EDGE); \
+      if (i < (ROWS) && j < (COLUMNS)) PUT                                           \
+    }                                                                                \
   }

@@ -1,41 +1,50 @@
 /* pk_exp.h: pk_exp_wide(x), the exponential function for sums of many: as pk_exp, but where cores are wide float32 is computed in
  * float, with up to 2 ulp of error where pk_exp (pk_float.h) has 0.6, in half of the instructions, and float64 in straight-line
- * code that vectorises, with up to 1 ulp where the C library has 0.6. */
+ * code that vectorises, with up to 1 ulp where the C library has 0.6. pk_exp_vector(x) is the same of a vector, where the dialect has
+ * them (PK_CPU_VECTOR). */
 #ifndef PK_EXP_H_
 #define PK_EXP_H_
 
 #define pk_exp_wide(x) PK_CAT(pk_exp_wide_, PK_TOKEN)(x)
 
-#ifdef PK_OWN_MATH
+#if defined(PK_OWN_MATH) || defined(PK_CPU_VECTOR)
 #define PK_SINGLE_ROUNDER 12582912.0f /* 1.5 * 2^23: adding it rounds to an integer, which stands in the low bits */
-#define PK_LN2_HIGH 0.693359375f      /* 10 bits, so that n times it is exact */
+#define PK_SINGLE_ROUNDER_BITS 0x4b400000u
+#define PK_LN2_HIGH 0.693359375f /* 10 bits, so that n times it is exact */
 #define PK_LN2_LOW -2.12194440e-4f
 
-/* e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of degree 6, as in Moshier's Cephes library (expf). */
-PK_FN float pk_single_exp_rest(float r) {
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return p * (r * r) + r;
-}
-/* e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. */
-PK_FN float pk_single_exp_part(float x, pk_u32 *out_n) {
-  const float shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER;
-  *out_n = pk_bits_of_float(shifted) - pk_bits_of_float(PK_SINGLE_ROUNDER);
-  return pk_single_exp_rest((x - n * PK_LN2_HIGH) - n * PK_LN2_LOW);
-}
-PK_FN float pk_single_exp(float x) {
-  pk_u32 n;
-  const float y = x > 89.0f ? 89.0f : x; /* infinity from 88.73 on */
-  const float p = pk_single_exp_part(y < -104.0f ? -104.0f : y, &n) + 1.0f;
-  /* 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
-  const pk_u32 whole = n + 256u, part = whole >> 1;
-  return p * pk_float_of_bits((part - 1u) << 23) * pk_float_of_bits((whole - part - 1u) << 23);
-}
+/* pk_single_exp<suffix>, of REAL, whose bits are WORD; pk_single_exp_rest gives e^r - 1 for |r| <= ln(2) / 2: minimax polynomial of
+ * degree 6, as in Moshier's Cephes library (expf); pk_single_exp_part e^r - 1 and n for x = n ln 2 + r, with ln 2 in two parts. The
+ * result has 2^n in two factors: one alone has no room for n = 128 and for subnormal results. */
+#define PK_DEFINE_SINGLE_EXP(suffix, REAL, WORD, AS_WORD, AS_REAL)                                      \
+  PK_FN REAL pk_single_exp_rest##suffix(REAL r) {                                                       \
+    REAL p = 1.9875691500e-4f;                                                                          \
+    p = p * r + 1.3981999507e-3f;                                                                       \
+    p = p * r + 8.3334519073e-3f;                                                                       \
+    p = p * r + 4.1665795894e-2f;                                                                       \
+    p = p * r + 1.6666665459e-1f;                                                                       \
+    p = p * r + 5.0000001201e-1f;                                                                       \
+    return p * (r * r) + r;                                                                             \
+  }                                                                                                     \
+  PK_FN REAL pk_single_exp_part##suffix(REAL x, WORD *out_n) {                                          \
+    const REAL shifted = x * 1.44269504088896341f + PK_SINGLE_ROUNDER, n = shifted - PK_SINGLE_ROUNDER; \
+    *out_n = AS_WORD(shifted) - PK_SINGLE_ROUNDER_BITS;                                                 \
+    return pk_single_exp_rest##suffix((x - n * PK_LN2_HIGH) - n * PK_LN2_LOW);                          \
+  }                                                                                                     \
+  PK_FN REAL pk_single_exp##suffix(REAL x) {                                                            \
+    WORD n;                                                                                             \
+    const REAL y = x > 89.0f ? (REAL)89.0f : x; /* infinity from 88.73 on */                            \
+    const REAL p = pk_single_exp_part##suffix(y < -104.0f ? (REAL)-104.0f : y, &n) + 1.0f;              \
+    const WORD whole = n + 256u, half_n = whole >> 1;                                                   \
+    return p * AS_REAL((half_n - 1u) << 23) * AS_REAL((whole - half_n - 1u) << 23);                     \
+  }
+PK_DEFINE_SINGLE_EXP(, float, pk_u32, pk_bits_of_float, pk_float_of_bits)
+#ifdef PK_CPU_VECTOR
+PK_DEFINE_SINGLE_EXP(_vector, float16, uint16, as_uint16, as_float16)
+#endif
+#endif
 
+#ifdef PK_HOST
 /* The same of double: ln 2 in two parts, the first of 32 bits; Taylor's series to r^13 is off by 4e-18 at |r| = ln(2) / 2. */
 PK_FN double pk_double_exp(double x) {
   const double rounder = 6755399441055744.0; /* 1.5 * 2^52 */
@@ -66,6 +75,14 @@ PK_FN double pk_exp_wide_f64(double x) { return pk_double_exp(x); }
 PK_FN float pk_exp_wide_f32(float x) { return pk_exp_f32(x); }
 #if PK_FP64
 PK_FN double pk_exp_wide_f64(double x) { return pk_exp_f64(x); }
+#endif
+#endif
+
+#ifdef PK_CPU_VECTOR
+#define pk_exp_vector(x) PK_CAT(pk_exp_vector_, PK_TOKEN)(x)
+PK_FN float16 pk_exp_vector_f32(float16 x) { return pk_single_exp_vector(x); }
+#if PK_FP64
+PK_FN double16 pk_exp_vector_f64(double16 x) { return exp(x); }
 #endif
 #endif
 

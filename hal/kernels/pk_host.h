@@ -5,13 +5,14 @@
  * functions and a table of addresses, not target_clones: an ifunc's resolver runs before the sanitizers' own start, and
  * clang 14 has no target_clones in C. PK_NO_CLONES leaves the further entries out. All entries give equal bits, as contraction is
  * off and no body reassociates; in gemm, the families like it and float32 functions it is on, and the base, which has no fused
- * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). */
+ * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). PK_CLONES 2 adds an entry for AVX512-BF16, whose products
+ * of pairs round otherwise than all others. */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_
 
 #include "hal/plugin_kernels.h"
 
-enum { PK_ISA_BASE = 0, PK_ISA_AVX2 = 1, PK_ISA_AVX512 = 2, PK_ISA_COUNT = 3 };
+enum { PK_ISA_BASE = 0, PK_ISA_AVX2 = 1, PK_ISA_AVX512 = 2, PK_ISA_AVX512_BF16 = 3, PK_ISA_COUNT = 4 };
 
 /* A kernel in every instruction set it was compiled for; NULL = not compiled. */
 typedef struct pk_host_entry_s {
@@ -48,20 +49,32 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_ENTRIES_0(name, args)                             \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);         \
-  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), 0, 0}};
+  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), 0, 0, 0}};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
 #define PK_HAS_CLONES 1
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
 #define PK_TARGET_AVX512 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")))
+#define PK_TARGET_AVX512_BF16 __attribute__((target("avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")))
 #define PK_ENTRIES_1(name, args)                                                 \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                     \
   PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)       \
   PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);                             \
   const pk_host_entry_t PK_CAT(name, _entry) = {                                 \
-      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
+      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), 0}};
+#define PK_ENTRIES_2(name, args)                                                         \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                             \
+  PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)               \
+  PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args)         \
+  PK_HOST_FN(PK_TARGET_AVX512_BF16, PK_CAT(name, _bf16), name, PK_ISA_AVX512_BF16, args) \
+  extern const pk_host_entry_t PK_CAT(name, _entry);                                     \
+  const pk_host_entry_t PK_CAT(name, _entry) = {                                         \
+      PK_STRING(name),                                                                   \
+      PK_COUNT(args),                                                                    \
+      {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), PK_CAT(name, _bf16)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0
+#define PK_ENTRIES_2 PK_ENTRIES_0
 #endif
 
 /* A kernel; the body follows. */

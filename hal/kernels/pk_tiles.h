@@ -9,8 +9,16 @@ typedef struct {
   pk_i64 tile_m, tile_n, tiles_m, tiles_n;
 } pk_tiles_t;
 
-#define PK_GEMM_BYTES 128    /* of a row of a panel */
-#define PK_GEMM_TILE_M 192   /* rows of a tile, at most */
-#define PK_GEMM_PART_SIZE 32 /* rows and columns of a part on devices, which a group computes (gemm_device.h) */
+#define PK_GEMM_BYTES 128  /* of a row of a panel */
+#define PK_GEMM_TILE_M 192 /* rows of a tile, at most */
+#define PK_GEMM_SMALL \
+  32 /* rows and columns of a square that a group computes on devices with many threads (gemm_device.h) */
+#define PK_GEMM_LARGE 64
+
+/* A tile of pk_tile_vector.h: rows, and elements of a vector. */
+#define PK_CPU_M 8
+#define PK_CPU_N 16
+#define PK_VECTOR_TILE_M 128 /* rows and columns whose sums an item keeps in its own memory, at most */
+#define PK_VECTOR_TILE_N 64
 
 #endif /* PK_TILES_H_ */

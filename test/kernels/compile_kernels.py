@@ -75,12 +75,13 @@ def main():
     files = codegen.collect_instances(oplist.load(oplist.OPS_YAML))
     texts = dict(codegen.device_sources(files).units())
     instances = [pair for pairs in files.values() for pair in pairs]
+    simt = {instance.prefix + variant.name for instance, _ in instances for variant in instance.variants if variant.simt}
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name in options.names:
             compiler = compilers.COMPILERS[name](folder)
             chosen = list(texts) if options.all else sample(instances, compiler.slow)
-            kept = [kernel for kernel in chosen if compiler.double or not needs_double(kernel)]
+            kept = [kernel for kernel in chosen if (compiler.double or not needs_double(kernel)) and (compiler.simt or kernel not in simt)]
             results.append(check(compiler, name, {kernel: texts[kernel] for kernel in kept}, options.jobs))
             sys.stdout.flush()
     if any(results):

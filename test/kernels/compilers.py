@@ -19,7 +19,7 @@ def tool(name, versions=range(20, 13, -1)):
 class Clang:
     """OpenCL C 1.2."""
 
-    double, slow = True, False
+    double, slow, simt = True, False, True
     flags = ()
 
     def __init__(self, folder):
@@ -56,6 +56,7 @@ class WithOffsets(Clang):
 class ForCpus(Clang):
     """The form for devices with few wide cores."""
 
+    simt = False
     flags = ("-DPK_CPU_VECTOR",)
 
 

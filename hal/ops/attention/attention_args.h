@@ -5,7 +5,7 @@
 #include "kernels/pk_tiles.h"
 
 #define PK_HEAD_SIZE 256        /* numbers of a head of key or value, at most */
-#define PK_ATTENTION_QUERIES 32 /* of a unit of attention_cpu.h, at most */
+#define PK_ATTENTION_QUERIES 32 /* of a block of attention_vector.h, at most */
 #define PK_GRAD_QUERY 1
 #define PK_GRAD_KEY 2
 #define PK_GRAD_VALUE 4

@@ -1,23 +1,54 @@
-/* attention_device.h: attention.pk on devices. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
- * compute the scores of a key each, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
+/* attention_device.h: attention.pk on devices with many threads. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
+ * compute the scores of a key each, from rows that the group loads to local memory together, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
  * an item adds up in global memory no other item touches.
  *
  * A PK_SYNC stands behind the loops over blocks of keys, too, whose rounds end with one: by the rules it is not needed, but without
  * it PoCL 3.1 makes wrong code of what follows, at every size. */
 #define PK_ROWS 8
 
-/* The score of a key for query i, -inf where it is not seen. */
-PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *q, PK_GLOBAL const E *k, PK_GLOBAL const E *b,
-                       T scale, pk_i64 i, pk_i64 j) {
+#ifdef PK_IS_F64
+#define PK_CHUNK 8
+#else
+#define PK_CHUNK 16
+#endif
+#define PK_CHUNK_LINE (PK_CHUNK + 1) /* odd, so that items read different banks */
+
+/* x[i] = the product of row q0 + i of A and row k0 + l of B, both of SIZE numbers, by way of local memory: `lines` and `heads`, which the
+ * kernel declares. A is read at i < width, B at l < count. */
+#define PK_DOTS(A, A_ROW, B, B_ROW, SIZE)                                                               \
+  for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);                                                \
+  for (pk_i64 d0 = 0; d0 < (SIZE); d0 += PK_CHUNK) {                                                    \
+    PK_EACH(l) {                                                                                        \
+      for (pk_i32 e = l; e < PK_LSIZE * PK_CHUNK; e += PK_LSIZE) {                                      \
+        const pk_i32 j = e / PK_CHUNK, d = e % PK_CHUNK;                                                \
+        lines[j * PK_CHUNK_LINE + d] =                                                                  \
+            j < count && d0 + d < (SIZE) ? PK_GET((B)[(k0 + j) * (B_ROW) + d0 + d]) : PK_C(0.0);        \
+      }                                                                                                 \
+      for (pk_i32 e = l; e < PK_ROWS * PK_CHUNK; e += PK_LSIZE) {                                       \
+        const pk_i32 i = e / PK_CHUNK, d = e % PK_CHUNK;                                                \
+        heads[e] = i < width && d0 + d < (SIZE) ? PK_GET((A)[(q0 + i) * (A_ROW) + d0 + d]) : PK_C(0.0); \
+      }                                                                                                 \
+    }                                                                                                   \
+    PK_SYNC();                                                                                          \
+    PK_EACH(l) {                                                                                        \
+      for (pk_i32 d = 0; d < PK_CHUNK; d++) {                                                           \
+        const T y = lines[l * PK_CHUNK_LINE + d];                                                       \
+        for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] += heads[i * PK_CHUNK + d] * y;                       \
+      }                                                                                                 \
+    }                                                                                                   \
+    PK_SYNC();                                                                                          \
+  }
+#define PK_LINES                                     \
+  PK_LOCAL_ARRAY(T, lines, PK_LSIZE *PK_CHUNK_LINE); \
+  PK_LOCAL_ARRAY(T, heads, PK_ROWS *PK_CHUNK);       \
+  T x[PK_ROWS]; /* one item on devices: private */
+
+/* The score of key j for query i from their product, -inf where it is not seen. */
+PK_FN T PK_NAME(score)(const pk_attention_t *s, PK_GLOBAL const E *b, T product, T scale, pk_i64 i, pk_i64 j) {
   if (s->causal && j > i) return -PK_INFINITY;
-  T x = PK_C(0.0);
-  for (pk_i64 d = 0; d < s->size; d++) x += PK_GET(q[i * s->query[2] + d]) * PK_GET(k[j * s->key[2] + d]);
-  return s->with_bias ? x * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : x * scale;
+  return s->with_bias ? product * scale + PK_GET(b[i * s->bias[2] + j * s->bias[3]]) : product * scale;
 }
 
-#ifdef PK_CPU_VECTOR
-#include "attention_cpu.h"
-#else
 PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
@@ -26,6 +57,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   PK_LOCAL_ARRAY(T, shift, PK_ROWS);
   PK_LOCAL_ARRAY(T, decay, PK_ROWS);
   PK_LOCAL_ARRAY(T, sum, PK_ROWS);
+  PK_LINES
   PK_GROUP(g) {
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
@@ -47,9 +79,10 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
         PK_SYNC();
         for (pk_i64 k0 = 0; k0 < limit; k0 += PK_LSIZE) {
           const pk_i32 count = limit - k0 < PK_LSIZE ? (pk_i32)(limit - k0) : PK_LSIZE;
+          PK_DOTS(q, s.query[2], k, s.key[2], s.size)
           PK_EACH(l) {
             for (pk_i32 i = 0; i < width && l < count; i++)
-              weights[i * PK_LSIZE + l] = PK_NAME(score)(&s, q, k, b, scale, q0 + i, k0 + l);
+              weights[i * PK_LSIZE + l] = PK_NAME(score)(&s, b, x[i], scale, q0 + i, k0 + l);
           }
           PK_SYNC();
           PK_EACH_BELOW(l, width) {
@@ -70,17 +103,19 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
           PK_SYNC();
           PK_EACH(l) {
             if (l < width) {
-              T x = PK_C(0.0);
-              for (pk_i32 j = 0; j < count; j++) x += weights[l * PK_LSIZE + j];
-              sum[l] = sum[l] * decay[l] + x;
+              T total = PK_C(0.0);
+              for (pk_i32 j = 0; j < count; j++) total += weights[l * PK_LSIZE + j];
+              sum[l] = sum[l] * decay[l] + total;
             }
-            for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE)
-              for (pk_i32 i = 0; i < width; i++) {
-                T x = PK_C(0.0);
-                for (pk_i32 j = 0; j < count; j++)
-                  x += weights[i * PK_LSIZE + j] * PK_GET(v[(k0 + j) * s.value[2] + d]);
-                sums[i * PK_HEAD_SIZE + d] = sums[i * PK_HEAD_SIZE + d] * decay[i] + x;
+            for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE) {
+              for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);
+              for (pk_i32 j = 0; j < count; j++) { /* neighbours read neighbours, each value once */
+                const T y = PK_GET(v[(k0 + j) * s.value[2] + d]);
+                for (pk_i32 i = 0; i < width; i++) x[i] += weights[i * PK_LSIZE + j] * y;
               }
+              for (pk_i32 i = 0; i < width; i++)
+                sums[i * PK_HEAD_SIZE + d] = sums[i * PK_HEAD_SIZE + d] * decay[i] + x[i];
+            }
           }
           PK_SYNC();
         }
@@ -99,7 +134,6 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
     }
   }
 }
-#endif
 
 PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
@@ -107,6 +141,8 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
   PK_LOCAL_ARRAY(T, shift, PK_ROWS);
   PK_LOCAL_ARRAY(T, delta, PK_ROWS);
+  T y[PK_ROWS];
+  PK_LINES
   PK_GROUP(g) {
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     for (pk_u64 u = g * per_group; u < last; u++) {
@@ -137,10 +173,10 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
           PK_EACH(l) {
             if (l < width) {
               const T logarithm = logarithms[(batch * s.heads + head) * s.queries + q0 + l];
-              T x = PK_C(0.0);
+              T total = PK_C(0.0);
               for (pk_i64 d = 0; d < s.value_size; d++)
-                x += PK_GET(dr[(q0 + l) * s.grad[2] + d]) * PK_GET(r[(q0 + l) * s.result[2] + d]);
-              delta[l] = x;
+                total += PK_GET(dr[(q0 + l) * s.grad[2] + d]) * PK_GET(r[(q0 + l) * s.result[2] + d]);
+              delta[l] = total;
               shift[l] =
                   logarithm == -PK_INFINITY ? PK_INFINITY : logarithm; /* a row that sees nothing: weights of 0 */
             }
@@ -149,36 +185,42 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
           PK_SYNC();
           for (pk_i64 k0 = begin; k0 < limit; k0 += PK_LSIZE) {
             const pk_i32 count = limit - k0 < PK_LSIZE ? (pk_i32)(limit - k0) : PK_LSIZE;
+            PK_DOTS(q, s.query[2], k, s.key[2], s.size)
+            for (pk_i32 i = 0; i < PK_ROWS; i++) y[i] = x[i];
+            PK_DOTS(dr, s.grad[2], v, s.value[2], s.value_size)
             PK_EACH(l) {
               for (pk_i32 i = 0; i < width && l < count; i++) {
-                const T weight = pk_exp_wide(PK_NAME(score)(&s, q, k, b, scale, q0 + i, k0 + l) - shift[i]);
-                T x = PK_C(0.0);
-                for (pk_i64 d = 0; d < s.value_size; d++)
-                  x += PK_GET(dr[(q0 + i) * s.grad[2] + d]) * PK_GET(v[(k0 + l) * s.value[2] + d]);
+                const T weight = pk_exp_wide(PK_NAME(score)(&s, b, y[i], scale, q0 + i, k0 + l) - shift[i]);
                 weights[i * PK_LSIZE + l] = weight;
-                slopes[i * PK_LSIZE + l] = scale * weight * (x - delta[i]);
+                slopes[i * PK_LSIZE + l] = scale * weight * (x[i] - delta[i]);
               }
             }
             PK_SYNC();
             PK_EACH(l) {
-              for (pk_i64 d = l; d < s.value_size && (s.wanted & PK_GRAD_VALUE); d += PK_LSIZE)
+              for (pk_i64 d = l; d < s.value_size && (s.wanted & PK_GRAD_VALUE); d += PK_LSIZE) {
+                for (pk_i32 i = 0; i < width; i++) x[i] = PK_GET(dr[(q0 + i) * s.grad[2] + d]);
                 for (pk_i32 j = 0; j < count; j++) {
-                  T x = PK_GET(gv[(k0 + j) * s.grad_value[2] + d]);
-                  for (pk_i32 i = 0; i < width; i++)
-                    x += weights[i * PK_LSIZE + j] * PK_GET(dr[(q0 + i) * s.grad[2] + d]);
-                  gv[(k0 + j) * s.grad_value[2] + d] = PK_PUT(x);
+                  T total = PK_GET(gv[(k0 + j) * s.grad_value[2] + d]);
+                  for (pk_i32 i = 0; i < width; i++) total += weights[i * PK_LSIZE + j] * x[i];
+                  gv[(k0 + j) * s.grad_value[2] + d] = PK_PUT(total);
                 }
-              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_KEY); d += PK_LSIZE)
+              }
+              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_KEY); d += PK_LSIZE) {
+                for (pk_i32 i = 0; i < width; i++) x[i] = PK_GET(q[(q0 + i) * s.query[2] + d]);
                 for (pk_i32 j = 0; j < count; j++) {
-                  T x = PK_GET(gk[(k0 + j) * s.grad_key[2] + d]);
-                  for (pk_i32 i = 0; i < width; i++)
-                    x += slopes[i * PK_LSIZE + j] * PK_GET(q[(q0 + i) * s.query[2] + d]);
-                  gk[(k0 + j) * s.grad_key[2] + d] = PK_PUT(x);
+                  T total = PK_GET(gk[(k0 + j) * s.grad_key[2] + d]);
+                  for (pk_i32 i = 0; i < width; i++) total += slopes[i * PK_LSIZE + j] * x[i];
+                  gk[(k0 + j) * s.grad_key[2] + d] = PK_PUT(total);
                 }
-              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_QUERY); d += PK_LSIZE)
-                for (pk_i32 i = 0; i < width; i++)
-                  for (pk_i32 j = 0; j < count; j++)
-                    sums[i * PK_HEAD_SIZE + d] += slopes[i * PK_LSIZE + j] * PK_GET(k[(k0 + j) * s.key[2] + d]);
+              }
+              for (pk_i64 d = l; d < s.size && (s.wanted & PK_GRAD_QUERY); d += PK_LSIZE) {
+                for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);
+                for (pk_i32 j = 0; j < count; j++) {
+                  const T z = PK_GET(k[(k0 + j) * s.key[2] + d]);
+                  for (pk_i32 i = 0; i < width; i++) x[i] += slopes[i * PK_LSIZE + j] * z;
+                }
+                for (pk_i32 i = 0; i < width; i++) sums[i * PK_HEAD_SIZE + d] += x[i];
+              }
             }
             PK_SYNC();
           }
@@ -197,3 +239,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   }
 }
 #undef PK_ROWS
+#undef PK_CHUNK
+#undef PK_CHUNK_LINE
+#undef PK_DOTS
+#undef PK_LINES

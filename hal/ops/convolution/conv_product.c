@@ -18,8 +18,13 @@ typedef pk_conv_t product_t;
 
 typedef pk_conv_part_t part_t;
 
+enum { LEAST_PART = 512 }; /* windows */
+
 /* Rows of a tile, at most. */
-enum { MOST_ROWS = PK_GEMM_TILE_M, MOST_SLOPE_ROWS = PK_CONV_ROWS, LEAST_PART = 512 };
+static int64_t most_rows(const hal_op_context_t *context, int slope) {
+  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return slope ? PK_CONV_VECTOR_ROWS : PK_VECTOR_TILE_M;
+  return slope ? PK_CONV_ROWS : PK_GEMM_TILE_M;
+}
 
 /* Strides of a contiguous image. */
 static pk_volume_t dense(int64_t channels, const int64_t space[3]) {
@@ -46,9 +51,9 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   const int64_t depth = p->window.channels * product(p->window.size), columns = p->batches * product(p->window.out);
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
-  if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return hal_op_conv_cpu(context, p, on);
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype), MOST_ROWS, 0);
+  p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
+                               most_rows(context, 0), 0);
   count_units(context, p, depth, &units, &per_group);
   return queue_conv_tiles(context, kernel, (units + per_group - 1) / per_group, on->grid, on->image, on->weight,
                           on->bias, on->has_bias, p, units, per_group);
@@ -74,7 +79,8 @@ static product_t product_over_large(const hal_op_conv_t *conv) {
                  .grid = small_strides(conv),
                  .batches = conv->batches,
                  .groups = conv->groups,
-                 .rows = conv->small_per_group};
+                 .rows = conv->small_per_group,
+                 .image_elements = large_strides(conv).batch * conv->batches};
   p.window.channels = conv->large_per_group;
   return p;
 }
@@ -134,7 +140,8 @@ static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *c
                  .grid = whole,
                  .batches = conv->batches,
                  .groups = conv->groups,
-                 .rows = conv->large_per_group};
+                 .rows = conv->large_per_group,
+                 .image_elements = small_strides(conv).batch * conv->batches};
   int64_t offset = 0;
   for (int d = 0; d < 3; d++) {
     see(&conv->window, d, first[d], &part, &p.window);
@@ -165,10 +172,19 @@ static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *c
   return status;
 }
 
+/* Devices count places in 32 bits: no window may reach beyond them. */
+static hal_status_t check_reach(const hal_op_context_t *context, const pk_window_t *w) {
+  if (hal_op_is_host(context)) return HAL_OK;
+  for (int d = 0; d < 3; d++)
+    if (w->in[d] >= 1 << 30 || w->pad[d] >= 1 << 29) return hal_op_too_large(context, (uint64_t)w->in[d]);
+  return HAL_OK;
+}
+
 hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image) {
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, image->result, "the result", &numel));
   if (numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(check_reach(context, &conv->window));
   return image->small ? make_small(context, conv, image) : make_large(context, conv, image);
 }
 
@@ -220,9 +236,8 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   int64_t numel;
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the weight's gradient", &numel));
   if (numel == 0) return HAL_OK;
+  HAL_RETURN_IF_ERROR(check_reach(context, &conv->window));
   const int planes = hal_op_conv_cut_planes(context, &p, result->dtype);
-  if (!planes && hal_op_target(context)->form == HAL_FORM_CPU_VECTOR)
-    return hal_op_conv_cpu_slope(context, &p, &on, result);
   int64_t all = conv->batches, part;
   if (planes) {
     const int64_t items = p.groups * p.rows * p.window.channels,
@@ -231,8 +246,8 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   } else {
     const int64_t rows = conv->large_per_group * product(conv->window.size);
     all *= product(conv->window.out);
-    p.tiles =
-        hal_op_gemm_tiles(context, rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype), MOST_SLOPE_ROWS, 0);
+    p.tiles = hal_op_gemm_tiles(context, rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype),
+                                most_rows(context, 1), 0);
     part = choose_part(context, &p, all);
   }
   return add_parts(context, &p, planes, part, part && all ? (all + part - 1) / part : 1, &on, result, numel);

@@ -42,12 +42,4 @@ hal_status_t hal_op_conv_planes(hal_op_context_t *context, const pk_conv_t *prod
 hal_status_t hal_op_conv_planes_slope(hal_op_context_t *context, const pk_conv_t *product,
                                       const hal_op_conv_operands_t *on, int64_t part, int64_t parts);
 
-/* ---- the same on targets of the form HAL_FORM_CPU_VECTOR (conv_cpu.c): the unfolded image in scratch memory, and products of it ---- */
-
-/* Queues the grid of a product. */
-hal_status_t hal_op_conv_cpu(hal_op_context_t *context, const pk_conv_t *product, const hal_op_conv_operands_t *on);
-/* Queues the gradient of the weight, `result`. */
-hal_status_t hal_op_conv_cpu_slope(hal_op_context_t *context, const pk_conv_t *product,
-                                   const hal_op_conv_operands_t *on, const hal_tensor_t *result);
-
 #endif /* HAL_SRC_OP_CONVOLUTION_H_ */

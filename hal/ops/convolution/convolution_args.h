@@ -4,7 +4,6 @@
 
 #include "kernels/pk_tiles.h"
 #include "kernels/pk_window.h"
-#include "ops/gemm/gemm_args.h"
 
 /* `window` slides over `image`: its channels are those of a group, in the image, out the places of the grid. `rows` counts the grid's
  * channels of a group. A tile has tile_m rows x tile_n columns (windows) in tiles, tile_m rows of the unfolded image x tile_n channels of
@@ -13,6 +12,7 @@ typedef struct {
   pk_window_t window;
   pk_volume_t image, grid;
   pk_i64 batches, groups, rows;
+  pk_i64 image_elements; /* of the whole image */
   pk_tiles_t tiles;
 } pk_conv_t;
 
@@ -21,9 +21,10 @@ typedef struct {
   pk_i64 all[3], size[3], first[3], step[3];
 } pk_conv_part_t;
 
-#define PK_CONV_ROWS 96    /* rows of a tile of slope, at most */
-#define PK_CONV_ROOM 4096  /* planes: elements of all phases of a band, and of the band: at most 32 KiB each */
-#define PK_CONV_PLACES 128 /* planes: of a plane of a window, at most */
+#define PK_CONV_ROWS 96         /* rows of a tile of slope, at most */
+#define PK_CONV_VECTOR_ROWS 256 /* the same in conv_vector.h */
+#define PK_CONV_ROOM 4096       /* planes: elements of all phases of a band, and of the band: at most 32 KiB each */
+#define PK_CONV_PLACES 128      /* planes: of a plane of a window, at most */
 
 #define CONV_TURN_ARGS(X)                                                                    \
   X(OUT, T, turned), X(IN, T, weight), X(VALUE, pk_u64, n), X(STRUCT, pk_conv_part_t, part), \
@@ -36,12 +37,6 @@ typedef struct {
 #define CONV_SLOPE_ARGS(X)                                                                            \
   X(OUT, T, slope), X(IN, T, image), X(IN, T, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
       X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
-
-/* Writes the unfolded image of a group: n = images * panels * channels items, each the rows of one channel for PK_CPU_N windows. Row k of
- * panel p of an image is at image * to_image + p * to_panel + k * to_row; windows that do not exist are zeros. */
-#define CONV_UNFOLD_ARGS(X)                                                                               \
-  X(OUT, T, to), X(IN, T, image), X(STRUCT, pk_conv_t, s), X(VALUE, pk_u64, n), X(VALUE, pk_i64, panels), \
-      X(VALUE, pk_i64, to_image), X(VALUE, pk_i64, to_panel), X(VALUE, pk_i64, to_row)
 
 #define CONV_PLANES_ARGS(X)                                                                       \
   X(OUT, T, grid), X(IN, T, image), X(IN, T, weight), X(IN, T, bias), X(VALUE, pk_i32, has_bias), \

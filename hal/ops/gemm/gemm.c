@@ -10,6 +10,7 @@
 #include "op/parts.h"
 #include "ops/gemm/gemm.h"
 #include "ops/gemm/gemm_args.h"
+#include "ops/reduce/reduce.h"
 
 HAL_OP_LAUNCHER(queue_gemm, groups, GEMM_ARGS)
 
@@ -20,9 +21,7 @@ typedef struct operands_s {
   hal_op_scalar_t alpha, beta;
 } operands_t;
 
-/* Tiles hold at most TILE_M x 512 bytes of columns (PK_GEMM_TILE_N): packing a panel of b costs about a tenth of the
- * arithmetic on 192 rows. A matrix is cut finer for the sake of threads as long as tiles take some 2 us. */
-enum { TILE_M = PK_GEMM_TILE_M, TILE_BYTES = 512, PANEL_BYTES = PK_GEMM_BYTES, LEAST_M = 32, TILE_WORK = 150000 };
+enum { TILE_BYTES = 512, PANEL_BYTES = PK_GEMM_BYTES };
 
 static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
@@ -108,44 +107,12 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-/* Device forms: a group takes a part of the result. */
-static pk_tiles_t parts_of(int64_t m, int64_t n) {
-  return (pk_tiles_t){.tile_m = PK_GEMM_PART_SIZE,
-                      .tile_n = PK_GEMM_PART_SIZE,
-                      .tiles_m = divide_up(m, PK_GEMM_PART_SIZE),
-                      .tiles_n = divide_up(n, PK_GEMM_PART_SIZE)};
-}
-
-pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
-                             int64_t element, int64_t most_m, int keep_n) {
-  if (!hal_op_is_host(context)) return parts_of(m, n);
-  const int64_t panel = PANEL_BYTES / element, depth = k > 0 ? k : 1;
-  int64_t tile_m = most_m, tile_n = TILE_BYTES / element;
-  /* In double: only a rough figure is needed, and no product overflows. */
-  const double work = (double)m * (double)n * (double)depth / TILE_WORK;
-  const int64_t most = divide_up((int64_t)hal_op_target(context)->wanted_groups, batch),
-                wanted = work < (double)most ? (int64_t)work : most;
-  while (keep_n && tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
-  while (tile_n > panel && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_n -= panel;
-  while (tile_m > LEAST_M && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= 16;
-  /* Even tiles: 512 rows as 3 x 176, not 192 + 192 + 128. */
-  pk_tiles_t tiles = {.tile_m = divide_up(divide_up(m, divide_up(m, tile_m)), 8) * 8,
-                      .tile_n = divide_up(divide_up(n, divide_up(n, tile_n)), panel) * panel};
-  tiles.tiles_m = divide_up(m, tiles.tile_m);
-  tiles.tiles_n = divide_up(n, tiles.tile_n);
-  return tiles;
-}
-
-uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work) {
-  return work >= TILE_WORK ? 1 : hal_op_units_per_group(context, (uint64_t)(work * HAL_OP_ATTENTION / TILE_WORK));
-}
-
 /* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
 static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t batch, int64_t element) {
   const int by_columns = s->b_row == 1 && s->b_col != 1;
   if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
   const int64_t panel = PANEL_BYTES / element;
-  const double work = (double)s->n * (double)s->k / (TILE_WORK / 16); /* one multiplication per element loaded */
+  const double work = (double)s->n * (double)s->k / (HAL_OP_TILE_WORK / 16); /* one multiplication per element loaded */
   const int64_t most = divide_up((int64_t)hal_op_target(context)->wanted_groups, batch),
                 wanted = work < (double)most ? (int64_t)work : most;
   s->tiles = (pk_tiles_t){.tile_m = 1, .tile_n = TILE_BYTES / element, .tiles_m = 1};
@@ -172,9 +139,46 @@ static hal_status_t choose_tiles(hal_op_context_t *context, operands_t *in, gemm
   if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
   /* Narrow tiles pack a more often, low ones b. An a whose rows are contiguous need not be packed. */
   const int keep_n = s->a_col != 1 && s->b_col == 1;
-  s->tiles = hal_op_gemm_tiles(context, s->m, s->n, s->k, batch, in->alpha.size, TILE_M, keep_n);
+  s->tiles = hal_op_gemm_tiles(context, s->m, s->n, s->k, batch, in->alpha.size, PK_GEMM_TILE_M, keep_n);
   *out_units = s->tiles.tiles_m * s->tiles.tiles_n;
   return HAL_OK;
+}
+
+static hal_status_t queue_units(hal_op_context_t *context, hal_plugin_kernel_t *kernel, const operands_t *in,
+                                const gemm_t *s, void *result, const hal_op_scalar_t *beta, uint64_t units,
+                                uint64_t per_group) {
+  const void *self = in->self ? in->self->data : result; /* not read when beta is 0 */
+  return queue_gemm(context, kernel, (units + per_group - 1) / per_group, result, in->a->data, in->b->data, self, s,
+                    hal_op_number(&in->alpha), hal_op_number(beta), units, per_group);
+}
+
+/* Devices with many threads: squares, of the parts that a long sum is cut into where there are too few of them; beta * self then goes with
+ * the first. */
+static hal_status_t launch_squares(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch) {
+  hal_plugin_kernel_t *kernel;
+  uint64_t units;
+  size_t bytes;
+  if (s->result_col != 1 && s->n > 1 && (s->result_row == 1 || s->m == 1)) transpose(s, in);
+  const hal_op_squares_t plan = hal_op_gemm_squares(hal_op_target(context), s->m, s->n, s->k, batch, in->alpha.size);
+  HAL_RETURN_IF_ERROR(
+      hal_op_kernel(context, in->a->dtype,
+                    plan.tiles.tile_m == PK_GEMM_LARGE ? HAL_GEMM_VARIANT_LARGE : HAL_GEMM_VARIANT_TILES, &kernel));
+  s->tiles = plan.tiles, s->parts = 1, s->part = s->k;
+  if (__builtin_mul_overflow((uint64_t)(s->tiles.tiles_m * s->tiles.tiles_n), (uint64_t)batch, &units))
+    return hal_op_too_large(context, UINT64_MAX);
+  if (plan.parts == 1 || !hal_op_is_contiguous(in->result))
+    return queue_units(context, kernel, in, s, in->result->data, &in->beta, units, 1);
+  hal_op_scratch_t scratch = {.block = NULL};
+  const int64_t numel = s->m * s->n; /* of the result, so no overflow */
+  if (__builtin_mul_overflow((size_t)numel, (size_t)plan.parts * in->alpha.size, &bytes))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, bytes, &scratch));
+  s->parts = plan.parts, s->part = plan.part, s->result_batch = numel;
+  hal_status_t status = queue_units(context, kernel, in, s, scratch.address, &in->beta, units * (uint64_t)s->parts, 1);
+  if (!status)
+    status = hal_op_add_rows(context, s->parts, scratch.address, hal_op_accumulator(context, in->a->dtype), in->result);
+  hal_op_scratch_release(&scratch);
+  return status;
 }
 
 static hal_status_t launch_on_cpu(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch) {
@@ -203,6 +207,7 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   int64_t tiles;
   if (!choose_vector(context, &in, &s, batch, &kernel, &tiles)) {
     if (hal_op_target(context)->form == HAL_FORM_CPU_VECTOR) return launch_on_cpu(context, &in, &s, batch);
+    if (hal_op_target(context)->form == HAL_FORM_SIMT) return launch_squares(context, &in, &s, batch);
     HAL_RETURN_IF_ERROR(choose_tiles(context, &in, &s, batch, &kernel, &tiles));
   }
   uint64_t units, per_group;
@@ -210,11 +215,7 @@ static hal_status_t launch(hal_op_context_t *context, operands_t in) {
   const double reuse = s.m == 1 ? 16 : 1; /* a row vector loads an element for each multiplication */
   per_group =
       hal_op_gemm_per_group(context, reuse * (double)s.tiles.tile_m * (double)s.tiles.tile_n * (double)(s.k + 1));
-  const void *a = in.a->data, *b = in.b->data;
-  void *result = in.result->data;
-  const void *self = in.self ? in.self->data : result; /* not read when beta is 0 */
-  return queue_gemm(context, kernel, (units + per_group - 1) / per_group, result, a, b, self, &s,
-                    hal_op_number(&in.alpha), hal_op_number(&in.beta), units, per_group);
+  return queue_units(context, kernel, &in, &s, in.result->data, &in.beta, units, per_group);
 }
 
 /* One of the real products of a complex one: result part = beta * self part + alpha * (a part) @ (b part), with `again`

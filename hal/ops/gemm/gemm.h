@@ -4,12 +4,30 @@
 
 #include "kernels/pk_tiles.h"
 #include "op/queue.h"
+#include "op/target.h"
 #include "ops/gemm/gemm_args.h"
 
 /* Cuts the product of an m x k and a k x n matrix of elements of `element` bytes, one of `batch`, into tiles of at most `most_m` rows.
  * `keep_n`: narrow tiles cost more than low ones. Depends on the sizes and the target alone. */
 pk_tiles_t hal_op_gemm_tiles(const hal_op_context_t *context, int64_t m, int64_t n, int64_t k, int64_t batch,
                              int64_t element, int64_t most_m, int keep_n);
+
+/* Multiplications that are worth a unit of work on the host. */
+#define HAL_OP_TILE_WORK 150000
+
+/* A plan for devices with many threads: squares of tile_m = tile_n rows and columns, and parts of the sum along k. */
+typedef struct hal_op_squares_s {
+  pk_tiles_t tiles;
+  int64_t parts, part;
+} hal_op_squares_t;
+
+/* Large squares where they are enough for all compute units and fit into local memory, else small ones; where these are too few for the units,
+ * the sum is cut as well. `element`: bytes of what is computed in. */
+hal_op_squares_t hal_op_gemm_squares(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch,
+                                     int64_t element);
+
+/* What a group of gemm_cpu.h takes, on devices with few wide cores. */
+pk_tiles_t hal_op_gemm_vector_tiles(const hal_op_target_t *target, int64_t m, int64_t n, int64_t k, int64_t batch);
 
 /* A product of real matrices whose shapes were checked; `self` is readable even where beta is 0. */
 typedef struct hal_op_product_s {
@@ -22,10 +40,8 @@ typedef struct hal_op_product_s {
   int64_t batch;   /* matrices */
 } hal_op_product_t;
 
-/* Queues a product on a target of the form HAL_FORM_CPU_VECTOR; `context` is that of mm. _tiles: of operands that lie as gemm_cpu.h
- * reads them, a_block and b_panel among them. */
+/* Queues a product on a target of the form HAL_FORM_CPU_VECTOR; `context` is that of mm. */
 hal_status_t hal_op_gemm_cpu(hal_op_context_t *context, const hal_op_product_t *product);
-hal_status_t hal_op_gemm_cpu_tiles(hal_op_context_t *context, const hal_op_product_t *product);
 
 /* Tiles of `work` multiplications each that a group should take. */
 uint64_t hal_op_gemm_per_group(const hal_op_context_t *context, double work);

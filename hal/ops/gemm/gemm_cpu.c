@@ -1,4 +1,4 @@
-/* gemm_cpu.c: products of matrices on devices with few wide cores: packs what `tiles` of gemm_cpu.h cannot read as it is. */
+/* gemm_cpu.c: products of matrices on devices with few wide cores: packs what `tiles` of gemm_cpu.h cannot read as it is, and multiplies. */
 #include "hal_op_variants.h"
 #include "ops/gemm/gemm.h"
 #include "ops/gemm/gemm_args.h"
@@ -26,7 +26,8 @@ static hal_status_t pack(hal_op_context_t *context, const hal_op_product_t *p, c
       __builtin_mul_overflow(lines, (uint64_t)side->width * p->alpha->size, &size))
     return hal_op_too_large(context, UINT64_MAX);
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, out));
-  return queue_pack(context, kernel, lines, out->address, side->data, lines, p->s.k, panels, side->extent, side->width,
+  const uint64_t n = (uint64_t)batches * (uint64_t)panels * (uint64_t)divide_up(p->s.k, PK_CPU_N);
+  return queue_pack(context, kernel, n, out->address, side->data, n, p->s.k, panels, side->extent, side->width,
                     side->batch, side->row, side->step);
 }
 
@@ -58,17 +59,14 @@ static hal_status_t pack_b(hal_op_context_t *context, hal_op_product_t *p, hal_o
   return HAL_OK;
 }
 
-hal_status_t hal_op_gemm_cpu_tiles(hal_op_context_t *context, const hal_op_product_t *product) {
-  pk_gemm_t s = product->s;
-  const hal_op_product_t *const p = product;
+static hal_status_t multiply(hal_op_context_t *context, const hal_op_product_t *p) {
+  pk_gemm_t s = p->s;
   hal_plugin_kernel_t *kernel;
   uint64_t groups;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, p->dtype, HAL_GEMM_VARIANT_TILES, &kernel));
-  s.tiles = (pk_tiles_t){
-      .tile_m = PK_CPU_M, .tile_n = PK_CPU_N, .tiles_m = divide_up(s.m, PK_CPU_M), .tiles_n = divide_up(s.n, PK_CPU_N)};
-  const uint64_t sides =
-      (uint64_t)divide_up(s.tiles.tiles_m, PK_CPU_SIDE) * (uint64_t)divide_up(s.tiles.tiles_n, PK_CPU_SIDE);
-  if (__builtin_mul_overflow(sides, (uint64_t)p->batch, &groups)) return hal_op_too_large(context, UINT64_MAX);
+  s.tiles = hal_op_gemm_vector_tiles(hal_op_target(context), s.m, s.n, s.k, p->batch);
+  if (__builtin_mul_overflow((uint64_t)s.tiles.tiles_m * (uint64_t)s.tiles.tiles_n, (uint64_t)p->batch, &groups))
+    return hal_op_too_large(context, UINT64_MAX);
   return queue_tiles(context, kernel, groups, p->result, p->a, p->b, p->self, &s, hal_op_number(p->alpha),
                      hal_op_number(p->beta), groups, 1);
 }
@@ -78,7 +76,7 @@ hal_status_t hal_op_gemm_cpu(hal_op_context_t *context, const hal_op_product_t *
   hal_op_scratch_t a = {.block = NULL}, b = {.block = NULL};
   hal_status_t status = pack_a(context, &p, &a);
   if (!status) status = pack_b(context, &p, &b);
-  if (!status) status = hal_op_gemm_cpu_tiles(context, &p);
+  if (!status) status = multiply(context, &p);
   hal_op_scratch_release(&a);
   hal_op_scratch_release(&b);
   return status;

@@ -1,10 +1,10 @@
 /* gemm_cpu.h: products of matrices in the dialect's form for devices with few wide cores. An item keeps PK_CPU_M x PK_CPU_N elements of the
  * result in vector registers and takes one row of a panel of b and one element of each of its rows of a per step; there is no local
- * memory and no barrier, which cost such devices dearly. A group takes 8 x 8 such blocks, so that its panels stay in the cache.
+ * memory and no barrier, which cost such devices dearly. A group takes a tile of such blocks, so that its panels stay in the cache.
  *
  * Operands of half precision, and those that cannot be read 16 columns at a time, are packed before (gemm_pack.h). Every element is
  * summed over k in order. */
-typedef PK_CAT(pk_vector_, PK_TOKEN) PK_NAME(v);
+#include "kernels/pk_tile_vector.h"
 
 /* Stores a row of a block: result = beta * self + alpha * x, of `columns` elements. */
 PK_FN void PK_NAME(put)(const pk_gemm_t *s, PK_NAME(v) x, pk_i64 columns, T alpha, T beta, PK_GLOBAL const E *self,
@@ -21,51 +21,33 @@ PK_FN void PK_NAME(put)(const pk_gemm_t *s, PK_NAME(v) x, pk_i64 columns, T alph
     result[j * s->result_col] = PK_PUT(beta == PK_C(0.0) ? y[j] : beta * PK_GET(self[j * s->self_col]) + y[j]);
 }
 
-#define PK_CPU_ROW(r) PK_GLOBAL const T *a##r = block + (r < rows ? r : rows - 1) * s.a_row
-#define PK_CPU_STEP(r) x##r += a##r[k * s.a_col] * y
+#define PK_CPU_ROW(r) PK_GLOBAL const T *a##r = block + (r < rows ? r : rows - 1) * s.a_row;
+#define PK_CPU_A(r) a##r[k * s.a_col]
 #define PK_CPU_PUT(r) \
-  if (r < rows) PK_NAME(put)(&s, x##r, columns, alpha, beta, self0 + r * s.self_row, result0 + r * s.result_row)
+  if (r < rows) PK_NAME(put)(&s, x##r, columns, alpha, beta, self0 + r * s.self_row, result0 + r * s.result_row);
 PK_KERNEL(PK_NAME(tiles), GEMM_ARGS) {
-  const pk_i64 wide = (s.tiles.tiles_n + PK_CPU_SIDE - 1) / PK_CPU_SIDE,
-               high = (s.tiles.tiles_m + PK_CPU_SIDE - 1) / PK_CPU_SIDE;
   PK_GROUP(g) {
-    PK_EACH(l) {
-      const pk_i64 line = (pk_i64)(g / (pk_u64)wide), batch = line / high;
-      const pk_i64 tile_m = (line - batch * high) * PK_CPU_SIDE + l % PK_CPU_SIDE;
-      const pk_i64 tile_n = ((pk_i64)g - line * wide) * PK_CPU_SIDE + l / PK_CPU_SIDE;
-      if (tile_m < s.tiles.tiles_m && tile_n < s.tiles.tiles_n) {
-        const pk_i64 i = tile_m * PK_CPU_M, j = tile_n * PK_CPU_N;
-        const pk_i64 rows = s.m - i < PK_CPU_M ? s.m - i : PK_CPU_M, columns = s.n - j < PK_CPU_N ? s.n - j : PK_CPU_N;
-        PK_GLOBAL const T *block = (PK_GLOBAL const T *)a + batch * s.a_batch + tile_m * s.a_block;
-        PK_GLOBAL const T *panel = (PK_GLOBAL const T *)b + batch * s.b_batch + tile_n * s.b_panel;
+    const pk_i64 line = (pk_i64)(g / (pk_u64)s.tiles.tiles_n), batch = line / s.tiles.tiles_m;
+    const pk_i64 row0 = (line - batch * s.tiles.tiles_m) * s.tiles.tile_m;
+    const pk_i64 column0 = ((pk_i64)g - line * s.tiles.tiles_n) * s.tiles.tile_n;
+    const pk_i64 row_end = s.m - row0 < s.tiles.tile_m ? s.m : row0 + s.tiles.tile_m;
+    const pk_i64 column_end = s.n - column0 < s.tiles.tile_n ? s.n : column0 + s.tiles.tile_n;
+    for (pk_i64 j = column0; j < column_end; j += PK_CPU_N) {
+      PK_GLOBAL const T *panel = (PK_GLOBAL const T *)b + batch * s.b_batch + j / PK_CPU_N * s.b_panel;
+      const pk_i64 columns = column_end - j < PK_CPU_N ? column_end - j : PK_CPU_N;
+      for (pk_i64 i = row0; i < row_end; i += PK_CPU_M) {
+        const pk_i64 rows = row_end - i < PK_CPU_M ? row_end - i : PK_CPU_M;
+        PK_GLOBAL const T *block = (PK_GLOBAL const T *)a + batch * s.a_batch + i / PK_CPU_M * s.a_block;
         PK_GLOBAL const E *self0 = self + batch * s.self_batch + i * s.self_row + j * s.self_col;
         PK_GLOBAL E *result0 = result + batch * s.result_batch + i * s.result_row + j * s.result_col;
-        PK_CPU_ROW(0);
-        PK_CPU_ROW(1);
-        PK_CPU_ROW(2);
-        PK_CPU_ROW(3);
-        PK_CPU_ROW(4);
-        PK_CPU_ROW(5);
-        PK_CPU_ROW(6);
-        PK_CPU_ROW(7);
-        PK_NAME(v) x0 = 0, x1 = 0, x2 = 0, x3 = 0, x4 = 0, x5 = 0, x6 = 0, x7 = 0;
-        for (pk_i64 k = 0; k < s.k; k++) {
-          const PK_NAME(v) y = vload16(0, panel + k * s.b_row);
-          PK_CPU_STEP(0), PK_CPU_STEP(1), PK_CPU_STEP(2), PK_CPU_STEP(3);
-          PK_CPU_STEP(4), PK_CPU_STEP(5), PK_CPU_STEP(6), PK_CPU_STEP(7);
-        }
-        PK_CPU_PUT(0);
-        PK_CPU_PUT(1);
-        PK_CPU_PUT(2);
-        PK_CPU_PUT(3);
-        PK_CPU_PUT(4);
-        PK_CPU_PUT(5);
-        PK_CPU_PUT(6);
-        PK_CPU_PUT(7);
+        PK_TILE_ROWS(PK_CPU_ROW)
+        PK_TILE_ROWS(PK_TILE_CLEAR)
+        PK_TILE_SUMS(s.k, PK_CPU_A, vload16(0, panel + k * s.b_row))
+        PK_TILE_ROWS(PK_CPU_PUT)
       }
     }
   }
 }
 #undef PK_CPU_ROW
-#undef PK_CPU_STEP
+#undef PK_CPU_A
 #undef PK_CPU_PUT

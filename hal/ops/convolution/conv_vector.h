@@ -1,0 +1,195 @@
+/* conv_vector.h: tiles and slope of convolution.pk in the dialect's form for devices with few wide cores. An item does a unit of work; it
+ * unfolds what it multiplies into its own memory, in panels of PK_CPU_N windows that follow one another, and multiplies by
+ * kernels/pk_tile_vector.h. What is found out about a panel and a place of the window serves all channels. */
+#include "kernels/pk_tile_vector.h"
+
+#define PK_CONV_DEPTH 256 /* rows of a block of tiles */
+#define PK_CONV_WIDTH 64  /* columns of a block of slope */
+#define PK_CONV_LINES(name, n) PK_LOCAL_ARRAY(PK_NAME(v), name, (n) / PK_CPU_N)
+
+#ifndef PK_CONV_PANEL_T_
+#define PK_CONV_PANEL_T_
+/* Where the windows of a panel begin, and where their places stand in the image and in the grid, from a group's first channel on. Those
+ * behind the last begin far outside. */
+typedef struct {
+  pk_i32 z[PK_CPU_N], y[PK_CPU_N], x[PK_CPU_N];
+  pk_i64 at[PK_CPU_N], to[PK_CPU_N];
+  pk_i64 count;
+  pk_i32 at_even, to_even; /* they follow one another there */
+} pk_conv_panel_t;
+
+PK_FN void pk_conv_find_panel(const pk_conv_t *s, pk_i64 first, pk_i64 count, pk_conv_panel_t *out) {
+  const pk_window_t *const w = &s->window;
+  pk_u64 rest = (pk_u64)first;
+  pk_i64 x = pk_window_digit(&rest, w->out[2]), y = pk_window_digit(&rest, w->out[1]),
+         z = pk_window_digit(&rest, w->out[0]), batch = (pk_i64)rest;
+  out->count = count < PK_CPU_N ? count : PK_CPU_N, out->at_even = out->to_even = 1;
+  for (pk_i64 e = 0; e < PK_CPU_N; e++) {
+    if (e >= count) {
+      out->z[e] = -(1 << 30), out->y[e] = out->x[e] = 0;
+      out->at[e] = out->at[e - 1] + 1, out->to[e] = out->to[e - 1] + 1;
+      continue;
+    }
+    const pk_i64 top = z * w->step[0] - w->pad[0], row = y * w->step[1] - w->pad[1], left = x * w->step[2] - w->pad[2];
+    out->z[e] = (pk_i32)top, out->y[e] = (pk_i32)row, out->x[e] = (pk_i32)left;
+    out->at[e] = pk_volume_at(&s->image, batch, 0, top, row) + left * s->image.space[2];
+    out->to[e] = pk_volume_at(&s->grid, batch, 0, z, y) + x * s->grid.space[2];
+    out->at_even &= out->at[e] == out->at[0] + e, out->to_even &= out->to[e] == out->to[0] + e;
+    if (++x < w->out[2]) continue;
+    x = 0;
+    if (++y < w->out[1]) continue;
+    y = 0;
+    if (++z < w->out[0]) continue;
+    z = 0, batch++;
+  }
+}
+#endif
+
+#ifdef PK_IS_F64
+#define PK_CONV_MASK(mask) convert_long16(mask)
+#else
+#define PK_CONV_MASK(mask) (mask)
+#endif
+
+/* Unfolds rows [k0, k1) of a panel to rows that are `to_row` apart. `image` is a group's first channel; elements from `begin` to `end`,
+ * counted from there, are memory. */
+PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const pk_conv_panel_t *p, PK_GLOBAL const T *image, pk_i64 begin,
+                           pk_i64 end, pk_i64 k0, pk_i64 k1, T *to, pk_i64 to_row) {
+  const pk_window_t *const w = &s->window;
+  const pk_i64 places = pk_conv_places(w), channel0 = k0 / places, skipped = k0 - channel0 * places;
+  pk_i64 q = 0;
+  for (pk_i64 kz = 0; kz < w->size[0]; kz++) {
+    for (pk_i64 ky = 0; ky < w->size[1]; ky++) {
+      for (pk_i64 kx = 0; kx < w->size[2]; kx++, q++) {
+        const pk_i64 dz = kz * w->dilation[0], dy = ky * w->dilation[1], dx = kx * w->dilation[2];
+        const int16 inside = (as_uint16(vload16(0, p->z) + (int)dz) < (uint)w->in[0]) &
+                             (as_uint16(vload16(0, p->y) + (int)dy) < (uint)w->in[1]) &
+                             (as_uint16(vload16(0, p->x) + (int)dx) < (uint)w->in[2]);
+        const pk_i64 place = dz * s->image.space[0] + dy * s->image.space[1] + dx * s->image.space[2];
+        for (pk_i64 c = channel0 + (q < skipped); c * places + q < k1; c++) {
+          T *const row = to + (c * places + q - k0) * to_row;
+          PK_GLOBAL const T *const from = image + c * s->image.channel + place;
+          const pk_i64 at = c * s->image.channel + place + p->at[0];
+          if (p->at_even && at >= begin && at + PK_CPU_N <= end) {
+            vstore16(PK_CONV_MASK(inside) ? vload16(0, from + p->at[0]) : (PK_NAME(v))0, 0, row);
+          } else {
+            pk_i32 seen[PK_CPU_N];
+            vstore16(inside, 0, seen);
+            for (int e = 0; e < PK_CPU_N; e++) row[e] = seen[e] ? from[p->at[e]] : PK_C(0.0);
+          }
+        }
+      }
+    }
+  }
+}
+
+/* Writes a row of sums to the grid. */
+PK_FN void PK_NAME(put_row)(const pk_conv_panel_t *p, PK_NAME(v) x, PK_GLOBAL T *grid) {
+  if (p->to_even && p->count == PK_CPU_N) {
+    vstore16(x, 0, grid + p->to[0]);
+    return;
+  }
+  T y[PK_CPU_N];
+  vstore16(x, 0, y);
+  for (pk_i64 e = 0; e < p->count; e++) grid[p->to[e]] = y[e];
+}
+
+PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
+  PK_CONV_LINES(unfolded, PK_CONV_DEPTH * PK_CPU_N);
+  PK_CONV_LINES(sums, PK_VECTOR_TILE_M * PK_VECTOR_TILE_N);
+  pk_conv_panel_t panels[PK_VECTOR_TILE_N / PK_CPU_N];
+  const pk_i64 all_columns = s.batches * pk_conv_windows(&s.window),
+               depth = s.window.channels * pk_conv_places(&s.window);
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 column_tile = (pk_i64)u / s.tiles.tiles_m,
+                   row0 = ((pk_i64)u - column_tile * s.tiles.tiles_m) * s.tiles.tile_m;
+      const pk_i64 group = column_tile / s.tiles.tiles_n,
+                   column0 = (column_tile - group * s.tiles.tiles_n) * s.tiles.tile_n;
+      const pk_i64 rows = s.rows - row0 < s.tiles.tile_m ? s.rows - row0 : s.tiles.tile_m;
+      const pk_i64 columns = all_columns - column0 < s.tiles.tile_n ? all_columns - column0 : s.tiles.tile_n;
+      const pk_i64 channel = group * s.rows + row0; /* of the grid */
+      const pk_i64 before = group * s.window.channels * s.image.channel, behind = s.image_elements - before;
+      for (pk_i64 j = 0; j < columns; j += PK_CPU_N)
+        pk_conv_find_panel(&s, column0 + j, columns - j, panels + j / PK_CPU_N);
+      for (pk_i64 i = 0; i < rows; i++) {
+        const T start = has_bias ? bias[channel + i] : PK_C(0.0);
+        for (pk_i64 j = 0; j < PK_VECTOR_TILE_N / PK_CPU_N; j++) sums[i * (PK_VECTOR_TILE_N / PK_CPU_N) + j] = start;
+      }
+      for (pk_i64 k = 0; k < depth; k += PK_CONV_DEPTH) {
+        const pk_i64 block = depth - k < PK_CONV_DEPTH ? depth - k : PK_CONV_DEPTH;
+        for (pk_i64 j = 0; j < columns; j += PK_CPU_N) {
+          PK_NAME(unfold)
+          (&s, panels + j / PK_CPU_N, image + before, -before, behind, k, k + block, (T *)unfolded, PK_CPU_N);
+          PK_NAME(multiply_global)
+          (rows, PK_CPU_N, block, weight + channel * depth + k, depth, 1, (T *)unfolded, PK_CPU_N, (T *)sums + j,
+           PK_VECTOR_TILE_N, 1);
+        }
+      }
+      for (pk_i64 i = 0; i < rows; i++)
+        for (pk_i64 j = 0; j < columns; j += PK_CPU_N) PK_NAME(put_row)
+      (panels + j / PK_CPU_N, sums[(i * PK_VECTOR_TILE_N + j) / PK_CPU_N], grid + (channel + i) * s.grid.channel);
+    }
+  }
+}
+
+/* Packs the columns of a panel of the grid, transposed, as rows of PK_CPU_N of its channels. */
+PK_FN void PK_NAME(pack_grid)(const pk_conv_panel_t *p, PK_GLOBAL const T *grid, pk_i64 channel, pk_i64 channels,
+                              T *to) {
+  if (p->to_even && p->count == PK_CPU_N && channels >= PK_CPU_N) {
+    PK_NAME(fetch_square)(grid + p->to[0], channel, to, PK_CPU_N);
+    return;
+  }
+  for (pk_i64 j = 0; j < p->count; j++)
+    for (pk_i64 e = 0; e < PK_CPU_N; e++)
+      to[j * PK_CPU_N + e] = e < channels ? grid[e * channel + p->to[j]] : PK_C(0.0);
+}
+
+PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
+  PK_CONV_LINES(unfolded,
+                PK_CONV_VECTOR_ROWS * (PK_CONV_WIDTH + PK_CPU_N)); /* rows that do not share sets of a cache */
+  PK_CONV_LINES(packed, PK_CONV_WIDTH * PK_VECTOR_TILE_N);
+  PK_CONV_LINES(sums, PK_CONV_VECTOR_ROWS * PK_VECTOR_TILE_N);
+  pk_conv_panel_t panel;
+  const pk_i64 all_columns = s.batches * pk_conv_windows(&s.window),
+               all_rows = s.window.channels * pk_conv_places(&s.window);
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 channel_tile = (pk_i64)u / s.tiles.tiles_m,
+                   row0 = ((pk_i64)u - channel_tile * s.tiles.tiles_m) * s.tiles.tile_m;
+      const pk_i64 group_tile = channel_tile / s.tiles.tiles_n,
+                   channel0 = (channel_tile - group_tile * s.tiles.tiles_n) * s.tiles.tile_n;
+      const pk_i64 index = group_tile / s.groups, group = group_tile - index * s.groups, begin = index * part;
+      const pk_i64 end = all_columns - begin < part ? all_columns : begin + part;
+      const pk_i64 rows = all_rows - row0 < s.tiles.tile_m ? all_rows - row0 : s.tiles.tile_m;
+      const pk_i64 width = s.rows - channel0 < s.tiles.tile_n ? s.rows - channel0 : s.tiles.tile_n;
+      const pk_i64 channel = group * s.rows + channel0; /* of the grid */
+      const pk_i64 before = group * s.window.channels * s.image.channel, behind = s.image_elements - before;
+      PK_GLOBAL const T *places = grid + channel * s.grid.channel;
+      for (pk_i64 i = 0; i < rows * (PK_VECTOR_TILE_N / PK_CPU_N); i++) sums[i] = 0;
+      for (pk_i64 k = begin; k < end; k += PK_CONV_WIDTH) {
+        const pk_i64 block = end - k < PK_CONV_WIDTH ? end - k : PK_CONV_WIDTH;
+        for (pk_i64 j = 0; j < block; j += PK_CPU_N) {
+          pk_conv_find_panel(&s, k + j, block - j, &panel);
+          PK_NAME(unfold)
+          (&s, &panel, image + before, -before, behind, row0, row0 + rows, (T *)unfolded + j, PK_CONV_WIDTH + PK_CPU_N);
+          for (pk_i64 c = 0; c < width; c += PK_CPU_N) PK_NAME(pack_grid)
+          (&panel, places + c * s.grid.channel, s.grid.channel, width - c,
+           (T *)packed + c * PK_CONV_WIDTH + j * PK_CPU_N);
+        }
+        for (pk_i64 c = 0; c < width; c += PK_CPU_N) PK_NAME(multiply)
+        (rows, PK_CPU_N, block, (T *)unfolded, PK_CONV_WIDTH + PK_CPU_N, 1, (T *)packed + c * PK_CONV_WIDTH, PK_CPU_N,
+         (T *)sums + c, PK_VECTOR_TILE_N, 1);
+      }
+      PK_GLOBAL T *const to = slope + (index * s.groups * s.rows + channel) * all_rows + row0;
+      for (pk_i64 c = 0; c < width; c++)
+        for (pk_i64 i = 0; i < rows; i++) to[c * all_rows + i] = ((T *)sums)[i * PK_VECTOR_TILE_N + c];
+    }
+  }
+}
+#undef PK_CONV_DEPTH
+#undef PK_CONV_WIDTH
+#undef PK_CONV_LINES
+#undef PK_CONV_MASK
