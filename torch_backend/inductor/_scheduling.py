@@ -47,8 +47,9 @@ _DOUBLE = (
 
 
 def way_of_device(index: int) -> str:
-    """What a graph on a device becomes; starts the device."""
-    return HOST if host_visible(index) else SOURCE if takes_source(index) else EAGER
+    """What a graph on a device becomes; starts the device. Kernels on the device itself come first: beside a GPU that shares its memory
+    the host is the slower one."""
+    return SOURCE if takes_source(index) else HOST if host_visible(index) else EAGER
 
 
 def way() -> str:
