@@ -22,6 +22,8 @@ _aten = torch.ops.aten
 # Operators that the device's own kernels compute in one order, whatever the launch; fused, they would add up by chance.
 _ORDERED = (
     _aten.index_put,
+    _aten._unsafe_index_put,
+    _aten._unsafe_masked_index_put_accumulate,
     _aten.scatter,
     _aten.scatter_add,
     _aten.scatter_reduce,
