@@ -15,8 +15,9 @@ from torch_backend.backend import _utils
 
 from ._codegen import Overrides, PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
+from ._extern import keep_extern
 from ._interface import Interface
-from ._scheduling import Scheduling, keep_extern, way_of_device
+from ._scheduling import Scheduling, way_of_device
 
 
 class DevicePass(CustomGraphModulePass):

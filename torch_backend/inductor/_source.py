@@ -12,6 +12,7 @@ from torch.utils._ordered_set import OrderedSet
 from torch_backend.backend import _utils
 
 from ._kernel import KERNEL, Kernel
+from ._launch import takes_source
 
 _MOST_BUFFERS = 40  # of a kernel: below the arguments that a launch takes, with sizes beside them
 
@@ -41,6 +42,12 @@ class SourceScheduling(SIMDScheduling):
             raise NotImplementedError(
                 f"cpp_wrapper writes no launches of kernels for '{_utils.name()}', whose memory the host may not touch. "
                 "Set torch._inductor.config.cpp_wrapper = False."
+            )
+        if not takes_source(kernel.device.index or 0):
+            names = ", ".join(sorted({node.node.get_operation_name() for node in node_schedule if hasattr(node, "node")}))
+            raise NotImplementedError(
+                f"torch.compile has no kernels for '{kernel.device}', and inductor made loops of what is no operator of the graph ({names}). "
+                "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
             )
         fused = get_fused_kernel_name(node_schedule, config.triton.descriptive_names)
         text = src_code.replace(KERNEL, f"compiled_{fused}"[:100])
