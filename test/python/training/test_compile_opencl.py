@@ -60,7 +60,7 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
     x, y = torch.randn(3, 50).to(dtype), torch.randn(50).to(dtype)
     rough = {torch.float16: 2e-3, torch.bfloat16: 2e-2}.get(dtype)
     check(lambda x, y: (x * 2 + y).tanh() - torch.where(x > y, x.exp(), y.abs().sqrt()), x, y, rtol=rough, atol=rough)
-    check(lambda x, y: (torch.maximum(x, y / 0), torch.fmod(x, y), torch.remainder(x, y), torch.pow(x.abs(), y), x.sign(), torch.isnan(x / 0 * 0)),
+    check(lambda x, y: (torch.maximum(x, y / 0), torch.fmod(x, y), torch.remainder(x, y), torch.pow(x.abs(), y), x.sign(), torch.isnan(x.log())),
           x, y, rtol=rough, atol=rough)
 for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
     x, y = torch.randint(-128, 127, (400,)).to(dtype), torch.randint(1, 9, (400,)).to(dtype)
@@ -104,7 +104,7 @@ check(lambda x: (x.argmax(1), x.argmin(1)), torch.zeros(4, 50))
 check(lambda x: (x.argmax(1), x.amax(1)), torch.full((4, 50), -float("inf")))
 for dtype in (torch.int32, torch.int64, torch.uint8, torch.bool):
     n = torch.randint(0, 2 if dtype is torch.bool else 100, (20, 70)).to(dtype)
-    check(lambda n: (n.sum(1), n.sum(), n.amax(0), n.prod(0), n.any(1)), n)
+    check(lambda n: (n.sum(1), n.sum(), n.amax(0), n.prod(0), (n > 0).any(1)), n)
 for dtype in (torch.float16, torch.bfloat16):
     check(lambda x: (x.sum(1), x.mean(0), x.softmax(1), x.amax(1)), x.to(dtype), rtol=3e-2, atol=3e-2)
 check(lambda x: x.double().sum(0), x)
@@ -157,7 +157,7 @@ numbers = torch.compile(lambda: (torch.rand(100000, device="ocl"), torch.randn(1
 uniform, normal, whole = to("cpu", numbers())
 assert 0 <= uniform.min() and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.01
 assert abs(normal.mean()) < 0.02 and abs(normal.std() - 1) < 0.02 and abs((normal**4).mean() - 3) < 0.2
-assert whole.min() == -5 and whole.max() == 8 and (whole.bincount if False else torch.bincount(whole + 5)).min() > 6500
+assert whole.min() == -5 and whole.max() == 8 and torch.bincount(whole + 5).min() > 6500
 """)
 
 
