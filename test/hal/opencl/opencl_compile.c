@@ -44,13 +44,14 @@ Test(opencl_compile, items_see_the_dialect_and_offsets) {
   for (int i = 0; i < COUNT; i++) from[i] = (uint16_t)(0x3c00 + i); /* 1 + i / 1024 */
   char *const a = device_bytes(0, sizeof from), *const b = device_bytes(0, sizeof back),
               *const a3 = a + 3 * sizeof *from;
-  assert_ok(hal_memory_copy(a, 0, from, HAL_HOST, sizeof from, NULL, 1));
+  assert_ok(hal_memory_copy(NULL, a, 0, from, HAL_HOST, sizeof from));
   const hal_arg_t args[] = {{&b, sizeof b, HAL_ARG_POINTER},
                             {&a3, sizeof a3, HAL_ARG_POINTER},
                             {&by, sizeof by, HAL_ARG_VALUE},
                             {&n, sizeof n, HAL_ARG_VALUE}};
   assert_ok(hal_kernel_launch_items(compiled("scaled", items), NULL, n, args, 4));
-  assert_ok(hal_memory_copy(back, HAL_HOST, b, 0, sizeof back, NULL, 1));
+  assert_ok(hal_device_synchronize(0));
+  assert_ok(hal_memory_copy(NULL, back, HAL_HOST, b, 0, sizeof back));
   for (int i = 0; i < COUNT - 3; i++)
     cr_assert_eq(back[i], 2.0f * (1.0f + (float)(i + 3) / 1024.0f), "%d: %g", i, back[i]);
 }
@@ -61,7 +62,8 @@ Test(opencl_compile, groups_have_the_threads_of_their_form) {
   char *const b = device_bytes(0, sizeof back);
   const hal_arg_t args[] = {{&b, sizeof b, HAL_ARG_POINTER}, {&n, sizeof n, HAL_ARG_VALUE}};
   assert_ok(hal_kernel_launch_groups(compiled("turned", groups), NULL, 3, args, 2));
-  assert_ok(hal_memory_copy(back, HAL_HOST, b, 0, sizeof back, NULL, 1));
+  assert_ok(hal_device_synchronize(0));
+  assert_ok(hal_memory_copy(NULL, back, HAL_HOST, b, 0, sizeof back));
   for (uint32_t i = 0; i < 3 * 64; i++) cr_assert_eq(back[i], i / 64 * 64 + 63 - i % 64 + n, "%u", i);
 }
 
