@@ -50,8 +50,8 @@ Test(opencl_compile, items_see_the_dialect_and_offsets) {
                             {&by, sizeof by, HAL_ARG_VALUE},
                             {&n, sizeof n, HAL_ARG_VALUE}};
   assert_ok(hal_kernel_launch_items(compiled("scaled", items), NULL, n, args, 4));
-  assert_ok(hal_device_synchronize(0));
   assert_ok(hal_memory_copy(NULL, back, HAL_HOST, b, 0, sizeof back));
+  assert_ok(hal_device_synchronize(0));
   for (int i = 0; i < COUNT - 3; i++)
     cr_assert_eq(back[i], 2.0f * (1.0f + (float)(i + 3) / 1024.0f), "%d: %g", i, back[i]);
 }
@@ -62,8 +62,8 @@ Test(opencl_compile, groups_have_the_threads_of_their_form) {
   char *const b = device_bytes(0, sizeof back);
   const hal_arg_t args[] = {{&b, sizeof b, HAL_ARG_POINTER}, {&n, sizeof n, HAL_ARG_VALUE}};
   assert_ok(hal_kernel_launch_groups(compiled("turned", groups), NULL, 3, args, 2));
-  assert_ok(hal_device_synchronize(0));
   assert_ok(hal_memory_copy(NULL, back, HAL_HOST, b, 0, sizeof back));
+  assert_ok(hal_device_synchronize(0));
   for (uint32_t i = 0; i < 3 * 64; i++) cr_assert_eq(back[i], i / 64 * 64 + 63 - i % 64 + n, "%u", i);
 }
 
