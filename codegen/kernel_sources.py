@@ -16,13 +16,15 @@ HOST_MACROS = {"PK_CLONES"}
 
 
 class Sources:
-    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template."""
+    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` is the list of what stands
+    in front of a program's own kernel."""
 
-    def __init__(self, instances, headers_of, templates, is_contracted):
+    def __init__(self, instances, headers_of, templates, is_contracted, dialect):
         """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
-        is_contracted(unit file): whether its multiplications and additions may be fused."""
+        is_contracted(unit file): whether its multiplications and additions may be fused; dialect: the headers for other texts."""
         self.pieces, self.lists, self.kernels = {}, {}, {}
         self.templates, self.parts = templates, {}
+        self.dialect = self.list_of(self.headers(dialect)[0])
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
@@ -37,16 +39,23 @@ class Sources:
         numbers = tuple(self.pieces.setdefault(text, len(self.pieces)) for text in texts)
         return self.lists.setdefault(numbers, len(self.lists))
 
+    @staticmethod
+    def headers(names):
+        """The texts of headers, and the files that were read."""
+        texts, seen = [], set()
+        for name in names:
+            path = HAL / "kernels" / name
+            if path not in seen:
+                parts, seen = flatten(path, seen | {path})
+                texts += parts
+        return texts, seen
+
     def template(self, template, headers, contracted):
         """The list of the headers, and {variant: list} of the template's kernels."""
         key = template, headers, contracted
         if key not in self.parts:
-            texts, seen = ["#define PK_CONTRACT 1\n"] * contracted, set()
-            for header in headers:
-                path = HAL / "kernels" / header
-                if path not in seen:
-                    parts, seen = flatten(path, seen | {path})
-                    texts += parts
+            texts, seen = self.headers(headers)
+            texts = ["#define PK_CONTRACT 1\n"] * contracted + texts
             parts, _ = flatten(HAL / self.templates[template], seen)
             names = dict.fromkeys(part.variant for part in parts if isinstance(part, Kernel))
             variants = {name: self.list_of(part.text if isinstance(part, Kernel) else part
@@ -93,7 +102,7 @@ def source_table(sources):
     starts = _starts(len(name) + 1 for name in names)
     lines += ["static const source_kernel_t source_kernels[] = {"]
     lines += [f"    {{{start}, {{{', '.join(map(str, sources.kernels[name]))}}}}}," for start, name in zip(starts, names)]
-    return "\n".join([*lines, "};"]) + "\n"
+    return "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
 
 
 def write_units(sources, folder: Path):

@@ -22,6 +22,7 @@
 #include "core/graph/graph.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
+#include "kernel.h"
 
 namespace py = pybind11;
 
@@ -242,6 +243,8 @@ PYBIND11_MODULE(_C, module) {
   module.def("fallback_reset", wrap_pybind_function(&fallback_reset));
   module.def("fallback_strict", &fallback_strict);
   module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));
+
+  bind_kernels(module);
 
   module.def("quiesce_autograd", wrap_pybind_function_no_gil(&quiesce_autograd), py::arg("seconds"));
   module.def("drain_devices", wrap_pybind_function_no_gil(&drain_devices));

@@ -11,6 +11,9 @@
 #define PK_BAD_DIVISOR 2u     /* value: 0 */
 #define PK_BAD_PROBABILITY 3u /* value: a float or a double, bound: its bytes */
 
+#define PK_NO_PLACE 255         /* in a site: the kernel does not know the dimension */
+#define PK_NO_OPERATOR 0xffffff /* in a site: the kernel belongs to no operator of the list */
+
 /* The first error of a stream. Whoever turns `state` from 0 to 1 writes the rest, then makes it 2. */
 typedef struct {
   pk_u32 state, kind;

@@ -1,4 +1,5 @@
-"""torch.compile's inductor on devices whose memory the host can touch: its C++ kernels run on the tensors in place.
+"""torch.compile's inductor. Where the host can touch a device's memory, its C++ kernels run on the tensors in place; a device that compiles
+source gets kernels in the portable dialect; on others the graph's operators run one by one.
 
 torch asks the device module for `Scheduling` when inductor starts; only then is this package imported, since inductor costs
 seconds to import.
@@ -6,10 +7,11 @@ seconds to import.
 
 from __future__ import annotations
 
-from ._codegen import PythonWrapperCodegen, Scheduling
+from ._codegen import PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
 from ._interface import Interface
 from ._registration import register
+from ._scheduling import Scheduling
 
 __all__ = ["CppWrapperCodegen", "Interface", "PythonWrapperCodegen", "Scheduling"]
 

@@ -15,13 +15,11 @@ from torch_backend.backend import _utils
 _HOST_VISIBLE = 1  # HAL_DEVICE_HOST_VISIBLE of hal/plugin.h
 
 
-class Scheduling(CppScheduling):
+class HostScheduling(CppScheduling):
     """Fuses operators into C++ kernels, as for the CPU."""
 
     def __init__(self, scheduler):
         super().__init__(scheduler)
-        for index in range(backend.device_count()):
-            refuse_hidden_memory(index)
         if scheduler is not None:
             _keep_loops_of_this_device(scheduler)
 
@@ -63,6 +61,7 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
     def write_header(self) -> None:
         super().write_header()
         self.imports.splice("from torch_backend.inductor._codegen import wait_for_stream")
+        self.imports.splice("from torch_backend.inductor._launch import compile_kernel")
 
     def codegen_cuda_stream_enter(self, stream_idx):
         """Inductor names the streams where it enters a device, which it does for devices that it knows."""
@@ -114,20 +113,15 @@ def host_visible(index: int) -> bool:
     return index in _visible
 
 
-def refuse_hidden_memory(index: int) -> None:
-    """Raises for a device whose memory the host may not touch."""
-    if not host_visible(index):
-        raise RuntimeError(
-            f"inductor's C++ kernels run on the host, and the memory of {_utils.name()}:{index} is not visible to it. "
-            "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
-        )
-
-
 def wait_for_stream(index: int) -> None:
     """Waits for the current stream of a device; generated code calls it before a kernel that runs on the host.
 
-    The code may come from another process's cache, so what it needs is asked here again.
+    The code may come from another process's cache, so what it needs is asked here again: RuntimeError where the host may not touch the
+    device's memory.
     """
-    if index not in _visible:
-        refuse_hidden_memory(index)
+    if index not in _visible and not host_visible(index):
+        raise RuntimeError(
+            f"this code's C++ kernels run on the host, and the memory of {_utils.name()}:{index} is not visible to it. "
+            "Compile again (TORCHINDUCTOR_FORCE_DISABLE_CACHES=1), or use torch.compile(backend='aot_eager')."
+        )
     torch.accelerator.current_stream(index).synchronize()

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
+
 import torch
 from torch._dynamo.device_interface import DeviceInterface, caching_worker_current_devices, caching_worker_device_properties
 
 from torch_backend import backend
 from torch_backend.backend import _utils
+
+
+_CPU = 1 << 5  # HAL_DEVICE_CPU of hal/plugin.h
+_LEAST_WARP = 32  # below that inductor would cut reductions into parts of a few elements
+
+
+def _properties(index: int) -> types.SimpleNamespace:
+    """What inductor plans the parts of reductions with: threads of a unit at the same time. A CPU's unit runs one group of 256 items."""
+    known = backend.get_device_properties(index)
+    facts = {field.name: getattr(known, field.name) for field in dataclasses.fields(known)}
+    facts["warp_size"] = max(known.warp_size, _LEAST_WARP)
+    facts["max_threads_per_multi_processor"] = 256 if known.flags & _CPU else 2048
+    return types.SimpleNamespace(**facts)
 
 
 class Interface(DeviceInterface):
@@ -33,7 +49,7 @@ class Interface(DeviceInterface):
             name = _utils.name()
             if name not in caching_worker_device_properties:
                 count = backend.device_count()
-                caching_worker_device_properties[name] = [backend.get_device_properties(index) for index in range(count)]
+                caching_worker_device_properties[name] = [_properties(index) for index in range(count)]
             index = _utils._get_device_index(device, optional=True)
             return caching_worker_device_properties[name][index]
 

@@ -13,24 +13,26 @@ import torch_backend
 from torch_backend import backend
 from torch_backend.backend import _utils
 
-from ._codegen import Overrides, PythonWrapperCodegen, Scheduling, host_visible
+from ._codegen import Overrides, PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
+from ._extern import keep_extern
 from ._interface import Interface
+from ._scheduling import Scheduling, way_of_device
 
 
-class CacheKey(CustomGraphModulePass):
-    """Changes no graph; inductor puts the `uuid` of a device's pass into the key of its disk cache."""
+class DevicePass(CustomGraphModulePass):
+    """Marks the operators of a graph that are called, not fused. Inductor puts the `uuid` of a device's pass into the key of its disk
+    cache."""
 
     def __call__(self, gm) -> None:
-        pass
+        keep_extern(gm)
 
     def uuid(self) -> str:
-        """Names the plugins, and which devices' memory the host may touch: code for one does not run on the other."""
+        """Names the plugins, and what the devices' kernels are: code for one does not run on the other."""
         plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in torch_backend.plugins()]
         # A graph without tensors of ours must start no device; what it compiles does not depend on one.
-        started = backend.is_initialized()
-        visible = [host_visible(index) for index in range(backend.device_count())] if started else "not started"
-        return json.dumps([torch_backend.__version__, _utils.name(), plugins, visible])
+        ways = [way_of_device(index) for index in range(backend.device_count())] if backend.is_initialized() else "not started"
+        return json.dumps([torch_backend.__version__, _utils.name(), plugins, ways])
 
 
 def register() -> None:
@@ -39,4 +41,4 @@ def register() -> None:
     for index in (None, *range(backend.device_count())):
         register_interface_for_device(name if index is None else f"{name}:{index}", Interface)
     register_device_op_overrides(name, Overrides())
-    register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, CacheKey())
+    register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())

@@ -23,6 +23,25 @@ HAL_API void hal_module_unload(hal_module_t *module);
 /* Finds a kernel of a module; it lives as long as the module. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
 HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel);
 
+/* Gives the kernel `name` of `text`, which is written in the portable dialect: one text for all devices that compile source. In
+ * front of it stands the dialect itself (hal/kernels/pk.h and the headers that it names: mathematics, conversions, random
+ * numbers, errors); it holds one PK_KERNEL(name, ARGS), whose body begins with PK_PROLOGUE(ARGS). The same name and text give the
+ * same kernel: it is compiled once in a process, looked for in the disk cache before, and counted in hal_kernel_stats. Both texts
+ * are borrowed; the kernel lives as long as its device. Any thread may call; others that need a new kernel of the device wait.
+ * Errors: HAL_UNIMPLEMENTED (the device takes neither "opencl-c" nor "cuda-c"), HAL_INVALID_ARGUMENT with the compiler's log,
+ * HAL_NOT_FOUND (the text has no such kernel). Since 0.2. */
+HAL_API hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *text, hal_kernel_t **out_kernel);
+
+/* Gives the record, in device memory, in which a kernel on this stream (NULL: current) tells of a value that is an error, such as an
+ * index out of range (PK_REPORT of hal/kernels/pk_error.h, an argument PK_GLOBAL pk_error_t *). It lives as long as the device.
+ * Errors: HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+HAL_API hal_status_t hal_kernel_report_address(int32_t device, hal_stream_t *stream, void **out_address);
+
+/* To be called behind the launch of a kernel that was given the record: the stream's next synchronisation reads it and answers
+ * HAL_OUT_OF_RANGE or HAL_INVALID_ARGUMENT with what it says, once; where streams are not asynchronous, this call does.
+ * Since 0.2. */
+HAL_API hal_status_t hal_kernel_report_launched(int32_t device, hal_stream_t *stream);
+
 /* Gives the compiled module as bytes that hal_module_load takes in the dialect "binary", on this kind of device with this
  * driver. `*out_size` is their number; they are written to `data` when `room` is at least that, else nothing is.
  * Errors: HAL_UNIMPLEMENTED = the plugin keeps modules to itself. Since 0.2. */

@@ -64,11 +64,14 @@ static const char *operand_name(const char *argument) {
 
 static hal_status_t report(const record_t *record) {
   const uint32_t op = (uint32_t)(record->site >> 8), place = (uint32_t)(record->site & 255);
-  const char *const known = hal_device_hooks.op_name(op), *const name = known ? known : "an operator";
+  const char *const known = hal_device_hooks.op_name(op), *const name = known ? known : "a compiled kernel";
   const long long value = record->value.i64, bound = record->bound;
   const int wide = bound == sizeof(double);
   switch (record->kind) {
     case PK_BAD_INDEX:
+      if (place == PK_NO_PLACE)
+        return hal_error_set(HAL_OUT_OF_RANGE, "%s: index %lld is out of bounds for a dimension with size %lld", name,
+                             value, bound);
       return hal_error_set(HAL_OUT_OF_RANGE, "%s: index %lld is out of bounds for dimension %d with size %lld", name,
                            value, (int)place, bound);
     case PK_BAD_CLASS:

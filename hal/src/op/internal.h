@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "device/device.h"
+#include "hal/kernel.h"
 #include "hal/memory.h"
 #include "hal/op.h"
 #include "op/target.h"
@@ -116,6 +117,10 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   *out_kernel = kernel;
   return HAL_OK;
 }
+
+/* Makes what a program holds of a kernel, freed by hal_free; NULL = no memory. */
+hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle, uint32_t group_threads,
+                              const char *name);
 
 /* ---- reading and checking a call (args.c) --------------------------------------------------------------------- */
 

@@ -14,6 +14,7 @@ struct hal_kernel_s {
   hal_plugin_kernel_t *handle;
   hal_device_t *device;
   struct hal_kernel_s *next; /* of the same module */
+  uint32_t group_threads;    /* of a block in group kernels */
   char name[];
 };
 
@@ -23,6 +24,16 @@ struct hal_module_s {
   hal_lock_t lock; /* the list of kernels */
   hal_kernel_t *kernels;
 };
+
+hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle, uint32_t group_threads,
+                              const char *name) {
+  const size_t bytes = strlen(name) + 1;
+  hal_kernel_t *const kernel = hal_malloc(sizeof *kernel + bytes);
+  if (!kernel) return NULL;
+  *kernel = (hal_kernel_t){.handle = handle, .device = device, .group_threads = group_threads};
+  memcpy(kernel->name, name, bytes);
+  return kernel;
+}
 
 hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_module_t **out_module) {
   hal_device_t *found;
@@ -61,18 +72,15 @@ void hal_module_unload(hal_module_t *module) {
 }
 
 static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
-  const size_t bytes = strlen(name) + 1;
-  hal_kernel_t *const kernel = hal_malloc(sizeof *kernel + bytes);
-  if (!kernel) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while looking up kernel '%s'", name);
   hal_plugin_t *const plugin = module->device->plugin;
-  const hal_status_t status = hal_call_kernel_get(plugin, module->handle, name, &kernel->handle);
+  hal_plugin_kernel_t *handle;
+  const hal_status_t status = hal_call_kernel_get(plugin, module->handle, name, &handle);
   if (status) {
-    hal_free(kernel);
     hal_error_plugin(plugin, HAL_SLOT_kernel_get, status);
     return hal_error_prefix(status, "kernel '%s': ", name);
   }
-  kernel->device = module->device;
-  memcpy(kernel->name, name, bytes);
+  hal_kernel_t *const kernel = hal_kernel_wrap(module->device, handle, HAL_OP_GROUP_BLOCK, name);
+  if (!kernel) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while looking up kernel '%s'", name);
   kernel->next = module->kernels;
   module->kernels = kernel;
   *out_kernel = kernel;
@@ -171,5 +179,5 @@ hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t *stream,
 
 hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
                                       const hal_arg_t *args, uint32_t arg_count) {
-  return launch_blocks(kernel, stream, groups, HAL_OP_GROUP_BLOCK, args, arg_count);
+  return launch_blocks(kernel, stream, groups, kernel->group_threads, args, arg_count);
 }

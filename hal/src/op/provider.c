@@ -2,7 +2,9 @@
 #define _POSIX_C_SOURCE 200809L
 #include "op/provider.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,6 +73,7 @@ void hal_provider_close(hal_provider_t *provider) {
   for (hal_provided_t *at = provider->provided, *next; at; at = next) {
     next = at->next;
     if (at->module) hal_call_module_unload(plugin, at->module);
+    hal_free(at->own);
     hal_free(at);
   }
   hal_disk_cache_close(&provider->cache);
@@ -183,16 +186,21 @@ static hal_status_t compile(hal_provider_t *provider, const char *name, const ch
 }
 
 /* Finds a module on disk, else compiles it. */
-static hal_status_t make_module(hal_provider_t *provider, const char *name, hal_plugin_module_t **out_module) {
+static hal_status_t make_module(hal_provider_t *provider, const char *name, const char *source, size_t size,
+                                hal_plugin_module_t **out_module) {
+  const hal_hash_t key = key_of(provider, source, size);
+  if (load_cached(provider, &key, out_module)) return HAL_OK;
+  HAL_RETURN_IF_ERROR(compile(provider, name, source, size, out_module));
+  keep(provider, &key, *out_module);
+  return HAL_OK;
+}
+
+static hal_status_t make_portable(hal_provider_t *provider, const char *name, hal_plugin_module_t **out_module) {
   char *source = NULL;
   size_t size = 0;
   hal_status_t status = hal_op_source(name, &source, &size);
   if (status) return status == HAL_NOT_FOUND ? HAL_UNIMPLEMENTED : status;
-  const hal_hash_t key = key_of(provider, source, size);
-  if (!load_cached(provider, &key, out_module)) {
-    status = compile(provider, name, source, size, out_module);
-    if (!status) keep(provider, &key, *out_module);
-  }
+  status = make_module(provider, name, source, size, out_module);
   hal_free(source);
   return status;
 }
@@ -209,7 +217,7 @@ static int needs_fp64(const char *name) { return strstr(name, "_f64_") || strstr
 static hal_status_t provide(hal_provider_t *provider, const char *name, hal_provided_t *out) {
   hal_plugin_t *const plugin = provider->device->plugin;
   if (needs_fp64(name) && !(provider->device->info.flags & HAL_DEVICE_FP64)) return HAL_OK;
-  hal_status_t status = make_module(provider, name, &out->module);
+  hal_status_t status = make_portable(provider, name, &out->module);
   if (!status) {
     status = get_kernel(provider, out->module, name, &out->kernel);
     if (!status) return HAL_OK;
@@ -225,21 +233,35 @@ static hal_status_t provide(hal_provider_t *provider, const char *name, hal_prov
   return HAL_OK;
 }
 
-static hal_status_t source_kernel(hal_provider_t *provider, const char *name, hal_plugin_kernel_t **out_kernel) {
+static hal_provided_t *find_provided(const hal_provider_t *provider, const char *name) {
   hal_provided_t *at = provider->provided;
   while (at && strcmp(at->name, name)) at = at->next;
+  return at;
+}
+
+static hal_status_t new_provided(const char *name, hal_provided_t **out) {
+  const size_t bytes = strlen(name) + 1;
+  *out = hal_calloc(1, sizeof **out + bytes);
+  if (!*out) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
+  memcpy((*out)->name, name, bytes);
+  return HAL_OK;
+}
+
+static void add_provided(hal_provider_t *provider, hal_provided_t *made) {
+  made->next = provider->provided;
+  provider->provided = made;
+}
+
+static hal_status_t source_kernel(hal_provider_t *provider, const char *name, hal_plugin_kernel_t **out_kernel) {
+  hal_provided_t *at = find_provided(provider, name);
   if (!at) {
-    const size_t bytes = strlen(name) + 1;
-    at = hal_calloc(1, sizeof *at + bytes);
-    if (!at) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
-    memcpy(at->name, name, bytes);
+    HAL_RETURN_IF_ERROR(new_provided(name, &at));
     const hal_status_t status = provide(provider, name, at);
     if (status) {
       hal_free(at);
       return status;
     }
-    at->next = provider->provided;
-    provider->provided = at;
+    add_provided(provider, at);
   }
   *out_kernel = at->kernel;
   return at->kernel ? HAL_OK : HAL_UNIMPLEMENTED;
@@ -252,6 +274,56 @@ hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, cons
   if (!provider->native) return source_kernel(provider, name, out_kernel);
   HAL_RETURN_IF_ERROR(native_module(provider, family, &module));
   return get_kernel(provider, module, name, out_kernel);
+}
+
+/* ---- a program's own kernels ------------------------------------------------------------------------------------- */
+
+/* Compiles the text of `made`, whose kernel is `name`. */
+static hal_status_t make_own(hal_provider_t *provider, const char *name, const char *text, hal_provided_t *made) {
+  hal_plugin_t *const plugin = provider->device->plugin;
+  const uint32_t group_threads = provider->device->ops->target.group_threads;
+  char *source = NULL;
+  size_t size = 0;
+  HAL_RETURN_IF_ERROR(hal_op_source_of_text(text, &source, &size));
+  hal_status_t status = make_module(provider, name, source, size, &made->module);
+  hal_free(source);
+  if (status) return status;
+  status =
+      hal_error_plugin(plugin, HAL_SLOT_kernel_get, hal_call_kernel_get(plugin, made->module, name, &made->kernel));
+  if (status) {
+    hal_call_module_unload(plugin, made->module);
+    return hal_error_prefix(status, "the kernel \"%s\" of a text in the portable dialect: ", name);
+  }
+  made->own = hal_kernel_wrap(provider->device, made->kernel, group_threads, name);
+  if (made->own) return HAL_OK;
+  hal_call_module_unload(plugin, made->module);
+  return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
+}
+
+hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
+                                  hal_kernel_t **out_kernel) {
+  if (!provider->dialect || provider->native)
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
+                         "opencl-c or cuda-c",
+                         name, provider->device->label, provider->device->info.dialects);
+  hal_hash_t hash = hal_hash_begin();
+  hal_hash_add_text(&hash, name);
+  hal_hash_add_text(&hash, text);
+  char key[40]; /* no name of a portable kernel has a colon */
+  snprintf(key, sizeof key, ":%016" PRIx64 "%016" PRIx64, hal_hash_high(&hash), hal_hash_low(&hash));
+  hal_provided_t *at = find_provided(provider, key);
+  if (!at) {
+    HAL_RETURN_IF_ERROR(new_provided(key, &at));
+    const hal_status_t status = make_own(provider, name, text, at);
+    if (status) {
+      hal_free(at);
+      return status;
+    }
+    add_provided(provider, at);
+  }
+  *out_kernel = at->own;
+  return HAL_OK;
 }
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */

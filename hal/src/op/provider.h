@@ -16,6 +16,7 @@ typedef struct hal_provided_s {
   struct hal_provided_s *next;
   hal_plugin_module_t *module;
   hal_plugin_kernel_t *kernel; /* NULL: the device's compiler refused it */
+  hal_kernel_t *own;           /* of a program's own text: what the program holds, else NULL */
   char name[];
 } hal_provided_t;
 
@@ -38,5 +39,9 @@ void hal_provider_close(hal_provider_t *provider);
  * for ever; other errors may pass. */
 hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, const char *name,
                                  hal_plugin_kernel_t **out_kernel);
+
+/* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds the table's lock. */
+hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
+                                  hal_kernel_t **out_kernel);
 
 #endif /* HAL_SRC_OP_PROVIDER_H_ */

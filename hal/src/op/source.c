@@ -35,18 +35,21 @@ static const source_kernel_t *find(const char *name) {
   return NULL;
 }
 
+/* Writes the pieces of a list, unless `to` is NULL, and gives their size. */
+static size_t put_list(uint32_t list, char *to) {
+  size_t size = 0;
+  for (uint32_t item = source_lists[list]; item < source_lists[list + 1]; item++) {
+    const uint32_t piece = source_items[item], begin = source_pieces[piece], length = source_pieces[piece + 1] - begin;
+    if (to) memcpy(to + size, source_text + begin, length);
+    size += length;
+  }
+  return size;
+}
+
 /* Writes the text of a kernel, unless `to` is NULL, and gives its size. */
 static size_t put(const source_kernel_t *kernel, char *to) {
   size_t size = 0;
-  for (int i = 0; i < LISTS; i++) {
-    const uint32_t end = source_lists[kernel->lists[i] + 1];
-    for (uint32_t item = source_lists[kernel->lists[i]]; item < end; item++) {
-      const uint32_t piece = source_items[item], begin = source_pieces[piece],
-                     length = source_pieces[piece + 1] - begin;
-      if (to) memcpy(to + size, source_text + begin, length);
-      size += length;
-    }
-  }
+  for (int i = 0; i < LISTS; i++) size += put_list(kernel->lists[i], to ? to + size : NULL);
   return size;
 }
 
@@ -62,6 +65,19 @@ hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size
   text[size] = '\0';
   *out_text = text;
   *out_size = size;
+  return HAL_OK;
+}
+
+hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *out_size) {
+  const size_t before = put_list(SOURCE_DIALECT, NULL), length = strlen(text);
+  char *const whole = hal_malloc(before + length + 1);
+  if (!whole)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no memory for the %zu bytes of a kernel's source",
+                         before + length + 1);
+  put_list(SOURCE_DIALECT, whole);
+  memcpy(whole + before, text, length + 1);
+  *out_text = whole;
+  *out_size = before + length;
   return HAL_OK;
 }
 

@@ -11,6 +11,9 @@
  * kernel of that name; HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size);
 
+/* The same for a kernel that a program wrote: the dialect's headers with its text behind them. Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *out_size);
+
 /* How many kernels there are, and the name of each, in the order of strcmp; NULL beyond the last. */
 size_t hal_op_source_count(void);
 const char *hal_op_source_name(size_t index);

@@ -1,0 +1,37 @@
+/* compile.c: kernels that a program writes in the portable dialect, and what they report. */
+#include "device/kernel_error.h"
+#include "hal/kernel.h"
+#include "hal/status.h"
+#include "op/table.h"
+
+hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *text, hal_kernel_t **out_kernel) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  if (!name || !*name || !text)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a kernel to compile needs a name and a text; give both");
+  hal_op_table_t *const table = found->ops;
+  pthread_mutex_lock(&table->lock);
+  const hal_status_t status = hal_provider_compile(&table->provider, name, text, out_kernel);
+  pthread_mutex_unlock(&table->lock);
+  return status;
+}
+
+/* The stream that the caller names, checked. */
+static hal_status_t stream_of(int32_t device, hal_stream_t **stream) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  *stream = hal_stream_or_current(found, *stream);
+  if ((*stream)->device == found) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT, "kernels of device %s do not report to a stream of device %s",
+                       found->label, (*stream)->device->label);
+}
+
+hal_status_t hal_kernel_report_address(int32_t device, hal_stream_t *stream, void **out_address) {
+  HAL_RETURN_IF_ERROR(stream_of(device, &stream));
+  return hal_kernel_error_address(stream, out_address);
+}
+
+hal_status_t hal_kernel_report_launched(int32_t device, hal_stream_t *stream) {
+  HAL_RETURN_IF_ERROR(stream_of(device, &stream));
+  return hal_kernel_error_launched(stream);
+}

@@ -1,0 +1,28 @@
+"""What generated code calls: kernels in the portable dialect, compiled when the code is loaded."""
+
+from __future__ import annotations
+
+import functools
+
+from torch_backend import _C, backend
+
+_FP64 = 1 << 3  # HAL_DEVICE_FP64 of hal/plugin.h
+_SOURCES = ("opencl-c", "cuda-c")
+
+
+@functools.lru_cache(maxsize=None)
+def takes_source(index: int) -> bool:
+    """Tells whether a device compiles kernels from source; starts the device."""
+    _C.initialize(index)
+    return _C.kernel_stats(index)["dialect"] in _SOURCES
+
+
+@functools.lru_cache(maxsize=None)
+def has_fp64(index: int) -> bool:
+    return bool(backend.get_device_properties(index).flags & _FP64)
+
+
+def compile_kernel(index: int, name: str, text: str, arguments: str, reports: bool):
+    """Gives a function that launches the kernel `name` of `text` on a device's current stream: its number of items, then what the
+    letters of `arguments` say (p a tensor, v a number on the CPU, i an int, f a float). Errors: RuntimeError with the compiler's log."""
+    return _C.Kernel(index, name, text, arguments, False, reports).launch
