@@ -139,7 +139,7 @@ def opened(compiler):
 class OpenCL:
     """The compiler of a device, by way of the ICD loader."""
 
-    double, slow = True, True
+    double, slow, simt = True, True, True
     BUILD_LOG = 0x1183  # CL_PROGRAM_BUILD_LOG
     ALL_DEVICES = 0xFFFFFFFF
 
@@ -191,7 +191,7 @@ class OpenCL:
 class Nvrtc:
     """CUDA C to PTX."""
 
-    double, slow = True, False
+    double, slow, simt = True, False, True
 
     def __init__(self, folder):
         self.library = None
