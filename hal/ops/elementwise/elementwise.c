@@ -83,9 +83,10 @@ static hal_status_t launch_run(hal_op_context_t *context, const hal_op_elementwi
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                        hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given) {
   hal_plugin_kernel_t *kernel;
-  /* Compilers for CPUs make better vectors of a row's loop than of threads beside each other, above all in half precision. */
-  const int half = dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
-  int contig = operands->dense && !(half && hal_op_target(context)->form == HAL_FORM_CPU_VECTOR);
+  int contig = operands->dense;
+  /* Compilers for CPUs (a group is one item there) make better vectors of a row's loop than of threads beside each other, above all in
+   * half precision. */
+  if (HAL_UNLIKELY(context->group_threads == 1) && (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16)) contig = 0;
   hal_status_t status = hal_op_kernel(context, dtype, contig ? forms->contig : forms->rows, &kernel);
   if (HAL_UNLIKELY(status == HAL_UNIMPLEMENTED && contig)) {
     status = hal_op_kernel(context, dtype, forms->rows, &kernel);

@@ -81,7 +81,6 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
   program->flags = desc && HAL_HAS_FIELD(desc, flags) ? desc->flags : 0;
   program->recording = 1;
   hal_status_t status = take_pool(device, desc, &program->pool);
-  if (!status) status = hal_event_create(device->index, 0, &program->done);
   if (!status) status = hal_program_take_stream(program, stream);
   if (status) {
     hal_program_destroy(program);

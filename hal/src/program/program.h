@@ -97,7 +97,7 @@ struct hal_program_s {
   int recording, reports; /* reports: kernels may write the stream's error record */
   hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
   char cause[HAL_FAILURE_BYTES];
-  hal_event_t *done;  /* for hal_program_order */
+  hal_event_t *done;  /* for hal_program_order; made when it first has to wait */
   hal_stream_t *last; /* of the last run; NULL = none */
   uint64_t runs;
 };

@@ -98,6 +98,7 @@ static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
 
 hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream) {
   if (!program->last || program->last == stream) return HAL_OK;
+  if (!program->done) HAL_RETURN_IF_ERROR(hal_event_create(program->device->index, 0, &program->done));
   HAL_RETURN_IF_ERROR(hal_event_record(program->done, program->last));
   return hal_stream_wait_event(stream, program->done);
 }
