@@ -4,9 +4,9 @@
 #include <ATen/core/GraphImplInterface.h>
 
 #include <fstream>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <vector>
 
 #include "core/device.h"
@@ -34,7 +34,7 @@ class Pools {
   // Gives the pool of an id, made at its first use; an id of zeros is a new one. One reference is the caller's.
   Pool take(at::MempoolId_t &id, int32_t device) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = id == at::MempoolId_t{0, 0} ? pools_.end() : pools_.find(key(id));
+    const auto found = id == at::MempoolId_t{0, 0} ? pools_.end() : pools_.find(id);
     if (found == pools_.end()) return make(id, device);
     found->second.users++;
     hal_memory_pool_retain(found->second.pool);
@@ -44,7 +44,7 @@ class Pools {
   // The caller's graph uses the pool no more.
   void leave(at::MempoolId_t id) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = pools_.find(key(id));
+    const auto found = pools_.find(id);
     if (found == pools_.end() || --found->second.users != 0) return;
     hal_memory_pool_release(found->second.pool);
     pools_.erase(found);
@@ -56,19 +56,17 @@ class Pools {
     size_t users;
   };
 
-  static std::string key(at::MempoolId_t id) { return std::to_string(id.first) + "," + std::to_string(id.second); }
-
   Pool make(at::MempoolId_t &id, int32_t device) {
     hal_memory_pool_t *pool = nullptr;
     check(hal_memory_pool_create(device, &pool));
     if (id == at::MempoolId_t{0, 0}) id = {0, hal_memory_pool_id(pool)};
-    pools_[key(id)] = Entry{pool, 1};
+    pools_[id] = Entry{pool, 1};
     hal_memory_pool_retain(pool);
     return Pool(pool);
   }
 
   std::mutex mutex_;
-  std::unordered_map<std::string, Entry> pools_;
+  std::map<at::MempoolId_t, Entry> pools_;
 };
 
 Pools &pools() {
@@ -78,7 +76,7 @@ Pools &pools() {
 
 class Graph final : public at::GraphImplInterface {
  public:
-  explicit Graph(const at::GraphImplArgs &arguments) : keep_(arguments.keep_graph) {}
+  Graph() = default;
   ~Graph() override { reset(); }
   Graph(const Graph &) = delete;
   Graph &operator=(const Graph &) = delete;
@@ -110,18 +108,13 @@ class Graph final : public at::GraphImplInterface {
       leave_pool();
     }
     check(status);
-    ready_ = !keep_;
   }
 
-  // A recorded program is ready to run: this is torch's way to say when.
-  void instantiate() override {
-    check_captured("instantiate");
-    ready_ = true;
-  }
+  // A recorded program is ready to run, whether torch keeps the graph or not.
+  void instantiate() override { check_captured("instantiate"); }
 
   void replay() override {
     check_captured("replay");
-    ready_ = true;
     check_work(hal_program_run(program_.get(),
                                current_stream(static_cast<c10::DeviceIndex>(hal_program_device(program_.get())))));
   }
@@ -129,7 +122,7 @@ class Graph final : public at::GraphImplInterface {
   void reset() override {
     program_.reset();
     leave_pool();
-    capturing_ = ready_ = false;
+    capturing_ = false;
   }
 
   at::MempoolId_t pool() const override {
@@ -162,7 +155,7 @@ class Graph final : public at::GraphImplInterface {
     has_pool_ = false;
   }
 
-  bool keep_, capturing_ = false, ready_ = false, debug_ = false, has_pool_ = false;
+  bool capturing_ = false, debug_ = false, has_pool_ = false;
   at::MempoolId_t pool_id_{0, 0};
   Program program_;
 };
@@ -172,10 +165,9 @@ class Graph final : public at::GraphImplInterface {
 void register_graphs() {
   const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // as torch looks it up
   if (at::GraphImplRegistry()->Has(name)) return;
-  at::GraphImplRegistry()->Register(name,
-                                    [](const at::GraphImplArgs &arguments) -> std::unique_ptr<at::GraphImplInterface> {
-                                      return std::make_unique<Graph>(arguments);
-                                    });
+  at::GraphImplRegistry()->Register(name, [](const at::GraphImplArgs &) -> std::unique_ptr<at::GraphImplInterface> {
+    return std::make_unique<Graph>();
+  });
 }
 
 }  // namespace torch_backend

@@ -12,7 +12,12 @@
 enum { FREE = 0, CLAIMED = 1, WRITTEN = 2 };
 typedef pk_error_t record_t;
 
-size_t hal_kernel_error_bytes(void) { return HAL_STREAMS_OF_DEVICE * sizeof(record_t); }
+enum { RECORDS_BYTES = HAL_STREAMS_OF_DEVICE * sizeof(record_t) }; /* of a device */
+
+int hal_kernel_error_holds(const hal_device_t *device, const void *address) {
+  const uintptr_t first = (uintptr_t)atomic_load_explicit(&device->kernel_errors, memory_order_acquire);
+  return first && (uintptr_t)address - first < RECORDS_BYTES;
+}
 
 static char *record_of(const hal_stream_t *stream) {
   char *records = atomic_load_explicit(&stream->device->kernel_errors, memory_order_acquire);
@@ -23,7 +28,7 @@ static char *record_of(const hal_stream_t *stream) {
  * as far as they are concerned, so they are cleared by the synchronous stream. */
 static hal_status_t create(hal_device_t *device) {
   static const uint8_t zero[1] = {0};
-  const size_t size = hal_kernel_error_bytes();
+  const size_t size = RECORDS_BYTES;
   void *records = NULL;
   hal_status_t status = HAL_OK;
   hal_lock(&device->lock);

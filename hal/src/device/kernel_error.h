@@ -13,8 +13,8 @@
 /* Gives the address of the stream's record; all records of a device are made at the first call. */
 hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address);
 
-/* The size of all records of a device. */
-size_t hal_kernel_error_bytes(void);
+/* Tells whether an address is that of a stream's record: 1 or 0. */
+int hal_kernel_error_holds(const hal_device_t *device, const void *address);
 
 /* Tells, after a launch, that the stream's record may be written. On a stream without asynchronous work it is read at
  * once. Errors: as of hal_kernel_error_collect. */

@@ -6,12 +6,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/describe.h"
 #include "base/dtype.h"
 #include "base/log_internal.h"
 #include "base/text.h"
 #include "hal/log.h"
 
-enum { MAX_DEPTH = 8, LINE_BYTES = 1024, MOST_SHOWN = 8 };
+enum { MAX_DEPTH = 8, LINE_BYTES = 1024 };
 
 /* Start times of the calls that this thread has under way; defaults call other ops, so they nest. */
 static _Thread_local struct {
@@ -24,77 +25,6 @@ typedef struct line_s {
 } line_t;
 
 #define PUT(line, ...) hal_text_append((line)->text, sizeof(line)->text, __VA_ARGS__)
-
-/* ---- values -------------------------------------------------------------------------------------------------------- */
-
-static void put_numbers(line_t *line, const int64_t *numbers, int64_t count) {
-  PUT(line, "[");
-  for (int64_t i = 0; i < count && i < MOST_SHOWN; i++) PUT(line, "%s%lld", i ? "," : "", (long long)numbers[i]);
-  PUT(line, count > MOST_SHOWN ? ",...]" : "]");
-}
-
-static int is_contiguous(const hal_tensor_t *tensor) {
-  int64_t expected = 1;
-  for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
-    if (tensor->sizes[i] != 1 && tensor->strides[i] != expected) return 0;
-    expected *= tensor->sizes[i];
-  }
-  return 1;
-}
-
-/* float32[2,3], and the strides where they say more. */
-static void put_tensor(line_t *line, const hal_tensor_t *tensor) {
-  if (!tensor) {
-    PUT(line, "none");
-    return;
-  }
-  PUT(line, "%s", hal_dtype_name(tensor->dtype));
-  put_numbers(line, tensor->sizes, tensor->ndim);
-  if (is_contiguous(tensor)) return;
-  PUT(line, " strides ");
-  put_numbers(line, tensor->strides, tensor->ndim);
-}
-
-static void put_value(line_t *line, const hal_value_t *value) {
-  switch (value->tag) {
-    case HAL_VALUE_NONE:
-      PUT(line, "none");
-      return;
-    case HAL_VALUE_DOUBLE:
-      PUT(line, "%g", value->u.d);
-      return;
-    case HAL_VALUE_STRING:
-      PUT(line, "\"%.80s\"", value->u.s);
-      return;
-    case HAL_VALUE_TENSOR:
-      put_tensor(line, value->u.t);
-      return;
-    case HAL_VALUE_INT_LIST:
-      put_numbers(line, value->u.il, value->count);
-      return;
-    case HAL_VALUE_DTYPE:
-      PUT(line, "%s", hal_dtype_name((hal_dtype_t)value->u.i));
-      return;
-    case HAL_VALUE_COMPLEX:
-      PUT(line, "%g%+gi", value->u.dl[0], value->u.dl[1]);
-      return;
-    case HAL_VALUE_TENSOR_LIST:
-      PUT(line, "{");
-      for (uint32_t i = 0; i < value->count && i < MOST_SHOWN; i++) {
-        if (i) PUT(line, ", ");
-        put_tensor(line, value->u.tl[i]);
-      }
-      PUT(line, value->count > MOST_SHOWN ? ", ... %u in all}" : "}", (unsigned)value->count);
-      return;
-    case HAL_VALUE_DOUBLE_LIST:
-    case HAL_VALUE_BOOL_LIST:
-    case HAL_VALUE_SCALAR_LIST:
-      PUT(line, "list of %u", (unsigned)value->count);
-      return;
-    default:
-      PUT(line, "%lld", (long long)value->u.i);
-  }
-}
 
 /* ---- arguments ----------------------------------------------------------------------------------------------------- */
 
@@ -237,15 +167,9 @@ void hal_trace_begin_op(const hal_plugin_t *plugin, const char *what, const char
   line_t line;
   head(&line, trace.depth, "> ", plugin);
   PUT(&line, "op %s %s(", what, name);
-  for (uint32_t i = 0; i < run->arg_count; i++) {
-    if (i) PUT(&line, ", ");
-    put_value(&line, &run->args[i]);
-  }
+  hal_describe_arguments(line.text, sizeof line.text, run);
   PUT(&line, ") into (");
-  for (uint32_t i = 0; i < run->result_count; i++) {
-    if (i) PUT(&line, ", ");
-    put_tensor(&line, run->results[i]);
-  }
+  hal_describe_results(line.text, sizeof line.text, run);
   PUT(&line, "), device=%d, stream=%p", (int)run->device, (void *)run->stream);
   hal_log_write(HAL_LOG_INFO, line.text);
   start_clock();

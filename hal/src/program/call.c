@@ -1,11 +1,9 @@
 /* call.c: operator calls that outlive their caller: copied with all that they point to, and described. */
-#include <inttypes.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/dtype.h"
+#include "base/describe.h"
+#include "base/text.h"
 #include "program/program.h"
 
 /* A copy under way; `failed` once there was no memory. */
@@ -85,83 +83,11 @@ hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *ca
 
 /* ---- descriptions ---------------------------------------------------------------------------------------------------------- */
 
-/* A line that grows as far as its room. */
-typedef struct line_s {
-  char text[512];
-  size_t used;
-} line_t;
-
-static void add(line_t *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(line_t *line, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = vsnprintf(line->text + line->used, sizeof line->text - line->used, format, arguments);
-  va_end(arguments);
-  if (length <= 0) return;
-  line->used += (size_t)length;
-  if (line->used > sizeof line->text - 1) line->used = sizeof line->text - 1;
-}
-
-static void add_tensor(line_t *line, const hal_tensor_t *tensor) {
-  if (!tensor) {
-    add(line, "none");
-    return;
-  }
-  add(line, "%s[", hal_dtype_name(tensor->dtype));
-  for (int32_t i = 0; i < tensor->ndim; i++) add(line, "%s%" PRId64, i ? "," : "", tensor->sizes[i]);
-  add(line, "]");
-}
-
-static void add_value(line_t *line, const hal_value_t *value) {
-  switch (value->tag) {
-    case HAL_VALUE_NONE:
-      add(line, "none");
-      break;
-    case HAL_VALUE_TENSOR:
-      add_tensor(line, value->u.t);
-      break;
-    case HAL_VALUE_TENSOR_LIST:
-      add(line, "%" PRIu32 " tensors", value->count);
-      break;
-    case HAL_VALUE_DOUBLE:
-      add(line, "%.9g", value->u.d);
-      break;
-    case HAL_VALUE_STRING:
-      add(line, "\"%.64s\"", value->u.s ? value->u.s : "");
-      break;
-    case HAL_VALUE_INT_LIST:
-      add(line, "[");
-      for (uint32_t i = 0; i < value->count; i++) add(line, "%s%" PRId64, i ? "," : "", value->u.il[i]);
-      add(line, "]");
-      break;
-    case HAL_VALUE_DTYPE:
-      add(line, "%s", hal_dtype_name((hal_dtype_t)value->u.i));
-      break;
-    case HAL_VALUE_COMPLEX:
-      add(line, "%.9g%+.9gi", value->u.dl[0], value->u.dl[1]);
-      break;
-    case HAL_VALUE_DOUBLE_LIST:
-    case HAL_VALUE_BOOL_LIST:
-    case HAL_VALUE_SCALAR_LIST:
-      add(line, "%" PRIu32 " numbers", value->count);
-      break;
-    default: /* bool, int and what is numbered */
-      add(line, "%" PRId64, value->u.i);
-  }
-}
-
 const char *hal_program_describe(hal_arena_t *arena, const hal_op_call_t *call) {
-  line_t line = {.used = 0};
+  char text[1024] = "(";
   if (!call) return NULL;
-  add(&line, "(");
-  for (uint32_t i = 0; i < call->arg_count; i++) {
-    if (i) add(&line, ", ");
-    add_value(&line, &call->args[i]);
-  }
-  add(&line, ") -> ");
-  for (uint32_t i = 0; i < call->result_count; i++) {
-    if (i) add(&line, ", ");
-    add_tensor(&line, call->results[i]);
-  }
-  return hal_arena_copy(arena, line.text, line.used + 1);
+  hal_describe_arguments(text, sizeof text, call);
+  hal_text_append(text, sizeof text, ") -> ");
+  hal_describe_results(text, sizeof text, call);
+  return hal_arena_copy(arena, text, strlen(text) + 1);
 }

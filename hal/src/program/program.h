@@ -60,11 +60,6 @@ typedef struct hal_program_op_s {
   const char *text; /* its operands, where they are described; else NULL */
 } hal_program_op_t;
 
-/* A pointer argument that names the error record of the stream that a run is on. */
-typedef struct hal_program_patch_s {
-  void **place;
-} hal_program_patch_t;
-
 /* A generator that the program draws from: its state in device memory, and how much of it. */
 typedef struct hal_program_source_s {
   struct hal_program_source_s *next;
@@ -87,7 +82,7 @@ struct hal_program_s {
   hal_arena_t arena; /* what commands point to */
   hal_command_t *commands;
   hal_program_op_t *ops;
-  hal_program_patch_t *patches;
+  void ***patches; /* pointer arguments that name the error record of the stream that a run is on */
   uint32_t command_count, command_room, op_count, op_room, patch_count, patch_room;
   uint32_t current_op;           /* that now records */
   hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */

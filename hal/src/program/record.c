@@ -86,14 +86,11 @@ static void end_op(hal_recorder_t *recorder, uint32_t outer) {
 
 /* Notes where an argument is the address of the stream's error record, which is another one in each run. */
 static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
-  void *record = NULL, **const place = (void **)(uintptr_t)argument->value;
-  if (argument->kind != HAL_ARG_POINTER || !atomic_load(&program->device->kernel_errors)) return HAL_OK;
-  HAL_RETURN_IF_ERROR(hal_kernel_error_address(program->stream, &record));
-  const char *const first = (char *)atomic_load(&program->device->kernel_errors);
-  if ((char *)*place < first || (size_t)((char *)*place - first) >= hal_kernel_error_bytes()) return HAL_OK;
+  void **const place = (void **)(uintptr_t)argument->value;
+  if (argument->kind != HAL_ARG_POINTER || !hal_kernel_error_holds(program->device, *place)) return HAL_OK;
   if (!fits((void **)&program->patches, program->patch_count, &program->patch_room, sizeof *program->patches))
     return out_of_memory();
-  program->patches[program->patch_count++] = (hal_program_patch_t){.place = place};
+  program->patches[program->patch_count++] = place;
   return HAL_OK;
 }
 

@@ -92,7 +92,7 @@ static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   void *record = NULL;
   if (!program->patch_count) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_kernel_error_address(stream, &record));
-  for (uint32_t i = 0; i < program->patch_count; i++) *program->patches[i].place = record;
+  for (uint32_t i = 0; i < program->patch_count; i++) *program->patches[i] = record;
   return HAL_OK;
 }
 

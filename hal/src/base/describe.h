@@ -1,0 +1,18 @@
+/* describe.h: tensors, values and launches as text, for the trace and for what was recorded. Each appends to the string in `text`, a buffer of `size`
+ * bytes; what does not fit is cut. Private to hal/src. */
+#ifndef HAL_SRC_DESCRIBE_H_
+#define HAL_SRC_DESCRIBE_H_
+
+#include <stddef.h>
+
+#include "hal/plugin.h"
+
+/* float32[2,3], and the strides where they say more; "none" for NULL. */
+void hal_describe_tensor(char *text, size_t size, const hal_tensor_t *tensor);
+
+/* A value, and of a call all arguments, or all results, with commas between them. */
+void hal_describe_value(char *text, size_t size, const hal_value_t *value);
+void hal_describe_arguments(char *text, size_t size, const hal_op_call_t *call);
+void hal_describe_results(char *text, size_t size, const hal_op_call_t *call);
+
+#endif /* HAL_SRC_DESCRIBE_H_ */
