@@ -13,6 +13,8 @@ from output import write
 
 # Of macros that only the host's form of a kernel uses.
 HOST_MACROS = {"PK_CLONES"}
+# The templates that define a function of one element (PK_STEPS), for kernels of several operators.
+STEPS = {"unary", "binary", "ternary", "where", "copy", "fill"}
 
 
 class Sources:
@@ -22,13 +24,16 @@ class Sources:
     def __init__(self, instances, headers_of, templates, is_contracted, dialect):
         """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
         is_contracted(unit file): whether its multiplications and additions may be fused; dialect: the headers for other texts."""
-        self.pieces, self.lists, self.kernels = {}, {}, {}
+        self.pieces, self.lists, self.kernels, self.steps = {}, {}, {}, {}
         self.templates, self.parts = templates, {}
         self.dialect = self.list_of(self.headers(dialect)[0])
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
             prefix, variants = self.template(template, headers, is_contracted(instance.unit_file))
+            if template in STEPS:
+                ends = self.list_of(f"#undef {name.split('(')[0]}\n" for name, _ in instance.macros if name not in HOST_MACROS)
+                self.steps[instance.prefix] = (macros, variants[None], ends)
             for variant in instance.variants:
                 if variant.name not in variants:
                     sys.exit(f"codegen: {templates[template]} has no kernel {variant.name} for devices")
@@ -58,6 +63,7 @@ class Sources:
             texts = ["#define PK_CONTRACT 1\n"] * contracted + texts
             parts, _ = flatten(HAL / self.templates[template], seen)
             names = dict.fromkeys(part.variant for part in parts if isinstance(part, Kernel))
+            names |= {None: None} if template in STEPS else {}  # the template without its kernels
             variants = {name: self.list_of(part.text if isinstance(part, Kernel) else part
                                            for part in parts if not isinstance(part, Kernel) or part.variant == name) for name in names}
             self.parts[key] = self.list_of(texts), variants
@@ -102,6 +108,10 @@ def source_table(sources):
     starts = _starts(len(name) + 1 for name in names)
     lines += ["static const source_kernel_t source_kernels[] = {"]
     lines += [f"    {{{start}, {{{', '.join(map(str, sources.kernels[name]))}}}}}," for start, name in zip(starts, names)]
+    steps = sorted(sources.steps)
+    lines += ["};", "static const char step_names[] =", *(f'    "{name}\\0"' for name in steps), "    ;"]
+    lines += ["static const source_kernel_t source_steps[] = {"]
+    lines += [f"    {{{start}, {{{', '.join(map(str, sources.steps[name]))}}}}}," for start, name in zip(_starts(len(name) + 1 for name in steps), steps)]
     return "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
 
 

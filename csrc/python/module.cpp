@@ -23,6 +23,7 @@
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
 #include "kernel.h"
+#include "lazy.h"
 
 namespace py = pybind11;
 
@@ -245,6 +246,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));
 
   bind_kernels(module);
+  bind_lazy(module);
 
   module.def("quiesce_autograd", wrap_pybind_function_no_gil(&quiesce_autograd), py::arg("seconds"));
   module.def("drain_devices", wrap_pybind_function_no_gil(&drain_devices));

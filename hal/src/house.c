@@ -13,6 +13,7 @@
 #include "plugin/hooks.h"
 #include "plugin/layer_validate.h"
 #include "plugin/loader.h"
+#include "program/house.h"
 
 /* ---- forks ---- */
 
@@ -68,6 +69,8 @@ static hal_status_t build_parts(hal_device_t *device) {
 
 /* The allocator's records stay for the blocks that somebody still holds. */
 static void close_parts(hal_device_t *device) {
+  hal_fuse_destroy(device->fuse);
+  device->fuse = NULL;
   hal_op_table_destroy(device->ops);
   device->ops = NULL;
   hal_allocator_close(device->allocator);

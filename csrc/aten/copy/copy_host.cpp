@@ -67,7 +67,7 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
   if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
   check(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
-  if (C10_UNLIKELY(!pinned && hal_program_of_stream(stream) != nullptr)) return;  // a recording has copied the bytes
+  if (C10_UNLIKELY(!pinned && hal_stream_is_recorded(stream))) return;  // a recording has copied the bytes
   if (pinned) {
     pinned.queued();
   } else if (owned && (small || non_blocking)) {
@@ -114,6 +114,7 @@ void upload_buffer(HostBuffer buffer, const at::Tensor &dst) {
   const c10::DeviceIndex device = dst.device().index();
   hal_stream_t *stream = current_stream(device);
   check(hal_memory_copy(stream, address_of(dst), device, buffer.get(), HAL_HOST, dst.nbytes()));
+  if (C10_UNLIKELY(hal_stream_is_recorded(stream))) return;
   const hal_status_t status = hal_memory_defer(
       device, stream, [](void *data) { std::free(data); }, buffer.get());
   if (status != HAL_OK) check_work(hal_stream_synchronize(stream));  // before the buffer goes

@@ -26,6 +26,7 @@
 #include "hal/op.h"
 #include "hal/plugin.h"
 #include "hal/profile.h"
+#include "hal/lazy.h"
 #include "hal/program.h"
 #include "hal/registry.h"
 #include "hal/status.h"

@@ -64,6 +64,10 @@ HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn
 /* Gives the vendor's own handle, NULL when there is none; borrowed. Since 0.1. */
 HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
 
+/* Tells whether the stream's work (NULL: current) is recorded or put off (program.h, lazy.h): 1 or 0. A copy from host memory that is not
+ * page-locked has taken its bytes then when hal_memory_copy returns. Costs a load. Since 0.2. */
+HAL_API int32_t hal_stream_is_recorded(hal_stream_t *stream);
+
 #ifdef __cplusplus
 }
 #endif

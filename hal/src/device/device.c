@@ -220,7 +220,8 @@ int32_t hal_device_exchange(int32_t device) {
 hal_status_t hal_device_synchronize(int32_t device) {
   hal_device_t *found = NULL;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(hal_stream_or_current(found, NULL), "hal_device_synchronize"));
+  HAL_RETURN_IF_ERROR(hal_stream_settle(hal_stream_or_current(found, NULL), "hal_device_synchronize"));
+  hal_stream_settle_lazy_all(found);
   hal_kernel_error_marks_t marks;
   hal_kernel_error_mark_all(found, &marks);
   const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);

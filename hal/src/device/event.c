@@ -45,7 +45,7 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
                          "an event of device %s cannot be recorded on a stream of device %s; make the "
                          "event on the stream's device",
                          device->label, stream->device->label);
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  hal_recorder_t *const recorder = hal_stream_program(stream);
   if (HAL_UNLIKELY(recorder != NULL)) { /* a place in the recording: nothing is queued */
     atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
     atomic_store_explicit(&event->recording, recorder->id, memory_order_release);
@@ -79,7 +79,7 @@ hal_status_t hal_event_recorder(const hal_event_t *event, hal_recorder_t **out_r
   *out_recorder = NULL;
   if (HAL_LIKELY(!id)) return HAL_OK;
   const hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_relaxed);
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  hal_recorder_t *const recorder = hal_stream_program(stream);
   if (!recorder || recorder->id != id)
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "the event was recorded while stream %lld of device %s was being recorded, which is over: "
@@ -93,7 +93,7 @@ hal_status_t hal_event_recorder(const hal_event_t *event, hal_recorder_t **out_r
 static hal_status_t check_unrecorded(const hal_event_t *event, const char *what) {
   hal_recorder_t *recorder;
   HAL_RETURN_IF_ERROR(hal_event_recorder(event, &recorder));
-  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->refuse(recorder, what);
+  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->settle(recorder, what);
 }
 
 hal_status_t hal_event_query(hal_event_t *event) {

@@ -1,7 +1,10 @@
 /* recorder.h: what takes the work of a stream that is being recorded, in the plugin's place. Private to hal/src.
  *
  * Whoever queues work on a stream asks `stream->recorder` first. A recorder copies what it is given: arguments and descriptors are
- * borrowed for the call. The functions may be called by any thread. */
+ * borrowed for the call. The functions may be called by any thread.
+ *
+ * There are two kinds: a program is recorded to be run later, again and again; lazy work (`lazy`) is only put off, and is queued as soon
+ * as something needs its results. */
 #ifndef HAL_SRC_RECORDER_H_
 #define HAL_SRC_RECORDER_H_
 
@@ -14,7 +17,8 @@ typedef struct hal_recorder_calls_s {
   uint32_t (*begin_op)(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call);
   void (*end_op)(hal_recorder_t *recorder, uint32_t outer);
   hal_status_t (*launch)(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
-  /* Devices are the plugin's ordinals, or HAL_HOST. */
+  /* Devices are the plugin's ordinals, or HAL_HOST. HAL_UNIMPLEMENTED = what was recorded is queued, and the caller queues the copy
+   * itself. */
   hal_status_t (*copy)(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src, int32_t src_device,
                        size_t size);
   hal_status_t (*fill)(hal_recorder_t *recorder, void *dst, const void *pattern, size_t pattern_size, size_t size);
@@ -26,15 +30,20 @@ typedef struct hal_recorder_calls_s {
   hal_status_t (*join)(hal_recorder_t *recorder, hal_stream_t *stream);
   /* Kernels that were launched may report bad values. */
   void (*reported)(hal_recorder_t *recorder);
-  /* Random numbers whose state lies in device memory, so that each run draws its own: hal_generator_draw. */
+  /* Random numbers whose state lies in device memory, so that each run draws its own: hal_generator_draw. NULL: numbers are drawn when they
+   * are recorded. */
   hal_status_t (*draw)(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw);
-  /* Something that recorded work cannot do, such as to wait for it ("hal_stream_synchronize"): spoils the recording and gives the error. */
-  hal_status_t (*refuse)(hal_recorder_t *recorder, const char *what);
+  /* Memory of the stream was given back to the allocator: later work may be given it. NULL: of no interest. */
+  void (*freed)(hal_recorder_t *recorder, const void *address, size_t size);
+  /* Something needs the recorded work done, or queued before it ("hal_stream_synchronize"). A program that is recorded is spoiled by
+   * that, and the error given. Lazy work is queued: HAL_OK = the caller goes on with the stream as if it were not recorded. */
+  hal_status_t (*settle)(hal_recorder_t *recorder, const char *what);
 } hal_recorder_calls_t;
 
 struct hal_recorder_s {
   const hal_recorder_calls_t *calls;
-  uint64_t id; /* no other recording of the process has it; never 0 */
+  uint64_t id;   /* no other recording of the process has it; never 0 */
+  uint32_t lazy; /* 1 = its work is only put off */
 };
 
 /* Keeps a generator until hal_generator_destroy was called once more. */
@@ -45,10 +54,26 @@ static inline hal_recorder_t *hal_stream_recorder(const hal_stream_t *stream) {
   return atomic_load_explicit(&stream->recorder, memory_order_acquire);
 }
 
-/* Refuses what cannot be done on a stream that is being recorded. */
-static inline hal_status_t hal_stream_check_unrecorded(const hal_stream_t *stream, const char *what) {
+/* Gives who records the stream to run it later, NULL = nobody. */
+static inline hal_recorder_t *hal_stream_program(const hal_stream_t *stream) {
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->refuse(recorder, what);
+  return HAL_LIKELY(!recorder || recorder->lazy) ? NULL : recorder;
 }
+
+/* Before what waits for a stream's work, or goes past its recorder: lazy work is queued; a program cannot have it. */
+static inline hal_status_t hal_stream_settle(const hal_stream_t *stream, const char *what) {
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->settle(recorder, what);
+}
+
+/* The same for lazy work alone. What meets a failure of it is told at the next synchronisation of the stream. */
+void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder);
+static inline void hal_stream_settle_lazy(hal_stream_t *stream) {
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  if (HAL_UNLIKELY(recorder && recorder->lazy)) hal_stream_settle_lazy_slow(stream, recorder);
+}
+
+/* The same for all streams of a device. */
+void hal_stream_settle_lazy_all(hal_device_t *device);
 
 #endif /* HAL_SRC_RECORDER_H_ */

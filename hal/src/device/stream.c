@@ -135,7 +135,7 @@ static hal_status_t finish(hal_stream_t *stream, uint64_t mark, uint32_t slot, h
 
 hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_synchronize"));
+  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_synchronize"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
   return finish(stream, mark, HAL_SLOT_stream_synchronize, status);
@@ -143,7 +143,7 @@ hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
 
 hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_synchronize_timeout"));
+  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_synchronize_timeout"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_synchronize_timeout(stream->device->plugin, stream->handle, timeout_ns);
   return finish(stream, mark, HAL_SLOT_stream_synchronize_timeout, status);
@@ -151,7 +151,7 @@ hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeou
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "hal_stream_query"));
+  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_query"));
   const uint64_t mark = hal_kernel_error_mark(stream);
   const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
   return finish(stream, mark, HAL_SLOT_stream_query, status);
@@ -168,6 +168,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
   if (!stream->handle) return;
+  hal_stream_settle_lazy(stream);
   /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {
@@ -177,6 +178,18 @@ void hal_stream_drain(hal_stream_t *stream) {
   }
   if (status) status = hal_call_stream_synchronize(plugin, stream->handle);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+}
+
+void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder) {
+  const hal_status_t status = recorder->calls->settle(recorder, "");
+  if (status) hal_failure_keep(stream, status);
+}
+
+void hal_stream_settle_lazy_all(hal_device_t *device) {
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
+    hal_stream_t *const stream = hal_stream_at(device, id);
+    if (stream) hal_stream_settle_lazy(stream);
+  }
 }
 
 void hal_stream_drain_all(hal_device_t *device) {
@@ -191,13 +204,14 @@ void hal_stream_drain_all(hal_device_t *device) {
 static hal_status_t wait_recorded(hal_stream_t *stream, hal_recorder_t *recorder, hal_recorder_t *awaited) {
   if (recorder == awaited) return HAL_OK;
   if (!recorder) return awaited->calls->join(awaited, stream);
-  return recorder->calls->refuse(recorder, "waiting for an event that was recorded outside of it");
+  return recorder->calls->settle(recorder, "waiting for an event that was recorded outside of it");
 }
 
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
-  hal_recorder_t *const recorder = hal_stream_recorder(stream), *awaited;
+  hal_stream_settle_lazy(stream);
+  hal_recorder_t *const recorder = hal_stream_program(stream), *awaited;
   HAL_RETURN_IF_ERROR(hal_event_recorder(event, &awaited));
   if (HAL_UNLIKELY(recorder || awaited)) return wait_recorded(stream, recorder, awaited);
   hal_plugin_t *const plugin = stream->device->plugin;
@@ -215,14 +229,20 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  hal_stream_settle_lazy(stream); /* whoever waits for the function waits for no stream */
+  hal_recorder_t *const recorder = hal_stream_program(stream);
   if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->host_call(recorder, fn, user_data);
   return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
                           hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
 }
 
+int32_t hal_stream_is_recorded(hal_stream_t *stream) {
+  return !resolve(&stream) && hal_stream_recorder(stream) != NULL;
+}
+
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  hal_stream_settle_lazy(stream); /* the caller is going to queue work of its own */
   hal_plugin_t *const plugin = stream->device->plugin;
   return hal_error_plugin(plugin, HAL_SLOT_stream_native, hal_call_stream_native(plugin, stream->handle, out_native));
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/recorder.h"
 #include "memory/pool.h"
 
 /* One request on its way through a cache miss. */
@@ -341,6 +342,8 @@ void hal_memory_release(hal_block_t *block) {
     release_quietly(block);
     return;
   }
+  hal_recorder_t *const recorder = hal_stream_recorder(block->stream);
+  if (HAL_UNLIKELY(recorder && recorder->calls->freed)) recorder->calls->freed(recorder, block->address, block->size);
   hal_lock(&allocator->lock);
   if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
     release_slow(allocator, block);

@@ -68,6 +68,7 @@ void hal_mem_free(hal_stream_t *stream, void *address) {
 
 void hal_mem_free_async(hal_stream_t *stream, void *address) {
   hal_device_t *device = stream->device;
+  hal_stream_settle_lazy(stream);
   const hal_status_t status = hal_call_memory_free_async(device->plugin, device->ordinal, stream->handle, address);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free_async, status);
 }

@@ -122,11 +122,17 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
 
 /* ---- recorded streams (device/recorder.h) ------------------------------------------------------------------------ */
 
-/* Records the plugin's own op, where its yes binds: when it is called there is no other way left. */
+/* Records the plugin's own op, where its yes binds: when it is called there is no other way left. One that decides when it is called is
+ * called, behind what was put off; a program cannot have it. */
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call) {
   hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
   const hal_op_own_t *const own = &target->entry->own;
-  if (!own->fn || hal_op_own_query(own, target->device, call)) return HAL_UNIMPLEMENTED;
+  const hal_status_t answer = own->fn ? hal_op_own_query(own, target->device, call) : HAL_UNIMPLEMENTED;
+  if (answer == HAL_NOT_READY && recorder->lazy) {
+    HAL_RETURN_IF_ERROR(recorder->calls->settle(recorder, target->entry->info->name));
+    return ask_own(target, call);
+  }
+  if (answer) return HAL_UNIMPLEMENTED;
   HAL_RETURN_IF_ERROR(recorder->calls->own_op(recorder, own, target->entry->info->name, call));
   hal_op_count_one(&target->counter->plugin);
   return HAL_OK;

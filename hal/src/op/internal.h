@@ -122,6 +122,9 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
 hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle, uint32_t group_threads,
                               const char *name);
 
+/* The plugin's handle of such a kernel. */
+hal_plugin_kernel_t *hal_kernel_handle(const hal_kernel_t *kernel);
+
 /* ---- reading and checking a call (args.c) --------------------------------------------------------------------- */
 
 /* Reports a wrong call: HAL_INVALID_ARGUMENT with "<op>: <message>". */

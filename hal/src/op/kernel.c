@@ -35,6 +35,8 @@ hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle,
   return kernel;
 }
 
+hal_plugin_kernel_t *hal_kernel_handle(const hal_kernel_t *kernel) { return kernel->handle; }
+
 hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *desc, hal_module_t **out_module) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));

@@ -21,18 +21,22 @@ typedef struct source_kernel_s {
 
 #define KERNELS (sizeof source_kernels / sizeof *source_kernels)
 
-static const source_kernel_t *find(const char *name) {
-  size_t low = 0, high = KERNELS;
+static const source_kernel_t *find_in(const char *name, const source_kernel_t *rows, size_t count, const char *names) {
+  size_t low = 0, high = count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    const int order = strcmp(name, source_names + source_kernels[middle].name);
-    if (order == 0) return &source_kernels[middle];
+    const int order = strcmp(name, names + rows[middle].name);
+    if (order == 0) return &rows[middle];
     if (order < 0)
       high = middle;
     else
       low = middle + 1;
   }
   return NULL;
+}
+
+static const source_kernel_t *find(const char *name) {
+  return find_in(name, source_kernels, KERNELS, source_names);
 }
 
 /* Writes the pieces of a list, unless `to` is NULL, and gives their size. */
@@ -66,6 +70,12 @@ hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size
   *out_text = text;
   *out_size = size;
   return HAL_OK;
+}
+
+size_t hal_op_source_step(const char *instance, char *to) {
+  const source_kernel_t *const row =
+      find_in(instance, source_steps, sizeof source_steps / sizeof *source_steps, step_names);
+  return row ? put(row, to) : 0;
 }
 
 hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *out_size) {

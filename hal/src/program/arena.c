@@ -38,6 +38,16 @@ void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size) {
   return piece;
 }
 
+void hal_arena_rewind(hal_arena_t *arena) {
+  hal_arena_chunk_t *const newest = arena->chunks;
+  if (!newest) return;
+  arena->chunks = newest->next;
+  hal_arena_destroy(arena);
+  newest->next = NULL;
+  newest->used = 0;
+  arena->chunks = newest;
+}
+
 void hal_arena_destroy(hal_arena_t *arena) {
   while (arena->chunks) {
     hal_arena_chunk_t *const chunk = arena->chunks;

@@ -22,6 +22,9 @@ void *hal_arena_take(hal_arena_t *arena, size_t size);
 /* Gives a copy of `size` bytes; NULL = no memory. */
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size);
 
+/* Frees all pieces, and keeps the newest chunk for those to come. */
+void hal_arena_rewind(hal_arena_t *arena);
+
 void hal_arena_destroy(hal_arena_t *arena);
 
 #endif /* HAL_SRC_PROGRAM_ARENA_H_ */

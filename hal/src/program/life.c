@@ -10,6 +10,15 @@
 
 static atomic_uint_fast64_t last_id;
 
+uint64_t hal_program_new_id(void) { return atomic_fetch_add(&last_id, 1) + 1; }
+
+void hal_tape_destroy(hal_tape_t *tape) {
+  hal_arena_destroy(&tape->arena);
+  hal_free(tape->commands);
+  hal_free(tape->ops);
+  *tape = (hal_tape_t){.command_count = 0};
+}
+
 hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
   if (program->spoiled) return status;
   program->spoiled = status;
@@ -74,7 +83,7 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
                          (long long)stream->id, device->label);
   hal_program_t *const program = hal_calloc(1, sizeof *program);
   if (!program) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
-  program->recorder = (hal_recorder_t){.calls = &hal_program_calls, .id = atomic_fetch_add(&last_id, 1) + 1};
+  program->recorder = (hal_recorder_t){.calls = &hal_program_calls, .id = hal_program_new_id()};
   program->device = device;
   program->stream = stream;
   program->current_op = HAL_NO_OP;
@@ -127,16 +136,14 @@ void hal_program_destroy(hal_program_t *program) {
   }
   hal_event_destroy(program->done);
   hal_memory_pool_release(program->pool);
-  hal_arena_destroy(&program->arena);
-  hal_free(program->commands);
-  hal_free(program->ops);
+  hal_tape_destroy(&program->tape);
   hal_free(program->patches);
   hal_free(program);
 }
 
 hal_program_t *hal_program_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  hal_recorder_t *const recorder = hal_stream_program(stream);
   return recorder ? hal_program_of(recorder) : NULL;
 }
 

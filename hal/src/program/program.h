@@ -16,7 +16,8 @@ enum {
   HAL_COMMAND_RANDOM,
   HAL_COMMAND_OWN_OP,
   HAL_COMMAND_HOST_CALL,
-  HAL_COMMAND_DRAW, /* writes what a run draws where the kernels behind it read it */
+  HAL_COMMAND_DRAW,  /* writes what a run draws where the kernels behind it read it */
+  HAL_COMMAND_FREED, /* lazy work: no command, but a note that memory was given back */
   HAL_COMMAND_KINDS
 };
 
@@ -51,6 +52,10 @@ typedef struct hal_command_s {
       void *user_data;
     } host_call;
     const struct hal_program_source_s *draw;
+    struct {
+      const void *address;
+      size_t size;
+    } freed;
   } u;
 } hal_command_t;
 
@@ -58,7 +63,16 @@ typedef struct hal_command_s {
 typedef struct hal_program_op_s {
   uint32_t op;      /* HAL_OP_ID_* or a library's */
   const char *text; /* its operands, where they are described; else NULL */
+  uint64_t origin;  /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
 } hal_program_op_t;
+
+/* What was recorded, in its order. */
+typedef struct hal_tape_s {
+  hal_arena_t arena; /* what commands point to */
+  hal_command_t *commands;
+  hal_program_op_t *ops;
+  uint32_t command_count, command_room, op_count, op_room;
+} hal_tape_t;
 
 /* A generator that the program draws from: its state in device memory, and how much of it. */
 typedef struct hal_program_source_s {
@@ -79,11 +93,9 @@ struct hal_program_s {
   hal_device_t *device;
   hal_lock_t lock; /* of all that follows */
   hal_memory_pool_t *pool;
-  hal_arena_t arena; /* what commands point to */
-  hal_command_t *commands;
-  hal_program_op_t *ops;
+  hal_tape_t tape;
   void ***patches; /* pointer arguments that name the error record of the stream that a run is on */
-  uint32_t command_count, command_room, op_count, op_room, patch_count, patch_room;
+  uint32_t patch_count, patch_room;
   uint32_t current_op;           /* that now records */
   hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */
   hal_stream_t *stream;          /* that of hal_program_begin */
@@ -99,8 +111,29 @@ struct hal_program_s {
 
 static inline hal_program_t *hal_program_of(hal_recorder_t *recorder) { return (hal_program_t *)recorder; }
 
-/* What the recorder calls (record.c). */
+/* What the recorder calls (record.c). Lazy work shares some of it. */
 extern const hal_recorder_calls_t hal_program_calls;
+
+/* Gives the number of a recording, which no other has. */
+uint64_t hal_program_new_id(void);
+
+/* Locks a recording. Errors: it was spoiled, or has ended meanwhile. */
+hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_program);
+
+/* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
+hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
+
+/* begin_op, with where the caller is. */
+uint32_t hal_program_begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call, uint64_t origin);
+
+/* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
+hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
+
+/* Frees what a tape holds. */
+void hal_tape_destroy(hal_tape_t *tape);
+
+/* Queues one command of a tape on a stream; `profiled`: with the operator's brackets of the profile. Errors name command and operator. */
+hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, int profiled);
 
 /* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
 hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);

@@ -28,17 +28,15 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-/* Appends an empty command of the operator that records now; NULL = no memory. */
-static hal_command_t *append(hal_program_t *program, uint32_t kind) {
-  if (!fits((void **)&program->commands, program->command_count, &program->command_room, sizeof *program->commands))
+hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
+  if (!fits((void **)&program->tape.commands, program->tape.command_count, &program->tape.command_room, sizeof *program->tape.commands))
     return NULL;
-  hal_command_t *const command = &program->commands[program->command_count++];
+  hal_command_t *const command = &program->tape.commands[program->tape.command_count++];
   *command = (hal_command_t){.kind = kind, .op = program->current_op};
   return command;
 }
 
-/* Locks a program that records. Errors: it was spoiled, or has ended meanwhile. */
-static hal_status_t enter(hal_recorder_t *recorder, hal_program_t **out_program) {
+hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_program) {
   hal_program_t *const program = hal_program_of(recorder);
   hal_lock(&program->lock);
   *out_program = program;
@@ -49,30 +47,33 @@ static hal_status_t enter(hal_recorder_t *recorder, hal_program_t **out_program)
   return hal_error_set(HAL_FAILED_PRECONDITION, "the recording was spoiled before: %s", program->cause);
 }
 
-/* Unlocks; a failure spoils the recording, which would lack the work. */
-static hal_status_t leave(hal_program_t *program, hal_status_t status) {
-  if (HAL_UNLIKELY(status)) hal_program_spoil(program, status);
+hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
+  if (HAL_UNLIKELY(status && !program->recorder.lazy)) hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
   hal_unlock(&program->lock);
   return status;
 }
 
 /* ---- operators ----------------------------------------------------------------------------------------------------------- */
 
-static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
+uint32_t hal_program_begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call, uint64_t origin) {
   hal_program_t *program;
-  if (enter(recorder, &program)) return HAL_NO_OP; /* the first command tells it */
+  if (hal_program_enter(recorder, &program)) return HAL_NO_OP; /* the first command tells it */
   const uint32_t outer = program->current_op;
   hal_status_t status = HAL_OK;
-  if (fits((void **)&program->ops, program->op_count, &program->op_room, sizeof *program->ops)) {
+  if (fits((void **)&program->tape.ops, program->tape.op_count, &program->tape.op_room, sizeof *program->tape.ops)) {
     const char *const text =
-        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->arena, call) : NULL;
-    program->current_op = program->op_count++;
-    program->ops[program->current_op] = (hal_program_op_t){.op = op, .text = text};
+        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->tape.arena, call) : NULL;
+    program->current_op = program->tape.op_count++;
+    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op, .text = text, .origin = origin};
   } else {
     status = out_of_memory();
   }
-  leave(program, status);
+  hal_program_leave(program, status);
   return outer;
+}
+
+static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
+  return hal_program_begin_op(recorder, op, call, 0);
 }
 
 static void end_op(hal_recorder_t *recorder, uint32_t outer) {
@@ -84,10 +85,11 @@ static void end_op(hal_recorder_t *recorder, uint32_t outer) {
 
 /* ---- commands ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes where an argument is the address of the stream's error record, which is another one in each run. */
+/* Notes where an argument is the address of the stream's error record, which is another one in each run. Lazy work runs on its
+ * own stream. */
 static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
   void **const place = (void **)(uintptr_t)argument->value;
-  if (argument->kind != HAL_ARG_POINTER || !hal_kernel_error_holds(program->device, *place)) return HAL_OK;
+  if (argument->kind != HAL_ARG_POINTER || program->recorder.lazy || !hal_kernel_error_holds(program->device, *place)) return HAL_OK;
   if (!fits((void **)&program->patches, program->patch_count, &program->patch_room, sizeof *program->patches))
     return out_of_memory();
   program->patches[program->patch_count++] = place;
@@ -97,8 +99,8 @@ static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
 /* Copies a launch with its arguments and attributes. */
 static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *launch, const hal_launch_t **out_launch) {
   const size_t known = launch->struct_size < sizeof *launch ? launch->struct_size : sizeof *launch;
-  hal_launch_t *const copy = hal_arena_take(&program->arena, sizeof *copy);
-  hal_arg_t *const args = hal_arena_copy(&program->arena, launch->args, launch->arg_count * sizeof *args);
+  hal_launch_t *const copy = hal_arena_take(&program->tape.arena, sizeof *copy);
+  hal_arg_t *const args = hal_arena_copy(&program->tape.arena, launch->args, launch->arg_count * sizeof *args);
   if (!copy || !args) return out_of_memory();
   *copy = (hal_launch_t){.struct_size = 0};
   memcpy(copy, launch, known);
@@ -106,13 +108,13 @@ static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *laun
   for (uint32_t i = 0; i < copy->arg_count; i++) {
     if (args[i].kind == HAL_ARG_LOCAL) continue;
     const size_t size = args[i].kind == HAL_ARG_POINTER ? sizeof(void *) : args[i].size;
-    args[i].value = hal_arena_copy(&program->arena, args[i].value, size);
+    args[i].value = hal_arena_copy(&program->tape.arena, args[i].value, size);
     if (!args[i].value) return out_of_memory();
     HAL_RETURN_IF_ERROR(note_patch(program, &args[i]));
   }
   if (HAL_HAS_FIELD(launch, attributes) && launch->attribute_count) {
     copy->attributes =
-        hal_arena_copy(&program->arena, launch->attributes, launch->attribute_count * sizeof *launch->attributes);
+        hal_arena_copy(&program->tape.arena, launch->attributes, launch->attribute_count * sizeof *launch->attributes);
     if (!copy->attributes) return out_of_memory();
   }
   *out_launch = copy;
@@ -122,16 +124,16 @@ static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *laun
 static hal_status_t record_launch(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   hal_program_t *program;
   const hal_launch_t *copy = NULL;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
   hal_status_t status = copy_launch(program, launch, &copy);
-  hal_command_t *const command = status ? NULL : append(program, HAL_COMMAND_LAUNCH);
+  hal_command_t *const command = status ? NULL : hal_program_append(program, HAL_COMMAND_LAUNCH);
   if (command) {
     command->u.launch.kernel = kernel;
     command->u.launch.launch = copy;
   } else if (!status) {
     status = out_of_memory();
   }
-  return leave(program, status);
+  return hal_program_leave(program, status);
 }
 
 /* Whether host memory is read when the work runs: page-locked memory is, as its owner asked for; what may be gone by then is copied
@@ -146,62 +148,62 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
   hal_program_t *program;
   const int from_host = src_device == HAL_HOST && !is_page_locked(src);
   if (dst_device == HAL_HOST && !is_page_locked(dst))
-    return recorder->calls->refuse(recorder, "a copy to host memory that is not page-locked (pin_memory)");
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  if (from_host) src = hal_arena_copy(&program->arena, src, size);
-  hal_command_t *const command = src ? append(program, HAL_COMMAND_COPY) : NULL;
-  if (!command) return leave(program, out_of_memory());
+    return recorder->calls->settle(recorder, "a copy to host memory that is not page-locked (pin_memory)");
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  if (from_host) src = hal_arena_copy(&program->tape.arena, src, size);
+  hal_command_t *const command = src ? hal_program_append(program, HAL_COMMAND_COPY) : NULL;
+  if (!command) return hal_program_leave(program, out_of_memory());
   command->u.copy.dst = dst;
   command->u.copy.src = src;
   command->u.copy.size = size;
   command->u.copy.dst_device = dst_device;
   command->u.copy.src_device = src_device;
-  return leave(program, HAL_OK);
+  return hal_program_leave(program, HAL_OK);
 }
 
 static hal_status_t record_fill(hal_recorder_t *recorder, void *dst, const void *pattern, size_t pattern_size,
                                 size_t size) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  hal_command_t *const command = append(program, HAL_COMMAND_FILL);
-  if (!command) return leave(program, out_of_memory());
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  hal_command_t *const command = hal_program_append(program, HAL_COMMAND_FILL);
+  if (!command) return hal_program_leave(program, out_of_memory());
   command->u.fill.dst = dst;
   command->u.fill.size = size;
   command->u.fill.pattern_size = (uint32_t)pattern_size;
   memcpy(command->u.fill.pattern, pattern, pattern_size);
-  return leave(program, HAL_OK);
+  return hal_program_leave(program, HAL_OK);
 }
 
 static hal_status_t record_random(hal_recorder_t *recorder, const hal_random_t *desc) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  hal_random_t *const copy = hal_arena_copy(&program->arena, desc, sizeof *desc);
-  hal_command_t *const command = copy ? append(program, HAL_COMMAND_RANDOM) : NULL;
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  hal_random_t *const copy = hal_arena_copy(&program->tape.arena, desc, sizeof *desc);
+  hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_RANDOM) : NULL;
   if (command) command->u.random = copy;
-  return leave(program, command ? HAL_OK : out_of_memory());
+  return hal_program_leave(program, command ? HAL_OK : out_of_memory());
 }
 
 static hal_status_t record_own_op(hal_recorder_t *recorder, const void *own, const char *name,
                                   const hal_op_call_t *call) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  hal_op_call_t *const copy = hal_program_copy_call(&program->arena, call);
-  hal_command_t *const command = copy ? append(program, HAL_COMMAND_OWN_OP) : NULL;
-  if (!command) return leave(program, out_of_memory());
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  hal_op_call_t *const copy = hal_program_copy_call(&program->tape.arena, call);
+  hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_OWN_OP) : NULL;
+  if (!command) return hal_program_leave(program, out_of_memory());
   command->u.own_op.own = own;
   command->u.own_op.name = name;
   command->u.own_op.call = copy;
-  return leave(program, HAL_OK);
+  return hal_program_leave(program, HAL_OK);
 }
 
 static hal_status_t record_host_call(hal_recorder_t *recorder, hal_host_fn_t fn, void *user_data) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  hal_command_t *const command = append(program, HAL_COMMAND_HOST_CALL);
-  if (!command) return leave(program, out_of_memory());
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  hal_command_t *const command = hal_program_append(program, HAL_COMMAND_HOST_CALL);
+  if (!command) return hal_program_leave(program, out_of_memory());
   command->u.host_call.fn = fn;
   command->u.host_call.user_data = user_data;
-  return leave(program, HAL_OK);
+  return hal_program_leave(program, HAL_OK);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------------ */
@@ -215,7 +217,7 @@ static void reported(hal_recorder_t *recorder) {
 
 static hal_status_t join(hal_recorder_t *recorder, hal_stream_t *stream) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
   const hal_status_t status =
       stream->device == program->device
           ? hal_program_take_stream(program, stream)
@@ -223,7 +225,7 @@ static hal_status_t join(hal_recorder_t *recorder, hal_stream_t *stream) {
                           "a stream of device %s waits for work of device %s that is being recorded; a program is of "
                           "one device",
                           stream->device->label, program->device->label);
-  return leave(program, status);
+  return hal_program_leave(program, status);
 }
 
 /* Finds the source of a generator, or makes it: a new one has drawn nothing. */
@@ -242,7 +244,7 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
     }
     hal_generator_retain(generator);
     program->sources = source;
-    hal_command_t *const command = append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
+    hal_command_t *const command = hal_program_append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
     if (!command) return out_of_memory();
     command->u.draw = source;
   }
@@ -253,19 +255,19 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
 static hal_status_t draw(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw) {
   hal_program_t *program;
   hal_program_source_t *source = NULL;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
   const hal_status_t status = source_of(program, generator, &source);
   if (!status) {
     *out_draw = (hal_draw_t){.offset = source->blocks, .random_state = hal_memory_block_address(source->state)};
     source->blocks += blocks;
   }
-  return leave(program, status);
+  return hal_program_leave(program, status);
 }
 
-static hal_status_t refuse(hal_recorder_t *recorder, const char *what) {
+static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(enter(recorder, &program));
-  return leave(program,
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  return hal_program_leave(program,
                hal_error_set(HAL_FAILED_PRECONDITION,
                              "%s cannot be done while stream %lld of device %s is being recorded: it needs the "
                              "result of work that has not run; do it before or after the recording",
@@ -283,4 +285,4 @@ const hal_recorder_calls_t hal_program_calls = {.begin_op = begin_op,
                                                 .join = join,
                                                 .reported = reported,
                                                 .draw = draw,
-                                                .refuse = refuse};
+                                                .settle = settle};

@@ -56,32 +56,28 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
 }
 
 /* Completes the message of a command that failed. */
-static hal_status_t failed(const hal_program_t *program, uint32_t number, hal_status_t status) {
-  const hal_command_t *const command = &program->commands[number];
-  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_name(program->ops[command->op].op);
-  if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(program->device->plugin, slots[command->kind], status);
+static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_device_t *device, hal_status_t status) {
+  const hal_command_t *const command = &tape->commands[number];
+  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_name(tape->ops[command->op].op);
+  if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(device->plugin, slots[command->kind], status);
   return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
-                          (unsigned)program->command_count, name ? ", " : "", name ? name : "");
+                          (unsigned)tape->command_count, name ? ", " : "", name ? name : "");
 }
 
-/* The same with the operators' brackets of the profile. */
-static hal_status_t run_profiled(const hal_program_t *program, uint32_t number, hal_stream_t *stream) {
-  const hal_command_t *const command = &program->commands[number];
-  const uint32_t outer = command->op == HAL_NO_OP ? 0 : hal_profile_begin_op(program->ops[command->op].op);
-  const hal_status_t status = run_command(command, program->device->plugin, program->device->ordinal, stream);
-  if (command->op != HAL_NO_OP) hal_profile_end_op(outer);
-  return status;
+hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, int profiled) {
+  const hal_command_t *const command = &tape->commands[number];
+  const hal_device_t *const device = stream->device;
+  const int in_op = HAL_UNLIKELY(profiled) && command->op != HAL_NO_OP;
+  const uint32_t outer = in_op ? hal_profile_begin_op(tape->ops[command->op].op) : 0;
+  const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream);
+  if (in_op) hal_profile_end_op(outer);
+  return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
 }
 
 static hal_status_t run_commands(const hal_program_t *program, hal_stream_t *stream) {
-  hal_plugin_t *const plugin = program->device->plugin;
-  const int32_t ordinal = program->device->ordinal;
   const int profiled = hal_profile_is_on();
-  for (uint32_t i = 0; i < program->command_count; i++) {
-    const hal_status_t status = HAL_UNLIKELY(profiled) ? run_profiled(program, i, stream)
-                                                       : run_command(&program->commands[i], plugin, ordinal, stream);
-    if (HAL_UNLIKELY(status)) return failed(program, i, status);
-  }
+  for (uint32_t i = 0; i < program->tape.command_count; i++)
+    HAL_RETURN_IF_ERROR(hal_tape_queue(&program->tape, i, stream, profiled));
   return HAL_OK;
 }
 
@@ -128,7 +124,7 @@ static hal_status_t check(const hal_program_t *program, const hal_stream_t *stre
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
-  HAL_RETURN_IF_ERROR(hal_stream_check_unrecorded(stream, "running another program"));
+  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "running another program"));
   hal_lock(&program->lock);
   hal_status_t status = check(program, stream);
   if (!status) status = run(program, stream);

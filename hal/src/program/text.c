@@ -18,11 +18,11 @@ static hal_program_t *locked(const hal_program_t *program) {
 hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *out_info) {
   hal_program_t *const own = locked(program);
   uint32_t counts[HAL_COMMAND_KINDS] = {0};
-  for (uint32_t i = 0; i < own->command_count; i++) counts[own->commands[i].kind]++;
+  for (uint32_t i = 0; i < own->tape.command_count; i++) counts[own->tape.commands[i].kind]++;
   hal_program_info_t info = {.struct_size = out_info->struct_size,
                              .recording = own->recording != 0,
                              .spoiled = own->spoiled != HAL_OK,
-                             .commands = own->command_count,
+                             .commands = own->tape.command_count,
                              .launches = counts[HAL_COMMAND_LAUNCH],
                              .copies = counts[HAL_COMMAND_COPY],
                              .fills = counts[HAL_COMMAND_FILL],
@@ -31,7 +31,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
                              .host_calls = counts[HAL_COMMAND_HOST_CALL],
                              .streams = own->stream_count,
                              .runs = own->runs,
-                             .owned_bytes = own->arena.bytes + own->command_room * sizeof *own->commands};
+                             .owned_bytes = own->tape.arena.bytes + own->tape.command_room * sizeof *own->tape.commands};
   for (const hal_program_source_t *source = own->sources; source; source = source->next) info.random += source->blocks;
   hal_unlock(&own->lock);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
@@ -87,15 +87,15 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
 }
 
 static void add_op(writer_t *writer, const hal_program_t *program, uint32_t index) {
-  const char *const name = hal_op_name(program->ops[index].op), *const text = program->ops[index].text;
+  const char *const name = hal_op_name(program->tape.ops[index].op), *const text = program->tape.ops[index].text;
   add(writer, "%s%s", name ? name : "operator", text ? text : "");
 }
 
 static void write_lines(writer_t *writer, const hal_program_t *program) {
   uint32_t last = HAL_NO_OP;
-  add(writer, "program of device %s: %u commands\n", program->device->label, program->command_count);
-  for (uint32_t i = 0; i < program->command_count; i++) {
-    const hal_command_t *const command = &program->commands[i];
+  add(writer, "program of device %s: %u commands\n", program->device->label, program->tape.command_count);
+  for (uint32_t i = 0; i < program->tape.command_count; i++) {
+    const hal_command_t *const command = &program->tape.commands[i];
     if (command->op != last && command->op != HAL_NO_OP) {
       add_op(writer, program, command->op);
       add(writer, "\n");
@@ -109,11 +109,11 @@ static void write_lines(writer_t *writer, const hal_program_t *program) {
 
 static void write_dot(writer_t *writer, const hal_program_t *program) {
   add(writer, "digraph program {\n  node [shape=box];\n");
-  for (uint32_t i = 0; i < program->command_count; i++) {
-    const hal_command_t *const command = &program->commands[i];
+  for (uint32_t i = 0; i < program->tape.command_count; i++) {
+    const hal_command_t *const command = &program->tape.commands[i];
     add(writer, "  n%u [label=\"", i);
     if (command->op != HAL_NO_OP) {
-      const char *const name = hal_op_name(program->ops[command->op].op);
+      const char *const name = hal_op_name(program->tape.ops[command->op].op);
       add(writer, "%s\\n", name ? name : "operator");
     }
     add_command(writer, command);

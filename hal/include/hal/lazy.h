@@ -1,0 +1,75 @@
+/* lazy.h: work that is put off and then queued together, so that it can be improved first.
+ *
+ * While a stream is lazy, operators, copies, fills and kernel launches are checked, given their memory and written down as ever, and
+ * queued when something needs them: a synchronisation, a copy to the host, an event, a wait, a host function, hal_lazy_flush, or
+ * when `limit` operators are recorded. Results, addresses and random numbers are those of the same work queued at once, bit for bit;
+ * only float32 functions (exp, tanh ...) may be rounded otherwise where kernels are compiled from source. What is won: neighbouring
+ * element-wise operators run as one kernel, and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
+ * queues work on it takes part. */
+#ifndef HAL_LAZY_H_
+#define HAL_LAZY_H_
+
+#include "hal/stream.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hal_lazy_s hal_lazy_t;
+
+/* Tells where the calling thread is, as a number of the caller's own; 0 = unknown. Called by each operator that is recorded, without a lock of
+ * the HAL: it must be quick, and call nothing of the HAL. */
+typedef uint64_t (*hal_lazy_origin_fn_t)(void *state);
+
+/* Writes what such a number stands for, as text with its 0 ("train.py:17"). */
+typedef void (*hal_lazy_describe_fn_t)(void *state, uint64_t origin, char *text, size_t room);
+
+/* hal_lazy_desc_t.flags */
+#define HAL_LAZY_PLAIN (1u << 0) /* queue what was recorded as it was recorded, without improving it */
+
+typedef struct hal_lazy_desc_s {
+  size_t struct_size;
+  uint32_t flags; /* HAL_LAZY_* */
+  uint32_t limit; /* operators that are recorded before they are queued without being asked for; 0 = 16384 */
+  hal_lazy_origin_fn_t origin;     /* NULL: not asked */
+  hal_lazy_describe_fn_t describe; /* NULL: numbers are written */
+  void *state;                     /* for both; they may be called until hal_lazy_end has returned */
+} hal_lazy_desc_t;
+
+/* Makes a stream lazy (NULL: current). `desc` may be NULL. Ended by hal_lazy_end. Any thread.
+ * Errors: HAL_FAILED_PRECONDITION = the stream is lazy, or being recorded, already; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+HAL_API hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy);
+
+/* Queues what was recorded; does not wait for it. Any thread. Errors: the plugin's, naming the operator and where it was called: what
+ * stood before it is queued, what stood behind it is dropped, and the message tells how many commands those are. Since 0.2. */
+HAL_API hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
+
+/* Queues what was recorded, and the stream is as before; `lazy` is destroyed, whatever is answered. NULL is allowed. No other thread may
+ * queue work on the stream meanwhile. Errors: as of hal_lazy_flush. Since 0.2. */
+HAL_API hal_status_t hal_lazy_end(hal_lazy_t *lazy);
+
+/* Gives what makes a stream (NULL: current) lazy, borrowed; NULL = it is not. Costs a load. Since 0.2. */
+HAL_API hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream);
+
+/* What became of the work of a lazy stream. */
+typedef struct hal_lazy_info_s {
+  size_t struct_size;
+  uint64_t pending;  /* commands that are recorded now */
+  uint64_t recorded; /* operators, since it began */
+  uint64_t flushes;  /* that queued something */
+  uint64_t limits;   /* of these: since `limit` was reached */
+  uint64_t queued;   /* commands, each a call of the plugin */
+  uint64_t fused;    /* commands that ran as part of another kernel */
+  uint64_t groups;   /* such kernels queued */
+  uint64_t dropped;  /* commands whose results nothing read */
+  uint64_t compiled; /* groups that were met for the first time */
+  uint64_t cached;   /* groups that were known */
+} hal_lazy_info_t;
+
+/* Tells what became of it. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */
+HAL_API hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* HAL_LAZY_H_ */

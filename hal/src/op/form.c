@@ -1,0 +1,81 @@
+/* form.c: see form.h. */
+#include "op/form.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/pk_chain.h"
+#include "op/table.h"
+
+/* The families whose kernels compute each element of the result from one of each operand. */
+typedef struct family_s {
+  const char *name;
+  uint8_t operands; /* the result counts */
+  uint8_t numbers;  /* arguments of numbers behind them */
+} family_t;
+static const family_t families[] = {{"unary", 2, 1}, {"binary", 3, 1}, {"ternary", 4, 1},
+                                    {"where", 4, 0}, {"copy", 2, 0},   {"fill", 1, 1}};
+
+static const family_t *family_of(const hal_op_info_t *info) {
+  const char *const name = info->launch ? hal_op_families[info->family] : "";
+  for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    if (strcmp(families[i].name, name) == 0) return &families[i];
+  return NULL;
+}
+
+static hal_dtype_t dtype_of(uint32_t slot) {
+  hal_dtype_t dtype = 0;
+  while (hal_op_dtype_slots[dtype] != slot) dtype++; /* each slot is a dtype's */
+  return dtype;
+}
+
+/* Gives slot and variant of the kernel; 0 = it is none of the operator's. */
+static int find(const hal_op_entry_t *entry, const hal_plugin_kernel_t *kernel, uint32_t *out_slot,
+                uint32_t *out_variant) {
+  const uint32_t variants = entry->info->variant_count;
+  for (uint32_t i = 0; i < HAL_OP_DTYPE_SLOTS * variants; i++)
+    if (atomic_load_explicit(&entry->handles[i], memory_order_acquire) == kernel) {
+      *out_slot = i / variants;
+      *out_variant = i % variants;
+      return 1;
+    }
+  return 0;
+}
+
+static void set_sizes(const hal_op_info_t *info, uint32_t slot, uint32_t variant, hal_op_form_t *form) {
+  const hal_dtype_t dtype = dtype_of(slot);
+  const char *const family = hal_op_families[info->family];
+  for (uint32_t i = 0; i < PK_ROW_OPERANDS; i++) form->size[i] = (uint8_t)hal_op_dtype_size(dtype);
+  if (strcmp(family, "where") == 0)
+    form->size[1] = 1;
+  else if (strcmp(family, "copy") == 0)
+    form->size[1] = (uint8_t)hal_op_dtype_size(dtype_of(variant / 2)); /* variants: by the source's dtype, two of each */
+  else if (info->result != HAL_OP_RESULT_ANY)
+    form->size[0] = (uint8_t)hal_op_dtype_size(hal_op_result_dtype(info, dtype));
+}
+
+int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form) {
+  uint32_t slot, variant;
+  if (op >= HAL_OP_BUILTIN_COUNT) return 0;
+  const hal_op_entry_t *const entry = hal_op_entry(device->ops, op);
+  const family_t *const family = family_of(entry->info);
+  if (!family || !find(entry, kernel, &slot, &variant)) return 0;
+  const char *const name = entry->info->variants[variant];
+  const size_t length = strlen(name);
+  const int number = length > 2 && strcmp(name + length - 2, "_s") == 0; /* the second operand is a number */
+  *out_form = (hal_op_form_t){.operands = family->operands - (uint32_t)number,
+                              .numbers = family->numbers + (uint32_t)number,
+                              .rows = strstr(name, "rows") != NULL};
+  snprintf(out_form->name, sizeof out_form->name, "%s_%s_%s", entry->info->kernel, hal_op_dtype_tokens[slot], name);
+  set_sizes(entry->info, slot, variant, out_form);
+  return strlen(out_form->name) + 1 < sizeof out_form->name;
+}
+
+hal_status_t hal_op_chain_kernel(hal_device_t *device, hal_plugin_kernel_t **out_kernel) {
+  hal_op_table_t *const table = device->ops;
+  if (!table->provider.native) return HAL_UNIMPLEMENTED;
+  pthread_mutex_lock(&table->lock);
+  const hal_status_t status = hal_provider_kernel(&table->provider, 0, CHAIN_KERNEL, out_kernel);
+  pthread_mutex_unlock(&table->lock);
+  return status;
+}

@@ -1,0 +1,250 @@
+/* fuse.c: groups of element-wise kernels, known by what they compute, and queued as one kernel. */
+#include "program/fuse.h"
+
+#include <string.h>
+
+#include "hal/host_memory.h"
+#include "hal/log.h"
+#include "hal/status.h"
+
+enum {
+  MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * PK_ROW_OPERANDS + sizeof(pk_rows_t)),
+  MOST_PLANS = 65536, /* shapes that vary without end do not fill the memory: beyond, groups run as they were recorded */
+};
+
+struct hal_fuse_plan_s {
+  uint64_t hash;
+  int way;    /* HAL_FUSE_NOT: the device cannot; else how */
+  void *made; /* what is launched */
+  size_t size;
+  unsigned char key[]; /* all that the plan depends on */
+};
+
+/* ---- tables by hash ---------------------------------------------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash) {
+  hash ^= hash >> 32; /* Fibonacci hashing, after a fold of the upper half */
+  return hash * UINT64_C(0x9E3779B97F4A7C15);
+}
+
+/* Doubles a table of pointers that is half full. `place` finds where an item goes in the new one. */
+static int grow(void ***table, uint32_t count, uint32_t *room, uint64_t (*hash_of)(const void *item)) {
+  if (2 * count < *room) return 1;
+  const uint32_t wanted = *room ? 2 * *room : 64;
+  void **const grown = hal_calloc(wanted, sizeof *grown);
+  if (!grown) return 0;
+  for (uint32_t i = 0; i < *room; i++) {
+    if (!(*table)[i]) continue;
+    uint64_t at = hash_of((*table)[i]) & (wanted - 1);
+    while (grown[at]) at = (at + 1) & (wanted - 1);
+    grown[at] = (*table)[i];
+  }
+  hal_free(*table);
+  *table = grown;
+  *room = wanted;
+  return 1;
+}
+
+static uint64_t hash_of_handle(const hal_plugin_kernel_t *handle) { return mix((uint64_t)(uintptr_t)handle) >> 16; }
+static uint64_t hash_of_kernel(const void *item) { return hash_of_handle(((const hal_fuse_kernel_t *)item)->handle); }
+static uint64_t hash_of_plan(const void *item) { return ((const hal_fuse_plan_t *)item)->hash; }
+
+const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle) {
+  if (!grow((void ***)&fuse->kernels, fuse->kernel_count, &fuse->kernel_room, hash_of_kernel)) return NULL;
+  uint64_t at = hash_of_handle(handle) & (fuse->kernel_room - 1);
+  for (; fuse->kernels[at]; at = (at + 1) & (fuse->kernel_room - 1))
+    if (fuse->kernels[at]->handle == handle) return fuse->kernels[at]->fits ? fuse->kernels[at] : NULL;
+  hal_fuse_kernel_t *const kernel = hal_calloc(1, sizeof *kernel);
+  if (!kernel) return NULL;
+  kernel->handle = handle;
+  kernel->fits = hal_op_form_of(fuse->device, op, handle, &kernel->form);
+  fuse->kernels[at] = kernel;
+  fuse->kernel_count++;
+  return kernel->fits ? kernel : NULL;
+}
+
+/* ---- keys ------------------------------------------------------------------------------------------------------------------------ */
+
+typedef struct key_s {
+  size_t size;
+  unsigned char bytes[MOST_KEY];
+} key_t;
+
+static void put(key_t *key, const void *data, size_t size) {
+  memcpy(key->bytes + key->size, data, size);
+  key->size += size;
+}
+
+/* Writes the rows of a step's operands: without the room of further dimensions, which is not set. */
+static void put_rows(key_t *key, const hal_fuse_step_t *step) {
+  const pk_rows_t *const rows = step->rows;
+  const size_t bytes = (size_t)rows->ndim * sizeof rows->size[0];
+  put(key, &rows->ndim, sizeof rows->ndim);
+  put(key, rows->size, bytes);
+  for (uint32_t k = 0; k < step->kernel->form.operands; k++) put(key, rows->stride[k], bytes);
+}
+
+/* The number of the address of a result among the group's; HAL_FUSE_POINTERS: it is not one of those that are read. */
+static uint32_t pointer_of(const hal_fuse_group_t *group, const char *address) {
+  uint32_t at = 0;
+  while (at < group->pointers && group->address[at] != address) at++;
+  return at < group->pointers ? at : HAL_FUSE_POINTERS;
+}
+
+static void make_key(const hal_fuse_group_t *group, key_t *key) {
+  key->size = 0;
+  put(key, &group->steps, sizeof group->steps);
+  for (uint32_t i = 0; i < group->steps; i++) {
+    const hal_fuse_step_t *const step = &group->step[i];
+    const uint8_t operands = (uint8_t)step->kernel->form.operands;
+    const uint8_t head[4] = {step->dropped, step->dead, step->rows != NULL,
+                             (uint8_t)pointer_of(group, step->operand[0].address)};
+    put(key, &step->kernel->handle, sizeof step->kernel->handle);
+    put(key, head, sizeof head);
+    for (uint8_t k = 1; k < operands; k++) {
+      const hal_fuse_operand_t *const operand = &step->operand[k];
+      const uint8_t at[2] = {(uint8_t)(operand->value + 1), operand->value < 0 ? (uint8_t)operand->pointer : 0};
+      put(key, at, sizeof at);
+    }
+    if (step->rows) put_rows(key, step);
+  }
+}
+
+static uint64_t hash_key(const key_t *key) {
+  uint64_t hash = key->size, word;
+  size_t at = 0;
+  for (; at + sizeof word <= key->size; at += sizeof word) {
+    memcpy(&word, key->bytes + at, sizeof word);
+    hash = mix(hash ^ word);
+  }
+  word = 0;
+  memcpy(&word, key->bytes + at, key->size - at);
+  return mix(hash ^ word);
+}
+
+/* ---- plans --------------------------------------------------------------------------------------------------------------------- */
+
+/* How the device takes a group: decided once. */
+static int way_of(hal_fuse_t *fuse) {
+  if (fuse->way) return fuse->way;
+  const hal_status_t status = hal_op_chain_kernel(fuse->device, &fuse->chain);
+  fuse->way = status == HAL_OK ? HAL_FUSE_CHAIN : HAL_FUSE_SOURCE;
+  return fuse->way;
+}
+
+static hal_status_t make(hal_fuse_t *fuse, hal_fuse_plan_t *plan) {
+  plan->way = way_of(fuse);
+  hal_status_t status = HAL_UNIMPLEMENTED;
+  if (plan->way == HAL_FUSE_CHAIN) status = hal_fuse_chain_make(&fuse->group, &plan->made);
+  if (plan->way == HAL_FUSE_SOURCE) status = hal_fuse_source_make(fuse, &fuse->group, &plan->made);
+  if (!status || status == HAL_RESOURCE_EXHAUSTED) return status;
+  if (status != HAL_UNIMPLEMENTED)
+    hal_log(HAL_LOG_WARNING, "device %s: operators that could be one kernel run as they were recorded: %s",
+            fuse->device->label, hal_error_message());
+  plan->way = HAL_FUSE_NOT;
+  return HAL_OK;
+}
+
+/* Finds the plan of the group, or makes it. NULL = there is no room for one more. */
+static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_t *info, hal_fuse_plan_t **out_plan) {
+  const uint64_t hash = hash_key(key);
+  *out_plan = NULL;
+  if (!grow((void ***)&fuse->plans, fuse->plan_count, &fuse->plan_room, hash_of_plan)) return HAL_OK;
+  uint64_t at = hash & (fuse->plan_room - 1);
+  for (hal_fuse_plan_t *plan; (plan = fuse->plans[at]); at = (at + 1) & (fuse->plan_room - 1)) {
+    if (plan->hash != hash || plan->size != key->size || memcmp(plan->key, key->bytes, key->size)) continue;
+    info->cached++;
+    *out_plan = plan;
+    return HAL_OK;
+  }
+  if (fuse->plan_count == MOST_PLANS) return HAL_OK;
+  hal_fuse_plan_t *const plan = hal_calloc(1, sizeof *plan + key->size);
+  if (!plan) return HAL_OK;
+  plan->hash = hash;
+  plan->size = key->size;
+  memcpy(plan->key, key->bytes, key->size);
+  const hal_status_t status = make(fuse, plan);
+  if (status) {
+    hal_free(plan);
+    return status;
+  }
+  info->compiled++;
+  fuse->plan_count++;
+  *out_plan = fuse->plans[at] = plan;
+  return HAL_OK;
+}
+
+/* ---- queueing -------------------------------------------------------------------------------------------------------------------- */
+
+void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]) {
+  uint32_t at = 0;
+  memset(bytes, 0, HAL_FUSE_NUMBERS);
+  for (uint32_t i = 0; i < group->steps; i++) {
+    const hal_fuse_step_t *const step = &group->step[i];
+    const hal_op_form_t *const form = &step->kernel->form;
+    for (uint32_t k = 0; !step->dropped && k < form->numbers; k++) {
+      const hal_arg_t *const number = &step->launch->args[form->operands + k];
+      memcpy(bytes + at, number->value, number->size);
+      at += (number->size + 7u) & ~7u;
+    }
+  }
+}
+
+static hal_status_t queue(hal_fuse_t *fuse, const hal_fuse_plan_t *plan, hal_stream_t *stream) {
+  return plan->way == HAL_FUSE_CHAIN ? hal_fuse_chain_launch(fuse, &fuse->group, plan->made, stream)
+                                     : hal_fuse_source_launch(fuse, &fuse->group, plan->made, stream);
+}
+
+/* hal_fuse_group; the lock is held. */
+static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
+                                hal_lazy_info_t *info, uint32_t *out_end, int *out_queued) {
+  hal_fuse_group_t *const group = &fuse->group;
+  const uint32_t steps = hal_fuse_collect(fuse, tape, begin);
+  *out_end = steps ? group->end : begin + 1;
+  *out_queued = 0;
+  if (steps < 2 && !(steps == 1 && group->kept == 0)) return HAL_OK;
+  if (group->kept) {
+    key_t key;
+    hal_fuse_plan_t *plan;
+    make_key(group, &key);
+    HAL_RETURN_IF_ERROR(find_plan(fuse, &key, info, &plan));
+    if (!plan || plan->way == HAL_FUSE_NOT) return HAL_OK;
+    HAL_RETURN_IF_ERROR(queue(fuse, plan, stream));
+    info->queued++;
+    info->groups++;
+    info->fused += group->kept;
+  }
+  info->dropped += steps - group->kept;
+  *out_queued = 1;
+  return HAL_OK;
+}
+
+hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
+                            hal_lazy_info_t *info, uint32_t *out_end, int *out_queued) {
+  hal_lock(&fuse->lock);
+  const hal_status_t status = queue_group(fuse, tape, begin, stream, info, out_end, out_queued);
+  hal_unlock(&fuse->lock);
+  return status;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------------------------------- */
+
+hal_fuse_t *hal_fuse_of(hal_device_t *device) {
+  hal_lock(&device->lock);
+  if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) device->fuse->device = device;
+  hal_unlock(&device->lock);
+  return device->fuse;
+}
+
+void hal_fuse_destroy(hal_fuse_t *fuse) {
+  if (!fuse) return;
+  for (uint32_t i = 0; i < fuse->kernel_room; i++) hal_free(fuse->kernels[i]);
+  for (uint32_t i = 0; i < fuse->plan_room; i++) {
+    if (!fuse->plans[i]) continue;
+    hal_free(fuse->plans[i]->made);
+    hal_free(fuse->plans[i]);
+  }
+  hal_free(fuse->kernels);
+  hal_free(fuse->plans);
+  hal_free(fuse);
+}

@@ -1,0 +1,100 @@
+/* fuse.h: neighbouring element-wise kernels as one. Private to hal/src/program.
+ *
+ * What is looked at are recorded launches, whose arguments say all: addresses, numbers, count, strides. A group is a run of launches of
+ * element-wise kernels over the same number of elements, each of which writes its result in the order of memory. So element i of one
+ * result and element i of an operand that has its address are the same, whatever the shapes were. */
+#ifndef HAL_SRC_PROGRAM_FUSE_H_
+#define HAL_SRC_PROGRAM_FUSE_H_
+
+#include "base/lock.h"
+#include "hal/lazy.h"
+#include "op/form.h"
+#include "program/house.h"
+#include "program/program.h"
+
+#define HAL_FUSE_STEPS 32    /* of a group */
+#define HAL_FUSE_POINTERS 10 /* operands of a group that lie in memory */
+#define HAL_FUSE_NUMBERS 256 /* bytes of the numbers of a group */
+
+/* A kernel that was met; NULL operands: not an element-wise one. */
+typedef struct hal_fuse_kernel_s {
+  const hal_plugin_kernel_t *handle;
+  hal_op_form_t form;
+  int fits; /* 1 = it may be a step */
+} hal_fuse_kernel_t;
+
+/* An operand of a step: what an earlier step computed, or memory. */
+typedef struct hal_fuse_operand_s {
+  char *address;
+  uint64_t low, high; /* offsets in bytes of the first byte that is touched, and of the one behind the last */
+  int32_t value;      /* the step that computes it; -1: memory */
+  uint32_t pointer;   /* memory: its number among the group's addresses */
+  uint32_t plain;     /* 1 = in the order of memory */
+} hal_fuse_operand_t;
+
+typedef struct hal_fuse_step_s {
+  const hal_launch_t *launch;
+  const hal_fuse_kernel_t *kernel;
+  const pk_rows_t *rows; /* where an operand is not plain; else NULL */
+  hal_fuse_operand_t operand[PK_ROW_OPERANDS];
+  uint32_t op;      /* index on the tape */
+  uint32_t readers; /* steps that read its result */
+  uint8_t dead;     /* its memory is overwritten or given back before anything else reads it */
+  uint8_t dropped;  /* and no step reads it either */
+} hal_fuse_step_t;
+
+typedef struct hal_fuse_group_s {
+  uint32_t steps, pointers, live, kept; /* live: results that are not dead; kept: steps that are not dropped */
+  uint32_t numbers;                     /* bytes */
+  uint64_t n;                           /* elements */
+  uint32_t end;                         /* the command behind the last that belongs to it */
+  char *address[HAL_FUSE_POINTERS];
+  hal_fuse_step_t step[HAL_FUSE_STEPS];
+} hal_fuse_group_t;
+
+/* A group that was compiled: how it is launched. */
+typedef struct hal_fuse_plan_s hal_fuse_plan_t;
+
+/* All groups of a device: they outlive the recordings, and the work that was queued with them. */
+struct hal_fuse_s {
+  hal_device_t *device;
+  hal_lock_t lock; /* of all that follows */
+  hal_fuse_kernel_t **kernels;
+  hal_fuse_plan_t **plans; /* both by hash */
+  uint32_t kernel_count, kernel_room, plan_count, plan_room;
+  hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
+  int way;                    /* 0 = not asked yet, HAL_FUSE_* */
+  hal_fuse_group_t group;
+};
+
+enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
+
+/* Gives those of a device, made at the first use; NULL = no memory. */
+hal_fuse_t *hal_fuse_of(hal_device_t *device);
+
+/* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next. `*out_queued` = 0: nothing was queued,
+ * the commands up to there run as they were recorded. Counts in `info`. Errors: the plugin's. */
+hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
+                            hal_lazy_info_t *info, uint32_t *out_end, int *out_queued);
+
+/* Collects the group that begins with a command (fuse_collect.c). Gives the number of its steps. */
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin);
+
+/* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
+const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);
+
+/* ---- plans (fuse_plan.c) ---- */
+
+/* Makes what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was
+ * recorded. */
+hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made);
+hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *group, void **out_made);
+hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
+                                   hal_stream_t *stream);
+hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
+                                    hal_stream_t *stream);
+
+/* Packs the numbers of the steps that are kept, each at a multiple of 8 bytes: in the order of the steps. */
+void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]);
+
+#endif /* HAL_SRC_PROGRAM_FUSE_H_ */

@@ -1,0 +1,180 @@
+/* fuse_collect.c: which launches make a group, and what of it must be in memory at its end. */
+#include <string.h>
+
+#include "program/fuse.h"
+
+/* ---- one launch ------------------------------------------------------------------------------------------------------------ */
+
+static uint64_t number_of(const hal_arg_t *argument) { return *(const uint64_t *)argument->value; }
+
+/* Sets what the operand touches, and whether it does so in the order of memory. */
+static void set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t size, hal_fuse_operand_t *operand) {
+  int64_t low = 0, high = 0, dense = 1;
+  operand->plain = 1;
+  for (int32_t d = 0; rows && d < rows->ndim; d++) {
+    const int64_t last = (rows->size[d] - 1) * rows->stride[k][d];
+    if (rows->size[d] != 1 && rows->stride[k][d] != dense) operand->plain = 0;
+    dense *= rows->size[d];
+    low += last < 0 ? last : 0;
+    high += last > 0 ? last : 0;
+  }
+  if (!rows) high = (int64_t)n - 1;
+  operand->low = (uint64_t)(uintptr_t)operand->address + (uint64_t)(low * (int64_t)size);
+  operand->high = (uint64_t)(uintptr_t)operand->address + (uint64_t)((high + 1) * (int64_t)size);
+}
+
+/* Reads a launch of an element-wise kernel as a step; 0 = its result is not in the order of memory. */
+static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step, uint64_t *n) {
+  const hal_op_form_t *const form = &kernel->form;
+  const uint32_t first = form->operands + form->numbers; /* behind operands and numbers */
+  if (launch->arg_count != first + (form->rows ? 3 : 1)) return 0;
+  *n = number_of(&launch->args[first]);
+  const pk_rows_t *const rows = form->rows ? launch->args[first + 2].value : NULL;
+  *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
+  uint32_t plain = 1;
+  for (uint32_t k = 0; k < form->operands; k++) {
+    hal_fuse_operand_t *const operand = &step->operand[k];
+    operand->address = *(char *const *)launch->args[k].value;
+    operand->value = -1;
+    set_extent(rows, k, *n, form->size[k], operand);
+    plain &= operand->plain;
+  }
+  step->rows = plain ? NULL : rows;
+  return *n != 0 && step->operand[0].plain;
+}
+
+/* ---- operands ---------------------------------------------------------------------------------------------------------------- */
+
+static int overlaps(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
+  return one->low < other->high && other->low < one->high;
+}
+
+/* The same bytes, element by element. */
+static int coincides(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
+  return one->low == other->low && one->high == other->high && one->plain && other->plain;
+}
+
+/* Finds what computes an operand of a new step; 0 = a step computes some of it, or in another order. */
+static int find_value(const hal_fuse_group_t *group, hal_fuse_operand_t *operand) {
+  for (uint32_t i = group->steps; i-- > 0;) {
+    const hal_fuse_operand_t *const result = &group->step[i].operand[0];
+    if (!overlaps(operand, result)) continue;
+    operand->value = (int32_t)i;
+    return coincides(operand, result);
+  }
+  return 1;
+}
+
+/* Tells whether a new step may write its result: each block of elements goes through all steps before the next one does, so what an
+ * earlier step reads or writes there must be the same elements. A dead result is never written there: a smaller tensor may have its
+ * place already. */
+static int may_write(const hal_fuse_group_t *group, const hal_fuse_step_t *step) {
+  const hal_fuse_operand_t *const result = &step->operand[0];
+  for (uint32_t i = 0; i < group->steps; i++)
+    for (uint32_t k = 0; k < group->step[i].kernel->form.operands; k++) {
+      const hal_fuse_operand_t *const other = &group->step[i].operand[k];
+      const int in_memory = k == 0 ? !group->step[i].dead : other->value < 0;
+      if (in_memory && overlaps(result, other) && !coincides(result, other)) return 0;
+    }
+  for (uint32_t k = 1; k < step->kernel->form.operands; k++) /* as it stands it may be its own affair, in blocks it is not */
+    if (overlaps(result, &step->operand[k]) && !coincides(result, &step->operand[k])) return 0;
+  return 1;
+}
+
+/* Counts the addresses of memory that the step adds to the group's, and sets their numbers when `takes`. */
+static uint32_t take_pointers(hal_fuse_group_t *group, hal_fuse_step_t *step, int takes) {
+  uint32_t added = 0;
+  for (uint32_t k = 1; k < step->kernel->form.operands; k++) {
+    hal_fuse_operand_t *const operand = &step->operand[k];
+    if (operand->value >= 0) continue;
+    uint32_t at = 0;
+    while (at < group->pointers && group->address[at] != operand->address) at++;
+    if (at == group->pointers) added++;
+    if (!takes) continue;
+    if (at == group->pointers) group->address[group->pointers++] = operand->address;
+    operand->pointer = at;
+  }
+  return added;
+}
+
+static uint32_t number_bytes(const hal_launch_t *launch, const hal_op_form_t *form) {
+  uint32_t bytes = 0;
+  for (uint32_t i = 0; i < form->numbers; i++) bytes += (launch->args[form->operands + i].size + 7u) & ~7u;
+  return bytes;
+}
+
+/* ---- the group ----------------------------------------------------------------------------------------------------------------- */
+
+static void kill(hal_fuse_group_t *group, hal_fuse_step_t *step) {
+  group->live -= !step->dead;
+  step->dead = 1;
+}
+
+/* Adds a step; 0 = the group ends before it. */
+static int add(hal_fuse_group_t *group, const hal_fuse_step_t *given, uint64_t n, uint32_t end) {
+  hal_fuse_step_t step = *given;
+  const uint32_t operands = step.kernel->form.operands;
+  const uint32_t numbers = number_bytes(step.launch, &step.kernel->form);
+  if (group->steps == HAL_FUSE_STEPS || (group->steps && n != group->n)) return 0;
+  for (uint32_t k = 1; k < operands; k++)
+    if (!find_value(group, &step.operand[k])) return 0;
+  if (!may_write(group, &step) || group->numbers + numbers > HAL_FUSE_NUMBERS) return 0;
+  if (group->pointers + take_pointers(group, &step, 0) + group->live + 1 > HAL_FUSE_POINTERS) return 0;
+  take_pointers(group, &step, 1);
+  for (uint32_t k = 1; k < operands; k++)
+    if (step.operand[k].value >= 0) group->step[step.operand[k].value].readers++;
+  for (uint32_t i = 0; i < group->steps; i++)
+    if (overlaps(&step.operand[0], &group->step[i].operand[0])) kill(group, &group->step[i]); /* they coincide, or it is dead */
+  group->step[group->steps++] = step;
+  group->numbers += numbers;
+  group->live++;
+  group->n = n;
+  group->end = end;
+  return 1;
+}
+
+/* Memory was given back: what it holds nobody reads. */
+static void note_freed(hal_fuse_group_t *group, const hal_command_t *command) {
+  const uint64_t low = (uint64_t)(uintptr_t)command->u.freed.address, high = low + command->u.freed.size;
+  for (uint32_t i = 0; i < group->steps; i++) {
+    const hal_fuse_operand_t *const result = &group->step[i].operand[0];
+    if (low <= result->low && result->high <= high) kill(group, &group->step[i]);
+  }
+}
+
+/* Drops steps whose results nothing reads, the last ones first. */
+static void drop(hal_fuse_group_t *group) {
+  group->kept = group->steps;
+  for (uint32_t i = group->steps; i-- > 0;) {
+    hal_fuse_step_t *const step = &group->step[i];
+    if (!step->dead || step->readers) continue;
+    step->dropped = 1;
+    group->kept--;
+    for (uint32_t k = 1; k < step->kernel->form.operands; k++)
+      if (step->operand[k].value >= 0) group->step[step->operand[k].value].readers--;
+  }
+}
+
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin) {
+  hal_fuse_group_t *const group = &fuse->group;
+  group->steps = group->pointers = group->live = group->numbers = 0;
+  for (uint32_t i = begin; i < tape->command_count; i++) {
+    const hal_command_t *const command = &tape->commands[i];
+    uint64_t n;
+    if (command->kind == HAL_COMMAND_FREED) {
+      if (!group->steps) break;
+      note_freed(group, command);
+      group->end = i + 1;
+      continue;
+    }
+    if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) break;
+    const hal_fuse_kernel_t *const kernel =
+        hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+    hal_fuse_step_t step;
+    if (!kernel || !read_step(command->u.launch.launch, kernel, &step, &n)) break;
+    step.op = command->op;
+    if (!add(group, &step, n, i + 1)) break;
+  }
+  drop(group);
+  return group->steps;
+}

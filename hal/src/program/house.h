@@ -1,0 +1,10 @@
+/* house.h: what this room gives the house. Private to hal/src. */
+#ifndef HAL_SRC_PROGRAM_HOUSE_H_
+#define HAL_SRC_PROGRAM_HOUSE_H_
+
+typedef struct hal_fuse_s hal_fuse_t;
+
+/* Frees the groups of a device that does no more work; NULL is allowed. */
+void hal_fuse_destroy(hal_fuse_t *fuse);
+
+#endif /* HAL_SRC_PROGRAM_HOUSE_H_ */

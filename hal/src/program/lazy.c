@@ -1,0 +1,314 @@
+/* lazy.c: streams whose work is put off: recorded as a program's is, and queued once, when something needs it. */
+#include "program/lazy.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/status_internal.h"
+#include "device/failure.h"
+#include "device/kernel_error.h"
+#include "device/profile_internal.h"
+#include "hal/host_memory.h"
+#include "hal/log.h"
+#include "hal/memory.h"
+#include "hal/status.h"
+
+enum {
+  LIMIT = 16384,              /* operators: a few steps of a large network */
+  MOST_UPLOAD = 64 << 20,     /* bytes that a recording takes a copy of */
+  KEPT_ARENA = 4 * (1 << 20), /* bytes that a tape keeps for the next one */
+};
+
+/* ---- queueing -------------------------------------------------------------------------------------------------------------- */
+
+/* Completes the message of a command that could not be queued. */
+static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
+  const hal_tape_t *const tape = &lazy->tape;
+  const uint32_t op = tape->commands[number].op;
+  const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
+  const hal_lazy_desc_t *const desc = &lazy->desc;
+  char where[256] = "";
+  if (origin && desc->describe) desc->describe(desc->state, origin, where, sizeof where);
+  if (origin && !desc->describe) snprintf(where, sizeof where, "origin %llu", (unsigned long long)origin);
+  return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
+                          *where ? " at " : "", where, (unsigned)(tape->command_count - number - 1));
+}
+
+/* Queues the commands from `begin` to `end`. */
+static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
+  const int profiled = hal_profile_is_on();
+  for (uint32_t i = begin; i < end; i++) {
+    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED) continue;
+    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, profiled);
+    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+    lazy->info.queued++;
+  }
+  return HAL_OK;
+}
+
+/* Queues the tape: groups of element-wise kernels as one, all else as it was recorded. */
+static hal_status_t queue_tape(hal_lazy_t *lazy) {
+  const uint32_t count = lazy->tape.command_count;
+  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
+  for (uint32_t i = 0, end; i < count; i = end) {
+    int queued;
+    const hal_status_t status =
+        hal_fuse_group(lazy->fuse, &lazy->tape, i, lazy->program.stream, &lazy->info, &end, &queued);
+    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+    if (!queued) HAL_RETURN_IF_ERROR(queue_plain(lazy, i, end));
+  }
+  return HAL_OK;
+}
+
+static void free_uploads(void *data) {
+  for (hal_upload_t *upload = data, *next; upload; upload = next) {
+    next = upload->next;
+    hal_free(upload);
+  }
+}
+
+/* Frees the bytes of the copies that were queued, when these are done. */
+static void release_uploads(hal_lazy_t *lazy) {
+  hal_upload_t *const uploads = lazy->queued;
+  hal_stream_t *const stream = lazy->program.stream;
+  lazy->queued = NULL;
+  if (!uploads || !hal_memory_defer(stream->device->index, stream, free_uploads, uploads)) return;
+  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+  free_uploads(uploads);
+}
+
+/* Makes a tape empty, with its room; much of it is given back. */
+static void rewind_tape(hal_tape_t *tape) {
+  tape->command_count = tape->op_count = 0;
+  if (tape->arena.bytes > KEPT_ARENA)
+    hal_arena_destroy(&tape->arena);
+  else
+    hal_arena_rewind(&tape->arena);
+}
+
+/* What this thread queues now: a plugin's operator that is called may ask for memory, which may ask for what was recorded. */
+static _Thread_local const hal_lazy_t *queued_here;
+
+/* Takes what was recorded off its recording. `queueing` is held. 0 = there is nothing. */
+static int take_tape(hal_lazy_t *lazy) {
+  hal_program_t *const program = &lazy->program;
+  hal_lock(&program->lock);
+  const hal_tape_t recorded = program->tape;
+  program->tape = lazy->tape;
+  lazy->tape = recorded;
+  lazy->queued = lazy->uploads;
+  lazy->uploads = NULL;
+  const int reports = program->reports;
+  program->reports = 0;
+  hal_unlock(&program->lock);
+  atomic_store_explicit(&lazy->settled, atomic_load_explicit(&lazy->recorded, memory_order_relaxed), memory_order_relaxed);
+  return lazy->tape.command_count || reports ? 1 + reports : 0;
+}
+
+static hal_status_t flush(hal_lazy_t *lazy) {
+  hal_stream_t *const stream = lazy->program.stream;
+  if (queued_here == lazy) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
+  hal_lock(&lazy->queueing);
+  const int taken = take_tape(lazy);
+  hal_status_t status = HAL_OK;
+  if (taken) {
+    const hal_lazy_t *const outer = queued_here;
+    queued_here = lazy;
+    status = queue_tape(lazy);
+    release_uploads(lazy);
+    queued_here = outer;
+    lazy->info.flushes++;
+  }
+  rewind_tape(&lazy->tape);
+  hal_unlock(&lazy->queueing);
+  if (taken == 2 && !status) status = hal_kernel_error_launched(stream);
+  return status;
+}
+
+static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
+  (void)what;
+  return flush(hal_lazy_of(recorder));
+}
+
+/* ---- recording ------------------------------------------------------------------------------------------------------------- */
+
+/* Queues what there is when it has become much. */
+static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
+  const hal_status_t status = flush(lazy);
+  hal_lock(&lazy->queueing);
+  lazy->info.limits++;
+  const int warn = !lazy->warned;
+  lazy->warned = 1;
+  hal_unlock(&lazy->queueing);
+  if (status) hal_failure_keep(lazy->program.stream, status);
+  if (warn)
+    hal_log(HAL_LOG_WARNING,
+            "stream %lld of device %s: %u operators were put off and nothing asked for them, so they are queued now; mark the "
+            "steps of the loop",
+            (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit);
+}
+
+static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
+  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
+  const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
+  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
+  const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
+  const uint32_t outer = hal_program_begin_op(recorder, op, call, origin);
+  atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
+  return outer;
+}
+
+/* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
+static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_device, const void *src, size_t size) {
+  hal_program_t *program;
+  hal_upload_t *const upload = hal_malloc(sizeof *upload + size);
+  if (!upload) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the %zu bytes of a copy", size);
+  memcpy(upload->bytes, src, size);
+  const hal_status_t status = hal_program_enter(&lazy->program.recorder, &program);
+  if (status) {
+    hal_free(upload);
+    return status;
+  }
+  upload->next = lazy->uploads;
+  lazy->uploads = upload;
+  hal_command_t *const command = hal_program_append(program, HAL_COMMAND_COPY);
+  if (!command) return hal_program_leave(program, hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a copy"));
+  command->u.copy.dst = dst;
+  command->u.copy.src = upload->bytes;
+  command->u.copy.size = size;
+  command->u.copy.dst_device = dst_device;
+  command->u.copy.src_device = HAL_HOST;
+  return hal_program_leave(program, HAL_OK);
+}
+
+static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src,
+                                int32_t src_device, size_t size) {
+  int32_t device;
+  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  const int to_host = dst_device == HAL_HOST;
+  const int from_host = src_device == HAL_HOST && hal_host_find(src, &device) != HAL_OK;
+  if (from_host && size <= MOST_UPLOAD) return record_upload(lazy, dst, dst_device, src, size);
+  if (!to_host && !from_host) return hal_program_calls.copy(recorder, dst, dst_device, src, src_device, size);
+  HAL_RETURN_IF_ERROR(flush(lazy));
+  if (to_host) return HAL_UNIMPLEMENTED; /* the caller is about to wait for it */
+  hal_stream_t *const stream = lazy->program.stream;
+  hal_plugin_t *const plugin = stream->device->plugin;
+  hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
+  if (!status) status = hal_call_stream_synchronize(plugin, stream->handle); /* recorded copies leave the source to the caller */
+  return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
+}
+
+static void freed(hal_recorder_t *recorder, const void *address, size_t size) {
+  hal_program_t *const program = hal_program_of(recorder);
+  hal_lock(&program->lock);
+  hal_command_t *const note =
+      program->recording && program->tape.command_count ? hal_program_append(program, HAL_COMMAND_FREED) : NULL;
+  if (note) {
+    note->u.freed.address = address;
+    note->u.freed.size = size;
+  }
+  hal_unlock(&program->lock);
+}
+
+static hal_recorder_calls_t lazy_calls(void) {
+  hal_recorder_calls_t calls = hal_program_calls;
+  calls.begin_op = begin_op;
+  calls.copy = record_copy;
+  calls.join = NULL; /* events of a lazy stream are real ones */
+  calls.draw = NULL;
+  calls.freed = freed;
+  calls.settle = settle;
+  return calls;
+}
+
+/* ---- life ------------------------------------------------------------------------------------------------------------------ */
+
+static hal_recorder_calls_t calls_table;
+static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
+static void fill_calls(void) { calls_table = lazy_calls(); }
+
+static void destroy(hal_lazy_t *lazy) {
+  free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
+  hal_tape_destroy(&lazy->tape);
+  hal_tape_destroy(&lazy->program.tape);
+  hal_free(lazy);
+}
+
+hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy) {
+  hal_recorder_t *nobody = NULL;
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
+  hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
+  if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
+  pthread_once(&calls_once, fill_calls);
+  if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
+  if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
+  hal_program_t *const program = &lazy->program;
+  program->recorder = (hal_recorder_t){.calls = &calls_table, .id = hal_program_new_id(), .lazy = 1};
+  program->device = stream->device;
+  program->stream = stream;
+  program->current_op = HAL_NO_OP;
+  program->recording = 1;
+  lazy->fuse = hal_fuse_of(stream->device);
+  if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
+  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
+    destroy(lazy);
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "stream %lld of device %s is %s already; end that first, or take another stream",
+                         (long long)stream->id, stream->device->label, nobody->lazy ? "lazy" : "being recorded");
+  }
+  *out_lazy = lazy;
+  return HAL_OK;
+}
+
+hal_status_t hal_lazy_flush(hal_lazy_t *lazy) { return flush(lazy); }
+
+/* Ends the recording when nothing is left to queue. */
+static int ends(hal_lazy_t *lazy) {
+  hal_program_t *const program = &lazy->program;
+  hal_lock(&program->lock);
+  const int empty = !program->tape.command_count;
+  if (empty) {
+    program->recording = 0;
+    atomic_store_explicit(&program->stream->recorder, NULL, memory_order_release);
+  }
+  hal_unlock(&program->lock);
+  return empty;
+}
+
+hal_status_t hal_lazy_end(hal_lazy_t *lazy) {
+  hal_status_t status = HAL_OK;
+  if (!lazy) return HAL_OK;
+  if (!hal_device_is_alive(lazy->program.device)) { /* base/life.h: what it put off is the parent's, or too late */
+    lazy->program.tape.command_count = 0;
+  }
+  while (!ends(lazy)) {
+    const hal_status_t now = flush(lazy);
+    if (!status) status = now;
+  }
+  destroy(lazy);
+  return status;
+}
+
+hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream) {
+  if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  return recorder && recorder->lazy ? hal_lazy_of(recorder) : NULL;
+}
+
+hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {
+  hal_lock(&lazy->queueing);
+  hal_lazy_info_t info = lazy->info;
+  hal_unlock(&lazy->queueing);
+  hal_lock(&lazy->program.lock);
+  info.pending = lazy->program.tape.command_count;
+  hal_unlock(&lazy->program.lock);
+  info.recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
+  info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
+  memcpy(out_info, &info, info.struct_size);
+  return HAL_OK;
+}

@@ -1,0 +1,32 @@
+/* lazy.h: lazy work, as the files of this room share it. Private to hal/src/program. */
+#ifndef HAL_SRC_PROGRAM_LAZY_H_
+#define HAL_SRC_PROGRAM_LAZY_H_
+
+#include <pthread.h>
+#include <stddef.h>
+
+#include "hal/lazy.h"
+#include "program/fuse.h"
+#include "program/program.h"
+
+/* Bytes that a recorded copy reads: they live until it is done. */
+typedef struct hal_upload_s {
+  struct hal_upload_s *next;
+  max_align_t bytes[];
+} hal_upload_t;
+
+struct hal_lazy_s {
+  hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
+  hal_lazy_desc_t desc;
+  hal_lock_t queueing; /* of all that follows: held while a tape is queued, in the order of recording */
+  hal_tape_t tape;     /* that is queued */
+  hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
+  hal_fuse_t *fuse; /* of the device */
+  atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
+  hal_lazy_info_t info;          /* counts; of `queueing` */
+  int warned;
+};
+
+static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_lazy_t *)recorder; }
+
+#endif /* HAL_SRC_PROGRAM_LAZY_H_ */

@@ -1,0 +1,342 @@
+/* lazy.c: streams whose work is put off: what asks for it, what is fused, what is dropped, and that results are those of the same work
+ * queued at once; on the device that HAL_TEST_PLUGIN names. */
+#include <math.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../op/op_numbers.h"
+#include "base/host_malloc.h"
+#include "hal/event.h"
+#include "hal/lazy.h"
+#include "support.h"
+
+TestSuite(lazy, .init = open_device, .timeout = 240);
+
+enum { COUNT = 10007 }; /* no multiple of a block */
+
+static tensor_t *vector(hal_dtype_t dtype, int64_t count) { return tensor_new(dtype, 1, &count, CONTIGUOUS); }
+
+static tensor_t *floats(float first, float step) {
+  tensor_t *t = vector(HAL_FLOAT32, COUNT);
+  for (int i = 0; i < COUNT; i++) ((float *)t->host)[i] = first + step * (float)i;
+  tensor_upload(t);
+  must(hal_stream_synchronize(NULL));
+  return t;
+}
+
+static hal_status_t queue(const char *name, const hal_value_t *args, uint32_t count, const hal_tensor_t *result) {
+  uint32_t op;
+  must(hal_op_id(name, &op));
+  hal_op_call_t call = {
+      .struct_size = sizeof call, .arg_count = count, .result_count = 1, .args = args, .results = &result};
+  return hal_op_run(0, op, NULL, &call);
+}
+
+/* result = a + number * b */
+static void add(const tensor_t *a, const tensor_t *b, double number, const tensor_t *result) {
+  const hal_value_t args[] = {of_tensor(a), of_tensor(b), of_double(number)};
+  must(queue("add.Tensor", args, 3, &result->desc));
+}
+
+static void unary(const char *name, const tensor_t *a, const tensor_t *result) {
+  const hal_value_t args[] = {of_tensor(a)};
+  must(queue(name, args, 1, &result->desc));
+}
+
+static hal_lazy_t *begin_with(uint32_t flags, uint32_t limit) {
+  hal_lazy_t *lazy;
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .flags = flags, .limit = limit};
+  must(hal_lazy_begin(NULL, &desc, &lazy));
+  return lazy;
+}
+
+static hal_lazy_t *begin(void) { return begin_with(0, 0); }
+
+static float at(tensor_t *t, int index) {
+  tensor_download(t);
+  return ((float *)t->host)[index];
+}
+
+static hal_lazy_info_t info_of(hal_lazy_t *lazy) {
+  hal_lazy_info_t info = {.struct_size = sizeof info};
+  must(hal_lazy_info(lazy, &info));
+  return info;
+}
+
+/* Whether the device runs groups as one kernel. */
+static int fuses(void) {
+  hal_kernel_stats_t stats = {.struct_size = sizeof stats};
+  must(hal_kernel_stats(0, &stats));
+  return *stats.dialect != '\0';
+}
+
+/* Whether that kernel is compiled when it is first needed. */
+static int compiles(void) {
+  hal_kernel_stats_t stats = {.struct_size = sizeof stats};
+  must(hal_kernel_stats(0, &stats));
+  return strcmp(stats.dialect, "native") != 0;
+}
+
+/* ---- what asks for the work --------------------------------------------------------------------------------------------------- */
+
+Test(lazy, nothing_is_queued_before_something_asks_for_it) {
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *const lazy = begin();
+  cr_assert_eq(hal_lazy_of_stream(NULL), lazy);
+  add(a, a, 1, r);
+  add(r, a, 1, r);
+  cr_expect_eq(info_of(lazy).pending, 2);
+  cr_expect_eq(info_of(lazy).queued, 0);
+  cr_expect_eq(at(r, 5), 18, "the download asks for it");
+  const hal_lazy_info_t info = info_of(lazy);
+  cr_expect(info.pending == 0 && info.recorded == 2 && info.flushes == 1 && info.queued >= 1, "and once");
+  must(hal_lazy_end(lazy));
+  cr_assert_null(hal_lazy_of_stream(NULL));
+  add(a, a, 1, r);
+  cr_expect_eq(at(r, 5), 12, "the stream is as before");
+}
+
+static void host_function(void *data) { *(int *)data = 1; }
+
+Test(lazy, each_way_to_wait_asks_for_the_work) {
+  hal_stream_t *stream, *other;
+  hal_event_t *event;
+  int called = 0;
+  must(hal_stream_current(0, &stream));
+  must(hal_stream_acquire(0, 0, &other));
+  must(hal_event_create(0, 0, &event));
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *const lazy = begin();
+  for (int way = 0; way < 8; way++) {
+    add(a, a, way, r);
+    cr_assert_eq(info_of(lazy).pending, 1, "way %d: put off", way);
+    switch (way) {
+      case 0: must(hal_stream_synchronize(NULL)); break;
+      case 1: must(hal_device_synchronize(0)); break;
+      case 2: must(hal_event_record(event, NULL)); break;
+      case 3: must(hal_stream_host_call(NULL, host_function, &called)); break;
+      case 4: while (hal_stream_query(stream) == HAL_NOT_READY) continue; break;
+      case 5: must(hal_memory_empty_cache(0)); must(hal_lazy_flush(lazy)); break;
+      case 6: must(hal_lazy_flush(lazy)); break;
+      default: must(hal_stream_synchronize_timeout(NULL, INT64_C(60000000000))); break;
+    }
+    cr_assert_eq(info_of(lazy).pending, 0, "way %d", way);
+    cr_assert_eq(at(r, 5), 6 * (float)(way + 1), "way %d", way);
+  }
+  cr_expect_eq(called, 1);
+  must(hal_event_record(event, other));
+  add(a, a, 1, r);
+  must(hal_stream_wait_event(stream, event));
+  cr_expect_eq(info_of(lazy).pending, 0, "what stands before a wait is queued before it");
+  must(hal_lazy_end(lazy));
+  hal_event_destroy(event);
+}
+
+Test(lazy, the_limit_queues_what_nobody_asks_for) {
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  hal_lazy_t *const lazy = begin_with(0, 10);
+  for (int i = 0; i < 35; i++) add(r, a, 1, r);
+  const hal_lazy_info_t info = info_of(lazy);
+  cr_expect_eq(info.limits, 3);
+  cr_expect_eq(info.pending, 5);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 17), 35);
+}
+
+Test(lazy, uploads_own_their_bytes) {
+  tensor_t *const a = floats(3, 0), *const r = floats(0, 0);
+  hal_lazy_t *const lazy = begin();
+  cr_expect_eq(hal_stream_is_recorded(NULL), 1);
+  must(hal_memory_copy(NULL, a->desc.data, 0, a->host, HAL_HOST, COUNT * sizeof(float)));
+  ((float *)a->host)[5] = 99;
+  add(a, a, 1, r);
+  cr_expect_eq(info_of(lazy).pending, 2, "and wait for nothing");
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 5), 6);
+  cr_expect_eq(hal_stream_is_recorded(NULL), 0);
+}
+
+Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
+  hal_lazy_t *second = NULL;
+  hal_program_t *program = NULL;
+  hal_lazy_t *const lazy = begin();
+  assert_fails(hal_lazy_begin(NULL, NULL, &second), HAL_FAILED_PRECONDITION, "lazy already");
+  assert_fails(hal_program_begin(NULL, NULL, &program), HAL_FAILED_PRECONDITION, "already");
+  cr_assert_null(hal_program_of_stream(NULL), "it is no program");
+  must(hal_lazy_end(lazy));
+  must(hal_lazy_end(NULL));
+}
+
+/* ---- groups -------------------------------------------------------------------------------------------------------------------- */
+
+/* A block of device memory as a tensor. */
+static tensor_t *taken(hal_block_t **block) {
+  tensor_t *const t = vector(HAL_FLOAT32, COUNT);
+  must(hal_memory_allocate(0, NULL, COUNT * sizeof(float), block));
+  t->desc.data = hal_memory_block_address(*block);
+  return t;
+}
+
+Test(lazy, neighbours_run_as_one_kernel_with_the_same_bits) {
+  tensor_t *const a = floats(0.25f, 0.001f), *const b = floats(1, 0.5f), *const plain = floats(0, 0), *const r = floats(0, 0);
+  for (int fused = 0; fused < 2; fused++) {
+    tensor_t *const result = fused ? r : plain;
+    hal_block_t *one, *other;
+    hal_lazy_t *const lazy = begin_with(fused ? 0 : HAL_LAZY_PLAIN, 0);
+    tensor_t *const s = taken(&one), *const t = taken(&other);
+    add(a, b, 0.3, s);
+    unary("sqrt", s, t);
+    unary("exp", t, s); /* over what was read */
+    add(s, t, -1.7, t);
+    hal_memory_release(one);
+    unary("tanh", t, result);
+    hal_memory_release(other);
+    must(hal_lazy_flush(lazy));
+    const hal_lazy_info_t info = info_of(lazy);
+    cr_expect_eq(info.queued, fused && fuses() ? 1 : 5);
+    cr_expect_eq(info.fused, fused && fuses() ? 5 : 0);
+    must(hal_lazy_end(lazy));
+    tensor_download(result);
+  }
+  if (compiles()) { /* float32 functions: a compiler may fuse multiply-adds in one kernel and not in the other */
+    for (int i = 0; i < COUNT; i++)
+      cr_assert_float_eq(((float *)r->host)[i], ((float *)plain->host)[i], 2e-7, "element %d", i);
+  } else {
+    cr_expect_arr_eq(r->host, plain->host, COUNT * sizeof(float));
+  }
+}
+
+Test(lazy, what_nothing_reads_is_not_computed_and_what_is_kept_is_written) {
+  tensor_t *const a = floats(1, 1), *const kept = floats(0, 0), *const r = floats(0, 0);
+  hal_block_t *block;
+  if (!fuses()) return;
+  hal_lazy_t *const lazy = begin();
+  tensor_t *const t = taken(&block);
+  unary("exp", a, t); /* read by nobody */
+  add(a, a, 1, kept);
+  add(kept, a, 1, r);
+  hal_memory_release(block);
+  must(hal_lazy_flush(lazy));
+  cr_expect_eq(info_of(lazy).dropped, 1);
+  cr_expect_eq(info_of(lazy).fused, 2);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(kept, 100), 202);
+  cr_expect_eq(at(r, 100), 303);
+}
+
+Test(lazy, a_group_that_is_met_again_is_not_compiled_again_whatever_its_size) {
+  if (!fuses()) return;
+  hal_lazy_t *const lazy = begin();
+  for (int64_t count = 1; count <= 3000; count = 3 * count + 1) {
+    tensor_t *const a = floats(2, 0), *const r = floats(0, 0);
+    int64_t n = count;
+    a->desc.sizes = r->desc.sizes = &n;
+    add(a, a, (double)count, r); /* a number that changes */
+    add(r, a, 1, r);
+    must(hal_lazy_flush(lazy));
+    a->desc.sizes = r->desc.sizes = (int64_t[]){COUNT};
+    cr_expect_eq(at(r, (int)count - 1), (float)(2 + 2 * count + 2));
+    cr_expect_eq(at(r, (int)count), 0, "nothing behind the last element");
+  }
+  const hal_lazy_info_t info = info_of(lazy);
+  cr_expect(info.compiled <= 1 && info.cached == info.groups - info.compiled && info.groups == 7);
+  must(hal_lazy_end(lazy));
+}
+
+Test(lazy, what_overlaps_in_another_order_is_no_group) {
+  tensor_t *const a = floats(0, 1), *const r = floats(0, 0), *const want = floats(0, 0), *const other = floats(0, 0);
+  for (int lazily = 0; lazily < 2; lazily++) {
+    tensor_t *const x = lazily ? r : want;
+    hal_lazy_t *const lazy = lazily ? begin() : NULL;
+    tensor_t part = *x;
+    int64_t n = COUNT - 1;
+    add(a, a, 1, x);
+    part.desc.sizes = &n;
+    tensor_t shifted = part;
+    shifted.desc.data = (char *)part.desc.data + sizeof(float);
+    tensor_t first = *a;
+    first.desc.sizes = &n;
+    tensor_t sum = *other;
+    sum.desc.sizes = &n;
+    add(&first, &shifted, 1, &sum); /* reads what a neighbour wrote */
+    add(&sum, &first, 1, &part);    /* over what was read */
+    must(hal_stream_synchronize(NULL));
+    must(hal_lazy_end(lazy));
+    tensor_download(x);
+  }
+  cr_expect_arr_eq(r->host, want->host, (COUNT - 1) * sizeof(float));
+}
+
+static void *queue_from_a_thread(void *data) {
+  tensor_t *const *const t = data;
+  hal_stream_t *stream;
+  must(hal_stream_current(0, &stream));
+  add(t[0], t[1], 1, t[0]);
+  return NULL;
+}
+
+Test(lazy, another_threads_work_is_put_off_too) {
+  tensor_t *const r = floats(0, 0), *const a = floats(2, 0);
+  tensor_t *both[] = {r, a};
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < 20; i++) {
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, queue_from_a_thread, both), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+    add(r, a, 1, r);
+  }
+  cr_expect_eq(info_of(lazy).pending, 40);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 1234), 80);
+}
+
+Test(lazy, a_forked_child_ends_quietly) {
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *const lazy = begin();
+  add(a, a, 1, r);
+  const pid_t child = fork();
+  if (child == 0) _exit(hal_lazy_flush(lazy) == HAL_OK || hal_lazy_end(lazy) != HAL_OK);
+  int status;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 5), 12, "the parent's goes on");
+}
+
+/* ---- failures ------------------------------------------------------------------------------------------------------------------- */
+
+static uint64_t line_of_caller(void *state) { return ++*(uint64_t *)state; }
+static void describe_line(void *state, uint64_t origin, char *text, size_t room) {
+  (void)state;
+  snprintf(text, room, "script:%d", (int)origin);
+}
+
+static void open_with_fault(void) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "kernel_launch:2:INTERNAL", 1);
+  open_device();
+}
+
+TestSuite(lazy_faults, .init = open_with_fault, .timeout = 240);
+
+Test(lazy_faults, a_failure_names_operator_and_place_and_later_work_goes_on) {
+  uint64_t line = 0;
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc,
+                                .flags = HAL_LAZY_PLAIN,
+                                .origin = line_of_caller,
+                                .describe = describe_line,
+                                .state = &line};
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *lazy;
+  must(hal_lazy_begin(NULL, &desc, &lazy));
+  add(a, a, 1, r);
+  must(hal_lazy_flush(lazy));
+  add(a, a, 1, r);
+  add(a, a, 2, r);
+  assert_fails(hal_lazy_flush(lazy), HAL_INTERNAL, "script:2");
+  cr_expect(strstr(hal_error_message(), "add.Tensor") && strstr(hal_error_message(), "1 commands"));
+  add(a, a, 3, r);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 5), 24, "later work goes on");
+}

@@ -1,0 +1,337 @@
+"""Lazy mode: work inside record() is put off, fused and queued together, and gives what eager mode gives."""
+
+import gc
+import os
+import threading
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import models
+from torch_backend import lazy
+
+
+@pytest.fixture(autouse=True)
+def fresh_metrics():
+    lazy.reset_metrics()
+    yield
+    assert not lazy.is_recording()
+
+
+def both(function):
+    """What a function gives eagerly and lazily, on the CPU."""
+    eager = function()
+    with lazy.record():
+        put_off = function()
+    return eager.cpu(), put_off.cpu()
+
+
+# ---- what runs when ----
+
+
+def test_nothing_is_queued_until_something_asks(device):
+    x = torch.ones(1000, device=device)
+    with lazy.record():
+        assert lazy.is_recording()
+        y = (x + 1) * 3
+        assert lazy.metrics()["queued"] == 0 and lazy.metrics()["recorded"] == 2
+        assert y.shape == (1000,) and y.dtype == torch.float32, "shapes are known before anything ran"
+        lazy.mark_step()
+        assert lazy.metrics()["pending"] == 0 and lazy.metrics()["queued"] >= 1
+        z = y - 1
+    assert (z == 5).all()
+
+
+@pytest.mark.parametrize("ask", [
+    lambda x: x.sum().item(), lambda x: x.cpu(), lambda x: bool((x > 0).any()), lambda x: x.tolist(), lambda x: repr(x),
+    lambda x: torch.accelerator.synchronize(), lambda x: torch.accelerator.current_stream().synchronize(), lambda x: torch.Event(x.device).record(),
+    lambda x: x.nonzero(), lambda x: torch.utils.dlpack.to_dlpack(x), lambda x: lazy.mark_step(), lambda x: lazy.mark_step(x.device, wait=True),
+], ids=["item", "cpu", "bool", "tolist", "repr", "synchronize", "stream", "event", "nonzero", "dlpack", "mark_step", "wait"])
+def test_what_needs_values_or_the_stream_queues_the_work(device, ask):
+    x = torch.ones(100, device=device)
+    with lazy.record():
+        y = x + 1
+        assert lazy.metrics()["pending"] > 0
+        ask(y)
+        assert lazy.metrics()["queued"] > 0
+    assert (y == 2).all()
+
+
+def test_another_stream_sees_what_it_waits_for(device):
+    side = torch.Stream(device)
+    x = torch.ones(10000, device=device)
+    with lazy.record():
+        y = x + 1
+        side.wait_stream(torch.accelerator.current_stream())
+        with side:
+            z = y * 2  # that stream is not lazy
+        torch.accelerator.current_stream().wait_stream(side)
+        w = z + y
+    assert (w == 6).all()
+
+
+def test_memory_lent_to_another_stream_is_not_reused_too_early(device):
+    side = torch.Stream(device)
+    for _ in range(20):
+        with lazy.record():
+            y = torch.full((100000,), 3.0, device=device) + 1
+            side.wait_stream(torch.accelerator.current_stream())
+            with side:
+                z = y * 2
+            y.record_stream(side)
+            del y
+            other = torch.zeros(100000, device=device)
+        torch.accelerator.synchronize()
+        assert (z == 8).all() and (other == 0).all()
+
+
+def test_uploads_own_their_bytes(device):
+    host = torch.ones(1000)
+    with lazy.record():
+        y = host.to(device) * 2
+        host.zero_()
+        assert lazy.metrics()["flushes"] == 0, "and wait for nothing"
+    assert (y == 2).all()
+
+
+def test_views_in_place_writes_and_resizes_are_real(device):
+    def work():
+        base = torch.zeros(4, 6, device=device)
+        base[1:3].add_(1)
+        base.t()[2].mul_(5)
+        column = base[:, 0]
+        column += 7
+        out = torch.empty(0, device=device)
+        torch.add(base, 1, out=out)
+        base.resize_(2, 6)
+        return torch.cat([base.flatten(), out.flatten(), column])
+
+    eager, put_off = both(work)
+    assert torch.equal(eager, put_off)
+
+
+def test_random_numbers_are_those_of_eager_mode(device):
+    def draw():
+        torch.manual_seed(5)
+        x = torch.rand(1000, device=device)
+        return F.dropout(x, 0.5) + torch.randn(1000, device=device)
+
+    eager, put_off = both(draw)
+    assert torch.equal(eager, put_off)
+
+
+def test_an_operator_that_the_cpu_computes_takes_part(device):
+    matrix = torch.eye(4, device=device) * 2
+    with lazy.record():
+        y = torch.linalg.eigvalsh(matrix + 1e-3)
+        z = y + 1
+    torch.testing.assert_close(z.cpu(), torch.linalg.eigvalsh(matrix.cpu() + 1e-3) + 1)
+
+
+# ---- what is won ----
+
+
+def test_a_chain_is_one_kernel(device):
+    x, y = torch.randn(1000, device=device), torch.randn(1000, device=device)
+
+    def chain():
+        return torch.sigmoid((x * y + x).relu() * 0.5 - y)
+
+    eager = chain()
+    with lazy.record():
+        put_off = chain()
+    assert lazy.metrics()["fused"] == 6 and lazy.metrics()["queued"] == 1
+    torch.testing.assert_close(put_off.cpu(), eager.cpu(), rtol=1e-6, atol=1e-7)
+
+
+def test_broadcast_operands_and_other_dtypes_are_fused_right(device):
+    x, row, column = torch.randn(30, 40, device=device), torch.randn(40, device=device), torch.randn(30, 1, device=device)
+    count = torch.randint(-5, 5, (30, 40), device=device)
+
+    def mixed():
+        y = x * row + column
+        z = torch.where(y > 0, y, x).half()
+        return (z * 2 + count.to(torch.float16)).float() - (count * 2 + 1)
+
+    eager, put_off = both(mixed)
+    torch.testing.assert_close(put_off, eager, rtol=1e-6, atol=1e-6)
+
+
+def test_results_that_nothing_reads_are_not_computed(device):
+    x = torch.randn(1000, device=device)
+    with lazy.record():
+        y = x + 1
+        del y
+        z = x * 2
+        lazy.mark_step()
+        assert lazy.metrics()["dropped"] >= 1
+    assert torch.equal(z.cpu(), x.cpu() * 2)
+
+
+def test_nothing_is_compiled_from_the_second_step_on(device):
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+    x, y = torch.randn(8, 16, device=device), torch.randint(4, (8,), device=device)
+    compiled = []
+    with lazy.record():
+        for _ in range(6):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            schedule.step()
+            lazy.mark_step()
+            compiled.append(lazy.metrics()["compiled"])
+    assert len(set(compiled[1:])) == 1, compiled
+
+
+# ---- training ----
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet", "lstm", "transformer", "vae"])
+def test_losses_and_weights_are_those_of_eager_mode(device, name):
+    def train(context):
+        torch.manual_seed(3)
+        model = models.MODELS[name]().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        losses = []
+        with context:
+            for batch in models.batches(name, 6):
+                batch = [part.to(device) for part in batch]
+                optimizer.zero_grad()
+                loss = model.loss(batch)
+                loss.backward()
+                optimizer.step()
+                losses.append(loss.detach())
+                lazy.mark_step()
+        return torch.stack(losses).cpu(), [p.detach().cpu() for p in model.parameters()]
+
+    eager, weights = train(torch.autograd.profiler.record_function("eager"))
+    put_off, same = train(lazy.record())
+    torch.testing.assert_close(put_off, eager, rtol=1e-5, atol=0)
+    for one, other in zip(weights, same):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_is_flat_over_many_steps(device):
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    marks = []
+    with lazy.record():
+        for step in range(300):
+            x = torch.randn(3 if step % 50 == 49 else 8, 16).to(device)  # a smaller last batch
+            for group in optimizer.param_groups:
+                group["lr"] = 0.1 / (step + 1)
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            lazy.mark_step()
+            marks.append((torch.accelerator.memory_allocated(), lazy.metrics()["compiled"]))
+    assert marks[99] == marks[199] == marks[299]
+
+
+# ---- threads, nesting, errors ----
+
+
+def test_work_of_another_thread_is_put_off_too(device):
+    x = torch.zeros(100, device=device)
+    with lazy.record():
+        for _ in range(10):
+            thread = threading.Thread(target=lambda: x.add_(1))
+            thread.start()
+            thread.join()
+        assert lazy.metrics()["queued"] == 0
+    assert (x == 10).all()
+
+
+def test_a_recording_in_a_recording_is_refused_and_the_outer_one_goes_on(device):
+    with lazy.record():
+        y = torch.ones(10, device=device) + 1
+        with pytest.raises(RuntimeError, match="lazy already"):
+            with lazy.record():
+                pass
+        assert lazy.is_recording()
+        z = y * 2
+    assert (z == 4).all()
+
+
+def test_a_capture_in_a_recording_and_the_other_way_round_are_refused(device):
+    graph = torch.accelerator.Graph()
+    with lazy.record(), pytest.raises(RuntimeError, match="already"):
+        graph.capture_begin()
+
+
+def test_an_exception_inside_keeps_what_was_done_before_it(device):
+    x = torch.zeros(10, device=device)
+    with pytest.raises(ValueError, match="mine"):
+        with lazy.record():
+            x.add_(1)
+            raise ValueError("mine")
+    assert (x == 1).all()
+
+
+def test_bad_arguments_are_told_at_their_line(device):
+    x = torch.zeros(10, device=device)
+    with lazy.record():
+        with pytest.raises(RuntimeError, match="size"):
+            x + torch.zeros(11, device=device)
+        y = x + 1
+    assert (y == 1).all()
+
+
+def test_a_bad_index_is_told_and_later_work_goes_on(device):
+    x = torch.randn(10, 3, device=device)
+    with lazy.record():
+        bad = x.index_select(0, torch.tensor([99]).to(device))
+        with pytest.raises(IndexError, match="99"):
+            torch.accelerator.synchronize()
+        y = x * 2
+    del bad
+    assert torch.equal(y.cpu(), x.cpu() * 2)
+
+
+def test_an_endless_recording_is_queued_with_one_warning(device, capfd):
+    x = torch.zeros(10, device=device)
+    with lazy.record(limit=100):
+        for _ in range(1000):
+            x.add_(1)
+        assert lazy.metrics()["limits"] >= 8
+    assert (x == 1000).all()
+    assert capfd.readouterr().err.count("mark the steps") <= 1
+
+
+def test_another_device_type_is_refused():
+    with pytest.raises(ValueError, match="cpu"):
+        with lazy.record("cpu"):
+            pass
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_inside_leaves_the_parents_work_to_the_parent(device):
+    x = torch.zeros(10, device=device)
+    with lazy.record():
+        x.add_(1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    assert (x == 1).all()
+
+
+def test_garbage_collection_in_a_recording_frees_nothing_that_is_needed(device):
+    x = torch.randn(1000, device=device)
+    with lazy.record():
+        parts = []
+        for i in range(50):
+            y = (x + i).sin()
+            parts.append([y, parts[-1] if parts else None])
+        last = parts[-1][0]
+        del parts, y
+        gc.collect()
+        z = last + 1
+    torch.testing.assert_close(z.cpu(), (x.cpu() + 49).sin() + 1)

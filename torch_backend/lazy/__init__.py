@@ -1,0 +1,117 @@
+"""Lazy mode: what is queued inside `record()` is put off, improved, and queued together.
+
+```python
+with torch_backend.lazy.record():
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        torch_backend.lazy.mark_step()
+```
+
+Tensors are the device's ordinary ones: shapes, addresses, in-place writes, views and random numbers are real, and every operator takes part. Neighbouring
+element-wise operators run as one kernel; results that nothing reads are not written. Reading values, synchronising, an event or another
+stream's wait queue what they need, so a program is right without `mark_step`, which only says where to queue without waiting.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import torch
+
+from torch_backend import _C
+
+__all__ = ["is_recording", "mark_step", "metrics", "record", "reset_metrics"]
+
+_lock = threading.Lock()
+_active: dict[int, _C.Lazy] = {}  # by device
+_ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
+_steps = 0
+
+
+def _index(device) -> int:
+    """The index of a device of ours: an int, a torch.device, a name or None for the current one."""
+    if device is None:
+        return _C.current_device()
+    if isinstance(device, int):
+        return device
+    device = torch.device(device)
+    name = torch._C._get_privateuse1_backend_name()
+    if device.type != name:
+        raise ValueError(f"lazy mode is for devices of type '{name}', not for '{device}'")
+    return _C.current_device() if device.index is None else device.index
+
+
+@contextlib.contextmanager
+def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 0) -> Iterator[None]:
+    """Puts off what is queued on the current stream of a device (default: the current one), by any thread, until the block ends.
+
+    `lines`: notes the Python line of each operator, for errors. `fuse`: False queues everything as it was recorded. `limit`: operators that are
+    put off before they are queued without being asked for, with one warning; 0 = 16384.
+    Raises RuntimeError when the stream is lazy or captured already, and, where something could not be queued, what the device said, with
+    the operator and its line; what stood behind it is dropped.
+    """
+    index = _index(device)
+    lazy = _C.begin_lazy(index, lines, fuse, limit)
+    with _lock:
+        outer = _active.get(index)
+        _active[index] = lazy
+    try:
+        yield
+    finally:
+        with _lock:
+            if outer is None:
+                del _active[index]
+            else:
+                _active[index] = outer
+        try:
+            lazy.flush()
+        finally:
+            with _lock:
+                _ended.update(lazy.info())
+            lazy.end()
+
+
+def is_recording(device=None) -> bool:
+    """Tells whether work of a device (default: the current one) is put off somewhere."""
+    with _lock:
+        return _index(device) in _active
+
+
+def mark_step(device=None, wait: bool = False) -> None:
+    """Queues what was put off on a device (default: all devices). `wait`: until it is done. Without a recording there is nothing to queue."""
+    global _steps
+    with _lock:
+        indices = list(_active) if device is None else [_index(device)]
+        lazies = [_active[index] for index in indices if index in _active]
+        _steps += 1
+    for lazy in lazies:
+        lazy.flush()
+    if wait:
+        for index in indices:
+            _C.synchronize(index)
+
+
+def metrics() -> dict[str, int]:
+    """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for, `queued` calls of
+    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, groups `compiled` and
+    `cached`, operators `pending` now, and `steps` marked."""
+    with _lock:
+        total = collections.Counter(_ended)
+        for lazy in _active.values():
+            total.update(lazy.info())
+        counts = dict.fromkeys(("recorded", "flushes", "limits", "queued", "fused", "groups", "dropped", "compiled", "cached", "pending"), 0)
+        return counts | total | {"steps": _steps}
+
+
+def reset_metrics() -> None:
+    """Sets the counts of recordings that have ended, and of steps, to zero."""
+    global _steps
+    with _lock:
+        _ended.clear()
+        _steps = 0
