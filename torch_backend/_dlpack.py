@@ -1,4 +1,5 @@
-"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815)."""
+"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815), and a tensor that
+somebody else is going to read must not be put off (lazy mode)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import functools
 import torch
 from torch.utils.dlpack import DLDeviceType
 
+from . import lazy
 from .backend import _utils
 
 
@@ -20,4 +22,13 @@ def install() -> None:
             return (DLDeviceType.kDLExtDev, self.device.index)
         return original(self)
 
+    export = torch.Tensor.__dlpack__
+
+    @functools.wraps(export)
+    def __dlpack__(self, *args, **options):
+        if self.device.type == _utils.name():
+            lazy.mark_step(self.device)  # the receiver may read the memory in its own way
+        return export(self, *args, **options)
+
     torch.Tensor.__dlpack_device__ = __dlpack_device__
+    torch.Tensor.__dlpack__ = __dlpack__

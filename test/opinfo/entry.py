@@ -4,6 +4,7 @@ A record says: mode, sample, step ("forward" or "backward"), status, message. A 
 whoever reads the records knows where a process died.
 """
 
+import contextlib
 import itertools
 import os
 import random
@@ -13,9 +14,9 @@ from compare import CHOICES, FLOAT_STATISTICS, narrowed, same_choice, same_distr
 from sample import Placed
 from torch.utils._pytree import tree_leaves
 
-# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides. A process opens its device once, so it serves
+# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides, lazy puts work off (torch_backend.lazy). A process opens its device once, so it serves
 # modes of the same values.
-MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1")}
+MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0")}
 FALLBACK = "fallback.strict(False)"  # in the message of a forbidden fallback
 
 
@@ -176,10 +177,10 @@ class Check:
 
     def _device_work(self, mode, steps, work):
         """Runs the part of a step that belongs to the operator; what prepares and compares may fall back."""
-        from torch_backend import fallback
+        from torch_backend import fallback, lazy
 
         fallback.reset()
-        with fallback.strict(mode == "strict"):
+        with fallback.strict(mode == "strict"), lazy.record(self.device) if mode == "lazy" else contextlib.nullcontext():
             try:
                 result = work()
                 torch.get_device_module(self.device).synchronize()  # an error of a queued kernel is this operator's

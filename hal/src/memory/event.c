@@ -55,6 +55,7 @@ void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
   if (!stream->handle) return 1;
   hal_unlock(&allocator->lock);
+  hal_stream_settle_lazy(stream); /* what was put off may use the memory */
   const hal_status_t status = hal_failure_ask(stream);
   hal_lock(&allocator->lock);
   return status == HAL_OK;

@@ -48,7 +48,7 @@ def test_nothing_is_queued_until_something_asks(device):
 @pytest.mark.parametrize("ask", [
     lambda x: x.sum().item(), lambda x: x.cpu(), lambda x: bool((x > 0).any()), lambda x: x.tolist(), lambda x: repr(x),
     lambda x: torch.accelerator.synchronize(), lambda x: torch.accelerator.current_stream().synchronize(), lambda x: torch.Event(x.device).record(),
-    lambda x: x.nonzero(), lambda x: torch.utils.dlpack.to_dlpack(x), lambda x: lazy.mark_step(), lambda x: lazy.mark_step(x.device, wait=True),
+    lambda x: x.nonzero(), lambda x: x.__dlpack__(), lambda x: lazy.mark_step(), lambda x: lazy.mark_step(x.device, wait=True),
 ], ids=["item", "cpu", "bool", "tolist", "repr", "synchronize", "stream", "event", "nonzero", "dlpack", "mark_step", "wait"])
 def test_what_needs_values_or_the_stream_queues_the_work(device, ask):
     x = torch.ones(100, device=device)
