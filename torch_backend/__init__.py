@@ -31,9 +31,9 @@ from ._activation import device_name, errors, is_active, plugins, use
 
 import torch as _torch  # noqa: F401  (a clear ImportError here when torch is missing)
 
-from . import _builds, fallback, integrations, meta, ops
+from . import _builds, fallback, integrations, lazy, meta, ops
 
-__all__ = ["device_name", "errors", "fallback", "integrations", "is_active", "meta", "ops", "plugins", "use"]
+__all__ = ["device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
 
 _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
 _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough

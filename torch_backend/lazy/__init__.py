@@ -24,27 +24,34 @@ from collections.abc import Iterator
 
 import torch
 
-from torch_backend import _C
+from torch_backend._activation import device_name
 
 __all__ = ["is_recording", "mark_step", "metrics", "record", "reset_metrics"]
 
 _lock = threading.Lock()
-_active: dict[int, _C.Lazy] = {}  # by device
+_active: dict = {}  # the recording of each device
 _ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
 _steps = 0
+
+
+def _c():
+    device_name()  # a clear error when nothing is active
+    from torch_backend import _C
+
+    return _C
 
 
 def _index(device) -> int:
     """The index of a device of ours: an int, a torch.device, a name or None for the current one."""
     if device is None:
-        return _C.current_device()
+        return _c().current_device()
     if isinstance(device, int):
         return device
     device = torch.device(device)
-    name = torch._C._get_privateuse1_backend_name()
+    name = device_name()
     if device.type != name:
         raise ValueError(f"lazy mode is for devices of type '{name}', not for '{device}'")
-    return _C.current_device() if device.index is None else device.index
+    return _c().current_device() if device.index is None else device.index
 
 
 @contextlib.contextmanager
@@ -57,7 +64,7 @@ def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 
     the operator and its line; what stood behind it is dropped.
     """
     index = _index(device)
-    lazy = _C.begin_lazy(index, lines, fuse, limit)
+    lazy = _c().begin_lazy(index, lines, fuse, limit)
     with _lock:
         outer = _active.get(index)
         _active[index] = lazy
@@ -94,7 +101,7 @@ def mark_step(device=None, wait: bool = False) -> None:
         lazy.flush()
     if wait:
         for index in indices:
-            _C.synchronize(index)
+            _c().synchronize(index)
 
 
 def metrics() -> dict[str, int]:

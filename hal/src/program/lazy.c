@@ -102,6 +102,7 @@ static int take_tape(hal_lazy_t *lazy) {
   lazy->uploads = NULL;
   const int reports = program->reports;
   program->reports = 0;
+  program->recorder.id = hal_program_new_id(); /* of the next tape: operators that are being recorded go on there */
   hal_unlock(&program->lock);
   atomic_store_explicit(&lazy->settled, atomic_load_explicit(&lazy->recorded, memory_order_relaxed), memory_order_relaxed);
   return lazy->tape.command_count || reports ? 1 + reports : 0;
@@ -152,14 +153,22 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
 }
 
 static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
+  (void)call;
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
   const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
   const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
-  const uint32_t outer = hal_program_begin_op(recorder, op, call, origin);
+  const uint32_t outer = hal_program_here.op;
+  hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
   atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
   return outer;
+}
+
+static void end_op(hal_recorder_t *recorder, uint32_t outer) {
+  (void)recorder;
+  hal_program_here.op = outer;
+  hal_program_here.recording = 0;
 }
 
 /* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
@@ -217,6 +226,7 @@ static void freed(hal_recorder_t *recorder, const void *address, size_t size) {
 static hal_recorder_calls_t lazy_calls(void) {
   hal_recorder_calls_t calls = hal_program_calls;
   calls.begin_op = begin_op;
+  calls.end_op = end_op;
   calls.copy = record_copy;
   calls.join = NULL; /* events of a lazy stream are real ones */
   calls.draw = NULL;

@@ -123,8 +123,15 @@ hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_pro
 /* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
 
-/* begin_op, with where the caller is. */
-uint32_t hal_program_begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call, uint64_t origin);
+/* The operator that the thread records lazily: it stands on the tape from its first command on, and again when that tape was queued
+ * meanwhile. */
+typedef struct hal_program_here_s {
+  uint32_t op;        /* its number; HAL_NO_OP = none */
+  uint32_t index;     /* on the tape of `recording` */
+  uint64_t recording; /* 0: not yet on a tape */
+  uint64_t origin;
+} hal_program_here_t;
+extern _Thread_local hal_program_here_t hal_program_here;
 
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);

@@ -28,11 +28,28 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
+_Thread_local hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
+
+/* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */
+static inline uint32_t lazy_op(hal_program_t *program) {
+  hal_program_here_t *const here = &hal_program_here;
+  hal_tape_t *const tape = &program->tape;
+  if (here->op == HAL_NO_OP) return HAL_NO_OP;
+  if (here->recording == program->recorder.id) return here->index;
+  if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
+  here->index = tape->op_count++;
+  here->recording = program->recorder.id;
+  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin};
+  return here->index;
+}
+
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
-  if (!fits((void **)&program->tape.commands, program->tape.command_count, &program->tape.command_room, sizeof *program->tape.commands))
-    return NULL;
-  hal_command_t *const command = &program->tape.commands[program->tape.command_count++];
-  *command = (hal_command_t){.kind = kind, .op = program->current_op};
+  hal_tape_t *const tape = &program->tape;
+  if (!fits((void **)&tape->commands, tape->command_count, &tape->command_room, sizeof *tape->commands)) return NULL;
+  const uint32_t op = program->recorder.lazy ? lazy_op(program) : program->current_op;
+  hal_command_t *const command = &tape->commands[tape->command_count++];
+  command->kind = kind;
+  command->op = op;
   return command;
 }
 
@@ -55,7 +72,7 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
 
 /* ---- operators ----------------------------------------------------------------------------------------------------------- */
 
-uint32_t hal_program_begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call, uint64_t origin) {
+static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
   hal_program_t *program;
   if (hal_program_enter(recorder, &program)) return HAL_NO_OP; /* the first command tells it */
   const uint32_t outer = program->current_op;
@@ -64,16 +81,12 @@ uint32_t hal_program_begin_op(hal_recorder_t *recorder, uint32_t op, const hal_o
     const char *const text =
         program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->tape.arena, call) : NULL;
     program->current_op = program->tape.op_count++;
-    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op, .text = text, .origin = origin};
+    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op, .text = text};
   } else {
     status = out_of_memory();
   }
   hal_program_leave(program, status);
   return outer;
-}
-
-static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
-  return hal_program_begin_op(recorder, op, call, 0);
 }
 
 static void end_op(hal_recorder_t *recorder, uint32_t outer) {
@@ -96,27 +109,39 @@ static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
   return HAL_OK;
 }
 
-/* Copies a launch with its arguments and attributes. */
+static inline size_t value_size(const hal_arg_t *argument) {
+  return argument->kind == HAL_ARG_LOCAL ? 0 : argument->kind == HAL_ARG_POINTER ? sizeof(void *) : argument->size;
+}
+
+/* Copies a launch with its arguments, their values and attributes: one piece of memory. */
 static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *launch, const hal_launch_t **out_launch) {
   const size_t known = launch->struct_size < sizeof *launch ? launch->struct_size : sizeof *launch;
-  hal_launch_t *const copy = hal_arena_take(&program->tape.arena, sizeof *copy);
-  hal_arg_t *const args = hal_arena_copy(&program->tape.arena, launch->args, launch->arg_count * sizeof *args);
-  if (!copy || !args) return out_of_memory();
+  const size_t attributes =
+      HAL_HAS_FIELD(launch, attributes) ? launch->attribute_count * sizeof *launch->attributes : 0;
+  const uint32_t count = launch->arg_count;
+  size_t values = 0;
+  for (uint32_t i = 0; i < count; i++) values += (value_size(&launch->args[i]) + 7) & ~(size_t)7;
+  hal_launch_t *const copy =
+      hal_arena_take(&program->tape.arena, sizeof *copy + count * sizeof(hal_arg_t) + values + attributes);
+  if (!copy) return out_of_memory();
+  hal_arg_t *const args = (hal_arg_t *)(copy + 1);
+  char *to = (char *)(args + count);
   *copy = (hal_launch_t){.struct_size = 0};
   memcpy(copy, launch, known);
   copy->args = args;
-  for (uint32_t i = 0; i < copy->arg_count; i++) {
-    if (args[i].kind == HAL_ARG_LOCAL) continue;
-    const size_t size = args[i].kind == HAL_ARG_POINTER ? sizeof(void *) : args[i].size;
-    args[i].value = hal_arena_copy(&program->tape.arena, args[i].value, size);
-    if (!args[i].value) return out_of_memory();
+  for (uint32_t i = 0; i < count; i++) {
+    const size_t size = value_size(&launch->args[i]);
+    args[i] = launch->args[i];
+    if (launch->args[i].kind == HAL_ARG_LOCAL) continue;
+    if (HAL_LIKELY(size == 8))
+      memcpy(to, args[i].value, 8);
+    else
+      memcpy(to, args[i].value, size);
+    args[i].value = to;
+    to += (size + 7) & ~(size_t)7;
     HAL_RETURN_IF_ERROR(note_patch(program, &args[i]));
   }
-  if (HAL_HAS_FIELD(launch, attributes) && launch->attribute_count) {
-    copy->attributes =
-        hal_arena_copy(&program->tape.arena, launch->attributes, launch->attribute_count * sizeof *launch->attributes);
-    if (!copy->attributes) return out_of_memory();
-  }
+  if (attributes) copy->attributes = memcpy(to, launch->attributes, attributes);
   *out_launch = copy;
   return HAL_OK;
 }

@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import torch_backend
-
 
 def test_distributed_training_is_refused(device, run_python):
     assert torch.distributed.is_available()
@@ -33,8 +31,10 @@ def test_distributed_training_is_refused(device, run_python):
     assert len(said) == 2 and all("No backend type associated with device type fake" in line for line in said), said
 
 
-def test_there_is_no_lazy_mode():
-    assert importlib.util.find_spec("torch_backend.lazy") is None and not hasattr(torch_backend, "lazy")
+def test_there_is_no_lazy_device():
+    with pytest.raises((RuntimeError, NotImplementedError), match="Lazy"):
+        torch.ones(2, device="lazy")
+    assert importlib.util.find_spec("lazy_tensor_core") is None
 
 
 README = (Path(__file__).resolve().parents[3] / "README.md").read_text()

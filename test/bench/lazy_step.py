@@ -1,0 +1,189 @@
+"""Lazy mode: what putting work off costs, and what it wins, beside eager mode and CPU torch in one run.
+
+Usage: python lazy_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Rows, inline and asynchronously on the fake device:
+  add, add_, with lines     recording one operator on 16 floats, from Python: at most 600 ns, with Python lines 800; beside CPU torch's
+  chain                     20 element-wise operators on 4 M floats: at most 0.35 of CPU torch's time, 0.5 on opencl (PoCL)
+  mlp trace, mlp step       a training step of layers 256-256-256-10, batch 32: recording it takes at most the whole eager step of CPU torch, with
+                            its execution at most 1.1 times that
+  resnet, transformer       training steps: at most the time of our own eager mode
+One synchronisation at the end of each row of steps. Times are medians; the sides run alternately in one process, with a pause before each.
+With --check the exit code is 1 when a target is missed.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent / "shared"), str(Path(__file__).parents[1] / "python")]
+import models  # noqa: E402  found by the line above
+import sides  # noqa: E402
+
+CALLS, STEPS, ELEMENTS, BATCH, SAMPLES = 2000, 10, 4_000_000, 32, 16
+NAMES = ("record", "chain", "mlp", "resnet", "transformer")
+
+
+def record_rows(torch, rounds):
+    """Nanoseconds of a call that is recorded, and of CPU torch's."""
+    from torch_backend import lazy
+
+    ours, cpu = (torch.randn(16, device=device) for device in sides.pair())
+
+    def row(method, tensor):
+        begin = time.perf_counter()
+        for _ in range(CALLS):
+            method(tensor, tensor)
+        return (time.perf_counter() - begin) / CALLS
+
+    def recorded(method):
+        seconds = row(method, ours)
+        lazy.mark_step(wait=True)
+        return seconds
+
+    for lines in (False, True):
+        for name, method in (("add", torch.Tensor.add), ("add_", torch.Tensor.add_)):
+            with lazy.record(lines=lines, limit=10 * CALLS):
+                recorded(method)
+                times = sides.alternate(lambda: recorded(method), lambda: row(method, cpu), rounds)
+            yield f"{name} of 16 floats{', with lines' if lines else ''}", *times, None, (800e-9 if lines else 600e-9)
+
+
+def chain(x, y):
+    for _ in range(5):
+        x = ((x * y) + y).relu() * 0.9
+    return x
+
+
+def chain_rows(torch, rounds, plugin):
+    from torch_backend import lazy
+
+    device = sides.pair()[0]
+    x, y = torch.randn(ELEMENTS), torch.randn(ELEMENTS)
+    ours = x.to(device), y.to(device)
+
+    def put_off():
+        with lazy.record():
+            result = chain(*ours)
+            lazy.mark_step()
+        return result
+
+    def timed(function):
+        begin = time.perf_counter()
+        result = function()
+        torch.accelerator.synchronize()
+        return time.perf_counter() - begin if result is not None else 0
+
+    timed(put_off)
+    lazily, eager = sides.alternate(lambda: timed(put_off), lambda: timed(lambda: chain(*ours)), rounds)
+    lazily, peer = sides.alternate(lambda: timed(put_off), lambda: timed(lambda: chain(x, y)), rounds)
+    yield "chain of 20 on 4 M floats", lazily, peer, eager, (0.35 if plugin == "fake" else 0.5)
+
+
+class Side:
+    """A model with its optimizer and data on one device."""
+
+    def __init__(self, torch, device, model, batch, loss):
+        torch.manual_seed(0)
+        self.model, self.loss = model().to(device), loss
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        self.batch = [part.to(device) for part in batch]
+        self.synchronize = sides.synchronizer(torch, device)
+
+    def step(self):
+        self.optimizer.zero_grad()
+        self.loss(self.model, self.batch).backward()
+        self.optimizer.step()
+
+    def time(self):
+        for _ in range(3):
+            self.step()
+        self.synchronize()
+        return sides.time_row(self.step, self.synchronize, STEPS)
+
+    def lazily(self, parts=None):
+        """Seconds of a step that is put off; `parts`: gets the seconds of recording alone."""
+        from torch_backend import lazy
+
+        recording = []
+
+        def step():
+            begin = time.perf_counter()
+            self.step()
+            recording.append(time.perf_counter() - begin)
+            lazy.mark_step()
+
+        with lazy.record():
+            for _ in range(3):
+                step()
+            self.synchronize()
+            recording.clear()
+            seconds = sides.time_row(step, self.synchronize, STEPS)
+        if parts is not None:
+            parts.append(sorted(recording)[len(recording) // 2])
+        return seconds
+
+
+def mlp_rows(torch, rounds):
+    nn = torch.nn
+    x, y = torch.randn(BATCH, 256), torch.randint(10, (BATCH,))
+    make = lambda: nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))  # noqa: E731
+    loss = lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1])  # noqa: E731
+    ours, cpu = (Side(torch, device, make, (x, y), loss) for device in sides.pair())
+    _, eager = sides.alternate(ours.lazily, ours.time, rounds)
+    recording = []
+    step, peer = sides.alternate(lambda: ours.lazily(recording), cpu.time, rounds)
+    yield "mlp trace", sorted(recording)[len(recording) // 2], peer, None, 1.0
+    yield "mlp step", step, peer, eager, 1.1
+
+
+def model_rows(torch, name, rounds):
+    batch = models.batches(name, 1, SAMPLES)[0]
+    ours = Side(torch, sides.pair()[0], models.MODELS[name], batch, lambda model, given: model.loss(given))
+    lazily, eager = sides.alternate(ours.lazily, ours.time, rounds)
+    yield f"{name} step", lazily, None, eager, "eager"
+
+
+def child(quick, names, plugin):
+    """Measures every row in this process's mode and prints them as JSON."""
+    torch = sides.torch_with_device(plugin)
+    rounds, rows = 3 if quick else 11, []
+    for name in names:
+        make = {"record": record_rows, "mlp": mlp_rows}.get(name)
+        found = make(torch, rounds) if make else chain_rows(torch, rounds, plugin) if name == "chain" else model_rows(torch, name, rounds)
+        rows += [dict(zip(("what", "lazy", "peer", "eager", "target"), row)) for row in found]
+    print(json.dumps(rows))
+
+
+def text(seconds):
+    return "-" if seconds is None else f"{seconds * 1e9:.0f} ns" if seconds < 1e-5 else f"{seconds * 1e6:.0f} us"
+
+
+def judge(row):
+    """What a row is measured by, as text, and its target."""
+    target = row["target"]
+    if target == "eager":
+        return row["lazy"] / row["eager"], f"{row['lazy'] / row['eager']:.2f} of eager", 1.0
+    if target < 1e-3:
+        return row["lazy"], text(row["lazy"]), target
+    return row["lazy"] / row["peer"], f"{row['lazy'] / row['peer']:.2f} of CPU", target
+
+
+def main():
+    parser = sides.parser(__doc__, with_plugin=True)
+    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
+    options = parser.parse_args()
+    if options.child:
+        child(options.quick, options.only, options.plugin)
+        return 0
+    table = sides.Table(44, 10, 10, 10, 15, 8)
+    table.head("what", "lazy", "eager", "CPU torch", "figure", "target")
+    for settings, title, _ in sides.modes(options.plugin):
+        for row in sides.run_child(__file__, *sys.argv[1:], **settings):
+            value, figure, target = judge(row)
+            limit = text(target) if target < 1e-3 else f"{target:.2f}"
+            table.row(f"{row['what']}, {title}", *(text(row[side]) for side in ("lazy", "eager", "peer")), figure, limit, met=value <= target)
+    return table.exit_code(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
