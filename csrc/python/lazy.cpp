@@ -26,11 +26,12 @@ void describe_line(void *lines, uint64_t line, char *text, size_t room) {
 // A stream that is lazy from here on, until `end`.
 class Lazy {
  public:
-  Lazy(int32_t device, bool lines, bool fuse, uint32_t limit) {
+  Lazy(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece) {
     hal_lazy_desc_t desc{};
     desc.struct_size = sizeof(desc);
     desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
     desc.limit = limit;
+    desc.piece = piece;
     if (lines) {
       lines_ = std::make_unique<Lines>();
       desc.origin = line_here;
@@ -91,8 +92,8 @@ class Lazy {
   hal_lazy_t *lazy_ = nullptr;
 };
 
-std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit) {
-  return std::make_unique<Lazy>(device, lines, fuse, limit);
+std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece) {
+  return std::make_unique<Lazy>(device, lines, fuse, limit, piece);
 }
 
 void flush(Lazy &lazy) { lazy.flush(); }
@@ -108,7 +109,7 @@ void bind_lazy(py::module_ &module) {
       .def("end", wrap_pybind_function(&end))
       .def("info", wrap_pybind_function(&info));
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("fuse"),
-             py::arg("limit"));
+             py::arg("limit"), py::arg("piece"));
 }
 
 }  // namespace torch_backend

@@ -55,16 +55,17 @@ def _index(device) -> int:
 
 
 @contextlib.contextmanager
-def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 0) -> Iterator[None]:
+def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 0, piece: int = 0) -> Iterator[None]:
     """Puts off what is queued on the current stream of a device (default: the current one), by any thread, until the block ends.
 
-    `lines`: notes the Python line of each operator, for errors. `fuse`: False queues everything as it was recorded. `limit`: operators that are
-    put off before they are queued without being asked for, with one warning; 0 = 16384.
+    `piece`: operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the rest is
+    recorded; 0 = 128. `limit`: operators that are put off before they are queued without being asked for, whatever they are, with one warning;
+    0 = 16384. `lines`: notes the Python line of each operator, for errors. `fuse`: False queues everything as it was recorded.
     Raises RuntimeError when the stream is lazy or captured already, and, where something could not be queued, what the device said, with
     the operator and its line; what stood behind it is dropped.
     """
     index = _index(device)
-    lazy = _c().begin_lazy(index, lines, fuse, limit)
+    lazy = _c().begin_lazy(index, lines, fuse, limit, piece)
     with _lock:
         outer = _active.get(index)
         _active[index] = lazy

@@ -1,8 +1,8 @@
 /* lazy.h: work that is put off and then queued together, so that it can be improved first.
  *
  * While a stream is lazy, operators, copies, fills and kernel launches are checked, given their memory and written down as ever, and
- * queued when something needs them: a synchronisation, a copy to the host, an event, a wait, a host function, hal_lazy_flush, or
- * when `limit` operators are recorded. Results, addresses and random numbers are those of the same work queued at once, bit for bit;
+ * queued when something needs them: a synchronisation, a copy to the host, an event, a wait, a host function, hal_lazy_flush; or in
+ * pieces, when enough was recorded to keep the device busy. Results, addresses and random numbers are those of the same work queued at once, bit for bit;
  * only float32 functions (exp, tanh ...) may be rounded otherwise where kernels are compiled from source. What is won: neighbouring
  * element-wise operators run as one kernel, and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
  * queues work on it takes part. */
@@ -31,6 +31,9 @@ typedef struct hal_lazy_desc_s {
   size_t struct_size;
   uint32_t flags; /* HAL_LAZY_* */
   uint32_t limit; /* operators that are recorded before they are queued without being asked for; 0 = 16384 */
+  uint32_t piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
+                   * rest is recorded; 0 = 128, UINT32_MAX = never */
+  uint32_t reserved;
   hal_lazy_origin_fn_t origin;     /* NULL: not asked */
   hal_lazy_describe_fn_t describe; /* NULL: numbers are written */
   void *state;                     /* for both; they may be called until hal_lazy_end has returned */

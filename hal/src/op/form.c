@@ -23,6 +23,15 @@ static const family_t *family_of(const hal_op_info_t *info) {
   return NULL;
 }
 
+_Static_assert(HAL_OP_FAMILY_COUNT <= 64, "families fit into a mask");
+uint64_t hal_op_form_families(void) {
+  uint64_t mask = 0;
+  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+      if (strcmp(families[i].name, hal_op_families[family]) == 0) mask |= UINT64_C(1) << family;
+  return mask;
+}
+
 static hal_dtype_t dtype_of(uint32_t slot) {
   hal_dtype_t dtype = 0;
   while (hal_op_dtype_slots[dtype] != slot) dtype++; /* each slot is a dtype's */

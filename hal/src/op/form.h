@@ -18,6 +18,9 @@ typedef struct hal_op_form_s {
  * kernels: for the first time that one is met. */
 int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form);
 
+/* The families of element-wise operators: bit f = family number f. */
+uint64_t hal_op_form_families(void);
+
 /* Gives the kernel of a chain of them (kernels/pk_chain.h). HAL_UNIMPLEMENTED: the device's portable kernels have none. */
 hal_status_t hal_op_chain_kernel(hal_device_t *device, hal_plugin_kernel_t **out_kernel);
 

@@ -7,14 +7,21 @@
 #include "base/host_malloc.h"
 #include "base/likely.h"
 
-enum { CHUNK = 16384 };
+enum { CHUNK = 65536 };
 
 static int grow(hal_arena_t *arena, size_t size) {
-  const size_t room = size > CHUNK ? size : CHUNK;
-  if (room > SIZE_MAX - sizeof(hal_arena_chunk_t)) return 0;
-  hal_arena_chunk_t *const chunk = hal_malloc(sizeof *chunk + room);
-  if (!chunk) return 0;
-  *chunk = (hal_arena_chunk_t){.next = arena->chunks, .room = room};
+  hal_arena_chunk_t *chunk = arena->spare;
+  if (chunk && chunk->room >= size) {
+    arena->spare = chunk->next;
+  } else {
+    const size_t room = size > CHUNK ? size : CHUNK;
+    if (room > SIZE_MAX - sizeof(hal_arena_chunk_t)) return 0;
+    chunk = hal_malloc(sizeof *chunk + room);
+    if (!chunk) return 0;
+    chunk->room = room;
+  }
+  chunk->used = 0;
+  chunk->next = arena->chunks;
   arena->chunks = chunk;
   return 1;
 }
@@ -39,20 +46,20 @@ void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size) {
 }
 
 void hal_arena_rewind(hal_arena_t *arena) {
-  hal_arena_chunk_t *const newest = arena->chunks;
-  if (!newest) return;
-  arena->chunks = newest->next;
-  hal_arena_destroy(arena);
-  newest->next = NULL;
-  newest->used = 0;
-  arena->chunks = newest;
-}
-
-void hal_arena_destroy(hal_arena_t *arena) {
   while (arena->chunks) {
     hal_arena_chunk_t *const chunk = arena->chunks;
     arena->chunks = chunk->next;
-    hal_free(chunk);
+    chunk->next = arena->spare;
+    arena->spare = chunk;
   }
   arena->bytes = 0;
+}
+
+void hal_arena_destroy(hal_arena_t *arena) {
+  hal_arena_rewind(arena);
+  while (arena->spare) {
+    hal_arena_chunk_t *const chunk = arena->spare;
+    arena->spare = chunk->next;
+    hal_free(chunk);
+  }
 }

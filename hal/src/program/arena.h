@@ -13,6 +13,7 @@ typedef struct hal_arena_chunk_s {
 /* Zeroed memory is an empty one. */
 typedef struct hal_arena_s {
   hal_arena_chunk_t *chunks; /* the newest first */
+  hal_arena_chunk_t *spare;  /* of pieces that were freed */
   size_t bytes;              /* of all pieces */
 } hal_arena_t;
 
@@ -22,7 +23,7 @@ void *hal_arena_take(hal_arena_t *arena, size_t size);
 /* Gives a copy of `size` bytes; NULL = no memory. */
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size);
 
-/* Frees all pieces, and keeps the newest chunk for those to come. */
+/* Frees all pieces, and keeps their memory for those to come. */
 void hal_arena_rewind(hal_arena_t *arena);
 
 void hal_arena_destroy(hal_arena_t *arena);

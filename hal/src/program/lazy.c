@@ -13,9 +13,12 @@
 #include "hal/log.h"
 #include "hal/memory.h"
 #include "hal/status.h"
+#include "hal_op_ids.h"
+#include "op/internal.h"
 
 enum {
   LIMIT = 16384,              /* operators: a few steps of a large network */
+  PIECE = 128,                /* operators: some 50 us of recording, and as much work as an idle core needs to be worth waking */
   MOST_UPLOAD = 64 << 20,     /* bytes that a recording takes a copy of */
   KEPT_ARENA = 4 * (1 << 20), /* bytes that a tape keeps for the next one */
 };
@@ -136,15 +139,25 @@ static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
 
 /* ---- recording ------------------------------------------------------------------------------------------------------------- */
 
+/* Queues what there is; a failure is told at the stream's next synchronisation. */
+static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy) {
+  const hal_status_t status = flush(lazy);
+  if (status) hal_failure_keep(lazy->program.stream, status);
+}
+
+/* Whether an operator may belong to a group that the ones before it began. */
+static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->families >> hal_op_infos[op].family & 1;
+}
+
 /* Queues what there is when it has become much. */
 static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
-  const hal_status_t status = flush(lazy);
+  flush_quietly(lazy);
   hal_lock(&lazy->queueing);
   lazy->info.limits++;
   const int warn = !lazy->warned;
   lazy->warned = 1;
   hal_unlock(&lazy->queueing);
-  if (status) hal_failure_keep(lazy->program.stream, status);
   if (warn)
     hal_log(HAL_LOG_WARNING,
             "stream %lld of device %s: %u operators were put off and nothing asked for them, so they are queued now; mark the "
@@ -157,6 +170,7 @@ static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_cal
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
   const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
   const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
+  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.piece) && !is_elementwise(lazy, op)) flush_quietly(lazy);
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
   const uint32_t outer = hal_program_here.op;
@@ -257,6 +271,8 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   pthread_once(&calls_once, fill_calls);
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
+  if (!lazy->desc.piece) lazy->desc.piece = PIECE;
+  lazy->families = hal_op_form_families();
   hal_program_t *const program = &lazy->program;
   program->recorder = (hal_recorder_t){.calls = &calls_table, .id = hal_program_new_id(), .lazy = 1};
   program->device = stream->device;
