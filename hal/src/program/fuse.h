@@ -37,7 +37,6 @@ typedef struct hal_fuse_step_s {
   const hal_fuse_kernel_t *kernel;
   const pk_rows_t *rows; /* where an operand is not plain; else NULL */
   hal_fuse_operand_t operand[PK_ROW_OPERANDS];
-  uint32_t op;      /* index on the tape */
   uint32_t readers; /* steps that read its result */
   uint8_t dead;     /* its memory is overwritten or given back before anything else reads it */
   uint8_t dropped;  /* and no step reads it either */

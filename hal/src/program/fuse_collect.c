@@ -23,15 +23,18 @@ static void set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t s
   operand->high = (uint64_t)(uintptr_t)operand->address + (uint64_t)((high + 1) * (int64_t)size);
 }
 
-/* Reads a launch of an element-wise kernel as a step; 0 = its result is not in the order of memory. */
+/* Reads a launch of an element-wise kernel as a step; 0 = its result is not in the order of memory. Sets the operands that there are. */
 static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step, uint64_t *n) {
   const hal_op_form_t *const form = &kernel->form;
   const uint32_t first = form->operands + form->numbers; /* behind operands and numbers */
   if (launch->arg_count != first + (form->rows ? 3 : 1)) return 0;
   *n = number_of(&launch->args[first]);
   const pk_rows_t *const rows = form->rows ? launch->args[first + 2].value : NULL;
-  *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
   uint32_t plain = 1;
+  step->launch = launch;
+  step->kernel = kernel;
+  step->readers = 0;
+  step->dead = step->dropped = 0;
   for (uint32_t k = 0; k < form->operands; k++) {
     hal_fuse_operand_t *const operand = &step->operand[k];
     operand->address = *(char *const *)launch->args[k].value;
@@ -110,22 +113,22 @@ static void kill(hal_fuse_group_t *group, hal_fuse_step_t *step) {
   step->dead = 1;
 }
 
-/* Adds a step; 0 = the group ends before it. */
-static int add(hal_fuse_group_t *group, const hal_fuse_step_t *given, uint64_t n, uint32_t end) {
-  hal_fuse_step_t step = *given;
-  const uint32_t operands = step.kernel->form.operands;
-  const uint32_t numbers = number_bytes(step.launch, &step.kernel->form);
-  if (group->steps == HAL_FUSE_STEPS || (group->steps && n != group->n)) return 0;
+/* Adds the step that was read behind the last one; 0 = the group ends before it. */
+static int add(hal_fuse_group_t *group, uint64_t n, uint32_t end) {
+  hal_fuse_step_t *const step = &group->step[group->steps];
+  const uint32_t operands = step->kernel->form.operands;
+  const uint32_t numbers = number_bytes(step->launch, &step->kernel->form);
+  if (group->steps && n != group->n) return 0;
   for (uint32_t k = 1; k < operands; k++)
-    if (!find_value(group, &step.operand[k])) return 0;
-  if (!may_write(group, &step) || group->numbers + numbers > HAL_FUSE_NUMBERS) return 0;
-  if (group->pointers + take_pointers(group, &step, 0) + group->live + 1 > HAL_FUSE_POINTERS) return 0;
-  take_pointers(group, &step, 1);
+    if (!find_value(group, &step->operand[k])) return 0;
+  if (!may_write(group, step) || group->numbers + numbers > HAL_FUSE_NUMBERS) return 0;
+  if (group->pointers + take_pointers(group, step, 0) + group->live + 1 > HAL_FUSE_POINTERS) return 0;
+  take_pointers(group, step, 1);
   for (uint32_t k = 1; k < operands; k++)
-    if (step.operand[k].value >= 0) group->step[step.operand[k].value].readers++;
+    if (step->operand[k].value >= 0) group->step[step->operand[k].value].readers++;
   for (uint32_t i = 0; i < group->steps; i++)
-    if (overlaps(&step.operand[0], &group->step[i].operand[0])) kill(group, &group->step[i]); /* they coincide, or it is dead */
-  group->step[group->steps++] = step;
+    if (overlaps(&step->operand[0], &group->step[i].operand[0])) kill(group, &group->step[i]); /* they coincide, or it is dead */
+  group->steps++;
   group->numbers += numbers;
   group->live++;
   group->n = n;
@@ -158,7 +161,7 @@ static void drop(hal_fuse_group_t *group) {
 uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin) {
   hal_fuse_group_t *const group = &fuse->group;
   group->steps = group->pointers = group->live = group->numbers = 0;
-  for (uint32_t i = begin; i < tape->command_count; i++) {
+  for (uint32_t i = begin; i < tape->command_count && group->steps < HAL_FUSE_STEPS; i++) {
     const hal_command_t *const command = &tape->commands[i];
     uint64_t n;
     if (command->kind == HAL_COMMAND_FREED) {
@@ -170,10 +173,8 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
     if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) break;
     const hal_fuse_kernel_t *const kernel =
         hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
-    hal_fuse_step_t step;
-    if (!kernel || !read_step(command->u.launch.launch, kernel, &step, &n)) break;
-    step.op = command->op;
-    if (!add(group, &step, n, i + 1)) break;
+    if (!kernel || !read_step(command->u.launch.launch, kernel, &group->step[group->steps], &n)) break;
+    if (!add(group, n, i + 1)) break;
   }
   drop(group);
   return group->steps;

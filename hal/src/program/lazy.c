@@ -56,6 +56,11 @@ static hal_status_t queue_tape(hal_lazy_t *lazy) {
   if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
   for (uint32_t i = 0, end; i < count; i = end) {
     int queued;
+    if (lazy->tape.commands[i].kind != HAL_COMMAND_LAUNCH) {
+      end = i + 1;
+      HAL_RETURN_IF_ERROR(queue_plain(lazy, i, end));
+      continue;
+    }
     const hal_status_t status =
         hal_fuse_group(lazy->fuse, &lazy->tape, i, lazy->program.stream, &lazy->info, &end, &queued);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
