@@ -1,11 +1,15 @@
 // lazy.cpp: see lazy.h.
 #include "lazy.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <cstdio>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/status.h"
 #include "core/stream/stream.h"
@@ -17,11 +21,8 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-uint64_t line_here(void *lines) { return static_cast<Lines *>(lines)->here(); }
-
-void describe_line(void *lines, uint64_t line, char *text, size_t room) {
-  std::snprintf(text, room, "%s", static_cast<const Lines *>(lines)->text(line).c_str());
-}
+// A group that was compiled: the line of its first operator, 0 = unknown, and why.
+using Compilation = std::pair<uint64_t, std::string>;
 
 // A stream that is lazy from here on, until `end`.
 class Lazy {
@@ -32,11 +33,12 @@ class Lazy {
     desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
     desc.limit = limit;
     desc.piece = piece;
+    desc.state = this;
+    desc.compiled = note_compiled;
     if (lines) {
       lines_ = std::make_unique<Lines>();
       desc.origin = line_here;
       desc.describe = describe_line;
-      desc.state = lines_.get();
     }
     const py::gil_scoped_release no_gil;
     check(hal_device_ensure(device));
@@ -82,12 +84,40 @@ class Lazy {
     return result;
   }
 
+  // The groups that were compiled since the last call: (line, why).
+  std::vector<std::pair<std::string, std::string>> take_compilations() {
+    std::vector<Compilation> taken;
+    {
+      const std::lock_guard<std::mutex> lock(lock_);
+      taken.swap(compilations_);
+    }
+    std::vector<std::pair<std::string, std::string>> result;
+    for (const Compilation &one : taken) result.emplace_back(lines_ ? lines_->text(one.first) : "", one.second);
+    return result;
+  }
+
  private:
+  static uint64_t line_here(void *self) { return static_cast<Lazy *>(self)->lines_->here(); }
+
+  static void describe_line(void *self, uint64_t line, char *text, size_t room) {
+    std::snprintf(text, room, "%s", static_cast<const Lazy *>(self)->lines_->text(line).c_str());
+  }
+
+  static void note_compiled(void *self, uint64_t line, const char *text) {
+    Lazy &lazy = *static_cast<Lazy *>(self);
+    const std::lock_guard<std::mutex> lock(lazy.lock_);
+    if (lazy.compilations_.size() < kMostCompilations) lazy.compilations_.emplace_back(line, text);
+  }
+
+  static constexpr size_t kMostCompilations = 10000;  // that nobody has asked for
+
   hal_lazy_t *alive() const {
     TORCH_CHECK(lazy_, "this recording has ended; begin another one with torch_backend.lazy.record()");
     return lazy_;
   }
 
+  std::mutex lock_;
+  std::vector<Compilation> compilations_;
   std::unique_ptr<Lines> lines_;
   hal_lazy_t *lazy_ = nullptr;
 };
@@ -99,6 +129,7 @@ std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limi
 void flush(Lazy &lazy) { lazy.flush(); }
 void end(Lazy &lazy) { lazy.end(); }
 py::dict info(const Lazy &lazy) { return lazy.info(); }
+std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) { return lazy.take_compilations(); }
 
 }  // namespace
 
@@ -107,7 +138,8 @@ void bind_lazy(py::module_ &module) {
   py::class_<Lazy>(module, "Lazy")
       .def("flush", wrap_pybind_function(&flush))
       .def("end", wrap_pybind_function(&end))
-      .def("info", wrap_pybind_function(&info));
+      .def("info", wrap_pybind_function(&info))
+      .def("take_compilations", wrap_pybind_function(&take_compilations));
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("fuse"),
              py::arg("limit"), py::arg("piece"));
 }

@@ -106,7 +106,8 @@ uint64_t Lines::here() {
   const uint64_t line = state.from_frames(thread);
   const uint64_t next = at::sequence_number::peek();  // autograd numbers its node before the operator runs
   Forward &forward = state.forward[(next - 1) % state.forward.size()];
-  if (next != 0 && forward.sequence != next - 1) forward = {next - 1, line};  // the first operator behind the node is its own
+  if (next != 0 && forward.sequence != next - 1)
+    forward = {next - 1, line};  // the first operator behind the node is its own
   return line;
 }
 

@@ -49,7 +49,8 @@ static void run_step(const block_t *block, chain_step_t *step) {
   for (uint32_t i = 0; i < step->numbers; i++) args[count++] = (char *)block->args[CHAIN_ARG_NUMBERS] + step->number[i];
   args[count++] = &n;
   args[count++] = &size;
-  args[count++] = whole ? (void *)&step->rows : (void *)(uintptr_t)&run; /* kernels of the contiguous form read no further than n */
+  args[count++] =
+      whole ? (void *)&step->rows : (void *)(uintptr_t)&run; /* kernels of the contiguous form read no further than n */
   const hal_host_range_t items = {.begin = 0, .end = block->count}, rows = {.begin = 0, .end = 1},
                          here = {.begin = block->number, .end = block->number + 1};
   fn(step->form == CHAIN_CONTIG ? &items : whole ? &here : &rows, args);

@@ -12,12 +12,17 @@
 #include "kernels/pk_types.h"
 
 #define CHAIN_KERNEL "chain_1"
-#define CHAIN_POINTERS 10  /* arguments of 16 that a launch has */
-#define CHAIN_STEPS 32     /* a plan is 11 KiB then */
-#define CHAIN_NUMBERS 256  /* bytes of all numbers of a chain */
-#define CHAIN_SCRATCH 65536 /* bytes of a thread's stack for what is never written: half of a core's second cache, at least */
+#define CHAIN_POINTERS 10 /* arguments of 16 that a launch has */
+#define CHAIN_STEPS 32    /* a plan is 11 KiB then */
+#define CHAIN_NUMBERS 256 /* bytes of all numbers of a chain */
+#define CHAIN_SCRATCH \
+  65536 /* bytes of a thread's stack for what is never written: half of a core's second cache, at least */
 
-enum { CHAIN_CONTIG = 0, CHAIN_RUN = 1, CHAIN_ROWS = 2 }; /* forms: contiguous; rows, whose operands are all contiguous; rows */
+enum {
+  CHAIN_CONTIG = 0,
+  CHAIN_RUN = 1,
+  CHAIN_ROWS = 2
+}; /* forms: contiguous; rows, whose operands are all contiguous; rows */
 
 /* Where an operand lies: argument `index` of the launch, or scratch memory, from byte `index` * block on. */
 typedef struct chain_operand_s {

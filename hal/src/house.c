@@ -1,5 +1,6 @@
 /* house.c: where the rooms meet. A lower room calls a higher one only through the tables defined here; this is the one
  * file that includes all of them. */
+#include "program/house.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "base/log_internal.h"
@@ -13,7 +14,6 @@
 #include "plugin/hooks.h"
 #include "plugin/layer_validate.h"
 #include "plugin/loader.h"
-#include "program/house.h"
 
 /* ---- forks ---- */
 

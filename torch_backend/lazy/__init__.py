@@ -21,17 +21,28 @@ import collections
 import contextlib
 import threading
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 
 from torch_backend._activation import device_name
 
-__all__ = ["is_recording", "mark_step", "metrics", "record", "reset_metrics"]
+__all__ = ["Compilation", "compilations", "is_recording", "mark_step", "metrics", "record", "reset_metrics"]
+
+class Compilation(NamedTuple):
+    """A group of operators that was compiled: the step (the `mark_step` that queued it, from 1; else those before), the Python line of its first operator ("" without
+    `record(lines=True)`), and what it is and what distinguishes it from the nearest group before."""
+
+    step: int
+    line: str
+    cause: str
+
 
 _lock = threading.Lock()
 _active: dict = {}  # the recording of each device
 _ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
 _steps = 0
+_compilations: list[Compilation] = []
 
 
 def _c():
@@ -80,6 +91,7 @@ def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 
         try:
             lazy.flush()
         finally:
+            _note_compilations(lazy)
             with _lock:
                 _ended.update(lazy.info())
             lazy.end()
@@ -99,10 +111,29 @@ def mark_step(device=None, wait: bool = False) -> None:
         lazies = [_active[index] for index in indices if index in _active]
         _steps += 1
     for lazy in lazies:
-        lazy.flush()
+        try:
+            lazy.flush()
+        finally:
+            _note_compilations(lazy)
     if wait:
         for index in indices:
             _c().synchronize(index)
+
+
+def _note_compilations(lazy) -> None:
+    with _lock:
+        _compilations.extend(Compilation(_steps, *one) for one in lazy.take_compilations())
+
+
+def compilations() -> list[Compilation]:
+    """Gives the groups that were compiled since the start or `reset_metrics`, with the cause of each. In a steady loop the list does not grow: what it
+    tells of later steps is what varies there."""
+    with _lock:
+        lazies = list(_active.values())
+    for lazy in lazies:
+        _note_compilations(lazy)
+    with _lock:
+        return list(_compilations)
 
 
 def metrics() -> dict[str, int]:
@@ -118,8 +149,9 @@ def metrics() -> dict[str, int]:
 
 
 def reset_metrics() -> None:
-    """Sets the counts of recordings that have ended, and of steps, to zero."""
+    """Sets the counts of recordings that have ended, and of steps, to zero, and forgets compilations."""
     global _steps
     with _lock:
         _ended.clear()
+        _compilations.clear()
         _steps = 0

@@ -24,6 +24,10 @@ typedef uint64_t (*hal_lazy_origin_fn_t)(void *state);
 /* Writes what such a number stands for, as text with its 0 ("train.py:17"). */
 typedef void (*hal_lazy_describe_fn_t)(void *state, uint64_t origin, char *text, size_t room);
 
+/* Told of each group of operators that is compiled, as text: what it is, and what distinguishes it from the nearest one that was known; and
+ * the origin of its first operator. Called with locks of the HAL: it may call nothing of it, and wait for nobody who does. */
+typedef void (*hal_lazy_compiled_fn_t)(void *state, uint64_t origin, const char *text);
+
 /* hal_lazy_desc_t.flags */
 #define HAL_LAZY_PLAIN (1u << 0) /* queue what was recorded as it was recorded, without improving it */
 
@@ -31,12 +35,14 @@ typedef struct hal_lazy_desc_s {
   size_t struct_size;
   uint32_t flags; /* HAL_LAZY_* */
   uint32_t limit; /* operators that are recorded before they are queued without being asked for; 0 = 16384 */
-  uint32_t piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
+  uint32_t
+      piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
                    * rest is recorded; 0 = 128, UINT32_MAX = never */
   uint32_t reserved;
   hal_lazy_origin_fn_t origin;     /* NULL: not asked */
   hal_lazy_describe_fn_t describe; /* NULL: numbers are written */
-  void *state;                     /* for both; they may be called until hal_lazy_end has returned */
+  hal_lazy_compiled_fn_t compiled; /* NULL: not told */
+  void *state;                     /* for all of them; they may be called until hal_lazy_end has returned */
 } hal_lazy_desc_t;
 
 /* Makes a stream lazy (NULL: current). `desc` may be NULL. Ended by hal_lazy_end. Any thread.

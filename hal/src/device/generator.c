@@ -87,7 +87,8 @@ hal_status_t hal_generator_draw(hal_generator_t *generator, hal_stream_t *stream
                                 hal_draw_t *out_draw) {
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder && recorder->calls->draw)) return recorder->calls->draw(recorder, generator, blocks, out_draw);
+  if (HAL_UNLIKELY(recorder && recorder->calls->draw))
+    return recorder->calls->draw(recorder, generator, blocks, out_draw);
   out_draw->random_state = NULL;
   hal_generator_reserve(generator, blocks, &out_draw->seed, &out_draw->offset);
   return HAL_OK;

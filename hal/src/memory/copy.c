@@ -92,9 +92,9 @@ hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device
   const int between_plugins = to.device && from.device && to.device->plugin != from.device->plugin;
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   if (HAL_UNLIKELY(recorder != NULL)) {
-    const hal_status_t status =
-        between_plugins ? recorder->calls->settle(recorder, "a copy between devices of two plugins")
-                        : recorder->calls->copy(recorder, dst, to.ordinal, src, from.ordinal, size);
+    const hal_status_t status = between_plugins
+                                    ? recorder->calls->settle(recorder, "a copy between devices of two plugins")
+                                    : recorder->calls->copy(recorder, dst, to.ordinal, src, from.ordinal, size);
     if (status != (between_plugins ? HAL_OK : HAL_UNIMPLEMENTED)) return status;
   }
   if (between_plugins) return copy_staged(stream, dst, to, src, from, size);

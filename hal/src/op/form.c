@@ -58,7 +58,8 @@ static void set_sizes(const hal_op_info_t *info, uint32_t slot, uint32_t variant
   if (strcmp(family, "where") == 0)
     form->size[1] = 1;
   else if (strcmp(family, "copy") == 0)
-    form->size[1] = (uint8_t)hal_op_dtype_size(dtype_of(variant / 2)); /* variants: by the source's dtype, two of each */
+    form->size[1] =
+        (uint8_t)hal_op_dtype_size(dtype_of(variant / 2)); /* variants: by the source's dtype, two of each */
   else if (info->result != HAL_OP_RESULT_ANY)
     form->size[0] = (uint8_t)hal_op_dtype_size(hal_op_result_dtype(info, dtype));
 }

@@ -8,9 +8,9 @@
 /* An element-wise kernel: its arguments are the addresses of its operands, the result first, numbers, the count of elements, and in the row
  * form the block's size and the rows. */
 typedef struct hal_op_form_s {
-  char name[48];               /* "add_f32_contig" */
-  uint32_t operands, numbers;  /* arguments of these kinds; the result counts */
-  uint32_t rows;               /* 1 = the row form */
+  char name[48];                 /* "add_f32_contig" */
+  uint32_t operands, numbers;    /* arguments of these kinds; the result counts */
+  uint32_t rows;                 /* 1 = the row form */
   uint8_t size[PK_ROW_OPERANDS]; /* bytes of an element of each operand */
 } hal_op_form_t;
 

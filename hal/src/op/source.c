@@ -35,9 +35,7 @@ static const source_kernel_t *find_in(const char *name, const source_kernel_t *r
   return NULL;
 }
 
-static const source_kernel_t *find(const char *name) {
-  return find_in(name, source_kernels, KERNELS, source_names);
-}
+static const source_kernel_t *find(const char *name) { return find_in(name, source_kernels, KERNELS, source_names); }
 
 /* Writes the pieces of a list, unless `to` is NULL, and gives their size. */
 static size_t put_list(uint32_t list, char *to) {

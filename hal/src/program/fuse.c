@@ -9,15 +9,8 @@
 
 enum {
   MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * PK_ROW_OPERANDS + sizeof(pk_rows_t)),
-  MOST_PLANS = 65536, /* shapes that vary without end do not fill the memory: beyond, groups run as they were recorded */
-};
-
-struct hal_fuse_plan_s {
-  uint64_t hash;
-  int way;    /* HAL_FUSE_NOT: the device cannot; else how */
-  void *made; /* what is launched */
-  size_t size;
-  unsigned char key[]; /* all that the plan depends on */
+  MOST_PLANS =
+      65536, /* shapes that vary without end do not fill the memory: beyond, groups run as they were recorded */
 };
 
 /* ---- tables by hash ---------------------------------------------------------------------------------------------------------- */
@@ -146,9 +139,11 @@ static hal_status_t make(hal_fuse_t *fuse, hal_fuse_plan_t *plan) {
 }
 
 /* Finds the plan of the group, or makes it. NULL = there is no room for one more. */
-static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_t *info, hal_fuse_plan_t **out_plan) {
-  const uint64_t hash = hash_key(key);
+static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_t *info, hal_fuse_plan_t **out_plan,
+                              int *out_new) {
+  const uint64_t hash = hash_key(key) & fuse->hash_mask;
   *out_plan = NULL;
+  *out_new = 0;
   if (!grow((void ***)&fuse->plans, fuse->plan_count, &fuse->plan_room, hash_of_plan)) return HAL_OK;
   uint64_t at = hash & (fuse->plan_room - 1);
   for (hal_fuse_plan_t *plan; (plan = fuse->plans[at]); at = (at + 1) & (fuse->plan_room - 1)) {
@@ -170,7 +165,9 @@ static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_
   }
   info->compiled++;
   fuse->plan_count++;
+  hal_fuse_note_traits(&fuse->group, plan);
   *out_plan = fuse->plans[at] = plan;
+  *out_new = 1;
   return HAL_OK;
 }
 
@@ -195,10 +192,18 @@ static hal_status_t queue(hal_fuse_t *fuse, const hal_fuse_plan_t *plan, hal_str
                                      : hal_fuse_source_launch(fuse, &fuse->group, plan->made, stream);
 }
 
+static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, const hal_tape_t *tape,
+                                           uint32_t begin, const hal_lazy_desc_t *desc) {
+  char text[1024];
+  hal_fuse_explain(fuse, plan, fuse->group.n, text, sizeof text);
+  desc->compiled(desc->state, tape->ops[tape->commands[begin].op].origin, text);
+}
+
 /* hal_fuse_group; the lock is held. */
 static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                                hal_lazy_info_t *info, uint32_t *out_end, int *out_queued) {
+                                const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued) {
   hal_fuse_group_t *const group = &fuse->group;
+  hal_lazy_info_t *const info = listener->info;
   const uint32_t steps = hal_fuse_collect(fuse, tape, begin);
   *out_end = steps ? group->end : begin + 1;
   *out_queued = 0;
@@ -207,7 +212,9 @@ static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32
     key_t key;
     hal_fuse_plan_t *plan;
     make_key(group, &key);
-    HAL_RETURN_IF_ERROR(find_plan(fuse, &key, info, &plan));
+    int is_new;
+    HAL_RETURN_IF_ERROR(find_plan(fuse, &key, info, &plan, &is_new));
+    if (is_new && listener->desc->compiled) tell(fuse, plan, tape, begin, listener->desc);
     if (!plan || plan->way == HAL_FUSE_NOT) return HAL_OK;
     HAL_RETURN_IF_ERROR(queue(fuse, plan, stream));
     info->queued++;
@@ -220,9 +227,9 @@ static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32
 }
 
 hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                            hal_lazy_info_t *info, uint32_t *out_end, int *out_queued) {
+                            const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued) {
   hal_lock(&fuse->lock);
-  const hal_status_t status = queue_group(fuse, tape, begin, stream, info, out_end, out_queued);
+  const hal_status_t status = queue_group(fuse, tape, begin, stream, listener, out_end, out_queued);
   hal_unlock(&fuse->lock);
   return status;
 }
@@ -231,7 +238,10 @@ hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t b
 
 hal_fuse_t *hal_fuse_of(hal_device_t *device) {
   hal_lock(&device->lock);
-  if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) device->fuse->device = device;
+  if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) {
+    device->fuse->device = device;
+    device->fuse->hash_mask = UINT64_MAX;
+  }
   hal_unlock(&device->lock);
   return device->fuse;
 }
@@ -242,6 +252,7 @@ void hal_fuse_destroy(hal_fuse_t *fuse) {
   for (uint32_t i = 0; i < fuse->plan_room; i++) {
     if (!fuse->plans[i]) continue;
     hal_free(fuse->plans[i]->made);
+    hal_free(fuse->plans[i]->traits);
     hal_free(fuse->plans[i]);
   }
   hal_free(fuse->kernels);

@@ -51,8 +51,23 @@ typedef struct hal_fuse_group_s {
   hal_fuse_step_t step[HAL_FUSE_STEPS];
 } hal_fuse_group_t;
 
+/* What of a step makes its group another one, for those who ask why. */
+typedef struct hal_fuse_trait_s {
+  const hal_fuse_kernel_t *kernel;
+  uint8_t dead, dropped, strided;
+  uint8_t from[PK_ROW_OPERANDS]; /* of each operand: 0 = memory, else the number of the step that computes it */
+} hal_fuse_trait_t;
+
 /* A group that was compiled: how it is launched. */
-typedef struct hal_fuse_plan_s hal_fuse_plan_t;
+typedef struct hal_fuse_plan_s {
+  uint64_t hash;
+  int way;    /* HAL_FUSE_NOT: the device cannot; else how */
+  void *made; /* what is launched */
+  hal_fuse_trait_t *traits;
+  uint32_t steps;
+  size_t size;
+  unsigned char key[]; /* all that the plan depends on */
+} hal_fuse_plan_t;
 
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */
 struct hal_fuse_s {
@@ -63,6 +78,7 @@ struct hal_fuse_s {
   uint32_t kernel_count, kernel_room, plan_count, plan_room;
   hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
   int way;                    /* 0 = not asked yet, HAL_FUSE_* */
+  uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
 };
 
@@ -71,10 +87,16 @@ enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
 /* Gives those of a device, made at the first use; NULL = no memory. */
 hal_fuse_t *hal_fuse_of(hal_device_t *device);
 
+/* Who is told of groups that are compiled. */
+typedef struct hal_fuse_listener_s {
+  const hal_lazy_desc_t *desc;
+  hal_lazy_info_t *info; /* counts */
+} hal_fuse_listener_t;
+
 /* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next. `*out_queued` = 0: nothing was queued,
- * the commands up to there run as they were recorded. Counts in `info`. Errors: the plugin's. */
+ * the commands up to there run as they were recorded. Errors: the plugin's. */
 hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                            hal_lazy_info_t *info, uint32_t *out_end, int *out_queued);
+                            const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued);
 
 /* Collects the group that begins with a command (fuse_collect.c). Gives the number of its steps. */
 uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin);
@@ -82,7 +104,13 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
 /* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
 const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);
 
-/* ---- plans (fuse_plan.c) ---- */
+/* Notes what makes the group another one, on the plan (fuse_cause.c); without memory nothing. */
+void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
+
+/* Writes what a new plan is, and what distinguishes it from the nearest of the others. */
+void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint64_t elements, char *text, size_t room);
+
+/* ---- plans ---- */
 
 /* Makes what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was
  * recorded. */

@@ -9,10 +9,14 @@
 #include "kernels/pk_chain.h"
 #include "program/fuse.h"
 
-_Static_assert(HAL_FUSE_POINTERS == CHAIN_POINTERS && HAL_FUSE_NUMBERS == CHAIN_NUMBERS && HAL_FUSE_STEPS == CHAIN_STEPS,
+_Static_assert(HAL_FUSE_POINTERS == CHAIN_POINTERS && HAL_FUSE_NUMBERS == CHAIN_NUMBERS &&
+                   HAL_FUSE_STEPS == CHAIN_STEPS,
                "groups fit into chains");
 
-enum { MOST_BLOCK = 4096, LEAST_BLOCK = 64 }; /* elements: 16 KiB of float32, a third of a core's first cache for three operands */
+enum {
+  MOST_BLOCK = 4096,
+  LEAST_BLOCK = 64
+}; /* elements: 16 KiB of float32, a third of a core's first cache for three operands */
 
 /* Pieces of scratch memory, in bytes per element of a block; each holds one value at a time. */
 typedef struct scratch_s {
@@ -68,7 +72,8 @@ static uint32_t collect_addresses(const hal_fuse_group_t *group, char *address[H
   return count;
 }
 
-static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values, chain_step_t *step, uint32_t *numbers) {
+static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values, chain_step_t *step,
+                      uint32_t *numbers) {
   const hal_op_form_t *const form = &from->kernel->form;
   memcpy(step->kernel, form->name, sizeof form->name);
   step->form = from->rows ? CHAIN_ROWS : form->rows ? CHAIN_RUN : CHAIN_CONTIG;
@@ -77,8 +82,9 @@ static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values
   if (from->rows) step->rows = *from->rows;
   for (uint32_t k = 1; k < form->operands; k++) {
     const hal_fuse_operand_t *const operand = &from->operand[k];
-    step->operand[k] = operand->value >= 0 ? values[operand->value]
-                                           : (chain_operand_t){.size = form->size[k], .index = (uint16_t)operand->pointer};
+    step->operand[k] = operand->value >= 0
+                           ? values[operand->value]
+                           : (chain_operand_t){.size = form->size[k], .index = (uint16_t)operand->pointer};
   }
   for (uint32_t k = 0; k < form->numbers; k++) {
     step->number[k] = (uint16_t)*numbers;
@@ -97,8 +103,7 @@ hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made)
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const from = &group->step[i];
     if (from->dropped) continue;
-    const uint32_t index =
-        from->dead ? take_piece(&scratch, group, i) : store_pointer(group, address, &pointers, i);
+    const uint32_t index = from->dead ? take_piece(&scratch, group, i) : store_pointer(group, address, &pointers, i);
     values[i] = (chain_operand_t){.scratch = from->dead, .size = from->kernel->form.size[0], .index = (uint16_t)index};
     chain_step_t *const step = &plan->step[plan->steps++];
     fill_step(from, values, step, &numbers);

@@ -79,7 +79,8 @@ static int may_write(const hal_fuse_group_t *group, const hal_fuse_step_t *step)
       const int in_memory = k == 0 ? !group->step[i].dead : other->value < 0;
       if (in_memory && overlaps(result, other) && !coincides(result, other)) return 0;
     }
-  for (uint32_t k = 1; k < step->kernel->form.operands; k++) /* as it stands it may be its own affair, in blocks it is not */
+  for (uint32_t k = 1; k < step->kernel->form.operands;
+       k++) /* as it stands it may be its own affair, in blocks it is not */
     if (overlaps(result, &step->operand[k]) && !coincides(result, &step->operand[k])) return 0;
   return 1;
 }
@@ -127,7 +128,8 @@ static int add(hal_fuse_group_t *group, uint64_t n, uint32_t end) {
   for (uint32_t k = 1; k < operands; k++)
     if (step->operand[k].value >= 0) group->step[step->operand[k].value].readers++;
   for (uint32_t i = 0; i < group->steps; i++)
-    if (overlaps(&step->operand[0], &group->step[i].operand[0])) kill(group, &group->step[i]); /* they coincide, or it is dead */
+    if (overlaps(&step->operand[0], &group->step[i].operand[0]))
+      kill(group, &group->step[i]); /* they coincide, or it is dead */
   group->steps++;
   group->numbers += numbers;
   group->live++;
@@ -171,8 +173,7 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
       continue;
     }
     if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) break;
-    const hal_fuse_kernel_t *const kernel =
-        hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+    const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
     if (!kernel || !read_step(command->u.launch.launch, kernel, &group->step[group->steps], &n)) break;
     if (!add(group, n, i + 1)) break;
   }

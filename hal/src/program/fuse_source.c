@@ -99,7 +99,8 @@ static hal_status_t add_functions(text_t *text, const hal_fuse_group_t *group) {
 }
 
 /* All addresses of the group: those that are read, then those of results that were not read. */
-static uint32_t collect(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS], uint32_t store[HAL_FUSE_STEPS]) {
+static uint32_t collect(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
+                        uint32_t store[HAL_FUSE_STEPS]) {
   uint32_t count = group->pointers;
   memcpy(address, group->address, count * sizeof *address);
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -152,8 +153,8 @@ static void add_step(text_t *text, const hal_fuse_group_t *group, uint32_t i) {
   const char *comma = "";
   instance_of(step, instance);
   if (step->rows)
-    add(text, "  pk_cursor_t a%u; pk_cursor_seek(&r%u, %u, i, &a%u);\n", (unsigned)i, (unsigned)i, (unsigned)form->operands,
-        (unsigned)i);
+    add(text, "  pk_cursor_t a%u; pk_cursor_seek(&r%u, %u, i, &a%u);\n", (unsigned)i, (unsigned)i,
+        (unsigned)form->operands, (unsigned)i);
   add(text, "  const %sresult_t v%u = %selement%s(", instance, (unsigned)i, instance, number ? "_s" : "");
   for (uint32_t k = 1; k < form->operands; k++, comma = ", ") {
     add(text, "%s", comma);
@@ -226,7 +227,8 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   hal_free(text.data);
   if (status) {
     hal_free(made);
-    if (status == HAL_RESOURCE_EXHAUSTED) return hal_error_set(status, "the host has no memory for a group of operators");
+    if (status == HAL_RESOURCE_EXHAUSTED)
+      return hal_error_set(status, "the host has no memory for a group of operators");
     return status;
   }
   *out_made = made;
@@ -257,5 +259,6 @@ hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group
                                .args = args};
   hal_plugin_t *const plugin = fuse->device->plugin;
   hal_plugin_kernel_t *const kernel = hal_kernel_handle(((const made_t *)made)->kernel);
-  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, hal_call_kernel_launch(plugin, kernel, stream->handle, &launch));
+  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
+                          hal_call_kernel_launch(plugin, kernel, stream->handle, &launch));
 }

@@ -17,8 +17,8 @@
 #include "op/internal.h"
 
 enum {
-  LIMIT = 16384,              /* operators: a few steps of a large network */
-  PIECE = 128,                /* operators: some 50 us of recording, and as much work as an idle core needs to be worth waking */
+  LIMIT = 16384, /* operators: a few steps of a large network */
+  PIECE = 128,   /* operators: some 50 us of recording, and as much work as an idle core needs to be worth waking */
   MOST_UPLOAD = 64 << 20,     /* bytes that a recording takes a copy of */
   KEPT_ARENA = 4 * (1 << 20), /* bytes that a tape keeps for the next one */
 };
@@ -54,6 +54,7 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
 static hal_status_t queue_tape(hal_lazy_t *lazy) {
   const uint32_t count = lazy->tape.command_count;
   if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
+  const hal_fuse_listener_t listener = {.desc = &lazy->desc, .info = &lazy->info};
   for (uint32_t i = 0, end; i < count; i = end) {
     int queued;
     if (lazy->tape.commands[i].kind != HAL_COMMAND_LAUNCH) {
@@ -62,7 +63,7 @@ static hal_status_t queue_tape(hal_lazy_t *lazy) {
       continue;
     }
     const hal_status_t status =
-        hal_fuse_group(lazy->fuse, &lazy->tape, i, lazy->program.stream, &lazy->info, &end, &queued);
+        hal_fuse_group(lazy->fuse, &lazy->tape, i, lazy->program.stream, &listener, &end, &queued);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
     if (!queued) HAL_RETURN_IF_ERROR(queue_plain(lazy, i, end));
   }
@@ -112,7 +113,8 @@ static int take_tape(hal_lazy_t *lazy) {
   program->reports = 0;
   program->recorder.id = hal_program_new_id(); /* of the next tape: operators that are being recorded go on there */
   hal_unlock(&program->lock);
-  atomic_store_explicit(&lazy->settled, atomic_load_explicit(&lazy->recorded, memory_order_relaxed), memory_order_relaxed);
+  atomic_store_explicit(&lazy->settled, atomic_load_explicit(&lazy->recorded, memory_order_relaxed),
+                        memory_order_relaxed);
   return lazy->tape.command_count || reports ? 1 + reports : 0;
 }
 
@@ -165,7 +167,8 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
   hal_unlock(&lazy->queueing);
   if (warn)
     hal_log(HAL_LOG_WARNING,
-            "stream %lld of device %s: %u operators were put off and nothing asked for them, so they are queued now; mark the "
+            "stream %lld of device %s: %u operators were put off and nothing asked for them, so they are queued now; "
+            "mark the "
             "steps of the loop",
             (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit);
 }
@@ -204,7 +207,8 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
   upload->next = lazy->uploads;
   lazy->uploads = upload;
   hal_command_t *const command = hal_program_append(program, HAL_COMMAND_COPY);
-  if (!command) return hal_program_leave(program, hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a copy"));
+  if (!command)
+    return hal_program_leave(program, hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a copy"));
   command->u.copy.dst = dst;
   command->u.copy.src = upload->bytes;
   command->u.copy.size = size;
@@ -226,7 +230,8 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
   hal_stream_t *const stream = lazy->program.stream;
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
-  if (!status) status = hal_call_stream_synchronize(plugin, stream->handle); /* recorded copies leave the source to the caller */
+  if (!status)
+    status = hal_call_stream_synchronize(plugin, stream->handle); /* recorded copies leave the source to the caller */
   return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
 }
 

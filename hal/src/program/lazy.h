@@ -18,13 +18,13 @@ typedef struct hal_upload_s {
 struct hal_lazy_s {
   hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
   hal_lazy_desc_t desc;
-  hal_lock_t queueing; /* of all that follows: held while a tape is queued, in the order of recording */
-  hal_tape_t tape;     /* that is queued */
+  hal_lock_t queueing;            /* of all that follows: held while a tape is queued, in the order of recording */
+  hal_tape_t tape;                /* that is queued */
   hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
-  hal_fuse_t *fuse;  /* of the device */
-  uint64_t families; /* of element-wise operators */
+  hal_fuse_t *fuse;               /* of the device */
+  uint64_t families;              /* of element-wise operators */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
-  hal_lazy_info_t info;          /* counts; of `queueing` */
+  hal_lazy_info_t info;                   /* counts; of `queueing` */
   int warned;
 };
 

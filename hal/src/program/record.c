@@ -65,7 +65,8 @@ hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_pro
 }
 
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
-  if (HAL_UNLIKELY(status && !program->recorder.lazy)) hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
+  if (HAL_UNLIKELY(status && !program->recorder.lazy))
+    hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
   hal_unlock(&program->lock);
   return status;
 }
@@ -102,7 +103,8 @@ static void end_op(hal_recorder_t *recorder, uint32_t outer) {
  * own stream. */
 static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
   void **const place = (void **)(uintptr_t)argument->value;
-  if (argument->kind != HAL_ARG_POINTER || program->recorder.lazy || !hal_kernel_error_holds(program->device, *place)) return HAL_OK;
+  if (argument->kind != HAL_ARG_POINTER || program->recorder.lazy || !hal_kernel_error_holds(program->device, *place))
+    return HAL_OK;
   if (!fits((void **)&program->patches, program->patch_count, &program->patch_room, sizeof *program->patches))
     return out_of_memory();
   program->patches[program->patch_count++] = place;
@@ -269,7 +271,8 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
     }
     hal_generator_retain(generator);
     program->sources = source;
-    hal_command_t *const command = hal_program_append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
+    hal_command_t *const command =
+        hal_program_append(program, HAL_COMMAND_DRAW); /* here: before, the memory may be another's */
     if (!command) return out_of_memory();
     command->u.draw = source;
   }
@@ -292,8 +295,8 @@ static hal_status_t draw(hal_recorder_t *recorder, hal_generator_t *generator, u
 static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  return hal_program_leave(program,
-               hal_error_set(HAL_FAILED_PRECONDITION,
+  return hal_program_leave(
+      program, hal_error_set(HAL_FAILED_PRECONDITION,
                              "%s cannot be done while stream %lld of device %s is being recorded: it needs the "
                              "result of work that has not run; do it before or after the recording",
                              what, (long long)program->stream->id, program->device->label));

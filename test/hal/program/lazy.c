@@ -9,6 +9,7 @@
 #include "base/host_malloc.h"
 #include "hal/event.h"
 #include "hal/lazy.h"
+#include "program/fuse.h"
 #include "support.h"
 
 TestSuite(lazy, .init = open_device, .timeout = 240);
@@ -112,14 +113,31 @@ Test(lazy, each_way_to_wait_asks_for_the_work) {
     add(a, a, way, r);
     cr_assert_eq(info_of(lazy).pending, 1, "way %d: put off", way);
     switch (way) {
-      case 0: must(hal_stream_synchronize(NULL)); break;
-      case 1: must(hal_device_synchronize(0)); break;
-      case 2: must(hal_event_record(event, NULL)); break;
-      case 3: must(hal_stream_host_call(NULL, host_function, &called)); break;
-      case 4: while (hal_stream_query(stream) == HAL_NOT_READY) continue; break;
-      case 5: must(hal_memory_empty_cache(0)); must(hal_lazy_flush(lazy)); break;
-      case 6: must(hal_lazy_flush(lazy)); break;
-      default: must(hal_stream_synchronize_timeout(NULL, INT64_C(60000000000))); break;
+      case 0:
+        must(hal_stream_synchronize(NULL));
+        break;
+      case 1:
+        must(hal_device_synchronize(0));
+        break;
+      case 2:
+        must(hal_event_record(event, NULL));
+        break;
+      case 3:
+        must(hal_stream_host_call(NULL, host_function, &called));
+        break;
+      case 4:
+        while (hal_stream_query(stream) == HAL_NOT_READY) continue;
+        break;
+      case 5:
+        must(hal_memory_empty_cache(0));
+        must(hal_lazy_flush(lazy));
+        break;
+      case 6:
+        must(hal_lazy_flush(lazy));
+        break;
+      default:
+        must(hal_stream_synchronize_timeout(NULL, INT64_C(60000000000)));
+        break;
     }
     cr_assert_eq(info_of(lazy).pending, 0, "way %d", way);
     cr_assert_eq(at(r, 5), 6 * (float)(way + 1), "way %d", way);
@@ -179,7 +197,8 @@ static tensor_t *taken(hal_block_t **block) {
 }
 
 Test(lazy, neighbours_run_as_one_kernel_with_the_same_bits) {
-  tensor_t *const a = floats(0.25f, 0.001f), *const b = floats(1, 0.5f), *const plain = floats(0, 0), *const r = floats(0, 0);
+  tensor_t *const a = floats(0.25f, 0.001f), *const b = floats(1, 0.5f), *const plain = floats(0, 0),
+                  *const r = floats(0, 0);
   for (int fused = 0; fused < 2; fused++) {
     tensor_t *const result = fused ? r : plain;
     hal_block_t *one, *other;
@@ -266,6 +285,23 @@ Test(lazy, what_overlaps_in_another_order_is_no_group) {
     tensor_download(x);
   }
   cr_expect_arr_eq(r->host, want->host, (COUNT - 1) * sizeof(float));
+}
+
+Test(lazy, groups_whose_hashes_collide_are_told_apart) {
+  if (!fuses()) return;
+  hal_stream_t *stream;
+  must(hal_stream_current(0, &stream));
+  hal_fuse_of(stream->device)->hash_mask = 0;
+  tensor_t *const a = floats(2, 0), *const r = floats(0, 0);
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < 4; i++) {
+    add(a, a, 1, r);
+    if (i % 2) unary("sqrt", r, r);
+    unary("neg", r, r);
+    cr_expect_eq(at(r, 99), i % 2 ? -2 : -4, "round %d", i);
+  }
+  cr_expect_eq(info_of(lazy).compiled, 2);
+  must(hal_lazy_end(lazy));
 }
 
 static void *queue_from_a_thread(void *data) {

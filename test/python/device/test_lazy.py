@@ -188,6 +188,26 @@ def test_nothing_is_compiled_from_the_second_step_on(device):
     assert len(set(compiled[1:])) == 1, compiled
 
 
+def test_each_compilation_has_its_step_line_and_cause(device):
+    x, row = torch.randn(30, 40, device=device), torch.randn(40, device=device)
+    with lazy.record(lines=True):
+        for step in range(4):
+            y = (x + 1).relu()
+            if step == 2:
+                kept = x * 2
+                y = kept.relu()
+            lazy.mark_step()
+    first, second = lazy.compilations()[0], lazy.compilations()[-1]
+    assert first.step == 1 and __file__ in first.line and "add_f32" in first.cause
+    assert second.step == 3 and "mul_f32" in second.cause
+    lazy.reset_metrics()
+    with lazy.record():
+        y = ((x * row) * 3).exp()
+        lazy.mark_step()
+        y = ((x * row[:1]) * 3).exp()
+    assert "strides" in lazy.compilations()[-1].cause
+
+
 # ---- training ----
 
 
