@@ -23,7 +23,7 @@ rm -f "$root/etc/apt/sources.list"
 for file in /etc/apt/sources.list /etc/apt/apt.conf.d /etc/apt/sources.list.d /etc/apt/auth.conf.d /etc/pip.conf; do
   [ ! -e $file ] || { mkdir -p "$root$(dirname $file)" && cp -rT $file "$root$file"; }
 done
-for folder in /proc /dev ${CLEAN_BIND:+${CLEAN_BIND//:/ }}; do
+for folder in /proc /sys /dev ${CLEAN_BIND:+${CLEAN_BIND//:/ }}; do
   mkdir -p "$root$folder" && mount --bind "$folder" "$root$folder" && mounts=("$root$folder" "${mounts[@]}")
 done
 

@@ -14,6 +14,8 @@
 #include "core/status.h"
 #include "core/stream/stream.h"
 #include "hal/lazy.h"
+#include "lazy/guard.h"
+#include "lazy/kernels.h"
 #include "lines.h"
 
 namespace py = pybind11;
@@ -48,7 +50,8 @@ class Lazy {
   ~Lazy() {
     if (!lazy_) return;
     const py::gil_scoped_release no_gil;
-    warn_status(hal_lazy_end(lazy_), "ending what was put off");
+    const hal_status_t status = hal_lazy_end(lazy_);
+    if (status != HAL_OK) warn_status(status, "ending what was put off");
   }
 
   Lazy(const Lazy &) = delete;
@@ -66,10 +69,12 @@ class Lazy {
     check_work(hal_lazy_end(lazy));
   }
 
-  py::dict info() const {
+  py::dict info() const { return counts(alive()); }
+
+  static py::dict counts(hal_lazy_t *lazy) {
     hal_lazy_info_t info{};
     info.struct_size = sizeof(info);
-    check(hal_lazy_info(alive(), &info));
+    check(hal_lazy_info(lazy, &info));
     py::dict result;
     result["pending"] = info.pending;
     result["recorded"] = info.recorded;
@@ -129,6 +134,20 @@ std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limi
 void flush(Lazy &lazy) { lazy.flush(); }
 void end(Lazy &lazy) { lazy.end(); }
 py::dict info(const Lazy &lazy) { return lazy.info(); }
+// The device type "lazy": what its devices put off.
+void flush_kept(int32_t device) {
+  if (hal_lazy_t *const lazy = kept_lazy(static_cast<c10::DeviceIndex>(device))) check_work(hal_lazy_flush(lazy));
+}
+
+std::vector<py::dict> kept_infos() {
+  std::vector<py::dict> result;
+  for (int32_t device = 0; device < hal_device_count(); ++device)
+    if (hal_lazy_t *const lazy = kept_lazy(static_cast<c10::DeviceIndex>(device))) result.push_back(Lazy::counts(lazy));
+  return result;
+}
+
+bool is_kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex>(device)) != nullptr; }
+
 std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) { return lazy.take_compilations(); }
 
 }  // namespace
@@ -140,6 +159,10 @@ void bind_lazy(py::module_ &module) {
       .def("end", wrap_pybind_function(&end))
       .def("info", wrap_pybind_function(&info))
       .def("take_compilations", wrap_pybind_function(&take_compilations));
+  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy_device));
+  module.def("flush_kept_lazy", torch::wrap_pybind_function_no_gil(&flush_kept), py::arg("device"));
+  module.def("kept_lazy_infos", wrap_pybind_function(&kept_infos));
+  module.def("is_kept_lazy", wrap_pybind_function(&is_kept), py::arg("device"));
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("fuse"),
              py::arg("limit"), py::arg("piece"));
 }

@@ -14,9 +14,10 @@ from compare import CHOICES, FLOAT_STATISTICS, narrowed, same_choice, same_distr
 from sample import Placed
 from torch.utils._pytree import tree_leaves
 
-# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides, lazy puts work off (torch_backend.lazy). A process opens its device once, so it serves
+# HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides, lazy puts work off (torch_backend.lazy), and lazy_device has tensors of the type
+# "lazy". A process opens its device once, so it serves
 # modes of the same values.
-MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0")}
+MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0"), "lazy_device": ("1", "0")}
 FALLBACK = "fallback.strict(False)"  # in the message of a forbidden fallback
 
 
@@ -145,14 +146,18 @@ class Check:
         self.emit({"mode": mode, "sample": i, "step": "forward", "status": "started"})
         try:
             self._place(sample).call(self.op)
-            torch.get_device_module(self.device).synchronize()
+            torch.accelerator.synchronize()
         except Exception:
             pass
         self.emit({"mode": mode, "sample": i, "step": "forward", "status": "refused"})
 
     def _sample(self, mode, i, sample, reference):
-        operands = self._place(sample)
         steps = {}
+        try:
+            operands = self._place(sample)
+        except NotImplementedError as error:  # no tensor of this kind on the device
+            self.emit({"mode": mode, "status": "unsampled", "message": f"placing the sample: {error}"[:300]})
+            return False
         ended = self._step(mode, i, "forward", steps, lambda: self._forward(mode, sample, operands, reference, steps))
         if ended != "pass":
             return False
@@ -169,6 +174,9 @@ class Check:
             status = "wrong" if message else "pass"
         except Exception as error:
             message = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            if mode == "lazy_device" and isinstance(error, NotImplementedError) and "no tensor of device type 'lazy'" in message:
+                self.emit({"mode": mode, "status": "unsampled", "message": message})  # the type has no sparse tensors, and says so
+                return "unsampled"
             status = "fallback" if mode == "strict" and FALLBACK in str(error) else "error"
             self.clean = self.clean and status == "fallback"
         record.update(status=status, message=message or "", fallbacks=steps.pop("fallbacks", []))
@@ -183,7 +191,7 @@ class Check:
         with fallback.strict(mode == "strict"), lazy.record(self.device) if mode == "lazy" else contextlib.nullcontext():
             try:
                 result = work()
-                torch.get_device_module(self.device).synchronize()  # an error of a queued kernel is this operator's
+                torch.accelerator.synchronize()  # an error of a queued kernel is this operator's
             finally:
                 steps["fallbacks"] = [row.op for row in fallback.report()]
         return result
@@ -230,8 +238,12 @@ def check(op, dtype, plan, emit):
     import torch_backend
 
     torch_backend.use(plan["plugin"])
+    device = torch_backend.device_name()
+    if "lazy_device" in plan["modes"]:
+        torch_backend.lazy.device.enable()
+        device = "lazy"
     try:
-        entry = Check(op, dtype, plan, torch_backend.device_name(), emit)
+        entry = Check(op, dtype, plan, device, emit)
     except Unsampled as reason:
         for mode in plan["modes"]:
             emit({"mode": mode, "status": "unsampled", "message": str(reason)[:300]})

@@ -14,7 +14,7 @@ SEVERITY = {"error": 0, "wrong": 1, "crash": 2}
 TIGHTEN = "run `python test/opinfo/run.py --full --tighten` or edit it by hand"
 
 # kind: pass, wrong, error, crash or unsampled; at: (sample, index in STEPS) of the failure, or None
-AS_ASYNC = ("staged", "lazy")
+AS_ASYNC = ("staged", "lazy", "lazy_device")
 Outcome = namedtuple("Outcome", "entry dtype mode kind at message records")
 
 
@@ -94,13 +94,16 @@ class Expected:
     def judge(self, result, scope):
         """Compares an outcome with its line. `scope` is the last (sample, step) that ran. Gives (verdict, sentence).
 
-        Verdicts: "as expected", "worse", "better". The staged and lazy modes have no lines of their own: they must do as well as async.
+        Verdicts: "as expected", "worse", "better". The staged and lazy modes without lines of their own must do as well as async.
         """
-        line = self.lines.get((result.entry, result.dtype, "async" if result.mode in AS_ASYNC else result.mode))
+        line = self.lines.get((result.entry, result.dtype, result.mode))
+        own = line is not None
+        if not own and result.mode in AS_ASYNC:
+            line = self.lines.get((result.entry, result.dtype, "async"))
         name = f"{result.entry} {result.dtype} {result.mode}"
         failed = result.kind in SEVERITY
         if not failed:
-            if line is None or result.kind == "unsampled" or _at(line["at"]) > scope or result.mode in AS_ASYNC:
+            if line is None or result.kind == "unsampled" or _at(line["at"]) > scope or not own:
                 return "as expected", ""
             return "better", f"{name}: passes now, remove its line from {self.failures_path.name}: {TIGHTEN}"
         what = f"{name}: {result.kind} in {place_of(result.at)}: {result.message}"
@@ -109,7 +112,7 @@ class Expected:
         listed = f"{line['kind']} in {line['at']}"
         if result.at < _at(line["at"]) or SEVERITY[result.kind] > SEVERITY[line["kind"]]:
             return "worse", f"{what} (listed: {listed})"
-        if result.mode not in AS_ASYNC and (result.at > _at(line["at"]) or SEVERITY[result.kind] < SEVERITY[line["kind"]]):
+        if own and (result.at > _at(line["at"]) or SEVERITY[result.kind] < SEVERITY[line["kind"]]):
             return "better", f"{what}; it is listed as {listed}: change its line in {self.failures_path.name}: {TIGHTEN}"
         return "as expected", ""
 

@@ -2,7 +2,7 @@
 
     python test/opinfo/run.py           float32, forward, first sample (what `make test` runs, through pytest)
     python test/opinfo/run.py --plugin PATH.so --mode inline      the same on another plugin's device
-    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged, lazy
+    python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged, lazy, lazy_device
 
 Prints a table per dtype and exits with 1 when a result differs from the committed lists (expected.json, native.json).
 """
@@ -28,7 +28,7 @@ from runner import run_jobs
 FULL = ("float32", "float16", "bfloat16", "int64", "bool", "complex64")
 DELAY = 200  # microseconds
 BATCH = 12  # jobs of a process
-SETTINGS = (("async",), ("lazy",), ("inline", "strict"), ("staged",))  # modes that one process can serve
+SETTINGS = (("async",), ("lazy",), ("lazy_device",), ("inline", "strict"), ("staged",))  # modes that one process can serve
 
 
 def arguments():

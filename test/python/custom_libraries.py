@@ -17,7 +17,7 @@ EXAMPLE, KINDS = ROOT / "docs" / "examples" / "custom_op", ROOT / "test" / "pyth
 
 def copied(source, folder, *changes):
     """Copies a library's folder and replaces texts in all its files: pairs of (old, new)."""
-    shutil.copytree(source, folder)
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__pycache__"))
     for path in folder.iterdir():
         text = path.read_text()
         for old, new in changes:

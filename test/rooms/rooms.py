@@ -44,9 +44,10 @@ ROOMS = {
     "fallback": (["csrc/aten/fallback/"], ["prepare"]),
     "aten": (["csrc/aten/"], ["fallback"]),  # one folder per subject
     "amp": (["csrc/amp/"], ["core"]),
+    "lazy": (["csrc/lazy/"], ["core"]),
     "profiler": (["csrc/profiler/"], ["core"]),
     "api": (["csrc/api/"], ["prepare"]),
-    "python": (["csrc/python/"], ["aten", "api", "amp", "profiler"]),
+    "python": (["csrc/python/"], ["aten", "api", "amp", "lazy", "profiler"]),
 }
 
 # Where an include is looked for, after the folder of its own file.

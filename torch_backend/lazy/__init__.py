@@ -1,14 +1,14 @@
 """Lazy mode: what is queued inside `record()` is put off, improved, and queued together.
 
-```python
-with torch_backend.lazy.record():
-    for inputs, targets in loader:
-        optimizer.zero_grad()
-        loss = criterion(model(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        torch_backend.lazy.mark_step()
-```
+::
+
+    with torch_backend.lazy.record():
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            torch_backend.lazy.mark_step()
 
 Tensors are the device's ordinary ones: shapes, addresses, in-place writes, views and random numbers are real, and every operator takes part. Neighbouring
 element-wise operators run as one kernel; results that nothing reads are not written. Reading values, synchronising, an event or another
@@ -26,6 +26,8 @@ from typing import NamedTuple
 import torch
 
 from torch_backend._activation import device_name
+
+from . import device  # noqa: F401  torch_backend.lazy.device
 
 __all__ = ["Compilation", "compilations", "is_recording", "mark_step", "metrics", "record", "reset_metrics"]
 
@@ -60,7 +62,7 @@ def _index(device) -> int:
         return device
     device = torch.device(device)
     name = device_name()
-    if device.type != name:
+    if device.type not in (name, "lazy"):
         raise ValueError(f"lazy mode is for devices of type '{name}', not for '{device}'")
     return _c().current_device() if device.index is None else device.index
 
@@ -76,6 +78,10 @@ def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 
     the operator and its line; what stood behind it is dropped.
     """
     index = _index(device)
+    if _c().is_kept_lazy(index):  # by the device type "lazy", for the rest of the process
+        yield
+        _c().flush_kept_lazy(index)
+        return
     lazy = _c().begin_lazy(index, lines, fuse, limit, piece)
     with _lock:
         outer = _active.get(index)
@@ -100,14 +106,14 @@ def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 
 def is_recording(device=None) -> bool:
     """Tells whether work of a device (default: the current one) is put off somewhere."""
     with _lock:
-        return _index(device) in _active
+        return _index(device) in _active or _c().is_kept_lazy(_index(device))
 
 
 def mark_step(device=None, wait: bool = False) -> None:
     """Queues what was put off on a device (default: all devices). `wait`: until it is done. Without a recording there is nothing to queue."""
     global _steps
     with _lock:
-        indices = list(_active) if device is None else [_index(device)]
+        indices = range(_c().device_count()) if device is None else [_index(device)]
         lazies = [_active[index] for index in indices if index in _active]
         _steps += 1
     for lazy in lazies:
@@ -115,8 +121,9 @@ def mark_step(device=None, wait: bool = False) -> None:
             lazy.flush()
         finally:
             _note_compilations(lazy)
-    if wait:
-        for index in indices:
+    for index in indices:
+        _c().flush_kept_lazy(index)
+        if wait and _c().is_initialized(index):
             _c().synchronize(index)
 
 
@@ -142,8 +149,8 @@ def metrics() -> dict[str, int]:
     `cached`, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)
-        for lazy in _active.values():
-            total.update(lazy.info())
+        for counts in (*(lazy.info() for lazy in _active.values()), *_c().kept_lazy_infos()):
+            total.update(counts)
         counts = dict.fromkeys(("recorded", "flushes", "limits", "queued", "fused", "groups", "dropped", "compiled", "cached", "pending"), 0)
         return counts | total | {"steps": _steps}
 

@@ -5,8 +5,10 @@
 #include <ATen/Dispatch_v2.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/_copy_from.h>
 #include <torch/library.h>
 
+#include "core/lazy/tensor.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {
@@ -32,6 +34,10 @@ void check_broadcast(const at::Tensor &src, const at::Tensor &dst) {
 }
 
 at::Tensor copy_from(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
+  if (C10_UNLIKELY(is_lazy(src) || is_lazy(dst))) { /* between the eager and the lazy type: what the wrapper holds */
+    at::_copy_from(is_lazy(src) ? lazy_inner(src) : src, is_lazy(dst) ? lazy_inner(dst) : dst, non_blocking);
+    return dst;
+  }
   check_copyable(src, dst);
   if (dst.is_same(src)) return dst;
   check_broadcast(src, dst);

@@ -1,0 +1,64 @@
+// tensor.cpp: see tensor.h.
+#include "core/lazy/tensor.h"
+
+#include <utility>
+
+namespace torch_backend {
+namespace {
+
+c10::Device lazy_device(const at::Tensor &inner) { return c10::Device(kLazyType, inner.device().index()); }
+
+}  // namespace
+
+LazyTensorImpl::LazyTensorImpl(at::Tensor inner)
+    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::Lazy), inner.dtype(), lazy_device(inner)),
+      inner_(std::move(inner)) {
+  set_storage_access_should_throw();
+  refresh();
+}
+
+void LazyTensorImpl::refresh() {
+  set_sizes_contiguous(inner_.sizes());
+  set_storage_offset(inner_.is_contiguous() ? inner_.storage_offset() : 0);  // as_strided counts from there
+  _set_conj(inner_.is_conj());  // torch's handlers of these bits work on the wrapper
+  _set_neg(inner_.is_neg());
+  data_type_ = inner_.dtype();
+  if (inner_.dim() == 0) set_wrapped_number(inner_.unsafeGetTensorImpl()->is_wrapped_number());
+}
+
+c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(const c10::VariableVersion &version,
+                                                                            bool allow_tensor_metadata_change) const {
+  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_);
+  copy->set_version_counter(version);
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(c10::VariableVersion &&version,
+                                                                            bool allow_tensor_metadata_change) const {
+  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_);
+  copy->set_version_counter(std::move(version));
+  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
+  return copy;
+}
+
+void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl> &other) {
+  inner_ = static_cast<const LazyTensorImpl *>(other.get())->inner_;
+  refresh();
+}
+
+const at::Tensor &lazy_inner(const at::Tensor &lazy) {
+  const auto *impl = dynamic_cast<const LazyTensorImpl *>(lazy.unsafeGetTensorImpl());
+  TORCH_CHECK(impl, "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
+                    "and its tensors cannot be used in one process");
+  return impl->inner();
+}
+
+at::Tensor make_lazy(at::Tensor inner) {
+  TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(),
+                              "a result of layout ", inner.layout(), " has no tensor of device type 'lazy'; compute it on '",
+                              inner.device(), "', which has (tensor.to('", inner.device(), "'))");
+  return at::detail::make_tensor<LazyTensorImpl>(std::move(inner));
+}
+
+}  // namespace torch_backend

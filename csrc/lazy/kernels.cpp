@@ -1,0 +1,229 @@
+// kernels.cpp: see kernels.h. One boxed kernel serves all operators: in-place writes and views are those of the wrapped tensors, so nothing is
+// functionalised.
+#include "lazy/kernels.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "core/device.h"
+#include "core/lazy/tensor.h"
+#include "lazy/guard.h"
+
+namespace torch_backend {
+namespace {
+
+using torch::jit::Stack;
+
+// Operators that move between devices, or take indices from the host: what is on the CPU may come along.
+const std::unordered_set<std::string> &takes_host() {
+  static const std::unordered_set<std::string> names = {
+      "aten::copy_",     "aten::_to_copy",   "aten::_copy_from",       "aten::_copy_from_and_resize", "aten::copy",
+      "aten::index",     "aten::index_put_", "aten::_index_put_impl_", "aten::index_put",             "aten::_unsafe_index",
+      "aten::_unsafe_index_put", "aten::set_", "aten::_foreach_copy_", "aten::tensor_split"};
+  return names;
+}
+
+// One call on its way.
+struct Call {
+  const c10::OperatorHandle &op;
+  Stack &stack;
+  size_t base;  // of the arguments on the stack
+  std::vector<std::pair<at::Tensor, at::Tensor>> wrapped;  // (wrapper, what it wrapped) of the arguments
+  c10::DeviceIndex index = -1;                             // of the lazy device
+  bool goes_elsewhere = false;                             // a device argument names another type
+
+  const c10::FunctionSchema &schema() const { return op.schema(); }
+
+  void take_index(c10::DeviceIndex found) {
+    TORCH_CHECK(index == -1 || index == found, "Expected all tensors to be on the same device, but found at least two devices, lazy:",
+                int{index}, " and lazy:", int{found}, "!\n", op.schema().name(),
+                ": copy one of them to the other's device first (tensor.to('lazy:", int{index}, "'))");
+    index = found;
+  }
+
+  [[noreturn]] void refuse(const at::Tensor &tensor, size_t argument) const {
+    TORCH_CHECK(false, "Input tensor is not a lazy tensor: ", tensor.toString(), "\noperator ", schema().name(), ", argument ",
+                argument, " ('", schema().arguments()[argument].name(), "'): it is on ", tensor.device(),
+                "; move it with .to('lazy:", index == -1 ? 0 : int{index}, "')");
+  }
+
+  at::Tensor unwrap(const at::Tensor &tensor, size_t argument) {
+    if (!tensor.defined()) return tensor;
+    if (is_lazy(tensor)) {
+      take_index(tensor.device().index());
+      const at::Tensor &inner = lazy_inner(tensor);
+      wrapped.emplace_back(tensor, inner);
+      return inner;
+    }
+    if (tensor.dim() != 0 && takes_host().count(schema().name()) == 0) refuse(tensor, argument);
+    return tensor;
+  }
+
+  void unwrap(c10::IValue &value, size_t argument);
+  at::Tensor wrap(const at::Tensor &result);
+  void wrap(c10::IValue &value);
+  void refresh();
+};
+
+void Call::unwrap(c10::IValue &value, size_t argument) {
+  if (value.isTensor()) {
+    value = unwrap(value.toTensor(), argument);
+  } else if (value.isDevice()) {
+    const c10::Device device = value.toDevice();
+    if (device.type() != kLazyType) {
+      goes_elsewhere = true;
+      return;
+    }
+    const auto number = device.index() == -1 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device.index();
+    if (wrapped.empty()) index = number;  // where a factory makes its result
+    value = c10::Device(kDevice, number);
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> list = value.toTensorList().copy();
+    for (size_t i = 0; i < list.size(); ++i) list.set(i, unwrap(list.get(i), argument));
+    value = std::move(list);
+  } else if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::optional<at::Tensor> element = list.get(i);
+      if (element) list.set(i, unwrap(*element, argument));
+    }
+    value = std::move(list);
+  }
+}
+
+// What an operator gives back of its arguments is the wrapper that was given.
+at::Tensor Call::wrap(const at::Tensor &result) {
+  if (!result.defined() || result.device().type() != kDevice) return result;
+  for (const auto &[wrapper, inner] : wrapped)
+    if (inner.is_same(result)) return wrapper;
+  if (goes_elsewhere) return result;  // to the eager device
+  return make_lazy(result);
+}
+
+void Call::wrap(c10::IValue &value) {
+  if (value.isTensor()) {
+    value = wrap(value.toTensor());
+  } else if (value.isTensorList()) {
+    c10::List<at::Tensor> list = value.toTensorList().copy();
+    for (size_t i = 0; i < list.size(); ++i) list.set(i, wrap(list.get(i)));
+    value = std::move(list);
+  }
+}
+
+// Shapes of arguments that an operator wrote: out= and resize_ change them.
+void Call::refresh() {
+  if (!schema().is_mutable()) return;
+  for (const auto &[wrapper, inner] : wrapped)
+    if (wrapper.sizes() != inner.sizes() || wrapper.dtype() != inner.dtype())
+      static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl())->refresh();
+}
+
+// The arguments with all tensors in the order of their elements: some kernels ask for that, and a wrapper, which always looks so, has not done
+// it before them.
+Stack in_order(const Stack &arguments) {
+  Stack result = arguments;
+  for (c10::IValue &value : result)
+    if (value.isTensor() && value.toTensor().defined()) value = value.toTensor().contiguous();
+  return result;
+}
+
+bool asks_for_order(const c10::Error &error) { return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos; }
+
+// Runs the operator on the unwrapped arguments.
+void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
+  const bool ordered = op.schema().is_mutable() ||
+                       std::all_of(call.wrapped.begin(), call.wrapped.end(), [](const auto &pair) { return pair.second.is_contiguous(); });
+  const LazyGuard guard(call.index);
+  if (C10_LIKELY(ordered)) return op.callBoxed(stack);
+  const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
+  try {
+    op.callBoxed(stack);
+  } catch (const c10::Error &error) {
+    if (!asks_for_order(error)) throw;
+    stack->resize(call.base);
+    for (c10::IValue &value : in_order(arguments)) stack->push_back(std::move(value));
+    op.callBoxed(stack);
+  }
+}
+
+void run(const c10::OperatorHandle &op, Stack *stack) {
+  const size_t count = op.schema().arguments().size();
+  Call call{op, *stack, stack->size() - count, {}};
+  for (size_t i = 0; i < count; ++i) call.unwrap((*stack)[call.base + i], i);
+  if (call.index >= 0) keep_lazy(call.index);
+  run_inner(op, stack, call);
+  call.refresh();
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) call.wrap((*stack)[i]);
+}
+
+// Shapes by the wrapper's own look, which is contiguous; what it wraps may lie otherwise.
+at::Tensor reshaped(const at::Tensor &self, c10::IntArrayRef sizes) {
+  const at::Tensor &inner = lazy_inner(self);
+  return make_lazy(inner.is_contiguous() ? inner.view(sizes) : inner.reshape(sizes));
+}
+
+at::Tensor reshape_alias(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef) { return reshaped(self, sizes); }
+
+at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<int64_t> offset) {
+  const at::Tensor &inner = lazy_inner(self);
+  TORCH_CHECK_NOT_IMPLEMENTED(inner.is_contiguous(), "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
+                                                     "take as_strided of its clone()");
+  return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())));
+}
+
+// Whether torch has a kernel for the operator that knows no device and would run on the wrappers.
+bool is_explicit(const c10::OperatorHandle &op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
+         op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+bool has_tensor_or_device(const c10::FunctionSchema &schema) {
+  for (const c10::Argument &argument : schema.arguments()) {
+    const std::string type = argument.type()->str();
+    if (type.find("Tensor") != std::string::npos || type.find("Device") != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Composite kernels that only compose others run on wrappers as well as on tensors; those that look at strides or storages do not, so
+// all of them are taken over.
+void take_over(torch::Library &library) {
+  auto &dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0 || !is_explicit(*op) || !has_tensor_or_device(op->schema())) continue;
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::Lazy)) continue;
+    const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    library.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run>());
+  }
+}
+
+}  // namespace
+
+void enable_lazy_device() {
+  static bool enabled = false;
+  if (enabled) return;
+  const auto add = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
+  TORCH_CHECK(add && !add->hasKernelForDispatchKey(c10::DispatchKey::Lazy),
+              "the device type 'lazy' has kernels of another backend already (torch._lazy.ts_backend.init()?); torch_backend's and "
+              "that one cannot be used in one process");
+  static std::vector<std::unique_ptr<torch::Library>> libraries;  // live as long as the process
+  libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
+  libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
+  libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
+  libraries.back()->impl("view", &reshaped);
+  libraries.back()->impl("_reshape_alias", &reshape_alias);
+  libraries.back()->impl("as_strided", &as_strided);
+  take_over(*libraries.back());
+  install_lazy_guard();
+  enabled = true;
+}
+
+}  // namespace torch_backend

@@ -1,0 +1,178 @@
+"""The device type "lazy": tensors that are opaque and look contiguous, whose work is put off, and which otherwise do what the device's own do."""
+
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import models
+from torch_backend import lazy
+
+
+@pytest.fixture(autouse=True)
+def lazy_type(device):
+    lazy.device.enable()
+
+
+def test_a_tensor_is_made_printed_and_read():
+    x = torch.randn(2, 2, device="lazy")
+    assert str(x.device) == "lazy:0" and "device='lazy:0'" in repr(x)
+    assert torch.tensor(3.5, device="lazy").item() == 3.5
+    assert torch.equal((x + x).cpu(), x.cpu() * 2)
+
+
+def test_work_is_put_off_until_a_step_is_marked():
+    lazy.mark_step(wait=True)
+    x = torch.ones(100, device="lazy")
+    lazy.mark_step()
+    before = lazy.metrics()
+    y = (x + 1).relu() * 3
+    assert lazy.metrics()["queued"] == before["queued"] and lazy.metrics()["pending"] >= 3
+    lazy.mark_step()
+    assert lazy.metrics()["pending"] == 0 and lazy.metrics()["queued"] == before["queued"] + 1, "one kernel for all"
+    assert (y == 6).all()
+
+
+def test_a_tensor_is_opaque_and_always_looks_contiguous():
+    x = torch.arange(64.0, device="lazy").view(8, 8)
+    assert x.t().is_contiguous() and x.t().stride() == (8, 1) and x.data_ptr() == 0
+    assert x[:, 3].is_contiguous() and torch.equal(x.t()[1].cpu(), x.cpu().t()[1])
+    with pytest.raises((RuntimeError, NotImplementedError), match="storage"):
+        x.untyped_storage()
+
+
+def test_in_place_writes_on_views_are_seen_in_their_base():
+    base = torch.zeros(4, 4, device="lazy")
+    base[1:3].add_(1)
+    assert base.sum() == 8
+    base.t()[0].fill_(5)
+    assert torch.equal(base.cpu()[:, 0], torch.full((4,), 5.0))
+    assert (base.view(16)[:4].cpu() == torch.tensor([5.0, 0, 0, 0])).all()
+
+
+def test_a_moved_tensor_has_no_relation_to_where_it_came_from(device):
+    x = torch.zeros(4, device="lazy")
+    there, host = x.to(device), x.cpu()
+    x.add_(1)
+    assert there.device.type == device and (there == 0).all() and (host == 0).all()
+    there.add_(7)
+    back = there.to("lazy")
+    there.zero_()
+    assert (back == 7).all() and (x == 1).all()
+    assert (torch.zeros(4, device="lazy").copy_(back) == 7).all() and (there.copy_(x) == 1).all()
+
+
+@pytest.mark.parametrize("dtype, name", [(torch.float32, "torch.FloatTensor"), (torch.float64, "torch.DoubleTensor"), (torch.int64, "torch.LongTensor")])
+def test_mixing_with_the_cpu_is_refused_with_operator_and_argument(dtype, name):
+    with pytest.raises(RuntimeError, match=f"^Input tensor is not a lazy tensor: {name}\noperator aten::add.Tensor|^Input tensor is not a lazy tensor: {name}\noperator aten::add"):
+        torch.ones(2, device="lazy") + torch.ones(2, dtype=dtype)
+
+
+def test_a_layer_on_the_cpu_takes_no_lazy_input_nor_the_other_way_round():
+    with pytest.raises(RuntimeError, match="^Input tensor is not a lazy tensor: torch.FloatTensor\n"):
+        nn.Linear(10, 20)(torch.randn(10, device="lazy"))
+    with pytest.raises(RuntimeError, match="^Input tensor is not a lazy tensor: torch.FloatTensor\n.*'mat1'|^Input tensor is not a lazy tensor: torch.FloatTensor\n"):
+        nn.Linear(10, 20).to("lazy")(torch.randn(10))
+
+
+def test_numbers_keep_the_dtypes_of_their_promotion():
+    x = torch.ones(3, dtype=torch.int32, device="lazy")
+    assert (x * 2.5).dtype == torch.float32 and (x + 1).dtype == torch.int32
+    assert (x * torch.tensor(2.5)).dtype == torch.float32
+
+
+def test_two_lazy_devices_are_not_mixed(device, run_python):
+    run_python("""
+        import torch, torch_backend
+        torch_backend.lazy.device.enable()
+        a, b = torch.ones(2, device="lazy:0"), torch.ones(2, device="lazy:1")
+        try:
+            a + b
+        except RuntimeError as error:
+            assert "lazy:0" in str(error) and "lazy:1" in str(error), error
+        else:
+            raise SystemExit("it was accepted")
+        assert (a.to("lazy:1") + b).sum() == 4 and str((a.to("lazy:1") + b).device) == "lazy:1"
+    """, TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
+
+
+def test_saving_copying_and_pickling():
+    x = torch.randn(3, device="lazy", requires_grad=True)
+    file = io.BytesIO()
+    torch.save({"x": x}, file)
+    file.seek(0)
+    loaded = torch.load(file)["x"]
+    assert loaded.device == x.device and loaded.requires_grad and torch.equal(loaded.cpu(), x.cpu())
+    other = copy.copy(x.detach())
+    other.add_(1)
+    assert not torch.equal(other.cpu(), x.detach().cpu())
+    assert copy.deepcopy(x).device == x.device
+
+
+@pytest.mark.parametrize("name", ["digits", "resnet", "lstm", "transformer", "vae"])
+def test_networks_train_with_the_losses_of_the_device(device, name):
+    def train(where):
+        torch.manual_seed(3)
+        model = models.MODELS[name]().to(where)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        losses = []
+        for batch in models.batches(name, 5):
+            batch = [part.to(where) for part in batch]
+            optimizer.zero_grad()
+            loss = model.loss(batch)
+            loss.backward()
+            optimizer.step()
+            lazy.mark_step()
+            losses.append(loss.item())
+        return losses
+
+    assert train("lazy") == pytest.approx(train(device), rel=1e-5)
+
+
+def test_another_backend_of_the_type_is_refused_with_the_cause(run_python):
+    run_python("""
+        import torch, torch._lazy.ts_backend
+        torch._lazy.ts_backend.init()
+        import torch_backend
+        try:
+            torch_backend.lazy.device.enable()
+        except RuntimeError as error:
+            assert "another backend" in str(error) and "ts_backend" in str(error), error
+        else:
+            raise SystemExit("it was accepted")
+    """, TORCH_BACKEND="fake")
+
+
+def test_without_a_plugin_the_error_names_the_missing_backend_and_the_cure(run_python):
+    run_python("""
+        import torch, torch_backend
+        try:
+            torch_backend.lazy.device.enable()
+        except RuntimeError as error:
+            assert str(error).startswith("Lazy tensor backend not registered.") and "TORCH_BACKEND" in str(error), error
+        else:
+            raise SystemExit("it was accepted")
+    """, TORCH_BACKEND="")
+
+
+def test_what_has_no_lazy_tensor_says_so():
+    with pytest.raises(NotImplementedError, match="lazy"):
+        torch.eye(3, device="lazy").to_sparse()
+    with pytest.raises(NotImplementedError, match="strides"):
+        torch.arange(6.0, device="lazy").view(2, 3).t().as_strided((2,), (1,))
+
+
+def test_gradients_flow_through_views_and_in_place_writes():
+    x = torch.arange(6.0).view(2, 3)
+    results = []
+    for where in ("cpu", "lazy"):
+        leaf = x.to(where).detach().requires_grad_()
+        y = leaf * 2
+        y[0].mul_(3)
+        (y.t()[1] * y.sum()).sum().backward()
+        results.append(leaf.grad.cpu())
+    torch.testing.assert_close(*results)
+    assert F.relu(torch.randn(3, device="lazy"), inplace=True).min() >= 0

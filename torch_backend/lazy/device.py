@@ -1,0 +1,61 @@
+"""The device type "lazy": tensors that are opaque, always look contiguous, and whose work is put off by itself.
+
+`enable()` makes `torch.ones(2, device="lazy")` work; lazy:N is device N of the loaded plugins. Each tensor wraps one of the device's ordinary
+tensors, so views, in-place writes and random numbers are real; between "lazy" and the device's own type data is copied on the device.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from torch_backend._activation import device_name
+
+__all__ = ["enable", "is_enabled"]
+
+_enabled = False
+
+
+def is_enabled() -> bool:
+    """Tells whether tensors of the type "lazy" can be made."""
+    return _enabled
+
+
+def enable() -> None:
+    """Makes the device type "lazy" usable for the rest of the process. Raises RuntimeError when no plugin is active, or when another backend has
+    taken the type (`torch._lazy.ts_backend.init()`)."""
+    global _enabled
+    if _enabled:
+        return
+    try:
+        device_name()
+    except RuntimeError as error:
+        raise RuntimeError(f"Lazy tensor backend not registered. Load a plugin (TORCH_BACKEND=<name>, or torch_backend.use(<name>)): {error}") from None
+    from torch_backend import _C
+
+    _C.enable_lazy_device()
+    _install_opaque()
+    _enabled = True
+
+
+def _install_opaque() -> None:
+    """What Python asks of a storage, which a lazy tensor does not show: its address is 0, and its values are pickled and copied (copy.copy) as a CPU
+    tensor that goes back to the same device."""
+    original = torch.Tensor._reduce_ex_internal
+
+    @functools.wraps(original)
+    def _reduce_ex_internal(self, proto):
+        if type(self) in (torch.Tensor, torch.nn.Parameter) and self.device.type == "lazy":
+            torch.utils.hooks.warn_if_has_hooks(self)
+            return torch._utils._rebuild_device_tensor_from_cpu_tensor, (self.detach().cpu(), self.dtype, str(self.device), self.requires_grad)
+        return original(self, proto)
+
+    address = torch.Tensor.data_ptr
+
+    @functools.wraps(address)
+    def data_ptr(self):
+        return 0 if self.device.type == "lazy" else address(self)
+
+    torch.Tensor._reduce_ex_internal = _reduce_ex_internal
+    torch.Tensor.data_ptr = data_ptr
