@@ -3,6 +3,7 @@
 #include "lazy/kernels.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/SmallVector.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -35,7 +37,7 @@ struct Call {
   const c10::OperatorHandle &op;
   Stack &stack;
   size_t base;  // of the arguments on the stack
-  std::vector<std::pair<at::Tensor, at::Tensor>> wrapped;  // (wrapper, what it wrapped) of the arguments
+  c10::SmallVector<at::Tensor, 6> wrappers{};              // the lazy arguments, in their order
   c10::DeviceIndex index = -1;                             // of the lazy device
   bool goes_elsewhere = false;                             // a device argument names another type
 
@@ -54,12 +56,12 @@ struct Call {
                 "; move it with .to('lazy:", index == -1 ? 0 : int{index}, "')");
   }
 
-  at::Tensor unwrap(const at::Tensor &tensor, size_t argument) {
+  at::Tensor unwrap(at::Tensor tensor, size_t argument) {
     if (!tensor.defined()) return tensor;
     if (is_lazy(tensor)) {
       take_index(tensor.device().index());
       const at::Tensor &inner = lazy_inner(tensor);
-      wrapped.emplace_back(tensor, inner);
+      wrappers.push_back(std::move(tensor));
       return inner;
     }
     if (tensor.dim() != 0 && takes_host().count(schema().name()) == 0) refuse(tensor, argument);
@@ -74,7 +76,7 @@ struct Call {
 
 void Call::unwrap(c10::IValue &value, size_t argument) {
   if (value.isTensor()) {
-    value = unwrap(value.toTensor(), argument);
+    value = unwrap(std::move(value).toTensor(), argument);
   } else if (value.isDevice()) {
     const c10::Device device = value.toDevice();
     if (device.type() != kLazyType) {
@@ -82,7 +84,7 @@ void Call::unwrap(c10::IValue &value, size_t argument) {
       return;
     }
     const auto number = device.index() == -1 ? static_cast<c10::DeviceIndex>(hal_device_current()) : device.index();
-    if (wrapped.empty()) index = number;  // where a factory makes its result
+    if (wrappers.empty()) index = number;  // where a factory makes its result
     value = c10::Device(kDevice, number);
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> list = value.toTensorList().copy();
@@ -101,15 +103,15 @@ void Call::unwrap(c10::IValue &value, size_t argument) {
 // What an operator gives back of its arguments is the wrapper that was given.
 at::Tensor Call::wrap(const at::Tensor &result) {
   if (!result.defined() || result.device().type() != kDevice) return result;
-  for (const auto &[wrapper, inner] : wrapped)
-    if (inner.is_same(result)) return wrapper;
+  for (const at::Tensor &wrapper : wrappers)
+    if (lazy_inner(wrapper).is_same(result)) return wrapper;
   if (goes_elsewhere) return result;  // to the eager device
   return make_lazy(result);
 }
 
 void Call::wrap(c10::IValue &value) {
   if (value.isTensor()) {
-    value = wrap(value.toTensor());
+    value = wrap(std::move(value).toTensor());
   } else if (value.isTensorList()) {
     c10::List<at::Tensor> list = value.toTensorList().copy();
     for (size_t i = 0; i < list.size(); ++i) list.set(i, wrap(list.get(i)));
@@ -119,10 +121,11 @@ void Call::wrap(c10::IValue &value) {
 
 // Shapes of arguments that an operator wrote: out= and resize_ change them.
 void Call::refresh() {
-  if (!schema().is_mutable()) return;
-  for (const auto &[wrapper, inner] : wrapped)
-    if (wrapper.sizes() != inner.sizes() || wrapper.dtype() != inner.dtype())
+  for (const at::Tensor &wrapper : wrappers) {
+    const at::Tensor &inner = lazy_inner(wrapper);
+    if (C10_UNLIKELY(wrapper.sizes() != inner.sizes() || wrapper.dtype() != inner.dtype()))
       static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl())->refresh();
+  }
 }
 
 // The arguments with all tensors in the order of their elements: some kernels ask for that, and a wrapper, which always looks so, has not done
@@ -138,8 +141,8 @@ bool asks_for_order(const c10::Error &error) { return std::string(error.what_wit
 
 // Runs the operator on the unwrapped arguments.
 void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
-  const bool ordered = op.schema().is_mutable() ||
-                       std::all_of(call.wrapped.begin(), call.wrapped.end(), [](const auto &pair) { return pair.second.is_contiguous(); });
+  const auto lies_in_order = [](const at::Tensor &wrapper) { return lazy_inner(wrapper).is_contiguous(); };
+  const bool ordered = std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
@@ -155,7 +158,7 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
 
 void run(const c10::OperatorHandle &op, Stack *stack) {
   const size_t count = op.schema().arguments().size();
-  Call call{op, *stack, stack->size() - count, {}};
+  Call call{op, *stack, stack->size() - count};
   for (size_t i = 0; i < count; ++i) call.unwrap((*stack)[call.base + i], i);
   if (call.index >= 0) keep_lazy(call.index);
   run_inner(op, stack, call);

@@ -1,6 +1,7 @@
 // tensor.cpp: see tensor.h.
 #include "core/lazy/tensor.h"
 
+#include <typeinfo>
 #include <utility>
 
 namespace torch_backend {
@@ -48,10 +49,10 @@ void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>
 }
 
 const at::Tensor &lazy_inner(const at::Tensor &lazy) {
-  const auto *impl = dynamic_cast<const LazyTensorImpl *>(lazy.unsafeGetTensorImpl());
-  TORCH_CHECK(impl, "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
+  const c10::TensorImpl *impl = lazy.unsafeGetTensorImpl();
+  TORCH_CHECK(typeid(*impl) == typeid(LazyTensorImpl), "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
                     "and its tensors cannot be used in one process");
-  return impl->inner();
+  return static_cast<const LazyTensorImpl *>(impl)->inner();
 }
 
 at::Tensor make_lazy(at::Tensor inner) {
