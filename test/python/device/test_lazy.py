@@ -355,3 +355,23 @@ def test_garbage_collection_in_a_recording_frees_nothing_that_is_needed(device):
         gc.collect()
         z = last + 1
     torch.testing.assert_close(z.cpu(), (x.cpu() + 49).sin() + 1)
+
+
+def test_out_of_memory_is_told_at_its_line_and_later_work_goes_on(run_python):
+    run_python("""
+        import torch, torch_backend
+        from torch_backend import lazy
+        with lazy.record():
+            x = torch.ones(1 << 20, device="fake")  # 4 MiB of 64
+            for _ in range(100):                     # freed memory is used again, in the order of the work
+                y = (x * 2).flip(0) + 1
+            try:
+                torch.ones(1 << 26, device="fake")
+            except torch.OutOfMemoryError as error:
+                assert "Tried to allocate 256.00 MiB" in str(error), error
+            else:
+                raise SystemExit("no error")
+            z = y + x
+        assert (z == 4).all()
+        assert torch.fake.max_memory_allocated() <= 24 << 20, torch.fake.max_memory_allocated()
+    """, TORCH_BACKEND="fake", HAL_FAKE_MEMORY=64 << 20)
