@@ -1,0 +1,114 @@
+/* lazy.c: threads put work off on one stream while others flush it, ask for it, allocate and free, for the thread sanitizer; and a second
+ * stream is lazy beside it. Each thread adds to numbers of its own, so the sums say what was lost or done twice. */
+#define _POSIX_C_SOURCE 200809L
+#include <hal/hal.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { THREADS = 6, ROUNDS = 400, COUNT = 1000 };
+
+static atomic_int mistakes;
+static uint32_t add_op;
+static hal_lazy_t *lazy;
+
+#define CHECK(condition)                                                                       \
+  do {                                                                                         \
+    if (!(condition)) {                                                                        \
+      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message()); \
+      atomic_fetch_add(&mistakes, 1);                                                          \
+    }                                                                                          \
+  } while (0)
+#define CHECK_OK(call) CHECK((call) == HAL_OK)
+
+/* result = a + number * b, all of COUNT float32. */
+static void add(float *result, float *a, float *b, double number) {
+  static const int64_t sizes[] = {COUNT}, strides[] = {1};
+  hal_tensor_t tensors[3];
+  float *const data[] = {result, a, b};
+  for (int i = 0; i < 3; i++)
+    tensors[i] = (hal_tensor_t){.struct_size = sizeof tensors[i],
+                                .data = data[i],
+                                .sizes = sizes,
+                                .strides = strides,
+                                .ndim = 1,
+                                .dtype = HAL_FLOAT32};
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &tensors[1]},
+                              {.tag = HAL_VALUE_TENSOR, .u.t = &tensors[2]},
+                              {.tag = HAL_VALUE_DOUBLE, .u.d = number}};
+  const hal_tensor_t *const results[] = {&tensors[0]};
+  hal_op_call_t call = {
+      .struct_size = sizeof call, .arg_count = 3, .result_count = 1, .args = args, .results = results};
+  CHECK_OK(hal_op_run(0, add_op, NULL, &call));
+}
+
+static void ask(int round) {
+  hal_event_t *event;
+  hal_lazy_info_t info = {.struct_size = sizeof info};
+  switch (round % 16) {
+    case 3:
+      CHECK_OK(hal_lazy_flush(lazy));
+      break;
+    case 7:
+      CHECK_OK(hal_event_create(0, 0, &event));
+      CHECK_OK(hal_event_record(event, NULL));
+      CHECK_OK(hal_event_synchronize(event));
+      hal_event_destroy(event);
+      break;
+    case 11:
+      CHECK_OK(hal_lazy_info(lazy, &info));
+      break;
+    case 15:
+      CHECK_OK(hal_stream_synchronize(NULL));
+      break;
+    default:
+      break;
+  }
+}
+
+static void *work(void *argument) {
+  const int number = (int)(intptr_t)argument;
+  static const float zero[COUNT], one = 1;
+  float host[COUNT];
+  hal_block_t *sum, *ones;
+  CHECK_OK(hal_memory_allocate(0, NULL, sizeof host, &sum));
+  CHECK_OK(hal_memory_allocate(0, NULL, sizeof host, &ones));
+  CHECK_OK(hal_memory_copy(NULL, hal_memory_block_address(sum), 0, zero, HAL_HOST, sizeof host));
+  CHECK_OK(hal_memory_fill(NULL, 0, hal_memory_block_address(ones), &one, sizeof one, sizeof host));
+  for (int round = 0; round < ROUNDS; round++) {
+    hal_block_t *twice;
+    CHECK_OK(hal_memory_allocate(0, NULL, sizeof host, &twice));
+    add(hal_memory_block_address(twice), hal_memory_block_address(ones), hal_memory_block_address(ones), number);
+    add(hal_memory_block_address(sum), hal_memory_block_address(sum), hal_memory_block_address(twice), 1);
+    hal_memory_release(twice);
+    ask(round + number);
+  }
+  CHECK_OK(hal_memory_copy(NULL, host, HAL_HOST, hal_memory_block_address(sum), 0, sizeof host));
+  CHECK_OK(hal_stream_synchronize(NULL));
+  for (int i = 0; i < COUNT; i++) CHECK(host[i] == (float)(ROUNDS * (1 + number)));
+  hal_memory_release(sum);
+  hal_memory_release(ones);
+  return NULL;
+}
+
+int main(void) {
+  pthread_t threads[THREADS];
+  hal_stream_t *other;
+  hal_lazy_t *second;
+  CHECK_OK(hal_registry_add_path(PLUGIN_DIR));
+  CHECK_OK(hal_registry_open("fake"));
+  CHECK_OK(hal_op_id("add.Tensor", &add_op));
+  CHECK_OK(hal_lazy_begin(NULL, NULL, &lazy));
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i) == 0);
+  CHECK_OK(hal_stream_acquire(0, 0, &other));
+  CHECK_OK(hal_lazy_begin(other, NULL, &second));
+  CHECK_OK(hal_stream_set_current(other, NULL));
+  work((void *)(intptr_t)2); /* its flushes are of the first stream, its work of the second */
+  CHECK_OK(hal_lazy_end(second));
+  for (int i = 0; i < THREADS; i++) CHECK(pthread_join(threads[i], NULL) == 0);
+  CHECK_OK(hal_lazy_end(lazy));
+  hal_registry_close();
+  if (!mistakes) printf("lazy: %d threads, %d rounds each\n", THREADS + 1, ROUNDS);
+  return atomic_load(&mistakes) ? 1 : 0;
+}
