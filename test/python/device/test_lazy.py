@@ -313,6 +313,17 @@ def test_a_bad_index_is_told_and_later_work_goes_on(device):
     assert torch.equal(y.cpu(), x.cpu() * 2)
 
 
+def test_a_bad_index_is_told_by_an_event_behind_it(device):
+    x = torch.randn(10, 3, device=device)
+    event = torch.Event(device)
+    with lazy.record():
+        bad = x.index_select(0, torch.tensor([99]).to(device))
+        event.record()
+        with pytest.raises(IndexError, match="99"):
+            event.synchronize()
+    del bad
+
+
 def test_an_endless_recording_is_queued_with_one_warning(device, capfd):
     x = torch.zeros(10, device=device)
     with lazy.record(limit=100):
