@@ -83,6 +83,7 @@ static ze_result_t append(ze_command_list_handle_t handle, const command_t *what
   if (!command) return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
   *command = *what;
   command->signal = (event_t *)signal;
+  if (command->signal) command->signal->device = list->device; /* who waits for it hears when that is lost */
   command->wait_count = wait_count;
   for (uint32_t i = 0; i < wait_count; i++) command->waits[i] = (event_t *)waits[i];
   if (list->queue) return queue_push(list->queue, command);
