@@ -9,10 +9,16 @@ static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
   ze_kernel_properties_t facts = {.stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES};
   const ze_result_t code = ze.zeKernelGetProperties(kernel->handle, &facts);
   if (code) return npu_driver_error(code, "npu: the kernel '%s' does not tell its arguments", kernel->name->text);
+  const hal_plugin_module_t *const module = kernel->module;
+  if (!hal_spirv_signature(module->words, module->word_count, kernel->name->text, &kernel->signature) ||
+      facts.numKernelArgs != kernel->signature.count)
+    return npu_error(
+        HAL_INTERNAL, 0,
+        "npu: the driver says that the kernel '%s' takes %u arguments, its SPIR-V says %u; load the module again",
+        kernel->name->text, (unsigned)facts.numKernelArgs, (unsigned)kernel->signature.count);
   if (facts.numKernelArgs > NPU_MAX_ARGS)
     return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: the kernel '%s' takes %u arguments; it may take %d",
                      kernel->name->text, (unsigned)facts.numKernelArgs, NPU_MAX_ARGS);
-  kernel->arg_count = facts.numKernelArgs;
   kernel->local_bytes = facts.localMemSize;
   kernel->private_bytes = facts.privateMemSize + facts.spillMemSize;
   kernel->subgroup = facts.maxSubgroupSize;
@@ -126,9 +132,9 @@ static hal_status_t check_launch(const hal_plugin_kernel_t *kernel, const hal_pl
                      "npu: launch of '%s' with %u shared bytes; Level Zero has local memory in arguments: pass a "
                      "HAL_ARG_LOCAL",
                      kernel->name->text, (unsigned)launch->shared_bytes);
-  if (NPU_UNLIKELY(launch->arg_count != kernel->arg_count))
+  if (NPU_UNLIKELY(launch->arg_count != kernel->signature.count))
     return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: launch of '%s' with %u arguments; it takes %u", kernel->name->text,
-                     (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
+                     (unsigned)launch->arg_count, (unsigned)kernel->signature.count);
   if (NPU_UNLIKELY(has_required(launch)))
     return npu_error(HAL_UNIMPLEMENTED, 0, "npu: launch of '%s' with a required attribute; Level Zero 1.4 knows none",
                      kernel->name->text);
@@ -140,10 +146,11 @@ static hal_status_t refuse_arg(const hal_plugin_kernel_t *kernel, uint32_t index
   static const char *const kinds[] = {"a value", "a pointer", "local memory"};
   return npu_error(
       HAL_INVALID_ARGUMENT, (int64_t)code,
-      "npu: argument %u of '%s' is %s of %u bytes at %p%s%s; the kernel takes something else. A pointer has %zu "
-      "bytes, no size is 0, and only local memory has no address",
+      "npu: argument %u of '%s' is %s of %u bytes at %p%s%s; the kernel takes %s of %u bytes (0: any). A pointer "
+      "has %zu bytes, no size is 0, and only local memory has no address",
       (unsigned)index, kernel->name->text, arg->kind < 3 ? kinds[arg->kind] : "of an unknown kind", (unsigned)arg->size,
-      arg->value, code ? ", which the driver refuses with " : "", code ? npu_error_name(code) : "", sizeof(void *));
+      arg->value, code ? ", which the driver refuses with " : "", code ? npu_error_name(code) : "",
+      kinds[kernel->signature.kinds[index]], (unsigned)kernel->signature.sizes[index], sizeof(void *));
 }
 
 /* Sets the arguments and the size of a launch. The driver reads the values here and now. The kernel's lock is held. */
@@ -152,8 +159,9 @@ static hal_status_t set_up(hal_plugin_kernel_t *kernel, const hal_launch_t *laun
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     const hal_arg_t *const arg = &launch->args[i];
     ze_result_t code = ZE_RESULT_SUCCESS;
-    if (NPU_UNLIKELY(arg->kind > HAL_ARG_LOCAL || !arg->size || !arg->value != (arg->kind == HAL_ARG_LOCAL) ||
-                     (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *))))
+    const uint32_t size = kernel->signature.sizes[i];
+    if (NPU_UNLIKELY(arg->kind != kernel->signature.kinds[i] || !arg->size || (size && arg->size != size) ||
+                     !arg->value != (arg->kind == HAL_ARG_LOCAL)))
       return refuse_arg(kernel, i, arg, code);
     code = ze.zeKernelSetArgumentValue(kernel->handle, i, arg->size, arg->value);
     if (NPU_UNLIKELY(code)) return refuse_arg(kernel, i, arg, code);

@@ -28,21 +28,32 @@ static hal_status_t say_log(const npu_device_t *device, ze_module_build_log_hand
   return status;
 }
 
+/* Keeps the SPIR-V of a module, which is to be told of its kernels. */
+static hal_status_t keep_words(hal_plugin_module_t *module, const void *data, size_t size) {
+  module->words = hal_host->mem_alloc(size ? size : 1, alignof(uint32_t));
+  if (!module->words)
+    return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory for a module of %zu bytes; free some memory",
+                     size);
+  memcpy(module->words, data, size);
+  module->word_count = size / sizeof *module->words;
+  return HAL_OK;
+}
+
 /* Hands a module to the driver. */
-static hal_status_t build(int32_t ordinal, ze_module_format_t format, const void *data, size_t size,
-                          const char *dialect, ze_module_handle_t *out_handle) {
-  const npu_device_t *const device = &npu.devices[ordinal];
+static hal_status_t build(hal_plugin_module_t *module, ze_module_format_t format, const void *data, size_t size,
+                          const char *dialect) {
+  const npu_device_t *const device = &npu.devices[module->device];
   const ze_module_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_MODULE_DESC,
                                  .format = format,
                                  .inputSize = size,
                                  .pInputModule = data,
                                  .pBuildFlags = ""};
   ze_module_build_log_handle_t log = NULL;
-  ze_result_t code = ze.zeModuleCreate(npu.context, device->handle, &desc, out_handle, &log);
-  if (!code && !*out_handle) code = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
+  ze_result_t code = ze.zeModuleCreate(npu.context, device->handle, &desc, &module->handle, &log);
+  if (!code && !module->handle) code = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   const hal_status_t status = code ? say_log(device, log, code, dialect) : HAL_OK;
   if (log) ze.zeModuleBuildLogDestroy(log);
-  npu_device_noticed(ordinal, code);
+  npu_device_noticed(module->device, code);
   return status;
 }
 
@@ -53,58 +64,70 @@ static void say_maker(const npu_device_t *device, char maker[HAL_BINARY_MAKER]) 
            (unsigned)device->facts.deviceId, (unsigned)device->facts.vendorId, (unsigned)npu.driver_version);
 }
 
-static hal_status_t load_binary(int32_t ordinal, const hal_module_desc_t *desc, ze_module_handle_t *out_handle) {
+/* A binary is the number of the SPIR-V's words, those, and the driver's own. Nothing is kept of a damaged one: its seal is looked at first. */
+static hal_status_t load_binary(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
   char maker[HAL_BINARY_MAKER];
   const void *data = NULL;
+  uint64_t count = 0;
   size_t size = 0;
-  say_maker(&npu.devices[ordinal], maker);
-  const hal_status_t status = hal_binary_open("npu", desc, maker, &data, &size);
-  return status ? status : build(ordinal, ZE_MODULE_FORMAT_NATIVE, data, size, desc->dialect, out_handle);
+  say_maker(&npu.devices[module->device], maker);
+  hal_status_t status = hal_binary_open("npu", desc, maker, &data, &size);
+  if (status) return status;
+  if (size >= sizeof count) memcpy(&count, data, sizeof count);
+  if (size < sizeof count || count > (size - sizeof count) / sizeof *module->words)
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module of %zu bytes in 'binary' is not what this plugin made",
+                     desc->size);
+  const size_t bytes = count * sizeof *module->words;
+  const unsigned char *const words = (const unsigned char *)data + sizeof count;
+  status = keep_words(module, words, bytes);
+  if (status) return status;
+  return build(module, ZE_MODULE_FORMAT_NATIVE, words + bytes, size - sizeof count - bytes, desc->dialect);
 }
 
 hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, size_t room, size_t *out_size) {
   const hal_status_t status = npu_check_alive(module->device);
   if (status) return status;
+  const uint64_t count = module->word_count;
+  const size_t bytes = module->word_count * sizeof *module->words, head = HAL_BINARY_SEAL + sizeof count + bytes;
   size_t size = 0;
   ze_result_t code = ze.zeModuleGetNativeBinary(module->handle, &size, NULL);
   if (code) return npu_driver_error(code, "npu: the driver does not give a module's binary");
   if (!size || size > SIZE_MAX / 2)
     return npu_error(HAL_UNIMPLEMENTED, 0, "npu: the driver gives a module's binary %zu bytes, which cannot be", size);
-  if (room >= size + HAL_BINARY_SEAL) {
+  if (room >= size + head) {
     char maker[HAL_BINARY_MAKER];
-    code = ze.zeModuleGetNativeBinary(module->handle, &size, (uint8_t *)data + HAL_BINARY_SEAL);
+    unsigned char *const to = (unsigned char *)data + HAL_BINARY_SEAL;
+    code = ze.zeModuleGetNativeBinary(module->handle, &size, (uint8_t *)data + head);
     if (code) return npu_driver_error(code, "npu: the driver does not give a module's binary");
+    memcpy(to, &count, sizeof count);
+    memcpy(to + sizeof count, module->words, bytes);
     say_maker(&npu.devices[module->device], maker);
-    hal_binary_seal(data, size, maker);
+    hal_binary_seal(data, size + sizeof count + bytes, maker);
   }
-  *out_size = size + HAL_BINARY_SEAL;
+  *out_size = size + head;
   return HAL_OK;
 }
 
 /* ---- modules ----------------------------------------------------------------------------------------------------------------- */
 
-static hal_status_t load_source(int32_t ordinal, const hal_module_desc_t *desc, ze_module_handle_t *out_handle) {
-  void *spirv = NULL;
-  size_t size = 0;
-  hal_status_t status = npu_compile(&npu.devices[ordinal], desc, &spirv, &size);
-  if (!status) status = build(ordinal, ZE_MODULE_FORMAT_IL_SPIRV, spirv, size, desc->dialect, out_handle);
-  hal_host->mem_free(spirv);
-  return status;
-}
-
-static hal_status_t create(int32_t ordinal, const hal_module_desc_t *desc, ze_module_handle_t *out_handle) {
+static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *module) {
+  const npu_device_t *const device = &npu.devices[module->device];
   const char *dialect = desc->dialect ? desc->dialect : "";
-  if (strcmp(dialect, "binary") == 0) return load_binary(ordinal, desc, out_handle);
+  if (strcmp(dialect, "binary") == 0) return load_binary(desc, module);
   const int spirv = strcmp(dialect, "spirv") == 0;
   if (!spirv && strcmp(dialect, "opencl-c") != 0)
     return npu_error(HAL_UNIMPLEMENTED, 0,
                      "npu: modules in the dialect '%s' are not accepted; '%s' takes %s'spirv' and 'binary'", dialect,
-                     npu.devices[ordinal].facts.name, npu_compiler_found() ? "'opencl-c', " : "");
+                     device->facts.name, npu_compiler_found() ? "'opencl-c', " : "");
   if (!desc->data || !desc->size || (spirv && desc->size % 4))
     return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module in '%s' has %zu bytes at %p; give its %s", dialect,
                      desc->size, desc->data, spirv ? "words of four bytes" : "source");
-  if (spirv) return build(ordinal, ZE_MODULE_FORMAT_IL_SPIRV, desc->data, desc->size, dialect, out_handle);
-  return load_source(ordinal, desc, out_handle);
+  void *compiled = NULL;
+  size_t size = desc->size;
+  hal_status_t status = spirv ? HAL_OK : npu_compile(device, desc, &compiled, &size);
+  if (!status) status = keep_words(module, spirv ? desc->data : compiled, size);
+  hal_host->mem_free(compiled);
+  return status ? status : build(module, ZE_MODULE_FORMAT_IL_SPIRV, module->words, size, dialect);
 }
 
 hal_status_t hal_plugin_module_load(int32_t ordinal, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
@@ -113,8 +136,9 @@ hal_status_t hal_plugin_module_load(int32_t ordinal, const hal_module_desc_t *de
   hal_plugin_module_t *module = hal_host->mem_alloc(sizeof *module, alignof(hal_plugin_module_t));
   if (!module) return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory for a module; free some memory");
   *module = (hal_plugin_module_t){.device = ordinal};
-  status = create(ordinal, desc, &module->handle);
+  status = create(desc, module);
   if (status) {
+    hal_host->mem_free(module->words);
     hal_host->mem_free(module);
     return status;
   }
@@ -133,6 +157,7 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
     npu_kernel_destroy(kernel);
   }
   ze.zeModuleDestroy(module->handle);
+  hal_host->mem_free(module->words);
   pthread_mutex_destroy(&module->lock);
   hal_host->mem_free(module);
   return HAL_OK;

@@ -3,6 +3,7 @@
 #ifndef ZE_CPU_DRIVER_H_
 #define ZE_CPU_DRIVER_H_
 
+#include <hal/plugin_spirv.h>
 #include <level_zero/ze_api.h>
 #include <level_zero/ze_ddi.h>
 #include <pthread.h>
@@ -10,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MAX_DEVICES = 8, MAX_ARGS = 64, MAX_ARG_BYTES = 4096, MAX_PATTERN = 16 };
+enum { MAX_DEVICES = 8, MAX_ARGS = HAL_SPIRV_ARGS, MAX_ARG_BYTES = 4096, MAX_PATTERN = 16 };
 
 /* ---- devices (device.c) ----------------------------------------------------------------------------------------------------- */
 
@@ -76,21 +77,7 @@ ze_result_t event_wait(const event_t *event, const device_t *device, uint64_t ti
 /* Wakes everybody: a device is lost. */
 void event_wake_all(void);
 
-/* ---- modules and kernels (module.c, spirv.c, opencl.c) ----------------------------------------------------------------------- */
-
-/* What SPIR-V says of a kernel's parameters. */
-typedef enum parameter_e { PARAMETER_VALUE, PARAMETER_POINTER, PARAMETER_LOCAL } parameter_e;
-
-typedef struct signature_s {
-  uint32_t count;
-  uint8_t parameters[MAX_ARGS]; /* PARAMETER_* */
-} signature_t;
-
-/* Looks up a kernel's parameters. Returns 0 when there is no such kernel, or the words are no SPIR-V. */
-int spirv_signature(const uint32_t *words, size_t count, const char *name, signature_t *out_signature);
-
-/* Gives the name of kernel number `index`, NULL past the last. */
-const char *spirv_kernel_name(const uint32_t *words, size_t count, uint32_t index);
+/* ---- modules and kernels (module.c, opencl.c) --------------------------------------------------------------------------------- */
 
 typedef struct module_s {
   uint32_t *words; /* its SPIR-V */
@@ -101,7 +88,7 @@ typedef struct module_s {
 typedef struct kernel_s {
   module_t *module;
   char *name;
-  signature_t signature;
+  hal_spirv_signature_t signature;
   uint32_t group[3];
   uint32_t sizes[MAX_ARGS], offsets[MAX_ARGS], used;
   uint64_t given; /* bit i: argument i was set */
@@ -113,7 +100,7 @@ typedef struct kernel_s {
 typedef struct launch_s {
   struct code_s *code;
   uint32_t group[3], grid[3], count, bytes; /* bytes: of the values */
-  uint8_t parameters[MAX_ARGS];
+  uint32_t kinds[MAX_ARGS];
   uint32_t sizes[MAX_ARGS], offsets[MAX_ARGS];
   _Alignas(16) unsigned char values[];
 } launch_t;

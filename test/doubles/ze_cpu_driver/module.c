@@ -45,7 +45,7 @@ static ze_result_t fill(module_t *module, const ze_module_desc_t *desc, char *lo
   if (desc->format != ZE_MODULE_FORMAT_IL_SPIRV) return ZE_RESULT_ERROR_UNSUPPORTED_ENUMERATION;
   const ze_result_t result = keep_words(module, desc->pInputModule, desc->inputSize);
   if (result) return result;
-  if (spirv_kernel_name(module->words, module->word_count, 0)) return program_make(module, desc->pBuildFlags, log);
+  if (hal_spirv_kernel_name(module->words, module->word_count, 0)) return program_make(module, desc->pBuildFlags, log);
   snprintf(log, LOG_BYTES, "error: this is no SPIR-V with a kernel");
   return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
 }
@@ -98,7 +98,7 @@ static ze_result_t native_binary(ze_module_handle_t handle, size_t *size, uint8_
 static ze_result_t kernel_names(ze_module_handle_t handle, uint32_t *count, const char **names) {
   const module_t *const module = (module_t *)handle;
   uint32_t found = 0;
-  for (const char *name; (name = spirv_kernel_name(module->words, module->word_count, found)); found++)
+  for (const char *name; (name = hal_spirv_kernel_name(module->words, module->word_count, found)); found++)
     if (names && found < *count) names[found] = name;
   if (!names || *count > found) *count = found;
   return ZE_RESULT_SUCCESS;
@@ -126,7 +126,7 @@ static ze_result_t kernel_create(ze_module_handle_t handle, const ze_kernel_desc
   kernel->name = strdup(desc->pKernelName);
   for (int i = 0; i < 3; i++) kernel->group[i] = 1;
   ze_result_t result = ZE_RESULT_ERROR_INVALID_KERNEL_NAME;
-  if (spirv_signature(module->words, module->word_count, desc->pKernelName, &kernel->signature))
+  if (hal_spirv_signature(module->words, module->word_count, desc->pKernelName, &kernel->signature))
     result = code_make(module, desc->pKernelName, &kernel->code);
   if (!result) {
     *out = (ze_kernel_handle_t)kernel;
@@ -164,11 +164,11 @@ static ze_result_t suggest(ze_kernel_handle_t handle, uint32_t x, uint32_t y, ui
 /* A value has one place for ever, the size that it first had. */
 static ze_result_t argument(ze_kernel_handle_t handle, uint32_t index, size_t size, const void *value) {
   kernel_t *const kernel = (kernel_t *)handle;
-  if (index >= kernel->signature.count) return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
-  const int local = kernel->signature.parameters[index] == PARAMETER_LOCAL,
-            pointer = kernel->signature.parameters[index] == PARAMETER_POINTER;
+  if (index >= kernel->signature.count || index >= MAX_ARGS) return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
+  const hal_spirv_signature_t *const signature = &kernel->signature;
+  const int local = signature->kinds[index] == HAL_ARG_LOCAL;
   const uint64_t bit = UINT64_C(1) << index;
-  if (!size || (pointer && size != sizeof(void *)) || (local && value))
+  if (!size || (signature->sizes[index] && size != signature->sizes[index]) || (local && value))
     return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
   if (!local && kernel->given & bit && kernel->sizes[index] != size)
     return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
@@ -209,14 +209,15 @@ static ze_result_t indirect_access(ze_kernel_handle_t handle, ze_kernel_indirect
 
 launch_t *launch_make(const kernel_t *kernel, const ze_group_count_t *grid) {
   const uint32_t count = kernel->signature.count;
-  const uint64_t all = count ? UINT64_MAX >> (64 - count) : 0;
-  if (kernel->given != all || !grid->groupCountX || !grid->groupCountY || !grid->groupCountZ) return NULL;
+  const uint64_t all = count && count <= 64 ? UINT64_MAX >> (64 - count) : 0;
+  if (count > MAX_ARGS || kernel->given != all || !grid->groupCountX || !grid->groupCountY || !grid->groupCountZ)
+    return NULL;
   launch_t *const launch = aligned_alloc(16, (sizeof *launch + kernel->used + 15) / 16 * 16);
   if (!launch) return NULL;
   *launch = (launch_t){
       .code = kernel->code, .grid = {grid->groupCountX, grid->groupCountY, grid->groupCountZ}, .count = count};
   memcpy(launch->group, kernel->group, sizeof launch->group);
-  memcpy(launch->parameters, kernel->signature.parameters, sizeof launch->parameters);
+  memcpy(launch->kinds, kernel->signature.kinds, sizeof launch->kinds);
   memcpy(launch->sizes, kernel->sizes, sizeof launch->sizes);
   memcpy(launch->offsets, kernel->offsets, sizeof launch->offsets);
   memcpy(launch->values, kernel->values, kernel->used);

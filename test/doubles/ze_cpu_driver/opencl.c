@@ -129,19 +129,30 @@ static void *read_all(int file, size_t *out_size) {
   return data;
 }
 
+/* PoCL has no mem_fence: fences become nothing. What they order is seen by others when the kernel has ended, as here everything is. */
+static void drop_fences(uint32_t *words, size_t count) {
+  enum { HEADER_WORDS = 5, OP_MEMORY_BARRIER = 225, OP_NOP = 1 << 16 };
+  for (size_t at = HEADER_WORDS, length; at < count && (length = words[at] >> 16); at += length)
+    if ((words[at] & 0xffff) == OP_MEMORY_BARRIER && length <= count - at)
+      for (size_t i = length; i-- > 0;) words[at + i] = OP_NOP;
+}
+
 /* Both files are memory; the tool reaches them through /proc, so nothing is left behind. */
-static void *to_bitcode(const void *spirv, size_t size, size_t *out_size, char *log) {
+static void *to_bitcode(const module_t *module, size_t size, size_t *out_size, char *log) {
   char from[64], to[64];
   void *bitcode = NULL;
   const int in = memfd_create("spirv", MFD_CLOEXEC), out = memfd_create("bitcode", MFD_CLOEXEC);
   snprintf(from, sizeof from, "/proc/%d/fd/%d", (int)getpid(), in);
   snprintf(to, sizeof to, "/proc/%d/fd/%d", (int)getpid(), out);
+  uint32_t *const words = malloc(size);
+  if (words) drop_fences(memcpy(words, module->words, size), module->word_count);
   const char *const arguments[] = {"llvm-spirv", "-r", "--spirv-target-env=CL1.2", from, "-o", to, NULL};
-  if (in >= 0 && out >= 0 && write(in, spirv, size) == (ssize_t)size && run_tool(arguments))
+  if (words && in >= 0 && out >= 0 && write(in, words, size) == (ssize_t)size && run_tool(arguments))
     bitcode = read_all(out, out_size);
   if (!bitcode)
     snprintf(log, LOG_BYTES,
              "ze_cpu_driver: llvm-spirv -r does not take the module, or is missing (Debian: llvm-spirv-14)");
+  free(words);
   if (in >= 0) close(in);
   if (out >= 0) close(out);
   return bitcode;
@@ -177,7 +188,7 @@ ze_result_t program_make(module_t *module, const char *options, char *log) {
     module->program = cl.clCreateProgramWithIL(cl.context, module->words, size, &code);
     return module->program ? build(module, options, log) : ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   }
-  unsigned char *const bitcode = to_bitcode(module->words, size, &size, log);
+  unsigned char *const bitcode = to_bitcode(module, size, &size, log);
   if (!bitcode) return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   const ze_result_t result = from_binary(module, bitcode, size, "-x spir -spir-std=1.2", log);
   free(bitcode);
@@ -235,9 +246,8 @@ uint32_t code_local_bytes(const struct code_s *code) {
 static cl_int set_argument(cl_kernel kernel, const launch_t *launch, uint32_t index) {
   const unsigned char *const value = launch->values + launch->offsets[index];
   void *address = NULL;
-  if (launch->parameters[index] == PARAMETER_LOCAL) return cl.clSetKernelArg(kernel, index, launch->sizes[index], NULL);
-  if (launch->parameters[index] == PARAMETER_VALUE)
-    return cl.clSetKernelArg(kernel, index, launch->sizes[index], value);
+  if (launch->kinds[index] == HAL_ARG_LOCAL) return cl.clSetKernelArg(kernel, index, launch->sizes[index], NULL);
+  if (launch->kinds[index] == HAL_ARG_VALUE) return cl.clSetKernelArg(kernel, index, launch->sizes[index], value);
   memcpy(&address, value, sizeof address);
   return address ? cl.clSetKernelArgSVMPointer(kernel, index, address)
                  : cl.clSetKernelArg(kernel, index, sizeof(cl_mem), NULL);
