@@ -83,6 +83,8 @@ static int write_all(int file, const char *data, size_t size) {
   return lseek(file, 0, SEEK_SET) == 0;
 }
 
+static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0; }
+
 /* Reads a whole file, a NUL behind it; NULL when it is empty or there is no memory. */
 static char *read_all(int file, size_t *out_size) {
   struct stat facts;
@@ -117,7 +119,8 @@ static int add_options(char *options, const char **words, int count) {
   return count;
 }
 
-static int compile_to(const npu_device_t *device, char *options, int in, int out, int log) {
+/* `plain` 1: the driver is left to optimise. */
+static int compile_to(const npu_device_t *device, char *options, int plain, int in, int out, int log) {
   const char *words[MOST_WORDS] = {tools.clang, "-x",
                                    "cl",        "-cl-std=CL1.2",
                                    "-target",   "spir64-unknown-unknown",
@@ -128,6 +131,10 @@ static int compile_to(const npu_device_t *device, char *options, int in, int out
   if (!(device->modules.flags & ZE_DEVICE_MODULE_FLAG_FP64)) {
     words[count++] = "-Xclang";
     words[count++] = "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64";
+  }
+  if (plain) {
+    words[count++] = "-Xclang";
+    words[count++] = "-disable-llvm-passes";
   }
   count = add_options(options, words, count);
   if (count < 0) return -1;
@@ -176,9 +183,15 @@ hal_status_t npu_compile(const npu_device_t *device, const hal_module_desc_t *de
                        "npu: no memory to compile a module of %zu bytes; free some memory", desc->size);
     goto cleanup;
   }
-  memcpy(options, given, length);
-  int code = compile_to(device, options, files[0], files[1], files[3]);
-  if (!code) code = translate(files[1], files[2], files[3]);
+  int code = -1;
+  for (int plain = 0; plain < 2 && code;
+       plain++) { /* what optimisers make is not always in the translator's reach ("freeze") */
+    memcpy(options, given, length);
+    if (!empty(files[1]) || !empty(files[2]) || !empty(files[3]) || lseek(files[0], 0, SEEK_SET)) break;
+    code = compile_to(device, options, plain, files[0], files[1], files[3]);
+    if (code) break; /* the source is wrong */
+    code = translate(files[1], files[2], files[3]);
+  }
   char *const spirv = code ? NULL : read_all(files[2], out_size);
   if (spirv)
     *out_spirv = spirv;

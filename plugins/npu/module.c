@@ -17,7 +17,7 @@ static hal_status_t say_log(const npu_device_t *device, ze_module_build_log_hand
   char *log = !told && bytes && bytes <= LOG_MOST ? hal_host->mem_alloc(bytes + 1, 1) : NULL;
   if (log) memset(log, 0, bytes + 1); /* not all of it may be written */
   if (log && ze.zeModuleBuildLogGetString(handle, &bytes, log)) log[0] = '\0';
-  const char *text = log && *log ? log : "the driver left no log";
+  const char *text = log && *log ? log : "there is no log";
   const char *first = strstr(text, "error");
   while (first && first > text && first[-1] != '\n') first--;
   const hal_status_t told_status = npu_error_status(code);
@@ -49,7 +49,7 @@ static hal_status_t build(hal_plugin_module_t *module, ze_module_format_t format
                                  .pInputModule = data,
                                  .pBuildFlags = ""};
   ze_module_build_log_handle_t log = NULL;
-  ze_result_t code = ze.zeModuleCreate(npu.context, device->handle, &desc, &module->handle, &log);
+  ze_result_t code = ze.zeModuleCreate(npu.context, device->handle, &desc, &module->handle, npu.logs ? &log : NULL);
   if (!code && !module->handle) code = ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
   const hal_status_t status = code ? say_log(device, log, code, dialect) : HAL_OK;
   if (log) ze.zeModuleBuildLogDestroy(log);

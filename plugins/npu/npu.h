@@ -133,6 +133,7 @@ typedef struct npu_selection_s {
   ze_driver_handle_t driver;
   ze_device_handle_t devices[NPU_MAX_DEVICES];
   int32_t count;
+  uint32_t drivers; /* how many there are in all */
 } npu_selection_t;
 
 /* Chooses devices; starts the drivers, and sets no message. Errors: HAL_UNAVAILABLE, with what to install or to set in `why`,
@@ -194,6 +195,7 @@ typedef struct npu_state_s {
   ze_api_version_t api;
   ze_context_handle_t context; /* of all devices, so that events and memory cross */
   int32_t device_count;
+  int logs;              /* the loader can be asked for the log of a module that was refused */
   int shared;            /* device memory is shared memory, which the host may touch */
   atomic_int keep_names; /* there has been a profile: its records may name kernels of unloaded modules */
   npu_device_t devices[NPU_MAX_DEVICES];

@@ -75,6 +75,12 @@ static void fork_child(void) {
   if (atomic_load(&npu.ready)) atomic_store(&npu.forked, 1);
 }
 
+/* Loaders before zeInitDrivers crash on the log of a module that was refused, where they stand between several drivers and the program:
+ * then they have not made the log's handle their own. */
+static int logs_are_safe(const npu_selection_t *selection) {
+  return ze.zeInitDrivers || (selection->drivers == 1 && !getenv("ZE_ENABLE_LOADER_INTERCEPT"));
+}
+
 /* HAL_NPU_MEMORY: "device" (the default), or "shared", which the host may touch. */
 static hal_status_t choose_memory(void) {
   const char *const wanted = getenv("HAL_NPU_MEMORY");
@@ -88,6 +94,7 @@ static hal_status_t start_devices(const npu_selection_t *selection) {
   const ze_context_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_CONTEXT_DESC};
   ze_driver_properties_t facts = {.stype = ZE_STRUCTURE_TYPE_DRIVER_PROPERTIES};
   npu.driver = selection->driver;
+  npu.logs = logs_are_safe(selection);
   ze_result_t code = ze.zeDriverGetApiVersion(npu.driver, &npu.api);
   if (!code) code = ze.zeDriverGetProperties(npu.driver, &facts);
   npu.driver_version = facts.driverVersion;

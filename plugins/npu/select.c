@@ -91,6 +91,7 @@ hal_status_t npu_select(npu_selection_t *out_selection, char *why) {
     say_none(wish, count, why);
     return HAL_UNAVAILABLE;
   }
+  best.drivers = count;
   *out_selection = best;
   return HAL_OK;
 }
