@@ -88,6 +88,9 @@ hal_status_t npu_loader_open(void);
 /* Tells by files alone whether a driver is installed. Errors: HAL_UNAVAILABLE, with what to install. */
 hal_status_t npu_loader_find_driver(void);
 
+/* The plugin's version with the files of loader and driver, so that nobody takes one driver for another. Starts no driver. */
+const char *npu_loader_version(void);
+
 /* Logs which files the loader and its drivers are. The drivers are started. */
 void npu_loader_tell(void);
 

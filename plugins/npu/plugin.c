@@ -41,7 +41,7 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   hal_plugin_info_t info = {.struct_size = out_info->struct_size,
                             .name = "npu",
                             .vendor = "torch_backend: any device with a Level Zero driver that takes SPIR-V",
-                            .version = "0.1.0"};
+                            .version = npu_loader_version()};
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

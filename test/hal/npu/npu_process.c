@@ -79,6 +79,15 @@ Test(npu_process, a_device_says_its_memory_and_the_double_says_that_it_is_one) {
   cr_assert_not_null(strstr(info.dialects, "spirv"), "%s", info.dialects);
 }
 
+Test(npu_process, the_plugins_version_names_the_files_of_loader_and_driver) {
+  hal_registry_entry_t entry = {.struct_size = sizeof entry};
+  use_double("1");
+  assert_ok(open_with(NULL, NULL));
+  assert_ok(hal_registry_plugin(0, &entry));
+  cr_assert_not_null(strstr(entry.version, "libze_loader.so"), "%s", entry.version);
+  cr_assert_not_null(strstr(entry.version, ZE_DRIVER), "%s", entry.version);
+}
+
 static int threads_here(void) {
   int count = 0;
   DIR *const list = opendir("/proc/self/task");
