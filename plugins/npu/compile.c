@@ -119,7 +119,7 @@ static int add_options(char *options, const char **words, int count) {
   return count;
 }
 
-/* `plain` 1: the driver is left to optimise. */
+/* `plain` 1: with fewer of the optimiser's passes. */
 static int compile_to(const npu_device_t *device, char *options, int plain, int in, int out, int log) {
   const char *words[MOST_WORDS] = {tools.clang, "-x",
                                    "cl",        "-cl-std=CL1.2",
@@ -132,10 +132,7 @@ static int compile_to(const npu_device_t *device, char *options, int plain, int 
     words[count++] = "-Xclang";
     words[count++] = "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64";
   }
-  if (plain) {
-    words[count++] = "-Xclang";
-    words[count++] = "-disable-llvm-passes";
-  }
+  if (plain) words[count++] = "-O1";
   count = add_options(options, words, count);
   if (count < 0) return -1;
   words[count++] = "-o";
