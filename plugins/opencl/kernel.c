@@ -39,30 +39,10 @@ static hal_status_t read_kernel(hal_plugin_kernel_t *kernel) {
   return HAL_OK;
 }
 
-/* Names that outlive their kernels: records of a profile, which the host may not have read yet, have their addresses. */
-static _Atomic(ocl_name_t *) retired;
-
-static ocl_name_t *make_name(const char *text) {
-  const size_t bytes = strlen(text) + 1;
-  ocl_name_t *name = hal_host->mem_alloc(sizeof *name + bytes, alignof(ocl_name_t));
-  if (name) memcpy(name->text, text, bytes);
-  return name;
-}
-
-static void drop_name(ocl_name_t *name) {
-  if (!atomic_load(&ocl.keep_names)) {
-    hal_host->mem_free(name);
-    return;
-  }
-  name->next = atomic_load(&retired);
-  while (!atomic_compare_exchange_weak(&retired, &name->next, name)) {
-  }
-}
-
 hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   cl_int code = CL_SUCCESS;
   hal_plugin_kernel_t *kernel = hal_host->mem_alloc(sizeof *kernel, alignof(hal_plugin_kernel_t));
-  ocl_name_t *own_name = make_name(name);
+  hal_name_t *own_name = hal_name_make(name);
   if (!kernel || !own_name) {
     hal_host->mem_free(kernel);
     hal_host->mem_free(own_name);
@@ -95,7 +75,7 @@ hal_status_t ocl_kernel_create(hal_plugin_module_t *module, const char *name, ha
 void ocl_kernel_destroy(hal_plugin_kernel_t *kernel) {
   icd.clReleaseKernel(kernel->handle);
   pthread_mutex_destroy(&kernel->lock);
-  drop_name(kernel->own_name);
+  hal_name_drop(kernel->own_name, atomic_load(&ocl.keep_names));
   hal_host->mem_free(kernel);
 }
 

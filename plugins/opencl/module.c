@@ -1,4 +1,5 @@
 /* module.c: modules: OpenCL C, SPIR-V where the device takes it, and what module_export gave. */
+#include <hal/plugin_binary.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,17 +7,6 @@
 #include "module.h"
 
 enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24, BINARY_MOST = 1 << 30 }; /* in a message; of a whole log; of a binary */
-
-/* What stands before an exported binary: the driver is no judge of whose binary it is given. */
-typedef struct header_s {
-  char magic[8];
-  uint64_t bytes;   /* behind the header */
-  uint64_t sum;     /* of them */
-  uint64_t offsets; /* 1: built with PK_POINTER_OFFSETS */
-  char device[64], version[128], driver[64];
-} header_t;
-
-static const char magic[8] = "OCLBIN1";
 
 /* ---- building ---------------------------------------------------------------------------------------------------------------- */
 
@@ -56,54 +46,21 @@ static char *join_options(const char *options) {
 
 /* ---- binaries ---------------------------------------------------------------------------------------------------------------- */
 
-static uint64_t sum_of(const unsigned char *data, size_t size) { /* FNV-1a */
-  uint64_t sum = UINT64_C(0xcbf29ce484222325);
-  for (size_t i = 0; i < size; i++) sum = (sum ^ data[i]) * UINT64_C(0x100000001b3);
-  return sum;
-}
-
-static void fill_header(header_t *header, const ocl_device_t *device) {
-  memset(header, 0, sizeof *header);
-  memcpy(header->magic, magic, sizeof magic);
-  header->offsets = ocl.memory == OCL_MEMORY_BUFFER;
-  memcpy(header->device, device->name, sizeof header->device);
-  memcpy(header->version, device->version, sizeof header->version);
-  memcpy(header->driver, device->driver, sizeof header->driver);
-}
-
-static hal_status_t check_binary(const ocl_device_t *device, const hal_module_desc_t *desc) {
-  header_t header, own;
-  if (desc->size <= sizeof header || !desc->data || memcmp(desc->data, magic, sizeof magic) != 0)
-    return ocl_error(HAL_INVALID_ARGUMENT, 0,
-                     "opencl: a module of %zu bytes in 'binary' is not what module_export gave; compile it from source",
-                     desc->size);
-  memcpy(&header, desc->data, sizeof header);
-  fill_header(&own, device);
-  header.device[sizeof header.device - 1] = header.version[sizeof header.version - 1] =
-      header.driver[sizeof header.driver - 1] = '\0';
-  if (strcmp(header.device, own.device) || strcmp(header.version, own.version) || strcmp(header.driver, own.driver))
-    return ocl_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "opencl: a module in 'binary' was made for '%s' (%s, driver %s), and this is '%s' (%s, driver %s); compile "
-        "it from source",
-        header.device, header.version, header.driver, own.device, own.version, own.driver);
-  if (header.offsets != own.offsets)
-    return ocl_error(
-        HAL_INVALID_ARGUMENT, 0,
-        "opencl: a module in 'binary' was made for another kind of HAL_OPENCL_MEMORY; compile it from source");
-  const unsigned char *code = (const unsigned char *)desc->data + sizeof header;
-  if (header.bytes != desc->size - sizeof header || header.sum != sum_of(code, desc->size - sizeof header))
-    return ocl_error(HAL_INVALID_ARGUMENT, 0,
-                     "opencl: a module of %zu bytes in 'binary' is damaged; compile it from source", desc->size);
-  return HAL_OK;
+/* What a binary fits, as people read it; where memory is buffer objects kernels are others (argument.c). */
+static void say_maker(const ocl_device_t *device, char maker[HAL_BINARY_MAKER]) {
+  snprintf(maker, HAL_BINARY_MAKER, "'%s' (%s, driver %s%s)", device->name, device->version, device->driver,
+           ocl.memory == OCL_MEMORY_BUFFER ? ", HAL_OPENCL_MEMORY=buffer" : "");
 }
 
 static hal_status_t load_binary(const ocl_device_t *device, const hal_module_desc_t *desc, cl_program *out_program) {
-  const hal_status_t status = check_binary(device, desc);
+  char maker[HAL_BINARY_MAKER];
+  const void *code_bytes = NULL;
+  size_t size = 0;
+  say_maker(device, maker);
+  const hal_status_t status = hal_binary_open("opencl", desc, maker, &code_bytes, &size);
   if (status) return status;
   cl_int code = CL_SUCCESS, binary_code = CL_SUCCESS;
-  const unsigned char *data = (const unsigned char *)desc->data + sizeof(header_t);
-  const size_t size = desc->size - sizeof(header_t);
+  const unsigned char *data = code_bytes;
   *out_program = icd.clCreateProgramWithBinary(ocl.context, 1, &device->id, &size, &data, &binary_code, &code);
   if (!code && binary_code) {
     if (*out_program) icd.clReleaseProgram(*out_program);
@@ -130,17 +87,14 @@ hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, s
   size_t size = 0;
   if (!status) status = binary_of(module, NULL, &size);
   if (status) return status;
-  if (room >= size + sizeof(header_t)) {
-    unsigned char *code = (unsigned char *)data + sizeof(header_t);
-    status = binary_of(module, code, &size);
+  if (room >= size + HAL_BINARY_SEAL) {
+    char maker[HAL_BINARY_MAKER];
+    status = binary_of(module, (unsigned char *)data + HAL_BINARY_SEAL, &size);
     if (status) return status;
-    header_t header;
-    fill_header(&header, &ocl.devices[module->device]);
-    header.bytes = size;
-    header.sum = sum_of(code, size);
-    memcpy(data, &header, sizeof header);
+    say_maker(&ocl.devices[module->device], maker);
+    hal_binary_seal(data, size, maker);
   }
-  *out_size = size + sizeof(header_t);
+  *out_size = size + HAL_BINARY_SEAL;
   return HAL_OK;
 }
 

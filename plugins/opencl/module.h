@@ -7,12 +7,6 @@
 /* What an argument of a kernel is. */
 enum { OCL_PARAMETER_UNKNOWN, OCL_PARAMETER_VALUE, OCL_PARAMETER_POINTER, OCL_PARAMETER_LOCAL };
 
-/* A kernel's name, in memory of its own: records of a profile may outlive the module. */
-typedef struct ocl_name_s {
-  struct ocl_name_s *next;
-  char text[];
-} ocl_name_t;
-
 struct hal_plugin_kernel_s {
   cl_kernel handle;
   hal_plugin_module_t *module;
@@ -22,7 +16,7 @@ struct hal_plugin_kernel_s {
   cl_uint arg_count;
   uint8_t parameters[OCL_MAX_ARGS]; /* OCL_PARAMETER_* */
   const char *name;
-  ocl_name_t *own_name;
+  hal_name_t *own_name;
 };
 
 struct hal_plugin_module_s {

@@ -8,6 +8,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <hal/plugin.h>
+#include <hal/plugin_records.h>
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -116,10 +117,8 @@ typedef struct ocl_selection_s {
   int32_t count;
 } ocl_selection_t;
 
-enum { OCL_WHY_BYTES = 1024 };
-
-/* Chooses devices; starts the driver, and sets no message. Errors: HAL_UNAVAILABLE, with what to install or to set in `why`. */
-hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES]);
+/* Chooses devices; starts the driver, and sets no message. Errors: HAL_UNAVAILABLE, with what to install or to set in `why`, HAL_COUNT_WHY bytes. */
+hal_status_t ocl_select(ocl_selection_t *out_selection, char *why);
 
 /* How a command is named in failures, and what a profile needs of it. */
 typedef struct ocl_work_s {
@@ -151,15 +150,6 @@ struct hal_plugin_stream_s {
   hal_plugin_stream_t *next, *previous; /* in the device's list */
 };
 
-/* What a profile collects. `on` is the number of the collection that runs, 0 = none; `last` that of the latest. */
-typedef struct ocl_profile_s {
-  _Atomic uint32_t on;
-  uint32_t last;
-  pthread_mutex_t lock; /* of the rest */
-  hal_profile_record_t *records;
-  uint64_t count, room, lost;
-} ocl_profile_t;
-
 typedef struct ocl_device_s {
   cl_device_id id;
   cl_command_queue queue; /* the NULL stream's */
@@ -173,7 +163,7 @@ typedef struct ocl_device_s {
   int has_il, fp64;
   pthread_mutex_t lock; /* of the list */
   hal_plugin_stream_t *streams;
-  ocl_profile_t profile;
+  hal_records_t profile;
   int few_wide;         /* few wide cores: HAL_DEVICE_CPU */
   int user_events_hang; /* PoCL's "basic", later "cpu-minimal", deadlocks on a command that waits for one */
 } ocl_device_t;
@@ -247,9 +237,6 @@ int ocl_map_take(int32_t device, const void *base, ocl_segment_t *out_segment);
 int ocl_map_find(const void *ptr, ocl_segment_t *out_segment);
 
 /* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
-
-/* Notes on work what a record of it needs, while the device's profile is on. */
-void ocl_profile_note(int32_t device, ocl_work_t *work);
 
 /* Appends a record of work that is complete. `stream` as in the record. */
 void ocl_profile_append(int32_t device, hal_plugin_stream_t *stream, const ocl_work_t *work);

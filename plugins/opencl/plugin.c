@@ -1,14 +1,6 @@
 /* plugin.c: what the OpenCL plugin is, its beginning and end in a process, and the child of a fork. */
-#define _GNU_SOURCE /* pipe2 */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <stdio.h>
+#include <hal/plugin_count.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "opencl.h"
 
@@ -48,94 +40,20 @@ hal_status_t hal_plugin_probe(uint32_t flags) {
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
 
-enum { COUNT_SECONDS = 30 }; /* for a driver that looks for its devices; the slowest seen took three */
-
-/* What the child that counts tells. */
-typedef struct count_s {
-  hal_status_t status;
-  int32_t count;
-  char why[OCL_WHY_BYTES];
-} count_t;
-
-static void tell_count(int pipe_end) {
-  count_t told = {.status = HAL_OK};
+/* In a child, since counting starts the driver, which would not survive a later fork of this process. */
+static hal_status_t count(int32_t *out_count, char *why) {
   ocl_selection_t selection = {.count = 0};
-  told.status = ocl_select(&selection, told.why);
-  told.count = selection.count;
-  const ssize_t written = write(pipe_end, &told, sizeof told); /* within PIPE_BUF: at once or not at all */
-  _exit(written == (ssize_t)sizeof told ? 0 : 1);
+  const hal_status_t status = ocl_select(&selection, why);
+  *out_count = selection.count;
+  return status;
 }
 
-static int64_t seconds_now(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec;
-}
-
-/* Reads what the child tells, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 = it has said nothing
- * for too long. */
-static int hear(int pipe_end, count_t *out_told) {
-  const int64_t end = seconds_now() + COUNT_SECONDS;
-  struct pollfd waited = {.fd = pipe_end, .events = POLLIN};
-  for (;;) {
-    const int64_t left = end - seconds_now();
-    const int ready = left > 0 ? poll(&waited, 1, (int)left * 1000) : 0;
-    if (!ready) return -1;
-    if (ready < 0 && errno != EINTR) return 0;
-    if (ready < 0) continue;
-    const ssize_t bytes = read(pipe_end, out_told, sizeof *out_told);
-    if (bytes >= 0 || errno != EINTR) return bytes == (ssize_t)sizeof *out_told;
-  }
-}
-
-/* Counts in a child, since counting starts the driver, which would not survive a later fork of this process. */
-static hal_status_t count_in_child(count_t *out_told) {
-  int ends[2];
-  const hal_status_t status = ocl_icd_open();
-  if (status) return status;
-  if (pipe2(ends, O_CLOEXEC))
-    return ocl_error(HAL_INTERNAL, errno, "opencl: no pipe to count the devices: %s", strerror(errno));
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    tell_count(ends[1]);
-  }
-  const int fork_error = errno;
-  close(ends[1]);
-  const int heard = child > 0 ? hear(ends[0], out_told) : 0;
-  close(ends[0]);
-  if (heard < 0) kill(child, SIGKILL);
-  while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
-  }
-  if (child < 0)
-    return ocl_error(HAL_INTERNAL, fork_error, "opencl: no process to count the devices: %s", strerror(fork_error));
-  if (heard < 0)
-    return ocl_error(HAL_UNAVAILABLE, 0,
-                     "opencl: a driver did not count its devices within %d s; look at 'clinfo -l', and set "
-                     "HAL_OPENCL_DEVICE to a platform that works",
-                     COUNT_SECONDS);
-  if (!heard)
-    return ocl_error(HAL_UNAVAILABLE, 0,
-                     "opencl: a driver ended the process that counted the devices; look at 'clinfo -l', and set "
-                     "HAL_OPENCL_DEVICE to a platform that works");
-  return HAL_OK;
-}
-
-static count_t told = {.count = -1}; /* the answer, which must not change within a process */
+static hal_counter_t counter = {"opencl", "look at 'clinfo -l', and set HAL_OPENCL_DEVICE to a platform that works",
+                                count, HAL_COUNTER_NEW};
 
 hal_status_t hal_plugin_device_count(int32_t *out_count) {
-  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  hal_status_t status = HAL_OK;
-  pthread_mutex_lock(&lock);
-  if (told.count < 0) {
-    count_t heard = {.count = -1};
-    status = count_in_child(&heard);
-    if (!status) told = heard;
-  }
-  if (!status && told.status) status = ocl_error(told.status, 0, "%s", told.why);
-  if (!status) *out_count = told.count;
-  pthread_mutex_unlock(&lock);
-  return status;
+  const hal_status_t status = ocl_icd_open();
+  return status ? status : hal_count_devices(&counter, out_count);
 }
 
 /* ---- beginning and end ------------------------------------------------------------------------------------------------------- */
@@ -179,16 +97,16 @@ hal_status_t hal_plugin_init(const char *options) {
   if (options && *options)
     return ocl_error(HAL_INVALID_ARGUMENT, 0,
                      "opencl: unknown options '%s'; the settings are the variables HAL_OPENCL_*", options);
-  char why[OCL_WHY_BYTES];
+  char why[HAL_COUNT_WHY];
   hal_status_t status = ocl_icd_open();
   if (status) return status;
   status = ocl_select(&selection, why);
   if (status) return ocl_error(status, 0, "%s", why);
-  if (told.count >= 0 && told.count != selection.count)
+  if (counter.told > 0 && counter.told != selection.count)
     return ocl_error(
         HAL_UNAVAILABLE, 0,
         "opencl: the drivers had %d devices when they were counted, and have %d now; start the process again",
-        (int)told.count, (int)selection.count);
+        (int)counter.told, (int)selection.count);
   if (!fork_handled && pthread_atfork(NULL, NULL, fork_child))
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no memory to register the handler of fork");
   fork_handled = 1;

@@ -1,6 +1,7 @@
 /* select.c: which devices are used: all of one platform, so that they share a context, the first one with a GPU if there is one, or those
  * that HAL_OPENCL_DEVICE names. */
 #include <ctype.h>
+#include <hal/plugin_count.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,24 +120,24 @@ static void take_platform(const wish_t *wish, cl_platform_id platform, ocl_selec
 static void say_none(const wish_t *wish, cl_uint platforms, char *why) {
   if (*wish->text)
     snprintf(
-        why, OCL_WHY_BYTES,
+        why, HAL_COUNT_WHY,
         "opencl: HAL_OPENCL_DEVICE=%.200s names no device of the %u OpenCL platforms here that can compile; set it to "
         "gpu, accelerator or cpu, to P or P:D (platform and device as 'clinfo -l' numbers them) or to a part of a "
         "name, or unset it",
         wish->text, (unsigned)platforms);
   else
-    snprintf(why, OCL_WHY_BYTES,
+    snprintf(why, HAL_COUNT_WHY,
              "opencl: the %u OpenCL platforms here have no device that can compile; install the driver of a device and "
              "look at 'clinfo -l'",
              (unsigned)platforms);
 }
 
-hal_status_t ocl_select(ocl_selection_t *out_selection, char why[OCL_WHY_BYTES]) {
+hal_status_t ocl_select(ocl_selection_t *out_selection, char *why) {
   cl_platform_id platforms[MAX_PLATFORMS] = {NULL};
   cl_uint count = 0;
   const cl_int code = icd.clGetPlatformIDs(MAX_PLATFORMS, platforms, &count);
   if (code || !count) {
-    snprintf(why, OCL_WHY_BYTES,
+    snprintf(why, HAL_COUNT_WHY,
              "opencl: there is an OpenCL loader but no driver (%s); install one, on a CPU the Debian package "
              "pocl-opencl-icd, and look at 'clinfo -l' and /etc/OpenCL/vendors",
              code ? ocl_error_name(code) : "0 platforms");

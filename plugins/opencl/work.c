@@ -87,8 +87,7 @@ hal_status_t ocl_submit_begin(ocl_submit_t *submit, hal_plugin_stream_t *stream,
   submit->device = stream ? stream->device : device;
   submit->flush = 0;
   submit->work = (ocl_work_t){.op = op};
-  if (OCL_UNLIKELY(atomic_load_explicit(&ocl.devices[submit->device].profile.on, memory_order_relaxed)))
-    ocl_profile_note(submit->device, &submit->work);
+  submit->work.noted = hal_records_note(&ocl.devices[submit->device].profile, &submit->work.correlation);
   if (!stream) {
     submit->queue = ocl.devices[device].queue;
     return HAL_OK;

@@ -23,7 +23,7 @@ ROOMS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "tools": (["hal/include/hal/plugin_library.h", "hal/include/hal/plugin_worker.h"], ["abi"]),
+    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
     "plugins": (["plugins/"], ["tools"]),
     # The HAL.

@@ -47,7 +47,7 @@ def _other_backends():
 def _settings():
     import torch_backend
 
-    names = {"fake", "opencl"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
+    names = {"fake", "opencl", "npu"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
     plugins = tuple(f"HAL_{name.upper()}_" for name in names)
     unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
                      and not name.startswith(plugins))  # fmt: skip
@@ -122,6 +122,7 @@ def collect() -> list:
     import torch_backend
 
     findings = [check() for check in (_versions, _other_backends, _settings, _plugin_path, _plugins)]
+    findings += [Finding(f"plugin {plugin.name} {plugin.version}: {plugin.path}") for plugin in torch_backend.plugins()]
     findings += _integrations()
     if torch_backend.is_active():
         from torch_backend import backend

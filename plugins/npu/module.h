@@ -1,0 +1,40 @@
+/* module.h: modules and kernels, of module.c, kernel.c and compile.c. */
+#ifndef MODULE_H_
+#define MODULE_H_
+
+#include <hal/plugin_spirv.h>
+
+#include "npu.h"
+
+struct hal_plugin_kernel_s {
+  ze_kernel_handle_t handle;
+  hal_plugin_module_t *module;
+  hal_plugin_kernel_t *next;
+  pthread_mutex_t lock; /* a kernel keeps its arguments and its size: they are set and it is appended under it */
+  hal_spirv_signature_t signature; /* the driver would take a number for an address */
+  uint32_t block[3];
+  uint32_t local_bytes, private_bytes, subgroup;
+  hal_name_t *name;
+};
+
+struct hal_plugin_module_s {
+  int32_t device;
+  ze_module_handle_t handle;
+  uint32_t *words; /* its SPIR-V, which tells what kernels take */
+  size_t word_count;
+  pthread_mutex_t lock; /* of the list */
+  hal_plugin_kernel_t *kernels;
+};
+
+/* Makes a kernel of a module. Errors: HAL_NOT_FOUND. */
+hal_status_t npu_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);
+void npu_kernel_destroy(hal_plugin_kernel_t *kernel);
+
+/* Tells whether OpenCL C can be compiled here: there are clang and llvm-spirv of one version. */
+int npu_compiler_found(void);
+
+/* Compiles OpenCL C to SPIR-V, released by hal_host->mem_free, `*out_size` bytes. Errors: HAL_INVALID_ARGUMENT with the compiler's log, HAL_UNAVAILABLE =
+ * there is no compiler, with what to install. */
+hal_status_t npu_compile(const npu_device_t *device, const hal_module_desc_t *desc, void **out_spirv, size_t *out_size);
+
+#endif /* MODULE_H_ */

@@ -1,0 +1,269 @@
+/* npu.h: what the files of the Level Zero plugin share. The driver is reached through `ze`, a table of entry points that loader.c fills
+ * at run time: nothing here is linked with a Level Zero library. */
+#ifndef NPU_H_
+#define NPU_H_
+
+#include <hal/plugin.h>
+#include <hal/plugin_records.h>
+#include <level_zero/ze_api.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#define NPU_LIKELY(x) __builtin_expect(!!(x), 1)
+#define NPU_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
+
+/* ---- entry points (loader.c) ----------------------------------------------------------------------------------------------- */
+
+/* Of Level Zero 1.4, which Debian's loader has; what came later is looked up apart and may be missing. */
+#define NPU_CALLS(X)                         \
+  X(zeInit)                                  \
+  X(zeDriverGet)                             \
+  X(zeDriverGetApiVersion)                   \
+  X(zeDriverGetProperties)                   \
+  X(zeDeviceGet)                             \
+  X(zeDeviceGetProperties)                   \
+  X(zeDeviceGetComputeProperties)            \
+  X(zeDeviceGetModuleProperties)             \
+  X(zeDeviceGetMemoryProperties)             \
+  X(zeDeviceGetCommandQueueGroupProperties)  \
+  X(zeDeviceCanAccessPeer)                   \
+  X(zeDeviceGetGlobalTimestamps)             \
+  X(zeContextCreate)                         \
+  X(zeContextDestroy)                        \
+  X(zeCommandListCreateImmediate)            \
+  X(zeCommandListDestroy)                    \
+  X(zeCommandListAppendBarrier)              \
+  X(zeCommandListAppendMemoryCopy)           \
+  X(zeCommandListAppendMemoryFill)           \
+  X(zeCommandListAppendLaunchKernel)         \
+  X(zeCommandListAppendWriteGlobalTimestamp) \
+  X(zeEventPoolCreate)                       \
+  X(zeEventPoolDestroy)                      \
+  X(zeEventCreate)                           \
+  X(zeEventDestroy)                          \
+  X(zeEventHostSignal)                       \
+  X(zeEventHostSynchronize)                  \
+  X(zeEventHostReset)                        \
+  X(zeEventQueryStatus)                      \
+  X(zeEventQueryKernelTimestamp)             \
+  X(zeMemAllocDevice)                        \
+  X(zeMemAllocShared)                        \
+  X(zeMemAllocHost)                          \
+  X(zeMemFree)                               \
+  X(zeMemGetAllocProperties)                 \
+  X(zeMemGetAddressRange)                    \
+  X(zeModuleCreate)                          \
+  X(zeModuleDestroy)                         \
+  X(zeModuleGetNativeBinary)                 \
+  X(zeModuleBuildLogGetString)               \
+  X(zeModuleBuildLogDestroy)                 \
+  X(zeKernelCreate)                          \
+  X(zeKernelDestroy)                         \
+  X(zeKernelGetProperties)                   \
+  X(zeKernelSetGroupSize)                    \
+  X(zeKernelSetArgumentValue)
+
+/* Of Level Zero 1.10, whose header is not needed to build this. */
+typedef struct npu_init_desc_s {
+  uint32_t stype;
+  const void *next;
+  uint32_t flags;
+} npu_init_desc_t;
+typedef ze_result_t (*npu_init_drivers_fn)(uint32_t *count, ze_driver_handle_t *drivers, npu_init_desc_t *desc);
+
+#define NPU_DECLARE_CALL(name) __typeof__(name) *name;
+typedef struct npu_table_s {
+  NPU_CALLS(NPU_DECLARE_CALL)
+  npu_init_drivers_fn zeInitDrivers; /* NULL where the loader is older */
+} npu_table_t;
+extern npu_table_t ze;
+
+/* Opens the loader and fills `ze`; starts no driver. Thread-safe; a second call is free.
+ * Errors: HAL_UNAVAILABLE = there is no loader, or one that is too old, with what to install. */
+hal_status_t npu_loader_open(void);
+
+/* Tells by files alone whether a driver is installed. Errors: HAL_UNAVAILABLE, with what to install. */
+hal_status_t npu_loader_find_driver(void);
+
+/* The plugin's version with the files of loader and driver, so that nobody takes one driver for another. Starts no driver. */
+const char *npu_loader_version(void);
+
+/* Logs which files the loader and its drivers are. The drivers are started. */
+void npu_loader_tell(void);
+
+/* ---- errors (error.c) ---------------------------------------------------------------------------------------------------- */
+
+/* The name of a driver's error, such as "ZE_RESULT_ERROR_DEVICE_LOST". */
+const char *npu_error_name(ze_result_t code);
+
+/* What a driver's error is to the host. */
+hal_status_t npu_error_status(ze_result_t code);
+
+/* Sets the thread's message. */
+hal_status_t npu_error(hal_status_t status, int64_t native_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a call of the driver that failed: its error's name and number stand behind the message. */
+hal_status_t npu_driver_error(ze_result_t code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- events of the driver (pool.c) ------------------------------------------------------------------------------------------- */
+
+/* An event of the driver, used again when nobody holds it any more. */
+typedef struct npu_event_s {
+  ze_event_handle_t handle;
+  uint64_t *stamp; /* host memory that the device writes a time to */
+  atomic_uint users;
+  int32_t device;
+  struct npu_event_s *next; /* in the list of free ones */
+} npu_event_t;
+
+/* Gives an event that is not set, with one user. Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t npu_event_take(int32_t device, npu_event_t **out_event);
+static inline void npu_event_keep(npu_event_t *event) {
+  atomic_fetch_add_explicit(&event->users, 1, memory_order_relaxed);
+}
+void npu_event_release(npu_event_t *event);
+/* Destroys a device's events. */
+void npu_events_destroy(int32_t device);
+
+/* ---- devices (select.c, plugin.c, device.c) -------------------------------------------------------------------------------- */
+
+/* What HAL_NPU_DEVICE chose. */
+typedef struct npu_selection_s {
+  ze_driver_handle_t driver;
+  ze_device_handle_t devices[NPU_MAX_DEVICES];
+  int32_t count;
+  uint32_t drivers; /* how many there are in all */
+} npu_selection_t;
+
+/* Chooses devices; starts the drivers, and sets no message. Errors: HAL_UNAVAILABLE, with what to install or to set in `why`,
+ * HAL_COUNT_WHY bytes. */
+hal_status_t npu_select(npu_selection_t *out_selection, char *why);
+
+/* How a command is named in failures, and what a profile needs of it. */
+typedef struct npu_work_s {
+  npu_event_t *event;    /* set when it is done */
+  npu_event_t *waits[2]; /* what it waits for, or NULL */
+  const char *op;        /* the slot that queued it: lives for ever */
+  const char *kernel;    /* or NULL; lives as long as its module */
+  uint64_t bytes, correlation;
+  uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint32_t noted;           /* the number of the profile that wants a record of it; 0 = none does */
+} npu_work_t;
+
+typedef struct npu_failure_s {
+  hal_status_t status;
+  ze_result_t code;
+  char op[64], kernel[96];
+} npu_failure_t;
+
+/* An immediate command list. Each command waits for the one before it, since Level Zero promises no order, and those that nobody has
+ * seen complete yet lie in a ring, oldest first. */
+struct hal_plugin_stream_s {
+  ze_command_list_handle_t list;
+  int32_t device;
+  pthread_mutex_t lock; /* of all that follows; held while a command is appended */
+  npu_work_t *ring;
+  uint32_t first, count, room;          /* room: a power of two, or 0 */
+  npu_failure_t failure, told;          /* not yet reported; reported last */
+  struct hal_worker_s *host;            /* calls host functions; made for the first one */
+  hal_plugin_stream_t *next, *previous; /* in the device's list */
+};
+
+typedef struct npu_device_s {
+  ze_device_handle_t handle;
+  ze_device_properties_t facts;
+  ze_device_compute_properties_t compute;
+  ze_device_module_properties_t modules;
+  uint64_t memory_bytes;
+  uint32_t queue_group, subgroup, pattern_bytes; /* pattern_bytes: most of a fill */
+  int few_wide;                                  /* few wide cores: HAL_DEVICE_CPU */
+  atomic_int lost;
+  hal_plugin_stream_t *own; /* the NULL stream's */
+  pthread_mutex_t lock;     /* of the list */
+  hal_plugin_stream_t *streams;
+  pthread_mutex_t events_lock; /* of the rest */
+  npu_event_t *free_events;
+  struct npu_pool_s *pools;
+  hal_records_t profile;
+} npu_device_t;
+
+typedef struct npu_state_s {
+  atomic_int ready, forked;
+  ze_driver_handle_t driver;
+  uint32_t driver_version;
+  ze_api_version_t api;
+  ze_context_handle_t context; /* of all devices, so that events and memory cross */
+  int32_t device_count;
+  int logs;              /* the loader can be asked for the log of a module that was refused */
+  int shared;            /* device memory is shared memory, which the host may touch */
+  atomic_int keep_names; /* there has been a profile: its records may name kernels of unloaded modules */
+  npu_device_t devices[NPU_MAX_DEVICES];
+} npu_state_t;
+extern npu_state_t npu;
+
+/* Tells whether calls may use the device: HAL_INVALID_ARGUMENT, or HAL_FAILED_PRECONDITION before init and in a forked child. */
+hal_status_t npu_check_device(int32_t device);
+
+/* The same, and HAL_UNAVAILABLE when it is lost: for whatever queues work or takes memory. */
+hal_status_t npu_check_alive(int32_t device);
+
+/* Notes that a call found the device lost, if that is what `code` says. */
+void npu_device_noticed(int32_t device, ze_result_t code);
+
+/* Reads what the plugin wants to know of a device. */
+hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle);
+
+/* Device ticks as nanoseconds; `bits` of the counter are valid. */
+int64_t npu_device_time(const npu_device_t *device, uint64_t ticks, uint32_t bits);
+
+/* Makes a stream that is in no list. */
+hal_status_t npu_stream_make(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream);
+void npu_stream_unmake(hal_plugin_stream_t *stream);
+
+/* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
+
+/* Appends a record of work that is complete. `stream` as in the record. */
+void npu_profile_append(int32_t device, hal_plugin_stream_t *stream, const npu_work_t *work);
+
+/* ---- queued work (work.c) --------------------------------------------------------------------------------------------------- */
+
+/* A command between npu_submit_begin and npu_submit_end. */
+typedef struct npu_submit_s {
+  hal_plugin_stream_t *stream; /* never NULL: the device's own for the synchronous one */
+  int synchronous;
+  ze_command_list_handle_t list;
+  ze_event_handle_t signal, waits[2]; /* what the command is to be given */
+  uint32_t wait_count;
+  npu_work_t work;
+} npu_submit_t;
+
+/* Locks the stream, and keeps a place for the command. `device` counts for the NULL stream alone.
+ * Errors: HAL_RESOURCE_EXHAUSTED, nothing is locked then. */
+hal_status_t npu_submit_begin(npu_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op);
+
+/* Lets the command wait for one event more; takes over a reference to it. */
+void npu_submit_wait(npu_submit_t *submit, npu_event_t *event);
+
+/* Unlocks. `code` is what the driver said to the command; on the NULL stream the command is waited for. */
+hal_status_t npu_submit_end(npu_submit_t *submit, ze_result_t code);
+
+/* Unlocks without a command. */
+void npu_submit_cancel(npu_submit_t *submit);
+
+/* Forgets the commands at the front of the ring that are complete, and keeps the failure of the first that failed. The lock is held. */
+void npu_work_reap(hal_plugin_stream_t *stream, uint32_t most);
+
+/* Does that for all streams of a device: no ring then names a kernel whose work has ended. */
+void npu_work_reap_all(int32_t device);
+
+/* Gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
+npu_event_t *npu_work_last(hal_plugin_stream_t *stream);
+
+/* Waits for everything queued so far. The stream's failure is kept. */
+void npu_work_drain(hal_plugin_stream_t *stream);
+
+#endif /* NPU_H_ */

@@ -1,0 +1,154 @@
+/* work.c: commands between their submission and their end. Each leaves its event in the ring of its stream: that is how the next one is
+ * ordered behind it, how failures are seen, how a stream is asked whether it is done, and where profile records come from. */
+#include <stdio.h>
+#include <string.h>
+
+#include "npu.h"
+
+enum { FIRST_ROOM = 64 };
+
+static void keep_failure(hal_plugin_stream_t *stream, const npu_work_t *work, ze_result_t code) {
+  npu_device_noticed(stream->device, code);
+  if (stream->failure.status) return; /* the first is the cause of the others */
+  npu_failure_t *failure = &stream->failure;
+  failure->code = code;
+  failure->status = npu_error_status(code);
+  snprintf(failure->op, sizeof failure->op, "%s", work->op);
+  snprintf(failure->kernel, sizeof failure->kernel, "%s", work->kernel ? work->kernel : "");
+}
+
+/* Lets go of the events of work that has ended, or was never queued. */
+static void release_events(npu_work_t *work) {
+  npu_event_release(work->event);
+  for (int i = 0; i < 2; i++)
+    if (work->waits[i]) npu_event_release(work->waits[i]);
+}
+
+void npu_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
+  while (stream->count && most--) {
+    npu_work_t *work = &stream->ring[stream->first];
+    const ze_result_t code = ze.zeEventQueryStatus(work->event->handle);
+    if (code == ZE_RESULT_NOT_READY) return;
+    if (NPU_UNLIKELY(code))
+      keep_failure(stream, work, code);
+    else if (NPU_UNLIKELY(work->noted))
+      npu_profile_append(stream->device, stream == npu.devices[stream->device].own ? NULL : stream, work);
+    release_events(work);
+    stream->first = (stream->first + 1) & (stream->room - 1);
+    stream->count--;
+  }
+}
+
+static npu_work_t *last_of(const hal_plugin_stream_t *stream) {
+  return &stream->ring[(stream->first + stream->count - 1) & (stream->room - 1)];
+}
+
+npu_event_t *npu_work_last(hal_plugin_stream_t *stream) {
+  if (!stream->count) return NULL;
+  npu_event_t *const event = last_of(stream)->event;
+  npu_event_keep(event);
+  return event;
+}
+
+static int grow(hal_plugin_stream_t *stream) {
+  const uint32_t room = stream->room ? 2 * stream->room : FIRST_ROOM;
+  npu_work_t *ring = hal_host->mem_alloc(room * sizeof *ring, alignof(npu_work_t));
+  if (!ring) return 0;
+  for (uint32_t i = 0; i < stream->count; i++) ring[i] = stream->ring[(stream->first + i) & (stream->room - 1)];
+  hal_host->mem_free(stream->ring);
+  stream->ring = ring;
+  stream->first = 0;
+  stream->room = room;
+  return 1;
+}
+
+/* Makes room in the ring, and an event. The lock is held. */
+static hal_status_t make_place(npu_submit_t *submit) {
+  hal_plugin_stream_t *const stream = submit->stream;
+  npu_work_reap(stream, 2); /* twice as fast as it fills */
+  if (NPU_UNLIKELY(stream->count == stream->room && !grow(stream)))
+    return npu_error(HAL_RESOURCE_EXHAUSTED, 0,
+                     "npu: no host memory to keep track of %u queued commands; synchronize the stream",
+                     (unsigned)stream->count);
+  return npu_event_take(stream->device, &submit->work.event);
+}
+
+hal_status_t npu_submit_begin(npu_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op) {
+  submit->synchronous = !stream;
+  submit->stream = stream ? stream : npu.devices[device].own;
+  submit->list = submit->stream->list;
+  submit->wait_count = 0;
+  submit->work = (npu_work_t){.op = op};
+  submit->work.noted = hal_records_note(&npu.devices[submit->stream->device].profile, &submit->work.correlation);
+  pthread_mutex_lock(&submit->stream->lock);
+  const hal_status_t status = make_place(submit);
+  if (NPU_UNLIKELY(status)) {
+    pthread_mutex_unlock(&submit->stream->lock);
+    return status;
+  }
+  submit->signal = submit->work.event->handle;
+  npu_event_t *const last = npu_work_last(submit->stream);
+  if (last) npu_submit_wait(submit, last);
+  return HAL_OK;
+}
+
+void npu_submit_wait(npu_submit_t *submit, npu_event_t *event) {
+  submit->work.waits[submit->wait_count] = event;
+  submit->waits[submit->wait_count++] = event->handle;
+}
+
+void npu_submit_cancel(npu_submit_t *submit) {
+  release_events(&submit->work);
+  pthread_mutex_unlock(&submit->stream->lock);
+}
+
+/* Waits for a command of the NULL stream, whose failure is the call's own. */
+static hal_status_t wait_for(hal_plugin_stream_t *stream, npu_event_t *event, const char *op, const char *kernel) {
+  const ze_result_t code = ze.zeEventHostSynchronize(event->handle, UINT64_MAX);
+  npu_event_release(event);
+  pthread_mutex_lock(&stream->lock);
+  npu_work_reap(stream, UINT32_MAX);
+  stream->failure.status = HAL_OK;
+  pthread_mutex_unlock(&stream->lock);
+  if (NPU_LIKELY(!code)) return HAL_OK;
+  npu_device_noticed(stream->device, code);
+  return npu_driver_error(code, "npu: %s%s%s failed on the device", op, kernel ? " of " : "", kernel ? kernel : "");
+}
+
+hal_status_t npu_submit_end(npu_submit_t *submit, ze_result_t code) {
+  hal_plugin_stream_t *const stream = submit->stream;
+  const npu_work_t *const work = &submit->work;
+  if (NPU_UNLIKELY(code)) {
+    npu_submit_cancel(submit);
+    npu_device_noticed(stream->device, code);
+    return npu_driver_error(code, "npu: %s%s%s was refused", work->op, work->kernel ? " of " : "",
+                            work->kernel ? work->kernel : "");
+  }
+  stream->ring[(stream->first + stream->count++) & (stream->room - 1)] = *work;
+  if (submit->synchronous) npu_event_keep(work->event);
+  pthread_mutex_unlock(&stream->lock);
+  return submit->synchronous ? wait_for(stream, work->event, work->op, work->kernel) : HAL_OK;
+}
+
+void npu_work_drain(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  npu_event_t *const last = npu_work_last(stream);
+  pthread_mutex_unlock(&stream->lock);
+  if (!last) return;
+  ze.zeEventHostSynchronize(last->handle, UINT64_MAX); /* what it answers is what reaping sees */
+  npu_event_release(last);
+  pthread_mutex_lock(&stream->lock);
+  npu_work_reap(stream, UINT32_MAX);
+  pthread_mutex_unlock(&stream->lock);
+}
+
+void npu_work_reap_all(int32_t ordinal) {
+  npu_device_t *device = &npu.devices[ordinal];
+  pthread_mutex_lock(&device->lock);
+  for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    pthread_mutex_lock(&stream->lock);
+    npu_work_reap(stream, UINT32_MAX);
+    pthread_mutex_unlock(&stream->lock);
+  }
+  pthread_mutex_unlock(&device->lock);
+}

@@ -1,0 +1,41 @@
+/* others.c: the tables of tools and of system management. Loaders up to 1.8 refuse a driver that does not give them; nothing in them is
+ * called, since nobody asks for tools or management. */
+#include <level_zero/ze_api.h>
+
+#define TABLE(NAME)                                                                                              \
+  __attribute__((visibility("default"))) ze_result_t NAME##ProcAddrTable(ze_api_version_t version, void *table); \
+  ze_result_t NAME##ProcAddrTable(ze_api_version_t version, void *table) {                                       \
+    (void)version, (void)table;                                                                                  \
+    return ZE_RESULT_SUCCESS;                                                                                    \
+  }
+
+TABLE(zetGetDevice)
+TABLE(zetGetContext)
+TABLE(zetGetCommandList)
+TABLE(zetGetModule)
+TABLE(zetGetKernel)
+TABLE(zetGetMetricGroup)
+TABLE(zetGetMetricGroupExp)
+TABLE(zetGetMetric)
+TABLE(zetGetMetricStreamer)
+TABLE(zetGetMetricQueryPool)
+TABLE(zetGetMetricQuery)
+TABLE(zetGetTracerExp)
+TABLE(zetGetDebug)
+TABLE(zesGetDriver)
+TABLE(zesGetDevice)
+TABLE(zesGetScheduler)
+TABLE(zesGetPerformanceFactor)
+TABLE(zesGetPower)
+TABLE(zesGetFrequency)
+TABLE(zesGetEngine)
+TABLE(zesGetStandby)
+TABLE(zesGetFirmware)
+TABLE(zesGetMemory)
+TABLE(zesGetFabricPort)
+TABLE(zesGetTemperature)
+TABLE(zesGetPsu)
+TABLE(zesGetFan)
+TABLE(zesGetLed)
+TABLE(zesGetRas)
+TABLE(zesGetDiagnostics)

@@ -1,0 +1,35 @@
+/* npu_testing.h: the Level Zero plugin on the CPU driver of test/doubles, behind the real loader. */
+#ifndef TEST_HAL_NPU_TESTING_H_
+#define TEST_HAL_NPU_TESTING_H_
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "opencl/opencl_testing.h"
+
+static inline void use_double(const char *devices) {
+  setenv("ZE_ENABLE_ALT_DRIVERS", ZE_DRIVER, 1);
+  setenv("ZE_CPU_DEVICES", devices, 1);
+  setenv("HAL_TEST_PLUGIN", "npu", 1);
+}
+
+static inline void open_npu(void) {
+  use_double("2");
+  open_opencl();
+}
+
+/* Asks the driver for faults, "name=number,...": test/doubles/ze_cpu_driver/README.md. The driver is loaded when a device is first used. */
+static inline void set_fault(const char *text) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  assert_ok(hal_device_info(0, &info));
+  void *const driver = dlopen(ZE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+  cr_assert_not_null(driver, "%s is not loaded", ZE_DRIVER);
+  int (*set)(const char *) = NULL;
+  void *const symbol = dlsym(driver, "ze_cpu_fault_set");
+  cr_assert_not_null(symbol);
+  memcpy(&set, &symbol, sizeof symbol);
+  cr_assert_eq(set(text), 0, "no fault '%s'", text);
+  dlclose(driver);
+}
+
+#endif /* TEST_HAL_NPU_TESTING_H_ */
