@@ -38,6 +38,7 @@ ROOMS = {
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "house": (["hal/src/"], ["op", "ops", "program"]),  # hal/src/house.c, where the rooms meet
     "hal": (["hal/include/hal/hal.h"], ["op", "program"]),  # all public headers at once
+    "cts": (["hal/cts/", "hal_cts_rules.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),
@@ -51,7 +52,7 @@ ROOMS = {
 }
 
 # Where an include is looked for, after the folder of its own file.
-SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "csrc")
+SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "csrc")
 
 # Tables that a lower room declares and a higher one defines: a call up goes through one of them.
 HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}

@@ -1,0 +1,153 @@
+/* cts.h: what the cases of the conformance suite stand on. Private to hal/cts.
+ *
+ * A case is a function that runs in a child process of its own, with a plugin loaded afresh. It ends by returning (the rules that
+ * it named hold) or in cts_fail and cts_skip, which do not come back: the child ends there, so that a case cleans up nothing after a
+ * finding. Parent and child share one page, cts_page_t; a crash leaves there what was being called and judged. */
+#ifndef HAL_CTS_CTS_H_
+#define HAL_CTS_CTS_H_
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin/call.h"
+
+enum { CTS_NONE, CTS_PASS, CTS_FAIL, CTS_SKIP, CTS_BLOCKED, CTS_XFAIL, CTS_UNSUPPORTED };
+enum { CTS_TEXT = 1024, CTS_RULES_MAX = 512, CTS_CASES_MAX = 200, CTS_NO_RULE = 0xffff };
+
+/* What a case needs of the plugin, else it is skipped with the reason. */
+enum {
+  CTS_ASYNC = 1,     /* a device that says HAL_DEVICE_ASYNC, with streams and host calls of its own */
+  CTS_PROVIDED = 2,  /* the function of the case's rule is the plugin's own */
+  CTS_TWO = 4,       /* two devices */
+  CTS_EVENTS = 8,    /* the plugin's own events and stream_wait_event; the defaults wait for the stream */
+  CTS_UNLOADED = 16, /* the case loads the plugin itself */
+};
+
+/* What parent and child see. */
+typedef struct cts_page_s {
+  atomic_int verdict;
+  atomic_uint slot;                  /* the function that is running, HAL_SLOT_COUNT: none */
+  atomic_uint last_slot;             /* the one that ran before */
+  atomic_uint sequence;              /* calls so far */
+  atomic_uint rule;                  /* the rule that is being judged */
+  atomic_uchar held[CTS_RULES_MAX];  /* rules that held in this case */
+  atomic_uint calls[HAL_SLOT_COUNT]; /* calls of each function */
+  char text[CTS_TEXT];               /* evidence, or why the case was skipped */
+  uint8_t provided[HAL_SLOT_COUNT];  /* by the last plugin that was loaded */
+  uint64_t flags;                    /* HAL_DEVICE_* */
+  int32_t device_count;
+  char name[64], version[64], device_name[64], dialects[64];
+} cts_page_t;
+
+typedef struct cts_s {
+  hal_plugin_t *plugin;
+  cts_page_t *page;
+  const char *path;
+  int32_t device;
+  hal_device_info_t info;
+} cts_t;
+
+/* ---- the tables ---- */
+typedef struct cts_rule_s {
+  const char *id;
+  uint32_t slot;
+  const char *text;
+} cts_rule_t;
+extern const cts_rule_t cts_rules[];
+extern const uint32_t cts_rule_count;
+/* Finds the sentence of the slot's contract (HAL_SLOT_COUNT: of the general rules) in which `phrase` stands; CTS_NO_RULE. */
+uint32_t cts_rule_find(uint32_t slot, const char *phrase);
+/* The function's name without hal_plugin_. */
+const char *cts_slot_name(uint32_t slot);
+
+typedef struct cts_case_s {
+  const char *suite, *name;
+  uint32_t slot;
+  const char *phrase;
+  const char *depends; /* ids of cases, separated by spaces */
+  uint32_t needs;      /* CTS_* */
+  void (*run)(cts_t *t);
+} cts_case_t;
+#define CTS_CASE(suite, name, slot, phrase, depends, needs) void cts_case_##suite##_##name(cts_t *t);
+#include "cases.def"
+#undef CTS_CASE
+extern const cts_case_t cts_cases[];
+extern const uint32_t cts_case_count;
+
+/* ---- verdicts; they do not return ---- */
+#define CTS_NORETURN __attribute__((noreturn))
+#define CTS_PRINTF(text, first) __attribute__((format(printf, text, first)))
+CTS_NORETURN void cts_fail(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
+CTS_NORETURN void cts_skip(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
+/* From now on this rule is judged; the one before held. */
+void cts_judge(cts_t *t, uint32_t slot, const char *phrase);
+#define CTS_JUDGE(t, slot, phrase) cts_judge(t, HAL_SLOT_##slot, phrase)
+#define CTS_GENERAL(t, phrase) cts_judge(t, HAL_SLOT_COUNT, phrase)
+#define CTS_CHECK(t, condition, ...) ((condition) ? (void)0 : cts_fail(t, __VA_ARGS__))
+
+/* ---- calls: each is noted on the page before it is made ---- */
+static inline void cts_enter(cts_t *t, uint32_t slot) {
+  atomic_fetch_add(&t->page->sequence, 1);
+  atomic_fetch_add(&t->page->calls[slot], 1);
+  atomic_store(&t->page->slot, slot);
+}
+static inline hal_status_t cts_leave(cts_t *t, uint32_t slot, hal_status_t status) {
+  atomic_store(&t->page->last_slot, slot);
+  atomic_store(&t->page->slot, HAL_SLOT_COUNT);
+  return status;
+}
+#define HAL_OP(since, kind, group, need, name, params, args)                            \
+  static inline hal_status_t cts_##name(cts_t *t, HAL_UNPAREN params) {                 \
+    cts_enter(t, HAL_SLOT_##name);                                                      \
+    return cts_leave(t, HAL_SLOT_##name, hal_call_##name(t->plugin, HAL_UNPAREN args)); \
+  }
+#include "hal/plugin_ops.def"
+#undef HAL_OP
+
+/* Fails, naming the function's first sentence, when the call does not give HAL_OK. */
+void cts_expect_ok(cts_t *t, uint32_t slot, hal_status_t status);
+#define CTS_OK(t, name, ...) cts_expect_ok(t, HAL_SLOT_##name, cts_##name(t, __VA_ARGS__))
+/* Fails with the rule that is judged when the call does not give this status. */
+void cts_expect(cts_t *t, uint32_t slot, hal_status_t status, hal_status_t expected);
+#define CTS_STATUS(t, expected, name, ...) cts_expect(t, HAL_SLOT_##name, cts_##name(t, __VA_ARGS__), expected)
+
+int cts_provides(const cts_t *t, uint32_t slot);
+#define CTS_PROVIDES(t, name) cts_provides(t, HAL_SLOT_##name)
+int cts_is_async(const cts_t *t);
+
+/* ---- data.c: memory and numbers ---- */
+void *cts_alloc(cts_t *t, size_t size);
+void cts_free(cts_t *t, void *ptr);
+uint8_t *cts_host(cts_t *t, size_t size); /* ordinary memory, zeroed; lives as long as the child */
+hal_plugin_stream_t *cts_stream(cts_t *t);
+hal_plugin_event_t *cts_event(cts_t *t, uint32_t flags);
+void cts_put(cts_t *t, hal_plugin_stream_t *stream, void *device_ptr, const void *host, size_t size);
+void cts_get(cts_t *t, hal_plugin_stream_t *stream, void *host, const void *device_ptr, size_t size);
+void cts_sync(cts_t *t, hal_plugin_stream_t *stream);
+/* Bytes that follow from `seed` and the place. */
+void cts_noise(void *bytes, size_t size, uint64_t seed);
+/* Fails when the bytes differ, with the first place and both values. */
+void cts_same(cts_t *t, const void *got, const void *expected, size_t size, const char *what);
+int64_t cts_now_ns(void);
+void cts_nap(void); /* a millisecond, between two looks at what another thread does */
+
+/* ---- gate.c: a stream that is held until the case lets it go ---- */
+typedef struct cts_gate_s {
+  cts_t *t;
+  atomic_int open, entered, left;
+  long caller;   /* the thread that closed it */
+  int may_block; /* the case expects its call to wait */
+} cts_gate_t;
+/* Queues on the stream a host call that does not return before the gate is open. While it is closed, a call of the closing thread
+ * that waits for it is a finding: the watch sees that every thread of the process sleeps and that the call does not return. */
+void cts_gate_close(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *stream);
+void cts_gate_open(cts_gate_t *gate);
+/* Opens the gate from another thread, once the caller sleeps in its next call or a while has gone by; cts_gate_was_open then tells
+ * whether a call returned too early, whatever the machine's speed. */
+void cts_gate_open_later(cts_gate_t *gate);
+int cts_gate_was_open(const cts_gate_t *gate);
+
+#endif /* HAL_CTS_CTS_H_ */

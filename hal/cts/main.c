@@ -1,0 +1,204 @@
+/* main.c: the program hal-cts. Exit codes: 0 no finding, 1 findings, 2 wrong usage or a report that could not be written. */
+#define _GNU_SOURCE /* realpath, getopt_long, MAP_ANONYMOUS */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <sys/mman.h>
+
+#include "run.h"
+
+enum { LIMIT_S = 120, LINE = 512 };
+
+static const char usage[] =
+    "hal-cts --plugin PATH [options]: holds a plugin to the contract of hal/plugin_ops.def\n"
+    "  --suite NAME        this suite only (with what all stand on)\n"
+    "  --case ID           this case only\n"
+    "  --device N          the plugin's device, 0 by default\n"
+    "  --list              the cases and their rules; needs no plugin\n"
+    "  --rules             every sentence of the contract with its id; needs no plugin\n"
+    "  --report FILE.html  a report with the verdict on every rule\n"
+    "  --junit FILE.xml    results for a build server\n"
+    "  --tap               results as TAP on standard output\n"
+    "  --unsupported FILE  lines \"CASE reason\": cases that are not run\n"
+    "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
+    "  --limit SECONDS     time of one case, 120 by default\n";
+
+static cts_run_t run;
+static int tap;
+
+static void tell(const cts_run_t *of, uint32_t number) {
+  const cts_result_t *const result = &of->results[number];
+  const char *const rule = result->rule < cts_rule_count ? cts_rules[result->rule].id : "none";
+  char id[64];
+  static int count;
+  cts_case_id(&cts_cases[number], id);
+  count++;
+  if (tap) {
+    const int bad = result->verdict == CTS_FAIL || result->verdict == CTS_BLOCKED || result->verdict == CTS_XFAIL;
+    printf("%sok %d - %s%s%s\n", bad ? "not " : "", count, id,
+           result->verdict == CTS_XFAIL                                        ? " # TODO "
+           : result->verdict == CTS_SKIP || result->verdict == CTS_UNSUPPORTED ? " # SKIP "
+                                                                               : "",
+           result->verdict == CTS_PASS || bad ? "" : result->text);
+    if (bad) printf("# rule %s: %s\n", rule, result->text);
+  } else if (result->verdict == CTS_FAIL) {
+    printf("FAIL     %s\n  rule     %s: %s\n  evidence %s\n", id, rule,
+           result->rule < cts_rule_count ? cts_rules[result->rule].text : "", result->text);
+    if (result->output[0]) printf("  output   %s\n", result->output);
+  } else {
+    printf("%-8s %s%s%s\n", cts_verdict_name(result->verdict), id, result->text[0] ? ": " : "", result->text);
+  }
+  fflush(stdout);
+}
+
+static void summarise(const cts_run_t *of) {
+  cts_level_t levels[CTS_LEVELS];
+  char next[512];
+  int verdicts[8] = {0}, rules = 0;
+  for (uint32_t i = 0; i < cts_case_count; i++) verdicts[of->results[i].verdict]++;
+  for (uint32_t i = 0; i < cts_rule_count; i++) rules += of->rule_verdicts[i] == CTS_PASS;
+  printf(
+      "%s%d passed, %d failed, %d blocked, %d skipped, %d unsupported, %d expected failures; %d of %u sentences of the "
+      "contract held\n",
+      tap ? "# " : "", verdicts[CTS_PASS], verdicts[CTS_FAIL], verdicts[CTS_BLOCKED], verdicts[CTS_SKIP],
+      verdicts[CTS_UNSUPPORTED], verdicts[CTS_XFAIL], rules, cts_rule_count);
+  if (of->suite || of->only) return; /* levels are told of the whole */
+  cts_levels(of, levels);
+  for (int i = 0; i < CTS_LEVELS; i++)
+    printf("%slevel %d, %s: %s%s%s\n", tap ? "# " : "", i + 1, levels[i].name,
+           levels[i].reached ? "reached" : "not reached", levels[i].missing[0] ? ": " : "", levels[i].missing);
+  cts_next(of, next, sizeof next);
+  if (next[0]) printf("%snext: %s\n", tap ? "# " : "", next);
+}
+
+/* Reads lines "CASE reason"; a line without a reason, or with an unknown case, is an error. */
+static int read_list(const char *path, cts_listed_t **out_list, size_t *out_count) {
+  char line[LINE], known[64];
+  FILE *const file = fopen(path, "re");
+  if (!file) return fprintf(stderr, "hal-cts: %s cannot be read: %s\n", path, strerror(errno)), 0;
+  cts_listed_t *const list = calloc(CTS_CASES_MAX, sizeof *list);
+  size_t count = 0;
+  int good = list != NULL;
+  for (int number = 1; good && fgets(line, sizeof line, file); number++) {
+    if (line[0] == '#' || line[strspn(line, " \t\n")] == '\0') continue;
+    cts_listed_t *const row = &list[count++];
+    good = count < CTS_CASES_MAX && sscanf(line, "%63s %255[^\n]", row->id, row->why) == 2;
+    if (!good) fprintf(stderr, "hal-cts: %s:%d: write \"CASE reason\"\n", path, number);
+    int found = 0;
+    for (uint32_t i = 0; good && i < cts_case_count; i++)
+      cts_case_id(&cts_cases[i], known), found |= strcmp(known, row->id) == 0;
+    if (good && !found)
+      good = 0, fprintf(stderr, "hal-cts: %s:%d: there is no case %s; see --list\n", path, number, row->id);
+  }
+  fclose(file);
+  *out_list = list, *out_count = count;
+  return good;
+}
+
+static int list_cases(void) {
+  char id[64];
+  for (uint32_t i = 0; i < cts_case_count; i++) {
+    const uint32_t rule = cts_rule_find(cts_cases[i].slot, cts_cases[i].phrase);
+    cts_case_id(&cts_cases[i], id);
+    printf("%-32s %s%s%s\n", id, rule < cts_rule_count ? cts_rules[rule].id : "NO SUCH RULE",
+           *cts_cases[i].depends ? "  after " : "", cts_cases[i].depends);
+    if (rule == CTS_NO_RULE) return fprintf(stderr, "hal-cts: %s names no sentence of the contract\n", id), 2;
+  }
+  return 0;
+}
+
+static int list_rules(void) {
+  for (uint32_t i = 0; i < cts_rule_count; i++) printf("%s: %s\n", cts_rules[i].id, cts_rules[i].text);
+  return 0;
+}
+
+static int read_number(const char *text, long least, long most, long *out_number) {
+  char *end;
+  errno = 0;
+  *out_number = strtol(text, &end, 10);
+  if (*text && !*end && !errno && *out_number >= least && *out_number <= most) return 1;
+  return fprintf(stderr, "hal-cts: \"%s\" is not a number from %ld to %ld\n", text, least, most), 0;
+}
+
+static int is_suite(const char *name) {
+  for (uint32_t i = 0; i < cts_case_count; i++)
+    if (strcmp(cts_cases[i].suite, name) == 0) return 1;
+  return fprintf(stderr, "hal-cts: there is no suite \"%s\"; see --list\n", name), 0;
+}
+
+static int is_case(const char *name) {
+  char id[64];
+  for (uint32_t i = 0; i < cts_case_count; i++) {
+    cts_case_id(&cts_cases[i], id);
+    if (strcmp(id, name) == 0) return 1;
+  }
+  return fprintf(stderr, "hal-cts: there is no case \"%s\"; see --list\n", name), 0;
+}
+
+int main(int argc, char **argv) {
+  static const struct option options[] = {
+      {"plugin", 1, 0, 'p'}, {"suite", 1, 0, 's'}, {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
+      {"list", 0, 0, 'l'},   {"rules", 0, 0, 'R'}, {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
+      {"tap", 0, 0, 't'},    {"limit", 1, 0, 'L'}, {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+      {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
+  static char path[PATH_MAX];
+  const char *plugin = NULL, *html = NULL, *junit = NULL;
+  long number = 0;
+  int good = 1;
+  run.limit_s = LIMIT_S;
+  for (int option; good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) switch (option) {
+      case 'p':
+        plugin = optarg;
+        break;
+      case 's':
+        run.suite = optarg, good = is_suite(optarg);
+        break;
+      case 'c':
+        run.only = optarg, good = is_case(optarg);
+        break;
+      case 'd':
+        good = read_number(optarg, 0, 1023, &number), run.device = (int32_t)number;
+        break;
+      case 'L':
+        good = read_number(optarg, 1, 86400, &number), run.limit_s = (int)number;
+        break;
+      case 'l':
+        return list_cases();
+      case 'R':
+        return list_rules();
+      case 'r':
+        html = optarg;
+        break;
+      case 'j':
+        junit = optarg;
+        break;
+      case 't':
+        tap = 1;
+        break;
+      case 'u':
+        good = read_list(optarg, &run.unsupported, &run.unsupported_count);
+        break;
+      case 'x':
+        good = read_list(optarg, &run.xfail, &run.xfail_count);
+        break;
+      case 'h':
+        return fputs(usage, stdout), 0;
+      default:
+        good = 0;
+    }
+  if (!good || !plugin || optind != argc) return fputs(usage, stderr), 2;
+  run.path = realpath(plugin, path) ? path : plugin; /* the loader says what is wrong with it */
+  run.page = mmap(NULL, sizeof *run.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (run.page == MAP_FAILED) return fprintf(stderr, "hal-cts: no memory\n"), 2;
+  const int findings = cts_run_all(&run, tell);
+  if (tap) {
+    int count = 0;
+    for (uint32_t i = 0; i < cts_case_count; i++) count += run.results[i].verdict != CTS_NONE;
+    printf("1..%d\n", count);
+  }
+  summarise(&run);
+  if (html && !cts_report_html(&run, html)) return 2;
+  if (junit && !cts_report_junit(&run, junit)) return 2;
+  return findings ? 1 : 0;
+}

@@ -1,0 +1,66 @@
+/* run.h: running the cases, and what came of them. Private to hal/cts. */
+#ifndef HAL_CTS_RUN_H_
+#define HAL_CTS_RUN_H_
+
+#include <stdio.h>
+
+#include "cts.h"
+
+typedef struct cts_result_s {
+  int verdict; /* CTS_* */
+  uint32_t rule;
+  double seconds;
+  char text[CTS_TEXT], output[CTS_TEXT]; /* evidence; the last that the child wrote to its standard error */
+} cts_result_t;
+
+typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
+  char id[64], why[256];
+  int used;
+} cts_listed_t;
+
+typedef struct cts_run_s {
+  const char *path, *suite, *only;
+  int32_t device;
+  int limit_s;
+  cts_listed_t *unsupported, *xfail;
+  size_t unsupported_count, xfail_count;
+  cts_page_t *page;
+  cts_result_t results[CTS_CASES_MAX];
+  uint8_t rule_verdicts[CTS_RULES_MAX]; /* the worst that a case said */
+  int16_t rule_cases[CTS_RULES_MAX];    /* the case that said it, -1 */
+  uint32_t calls[HAL_SLOT_COUNT];
+  uint8_t provided[HAL_SLOT_COUNT];
+  cts_page_t about; /* the page after the first load that worked */
+  int loaded;
+} cts_run_t;
+
+/* child.c: runs one case in a child process and fills `result`. */
+void cts_run_case(cts_run_t *run, const cts_case_t *which, cts_result_t *result);
+/* process.c, in the child: what the plugin must leave as it found it. */
+void cts_process_remember(void);
+/* Gives 0 and a sentence when something has changed. */
+int cts_process_is_intact(char *text, size_t size);
+
+/* run.c: runs all cases that were asked for, in the table's order, and gives the number of findings. */
+int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t number));
+void cts_case_id(const cts_case_t *which, char id[64]);
+int cts_case_is_asked(const cts_run_t *run, const cts_case_t *which);
+const char *cts_verdict_name(int verdict);
+/* Why a rule has no verdict. */
+const char *cts_rule_why_not(const cts_run_t *run, uint32_t rule, char *text, size_t size);
+
+/* report_*.c; HAL errors: 0 when the file could not be written. */
+int cts_report_html(const cts_run_t *run, const char *path);
+int cts_report_junit(const cts_run_t *run, const char *path);
+/* levels.c: the levels of the porting guide, and what to write next. */
+enum { CTS_LEVELS = 7 };
+typedef struct cts_level_s {
+  const char *name, *what;
+  int reached;
+  char missing[256]; /* functions to write, or cases that failed */
+} cts_level_t;
+void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]);
+/* One sentence: the function to write next, and what it gains; "" when there is none. */
+void cts_next(const cts_run_t *run, char *text, size_t size);
+
+#endif /* HAL_CTS_RUN_H_ */

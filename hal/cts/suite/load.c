@@ -1,0 +1,23 @@
+/* load.c: what everything stands on: the file is a plugin, it loads, and its devices start. */
+#include "cts.h"
+#include "hal/status.h"
+#include "plugin/loader.h"
+
+void cts_case_load_loads(cts_t *t) {
+  hal_plugin_info_t again = {.struct_size = HAL_STRUCT_SIZE(hal_plugin_info_t, flags)};
+  cts_enter(t, HAL_SLOT_info);
+  const hal_status_t status = hal_plugin_load(t->path, t->plugin);
+  cts_leave(t, HAL_SLOT_info, status);
+  CTS_CHECK(t, !status, "%s", hal_error_message());
+  CTS_JUDGE(t, info, "Tells name");
+  CTS_OK(t, info, &again);
+  CTS_CHECK(t, again.name && again.vendor && again.version, "info left out name, vendor or version");
+  CTS_CHECK(t, strcmp(again.name, t->plugin->info.name) == 0, "info gave the name \"%s\", and then \"%s\"",
+            t->plugin->info.name, again.name);
+  CTS_JUDGE(t, info, "strings live as long");
+  CTS_CHECK(t, again.name[0] && strlen(again.vendor) < 4096 && strlen(again.version) < 4096,
+            "a string of info is empty or has no end");
+}
+
+/* The start itself is the case: child.c does it before each case, and looks at the process afterwards. */
+void cts_case_load_process(cts_t *t) { CTS_OK(t, device_synchronize, t->device); }

@@ -1,0 +1,201 @@
+/* memory.c: allocation, fills, and what memory says of itself. */
+#define _GNU_SOURCE
+#include <stdio.h>
+
+#include "cts.h"
+#include "hal/status.h"
+
+enum { MANY = 48, CYCLES = 64 };
+#define MEGA ((size_t)1 << 20)
+
+static size_t alignment_of(const cts_t *t) { return t->info.base_alignment ? t->info.base_alignment : 256; }
+
+void cts_case_memory_alloc(cts_t *t) {
+  static const size_t sizes[] = {1, 7, 255, 256, 257, 4096, 4097, 65536, 1000003, 8 << 20};
+  void *ptrs[sizeof sizes / sizeof sizes[0]];
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    ptrs[i] = cts_alloc(t, sizes[i]);
+    CTS_CHECK(t, (uintptr_t)ptrs[i] % alignment_of(t) == 0,
+              "memory_alloc of %zu bytes gave %p, which is not aligned to %zu bytes", sizes[i], ptrs[i],
+              alignment_of(t));
+  }
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) cts_free(t, ptrs[i]);
+}
+
+void cts_case_memory_distinct(cts_t *t) {
+  struct {
+    uint8_t *ptr;
+    size_t size;
+    int32_t device;
+  } all[MANY];
+  for (int i = 0; i < MANY; i++) {
+    all[i].size = (size_t)(i % 7 + 1) * 12345 + (size_t)i;
+    all[i].device = i % t->page->device_count;
+    void *ptr = NULL;
+    CTS_OK(t, memory_alloc, all[i].device, all[i].size, 0, &ptr);
+    all[i].ptr = ptr;
+    for (int j = 0; j < i; j++)
+      CTS_CHECK(t, all[i].ptr + all[i].size <= all[j].ptr || all[j].ptr + all[j].size <= all[i].ptr,
+                "memory_alloc gave %zu bytes at %p, which overlap %zu bytes at %p that are in use", all[i].size,
+                (void *)all[i].ptr, all[j].size, (void *)all[j].ptr);
+  }
+  uint8_t *const bytes = cts_host(t, 100000), *const got = cts_host(t, 100000);
+  for (int i = 0; i < MANY; i++) {
+    cts_noise(bytes, all[i].size, (uint64_t)i);
+    CTS_OK(t, memory_copy, NULL, all[i].ptr, all[i].device, bytes, HAL_HOST, all[i].size);
+  }
+  for (int i = 0; i < MANY; i++) {
+    cts_noise(bytes, all[i].size, (uint64_t)i);
+    CTS_OK(t, memory_copy, NULL, got, HAL_HOST, all[i].ptr, all[i].device, all[i].size);
+    cts_same(t, got, bytes, all[i].size, "memory that was written while other allocations were in use");
+    CTS_OK(t, memory_free, all[i].device, all[i].ptr);
+  }
+}
+
+void cts_case_memory_free_null(cts_t *t) { CTS_STATUS(t, HAL_OK, memory_free, t->device, NULL); }
+
+/* Bytes of addresses that the process has. */
+static size_t address_space(void) {
+  size_t pages = 0;
+  FILE *const file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%zu", &pages) != 1) pages = 0;
+  if (file) fclose(file);
+  return pages * 4096;
+}
+
+/* A leak shows in the driver's count, in the process's addresses, or when the device is full. */
+void cts_case_memory_reuse(cts_t *t) {
+  size_t free_before = 0, free_after = 0, total = 0, space = 0;
+  const size_t size = 16 * MEGA;
+  for (int i = 0; i < CYCLES + 8; i++) {
+    if (i == 8) { /* the first ones fill pools */
+      space = address_space();
+      if (CTS_PROVIDES(t, memory_info)) CTS_OK(t, memory_info, t->device, &free_before, &total);
+    }
+    cts_free(t, cts_alloc(t, size));
+  }
+  const size_t grown = address_space() - space;
+  CTS_CHECK(t, address_space() < space || grown < CYCLES / 2 * size,
+            "%d times %zu bytes were allocated and freed, and the process has grown by %zu bytes", CYCLES, size, grown);
+  if (CTS_PROVIDES(t, memory_info)) {
+    CTS_OK(t, memory_info, t->device, &free_after, &total);
+    CTS_CHECK(t, free_after + CYCLES / 2 * size > free_before,
+              "%d times %zu bytes were allocated and freed, and free memory fell from %zu to %zu bytes", CYCLES, size,
+              free_before, free_after);
+  }
+}
+
+void cts_case_memory_exhausted(cts_t *t) {
+  void *ptr = &ptr;
+  const size_t huge = SIZE_MAX / 2 - 4095;
+  CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, memory_alloc, t->device, huge, 0, &ptr);
+  CTS_GENERAL(t, "with its message set");
+  CTS_CHECK(t, hal_error_message()[0], "memory_alloc of %zu bytes failed without a message", huge);
+  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_CHECK(t, ptr == &ptr, "memory_alloc failed and wrote %p to its out-parameter", ptr);
+  CTS_JUDGE(t, memory_alloc, "HAL_RESOURCE_EXHAUSTED");
+  cts_free(t, cts_alloc(t, 4096)); /* and goes on */
+}
+
+static void fill_one(cts_t *t, uint8_t *device, uint8_t *got, uint8_t *expected, size_t pattern_size, size_t size) {
+  enum { GUARD = 64 };
+  uint8_t pattern[16];
+  cts_noise(pattern, sizeof pattern, pattern_size * 1000 + size);
+  memset(expected, 0xc3, size + 2 * GUARD);
+  cts_put(t, NULL, device, expected, size + 2 * GUARD);
+  CTS_OK(t, memory_fill, NULL, t->device, device + GUARD, pattern, pattern_size, size);
+  for (size_t i = 0; i < size; i++) expected[GUARD + i] = pattern[i % pattern_size];
+  cts_get(t, NULL, got, device, size + 2 * GUARD);
+  char what[96];
+  snprintf(what, sizeof what, "a fill of %zu bytes with a pattern of %zu, and 64 bytes on each side", size,
+           pattern_size);
+  cts_same(t, got, expected, size + 2 * GUARD, what);
+}
+
+void cts_case_memory_fill(cts_t *t) {
+  static const size_t counts[] = {1, 3, 16, 255, 257, 4099};
+  uint8_t *const device = cts_alloc(t, 70000), *const got = cts_host(t, 70000), *const expected = cts_host(t, 70000);
+  for (size_t pattern_size = 1; pattern_size <= 16; pattern_size *= 2)
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
+      fill_one(t, device, got, expected, pattern_size, counts[i] * pattern_size);
+  cts_free(t, device);
+}
+
+void cts_case_memory_fill_wrong(cts_t *t) {
+  uint8_t pattern[32] = {1};
+  void *const device = cts_alloc(t, 4096);
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, memory_fill, NULL, t->device, device, pattern, 3, 12);
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, memory_fill, NULL, t->device, device, pattern, 32, 64);
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, memory_fill, NULL, t->device, device, pattern, 4, 10);
+}
+
+void cts_case_memory_info(cts_t *t) {
+  size_t free = 1, total = 0;
+  CTS_OK(t, memory_info, t->device, &free, &total);
+  CTS_CHECK(t, total > 0 && free <= total, "memory_info tells %zu free bytes of %zu", free, total);
+  CTS_CHECK(t, !t->info.total_memory || total == t->info.total_memory,
+            "memory_info tells a total of %zu bytes, device_info %llu", total,
+            (unsigned long long)t->info.total_memory);
+}
+
+void cts_case_memory_pointer_info(cts_t *t) {
+  const size_t size = 100000;
+  uint8_t *const device = cts_alloc(t, size);
+  static const size_t offsets[] = {0, 1, 4096, 99999};
+  for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+    hal_pointer_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_pointer_info_t, kind)};
+    CTS_OK(t, memory_pointer_info, device + offsets[i], &info);
+    CTS_CHECK(t, info.base == device && info.size >= size && info.size < size + 4 * MEGA,
+              "memory_pointer_info gives base %p and %zu bytes for offset %zu of %zu bytes at %p", info.base, info.size,
+              offsets[i], size, (void *)device);
+    CTS_CHECK(t, info.device == t->device, "memory_pointer_info gives device %d for memory of device %d", info.device,
+              t->device);
+  }
+  int here;
+  hal_pointer_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_pointer_info_t, kind)};
+  CTS_JUDGE(t, memory_pointer_info, "HAL_NOT_FOUND = not memory");
+  CTS_STATUS(t, HAL_NOT_FOUND, memory_pointer_info, &here, &info);
+  cts_free(t, device);
+  CTS_STATUS(t, HAL_NOT_FOUND, memory_pointer_info, device, &info);
+}
+
+void cts_case_memory_host_visible(cts_t *t) {
+  enum { SIZE = 100000 };
+  if (!(t->info.flags & HAL_DEVICE_HOST_VISIBLE)) cts_skip(t, "the device does not say HAL_DEVICE_HOST_VISIBLE");
+  CTS_GENERAL(t, "HAL_DEVICE_HOST_VISIBLE: ");
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  cts_noise(bytes, SIZE, 1);
+  cts_put(t, NULL, device, bytes, SIZE);
+  cts_same(t, device, bytes, SIZE, "device memory read by the host");
+  cts_noise(device, SIZE, 2);
+  cts_noise(bytes, SIZE, 2);
+  cts_get(t, NULL, got, device, SIZE);
+  cts_same(t, got, bytes, SIZE, "device memory written by the host");
+}
+
+void cts_case_memory_unified(cts_t *t) {
+  enum { SIZE = 100000 };
+  if (!(t->info.flags & HAL_DEVICE_UNIFIED)) cts_skip(t, "the device does not say HAL_DEVICE_UNIFIED");
+  CTS_GENERAL(t, "HAL_DEVICE_UNIFIED: ");
+  uint8_t *const ordinary = cts_host(t, SIZE), *const expected = cts_host(t, SIZE);
+  const uint32_t pattern = 0x12345678;
+  CTS_OK(t, memory_fill, NULL, t->device, ordinary, &pattern, sizeof pattern, SIZE);
+  for (size_t i = 0; i < SIZE; i += sizeof pattern) memcpy(expected + i, &pattern, sizeof pattern);
+  cts_same(t, ordinary, expected, SIZE, "ordinary memory that the device has filled");
+}
+
+void cts_case_memory_host_alloc(cts_t *t) {
+  enum { SIZE = 100000 };
+  void *host = NULL;
+  CTS_OK(t, host_alloc, t->device, SIZE, &host);
+  CTS_CHECK(t, host && (uintptr_t)host % 64 == 0, "host_alloc gave %p, which is not aligned to 64 bytes", host);
+  uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_host(t, SIZE);
+  cts_noise(expected, SIZE, 3);
+  memcpy(host, expected, SIZE);
+  cts_put(t, NULL, device, host, SIZE);
+  memset(host, 0, SIZE);
+  cts_get(t, NULL, host, device, SIZE);
+  cts_same(t, host, expected, SIZE, "host memory of host_alloc copied to the device and back");
+  CTS_JUDGE(t, host_free, "Frees what host_alloc gave");
+  CTS_OK(t, host_free, t->device, host);
+}

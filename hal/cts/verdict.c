@@ -1,0 +1,61 @@
+/* verdict.c: how a case ends, and the calls that must succeed. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cts.h"
+#include "hal/status.h"
+
+/* The first verdict stands: two threads of a case may find something at once. */
+static CTS_NORETURN void end_case(cts_t *t, int verdict, const char *format, va_list values) {
+  static atomic_flag ending = ATOMIC_FLAG_INIT;
+  if (atomic_flag_test_and_set(&ending))
+    for (;;) pause();
+  char text[CTS_TEXT];
+  vsnprintf(text, sizeof text, format, values);
+  memcpy(t->page->text, text, sizeof text);
+  atomic_store(&t->page->verdict, verdict);
+  _exit(0);
+}
+
+void cts_fail(cts_t *t, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  end_case(t, CTS_FAIL, format, values);
+}
+
+void cts_skip(cts_t *t, const char *format, ...) {
+  va_list values;
+  va_start(values, format);
+  end_case(t, CTS_SKIP, format, values);
+}
+
+void cts_judge(cts_t *t, uint32_t slot, const char *phrase) {
+  const uint32_t before = atomic_load(&t->page->rule), rule = cts_rule_find(slot, phrase);
+  if (before != CTS_NO_RULE) atomic_store(&t->page->held[before], 1);
+  atomic_store(&t->page->rule, rule);
+  if (rule == CTS_NO_RULE)
+    cts_fail(t, "error of the suite: the contract of %s has no sentence with \"%s\"", cts_slot_name(slot), phrase);
+}
+
+void cts_expect_ok(cts_t *t, uint32_t slot, hal_status_t status) {
+  if (status == HAL_OK) return;
+  const uint32_t judged = atomic_load(&t->page->rule);
+  if (judged == CTS_NO_RULE || cts_rules[judged].slot != slot)
+    for (uint32_t i = cts_rule_count; i-- > 0;)
+      if (cts_rules[i].slot == slot)
+        atomic_store(&t->page->rule, i); /* the first sentence of the function: what it is for */
+  cts_fail(t, "%s gave %s instead of HAL_OK: %s", cts_slot_name(slot), hal_status_name(status), hal_error_message());
+}
+
+void cts_expect(cts_t *t, uint32_t slot, hal_status_t status, hal_status_t expected) {
+  if (status != expected)
+    cts_fail(t, "%s gave %s instead of %s%s%s", cts_slot_name(slot), hal_status_name(status), hal_status_name(expected),
+             status ? ": " : "", status ? hal_error_message() : "");
+}
+
+int cts_provides(const cts_t *t, uint32_t slot) { return t->page->provided[slot]; }
+
+int cts_is_async(const cts_t *t) {
+  return (t->info.flags & HAL_DEVICE_ASYNC) && CTS_PROVIDES(t, stream_create) && CTS_PROVIDES(t, stream_host_call);
+}
