@@ -38,6 +38,7 @@ typedef struct cts_page_s {
   char text[CTS_TEXT];               /* evidence, or why the case was skipped */
   uint8_t provided[HAL_SLOT_COUNT];  /* by the last plugin that was loaded */
   uint64_t flags;                    /* HAL_DEVICE_* */
+  uint32_t process_known;            /* CTS_FILES ... that a case has told; kept from case to case */
   int32_t device_count;
   char name[64], version[64], device_name[64], dialects[64];
 } cts_page_t;
@@ -113,6 +114,10 @@ void cts_expect_ok(cts_t *t, uint32_t slot, hal_status_t status);
 /* Fails with the rule that is judged when the call does not give this status. */
 void cts_expect(cts_t *t, uint32_t slot, hal_status_t status, hal_status_t expected);
 #define CTS_STATUS(t, expected, name, ...) cts_expect(t, HAL_SLOT_##name, cts_##name(t, __VA_ARGS__), expected)
+
+/* process.c: the process as the plugin found it. Changes that an earlier case has told are not told again. */
+enum { CTS_FILES = 1, CTS_OUTPUT = 2, CTS_FOLDER = 4 };
+int cts_process_signals_are_the_same(char *text, size_t size);
 
 int cts_provides(const cts_t *t, uint32_t slot);
 #define CTS_PROVIDES(t, name) cts_provides(t, HAL_SLOT_##name)

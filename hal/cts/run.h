@@ -38,8 +38,8 @@ typedef struct cts_run_s {
 void cts_run_case(cts_run_t *run, const cts_case_t *which, cts_result_t *result);
 /* process.c, in the child: what the plugin must leave as it found it. */
 void cts_process_remember(void);
-/* Gives 0 and a sentence when something has changed. */
-int cts_process_is_intact(char *text, size_t size);
+/* Gives the first change that is not among `known`, with a sentence; 0 when there is none. */
+uint32_t cts_process_changes(char *text, size_t size, uint32_t known);
 
 /* run.c: runs all cases that were asked for, in the table's order, and gives the number of findings. */
 int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t number));

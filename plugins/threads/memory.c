@@ -136,7 +136,7 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
                                     size_t pattern_size, size_t size) {
   (void)device;
   fill_t fill = {.dst = dst, .size = size, .pattern_size = pattern_size};
-  if (!pattern_size || pattern_size > sizeof fill.pattern || size % pattern_size)
+  if (!pattern_size || pattern_size > sizeof fill.pattern || (pattern_size & (pattern_size - 1)) || size % pattern_size)
     return hal_host->error_set(HAL_INVALID_ARGUMENT, 0,
                                "threads: a pattern has 1, 2, 4, 8 or 16 bytes, and divides the size");
   memcpy(fill.pattern, pattern, pattern_size);

@@ -19,5 +19,30 @@ void cts_case_load_loads(cts_t *t) {
             "a string of info is empty or has no end");
 }
 
-/* The start itself is the case: child.c does it before each case, and looks at the process afterwards. */
-void cts_case_load_process(cts_t *t) { CTS_OK(t, device_synchronize, t->device); }
+/* The start itself is the case: child.c does it before each. */
+void cts_case_load_starts(cts_t *t) { CTS_OK(t, device_synchronize, t->device); }
+
+/* A little of everything; child.c looks at the process behind each case. */
+static void use(cts_t *t) {
+  uint32_t pattern = 7, got = 0;
+  CTS_GENERAL(t, "leaves the process as it found it");
+  void *const device = cts_alloc(t, sizeof pattern);
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_plugin_event_t *const event = cts_event(t, 0);
+  CTS_OK(t, memory_fill, stream, t->device, device, &pattern, sizeof pattern, sizeof pattern);
+  cts_get(t, stream, &got, device, sizeof got);
+  CTS_OK(t, event_record, event, stream);
+  CTS_OK(t, event_synchronize, event);
+  CTS_OK(t, event_destroy, event);
+  cts_sync(t, stream);
+  CTS_OK(t, stream_destroy, stream);
+  cts_free(t, device);
+}
+
+void cts_case_load_process(cts_t *t) { use(t); }
+
+void cts_case_load_signals(cts_t *t) {
+  char text[256];
+  use(t);
+  if (!cts_process_signals_are_the_same(text, sizeof text)) cts_fail(t, "%s", text);
+}

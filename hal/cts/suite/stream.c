@@ -1,0 +1,209 @@
+/* stream.c: order, waiting and asynchrony of streams. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <stdio.h>
+
+#include "cts.h"
+#include "hal/status.h"
+
+enum { SIZE = 1 << 16, ROUNDS = 20, STREAMS = 200 };
+
+void cts_case_stream_life(cts_t *t) {
+  for (int32_t priority = -1; priority <= 1; priority++) {
+    hal_plugin_stream_t *stream = NULL;
+    CTS_OK(t, stream_create, t->device, priority, &stream);
+    CTS_CHECK(t, stream || !CTS_PROVIDES(t, stream_create), "stream_create gave HAL_OK and no stream");
+    cts_sync(t, stream);
+    CTS_OK(t, stream_query, stream);
+    CTS_OK(t, stream_destroy, stream);
+  }
+  CTS_JUDGE(t, stream_destroy, "NULL is HAL_OK");
+  CTS_STATUS(t, HAL_OK, stream_destroy, NULL);
+}
+
+/* The flag is true when a host function that waits holds nobody up who queues it. */
+void cts_case_stream_asynchronous(cts_t *t) {
+  cts_gate_t gate;
+  CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  cts_gate_close(t, &gate, stream);
+  cts_gate_open(&gate);
+  CTS_JUDGE(t, stream_synchronize, "Waits until the work queued so far is done");
+  cts_sync(t, stream);
+  CTS_CHECK(t, atomic_load(&gate.left), "stream_synchronize returned before the stream's host function had ended");
+}
+
+/* Copies, fills and host functions that each need what the one before has done. */
+static void queue_chain(cts_t *t, hal_plugin_stream_t *stream, uint8_t *a, uint8_t *b, const uint8_t *bytes,
+                        uint8_t *got) {
+  const uint32_t first = 0x01020304, second = 0x55667788;
+  CTS_OK(t, memory_fill, stream, t->device, a, &first, sizeof first, SIZE);
+  CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, SIZE);
+  cts_put(t, stream, a, bytes, SIZE);
+  CTS_OK(t, memory_copy, stream, b + SIZE / 2, t->device, a, t->device, SIZE / 2);
+  CTS_OK(t, memory_fill, stream, t->device, a, &second, sizeof second, SIZE);
+  cts_get(t, stream, got, b, SIZE);
+  CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, SIZE);
+}
+
+void cts_case_stream_order(cts_t *t) {
+  const int held = cts_is_async(t);
+  CTS_GENERAL(t, "but runs in order");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
+                 *const got = cts_host(t, SIZE), *const expected = cts_host(t, SIZE);
+  for (int round = 0; round < ROUNDS; round++) {
+    cts_gate_t gate;
+    cts_noise(bytes, SIZE, (uint64_t)round);
+    for (int i = 0; i < SIZE; i++) expected[i] = i < SIZE / 2 ? (uint8_t)(4 - i % 4) : bytes[i - SIZE / 2];
+    if (held) cts_gate_close(t, &gate, stream);
+    queue_chain(t, stream, a, b, bytes, got);
+    if (held) cts_gate_open(&gate);
+    cts_sync(t, stream);
+    cts_same(t, got, expected, SIZE, "the result of fills and copies in a row on one stream");
+  }
+}
+
+void cts_case_stream_synchronize(cts_t *t) {
+  for (int round = 0; round < ROUNDS / 4; round++) {
+    cts_gate_t gate;
+    hal_plugin_stream_t *const stream = cts_stream(t);
+    cts_gate_close(t, &gate, stream);
+    cts_gate_open_later(&gate);
+    cts_sync(t, stream);
+    CTS_CHECK(t, cts_gate_was_open(&gate), "stream_synchronize returned while the stream's work was held back");
+    CTS_CHECK(t, atomic_load(&gate.left), "stream_synchronize returned before the stream's host function had ended");
+    CTS_OK(t, stream_destroy, stream);
+  }
+}
+
+void cts_case_stream_query(cts_t *t) {
+  cts_gate_t gate;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  cts_gate_close(t, &gate, stream);
+  for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
+  cts_gate_open(&gate);
+  cts_sync(t, stream);
+  CTS_STATUS(t, HAL_OK, stream_query, stream);
+}
+
+void cts_case_stream_timeout(cts_t *t) {
+  cts_gate_t gate;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  cts_gate_close(t, &gate, stream);
+  gate.may_block = 1; /* for so long */
+  CTS_STATUS(t, HAL_NOT_READY, stream_synchronize_timeout, stream, 0);
+  const int64_t begin = cts_now_ns();
+  CTS_STATUS(t, HAL_NOT_READY, stream_synchronize_timeout, stream, 5000000);
+  const int64_t waited = cts_now_ns() - begin;
+  CTS_CHECK(t, waited >= 4000000, "stream_synchronize_timeout of 5 ms came back after %lld ns while work remained",
+            (long long)waited);
+  cts_gate_open_later(&gate);
+  CTS_JUDGE(t, stream_synchronize_timeout, "Waits at most");
+  CTS_STATUS(t, HAL_OK, stream_synchronize_timeout, stream, INT64_C(60000000000));
+  CTS_CHECK(t, cts_gate_was_open(&gate),
+            "stream_synchronize_timeout gave HAL_OK while the stream's work was held back");
+}
+
+void cts_case_device_synchronize(cts_t *t) {
+  for (int round = 0; round < 3; round++) {
+    cts_gate_t gate;
+    hal_plugin_stream_t *const streams[3] = {cts_stream(t), cts_stream(t), cts_stream(t)};
+    cts_gate_close(t, &gate, streams[round]); /* each of them in turn: not the first or last only */
+    cts_gate_open_later(&gate);
+    CTS_OK(t, device_synchronize, t->device);
+    CTS_CHECK(t, cts_gate_was_open(&gate) && atomic_load(&gate.left),
+              "device_synchronize returned while the work of a stream, number %d of 3, was held back", round + 1);
+  }
+}
+
+void cts_case_stream_null_is_apart(cts_t *t) {
+  cts_gate_t gate;
+  CTS_GENERAL(t, "waits for no other stream");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  cts_gate_close(t, &gate, stream);
+  for (int round = 0; round < ROUNDS; round++) {
+    cts_noise(bytes, SIZE, (uint64_t)round);
+    cts_put(t, NULL, device, bytes, SIZE);
+    cts_get(t, NULL, got, device, SIZE);
+    CTS_GENERAL(t, "legal wherever a stream is taken: the work is finished on return");
+    cts_same(t, got, bytes, SIZE, "bytes after a copy on the NULL stream has returned");
+    CTS_GENERAL(t, "waits for no other stream");
+  }
+  cts_gate_open(&gate);
+  cts_sync(t, stream);
+}
+
+void cts_case_stream_independent(cts_t *t) {
+  cts_gate_t gate;
+  hal_plugin_stream_t *const held = cts_stream(t), *const other = cts_stream(t);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  cts_noise(bytes, SIZE, 1);
+  cts_gate_close(t, &gate, held);
+  cts_put(t, other, device, bytes, SIZE);
+  cts_get(t, other, got, device, SIZE);
+  cts_sync(t, other);
+  CTS_STATUS(t, HAL_OK, stream_query, other);
+  cts_same(t, got, bytes, SIZE, "the work of one stream while another is held");
+  CTS_CHECK(t, !atomic_load(&gate.left), "error of the suite: the gate let its stream go");
+  cts_gate_open(&gate);
+  cts_sync(t, held);
+}
+
+void cts_case_stream_destroy(cts_t *t) {
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  cts_noise(bytes, SIZE, 1);
+  cts_gate_t gate;
+  const int held = cts_is_async(t);
+  if (held) cts_gate_close(t, &gate, stream);
+  cts_put(t, stream, device, bytes, SIZE);
+  cts_get(t, stream, got, device, SIZE);
+  if (held) cts_gate_open_later(&gate);
+  CTS_OK(t, stream_destroy, stream);
+  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may come back at once and end the stream later */
+  CTS_OK(t, device_synchronize, t->device);
+  cts_same(t, got, bytes, SIZE, "the work of a stream that was destroyed behind it");
+}
+
+static int count_folder(const char *path) {
+  int count = 0;
+  DIR *const folder = opendir(path);
+  if (!folder) return 0;
+  while (readdir(folder)) count++;
+  closedir(folder);
+  return count;
+}
+
+/* What 200 of them leave behind: threads, descriptors. */
+void cts_case_stream_destroy_gives_back(cts_t *t) {
+  int threads = 0, files = 0;
+  for (int i = 0; i < STREAMS + 16; i++) {
+    if (i == 16) threads = count_folder("/proc/self/task"), files = count_folder("/proc/self/fd");
+    hal_plugin_stream_t *const stream = cts_stream(t);
+    cts_sync(t, stream);
+    CTS_OK(t, stream_destroy, stream);
+  }
+  for (int naps = 0; naps < 2000 && count_folder("/proc/self/task") > threads + STREAMS / 2; naps++)
+    cts_nap(); /* they may be ending */
+  const int more = count_folder("/proc/self/task") - threads, more_files = count_folder("/proc/self/fd") - files;
+  CTS_CHECK(t, more <= STREAMS / 2, "%d streams were made and destroyed, and the process has %d more threads", STREAMS,
+            more);
+  CTS_CHECK(t, more_files <= STREAMS / 2,
+            "%d streams were made and destroyed, and the process has %d more file descriptors", STREAMS, more_files);
+}
+
+void cts_case_stream_native(cts_t *t) {
+  void *native = &native;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  CTS_OK(t, stream_native, stream, &native);
+  CTS_CHECK(t, native != &native, "stream_native gave HAL_OK and no answer");
+}
+
+void cts_case_stream_error_none(cts_t *t) {
+  hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  cts_sync(t, stream);
+  CTS_STATUS(t, HAL_NOT_FOUND, stream_error, stream, &error);
+}
