@@ -10,7 +10,7 @@
 
 #include "cts.h"
 
-enum { LOOK_EVERY = 10 /* naps */, LOOKS = 200, AWAKE_S = 30, A_WHILE = 200 /* naps */ };
+enum { LOOK_EVERY = 10 /* naps */, LOOKS = 200, AWAKE_S = 60, SPUN_S = 6, A_WHILE = 200 /* naps */ };
 
 static long own_id(void) { return syscall(SYS_gettid); }
 
@@ -25,6 +25,21 @@ static int sleeps(long thread) {
   line[length] = '\0';
   const char *const end = strrchr(line, ')');
   return end && end[1] && end[2] == 'S';
+}
+
+/* Seconds that a thread has computed. */
+static double computed_s(long thread) {
+  char path[64], line[512];
+  unsigned long user = 0, system = 0;
+  snprintf(path, sizeof path, "/proc/self/task/%ld/stat", thread);
+  FILE *const file = fopen(path, "re");
+  if (!file) return 0;
+  const size_t length = fread(line, 1, sizeof line - 1, file);
+  fclose(file);
+  line[length] = '\0';
+  const char *const end = strrchr(line, ')');
+  if (!end || sscanf(end + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) return 0;
+  return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
 static int all_others_sleep(void) {
@@ -56,17 +71,19 @@ static void hold(void *data) {
     complain(gate, atomic_load(&page->slot), "it ran the stream's host function in the caller's thread");
   uint32_t at = atomic_load(&page->sequence);
   int64_t since = cts_now_ns();
+  double computed = computed_s(gate->caller);
   for (int naps = 0, looks = 0; !atomic_load(&gate->open); naps++) {
     cts_nap();
     const uint32_t now = atomic_load(&page->sequence), slot = atomic_load(&page->slot);
     if (now != at || slot == HAL_SLOT_COUNT || gate->may_block) {
-      at = now, looks = 0, since = cts_now_ns();
+      at = now, looks = 0, since = cts_now_ns(), computed = computed_s(gate->caller);
       continue;
     }
     if (naps % LOOK_EVERY) continue;
     looks = all_others_sleep() ? looks + 1 : 0;
     if (looks >= LOOKS) complain(gate, slot, "every thread of the process sleeps");
-    if (cts_now_ns() - since > AWAKE_S * INT64_C(1000000000)) complain(gate, slot, "for half a minute");
+    if (computed_s(gate->caller) - computed > SPUN_S) complain(gate, slot, "its thread looks again and again");
+    if (cts_now_ns() - since > AWAKE_S * INT64_C(1000000000)) complain(gate, slot, "for a minute");
   }
   atomic_store(&gate->left, 1);
 }

@@ -15,6 +15,7 @@ void cts_case_event_life(cts_t *t) {
     CTS_CHECK(t, event, "event_create gave HAL_OK and no event");
     CTS_OK(t, event_record, event, stream);
     CTS_OK(t, event_synchronize, event);
+    cts_sync(t, stream);
     CTS_OK(t, event_query, event);
     CTS_OK(t, event_record, event, NULL);
     CTS_OK(t, event_query, event);

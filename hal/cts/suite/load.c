@@ -46,3 +46,9 @@ void cts_case_load_signals(cts_t *t) {
   use(t);
   if (!cts_process_signals_are_the_same(text, sizeof text)) cts_fail(t, "%s", text);
 }
+
+void cts_case_load_shuts_down(cts_t *t) {
+  use(t);
+  CTS_JUDGE(t, shutdown, "Releases what init acquired");
+  CTS_OK(t, shutdown, 0);
+}

@@ -1,0 +1,72 @@
+/* virtual.c: addresses and memory apart. */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cts.h"
+#include "hal/status.h"
+
+static size_t granule(cts_t *t) {
+  const uint64_t size = t->info.virtual_granularity;
+  if (!size) cts_skip(t, "device_info gives no virtual_granularity: the device has no virtual memory in this setting");
+  return (size_t)size;
+}
+
+static void round_trip(cts_t *t, void *device, size_t size, uint64_t seed, const char *what) {
+  uint8_t *const bytes = cts_host(t, size), *const got = cts_host(t, size);
+  cts_noise(bytes, size, seed);
+  cts_put(t, NULL, device, bytes, size);
+  cts_get(t, NULL, got, device, size);
+  cts_same(t, got, bytes, size, what);
+}
+
+void cts_case_virtual_maps(cts_t *t) {
+  const size_t size = granule(t);
+  hal_plugin_physical_t *first = NULL, *second = NULL;
+  void *base = NULL;
+  CTS_OK(t, virtual_reserve, t->device, 4 * size, &base);
+  CTS_OK(t, virtual_create, t->device, size, HAL_HANDLE_NONE, &first);
+  CTS_OK(t, virtual_create, t->device, 2 * size, HAL_HANDLE_NONE, &second);
+  CTS_OK(t, virtual_map, t->device, base, size, first);
+  CTS_OK(t, virtual_map, t->device, (uint8_t *)base + size, 2 * size, second);
+  round_trip(t, base, 3 * size, 1, "bytes in two pieces of memory mapped one behind the other");
+  uint8_t *const before = cts_host(t, size), *const after = cts_host(t, size);
+  cts_get(t, NULL, before, base, size);
+  CTS_JUDGE(t, virtual_unmap, "Unmaps a range");
+  CTS_OK(t, virtual_unmap, t->device, base, size);
+  CTS_OK(t, virtual_map, t->device, (uint8_t *)base + 3 * size, size, first);
+  cts_get(t, NULL, after, (uint8_t *)base + 3 * size, size);
+  cts_same(t, after, before, size, "memory that was unmapped and mapped at another address");
+  CTS_OK(t, virtual_unmap, t->device, (uint8_t *)base + 3 * size, size);
+  CTS_OK(t, virtual_unmap, t->device, (uint8_t *)base + size, 2 * size);
+  CTS_JUDGE(t, virtual_release, "Releases memory");
+  CTS_OK(t, virtual_release, t->device, first);
+  CTS_OK(t, virtual_release, t->device, second);
+  CTS_JUDGE(t, virtual_unreserve, "Gives reserved addresses back");
+  CTS_OK(t, virtual_unreserve, t->device, base, 4 * size);
+}
+
+void cts_case_virtual_share(cts_t *t) {
+  const size_t size = granule(t);
+  hal_plugin_physical_t *memory = NULL, *same = NULL;
+  hal_memory_handle_t handle = {.file = -1};
+  void *first = NULL, *second = NULL;
+  const hal_status_t status = cts_virtual_create(t, t->device, size, HAL_HANDLE_FILE, &memory);
+  if (status == HAL_UNIMPLEMENTED) cts_skip(t, "virtual_create makes no memory that is shared as a file descriptor");
+  cts_expect_ok(t, HAL_SLOT_virtual_create, status);
+  CTS_JUDGE(t, virtual_export, "Makes a handle of one kind");
+  CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &handle);
+  CTS_CHECK(t, handle.kind == HAL_HANDLE_FILE && handle.file >= 0,
+            "virtual_export gave a handle of kind %u with the descriptor %d", handle.kind, handle.file);
+  CTS_JUDGE(t, virtual_import, "Gives the memory behind a handle");
+  CTS_OK(t, virtual_import, t->device, &handle, size, &same);
+  CTS_CHECK(t, close(handle.file) == 0, "virtual_import closed the caller's file descriptor");
+  CTS_OK(t, virtual_reserve, t->device, size, &first);
+  CTS_OK(t, virtual_reserve, t->device, size, &second);
+  CTS_OK(t, virtual_map, t->device, first, size, memory);
+  CTS_OK(t, virtual_map, t->device, second, size, same);
+  uint8_t *const bytes = cts_host(t, size), *const got = cts_host(t, size);
+  cts_noise(bytes, size, 9);
+  cts_put(t, NULL, first, bytes, size);
+  cts_get(t, NULL, got, second, size);
+  cts_same(t, got, bytes, size, "memory written at one address and read where its handle was opened");
+}

@@ -1,0 +1,56 @@
+"""Holds the conformance suite to its purpose: each broken plugin is found, and its first finding names the broken rule.
+
+    run_broken.py --cts PROGRAM --broken libhal_broken.so --of libhal_fake.so [--times N] [NAME...]
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+LIMIT_S = {"init_hangs": 5}
+
+
+def first_finding(arguments, name):
+    """Gives (rule, sentence, evidence) of the first finding, and the whole output."""
+    environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.of)}
+    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--limit", str(LIMIT_S.get(name, 120))], env=environment,
+                          capture_output=True, text=True, timeout=600, check=False)
+    output = done.stdout + done.stderr
+    found = re.search(r"^FAIL .*\n  rule +(\S+): (.*)\n  evidence (.*)", output, re.MULTILINE)
+    if done.returncode != 1 or not found:
+        return None, output
+    return found.groups(), output
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--cts", type=Path, required=True)
+    parser.add_argument("--broken", type=Path, required=True)
+    parser.add_argument("--of", type=Path, required=True, help="the good plugin")
+    parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--verbose", action="store_true", help="print every first finding")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    here = Path(__file__).parent
+    listed = set(re.findall(r'BREAK(?:_SET)?\("(\w+)"', (here / "broken" / "breaks.def").read_text()))
+    rows = [line.split(None, 2) for line in (here / "expected.txt").read_text().splitlines() if line and line[0] != "#"]
+    wrong = [f"{name}: in one of expected.txt and breaks.def only" for name in listed ^ {row[0] for row in rows}]
+    for name, rule, words in rows:
+        if arguments.names and name not in arguments.names:
+            continue
+        for turn in range(arguments.times):
+            finding, output = first_finding(arguments, name)
+            if finding and finding[0].split(".")[0] == rule and words in finding[1]:
+                if arguments.verbose:
+                    print(f"{name}: {finding[0]}: {finding[2]}")
+                continue
+            wrong.append(f"{name}, run {turn + 1}: expected {rule} \"{words}\", got {finding or output[-600:]}")
+            break
+    print("\n".join(wrong) or f"{len(rows)} broken plugins, each found")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
