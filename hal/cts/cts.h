@@ -146,6 +146,7 @@ typedef struct cts_gate_s {
   long caller;   /* the thread that closed it */
   int may_block; /* the case expects its call to wait */
 } cts_gate_t;
+/* A gate is static: its stream may look at it when the case is over. */
 /* Queues on the stream a host call that does not return before the gate is open. While it is closed, a call of the closing thread
  * that waits for it is a finding: the watch sees that every thread of the process sleeps and that the call does not return. */
 void cts_gate_close(cts_t *t, cts_gate_t *gate, hal_plugin_stream_t *stream);

@@ -22,10 +22,11 @@ static const char usage[] =
     "  --tap               results as TAP on standard output\n"
     "  --unsupported FILE  lines \"CASE reason\": cases that are not run\n"
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
+    "  --skip-code N       exit code when the hardware is not here and nothing was exercised, 0 by default\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
 
 static cts_run_t run;
-static int tap;
+static int tap, skip_code;
 
 static void tell(const cts_run_t *of, uint32_t number) {
   const cts_result_t *const result = &of->results[number];
@@ -137,11 +138,11 @@ static int is_case(const char *name) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {
-      {"plugin", 1, 0, 'p'}, {"suite", 1, 0, 's'}, {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
-      {"list", 0, 0, 'l'},   {"rules", 0, 0, 'R'}, {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
-      {"tap", 0, 0, 't'},    {"limit", 1, 0, 'L'}, {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
-      {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
+  static const struct option options[] = {{"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'},       {"case", 1, 0, 'c'},
+                                          {"device", 1, 0, 'd'},    {"list", 0, 0, 'l'},        {"rules", 0, 0, 'R'},
+                                          {"report", 1, 0, 'r'},    {"junit", 1, 0, 'j'},       {"tap", 0, 0, 't'},
+                                          {"limit", 1, 0, 'L'},     {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+                                          {"skip-code", 1, 0, 'k'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
   static char path[PATH_MAX];
   const char *plugin = NULL, *html = NULL, *junit = NULL;
   long number = 0;
@@ -162,6 +163,9 @@ int main(int argc, char **argv) {
         break;
       case 'L':
         good = read_number(optarg, 1, 86400, &number), run.limit_s = (int)number;
+        break;
+      case 'k':
+        good = read_number(optarg, 0, 125, &number), skip_code = (int)number;
         break;
       case 'l':
         return list_cases();
@@ -200,5 +204,5 @@ int main(int argc, char **argv) {
   summarise(&run);
   if (html && !cts_report_html(&run, html)) return 2;
   if (junit && !cts_report_junit(&run, junit)) return 2;
-  return findings ? 1 : 0;
+  return findings ? 1 : run.loaded ? 0 : skip_code;
 }

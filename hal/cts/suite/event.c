@@ -34,7 +34,7 @@ void cts_case_event_fresh(cts_t *t) {
 }
 
 void cts_case_event_query(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   cts_gate_close(t, &gate, stream);
@@ -47,7 +47,7 @@ void cts_case_event_query(cts_t *t) {
 
 void cts_case_event_synchronize(cts_t *t) {
   for (uint32_t flags = 0; flags <= HAL_EVENT_BLOCKING; flags++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     hal_plugin_stream_t *const stream = cts_stream(t);
     hal_plugin_event_t *const event = cts_event(t, flags);
     cts_gate_close(t, &gate, stream);
@@ -59,7 +59,7 @@ void cts_case_event_synchronize(cts_t *t) {
 }
 
 void cts_case_event_only_earlier_work(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   CTS_OK(t, event_record, event, stream);
@@ -71,7 +71,7 @@ void cts_case_event_only_earlier_work(cts_t *t) {
 }
 
 void cts_case_event_replaces(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   CTS_OK(t, event_record, event, stream);
@@ -87,7 +87,7 @@ void cts_case_event_replaces(cts_t *t) {
 }
 
 void cts_case_event_wait(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const first = cts_stream(t), *const second = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   cts_gate_close(t, &gate, first);
@@ -101,7 +101,7 @@ void cts_case_event_wait(cts_t *t) {
 }
 
 void cts_case_event_wait_unrecorded(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   cts_gate_close(t, &gate, held); /* the watch of a gate sees a call that does not come back */
@@ -111,7 +111,7 @@ void cts_case_event_wait_unrecorded(cts_t *t) {
 }
 
 void cts_case_event_wait_last_record(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   CTS_OK(t, event_record, event, held);
@@ -127,7 +127,7 @@ void cts_case_event_wait_last_record(cts_t *t) {
 }
 
 void cts_case_event_wait_destroyed(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const first = cts_stream(t), *const second = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
   cts_gate_close(t, &gate, first);
@@ -153,7 +153,7 @@ void cts_case_event_wait_orders_data(cts_t *t) {
   hal_plugin_stream_t *const writer = cts_stream(t), *const reader = cts_stream(t);
   hal_plugin_event_t *const written = cts_event(t, 0), *const read = cts_event(t, 0);
   for (uint64_t round = 0; round < 20; round++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     cts_noise(bytes, SIZE, round);
     if (held) cts_gate_close(t, &gate, writer);
     CTS_OK(t, stream_wait_event, writer, read);
@@ -235,7 +235,7 @@ void cts_case_event_elapsed_wrong(cts_t *t) {
 }
 
 void cts_case_event_elapsed_pending(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   int64_t nanoseconds = 4711;
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const start = cts_event(t, HAL_EVENT_TIMING), *const end = cts_event(t, HAL_EVENT_TIMING);

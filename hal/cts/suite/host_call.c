@@ -53,7 +53,7 @@ void cts_case_host_call_later_waits(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
   for (uint64_t round = 1; round < 20; round++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     exchange_t with = {.host = cts_host(t, SIZE), .expected = bytes, .seed = round + 1000};
     cts_noise(bytes, SIZE, round);
     if (held) cts_gate_close(t, &gate, stream);
@@ -76,7 +76,7 @@ void cts_case_host_call_later_waits(cts_t *t) {
 
 /* Copies in all directions are queued while their stream is held; nothing happens until it is let go. */
 void cts_case_copy_asynchronous(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
@@ -104,7 +104,7 @@ void cts_case_copy_asynchronous(cts_t *t) {
 
 void cts_case_memory_fill_asynchronous(cts_t *t) {
   for (size_t pattern_size = 1; pattern_size <= 16; pattern_size *= 2) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     uint8_t pattern[16], kept[16];
     hal_plugin_stream_t *const stream = cts_stream(t);
     uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_host(t, SIZE), *const got = cts_host(t, SIZE);

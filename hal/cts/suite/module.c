@@ -124,7 +124,7 @@ void cts_case_module_launch(cts_t *t) {
 
 void cts_case_module_copies_arguments(cts_t *t) {
   enum { LAUNCHES = 10 };
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_kernel_t *const kernel = find(t, load(t), "cts_ramp");
   hal_plugin_stream_t *const stream = cts_stream(t);
   void *devices[LAUNCHES];

@@ -23,7 +23,7 @@ void cts_case_stream_life(cts_t *t) {
 
 /* The flag is true when a host function that waits holds nobody up who queues it. */
 void cts_case_stream_asynchronous(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
@@ -53,7 +53,7 @@ void cts_case_stream_order(cts_t *t) {
   uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
                  *const got = cts_host(t, SIZE), *const expected = cts_host(t, SIZE);
   for (int round = 0; round < ROUNDS; round++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     cts_noise(bytes, SIZE, (uint64_t)round);
     for (int i = 0; i < SIZE; i++) expected[i] = i < SIZE / 2 ? (uint8_t)(4 - i % 4) : bytes[i - SIZE / 2];
     if (held) cts_gate_close(t, &gate, stream);
@@ -66,7 +66,7 @@ void cts_case_stream_order(cts_t *t) {
 
 void cts_case_stream_synchronize(cts_t *t) {
   for (int round = 0; round < ROUNDS / 4; round++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     hal_plugin_stream_t *const stream = cts_stream(t);
     cts_gate_close(t, &gate, stream);
     cts_gate_open_later(&gate);
@@ -78,7 +78,7 @@ void cts_case_stream_synchronize(cts_t *t) {
 }
 
 void cts_case_stream_query(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
   for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
@@ -88,7 +88,7 @@ void cts_case_stream_query(cts_t *t) {
 }
 
 void cts_case_stream_timeout(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
   gate.may_block = 1; /* for so long */
@@ -107,7 +107,7 @@ void cts_case_stream_timeout(cts_t *t) {
 
 void cts_case_device_synchronize(cts_t *t) {
   for (int round = 0; round < 3; round++) {
-    cts_gate_t gate;
+    static cts_gate_t gate;
     hal_plugin_stream_t *const streams[3] = {cts_stream(t), cts_stream(t), cts_stream(t)};
     cts_gate_close(t, &gate, streams[round]); /* each of them in turn: not the first or last only */
     cts_gate_open_later(&gate);
@@ -118,7 +118,7 @@ void cts_case_device_synchronize(cts_t *t) {
 }
 
 void cts_case_stream_null_is_apart(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   CTS_GENERAL(t, "waits for no other stream");
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
@@ -136,7 +136,7 @@ void cts_case_stream_null_is_apart(cts_t *t) {
 }
 
 void cts_case_stream_independent(cts_t *t) {
-  cts_gate_t gate;
+  static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const other = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
   cts_noise(bytes, SIZE, 1);
@@ -155,7 +155,7 @@ void cts_case_stream_destroy(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
   cts_noise(bytes, SIZE, 1);
-  cts_gate_t gate;
+  static cts_gate_t gate;
   const int held = cts_is_async(t);
   if (held) cts_gate_close(t, &gate, stream);
   cts_put(t, stream, device, bytes, SIZE);
