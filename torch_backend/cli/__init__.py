@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import coverage, doctor, info
+from . import coverage, doctor, info, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
@@ -40,5 +40,8 @@ def main(argv=None) -> int:
         from torch_backend import demo
 
         return demo.main(argv[1:])
+    commands.add_parser("verify", help="holds a plugin's file to the contract of the plugin ABI: the conformance suite hal-cts", add_help=False)
+    if argv[:1] == ["verify"]:  # another, with the options of hal-cts
+        return verify.main(argv[1:])
     arguments = parser.parse_args(argv)
     return _COMMANDS[arguments.command][0].run(arguments)

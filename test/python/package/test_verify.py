@@ -1,0 +1,63 @@
+"""`torch-backend verify`: the conformance suite as it is installed, on plugins that are good, bad, and none at all."""
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_backend
+
+FOLDER = Path(torch_backend.__file__).parent
+
+
+def verify(*arguments, **environment):
+    """Runs the command and gives what came of it."""
+    return subprocess.run([sys.executable, "-P", "-m", "torch_backend", "verify", *map(str, arguments)], capture_output=True, text=True,
+                          env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **environment}, timeout=300, check=False)  # fmt: skip
+
+
+def test_the_fake_plugin_passes_and_the_report_has_every_sentence_of_the_contract(tmp_path):
+    report, results = tmp_path / "report.html", tmp_path / "results.xml"
+    done = verify(FOLDER / "plugins" / "libhal_fake.so", "--report", report, "--junit", results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rules = verify("--rules").stdout.splitlines()
+    assert len(rules) > 250
+    text = report.read_text()
+    assert all(f"<td>{rule.split(':')[0]}</td>" in text for rule in rules)
+    assert '<testsuite name="hal-cts"' in results.read_text()
+
+
+def test_the_program_runs_without_python_torch_and_settings(tmp_path):
+    program = shutil.copy(FOLDER / "bin" / "hal-cts", tmp_path)
+    done = subprocess.run([program, "--plugin", FOLDER / "plugins" / "libhal_fake.so", "--suite", "copy"], env={}, cwd=tmp_path, capture_output=True,
+                          text=True, timeout=300, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"no plugin at all\n", b"\x7fELF" + bytes(200), None])
+def test_a_file_that_is_no_plugin_is_one_finding_and_there_is_a_report(tmp_path, content):
+    plugin, report = tmp_path / "libhal_bad.so", tmp_path / "report.html"
+    if content is not None:
+        plugin.write_bytes(content)
+    done = verify(plugin, "--report", report)
+    assert done.returncode == 1
+    assert done.stdout.count("FAIL ") == 1 and "load.loads" in done.stdout and str(plugin) in done.stdout
+    assert "<h1>" in report.read_text()
+
+
+def test_wrong_usage_is_told(tmp_path):
+    assert verify().returncode == 2
+    assert verify(FOLDER / "plugins" / "libhal_fake.so", "--suite", "nothing").returncode == 2
+    unwritable = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--report", tmp_path / "no" / "folder.html")
+    assert unwritable.returncode == 2 and "folder.html" in unwritable.stderr
+
+
+def test_lists_of_expected_failures_only_shrink(tmp_path):
+    listed = tmp_path / "xfail"
+    listed.write_text("load.loads it cannot\n")
+    done = verify(FOLDER / "plugins" / "libhal_fake.so", "--case", "load.loads", "--xfail", listed)
+    assert done.returncode == 1 and "take the line out" in done.stdout
+    listed.write_text("load.nothing it cannot\n")
+    done = verify(FOLDER / "plugins" / "libhal_fake.so", "--xfail", listed)
+    assert done.returncode == 2 and "load.nothing" in done.stderr
