@@ -48,7 +48,7 @@ def main():
                 continue
             wrong.append(f"{name}, run {turn + 1}: expected {rule} \"{words}\", got {finding or output[-600:]}")
             break
-    print("\n".join(wrong) or f"{len(rows)} broken plugins, each found")
+    print("\n".join(wrong) or f"{len(arguments.names) or len(rows)} broken plugins, each found {arguments.times} of {arguments.times} times")
     return 1 if wrong else 0
 
 

@@ -1,0 +1,55 @@
+/* leak.c: what many makings and destroyings leave behind, too small to see in the size of the process. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <malloc.h>
+#include <stdio.h>
+
+#include "cts.h"
+
+enum { TIMES = 500, ROUNDS = 4, LEAST = 16 /* bytes of a leak */ };
+
+/* Bytes that malloc has given out in the arena of this thread; -1 where the C library does not tell (before glibc 2.33). */
+static int64_t in_use(void) {
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  struct mallinfo2 (*tell)(void) = NULL; /* looked up, so that the program runs with older libraries */
+  void *const symbol = dlsym(RTLD_DEFAULT, "mallinfo2");
+  if (symbol) memcpy(&tell, &symbol, sizeof tell);
+  if (tell) return (int64_t)tell().uordblks;
+#endif
+  return -1;
+}
+
+/* Fails when each of four rounds has left something: a pool fills once, a leak goes on. */
+static void check(cts_t *t, void (*once)(cts_t *t), const char *what) {
+  int64_t least = INT64_MAX;
+  for (int round = 0; round <= ROUNDS; round++) {
+    const int64_t before = in_use();
+    if (before < 0) cts_skip(t, "the C library does not tell what malloc has given out");
+    for (int i = 0; i < TIMES; i++) once(t);
+    const int64_t grown = in_use() - before;
+    if (round && grown < least) least = grown;
+  }
+  CTS_CHECK(t, least < TIMES * LEAST / 8, "%s %d times leaves %lld bytes behind, each time anew", what, TIMES,
+            (long long)least);
+}
+
+static void use_stream(cts_t *t) { CTS_OK(t, stream_destroy, cts_stream(t)); }
+static void use_event(cts_t *t) {
+  hal_plugin_event_t *const event = cts_event(t, 0);
+  CTS_OK(t, event_record, event, NULL);
+  CTS_OK(t, event_synchronize, event);
+  CTS_OK(t, event_destroy, event);
+}
+static void use_memory(cts_t *t) { cts_free(t, cts_alloc(t, 300)); }
+static void use_host_memory(cts_t *t) {
+  void *host = NULL;
+  CTS_OK(t, host_alloc, t->device, 300, &host);
+  CTS_OK(t, host_free, t->device, host);
+}
+
+void cts_case_leak_stream(cts_t *t) { check(t, use_stream, "making and destroying a stream"); }
+void cts_case_leak_event(cts_t *t) { check(t, use_event, "making, recording and destroying an event"); }
+void cts_case_leak_memory(cts_t *t) { check(t, use_memory, "allocating and freeing 300 bytes"); }
+void cts_case_leak_host_memory(cts_t *t) {
+  check(t, use_host_memory, "allocating and freeing 300 bytes of host memory");
+}
