@@ -94,6 +94,10 @@ int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t numb
       result->verdict = CTS_UNSUPPORTED;
       snprintf(result->text, sizeof result->text, "%s", unsupported->why);
       note_rule(run, result->rule, CTS_UNSUPPORTED, i);
+    } else if (run->absent) {
+      result->verdict = CTS_SKIP;
+      snprintf(result->text, sizeof result->text, "load.starts was skipped");
+      note_rule(run, result->rule, CTS_SKIP, i);
     } else if (blocker >= 0) {
       cts_case_id(&cts_cases[blocker], other);
       result->verdict = CTS_BLOCKED;
@@ -104,6 +108,7 @@ int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t numb
       cts_run_case(run, which, result);
       apply_lists(run, id, result);
       note(run, i);
+      run->absent |= result->verdict == CTS_SKIP && strcmp(id, "load.starts") == 0;
     }
     findings += result->verdict == CTS_FAIL;
     tell(run, i);

@@ -9,7 +9,9 @@ void cts_case_device_count(cts_t *t) {
   int32_t first = -1, next = -1;
   cts_enter(t, HAL_SLOT_info);
   CTS_CHECK(t, !cts_leave(t, HAL_SLOT_info, hal_plugin_load(t->path, t->plugin)), "%s", hal_error_message());
-  CTS_OK(t, device_count, &first);
+  const hal_status_t status = cts_device_count(t, &first);
+  if (status == HAL_UNAVAILABLE || (!status && first == 0)) cts_skip(t, "the plugin counts no device here");
+  cts_expect_ok(t, HAL_SLOT_device_count, status);
   CTS_CHECK(t, first >= 1 && first <= 4096, "device_count gave %d", first);
   for (int i = 0; i < TIMES; i++) {
     CTS_OK(t, device_count, &next);
