@@ -31,9 +31,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return c10::Device(kLazyType, static_cast<c10::DeviceIndex>(hal_device_current()));
   }
   void setDevice(c10::Device device) const override { check(hal_device_set_current(device.index())); }
-  void uncheckedSetDevice(c10::Device device) const noexcept override {
-    set_quietly(device.index());
-  }
+  void uncheckedSetDevice(c10::Device device) const noexcept override { set_quietly(device.index()); }
   c10::Stream getStream(c10::Device device) const override { return c10::Stream(c10::Stream::DEFAULT, device); }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return c10::Stream(c10::Stream::DEFAULT, stream.device());
@@ -48,7 +46,8 @@ std::mutex lock;
 }  // namespace
 
 void install_lazy_guard() {
-  static const c10::impl::DeviceGuardImplRegistrar registrar(kLazyType, new Guard);  // in the place of torch's own, which knows no device
+  static const c10::impl::DeviceGuardImplRegistrar registrar(
+      kLazyType, new Guard);  // in the place of torch's own, which knows no device
 }
 
 LazyGuard::LazyGuard(c10::DeviceIndex index) {

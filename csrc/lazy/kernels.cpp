@@ -26,9 +26,10 @@ using torch::jit::Stack;
 // Operators that move between devices, or take indices from the host: what is on the CPU may come along.
 const std::unordered_set<std::string> &takes_host() {
   static const std::unordered_set<std::string> names = {
-      "aten::copy_",     "aten::_to_copy",   "aten::_copy_from",       "aten::_copy_from_and_resize", "aten::copy",
-      "aten::index",     "aten::index_put_", "aten::_index_put_impl_", "aten::index_put",             "aten::_unsafe_index",
-      "aten::_unsafe_index_put", "aten::set_", "aten::_foreach_copy_", "aten::tensor_split"};
+      "aten::copy_",          "aten::_to_copy",      "aten::_copy_from",        "aten::_copy_from_and_resize",
+      "aten::copy",           "aten::index",         "aten::index_put_",        "aten::_index_put_impl_",
+      "aten::index_put",      "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::set_",
+      "aten::_foreach_copy_", "aten::tensor_split"};
   return names;
 }
 
@@ -36,23 +37,24 @@ const std::unordered_set<std::string> &takes_host() {
 struct Call {
   const c10::OperatorHandle &op;
   Stack &stack;
-  size_t base;  // of the arguments on the stack
-  c10::SmallVector<at::Tensor, 6> wrappers{};              // the lazy arguments, in their order
-  c10::DeviceIndex index = -1;                             // of the lazy device
-  bool goes_elsewhere = false;                             // a device argument names another type
+  size_t base;                                 // of the arguments on the stack
+  c10::SmallVector<at::Tensor, 6> wrappers{};  // the lazy arguments, in their order
+  c10::DeviceIndex index = -1;                 // of the lazy device
+  bool goes_elsewhere = false;                 // a device argument names another type
 
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
   void take_index(c10::DeviceIndex found) {
-    TORCH_CHECK(index == -1 || index == found, "Expected all tensors to be on the same device, but found at least two devices, lazy:",
-                int{index}, " and lazy:", int{found}, "!\n", op.schema().name(),
+    TORCH_CHECK(index == -1 || index == found,
+                "Expected all tensors to be on the same device, but found at least two devices, lazy:", int{index},
+                " and lazy:", int{found}, "!\n", op.schema().name(),
                 ": copy one of them to the other's device first (tensor.to('lazy:", int{index}, "'))");
     index = found;
   }
 
   [[noreturn]] void refuse(const at::Tensor &tensor, size_t argument) const {
-    TORCH_CHECK(false, "Input tensor is not a lazy tensor: ", tensor.toString(), "\noperator ", schema().name(), ", argument ",
-                argument, " ('", schema().arguments()[argument].name(), "'): it is on ", tensor.device(),
+    TORCH_CHECK(false, "Input tensor is not a lazy tensor: ", tensor.toString(), "\noperator ", schema().name(),
+                ", argument ", argument, " ('", schema().arguments()[argument].name(), "'): it is on ", tensor.device(),
                 "; move it with .to('lazy:", index == -1 ? 0 : int{index}, "')");
   }
 
@@ -137,12 +139,15 @@ Stack in_order(const Stack &arguments) {
   return result;
 }
 
-bool asks_for_order(const c10::Error &error) { return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos; }
+bool asks_for_order(const c10::Error &error) {
+  return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos;
+}
 
 // Runs the operator on the unwrapped arguments.
 void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const auto lies_in_order = [](const at::Tensor &wrapper) { return lazy_inner(wrapper).is_contiguous(); };
-  const bool ordered = std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
+  const bool ordered =
+      std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
@@ -172,12 +177,17 @@ at::Tensor reshaped(const at::Tensor &self, c10::IntArrayRef sizes) {
   return make_lazy(inner.is_contiguous() ? inner.view(sizes) : inner.reshape(sizes));
 }
 
-at::Tensor reshape_alias(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef) { return reshaped(self, sizes); }
+at::Tensor reshape_alias(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef) {
+  return reshaped(self, sizes);
+}
 
-at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef strides, std::optional<int64_t> offset) {
+at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                      std::optional<int64_t> offset) {
   const at::Tensor &inner = lazy_inner(self);
-  TORCH_CHECK_NOT_IMPLEMENTED(inner.is_contiguous(), "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
-                                                     "take as_strided of its clone()");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      inner.is_contiguous(),
+      "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
+      "take as_strided of its clone()");
   return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())));
 }
 
@@ -215,12 +225,15 @@ void enable_lazy_device() {
   if (enabled) return;
   const auto add = c10::Dispatcher::singleton().findSchema({"aten::add", "Tensor"});
   TORCH_CHECK(add && !add->hasKernelForDispatchKey(c10::DispatchKey::Lazy),
-              "the device type 'lazy' has kernels of another backend already (torch._lazy.ts_backend.init()?); torch_backend's and "
+              "the device type 'lazy' has kernels of another backend already (torch._lazy.ts_backend.init()?); "
+              "torch_backend's and "
               "that one cannot be used in one process");
   static std::vector<std::unique_ptr<torch::Library>> libraries;  // live as long as the process
-  libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
+  libraries.push_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
-  libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
+  libraries.push_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->impl("view", &reshaped);
   libraries.back()->impl("_reshape_alias", &reshape_alias);
   libraries.back()->impl("as_strided", &as_strided);

@@ -77,7 +77,8 @@ int hal_spirv_signature(const uint32_t *words, size_t count, const char *name, h
   uint32_t entry = 0, function = 0;
   if (count < HEADER_WORDS || words[0] != MAGIC) return 0;
   const uint32_t bound = words[3];
-  type_t *const types = bound && bound <= 1u << 24 ? calloc(bound, sizeof *types) : NULL; /* damaged words may say anything */
+  type_t *const types =
+      bound && bound <= 1u << 24 ? calloc(bound, sizeof *types) : NULL; /* damaged words may say anything */
   if (!types) return 0;
   for (size_t at = HEADER_WORDS, length; at < count && (length = length_at(words, count, at)); at += length) {
     const uint32_t *const word = words + at, op = word[0] & 0xffff;

@@ -50,15 +50,18 @@ void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>
 
 const at::Tensor &lazy_inner(const at::Tensor &lazy) {
   const c10::TensorImpl *impl = lazy.unsafeGetTensorImpl();
-  TORCH_CHECK(typeid(*impl) == typeid(LazyTensorImpl), "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
-                    "and its tensors cannot be used in one process");
+  TORCH_CHECK(
+      typeid(*impl) == typeid(LazyTensorImpl),
+      "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
+      "and its tensors cannot be used in one process");
   return static_cast<const LazyTensorImpl *>(impl)->inner();
 }
 
 at::Tensor make_lazy(at::Tensor inner) {
   TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(),
-                              "a result of layout ", inner.layout(), " has no tensor of device type 'lazy'; compute it on '",
-                              inner.device(), "', which has (tensor.to('", inner.device(), "'))");
+                              "a result of layout ", inner.layout(),
+                              " has no tensor of device type 'lazy'; compute it on '", inner.device(),
+                              "', which has (tensor.to('", inner.device(), "'))");
   return at::detail::make_tensor<LazyTensorImpl>(std::move(inner));
 }
 
