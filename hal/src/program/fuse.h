@@ -78,6 +78,7 @@ struct hal_fuse_s {
   uint32_t kernel_count, kernel_room, plan_count, plan_room;
   hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
   int way;                    /* 0 = not asked yet, HAL_FUSE_* */
+  int warned;                 /* that there are too many */
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
 };
