@@ -1,0 +1,1 @@
+"""The model API: lazy_model."""

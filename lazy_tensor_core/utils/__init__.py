@@ -1,0 +1,1 @@
+"""Serialization of large models: serialization."""
