@@ -155,7 +155,8 @@ static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_
   if (fuse->plan_count == MOST_PLANS) {
     if (!fuse->warned)
       hal_log(HAL_LOG_WARNING,
-              "device %s: %d groups of operators were compiled for lazy work, and no more will be: further ones run one by one. Broadcast "
+              "device %s: %d groups of operators were compiled for lazy work, and no more will be: further ones run "
+              "one by one. Broadcast "
               "operands of ever new shapes do that",
               fuse->device->label, MOST_PLANS);
     fuse->warned = 1;

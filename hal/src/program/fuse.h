@@ -111,6 +111,11 @@ void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
 /* Writes what a new plan is, and what distinguishes it from the nearest of the others. */
 void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint64_t elements, char *text, size_t room);
 
+/* Gives all addresses of a group, those that are read and behind them those of results that were not: how many, and for each result that is
+ * kept the number of its own. */
+uint32_t hal_fuse_addresses(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
+                            uint32_t store[HAL_FUSE_STEPS]);
+
 /* ---- plans ---- */
 
 /* Makes what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was

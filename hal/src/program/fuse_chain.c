@@ -54,24 +54,6 @@ static uint32_t take_piece(scratch_t *scratch, const hal_fuse_group_t *group, ui
   return place;
 }
 
-/* Gives the number of a result's address among the launch's, which follow those that are read. */
-static uint32_t store_pointer(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS], uint32_t *count,
-                              uint32_t step) {
-  uint32_t at = 0;
-  while (at < *count && address[at] != group->step[step].operand[0].address) at++;
-  if (at == *count) address[(*count)++] = group->step[step].operand[0].address;
-  return at;
-}
-
-/* All addresses of a launch: those that are read, then those of the results that were not read before. */
-static uint32_t collect_addresses(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS]) {
-  uint32_t count = group->pointers;
-  memcpy(address, group->address, count * sizeof *address);
-  for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dead) store_pointer(group, address, &count, i);
-  return count;
-}
-
 static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values, chain_step_t *step,
                       uint32_t *numbers) {
   const hal_op_form_t *const form = &from->kernel->form;
@@ -94,16 +76,16 @@ static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values
 
 hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made) {
   char *address[HAL_FUSE_POINTERS];
+  uint32_t store[HAL_FUSE_STEPS], numbers = 0;
   chain_operand_t values[HAL_FUSE_STEPS];
   scratch_t scratch = {.pieces = 0};
-  uint32_t pointers = group->pointers, numbers = 0;
   chain_plan_t *const plan = hal_calloc(1, sizeof *plan + group->kept * sizeof plan->step[0]);
   if (!plan) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a group of operators");
-  memcpy(address, group->address, pointers * sizeof *address);
+  hal_fuse_addresses(group, address, store);
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const from = &group->step[i];
     if (from->dropped) continue;
-    const uint32_t index = from->dead ? take_piece(&scratch, group, i) : store_pointer(group, address, &pointers, i);
+    const uint32_t index = from->dead ? take_piece(&scratch, group, i) : store[i];
     values[i] = (chain_operand_t){.scratch = from->dead, .size = from->kernel->form.size[0], .index = (uint16_t)index};
     chain_step_t *const step = &plan->step[plan->steps++];
     fill_step(from, values, step, &numbers);
@@ -120,9 +102,10 @@ hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_
                                    hal_stream_t *stream) {
   const chain_plan_t *const plan = made;
   char *address[HAL_FUSE_POINTERS];
+  uint32_t store[HAL_FUSE_STEPS];
   unsigned char numbers[HAL_FUSE_NUMBERS];
   hal_arg_t args[CHAIN_ARGS];
-  const uint32_t pointers = collect_addresses(group, address);
+  const uint32_t pointers = hal_fuse_addresses(group, address, store);
   const uint64_t blocks = group->n / plan->block + (group->n % plan->block != 0);
   hal_fuse_numbers(group, numbers);
   for (uint32_t i = pointers; i < HAL_FUSE_POINTERS; i++) address[i] = address[0]; /* read by no step */

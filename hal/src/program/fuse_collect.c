@@ -180,3 +180,17 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
   drop(group);
   return group->steps;
 }
+
+uint32_t hal_fuse_addresses(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
+                            uint32_t store[HAL_FUSE_STEPS]) {
+  uint32_t count = group->pointers;
+  memcpy(address, group->address, count * sizeof *address);
+  for (uint32_t i = 0; i < group->steps; i++) {
+    uint32_t at = 0;
+    if (group->step[i].dead) continue;
+    while (at < count && address[at] != group->step[i].operand[0].address) at++;
+    if (at == count) address[count++] = group->step[i].operand[0].address;
+    store[i] = at;
+  }
+  return count;
+}

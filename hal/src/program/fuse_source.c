@@ -98,21 +98,6 @@ static hal_status_t add_functions(text_t *text, const hal_fuse_group_t *group) {
   return HAL_OK;
 }
 
-/* All addresses of the group: those that are read, then those of results that were not read. */
-static uint32_t collect(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
-                        uint32_t store[HAL_FUSE_STEPS]) {
-  uint32_t count = group->pointers;
-  memcpy(address, group->address, count * sizeof *address);
-  for (uint32_t i = 0; i < group->steps; i++) {
-    uint32_t at = 0;
-    if (group->step[i].dead) continue;
-    while (at < count && address[at] != group->step[i].operand[0].address) at++;
-    if (at == count) address[count++] = group->step[i].operand[0].address;
-    store[i] = at;
-  }
-  return count;
-}
-
 /* The list of the kernel's arguments: addresses, then of each step its numbers and its rows, then the number of elements. */
 static void add_arguments(text_t *text, const hal_fuse_group_t *group, uint32_t pointers) {
   char instance[48];
@@ -219,7 +204,7 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   text_t text = {.data = NULL};
   hal_status_t status = made ? add_functions(&text, group) : HAL_RESOURCE_EXHAUSTED;
   if (!status) {
-    const uint32_t pointers = collect(group, address, store);
+    const uint32_t pointers = hal_fuse_addresses(group, address, store);
     add_arguments(&text, group, pointers);
     add_body(&text, group, store);
     status = text.failed ? HAL_RESOURCE_EXHAUSTED : compile(fuse, &text, made);
@@ -240,7 +225,7 @@ hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group
   char *address[HAL_FUSE_POINTERS];
   uint32_t store[HAL_FUSE_STEPS], count = 0;
   hal_arg_t args[HAL_FUSE_POINTERS + 3 * HAL_FUSE_STEPS + 1];
-  const uint32_t pointers = collect(group, address, store);
+  const uint32_t pointers = hal_fuse_addresses(group, address, store);
   for (; count < pointers; count++)
     args[count] = (hal_arg_t){.value = &address[count], .size = sizeof address[0], .kind = HAL_ARG_POINTER};
   for (uint32_t i = 0; i < group->steps; i++) {
