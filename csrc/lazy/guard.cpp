@@ -64,6 +64,16 @@ hal_lazy_t *kept_lazy(c10::DeviceIndex index) {
   return index >= 0 && static_cast<size_t>(index) < kept.size() ? kept[index].load(std::memory_order_acquire) : nullptr;
 }
 
+void stop_lazy() {
+  const std::lock_guard<std::mutex> guard(lock);
+  hal_status_t status = HAL_OK;
+  for (auto &one : kept) {
+    const hal_status_t now = hal_lazy_end(one.exchange(nullptr, std::memory_order_acq_rel));
+    if (status == HAL_OK) status = now;
+  }
+  check_work(status);
+}
+
 void keep_lazy(c10::DeviceIndex index) {
   if (C10_LIKELY(kept_lazy(index) != nullptr)) return;
   const std::lock_guard<std::mutex> guard(lock);

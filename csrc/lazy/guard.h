@@ -25,6 +25,9 @@ class LazyGuard {
 // Puts off the work of the device's default stream from now on, for the rest of the process; the first call does.
 void keep_lazy(c10::DeviceIndex index);
 
+// Queues what was put off so, and lets the streams be eager until the next operator of the type.
+void stop_lazy();
+
 // What keeps a device lazy so; NULL = nothing does.
 hal_lazy_t *kept_lazy(c10::DeviceIndex index);
 

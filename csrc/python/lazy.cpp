@@ -160,6 +160,7 @@ void bind_lazy(py::module_ &module) {
       .def("info", wrap_pybind_function(&info))
       .def("take_compilations", wrap_pybind_function(&take_compilations));
   module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy_device));
+  module.def("stop_lazy_device", torch::wrap_pybind_function_no_gil(&stop_lazy));
   module.def("flush_kept_lazy", torch::wrap_pybind_function_no_gil(&flush_kept), py::arg("device"));
   module.def("kept_lazy_infos", wrap_pybind_function(&kept_infos));
   module.def("is_kept_lazy", wrap_pybind_function(&is_kept), py::arg("device"));

@@ -12,7 +12,7 @@ import torch
 
 from torch_backend._activation import device_name
 
-__all__ = ["enable", "is_enabled"]
+__all__ = ["enable", "is_enabled", "stop"]
 
 _enabled = False
 
@@ -37,6 +37,14 @@ def enable() -> None:
     _C.enable_lazy_device()
     _install_opaque()
     _enabled = True
+
+
+def stop() -> None:
+    """Queues what was put off, and lets the devices' default streams, which eager tensors share, be eager until the next operator of the type."""
+    if _enabled:
+        from torch_backend import _C
+
+        _C.stop_lazy_device()
 
 
 def _install_opaque() -> None:

@@ -15,6 +15,8 @@ from torch_backend import lazy
 @pytest.fixture(autouse=True)
 def lazy_type(device):
     lazy.device.enable()
+    yield
+    lazy.device.stop()
 
 
 def test_a_tensor_is_made_printed_and_read():

@@ -67,4 +67,7 @@ def test_put_off_work_gives_the_bits_of_eager_mode(device, piece):
 
 def test_the_lazy_device_gives_the_bits_of_eager_mode(device):
     lazy.device.enable()
-    check(range(5000, 5150), device, lambda seed: program(seed, "lazy"))
+    try:
+        check(range(5000, 5150), device, lambda seed: program(seed, "lazy"))
+    finally:
+        lazy.device.stop()
