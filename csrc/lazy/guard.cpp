@@ -42,6 +42,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 std::array<std::atomic<hal_lazy_t *>, HAL_MAX_DEVICES> kept;
 std::mutex lock;
+hal_lazy_desc_t kept_desc;  // of `lock`
 
 }  // namespace
 
@@ -64,6 +65,11 @@ hal_lazy_t *kept_lazy(c10::DeviceIndex index) {
   return index >= 0 && static_cast<size_t>(index) < kept.size() ? kept[index].load(std::memory_order_acquire) : nullptr;
 }
 
+void describe_kept(const hal_lazy_desc_t &desc) {
+  const std::lock_guard<std::mutex> guard(lock);
+  kept_desc = desc;
+}
+
 void stop_lazy() {
   const std::lock_guard<std::mutex> guard(lock);
   hal_status_t status = HAL_OK;
@@ -83,7 +89,8 @@ void keep_lazy(c10::DeviceIndex index) {
   check(hal_stream_default(index, &stream));
   if (hal_stream_is_recorded(stream)) return;  // by lazy.record(), or captured: that is enough for now
   hal_lazy_t *lazy = nullptr;
-  check(hal_lazy_begin(stream, nullptr, &lazy));
+  kept_desc.struct_size = sizeof(kept_desc);
+  check(hal_lazy_begin(stream, &kept_desc, &lazy));
   kept[index].store(lazy, std::memory_order_release);
 }
 

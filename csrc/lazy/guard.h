@@ -22,6 +22,9 @@ class LazyGuard {
   int32_t previous_ = -1;
 };
 
+// What recordings of the type are told of (hal_lazy_desc_t); a copy is taken, for those that begin later. What it names lives as long as the process.
+void describe_kept(const hal_lazy_desc_t &desc);
+
 // Puts off the work of the device's default stream from now on, for the rest of the process; the first call does.
 void keep_lazy(c10::DeviceIndex index);
 

@@ -5,6 +5,8 @@
 #include <torch/csrc/Exceptions.h>
 
 #include <cstdio>
+#include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -14,6 +16,7 @@
 #include "core/status.h"
 #include "core/stream/stream.h"
 #include "hal/lazy.h"
+#include "hal/log.h"
 #include "lazy/guard.h"
 #include "lazy/kernels.h"
 #include "lines.h"
@@ -23,70 +26,25 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// A group that was compiled: the line of its first operator, 0 = unknown, and why.
-using Compilation = std::pair<uint64_t, std::string>;
-
-// A stream that is lazy from here on, until `end`.
-class Lazy {
+// What a recording tells: lines of operators, groups that were compiled and why, and what is queued as text in a file.
+class Notes {
  public:
-  Lazy(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece) {
-    hal_lazy_desc_t desc{};
+  Notes(bool lines, std::string file, bool dot) : file_(std::move(file)), dot_(dot) {
+    if (lines) lines_ = std::make_unique<Lines>();
+  }
+
+  void describe(hal_lazy_desc_t &desc) {
     desc.struct_size = sizeof(desc);
-    desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
-    desc.limit = limit;
-    desc.piece = piece;
     desc.state = this;
     desc.compiled = note_compiled;
-    if (lines) {
-      lines_ = std::make_unique<Lines>();
+    if (lines_) {
       desc.origin = line_here;
       desc.describe = describe_line;
     }
-    const py::gil_scoped_release no_gil;
-    check(hal_device_ensure(device));
-    check(hal_lazy_begin(current_stream(static_cast<c10::DeviceIndex>(device)), &desc, &lazy_));
-  }
-
-  ~Lazy() {
-    if (!lazy_) return;
-    const py::gil_scoped_release no_gil;
-    const hal_status_t status = hal_lazy_end(lazy_);
-    if (status != HAL_OK) warn_status(status, "ending what was put off");
-  }
-
-  Lazy(const Lazy &) = delete;
-  Lazy &operator=(const Lazy &) = delete;
-
-  void flush() {
-    const py::gil_scoped_release no_gil;
-    check_work(hal_lazy_flush(alive()));
-  }
-
-  void end() {
-    hal_lazy_t *const lazy = alive();
-    lazy_ = nullptr;
-    const py::gil_scoped_release no_gil;
-    check_work(hal_lazy_end(lazy));
-  }
-
-  py::dict info() const { return counts(alive()); }
-
-  static py::dict counts(hal_lazy_t *lazy) {
-    hal_lazy_info_t info{};
-    info.struct_size = sizeof(info);
-    check(hal_lazy_info(lazy, &info));
-    py::dict result;
-    result["pending"] = info.pending;
-    result["recorded"] = info.recorded;
-    result["flushes"] = info.flushes;
-    result["limits"] = info.limits;
-    result["queued"] = info.queued;
-    result["fused"] = info.fused;
-    result["groups"] = info.groups;
-    result["dropped"] = info.dropped;
-    result["compiled"] = info.compiled;
-    result["cached"] = info.cached;
-    return result;
+    if (file_.empty()) return;
+    desc.flags |= HAL_LAZY_DESCRIBED;
+    desc.format = dot_ ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
+    desc.queueing = write_queued;
   }
 
   // The groups that were compiled since the last call: (line, why).
@@ -102,53 +60,186 @@ class Lazy {
   }
 
  private:
-  static uint64_t line_here(void *self) { return static_cast<Lazy *>(self)->lines_->here(); }
+  // A group that was compiled: the line of its first operator, 0 = unknown, and why.
+  using Compilation = std::pair<uint64_t, std::string>;
+
+  static uint64_t line_here(void *self) { return static_cast<Notes *>(self)->lines_->here(); }
 
   static void describe_line(void *self, uint64_t line, char *text, size_t room) {
-    std::snprintf(text, room, "%s", static_cast<const Lazy *>(self)->lines_->text(line).c_str());
+    std::snprintf(text, room, "%s", static_cast<const Notes *>(self)->lines_->text(line).c_str());
   }
 
   static void note_compiled(void *self, uint64_t line, const char *text) {
-    Lazy &lazy = *static_cast<Lazy *>(self);
-    const std::lock_guard<std::mutex> lock(lazy.lock_);
-    if (lazy.compilations_.size() < kMostCompilations) lazy.compilations_.emplace_back(line, text);
+    Notes &notes = *static_cast<Notes *>(self);
+    const std::lock_guard<std::mutex> lock(notes.lock_);
+    if (notes.compilations_.size() < kMostCompilations) notes.compilations_.emplace_back(line, text);
+  }
+
+  // Appends to the file; told once when that fails.
+  static void write_queued(void *self, const char *cause, const char *text) {
+    Notes &notes = *static_cast<Notes *>(self);
+    const std::lock_guard<std::mutex> lock(notes.lock_);
+    std::FILE *const file = std::fopen(notes.file_.c_str(), "a");
+    const bool written = file && std::fprintf(file, "## queued since: %s\n%s\n", cause, text) >= 0;
+    const bool closed = file && std::fclose(file) == 0;
+    if ((!written || !closed) && !std::exchange(notes.warned_, true))
+      hal_log(HAL_LOG_WARNING, "lazy work cannot be written to '%s'", notes.file_.c_str());
   }
 
   static constexpr size_t kMostCompilations = 10000;  // that nobody has asked for
+
+  std::mutex lock_;
+  std::vector<Compilation> compilations_;
+  std::unique_ptr<Lines> lines_;
+  const std::string file_;
+  const bool dot_;
+  bool warned_ = false;
+};
+
+// A stream that is lazy from here on, until `end`.
+class Lazy {
+ public:
+  Lazy(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece, const std::string &file, bool dot)
+      : notes_(lines, file, dot) {
+    hal_lazy_desc_t desc{};
+    desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
+    desc.limit = limit;
+    desc.piece = piece;
+    notes_.describe(desc);
+    const py::gil_scoped_release no_gil;
+    check(hal_device_ensure(device));
+    check(hal_lazy_begin(current_stream(static_cast<c10::DeviceIndex>(device)), &desc, &lazy_));
+  }
+
+  ~Lazy() {
+    if (!lazy_) return;
+    const py::gil_scoped_release no_gil;
+    const hal_status_t status = hal_lazy_end(lazy_);
+    if (status != HAL_OK) warn_status(status, "ending what was put off");
+  }
+
+  Lazy(const Lazy &) = delete;
+  Lazy &operator=(const Lazy &) = delete;
+
+  void end() {
+    hal_lazy_t *const lazy = alive();
+    lazy_ = nullptr;
+    const py::gil_scoped_release no_gil;
+    check_work(hal_lazy_end(lazy));
+  }
+
+  Notes &notes() { return notes_; }
 
   hal_lazy_t *alive() const {
     TORCH_CHECK(lazy_, "this recording has ended; begin another one with torch_backend.lazy.record()");
     return lazy_;
   }
 
-  std::mutex lock_;
-  std::vector<Compilation> compilations_;
-  std::unique_ptr<Lines> lines_;
+ private:
+  Notes notes_;
   hal_lazy_t *lazy_ = nullptr;
 };
 
-std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece) {
-  return std::make_unique<Lazy>(device, lines, fuse, limit, piece);
+std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece,
+                            const std::string &file, bool dot) {
+  return std::make_unique<Lazy>(device, lines, fuse, limit, piece, file, dot);
 }
 
-void flush(Lazy &lazy) { lazy.flush(); }
+void flush_handle(hal_lazy_t *lazy) {
+  const py::gil_scoped_release no_gil;
+  check_work(hal_lazy_flush(lazy));
+}
+
+py::dict counts_of(hal_lazy_t *lazy) {
+  hal_lazy_info_t info{};
+  info.struct_size = sizeof(info);
+  check(hal_lazy_info(lazy, &info));
+  py::dict result;
+  result["pending"] = info.pending;
+  result["recorded"] = info.recorded;
+  result["flushes"] = info.flushes;
+  result["limits"] = info.limits;
+  result["needed"] = info.needed;
+  result["queued"] = info.queued;
+  result["fused"] = info.fused;
+  result["groups"] = info.groups;
+  result["dropped"] = info.dropped;
+  result["compiled"] = info.compiled;
+  result["cached"] = info.cached;
+  return result;
+}
+
+std::string text_of(hal_lazy_t *lazy, bool dot) {
+  const uint32_t format = dot ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
+  std::string text;
+  for (size_t size = 1; size > text.size();) {  // other threads may add to it meanwhile
+    text.resize(size);
+    check(hal_lazy_text(lazy, format, text.data(), text.size(), &size));
+  }
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
+void flush(Lazy &lazy) { flush_handle(lazy.alive()); }
 void end(Lazy &lazy) { lazy.end(); }
-py::dict info(const Lazy &lazy) { return lazy.info(); }
-// The device type "lazy": what its devices put off.
+py::dict info(const Lazy &lazy) { return counts_of(lazy.alive()); }
+std::string text(const Lazy &lazy, bool dot) { return text_of(lazy.alive(), dot); }
+std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) {
+  return lazy.notes().take_compilations();
+}
+
+// ---- the device type "lazy": what its devices put off ----
+
+hal_lazy_t *kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex>(device)); }
+
+Notes *kept_notes = nullptr;  // lives as long as the process, as kernels of the type do
+
+void enable_lazy(bool lines, const std::string &file, bool dot) {
+  enable_lazy_device();
+  hal_lazy_desc_t desc{};
+  kept_notes = new Notes(lines, file, dot);
+  kept_notes->describe(desc);
+  describe_kept(desc);
+}
+
 void flush_kept(int32_t device) {
-  if (hal_lazy_t *const lazy = kept_lazy(static_cast<c10::DeviceIndex>(device))) check_work(hal_lazy_flush(lazy));
+  if (hal_lazy_t *const lazy = kept(device)) flush_handle(lazy);
 }
 
 std::vector<py::dict> kept_infos() {
   std::vector<py::dict> result;
   for (int32_t device = 0; device < hal_device_count(); ++device)
-    if (hal_lazy_t *const lazy = kept_lazy(static_cast<c10::DeviceIndex>(device))) result.push_back(Lazy::counts(lazy));
+    if (hal_lazy_t *const lazy = kept(device)) result.push_back(counts_of(lazy));
   return result;
 }
 
-bool is_kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex>(device)) != nullptr; }
+std::string kept_text(int32_t device, bool dot) {
+  hal_lazy_t *const lazy = kept(device);
+  return lazy ? text_of(lazy, dot) : "";
+}
 
-std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) { return lazy.take_compilations(); }
+std::vector<std::pair<std::string, std::string>> take_kept_compilations() {
+  return kept_notes ? kept_notes->take_compilations() : std::vector<std::pair<std::string, std::string>>();
+}
+
+bool is_kept(int32_t device) { return kept(device) != nullptr; }
+
+// ---- measurements ----
+
+py::dict metric(int32_t device, uint32_t number) {
+  hal_lazy_metric_t metric{};
+  metric.struct_size = sizeof(metric);
+  check(hal_lazy_metric(device, number, &metric));
+  py::dict result;
+  result["count"] = metric.count;
+  result["total"] = metric.total;
+  result["least"] = metric.least;
+  result["most"] = metric.most;
+  result["percentiles"] = std::vector<uint64_t>(std::begin(metric.percentile), std::end(metric.percentile));
+  return result;
+}
+
+void reset_metrics(int32_t device) { check(hal_lazy_reset_metrics(device)); }
 
 }  // namespace
 
@@ -158,14 +249,20 @@ void bind_lazy(py::module_ &module) {
       .def("flush", wrap_pybind_function(&flush))
       .def("end", wrap_pybind_function(&end))
       .def("info", wrap_pybind_function(&info))
+      .def("text", wrap_pybind_function(&text), py::arg("dot"))
       .def("take_compilations", wrap_pybind_function(&take_compilations));
-  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy_device));
+  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy), py::arg("lines"), py::arg("file"),
+             py::arg("dot"));
   module.def("stop_lazy_device", torch::wrap_pybind_function_no_gil(&stop_lazy));
-  module.def("flush_kept_lazy", torch::wrap_pybind_function_no_gil(&flush_kept), py::arg("device"));
+  module.def("flush_kept_lazy", wrap_pybind_function(&flush_kept), py::arg("device"));
   module.def("kept_lazy_infos", wrap_pybind_function(&kept_infos));
   module.def("is_kept_lazy", wrap_pybind_function(&is_kept), py::arg("device"));
   module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("fuse"),
-             py::arg("limit"), py::arg("piece"));
+             py::arg("limit"), py::arg("piece"), py::arg("file"), py::arg("dot"));
+  module.def("kept_lazy_text", wrap_pybind_function(&kept_text), py::arg("device"), py::arg("dot"));
+  module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
+  module.def("lazy_metric", wrap_pybind_function(&metric), py::arg("device"), py::arg("metric"));
+  module.def("reset_lazy_metrics", wrap_pybind_function(&reset_metrics), py::arg("device"));
 }
 
 }  // namespace torch_backend

@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 #include <torch/csrc/autograd/function.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <unordered_map>
@@ -29,11 +30,15 @@ struct PlaceHash {
   }
 };
 
-// Whether a file is of torch or of ours, whose lines tell a user nothing.
-bool is_library(PyCodeObject *code) {
-  const auto file = py::reinterpret_borrow<py::str>(code->co_filename).cast<std::string>();
-  return file.find("/torch/") != std::string::npos || file.find("/torch_backend/") != std::string::npos ||
-         file.rfind('<', 0) == 0;
+// The folders of torch and of our packages, whose lines tell a user nothing. Needs the GIL.
+std::vector<std::string> library_folders() {
+  std::vector<std::string> folders;
+  const auto modules = py::module_::import("sys").attr("modules").cast<py::dict>();
+  for (const char *const name : {"torch", "torch_backend", "lazy_tensor_core"}) {
+    if (!modules.contains(name)) continue;
+    for (const py::handle folder : modules[name].attr("__path__")) folders.push_back(folder.cast<std::string>() + "/");
+  }
+  return folders;
 }
 
 }  // namespace
@@ -49,6 +54,14 @@ struct Lines::State {
   std::vector<std::string> texts{""};
   std::unordered_map<PyCodeObject *, bool> library;
   std::array<Forward, 1 << 16> forward;
+
+  const std::vector<std::string> folders = library_folders();
+
+  bool is_library(PyCodeObject *code) const {
+    const auto file = py::reinterpret_borrow<py::str>(code->co_filename).cast<std::string>();
+    const auto holds = [&file](const std::string &folder) { return file.rfind(folder, 0) == 0; };
+    return file.rfind('<', 0) == 0 || std::any_of(folders.begin(), folders.end(), holds);
+  }
 
   bool passes(PyCodeObject *code) {
     const auto found = library.find(code);

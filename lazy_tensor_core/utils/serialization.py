@@ -1,53 +1,5 @@
-"""Saving with one tensor at a time in the host's memory: a file with references, and beside it a folder with a file for each tensor."""
+"""Saving with one tensor at a time in the host's memory: torch_backend.xla.utils.serialization."""
 
-from __future__ import annotations
+from torch_backend.xla.utils.serialization import TensorReference, load, save
 
-import os
-import shutil
-
-import torch
-from torch.utils import _pytree
-
-from lazy_tensor_core.core import lazy_model as ltm
-
-
-class TensorReference:
-    """Stands for tensor number `tid` of the folder."""
-
-    def __init__(self, tid: int):
-        self.tid = tid
-
-
-def _folder(path) -> str:
-    return f"{os.fspath(path)}.tensors"
-
-
-def _file(path, tid: int) -> str:
-    return os.path.join(_folder(path), f"tensor_{tid}.pt")
-
-
-def save(data, path, master_only: bool = True, global_master: bool = False) -> None:
-    """Saves nested data: tensors go to the CPU, and to their files, one after the other. A folder of an earlier save is replaced."""
-    if master_only and not ltm.is_master_ordinal(local=not global_master):
-        return
-    ltm.mark_step()
-    shutil.rmtree(_folder(path), ignore_errors=True)
-    os.makedirs(_folder(path))
-    count = 0
-
-    def write(value):
-        nonlocal count
-        if not isinstance(value, torch.Tensor):
-            return value
-        torch.save(value.detach().cpu(), _file(path, count))
-        count += 1
-        return TensorReference(count - 1)
-
-    torch.save(_pytree.tree_map(write, data), path)
-
-
-def load(path):
-    """Loads what `save` wrote, with tensors on the CPU. Raises FileNotFoundError for a file that is missing."""
-    with torch.serialization.safe_globals([TensorReference]):
-        data = torch.load(path, map_location="cpu")
-    return _pytree.tree_map(lambda value: torch.load(_file(path, value.tid)) if isinstance(value, TensorReference) else value, data)
+__all__ = ["TensorReference", "load", "save"]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -29,7 +30,10 @@ from torch_backend._activation import device_name
 
 from . import device  # noqa: F401  torch_backend.lazy.device
 
-__all__ = ["Compilation", "compilations", "is_recording", "mark_step", "metrics", "record", "reset_metrics"]
+__all__ = [
+    "Compilation", "Measurement", "compilations", "is_recording", "mark_step", "measurements", "metrics", "record", "reset_metrics", "text",
+]  # fmt: skip
+
 
 class Compilation(NamedTuple):
     """A group of operators that was compiled: the step (the `mark_step` that queued it, from 1; else those before), the Python line of its first operator ("" without
@@ -39,6 +43,23 @@ class Compilation(NamedTuple):
     line: str
     cause: str
 
+
+class Measurement(NamedTuple):
+    """Samples of a number: how many, their sum, the least and the most of all, and the 1, 5, 10, 20, 50, 80, 90, 95 and 99 % percentiles of the last
+    1024 of a device. Times are in seconds, sizes in bytes."""
+
+    count: int
+    total: float
+    least: float
+    most: float
+    percentiles: list[float]
+
+
+_MEASURED = {  # by the numbers of hal/lazy.h, in their order: how many of the unit
+    "queue_time": 1e-9, "compile_time": 1e-9, "lock_time": 1e-9, "upload_time": 1e-9, "download_time": 1e-9, "commands": 1, "upload_bytes": 1,
+    "download_bytes": 1,
+}  # fmt: skip
+PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 
 _lock = threading.Lock()
 _active: dict = {}  # the recording of each device
@@ -67,22 +88,36 @@ def _index(device) -> int:
     return _c().current_device() if device.index is None else device.index
 
 
+def wants_lines() -> bool:
+    """Whether the environment asks for Python lines."""
+    return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0")
+
+
+def text_file() -> tuple[str, bool]:
+    """The file that the environment wants what is queued in, "" = none, and whether as a graph."""
+    form = os.environ.get("LTC_SAVE_TENSORS_FMT", "text")
+    if form not in ("text", "backend", "dot"):
+        raise ValueError(f"LTC_SAVE_TENSORS_FMT={form}: expected text, dot or backend (which is text)")
+    return os.environ.get("LTC_SAVE_TENSORS_FILE", ""), form == "dot"
+
+
 @contextlib.contextmanager
-def record(device=None, *, lines: bool = False, fuse: bool = True, limit: int = 0, piece: int = 0) -> Iterator[None]:
+def record(device=None, *, lines: bool | None = None, fuse: bool = True, limit: int = 0, piece: int = 0) -> Iterator[None]:
     """Puts off what is queued on the current stream of a device (default: the current one), by any thread, until the block ends.
 
     `piece`: operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the rest is
     recorded; 0 = 128. `limit`: operators that are put off before they are queued without being asked for, whatever they are, with one warning;
-    0 = 16384. `lines`: notes the Python line of each operator, for errors. `fuse`: False queues everything as it was recorded.
+    0 = 16384. `lines`: notes the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1). `fuse`: False queues everything as it was recorded.
     Raises RuntimeError when the stream is lazy or captured already, and, where something could not be queued, what the device said, with
-    the operator and its line; what stood behind it is dropped.
+    the operator and its line; what stood behind it is dropped. With LTC_SAVE_TENSORS_FILE=FILE in the environment what is queued is
+    appended there as text, and why it is queued; with LTC_SAVE_TENSORS_FMT=dot in the language of Graphviz.
     """
     index = _index(device)
     if _c().is_kept_lazy(index):  # by the device type "lazy", for the rest of the process
         yield
         _c().flush_kept_lazy(index)
         return
-    lazy = _c().begin_lazy(index, lines, fuse, limit, piece)
+    lazy = _c().begin_lazy(index, wants_lines() if lines is None else lines, fuse, limit, piece, *text_file())
     with _lock:
         outer = _active.get(index)
         _active[index] = lazy
@@ -122,14 +157,18 @@ def mark_step(device=None, wait: bool = False) -> None:
         finally:
             _note_compilations(lazy)
     for index in indices:
-        _c().flush_kept_lazy(index)
+        try:
+            _c().flush_kept_lazy(index)
+        finally:
+            _note_compilations(None)
         if wait and _c().is_initialized(index):
             _c().synchronize(index)
 
 
 def _note_compilations(lazy) -> None:
+    """Of a recording; None: of the device type "lazy"."""
     with _lock:
-        _compilations.extend(Compilation(_steps, *one) for one in lazy.take_compilations())
+        _compilations.extend(Compilation(_steps, *one) for one in (lazy.take_compilations() if lazy else _c().take_kept_compilations()))
 
 
 def compilations() -> list[Compilation]:
@@ -137,28 +176,58 @@ def compilations() -> list[Compilation]:
     tells of later steps is what varies there."""
     with _lock:
         lazies = list(_active.values())
-    for lazy in lazies:
+    for lazy in (*lazies, None):
         _note_compilations(lazy)
     with _lock:
         return list(_compilations)
 
 
+def text(device=None, *, dot: bool = False) -> str:
+    """What is put off on a device (default: the current one) now: a line for each operator and what it queues, with its Python line where these are noted; or, with `dot`, a graph in the language of Graphviz.
+    "" when nothing is recorded there."""
+    index = _index(device)
+    with _lock:
+        lazy = _active.get(index)
+        return lazy.text(dot) if lazy else _c().kept_lazy_text(index, dot)
+
+
+def measurements() -> dict[str, Measurement]:
+    """What was measured since the start or `reset_metrics`, over all devices: `queue_time` of what was queued together (where streams are not asynchronous: run), and how
+    many `commands` it had; `compile_time` of groups; `lock_time` of waiting for another thread that queues; `upload_time` and `upload_bytes` of copies from the host;
+    `download_time` of copies to the host, until their source was computed, and `download_bytes`. Percentiles are those of the device with most samples."""
+    opened = [index for index in range(_c().device_count()) if _c().is_initialized(index)]
+    result = {}
+    for number, (name, unit) in enumerate(_MEASURED.items()):
+        found = [one for one in (_c().lazy_metric(index, number) for index in opened) if one["count"]]
+        if not found:
+            continue
+        percentiles = max(found, key=lambda one: one["count"])["percentiles"]
+        result[name] = Measurement(
+            sum(one["count"] for one in found), unit * sum(one["total"] for one in found), unit * min(one["least"] for one in found),
+            unit * max(one["most"] for one in found), [unit * one for one in percentiles],
+        )  # fmt: skip
+    return result
+
+
 def metrics() -> dict[str, int]:
-    """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for, `queued` calls of
+    """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results, `queued` calls of
     the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, groups `compiled` and
     `cached`, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)
         for counts in (*(lazy.info() for lazy in _active.values()), *_c().kept_lazy_infos()):
             total.update(counts)
-        counts = dict.fromkeys(("recorded", "flushes", "limits", "queued", "fused", "groups", "dropped", "compiled", "cached", "pending"), 0)
+        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "pending"), 0)
         return counts | total | {"steps": _steps}
 
 
 def reset_metrics() -> None:
-    """Sets the counts of recordings that have ended, and of steps, to zero, and forgets compilations."""
+    """Sets the counts of recordings that have ended, and of steps, to zero, and forgets compilations and measurements."""
     global _steps
     with _lock:
         _ended.clear()
         _compilations.clear()
         _steps = 0
+    for index in range(_c().device_count()):
+        if _c().is_initialized(index):
+            _c().reset_lazy_metrics(index)

@@ -22,8 +22,8 @@ def is_enabled() -> bool:
     return _enabled
 
 
-def enable() -> None:
-    """Makes the device type "lazy" usable for the rest of the process. Raises RuntimeError when no plugin is active, or when another backend has
+def enable(*, lines: bool | None = None) -> None:
+    """Makes the device type "lazy" usable for the rest of the process. `lines`: notes the Python line of each operator, as of `torch_backend.lazy.record`, which also tells what is written to files; the first call decides. Raises RuntimeError when no plugin is active, or when another backend has
     taken the type (`torch._lazy.ts_backend.init()`)."""
     global _enabled
     if _enabled:
@@ -34,7 +34,9 @@ def enable() -> None:
         raise RuntimeError(f"Lazy tensor backend not registered. Load a plugin (TORCH_BACKEND=<name>, or torch_backend.use(<name>)): {error}") from None
     from torch_backend import _C
 
-    _C.enable_lazy_device()
+    from torch_backend import lazy
+
+    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, *lazy.text_file())
     _install_opaque()
     _enabled = True
 

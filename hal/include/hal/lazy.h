@@ -9,6 +9,7 @@
 #ifndef HAL_LAZY_H_
 #define HAL_LAZY_H_
 
+#include "hal/program.h"
 #include "hal/stream.h"
 
 #ifdef __cplusplus
@@ -28,8 +29,12 @@ typedef void (*hal_lazy_describe_fn_t)(void *state, uint64_t origin, char *text,
  * the origin of its first operator. Called with locks of the HAL: it may call nothing of it, and wait for nobody who does. */
 typedef void (*hal_lazy_compiled_fn_t)(void *state, uint64_t origin, const char *text);
 
+/* Told before what was recorded is queued: why, and its text in `format` of the description, as by hal_lazy_text. Called like the one before. */
+typedef void (*hal_lazy_queueing_fn_t)(void *state, const char *cause, const char *text);
+
 /* hal_lazy_desc_t.flags */
-#define HAL_LAZY_PLAIN (1u << 0) /* queue what was recorded as it was recorded, without improving it */
+#define HAL_LAZY_PLAIN (1u << 0)     /* queue what was recorded as it was recorded, without improving it */
+#define HAL_LAZY_DESCRIBED (1u << 1) /* keep the operands' dtypes and sizes for texts */
 
 typedef struct hal_lazy_desc_s {
   size_t struct_size;
@@ -38,10 +43,11 @@ typedef struct hal_lazy_desc_s {
   uint32_t
       piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
                    * rest is recorded; 0 = 128, UINT32_MAX = never */
-  uint32_t reserved;
+  uint32_t format;                 /* HAL_PROGRAM_LINES or HAL_PROGRAM_DOT (hal/program.h): for `queueing` */
   hal_lazy_origin_fn_t origin;     /* NULL: not asked */
   hal_lazy_describe_fn_t describe; /* NULL: numbers are written */
   hal_lazy_compiled_fn_t compiled; /* NULL: not told */
+  hal_lazy_queueing_fn_t queueing; /* NULL: not told, and no text is made */
   void *state;                     /* for all of them; they may be called until hal_lazy_end has returned */
 } hal_lazy_desc_t;
 
@@ -73,10 +79,45 @@ typedef struct hal_lazy_info_s {
   uint64_t dropped;  /* commands whose results nothing read */
   uint64_t compiled; /* groups that were met for the first time */
   uint64_t cached;   /* groups that were known */
+  uint64_t
+      needed; /* of the flushes: since something needed the results; the others were hal_lazy_flush and hal_lazy_end, `piece` and `limit` */
 } hal_lazy_info_t;
 
 /* Tells what became of it. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */
 HAL_API hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info);
+
+/* Writes what is recorded now as text, in a format of hal_program_text, with the operators' origins. `*out_size` is its length in bytes with the 0 that ends it;
+ * it is written to `text` when `room` is at least that. Any thread. Errors: HAL_INVALID_ARGUMENT = an unknown format. Since 0.2. */
+HAL_API hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t room, size_t *out_size);
+
+/* What is measured of the lazy work of a device, all its recordings together. */
+enum {
+  HAL_LAZY_QUEUE_NS = 0, /* to queue what was recorded, each time; on streams that are not asynchronous, to run it */
+  HAL_LAZY_COMPILE_NS,   /* to compile a group */
+  HAL_LAZY_LOCK_NS,      /* of waiting for another thread that queues */
+  HAL_LAZY_UPLOAD_NS,    /* to take the bytes of a copy from the host */
+  HAL_LAZY_DOWNLOAD_NS, /* of a copy to the host's ordinary memory, from when it was asked for until its source was computed */
+  HAL_LAZY_COMMANDS,       /* commands queued together */
+  HAL_LAZY_UPLOAD_BYTES,   /* of a copy from the host */
+  HAL_LAZY_DOWNLOAD_BYTES, /* of a copy to the host */
+  HAL_LAZY_METRICS
+};
+
+#define HAL_LAZY_PERCENTILES 9 /* 1, 5, 10, 20, 50, 80, 90, 95 and 99 */
+
+typedef struct hal_lazy_metric_s {
+  size_t struct_size;
+  uint64_t count;                            /* of samples */
+  uint64_t total, least, most;               /* of all */
+  uint64_t percentile[HAL_LAZY_PERCENTILES]; /* of the last 1024 */
+} hal_lazy_metric_t;
+
+/* Tells a measurement (HAL_LAZY_*_NS ...) of a device since the last reset; zeros when nothing was put off. The caller sets `out_metric->struct_size`. Any thread.
+ * Errors: HAL_INVALID_ARGUMENT = no such device or measurement. Since 0.2. */
+HAL_API hal_status_t hal_lazy_metric(int32_t device, uint32_t metric, hal_lazy_metric_t *out_metric);
+
+/* Forgets the samples of a device. Any thread. Since 0.2. */
+HAL_API hal_status_t hal_lazy_reset_metrics(int32_t device);
 
 #ifdef __cplusplus
 }

@@ -31,6 +31,13 @@ static inline void hal_lock(hal_lock_t *lock) {
   }
 }
 
+/* Takes the lock if nobody holds it, and tells whether it did. */
+static inline int hal_try_lock(hal_lock_t *lock) {
+  unsigned expected = 0;
+  return atomic_compare_exchange_strong_explicit(&lock->state, &expected, hal_lock_word, memory_order_acquire,
+                                                 memory_order_relaxed);
+}
+
 static inline void hal_unlock(hal_lock_t *lock) {
   if (HAL_UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) & 2)) hal_lock_wake(lock);
 }

@@ -52,7 +52,7 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
     return HAL_OK;
   }
   atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
-  hal_stream_settle_lazy(stream);                      /* before the mark: what was put off is the event's */
+  hal_stream_settle_lazy(stream, "hal_event_record");  /* before the mark: what was put off is the event's */
   const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
   const hal_status_t status = hal_stream_record(stream, event->handle);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);

@@ -67,10 +67,10 @@ static inline hal_status_t hal_stream_settle(const hal_stream_t *stream, const c
 }
 
 /* The same for lazy work alone. What meets a failure of it is told at the next synchronisation of the stream. */
-void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder);
-static inline void hal_stream_settle_lazy(hal_stream_t *stream) {
+void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder, const char *what);
+static inline void hal_stream_settle_lazy(hal_stream_t *stream, const char *what) {
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder && recorder->lazy)) hal_stream_settle_lazy_slow(stream, recorder);
+  if (HAL_UNLIKELY(recorder && recorder->lazy)) hal_stream_settle_lazy_slow(stream, recorder, what);
 }
 
 /* The same for all streams of a device. */

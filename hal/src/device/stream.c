@@ -168,7 +168,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
   if (!stream->handle) return;
-  hal_stream_settle_lazy(stream);
+  hal_stream_settle_lazy(stream, "the stream is waited for");
   /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {
@@ -180,15 +180,15 @@ void hal_stream_drain(hal_stream_t *stream) {
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
 }
 
-void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder) {
-  const hal_status_t status = recorder->calls->settle(recorder, "");
+void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder, const char *what) {
+  const hal_status_t status = recorder->calls->settle(recorder, what);
   if (status) hal_failure_keep(stream, status);
 }
 
 void hal_stream_settle_lazy_all(hal_device_t *device) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_stream_t *const stream = hal_stream_at(device, id);
-    if (stream) hal_stream_settle_lazy(stream);
+    if (stream) hal_stream_settle_lazy(stream, "hal_device_synchronize");
   }
 }
 
@@ -210,7 +210,7 @@ static hal_status_t wait_recorded(hal_stream_t *stream, hal_recorder_t *recorder
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
-  hal_stream_settle_lazy(stream);
+  hal_stream_settle_lazy(stream, "hal_stream_wait_event");
   hal_recorder_t *const recorder = hal_stream_program(stream), *awaited;
   HAL_RETURN_IF_ERROR(hal_event_recorder(event, &awaited));
   if (HAL_UNLIKELY(recorder || awaited)) return wait_recorded(stream, recorder, awaited);
@@ -229,7 +229,7 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_plugin_t *const plugin = stream->device->plugin;
-  hal_stream_settle_lazy(stream); /* whoever waits for the function waits for no stream */
+  hal_stream_settle_lazy(stream, "hal_stream_host_call"); /* whoever waits for the function waits for no stream */
   hal_recorder_t *const recorder = hal_stream_program(stream);
   if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->host_call(recorder, fn, user_data);
   return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
@@ -242,7 +242,7 @@ int32_t hal_stream_is_recorded(hal_stream_t *stream) {
 
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_stream_settle_lazy(stream); /* the caller is going to queue work of its own */
+  hal_stream_settle_lazy(stream, "hal_stream_native"); /* the caller is going to queue work of its own */
   hal_plugin_t *const plugin = stream->device->plugin;
   return hal_error_plugin(plugin, HAL_SLOT_stream_native, hal_call_stream_native(plugin, stream->handle, out_native));
 }

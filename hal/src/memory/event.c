@@ -55,7 +55,7 @@ void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
   if (!stream->handle) return 1;
   hal_unlock(&allocator->lock);
-  hal_stream_settle_lazy(stream); /* what was put off may use the memory */
+  hal_stream_settle_lazy(stream, "memory is wanted back"); /* what was put off may use the memory */
   const hal_status_t status = hal_failure_ask(stream);
   hal_lock(&allocator->lock);
   return status == HAL_OK;
@@ -69,7 +69,7 @@ void hal_mem_free(hal_stream_t *stream, void *address) {
 
 void hal_mem_free_async(hal_stream_t *stream, void *address) {
   hal_device_t *device = stream->device;
-  hal_stream_settle_lazy(stream);
+  hal_stream_settle_lazy(stream, "memory is given back");
   const hal_status_t status = hal_call_memory_free_async(device->plugin, device->ordinal, stream->handle, address);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free_async, status);
 }

@@ -167,11 +167,13 @@ static hal_status_t find_plan(hal_fuse_t *fuse, const key_t *key, hal_lazy_info_
   plan->hash = hash;
   plan->size = key->size;
   memcpy(plan->key, key->bytes, key->size);
+  const int64_t begin = hal_metric_begin();
   const hal_status_t status = make(fuse, plan);
   if (status) {
     hal_free(plan);
     return status;
   }
+  hal_metric_end(&fuse->metrics, HAL_LAZY_COMPILE_NS, begin);
   info->compiled++;
   fuse->plan_count++;
   hal_fuse_note_traits(&fuse->group, plan);

@@ -10,6 +10,7 @@
 #include "hal/lazy.h"
 #include "op/form.h"
 #include "program/house.h"
+#include "program/metric.h"
 #include "program/program.h"
 
 #define HAL_FUSE_STEPS 32    /* of a group */
@@ -81,6 +82,7 @@ struct hal_fuse_s {
   int warned;                 /* that there are too many */
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
+  hal_metrics_t metrics; /* with a lock of its own */
 };
 
 enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };

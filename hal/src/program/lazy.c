@@ -118,20 +118,60 @@ static int take_tape(hal_lazy_t *lazy) {
   return lazy->tape.command_count || reports ? 1 + reports : 0;
 }
 
-static hal_status_t flush(hal_lazy_t *lazy) {
+/* Writes "stream 3 of device fake:0: work put off". */
+static void write_title(const hal_lazy_t *lazy, char *title, size_t room) {
+  snprintf(title, room, "stream %lld of device %s: work put off", (long long)lazy->program.stream->id,
+           lazy->program.device->label);
+}
+
+/* Tells the listener what is about to be queued, and why; without memory for the text, why. */
+static __attribute__((noinline)) void tell_queueing(const hal_lazy_t *lazy, const char *cause) {
+  const hal_lazy_desc_t *const desc = &lazy->desc;
+  char title[160];
+  size_t size = 0;
+  write_title(lazy, title, sizeof title);
+  hal_status_t status = hal_tape_text(&lazy->tape, title, desc, desc->format, NULL, 0, &size);
+  char *const text = status ? NULL : hal_malloc(size);
+  if (text) hal_tape_text(&lazy->tape, title, desc, desc->format, text, size, &size);
+  desc->queueing(desc->state, cause, text ? text : "");
+  hal_free(text);
+}
+
+/* Queues what was taken off the recording. `queueing` is held. */
+static hal_status_t queue_taken(hal_lazy_t *lazy, const char *cause) {
+  const hal_lazy_t *const outer = queued_here;
+  hal_metrics_t *const metrics = lazy->fuse ? &lazy->fuse->metrics : NULL;
+  if (HAL_UNLIKELY(lazy->desc.queueing != NULL)) tell_queueing(lazy, cause);
+  const uint32_t commands = lazy->tape.command_count;
+  const int64_t begin = metrics ? hal_metric_begin() : 0;
+  queued_here = lazy;
+  const hal_status_t status = queue_tape(lazy);
+  release_uploads(lazy);
+  queued_here = outer;
+  if (metrics) hal_metric_end(metrics, HAL_LAZY_QUEUE_NS, begin);
+  if (metrics) hal_metric_add(metrics, HAL_LAZY_COMMANDS, commands);
+  lazy->info.flushes++;
+  return status;
+}
+
+static void lock_queueing(hal_lazy_t *lazy) {
+  if (HAL_LIKELY(hal_try_lock(&lazy->queueing))) return;
+  const int64_t begin = hal_metric_begin();
+  hal_lock(&lazy->queueing);
+  if (lazy->fuse) hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_LOCK_NS, begin);
+}
+
+/* Queues what there is. `needed`: since something needs the results; else the program, or the amount, asked for it. */
+static hal_status_t flush(hal_lazy_t *lazy, const char *cause, int needed) {
   hal_stream_t *const stream = lazy->program.stream;
   if (queued_here == lazy) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
-  hal_lock(&lazy->queueing);
+  lock_queueing(lazy);
   const int taken = take_tape(lazy);
   hal_status_t status = HAL_OK;
   if (taken) {
-    const hal_lazy_t *const outer = queued_here;
-    queued_here = lazy;
-    status = queue_tape(lazy);
-    release_uploads(lazy);
-    queued_here = outer;
-    lazy->info.flushes++;
+    status = queue_taken(lazy, cause);
+    lazy->info.needed += needed != 0;
   }
   rewind_tape(&lazy->tape);
   hal_unlock(&lazy->queueing);
@@ -139,16 +179,13 @@ static hal_status_t flush(hal_lazy_t *lazy) {
   return status;
 }
 
-static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
-  (void)what;
-  return flush(hal_lazy_of(recorder));
-}
+static hal_status_t settle(hal_recorder_t *recorder, const char *what) { return flush(hal_lazy_of(recorder), what, 1); }
 
 /* ---- recording ------------------------------------------------------------------------------------------------------------- */
 
 /* Queues what there is; a failure is told at the stream's next synchronisation. */
-static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy) {
-  const hal_status_t status = flush(lazy);
+static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy, const char *cause) {
+  const hal_status_t status = flush(lazy, cause, 0);
   if (status) hal_failure_keep(lazy->program.stream, status);
 }
 
@@ -159,7 +196,7 @@ static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
 
 /* Queues what there is when it has become much. */
 static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
-  flush_quietly(lazy);
+  flush_quietly(lazy, "the limit of operators");
   hal_lock(&lazy->queueing);
   lazy->info.limits++;
   const int warn = !lazy->warned;
@@ -174,15 +211,16 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
 }
 
 static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
-  (void)call;
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
   const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
   const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
-  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.piece) && !is_elementwise(lazy, op)) flush_quietly(lazy);
+  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.piece) && !is_elementwise(lazy, op))
+    flush_quietly(lazy, "enough for the device to begin");
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
   const uint32_t outer = hal_program_here.op;
-  hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
+  hal_program_here =
+      (hal_program_here_t){.op = op, .origin = origin, .call = lazy->desc.flags & HAL_LAZY_DESCRIBED ? call : NULL};
   atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
   return outer;
 }
@@ -191,6 +229,7 @@ static void end_op(hal_recorder_t *recorder, uint32_t outer) {
   (void)recorder;
   hal_program_here.op = outer;
   hal_program_here.recording = 0;
+  hal_program_here.call = NULL;
 }
 
 /* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
@@ -198,7 +237,10 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
   hal_program_t *program;
   hal_upload_t *const upload = hal_malloc(sizeof *upload + size);
   if (!upload) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the %zu bytes of a copy", size);
+  const int64_t begin = lazy->fuse ? hal_metric_begin() : 0;
   memcpy(upload->bytes, src, size);
+  if (lazy->fuse) hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_UPLOAD_NS, begin);
+  if (lazy->fuse) hal_metric_add(&lazy->fuse->metrics, HAL_LAZY_UPLOAD_BYTES, size);
   const hal_status_t status = hal_program_enter(&lazy->program.recorder, &program);
   if (status) {
     hal_free(upload);
@@ -217,6 +259,26 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
   return hal_program_leave(program, HAL_OK);
 }
 
+/* Queues what a copy to the host reads, and where the caller is about to wait for it, waits. */
+static hal_status_t before_download(hal_lazy_t *lazy, const void *dst, size_t size) {
+  int32_t device;
+  char where[256] = "", cause[320];
+  const hal_lazy_desc_t *const desc = &lazy->desc;
+  const int64_t begin = hal_metric_begin();
+  if (HAL_UNLIKELY(desc->queueing && desc->origin && desc->describe))
+    desc->describe(desc->state, desc->origin(desc->state), where, sizeof where);
+  snprintf(cause, sizeof cause, "a copy to the host%s%s", *where ? " at " : "", where);
+  HAL_RETURN_IF_ERROR(flush(lazy, cause, 1));
+  if (!lazy->fuse) return HAL_OK;
+  hal_metric_add(&lazy->fuse->metrics, HAL_LAZY_DOWNLOAD_BYTES, size);
+  if (hal_host_find(dst, &device) == HAL_OK) return HAL_OK; /* page-locked: the copy itself is queued */
+  hal_stream_t *const stream = lazy->program.stream;
+  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+  hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_DOWNLOAD_NS, begin);
+  return HAL_OK;
+}
+
 static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src,
                                 int32_t src_device, size_t size) {
   int32_t device;
@@ -225,8 +287,11 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
   const int from_host = src_device == HAL_HOST && hal_host_find(src, &device) != HAL_OK;
   if (from_host && size <= MOST_UPLOAD) return record_upload(lazy, dst, dst_device, src, size);
   if (!to_host && !from_host) return hal_program_calls.copy(recorder, dst, dst_device, src, src_device, size);
-  HAL_RETURN_IF_ERROR(flush(lazy));
-  if (to_host) return HAL_UNIMPLEMENTED; /* the caller is about to wait for it */
+  if (to_host) { /* which the caller is about to wait for */
+    HAL_RETURN_IF_ERROR(before_download(lazy, dst, size));
+    return HAL_UNIMPLEMENTED;
+  }
+  HAL_RETURN_IF_ERROR(flush(lazy, "a large copy from the host", 1));
   hal_stream_t *const stream = lazy->program.stream;
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
@@ -301,7 +366,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   return HAL_OK;
 }
 
-hal_status_t hal_lazy_flush(hal_lazy_t *lazy) { return flush(lazy); }
+hal_status_t hal_lazy_flush(hal_lazy_t *lazy) { return flush(lazy, "hal_lazy_flush", 0); }
 
 /* Ends the recording when nothing is left to queue. */
 static int ends(hal_lazy_t *lazy) {
@@ -323,7 +388,7 @@ hal_status_t hal_lazy_end(hal_lazy_t *lazy) {
     lazy->program.tape.command_count = 0;
   }
   while (!ends(lazy)) {
-    const hal_status_t now = flush(lazy);
+    const hal_status_t now = flush(lazy, "hal_lazy_end", 0);
     if (!status) status = now;
   }
   destroy(lazy);
@@ -334,6 +399,15 @@ hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   return recorder && recorder->lazy ? hal_lazy_of(recorder) : NULL;
+}
+
+hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t room, size_t *out_size) {
+  char title[160];
+  write_title(lazy, title, sizeof title);
+  hal_lock(&lazy->program.lock);
+  const hal_status_t status = hal_tape_text(&lazy->program.tape, title, &lazy->desc, format, text, room, out_size);
+  hal_unlock(&lazy->program.lock);
+  return status;
 }
 
 hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {

@@ -3,7 +3,7 @@
 #define HAL_SRC_PROGRAM_PROGRAM_H_
 
 #include "device/recorder.h"
-#include "hal/program.h"
+#include "hal/lazy.h"
 #include "op/own.h"
 #include "program/arena.h"
 
@@ -130,6 +130,7 @@ typedef struct hal_program_here_s {
   uint32_t index;     /* on the tape of `recording` */
   uint64_t recording; /* 0: not yet on a tape */
   uint64_t origin;
+  const hal_op_call_t *call; /* NULL: not to be described */
 } hal_program_here_t;
 extern _Thread_local hal_program_here_t hal_program_here;
 
@@ -150,6 +151,10 @@ hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *strea
 
 /* Makes later work of a stream wait for the last run: runs share their memory. */
 hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream);
+
+/* Writes a tape as text with a title, as hal_program_text does. `desc`: says where operators were called; NULL = nobody knows. */
+hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
+                           char *text, size_t room, size_t *out_size);
 
 /* Copies a call with all that it points to, into the arena. NULL = no memory. */
 hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);

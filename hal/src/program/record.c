@@ -39,7 +39,8 @@ static inline uint32_t lazy_op(hal_program_t *program) {
   if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
   here->index = tape->op_count++;
   here->recording = program->recorder.id;
-  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin};
+  const char *const text = HAL_UNLIKELY(here->call != NULL) ? hal_program_describe(&tape->arena, here->call) : NULL;
+  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin, .text = text};
   return here->index;
 }
 

@@ -82,23 +82,38 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
     case HAL_COMMAND_OWN_OP:
       add(writer, "operator of the plugin");
       break;
+    case HAL_COMMAND_FREED:
+      add(writer, "%zu bytes are given back", command->u.freed.size);
+      break;
     default:
       add(writer, "host function");
   }
 }
 
-static void add_op(writer_t *writer, const hal_program_t *program, uint32_t index) {
-  const char *const name = hal_op_name(program->tape.ops[index].op), *const text = program->tape.ops[index].text;
-  add(writer, "%s%s", name ? name : "operator", text ? text : "");
+/* What is written. */
+typedef struct subject_s {
+  const hal_tape_t *tape;
+  const char *title;
+  const hal_lazy_desc_t *desc; /* who knows where operators were called; NULL = nobody */
+} subject_t;
+
+static void add_op(writer_t *writer, const subject_t *subject, uint32_t index) {
+  const hal_program_op_t *const op = &subject->tape->ops[index];
+  const char *const name = hal_op_name(op->op);
+  char where[256] = "";
+  if (op->origin && subject->desc && subject->desc->describe)
+    subject->desc->describe(subject->desc->state, op->origin, where, sizeof where);
+  add(writer, "%s%s%s%s", name ? name : "operator", op->text ? op->text : "", *where ? ", " : "", where);
 }
 
-static void write_lines(writer_t *writer, const hal_program_t *program) {
+static void write_lines(writer_t *writer, const subject_t *subject) {
+  const hal_tape_t *const tape = subject->tape;
   uint32_t last = HAL_NO_OP;
-  add(writer, "program of device %s: %u commands\n", program->device->label, program->tape.command_count);
-  for (uint32_t i = 0; i < program->tape.command_count; i++) {
-    const hal_command_t *const command = &program->tape.commands[i];
+  add(writer, "%s: %u commands\n", subject->title, tape->command_count);
+  for (uint32_t i = 0; i < tape->command_count; i++) {
+    const hal_command_t *const command = &tape->commands[i];
     if (command->op != last && command->op != HAL_NO_OP) {
-      add_op(writer, program, command->op);
+      add_op(writer, subject, command->op);
       add(writer, "\n");
     }
     last = command->op;
@@ -108,13 +123,14 @@ static void write_lines(writer_t *writer, const hal_program_t *program) {
   }
 }
 
-static void write_dot(writer_t *writer, const hal_program_t *program) {
+static void write_dot(writer_t *writer, const subject_t *subject) {
+  const hal_tape_t *const tape = subject->tape;
   add(writer, "digraph program {\n  node [shape=box];\n");
-  for (uint32_t i = 0; i < program->tape.command_count; i++) {
-    const hal_command_t *const command = &program->tape.commands[i];
+  for (uint32_t i = 0; i < tape->command_count; i++) {
+    const hal_command_t *const command = &tape->commands[i];
     add(writer, "  n%u [label=\"", i);
     if (command->op != HAL_NO_OP) {
-      const char *const name = hal_op_name(program->tape.ops[command->op].op);
+      const char *const name = hal_op_name(tape->ops[command->op].op);
       add(writer, "%s\\n", name ? name : "operator");
     }
     add_command(writer, command);
@@ -124,21 +140,30 @@ static void write_dot(writer_t *writer, const hal_program_t *program) {
   add(writer, "}\n");
 }
 
+hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
+                           char *text, size_t room, size_t *out_size) {
+  writer_t writer = {.text = text, .room = text ? room : 0};
+  const subject_t subject = {.tape = tape, .title = title, .desc = desc};
+  if (format != HAL_PROGRAM_LINES && format != HAL_PROGRAM_DOT)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u",
+                         (unsigned)format);
+  if (format == HAL_PROGRAM_LINES)
+    write_lines(&writer, &subject);
+  else
+    write_dot(&writer, &subject);
+  *out_size = writer.size + 1;
+  return HAL_OK;
+}
+
 hal_status_t hal_program_text(const hal_program_t *program, uint32_t format, char *text, size_t room,
                               size_t *out_size) {
-  hal_status_t status = HAL_OK;
-  writer_t writer = {.text = text, .room = text ? room : 0};
+  char title[160];
   hal_program_t *const own = locked(program);
-  if (own->recording)
-    status = hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording to read it");
-  else if (format == HAL_PROGRAM_LINES)
-    write_lines(&writer, own);
-  else if (format == HAL_PROGRAM_DOT)
-    write_dot(&writer, own);
-  else
-    status = hal_error_set(HAL_INVALID_ARGUMENT, "hal_program_text knows the formats 0 (lines) and 1 (dot), not %u",
-                           (unsigned)format);
+  snprintf(title, sizeof title, "program of device %s", own->device->label);
+  const hal_status_t status =
+      own->recording
+          ? hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording to read it")
+          : hal_tape_text(&own->tape, title, NULL, format, text, room, out_size);
   hal_unlock(&own->lock);
-  if (!status) *out_size = writer.size + 1;
   return status;
 }

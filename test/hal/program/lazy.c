@@ -376,3 +376,115 @@ Test(lazy_faults, a_failure_names_operator_and_place_and_later_work_goes_on) {
   must(hal_lazy_end(lazy));
   cr_expect_eq(at(r, 5), 24, "later work goes on");
 }
+
+/* ---- what is told ------------------------------------------------------------------------------------------------------------------ */
+
+static struct {
+  char cause[320], text[4096];
+  int times;
+} told;
+
+static void tell(void *state, const char *cause, const char *text) {
+  (void)state;
+  snprintf(told.cause, sizeof told.cause, "%s", cause);
+  snprintf(told.text, sizeof told.text, "%s", text);
+  told.times++;
+}
+
+static hal_lazy_t *begin_told(uint32_t format, uint64_t *line) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc,
+                                .flags = HAL_LAZY_DESCRIBED,
+                                .format = format,
+                                .origin = line_of_caller,
+                                .describe = describe_line,
+                                .queueing = tell,
+                                .state = line};
+  hal_lazy_t *lazy;
+  must(hal_lazy_begin(NULL, &desc, &lazy));
+  return lazy;
+}
+
+Test(lazy, what_is_queued_is_told_with_its_cause_and_its_places) {
+  uint64_t line = 0;
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *lazy = begin_told(HAL_PROGRAM_LINES, &line);
+  char text[4096], small[8] = "";
+  size_t size;
+  add(a, a, 2, r);
+  must(hal_lazy_text(lazy, HAL_PROGRAM_LINES, small, sizeof small, &size));
+  cr_assert_lt(size, sizeof text);
+  must(hal_lazy_text(lazy, HAL_PROGRAM_LINES, text, sizeof text, &size));
+  cr_expect_eq(size, strlen(text) + 1);
+  cr_expect(strstr(text, "work put off: 1 commands\nadd.Tensor(float32[10007], float32[10007], 2"), "%s", text);
+  cr_expect(strstr(text, ", script:1\n"), "%s", text);
+  assert_fails(hal_lazy_text(lazy, 7, text, sizeof text, &size), HAL_INVALID_ARGUMENT, "not 7");
+  must(hal_lazy_flush(lazy));
+  cr_expect_str_eq(told.cause, "hal_lazy_flush");
+  cr_expect(strstr(told.text, "add.Tensor(") && strstr(told.text, "script:1"), "%s", told.text);
+  add(a, a, 2, r);
+  must(hal_stream_synchronize(NULL));
+  cr_expect_str_eq(told.cause, "hal_stream_synchronize");
+  must(hal_lazy_flush(lazy));
+  cr_expect_eq(told.times, 2, "nothing was put off, so nothing is told");
+  must(hal_lazy_text(lazy, HAL_PROGRAM_LINES, text, sizeof text, &size));
+  cr_expect(strstr(text, "0 commands"));
+  must(hal_lazy_end(lazy));
+  lazy = begin_told(HAL_PROGRAM_DOT, &line);
+  add(a, a, 2, r);
+  must(hal_lazy_end(lazy));
+  cr_expect_str_eq(told.cause, "hal_lazy_end");
+  cr_expect_eq(strncmp(told.text, "digraph program {", 17), 0, "%s", told.text);
+}
+
+Test(lazy, flushes_that_something_needed_are_told_from_those_of_the_program) {
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  hal_lazy_t *const lazy = begin();
+  add(a, a, 1, r);
+  must(hal_lazy_flush(lazy));
+  cr_expect_eq(info_of(lazy).needed, 0);
+  add(a, a, 1, r);
+  must(hal_stream_synchronize(NULL));
+  must(hal_stream_synchronize(NULL));
+  cr_expect_eq(info_of(lazy).needed, 1);
+  cr_expect_eq(info_of(lazy).flushes, 2);
+  must(hal_lazy_end(lazy));
+}
+
+static hal_lazy_metric_t metric_of(uint32_t number) {
+  hal_lazy_metric_t metric = {.struct_size = sizeof metric};
+  must(hal_lazy_metric(0, number, &metric));
+  cr_expect_eq(metric.struct_size, sizeof metric);
+  return metric;
+}
+
+Test(lazy, measurements_count_sum_and_rank_their_samples) {
+  enum { TIMES = 1500 }; /* more than are kept for percentiles */
+  tensor_t *const a = floats(1, 1), *const r = floats(-1, 0);
+  float bytes[100] = {0};
+  must(hal_lazy_reset_metrics(0));
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < TIMES; i++) {
+    for (int k = 0; k < (i < 500 ? 1 : 2); k++)
+      must(hal_memory_copy(NULL, a->desc.data, 0, bytes, HAL_HOST, 4 * (size_t)(i % 100 + 1)));
+    must(hal_lazy_flush(lazy));
+  }
+  add(a, a, 1, r);
+  at(r, 3);
+  const hal_lazy_metric_t commands = metric_of(HAL_LAZY_COMMANDS), up = metric_of(HAL_LAZY_UPLOAD_BYTES);
+  cr_expect_eq(commands.count, TIMES + 1);
+  cr_expect_eq(commands.total, 500 + 2 * (TIMES - 500) + 1);
+  cr_expect(commands.least == 1 && commands.most == 2 && commands.percentile[1] == 2, "the first 500 are forgotten");
+  cr_expect(up.count == commands.total - 1 && up.least == 4 && up.most == 400);
+  cr_expect(up.percentile[0] >= 4 && up.percentile[0] <= 12 && up.percentile[4] >= 180 && up.percentile[4] <= 220);
+  cr_expect(up.percentile[8] >= 392 && up.percentile[8] <= 400);
+  const hal_lazy_metric_t down = metric_of(HAL_LAZY_DOWNLOAD_BYTES), queueing = metric_of(HAL_LAZY_QUEUE_NS);
+  cr_expect(down.count == 1 && down.total == COUNT * sizeof(float));
+  cr_expect(queueing.count == commands.count && queueing.total >= queueing.most && queueing.most >= queueing.least);
+  cr_expect(metric_of(HAL_LAZY_DOWNLOAD_NS).count <= 1);
+  must(hal_lazy_end(lazy));
+  must(hal_lazy_reset_metrics(0));
+  cr_expect(metric_of(HAL_LAZY_COMMANDS).count == 0 && metric_of(HAL_LAZY_COMMANDS).percentile[8] == 0);
+  hal_lazy_metric_t none = {.struct_size = sizeof none};
+  assert_fails(hal_lazy_metric(0, HAL_LAZY_METRICS, &none), HAL_INVALID_ARGUMENT, "measurements 0 to 7");
+  cr_expect_neq(hal_lazy_metric(1000, 0, &none), HAL_OK);
+}

@@ -208,6 +208,14 @@ def test_each_compilation_has_its_step_line_and_cause(device):
     assert "strides" in lazy.compilations()[-1].cause
 
 
+def test_lines_of_a_program_in_a_folder_named_like_ours_are_told(device):
+    x = torch.ones(8, device=device)
+    code = compile("y = (x.atan() * 7).erfc().sinh()", "/home/somebody/torch_backend/torch/train.py", "exec")
+    with lazy.record(lines=True):
+        exec(code, {"x": x})
+    assert lazy.compilations()[0].line == "/home/somebody/torch_backend/torch/train.py:1"
+
+
 # ---- training ----
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs").glob("lazy/*.md"))]
 FENCE = re.compile(r"(?:<!-- test: (?P<test>[^>]*) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)```", re.S)
 
 
@@ -19,14 +19,16 @@ def snippets(language):
     for document in DOCUMENTS:
         for number, match in enumerate(FENCE.finditer(document.read_text())):
             if match["language"] == language and (match["test"] or language).strip() == language:
-                found.append(pytest.param(match["code"], id=f"{document.name}-{number}"))
+                found.append(pytest.param(match["code"], id=f"{document.parent.name}-{document.name}-{number}"))
     return found
 
 
 @pytest.mark.parametrize("code", snippets("python"))
 def test_python_snippet_runs(code, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "TORCH_BACKEND"}
-    done = subprocess.run([sys.executable, "-P", "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    script = tmp_path / "snippet.py"  # a file: processes that it starts import it
+    script.write_text(code)
+    done = subprocess.run([sys.executable, "-P", str(script)], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

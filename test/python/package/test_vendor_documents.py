@@ -45,7 +45,7 @@ def test_not_used_yet_is_said_of_exactly_what_no_source_calls():
 
 def test_the_guides_promise_no_function_that_nothing_calls():
     unused = set(slots()) - called()
-    for guide in [*(ROOT / "docs").glob("*.md"), *(ROOT / "plugins").glob("*/README.md"), ROOT / "README.md"]:
+    for guide in [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("lazy/*.md"), *(ROOT / "plugins").glob("*/README.md"), ROOT / "README.md"]:
         if guide.parent.name == "fake":  # says what it implements, for whoever will call it
             continue
         for line in guide.read_text().splitlines():

@@ -1,0 +1,3 @@
+"""torch_backend.xla.distributed.data_parallel."""
+
+from torch_backend.xla.distributed.data_parallel import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""torch_backend.xla.distributed.parallel_loader."""
+
+from torch_backend.xla.distributed.parallel_loader import *  # noqa: F403

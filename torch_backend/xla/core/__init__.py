@@ -1,0 +1,1 @@
+"""`xla_model`: devices, steps, and what processes and replicas exchange."""

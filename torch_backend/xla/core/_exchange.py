@@ -1,0 +1,207 @@
+"""What replicas exchange: threads of one process by a meeting point, processes by torch.distributed's Gloo over the host's memory."""
+
+from __future__ import annotations
+
+import functools
+import pickle
+import threading
+
+import torch
+
+from . import _devices
+
+REDUCE_SUM, REDUCE_MUL, REDUCE_AND, REDUCE_OR, REDUCE_MIN, REDUCE_MAX = "sum", "mul", "and", "or", "min", "max"
+_COMBINE = {
+    REDUCE_SUM: torch.add, REDUCE_MUL: torch.mul, REDUCE_AND: torch.logical_and, REDUCE_OR: torch.logical_or, REDUCE_MIN: torch.minimum,
+    REDUCE_MAX: torch.maximum,
+}  # fmt: skip
+
+
+class Replicas:
+    """Threads that train together, each with its device: where they meet."""
+
+    def __init__(self, devices):
+        self.devices = [str(device) for device in devices]
+        self._values = [None] * len(self.devices)
+        self._meeting = threading.Barrier(len(self.devices))
+
+    def gather(self, value, take=None):
+        """Everybody's value, in the order of the replicas, each by way of `take`. Raises RuntimeError when a replica has ended with an exception meanwhile."""
+        try:
+            self._values[_devices.context.index] = value
+            self._meeting.wait()
+            values = [take(one) if take else one for one in self._values]
+            self._meeting.wait()  # nobody writes into its value, or gives the next one, before all have taken theirs
+            return values
+        except threading.BrokenBarrierError:
+            raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for one that has failed") from None
+
+    def abort(self) -> None:
+        """Lets those who wait, now and later, go with an error."""
+        self._meeting.abort()
+
+
+def set_replication(device, devices) -> None:
+    """Makes the calling thread the replica on `device` of those on `devices`: a list that all threads of the group share (the same object), or `Replicas`. An empty list
+    ends that. The device becomes the thread's current one."""
+    if not devices:
+        _devices.context.replication = None
+        return
+    shared = devices if isinstance(devices, Replicas) else _replicas_of(devices)
+    names = [str(one) for one in shared.devices]
+    if str(device) not in names:
+        raise ValueError(f"set_replication: device {device} is none of {names}")
+    _devices.context.replication, _devices.context.index = shared, names.index(str(device))
+    _devices.xla_device()
+
+
+_known: dict[tuple, Replicas] = {}
+_lock = threading.Lock()
+
+
+def _replicas_of(devices) -> Replicas:
+    """The same meeting point for all threads that name the same devices."""
+    with _lock:
+        return _known.setdefault(tuple(str(device) for device in devices), Replicas(devices))
+
+
+@functools.cache
+def _process_group(ranks: tuple):
+    """torch.distributed's group of some processes, which they alone make."""
+    return torch.distributed.new_group(list(ranks), backend="gloo", use_local_synchronization=True)
+
+
+def _members(groups) -> tuple | None:
+    """The group of this replica, as numbers; None: all replicas."""
+    if not groups:
+        return None
+    mine = _devices.get_ordinal()
+    for group in groups:
+        if mine in group:
+            return tuple(group)
+    raise ValueError(f"replica {mine} is in none of the groups {groups}")
+
+
+def gather(value, groups=None) -> list:
+    """Everybody's value, an object or a tensor, in the order of the group. Tensors arrive on this replica's device."""
+    members = _members(groups)
+    if _devices.replication() is not None:
+        take = (lambda one: one.to(value.device, copy=True)) if isinstance(value, torch.Tensor) else None
+        values = _devices.replication().gather(value, take)
+        return values if members is None else [values[member] for member in members]
+    if _devices.xrt_world_size() == 1:
+        return [value]
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        raise RuntimeError(
+            f"{_devices.xrt_world_size()} processes exchange values, but torch.distributed is not initialised: start them with "
+            "xla_multiprocessing.spawn, or call torch.distributed.init_process_group('gloo')"
+        )
+    group = None if members is None else _process_group(members)
+    sent = value.detach().cpu() if isinstance(value, torch.Tensor) else value
+    values: list = [None] * torch.distributed.get_world_size(group)
+    if isinstance(sent, torch.Tensor) and sent.dtype not in (torch.bool,):
+        values = [torch.empty_like(sent, memory_format=torch.contiguous_format) for _ in values]
+        torch.distributed.all_gather(values, sent.contiguous(), group=group)
+    else:
+        torch.distributed.all_gather_object(values, sent, group=group)
+    return [one.to(value.device) for one in values] if isinstance(value, torch.Tensor) else values
+
+
+def _alone(groups) -> bool:
+    members = _members(groups)
+    return (_devices.xrt_world_size() if members is None else len(members)) == 1
+
+
+def _reduced(reduce_type: str, tensor: torch.Tensor, scale: float, groups) -> torch.Tensor:
+    if reduce_type not in _COMBINE:
+        raise ValueError(f"reduce_type: expected one of {', '.join(_COMBINE)}, got {reduce_type!r}")
+    result = functools.reduce(_COMBINE[reduce_type], gather(tensor.detach(), groups)).to(tensor.dtype)  # everywhere in the same order: the same bits
+    return result if scale == 1.0 else result * scale
+
+
+def all_reduce(reduce_type: str, inputs, scale: float = 1.0, groups=None, cctx=None, pin_layout: bool = True):
+    """Combines a tensor over replicas and gives the result; or a list of tensors, in place, and gives the list. `scale`: what the result is multiplied by.
+    `groups`: lists of replicas that stay among themselves. One replica alone gets a copy of its tensor, or its list."""
+    if isinstance(inputs, torch.Tensor):
+        return inputs.clone() if _alone(groups) and scale == 1.0 else _reduced(reduce_type, inputs, scale, groups)
+    if not _alone(groups) or scale != 1.0:
+        with torch.no_grad():
+            for tensor, result in [(tensor, _reduced(reduce_type, tensor, scale, groups)) for tensor in inputs]:
+                tensor.copy_(result)
+    return inputs
+
+
+def all_gather(value: torch.Tensor, dim: int = 0, groups=None, output: torch.Tensor | None = None, pin_layout: bool = True) -> torch.Tensor:
+    """Everybody's tensor, one behind the other along `dim`."""
+    result = torch.cat(gather(value, groups), dim)
+    return result if output is None else output.copy_(result)
+
+
+def all_to_all(value: torch.Tensor, split_dimension: int, concat_dimension: int, split_count: int, groups=None, pin_layout: bool = True):
+    """Splits a tensor in `split_count` equal parts, gives part i to replica i, and joins what arrives along `concat_dimension`."""
+    tensors = gather(value, groups)
+    if split_count != len(tensors) or value.size(split_dimension) % split_count:
+        raise ValueError(
+            f"all_to_all: {split_count} equal parts of size {value.size(split_dimension)} (dimension {split_dimension}) for {len(tensors)} replicas"
+        )
+    mine = _place(groups)
+    return torch.cat([tensor.chunk(split_count, split_dimension)[mine] for tensor in tensors], concat_dimension)
+
+
+def _place(groups) -> int:
+    members = _members(groups)
+    ordinal = _devices.get_ordinal()
+    return ordinal if members is None else members.index(ordinal)
+
+
+def reduce_scatter(
+    reduce_type: str, input: torch.Tensor, scale: float, scatter_dim: int, shard_count: int, groups=None, output=None, pin_layout: bool = True
+) -> torch.Tensor:
+    """Combines a tensor over replicas and gives each its part of `shard_count` equal ones along `scatter_dim`."""
+    members = _members(groups)
+    count = _devices.xrt_world_size() if members is None else len(members)
+    if shard_count != count or input.size(scatter_dim) % shard_count:
+        raise ValueError(
+            f"reduce_scatter: {shard_count} equal parts of size {input.size(scatter_dim)} (dimension {scatter_dim}) for {count} replicas"
+        )
+    result = _reduced(reduce_type, input, scale, groups).chunk(shard_count, scatter_dim)[_place(groups)].contiguous()
+    return result if output is None else output.copy_(result)
+
+
+def collective_permute(value: torch.Tensor, pairs) -> torch.Tensor:
+    """The tensor of the replica that `pairs` of (source, target) name for this one; zeros when they name none."""
+    tensors = gather(value)
+    sources = [source for source, target in pairs if target == _devices.get_ordinal()]
+    if len(sources) > 1:
+        raise ValueError(f"collective_permute: replica {_devices.get_ordinal()} is the target of several sources, {sources}")
+    return tensors[sources[0]].clone() if sources else torch.zeros_like(value)
+
+
+def collective_broadcast(tensors, root_ordinal: int = 0, groups=None, pin_layout: bool = True) -> None:
+    """Copies the tensors of a replica into everybody's."""
+    members = _members(groups)
+    root = root_ordinal if members is None else members.index(root_ordinal)
+    with torch.no_grad():
+        for tensor, source in [(tensor, gather(tensor.detach(), groups)[root]) for tensor in tensors]:
+            tensor.copy_(source)
+
+
+def broadcast_master_param(model: torch.nn.Module) -> None:
+    """Gives all replicas the parameters and buffers of replica 0."""
+    collective_broadcast([*model.parameters(), *model.buffers()])
+
+
+def rendezvous(tag: str, payload: bytes = b"", replicas=()) -> list[bytes]:
+    """Waits for all replicas (or those of `replicas`) to arrive at `tag`, and gives everybody's payload. Raises RuntimeError when one is at another tag."""
+    if replicas and _devices.replication() is not None and len(replicas) != _devices.xrt_world_size():
+        raise ValueError(f"rendezvous: threads meet all of them, or none, not {list(replicas)}")
+    arrived = gather((tag, payload), [list(replicas)] if replicas else None)
+    others = sorted({other for other, _ in arrived if other != tag})
+    if others:
+        raise RuntimeError(f"rendezvous: this replica is at '{tag}', others at {', '.join(repr(other) for other in others)}")
+    return [one for _, one in arrived]
+
+
+def mesh_reduce(tag: str, data, reduce_fn):
+    """`reduce_fn` of the list of everybody's data, which is pickled."""
+    return reduce_fn([pickle.loads(one) for one in rendezvous(tag, pickle.dumps(data))])

@@ -1,0 +1,80 @@
+"""Saving, random numbers and memory of devices of the type "lazy"."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+
+import torch
+from torch.utils import _pytree
+
+from torch_backend._activation import device_name
+
+from . import _devices, _exchange, _steps
+
+
+def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> None:
+    """Prints in replica 0 alone; `fd`: sys.stdout by default."""
+    if _devices.is_master_ordinal(local=local):
+        print(*args, file=fd or sys.stdout, flush=flush)
+
+
+def _maybe_convert_to_cpu(data, convert: bool = True):
+    """The same structure with its lazy tensors on the CPU, queued together; sets and objects' tensors included as far as torch.utils._pytree goes."""
+    _steps.mark_step()
+    return _converted(data) if convert else data
+
+
+def _converted(data):
+    if isinstance(data, (set, frozenset)):
+        return type(data)(_converted(one) for one in data)
+    return _pytree.tree_map(
+        lambda value: value.cpu() if isinstance(value, torch.Tensor) and _devices.is_xla_tensor(value)
+        else _converted(value) if isinstance(value, (set, frozenset)) else value, data,
+    )  # fmt: skip
+
+
+def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
+    """Saves nested data with its lazy tensors as CPU tensors, by torch.save: in replica 0 alone, for which the others wait, or in all (`master_only=False`).
+    `global_master`: 0 of all hosts, not of each."""
+    writes = not master_only or _devices.is_master_ordinal(local=not global_master)
+    data = _maybe_convert_to_cpu(data, convert=writes)
+    if writes:
+        torch.save(data, file_or_path)
+    _exchange.rendezvous("torch_backend.xla.save")
+
+
+def _index(device) -> int:
+    return torch.accelerator.current_device_index() if device is None else _devices._number(device)
+
+
+def set_rng_state(seed: int, device=None) -> None:
+    """Seeds the generator of a device, the current one by default."""
+    with torch.accelerator.device_index(_index(device)):
+        torch.get_device_module(device_name()).manual_seed(seed)
+
+
+def get_rng_state(device=None) -> int:
+    """The seed of a device's generator, the current one's by default."""
+    with torch.accelerator.device_index(_index(device)):
+        return torch.get_device_module(device_name()).initial_seed()
+
+
+@contextlib.contextmanager
+def fork_rng(device=None, enabled: bool = True):
+    """Gives the generators of a device and the CPU back their states at the end of a block."""
+    if not enabled:
+        yield
+        return
+    with torch.random.fork_rng([_index(device)], device_type=device_name()):
+        yield
+
+
+def get_memory_info(device: torch.device | str | None = None) -> dict[str, int]:
+    """`bytes_limit`, `bytes_used` and `peak_bytes_used` of a device's memory, and `kb_total` and `kb_free` in KiB."""
+    index, module = _index(device), torch.get_device_module(device_name())
+    free, total = module.mem_get_info(index)
+    return {
+        "bytes_limit": total, "bytes_used": module.memory_allocated(index), "peak_bytes_used": module.max_memory_allocated(index),
+        "kb_total": total // 1024, "kb_free": free // 1024,
+    }  # fmt: skip

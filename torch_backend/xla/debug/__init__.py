@@ -1,0 +1,1 @@
+"""What lazy work did, in numbers, and what these tell."""

@@ -1,0 +1,156 @@
+"""Counters and measurements of lazy work under torch_xla's names, as values, as a report, and what they tell about a program."""
+
+from __future__ import annotations
+
+from torch_backend import fallback, lazy
+
+__all__ = [
+    "analysis", "clear_all", "clear_counters", "clear_metrics", "counter_names", "counter_value", "executed_fallback_ops", "metric_data",
+    "metric_names", "metrics_report", "short_metrics_report",
+]  # fmt: skip
+
+_COUNTERS = {
+    "MarkStep": "steps", "UncachedCompile": "compiled", "CachedCompile": "cached", "RecordedOps": "recorded", "SyncedOps": "queued", "FusedOps": "fused",
+    "DroppedOps": "dropped", "Syncs": "flushes", "NeededSyncs": "needed", "LimitSyncs": "limits",
+}  # fmt: skip
+_METRICS = {
+    "CompileTime": "compile_time", "ExecuteTime": "queue_time", "DeviceLockWait": "lock_time", "TransferToDeviceTime": "upload_time",
+    "TransferFromDeviceTime": "download_time", "TensorsGraphSize": "commands", "OutboundData": "upload_bytes", "InboundData": "download_bytes",
+}  # fmt: skip
+_WARM_UP = 10  # steps in which compiling and reading are no finding
+_PREFIX = "pt-xla-profiler: "
+
+
+def _counters() -> dict[str, int]:
+    counts = lazy.metrics()
+    found = {name: counts[key] for name, key in _COUNTERS.items()}
+    return {**found, **{row.op: row.count for row in fallback.report()}}  # aten::<op>: computed by the CPU
+
+
+def counter_names() -> list[str]:
+    """The counters that are not zero: those of steps, groups and operators, and `aten::<op>` of operators that the CPU computed."""
+    return sorted(name for name, value in _counters().items() if value)
+
+
+def counter_value(name: str) -> int | None:
+    """The value of a counter; None when it is zero or unknown."""
+    return _counters().get(name) or None
+
+
+def metric_names() -> list[str]:
+    """The measurements that have samples."""
+    measured = lazy.measurements()
+    return sorted(name for name, key in _METRICS.items() if key in measured)
+
+
+def metric_data(name: str) -> tuple | None:
+    """(samples, their sum, ((percentage, percentile), ...)) of a measurement, times in nanoseconds, sizes in bytes; None without samples. The percentiles are of the last 1024."""
+    one = lazy.measurements().get(_METRICS.get(name, ""))
+    if one is None:
+        return None
+    unit = 1e9 if _METRICS[name].endswith("_time") else 1
+    return one.count, one.total * unit, tuple((percent, value * unit) for percent, value in zip(lazy.PERCENTS, one.percentiles))
+
+
+def clear_counters() -> None:
+    """Sets counters to zero, where nothing is put off any more; those of the type "lazy" go on."""
+    lazy.reset_metrics()
+    fallback.reset()
+
+
+def clear_metrics() -> None:
+    """Forgets the samples of measurements, and sets counters to zero as `clear_counters`."""
+    clear_counters()
+
+
+def clear_all() -> None:
+    """Both."""
+    clear_counters()
+
+
+def _time(seconds: float) -> str:
+    """1.5 s as "01s500ms000.000us", from the largest unit that is not zero."""
+    microseconds = round(seconds * 1e6, 3)
+    whole = int(microseconds)
+    parts = [(whole // 86_400_000_000, "d", 2), (whole // 3_600_000_000 % 24, "h", 2), (whole // 60_000_000 % 60, "m", 2), (whole // 1_000_000 % 60, "s", 2), (whole // 1000 % 1000, "ms", 3)]
+    while parts and not parts[0][0]:
+        parts.pop(0)
+    return "".join(f"{value:0{width}}{unit}" for value, unit, width in parts) + f"{microseconds - whole // 1000 * 1000:07.3f}us"
+
+
+def _size(value: float) -> str:
+    """1536 as "1.50KB"."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1024 or unit == "GB":
+            return f"{value:.2f}{unit}"
+        value /= 1024
+    raise AssertionError
+
+
+def _form(key: str):
+    return _time if key.endswith("_time") else _size if key.endswith("_bytes") else lambda value: f"{value:.2f}"
+
+
+def _lines(counters, metrics) -> list[str]:
+    measured, counts = lazy.measurements(), _counters()
+    lines = []
+    for name in metrics:
+        one, form = measured.get(_METRICS.get(name, "")), _form(_METRICS.get(name, ""))
+        if one is None:
+            continue
+        percentiles = "; ".join(f"{percent}%={form(value)}" for percent, value in zip(lazy.PERCENTS, one.percentiles))
+        lines += [f"Metric: {name}", f"  TotalSamples: {one.count}", f"  Accumulator: {form(one.total)}", f"  Percentiles: {percentiles}"]
+    for name in counters:
+        if counts.get(name):
+            lines += [f"Counter: {name}", f"  Value: {counts[name]}"]
+    return lines
+
+
+def metrics_report() -> str:
+    """All measurements and counters as text, and why groups of operators were compiled last."""
+    lines = _lines(counter_names(), metric_names())
+    lines += [f"Compilation: step {one.step}{', ' + one.line if one.line else ''}: {one.cause}" for one in lazy.compilations()[-10:]]
+    return "\n".join(lines) + "\n"
+
+
+def short_metrics_report(counter_names: list | None = None, metric_names: list | None = None) -> str:
+    """Some of it; by default what tells most: compiling, queueing, copies, steps, and operators that the CPU computed."""
+    if counter_names is None:
+        counter_names = ["CachedCompile", "MarkStep", "UncachedCompile", *sorted(name for name in _counters() if "::" in name)]
+    if metric_names is None:
+        metric_names = ["CompileTime", "ExecuteTime", "TransferToDeviceTime", "TransferFromDeviceTime"]
+    return "\n".join(_lines(counter_names, metric_names)) + "\n"
+
+
+def executed_fallback_ops() -> list[str]:
+    """The operators that the CPU computed."""
+    return [name for name in counter_names() if name.startswith("aten::")]
+
+
+def _frequent(name: str, steps: int, measured) -> list[str]:
+    one = measured.get(_METRICS[name])
+    if steps <= _WARM_UP or one is None or one.count / steps <= 0.5:
+        return []
+    return [f"{name} too frequent: {one.count} counts during {steps} steps"]
+
+
+def _slow(name: str, limit: float, measured) -> list[str]:
+    one = measured.get(_METRICS[name])
+    return [f"{name} too slow: longest instance took {_time(one.most)}"] if one is not None and one.most > limit else []
+
+
+def analysis() -> list[str]:
+    """What the numbers tell against a program, a line each, beginning "pt-xla-profiler: ": groups compiled, or values read, in more than every second step; compiling or queueing that took
+    long; operators that the CPU computed, with their counts; loops that mark no steps. Nothing = nothing found."""
+    measured, counts = lazy.measurements(), _counters()
+    steps = counts["MarkStep"]
+    found = _frequent("CompileTime", steps, measured) + _frequent("TransferFromDeviceTime", steps, measured)
+    found += _slow("CompileTime", 300, measured) + _slow("ExecuteTime", 30, measured)  # seconds; torch_xla's limits
+    fallen = [f"{name} ({counts[name]})" for name in sorted(counts) if name.startswith("aten::") and name != "aten::_local_scalar_dense"]
+    if fallen:
+        found.append(f"Op(s) not lowered: {', '.join(fallen)}  computed by the CPU; torch_backend.fallback.report() says why, and where")
+    if counts["LimitSyncs"]:
+        found.append(f"steps not marked: {counts['LimitSyncs']} times the limit of operators was reached; call mark_step() in the loop")
+    if any(line.startswith("CompileTime") for line in found):
+        found += [f"compiled in step {one.step}{' at ' + one.line if one.line else ''}: {one.cause}" for one in lazy.compilations()[-3:]]
+    return [_PREFIX + line for line in found]

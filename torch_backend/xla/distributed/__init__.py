@@ -1,0 +1,1 @@
+"""Loaders that copy ahead, one network on several devices by threads, and processes."""

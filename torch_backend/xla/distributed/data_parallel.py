@@ -1,0 +1,93 @@
+"""One network on several devices of a process: a thread for each, with a copy of the network."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+import threading
+import traceback
+
+import torch
+
+from ..core import _exchange
+from ..core import xla_model as xm
+from . import parallel_loader
+
+__all__ = ["Context", "DataParallel"]
+
+
+class Context:
+    """What a thread keeps from one call of DataParallel to the next, as attributes."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def getattr_or(self, name: str, defval):
+        """An attribute; if there is none it becomes `defval`, or what that gives when called."""
+        if not hasattr(self, name):
+            setattr(self, name, defval() if callable(defval) else defval)
+        return getattr(self, name)
+
+
+class DataParallel:
+    """Trains copies of a network, one for each device, in step: gradients are averaged by `optimizer_step`.
+
+    `network`: a module, copied, or a function that makes one. `device_ids`: devices or their names; default: all of the type; none present or an
+    empty list: the CPU, without threads."""
+
+    def __init__(self, network, device_ids=None):
+        self._device_ids = xm.get_xla_supported_devices() if device_ids is None else [str(device) for device in device_ids]
+        self._native_run = not self._device_ids
+        module = network if isinstance(network, torch.nn.Module) else network()
+        self._models = [module] if self._native_run else [copy.deepcopy(module).to(device) for device in self._device_ids]
+        self._contexts = [Context(torch.device(device)) for device in self._device_ids or ["cpu"]]
+
+    @property
+    def devices(self) -> list[str]:
+        """The devices' names; empty on the CPU."""
+        return list(self._device_ids)
+
+    @property
+    def models(self) -> list[torch.nn.Module]:
+        """The network's copies, in the order of `devices`."""
+        return self._models
+
+    def __call__(self, loop_fn, loader, fixed_batch_size: bool = False, batchdim: int = 0) -> list:
+        """Calls `loop_fn(model, device_loader, device, context)` for each device in a thread of its own, and gives the list of results. `device_loader` gives pairs (number, sample).
+        When a thread fails, the others are let go where they wait for it, and its exception is raised here (with XLA_PARALLEL_EXIT=1: printed, and the process ends with status 17)."""
+        if self._native_run:
+            return [loop_fn(self._models[0], enumerate(loader), torch.device("cpu"), self._contexts[0])]
+        parallel = parallel_loader.ParallelLoader(loader, self._device_ids, batchdim=batchdim, fixed_batch_size=fixed_batch_size)
+        replicas = _exchange.Replicas(self._device_ids)
+        results: list = [None] * len(self._device_ids)
+        errors: list = []
+        threads = [
+            threading.Thread(target=self._train, args=(index, loop_fn, parallel, replicas, results, errors)) for index in range(len(self._device_ids))
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        parallel.close()
+        if errors:
+            raise errors[0]
+        return results
+
+    def _train(self, index: int, loop_fn, parallel, replicas, results, errors) -> None:
+        context = self._contexts[index]
+        try:
+            xm.set_replication(str(context.device), replicas)
+            loader = enumerate(parallel.per_device_loader(context.device))
+            results[index] = loop_fn(self._models[index], loader, context.device, context)
+            xm.mark_step()
+        except BaseException as error:
+            if os.environ.get("XLA_PARALLEL_EXIT") == "1":
+                traceback.print_exc()
+                os._exit(17)
+            errors.append(error)
+            replicas.abort()
+            parallel.close()
+        finally:
+            with contextlib.suppress(Exception):
+                xm.set_replication(None, [])

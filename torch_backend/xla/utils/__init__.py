@@ -1,0 +1,1 @@
+"""Helpers, and saving with one tensor at a time in the host's memory."""
