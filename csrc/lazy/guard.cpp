@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "core/device.h"
+#include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"
 #include "core/stream/stream.h"
 
@@ -43,6 +44,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 std::array<std::atomic<hal_lazy_t *>, HAL_MAX_DEVICES> kept;
 std::mutex lock;
 hal_lazy_desc_t kept_desc;  // of `lock`
+
+// Once, by the first device: a process has one meaning of dtypes. `lock` is held.
+void decide_dtypes(c10::DeviceIndex index) {
+  static bool decided = false;
+  if (decided) return;
+  hal_device_info_t info{};
+  info.struct_size = sizeof(info);
+  check(hal_device_info(index, &info));
+  set_lazy_dtypes(lazy_dtypes_wanted((info.flags & HAL_DEVICE_FP64) != 0));
+  decided = true;
+}
 
 }  // namespace
 
@@ -85,6 +97,7 @@ void keep_lazy(c10::DeviceIndex index) {
   const std::lock_guard<std::mutex> guard(lock);
   if (kept_lazy(index)) return;
   check(hal_device_ensure(index));
+  decide_dtypes(index);
   hal_stream_t *stream = nullptr;
   check(hal_stream_default(index, &stream));
   if (hal_stream_is_recorded(stream)) return;  // by lazy.record(), or captured: that is enough for now

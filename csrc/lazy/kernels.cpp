@@ -9,12 +9,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "core/device.h"
+#include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"
 #include "lazy/guard.h"
 
@@ -41,6 +43,7 @@ struct Call {
   c10::SmallVector<at::Tensor, 6> wrappers{};  // the lazy arguments, in their order
   c10::DeviceIndex index = -1;                 // of the lazy device
   bool goes_elsewhere = false;                 // a device argument names another type
+  std::optional<c10::ScalarType> asked{};      // the dtype that an argument names, where dtypes are narrowed
 
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
@@ -74,6 +77,8 @@ struct Call {
   at::Tensor wrap(const at::Tensor &result);
   void wrap(c10::IValue &value);
   void refresh();
+  void narrow();
+  at::Tensor wrap_narrowed(const at::Tensor &result) const;
 };
 
 void Call::unwrap(c10::IValue &value, size_t argument) {
@@ -108,7 +113,7 @@ at::Tensor Call::wrap(const at::Tensor &result) {
   for (const at::Tensor &wrapper : wrappers)
     if (lazy_inner(wrapper).is_same(result)) return wrapper;
   if (goes_elsewhere) return result;  // to the eager device
-  return make_lazy(result);
+  return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(result) : wrap_narrowed(result);
 }
 
 void Call::wrap(c10::IValue &value) {
@@ -121,12 +126,56 @@ void Call::wrap(c10::IValue &value) {
   }
 }
 
+bool names_dtype(const c10::Argument &argument) {
+  c10::TypePtr type = argument.real_type();
+  if (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type->kind() == c10::TypeKind::ScalarTypeType;
+}
+
+// Where dtypes are narrowed: an argument that names a dtype names what it is computed in; a copy to another device has the dtype that was said.
+void Call::narrow() {
+  const LazyDtypes &dtypes = lazy_dtypes();
+  for (size_t i = 0; i < schema().arguments().size(); ++i) {
+    if (!names_dtype(schema().arguments()[i])) continue;
+    c10::IValue &value = stack[base + i];
+    if (goes_elsewhere) {
+      if (value.isNone() && !wrappers.empty()) value = wrappers.front().scalar_type();
+      continue;
+    }
+    if (value.isNone() && wrappers.empty() && schema().name() == "aten::_to_copy")
+      value = stack[base].toTensor().scalar_type();  // from the host
+    if (!value.isInt()) continue;
+    asked = value.toScalarType();
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        schema().operator_name() != c10::OperatorName("aten::view", "dtype") ||
+            (dtypes.physical(*asked) == *asked && lazy_inner(wrappers.front()).dtype() == wrappers.front().dtype()),
+        "view of ", wrappers.front().scalar_type(), " as ", *asked,
+        ": lazy tensors of one of these dtypes are computed in a narrower one (LTC_USE_BF16 and its kind), so there "
+        "are no such bits");
+    value = dtypes.physical(*asked);
+  }
+}
+
+// Wraps a result where dtypes are narrowed: it says what was asked for, or what the operands that are computed in its dtype say.
+at::Tensor Call::wrap_narrowed(const at::Tensor &result) const {
+  const LazyDtypes &dtypes = lazy_dtypes();
+  const c10::ScalarType computed = result.scalar_type();
+  if (asked && dtypes.physical(*asked) == computed) return make_lazy(result, *asked);
+  std::optional<c10::ScalarType> said;
+  for (const at::Tensor &wrapper : wrappers)
+    if (lazy_inner(wrapper).scalar_type() == computed)
+      said = said ? c10::promoteTypes(*said, wrapper.scalar_type()) : wrapper.scalar_type();
+  const bool is_new = schema().returns().size() == 1 && !schema().returns()[0].alias_info();
+  const c10::ScalarType narrower = dtypes.physical(computed);
+  if (!said && is_new && narrower != computed) return make_lazy(result.to(narrower), computed);
+  return make_lazy(result, said.value_or(computed));
+}
+
 // Shapes of arguments that an operator wrote: out= and resize_ change them.
 void Call::refresh() {
   for (const at::Tensor &wrapper : wrappers) {
-    const at::Tensor &inner = lazy_inner(wrapper);
-    if (C10_UNLIKELY(wrapper.sizes() != inner.sizes() || wrapper.dtype() != inner.dtype()))
-      static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl())->refresh();
+    auto *const lazy = static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl());
+    if (C10_UNLIKELY(lazy->is_stale())) lazy->refresh();
   }
 }
 
@@ -166,6 +215,7 @@ void run(const c10::OperatorHandle &op, Stack *stack) {
   Call call{op, *stack, stack->size() - count};
   for (size_t i = 0; i < count; ++i) call.unwrap((*stack)[call.base + i], i);
   if (call.index >= 0) keep_lazy(call.index);
+  if (C10_UNLIKELY(lazy_dtypes().narrows())) call.narrow();
   run_inner(op, stack, call);
   call.refresh();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) call.wrap((*stack)[i]);
@@ -174,7 +224,7 @@ void run(const c10::OperatorHandle &op, Stack *stack) {
 // Shapes by the wrapper's own look, which is contiguous; what it wraps may lie otherwise.
 at::Tensor reshaped(const at::Tensor &self, c10::IntArrayRef sizes) {
   const at::Tensor &inner = lazy_inner(self);
-  return make_lazy(inner.is_contiguous() ? inner.view(sizes) : inner.reshape(sizes));
+  return make_lazy(inner.is_contiguous() ? inner.view(sizes) : inner.reshape(sizes), self.scalar_type());
 }
 
 at::Tensor reshape_alias(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef) {
@@ -188,7 +238,7 @@ at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntAr
       inner.is_contiguous(),
       "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
       "take as_strided of its clone()");
-  return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())));
+  return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())), self.scalar_type());
 }
 
 // Whether torch has a kernel for the operator that knows no device and would run on the wrappers.
@@ -239,6 +289,7 @@ void enable_lazy_device() {
   libraries.back()->impl("as_strided", &as_strided);
   take_over(*libraries.back());
   install_lazy_guard();
+  lazy_dtypes_wanted(true);  // throws what is wrong with the environment now
   enabled = true;
 }
 

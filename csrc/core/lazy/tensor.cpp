@@ -11,9 +11,10 @@ c10::Device lazy_device(const at::Tensor &inner) { return c10::Device(kLazyType,
 
 }  // namespace
 
-LazyTensorImpl::LazyTensorImpl(at::Tensor inner)
-    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::Lazy), inner.dtype(), lazy_device(inner)),
-      inner_(std::move(inner)) {
+LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
+    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::Lazy), c10::scalarTypeToTypeMeta(said), lazy_device(inner)),
+      inner_(std::move(inner)),
+      computed_(inner_.scalar_type()) {
   set_storage_access_should_throw();
   refresh();
 }
@@ -23,13 +24,14 @@ void LazyTensorImpl::refresh() {
   set_storage_offset(inner_.is_contiguous() ? inner_.storage_offset() : 0);  // as_strided counts from there
   _set_conj(inner_.is_conj());  // torch's handlers of these bits work on the wrapper
   _set_neg(inner_.is_neg());
-  data_type_ = inner_.dtype();
+  if (C10_UNLIKELY(inner_.scalar_type() != computed_)) data_type_ = inner_.dtype();
+  computed_ = inner_.scalar_type();
   if (inner_.dim() == 0) set_wrapped_number(inner_.unsafeGetTensorImpl()->is_wrapped_number());
 }
 
 c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(const c10::VariableVersion &version,
                                                                             bool allow_tensor_metadata_change) const {
-  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_);
+  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_, data_type_.toScalarType());
   copy->set_version_counter(version);
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
@@ -37,14 +39,17 @@ c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(cons
 
 c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(c10::VariableVersion &&version,
                                                                             bool allow_tensor_metadata_change) const {
-  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_);
+  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_, data_type_.toScalarType());
   copy->set_version_counter(std::move(version));
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
 
 void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl> &other) {
-  inner_ = static_cast<const LazyTensorImpl *>(other.get())->inner_;
+  const auto &lazy = *static_cast<const LazyTensorImpl *>(other.get());
+  inner_ = lazy.inner_;
+  data_type_ = lazy.data_type_;
+  computed_ = lazy.computed_;
   refresh();
 }
 
@@ -57,12 +62,12 @@ const at::Tensor &lazy_inner(const at::Tensor &lazy) {
   return static_cast<const LazyTensorImpl *>(impl)->inner();
 }
 
-at::Tensor make_lazy(at::Tensor inner) {
+at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said) {
   TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(),
                               "a result of layout ", inner.layout(),
                               " has no tensor of device type 'lazy'; compute it on '", inner.device(),
                               "', which has (tensor.to('", inner.device(), "'))");
-  return at::detail::make_tensor<LazyTensorImpl>(std::move(inner));
+  return at::detail::make_tensor<LazyTensorImpl>(std::move(inner), said);
 }
 
 }  // namespace torch_backend

@@ -11,12 +11,16 @@ constexpr c10::DeviceType kLazyType = c10::DeviceType::Lazy;
 
 class LazyTensorImpl final : public c10::TensorImpl {
  public:
-  explicit LazyTensorImpl(at::Tensor inner);
+  // `said`: the dtype that it says, which is not always that of `inner` (dtype.h).
+  LazyTensorImpl(at::Tensor inner, c10::ScalarType said);
 
   const at::Tensor &inner() const { return inner_; }
 
   // Takes sizes and dtype of the wrapped tensor, which an operator may have changed.
   void refresh();
+
+  // Whether that has changed since.
+  bool is_stale() const { return sizes() != inner_.sizes() || inner_.scalar_type() != computed_; }
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion &version,
                                                               bool allow_tensor_metadata_change) const override;
@@ -29,6 +33,7 @@ class LazyTensorImpl final : public c10::TensorImpl {
 
  private:
   at::Tensor inner_;
+  c10::ScalarType computed_;  // of `inner_`, when the dtype was taken
 };
 
 inline bool is_lazy(const at::Tensor &tensor) { return tensor.defined() && tensor.device().type() == kLazyType; }
@@ -36,7 +41,11 @@ inline bool is_lazy(const at::Tensor &tensor) { return tensor.defined() && tenso
 // The tensor that a lazy one wraps. Throws for a tensor of the type that somebody else made.
 const at::Tensor &lazy_inner(const at::Tensor &lazy);
 
-// A lazy tensor that wraps one of ours.
-at::Tensor make_lazy(at::Tensor inner);
+// A lazy tensor that wraps one of ours, and says another dtype than that one has, or the same.
+at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said);
+inline at::Tensor make_lazy(at::Tensor inner) {
+  const c10::ScalarType said = inner.scalar_type();
+  return make_lazy(std::move(inner), said);
+}
 
 }  // namespace torch_backend
