@@ -8,4 +8,5 @@
 #include "event.h"      // IWYU pragma: export
 #include "generator.h"  // IWYU pragma: export
 #include "guard.h"      // IWYU pragma: export
+#include "lazy_backend.h"  // IWYU pragma: export
 #include "stream.h"     // IWYU pragma: export

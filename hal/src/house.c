@@ -69,6 +69,8 @@ static hal_status_t build_parts(hal_device_t *device) {
 
 /* The allocator's records stay for the blocks that somebody still holds. */
 static void close_parts(hal_device_t *device) {
+  hal_compiler_destroy(device->programs);
+  device->programs = NULL;
   hal_fuse_destroy(device->fuse);
   device->fuse = NULL;
   hal_op_table_destroy(device->ops);

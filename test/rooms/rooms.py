@@ -33,7 +33,7 @@ ROOMS = {
                                       ("device", "event", "stream", "generator", "profile")], ["plugin", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
     "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h", "hal_op_source.inc"], ["memory"]),
-    "program": (["hal/src/program/", "hal/include/hal/program.h", "hal/include/hal/lazy.h"], ["op"]),
+    "program": (["hal/src/program/", "hal/include/hal/program.h", "hal/include/hal/lazy.h", "hal/include/hal/compiler.h"], ["op"]),
     "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "house": (["hal/src/"], ["op", "ops", "program"]),  # hal/src/house.c, where the rooms meet

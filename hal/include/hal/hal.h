@@ -21,6 +21,7 @@
 #include "hal/generator.h"
 #include "hal/host_memory.h"
 #include "hal/kernel.h"
+#include "hal/compiler.h"
 #include "hal/lazy.h"
 #include "hal/log.h"
 #include "hal/memory.h"

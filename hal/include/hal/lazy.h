@@ -79,6 +79,7 @@ typedef struct hal_lazy_info_s {
   uint64_t dropped;  /* commands whose results nothing read */
   uint64_t compiled; /* groups that were met for the first time */
   uint64_t cached;   /* groups that were known */
+  uint64_t programs; /* of the device's compiler that were queued (compiler.h) */
   uint64_t
       needed; /* of the flushes: since something needed the results; the others were hal_lazy_flush and hal_lazy_end, `piece` and `limit` */
 } hal_lazy_info_t;

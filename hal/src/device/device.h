@@ -70,7 +70,8 @@ struct hal_device_s {
   hal_op_table_t *ops;
   _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
   _Atomic(hal_generator_t *) generator;
-  struct hal_fuse_s *fuse; /* of lazy work: made at the first use, under `lock` */
+  struct hal_fuse_s *fuse;         /* of lazy work: made at the first use, under `lock` */
+  struct hal_programs_s *programs; /* of its compiler, under `lock`; NULL = none */
 };
 
 /* In the order of their indices; hal_registry.device_count of them. */

@@ -3,8 +3,12 @@
 #define HAL_SRC_PROGRAM_HOUSE_H_
 
 typedef struct hal_fuse_s hal_fuse_t;
+typedef struct hal_programs_s hal_programs_t;
 
 /* Frees the groups of a device that does no more work; NULL is allowed. */
 void hal_fuse_destroy(hal_fuse_t *fuse);
+
+/* Destroys the compiler's programs of a device that does no more work; NULL is allowed. */
+void hal_compiler_destroy(hal_programs_t *programs);
 
 #endif /* HAL_SRC_PROGRAM_HOUSE_H_ */

@@ -25,51 +25,6 @@ enum {
 
 /* ---- queueing -------------------------------------------------------------------------------------------------------------- */
 
-/* Completes the message of a command that could not be queued. */
-static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
-  const hal_tape_t *const tape = &lazy->tape;
-  const uint32_t op = tape->commands[number].op;
-  const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
-  const hal_lazy_desc_t *const desc = &lazy->desc;
-  char where[256] = "";
-  if (origin && desc->describe) desc->describe(desc->state, origin, where, sizeof where);
-  if (origin && !desc->describe) snprintf(where, sizeof where, "origin %llu", (unsigned long long)origin);
-  return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
-                          *where ? " at " : "", where, (unsigned)(tape->command_count - number - 1));
-}
-
-/* Queues the commands from `begin` to `end`. */
-static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
-  const int profiled = hal_profile_is_on();
-  for (uint32_t i = begin; i < end; i++) {
-    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED) continue;
-    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, profiled);
-    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
-    lazy->info.queued++;
-  }
-  return HAL_OK;
-}
-
-/* Queues the tape: groups of element-wise kernels as one, all else as it was recorded. */
-static hal_status_t queue_tape(hal_lazy_t *lazy) {
-  const uint32_t count = lazy->tape.command_count;
-  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
-  const hal_fuse_listener_t listener = {.desc = &lazy->desc, .info = &lazy->info};
-  for (uint32_t i = 0, end; i < count; i = end) {
-    int queued;
-    if (lazy->tape.commands[i].kind != HAL_COMMAND_LAUNCH) {
-      end = i + 1;
-      HAL_RETURN_IF_ERROR(queue_plain(lazy, i, end));
-      continue;
-    }
-    const hal_status_t status =
-        hal_fuse_group(lazy->fuse, &lazy->tape, i, lazy->program.stream, &listener, &end, &queued);
-    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
-    if (!queued) HAL_RETURN_IF_ERROR(queue_plain(lazy, i, end));
-  }
-  return HAL_OK;
-}
-
 static void free_uploads(void *data) {
   for (hal_upload_t *upload = data, *next; upload; upload = next) {
     next = upload->next;
@@ -145,7 +100,7 @@ static hal_status_t queue_taken(hal_lazy_t *lazy, const char *cause) {
   const uint32_t commands = lazy->tape.command_count;
   const int64_t begin = metrics ? hal_metric_begin() : 0;
   queued_here = lazy;
-  const hal_status_t status = queue_tape(lazy);
+  const hal_status_t status = hal_lazy_queue_tape(lazy);
   release_uploads(lazy);
   queued_here = outer;
   if (metrics) hal_metric_end(metrics, HAL_LAZY_QUEUE_NS, begin);
@@ -210,8 +165,28 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
             (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit);
 }
 
+/* Shows the call of the operator that begins to who describes or compiles it. */
+static __attribute__((noinline)) void show_call(const hal_lazy_t *lazy, uint32_t op, const hal_op_call_t *call) {
+  hal_program_here_t *const here = &hal_program_here;
+  here->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
+  here->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op, call);
+  here->call = here->described || here->accepted ? call : NULL;
+}
+
+/* Notes that all commands of the operator are on the tape, if they are on one. */
+static __attribute__((noinline)) void complete_op(hal_program_t *program) {
+  const hal_program_here_t *const here = &hal_program_here;
+  hal_lock(&program->lock);
+  if (here->recording == program->recorder.id) program->tape.ops[here->index].complete = 1;
+  hal_unlock(&program->lock);
+}
+
 static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  if (HAL_UNLIKELY(lazy->programs != NULL) && hal_program_here.op != HAL_NO_OP) {
+    hal_program_here.depth++; /* a part of the operator that runs */
+    return hal_program_here.op;
+  }
   const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
   const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.piece) && !is_elementwise(lazy, op))
@@ -219,17 +194,22 @@ static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_cal
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
   const uint32_t outer = hal_program_here.op;
-  hal_program_here =
-      (hal_program_here_t){.op = op, .origin = origin, .call = lazy->desc.flags & HAL_LAZY_DESCRIBED ? call : NULL};
+  hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
+  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED)) show_call(lazy, op, call);
   atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
   return outer;
 }
 
 static void end_op(hal_recorder_t *recorder, uint32_t outer) {
-  (void)recorder;
+  if (HAL_UNLIKELY(hal_program_here.depth)) {
+    hal_program_here.depth--;
+    return;
+  }
+  if (HAL_UNLIKELY(hal_program_here.accepted)) complete_op(hal_program_of(recorder));
   hal_program_here.op = outer;
   hal_program_here.recording = 0;
   hal_program_here.call = NULL;
+  hal_program_here.accepted = 0;
 }
 
 /* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
@@ -334,6 +314,7 @@ static void destroy(hal_lazy_t *lazy) {
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
   hal_tape_destroy(&lazy->tape);
   hal_tape_destroy(&lazy->program.tape);
+  hal_compiler_leave(lazy->programs);
   hal_free(lazy);
 }
 
@@ -355,6 +336,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   program->current_op = HAL_NO_OP;
   program->recording = 1;
   lazy->fuse = hal_fuse_of(stream->device);
+  if (!(lazy->desc.flags & HAL_LAZY_PLAIN)) lazy->programs = hal_compiler_enter(stream->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
   if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
     destroy(lazy);

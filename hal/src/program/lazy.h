@@ -7,6 +7,7 @@
 
 #include "hal/lazy.h"
 #include "program/fuse.h"
+#include "program/ir.h"
 #include "program/program.h"
 
 /* Bytes that a recorded copy reads: they live until it is done. */
@@ -22,6 +23,7 @@ struct hal_lazy_s {
   hal_tape_t tape;                /* that is queued */
   hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
   hal_fuse_t *fuse;               /* of the device */
+  hal_programs_t *programs;       /* of the device's compiler; NULL = it has none */
   uint64_t families;              /* of element-wise operators */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
   hal_lazy_info_t info;                   /* counts; of `queueing` */
@@ -29,5 +31,8 @@ struct hal_lazy_s {
 };
 
 static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_lazy_t *)recorder; }
+
+/* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's, naming the operator and where it was called. */
+hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
 
 #endif /* HAL_SRC_PROGRAM_LAZY_H_ */

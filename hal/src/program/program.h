@@ -61,9 +61,13 @@ typedef struct hal_command_s {
 
 /* An operator of the recording; operators within operators come behind theirs. */
 typedef struct hal_program_op_s {
-  uint32_t op;      /* HAL_OP_ID_* or a library's */
-  const char *text; /* its operands, where they are described; else NULL */
-  uint64_t origin;  /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
+  uint32_t op;         /* HAL_OP_ID_* or a library's */
+  const char *text;    /* its operands, where they are described; else NULL */
+  uint64_t origin;     /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
+  hal_op_call_t *call; /* lazy work of a device with a compiler that accepts the operator: its call; else NULL */
+  uint32_t first,
+      last;     /* its commands on the tape, as far as it is all of them: see `complete` (hal_compiler_prepare) */
+  int complete; /* the operator has ended, so the tape has all its commands */
 } hal_program_op_t;
 
 /* What was recorded, in its order. */
@@ -130,7 +134,9 @@ typedef struct hal_program_here_s {
   uint32_t index;     /* on the tape of `recording` */
   uint64_t recording; /* 0: not yet on a tape */
   uint64_t origin;
-  const hal_op_call_t *call; /* NULL: not to be described */
+  const hal_op_call_t *call; /* of an operator that is described, or accepted by the compiler; else NULL */
+  int described, accepted;
+  uint32_t depth; /* of operators within this one, which are not told apart from it: where there is a compiler */
 } hal_program_here_t;
 extern _Thread_local hal_program_here_t hal_program_here;
 

@@ -30,6 +30,12 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
 
 _Thread_local hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
 
+static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_program_here_t *here, int is_split) {
+  hal_program_op_t *const op = &tape->ops[here->index];
+  if (here->described) op->text = hal_program_describe(&tape->arena, here->call);
+  if (here->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, here->call);
+}
+
 /* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */
 static inline uint32_t lazy_op(hal_program_t *program) {
   hal_program_here_t *const here = &hal_program_here;
@@ -37,10 +43,11 @@ static inline uint32_t lazy_op(hal_program_t *program) {
   if (here->op == HAL_NO_OP) return HAL_NO_OP;
   if (here->recording == program->recorder.id) return here->index;
   if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
+  const int is_split = here->recording != 0; /* its first commands were queued meanwhile */
   here->index = tape->op_count++;
   here->recording = program->recorder.id;
-  const char *const text = HAL_UNLIKELY(here->call != NULL) ? hal_program_describe(&tape->arena, here->call) : NULL;
-  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin, .text = text};
+  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin};
+  if (HAL_UNLIKELY(here->call != NULL)) describe_op(tape, here, is_split);
   return here->index;
 }
 

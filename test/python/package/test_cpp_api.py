@@ -52,6 +52,13 @@ def test_the_example(example):
     assert "0.5 * 0.5 * 256 = 64" in done.stdout
 
 
+@pytest.mark.parametrize("asynchronous", ["0", "1"])
+def test_the_example_of_a_lazy_backend(example, asynchronous):
+    done = run(example.parent / "lazy_backend", HAL_FAKE_ASYNC=asynchronous)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "1 graph compiled, 3 programs of 9 operators executed\n"
+
+
 # ---- torch of another minor version ----
 def compile_c(folder, name, text, *options):
     (folder / f"{name}.c").write_text(text)

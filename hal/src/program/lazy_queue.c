@@ -1,0 +1,75 @@
+/* lazy_queue.c: what was recorded, on its way to the plugin: as programs of the device's compiler, as groups of kernels, or as it is. */
+#include <stdio.h>
+
+#include "base/status_internal.h"
+#include "device/profile_internal.h"
+#include "program/lazy.h"
+
+/* Completes the message of a command that could not be queued. */
+static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
+  const hal_tape_t *const tape = &lazy->tape;
+  const uint32_t op = tape->commands[number].op;
+  const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
+  const hal_lazy_desc_t *const desc = &lazy->desc;
+  char where[256] = "";
+  if (origin && desc->describe) desc->describe(desc->state, origin, where, sizeof where);
+  if (origin && !desc->describe) snprintf(where, sizeof where, "origin %llu", (unsigned long long)origin);
+  return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
+                          *where ? " at " : "", where, (unsigned)(tape->command_count - number - 1));
+}
+
+/* Queues the commands from `begin` to `end`. */
+static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
+  const int profiled = hal_profile_is_on();
+  for (uint32_t i = begin; i < end; i++) {
+    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED) continue;
+    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, profiled);
+    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+    lazy->info.queued++;
+  }
+  return HAL_OK;
+}
+
+/* Queues the command `begin`, as part of a group of element-wise kernels that ends before `limit` at the latest. */
+static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit, uint32_t *out_end) {
+  int queued = 0;
+  const hal_fuse_listener_t listener = {.desc = &lazy->desc, .info = &lazy->info};
+  *out_end = begin + 1;
+  if (lazy->tape.commands[begin].kind == HAL_COMMAND_LAUNCH) {
+    hal_tape_t seen = lazy->tape;
+    seen.command_count = limit;
+    const hal_status_t status =
+        hal_fuse_group(lazy->fuse, &seen, begin, lazy->program.stream, &listener, out_end, &queued);
+    if (HAL_UNLIKELY(status)) return failed(lazy, begin, status);
+  }
+  return queued ? HAL_OK : queue_plain(lazy, begin, *out_end);
+}
+
+/* Queues the tape: runs that the device's compiler takes as programs, the rest fused. */
+static hal_status_t queue_compiled(hal_lazy_t *lazy) {
+  const uint32_t count = lazy->tape.command_count;
+  uint32_t asked = 0; /* up to here the compiler has been */
+  hal_compiler_prepare(&lazy->tape);
+  for (uint32_t i = 0, end; i < count; i = end) {
+    int queued = 0;
+    if (i >= asked) {
+      const hal_status_t status =
+          hal_compiler_queue(lazy->programs, &lazy->tape, i, lazy->program.stream, &lazy->desc, &end, &queued);
+      if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+      asked = end;
+    }
+    lazy->info.programs += queued != 0;
+    lazy->info.queued += queued != 0;
+    if (!queued) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, hal_compiler_next(&lazy->tape, asked), &end));
+  }
+  return HAL_OK;
+}
+
+/* Queues the tape: groups of element-wise kernels as one, all else as it was recorded. */
+hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
+  const uint32_t count = lazy->tape.command_count;
+  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
+  if (lazy->programs) return queue_compiled(lazy);
+  for (uint32_t i = 0, end; i < count; i = end) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, count, &end));
+  return HAL_OK;
+}

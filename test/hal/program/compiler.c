@@ -1,0 +1,447 @@
+/* compiler.c: a device's compiler: which graphs it is given, that its programs run in the place of the operators and give their results, and what
+ * happens when it refuses, fails or changes. The compiler of these tests computes float32 on the host. */
+#include <hal/compiler.h>
+
+#include "support.h"
+
+enum { COUNT = 1000, POOL = 6, MOST_NODES = 64 };
+
+static void open_device(void) {
+  setenv("HAL_PLUGIN_PATH", PLUGIN_DIR, 1);
+  setenv("HAL_ALLOW_UNSAFE_PLUGINS", "1", 1);
+  assert_ok(hal_registry_open("fake"));
+}
+
+TestSuite(compiler, .init = open_device, .timeout = 120);
+
+/* ---- vectors ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct vector_s {
+  hal_tensor_t tensor;
+  int64_t size, stride;
+  hal_block_t *block; /* NULL: a view */
+} vector_t;
+
+static vector_t vector(float first, float step) {
+  static float host[COUNT];
+  vector_t v = {.size = COUNT, .stride = 1};
+  assert_ok(hal_memory_allocate(0, NULL, sizeof host, &v.block));
+  for (int i = 0; i < COUNT; i++) host[i] = first + step * (float)i;
+  v.tensor = (hal_tensor_t){
+      .struct_size = sizeof v.tensor, .data = hal_memory_block_address(v.block), .ndim = 1, .dtype = HAL_FLOAT32};
+  assert_ok(hal_memory_copy(NULL, v.tensor.data, 0, host, HAL_HOST, sizeof host));
+  assert_ok(hal_stream_synchronize(NULL));
+  return v;
+}
+
+static vector_t view(const vector_t *of, int64_t first, int64_t size, int64_t stride) {
+  vector_t v = {.tensor = of->tensor, .size = size, .stride = stride * of->stride};
+  v.tensor.data = (float *)of->tensor.data + first * of->stride;
+  return v;
+}
+
+static const float *read_vector(const vector_t *v) {
+  static float host[COUNT];
+  assert_ok(hal_memory_copy(NULL, host, HAL_HOST, v->tensor.data, 0, (size_t)v->size * sizeof *host));
+  assert_ok(hal_stream_synchronize(NULL));
+  return host;
+}
+
+/* result = name(a, b), or of a alone; add.Tensor has a number. */
+static hal_status_t call(const char *name, vector_t a, const vector_t *b, double number, vector_t result) {
+  uint32_t op;
+  vector_t other = b ? *b : a;
+  assert_ok(hal_op_id(name, &op));
+  vector_t *const all[] = {&a, &other, &result};
+  for (int i = 0; i < 3; i++) {
+    all[i]->tensor.sizes = &all[i]->size;
+    all[i]->tensor.strides = &all[i]->stride;
+  }
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &a.tensor},
+                              {.tag = HAL_VALUE_TENSOR, .u.t = &other.tensor},
+                              {.tag = HAL_VALUE_DOUBLE, .u.d = number}};
+  const hal_tensor_t *const results[] = {&result.tensor};
+  const uint32_t count = !b ? 1 : strcmp(name, "add.Tensor") == 0 ? 3 : 2;
+  hal_op_call_t run = {
+      .struct_size = sizeof run, .arg_count = count, .result_count = 1, .args = args, .results = results};
+  return hal_op_run(0, op, NULL, &run);
+}
+
+static void add(vector_t a, vector_t b, double number, vector_t result) {
+  assert_ok(call("add.Tensor", a, &b, number, result));
+}
+static void mul(vector_t a, vector_t b, vector_t result) { assert_ok(call("mul.Tensor", a, &b, 0, result)); }
+static void neg(vector_t a, vector_t result) { assert_ok(call("neg", a, NULL, 0, result)); }
+
+/* ---- the compiler ------------------------------------------------------------------------------------------------------------- */
+
+/* Where a tensor of a node lies. */
+typedef struct place_s {
+  uint32_t buffer;
+  uint64_t offset;
+  int64_t stride;
+} place_t;
+
+typedef struct node_s {
+  char name[16];
+  int64_t size;
+  place_t a, b, result;
+} node_t;
+
+typedef struct program_s {
+  uint32_t count;
+  node_t nodes[MOST_NODES];
+} program_t;
+
+/* One execution on its way. */
+typedef struct execution_s {
+  const program_t *program;
+  char *buffers[MOST_NODES];
+  double numbers[MOST_NODES];
+} execution_t;
+
+static struct {
+  char refused[16];     /* an operator that is not accepted */
+  hal_status_t compile; /* answered by compile */
+  hal_status_t execute;
+  int programs, destroyed;
+  char graph[2048]; /* the last graph as text */
+} state;
+
+static int accepts(void *self, uint32_t op, const char *name, const hal_op_call_t *run) {
+  (void)self, (void)op, (void)run;
+  return strcmp(name, state.refused) != 0 &&
+         (strcmp(name, "add.Tensor") == 0 || strcmp(name, "mul.Tensor") == 0 || strcmp(name, "neg") == 0);
+}
+
+static void note_use(const hal_ir_use_t *use, const char *between) {
+  char *const end = state.graph + strlen(state.graph);
+  snprintf(end, sizeof state.graph - (size_t)(end - state.graph), "%s%%%u@%u", between, use->value, use->buffer);
+}
+
+static void note_graph(const hal_ir_t *ir) {
+  state.graph[0] = '\0';
+  for (uint32_t n = 0; n < ir->node_count; n++) {
+    const hal_ir_node_t *const node = &ir->nodes[n];
+    for (uint32_t k = 0; k < node->write_count; k++) {
+      note_use(&node->writes[k], "");
+      if (!node->writes[k].whole) {
+        char *const end = state.graph + strlen(state.graph);
+        snprintf(end, sizeof state.graph - (size_t)(end - state.graph), "(of %%%u)", node->writes[k].before);
+      }
+    }
+    strcat(strcat(strcat(state.graph, "="), node->name), "(");
+    for (uint32_t k = 0; k < node->read_count; k++) note_use(&node->reads[k], k ? "," : "");
+    strcat(state.graph, ") ");
+  }
+  for (uint32_t b = 0; b < ir->buffer_count; b++)
+    strcat(strcat(state.graph, ir->buffers[b].flags & HAL_IR_INPUT ? "i" : "-"),
+           ir->buffers[b].flags & HAL_IR_OUTPUT ? "o" : "-");
+}
+
+static place_t place_of(const hal_ir_use_t *use) {
+  return (place_t){.buffer = use->buffer, .offset = use->offset, .stride = use->tensor->strides[0]};
+}
+
+static hal_status_t compile(void *self, const hal_ir_t *ir, void **out_program) {
+  (void)self;
+  note_graph(ir);
+  if (state.compile) return hal_error_set(state.compile, "the compiler has no time");
+  program_t *const program = calloc(1, sizeof *program);
+  program->count = ir->node_count;
+  for (uint32_t n = 0; n < ir->node_count; n++) {
+    const hal_ir_node_t *const node = &ir->nodes[n];
+    snprintf(program->nodes[n].name, sizeof program->nodes[n].name, "%s", node->name);
+    program->nodes[n].size = node->writes[0].tensor->sizes[0];
+    program->nodes[n].a = place_of(&node->reads[0]);
+    program->nodes[n].b = node->read_count > 1 ? place_of(&node->reads[1]) : program->nodes[n].a;
+    program->nodes[n].result = place_of(&node->writes[0]);
+  }
+  state.programs++;
+  *out_program = program;
+  return HAL_OK;
+}
+
+static float *element(const execution_t *execution, place_t place, int64_t i) {
+  return (float *)(void *)(execution->buffers[place.buffer] + place.offset) + i * place.stride;
+}
+
+static void compute(void *data) {
+  execution_t *const execution = data;
+  for (uint32_t n = 0; n < execution->program->count; n++) {
+    const node_t *const node = &execution->program->nodes[n];
+    for (int64_t i = 0; i < node->size; i++) {
+      const float a = *element(execution, node->a, i), b = *element(execution, node->b, i);
+      float *const result = element(execution, node->result, i);
+      *result = *node->name == 'n' ? -a : *node->name == 'm' ? a * b : a + (float)execution->numbers[n] * b;
+    }
+  }
+  free(execution);
+}
+
+static hal_status_t execute(void *self, void *compiled, const hal_ir_run_t *run) {
+  (void)self;
+  const program_t *const program = compiled;
+  if (state.execute) return hal_error_set(state.execute, "the compiler is at lunch");
+  execution_t *const execution = calloc(1, sizeof *execution);
+  execution->program = program;
+  for (uint32_t n = 0; n < program->count; n++) {
+    const place_t used[] = {program->nodes[n].a, program->nodes[n].b, program->nodes[n].result};
+    for (int k = 0; k < 3; k++) execution->buffers[used[k].buffer] = run->buffers[used[k].buffer];
+    if (run->calls[n]->arg_count == 3) execution->numbers[n] = run->calls[n]->args[2].u.d;
+  }
+  return hal_stream_host_call(run->stream, compute, execution);
+}
+
+static void text(void *self, const void *program, char *to, size_t room) {
+  (void)self;
+  snprintf(to, room, "%u steps", ((const program_t *)program)->count);
+}
+
+static void destroy(void *self, void *program) {
+  (void)self;
+  free(program);
+  state.destroyed++;
+}
+
+static hal_compiler_t compiler_of(uint32_t flags) {
+  return (hal_compiler_t){.struct_size = sizeof(hal_compiler_t),
+                          .flags = flags,
+                          .name = "abacus",
+                          .accepts = accepts,
+                          .compile = compile,
+                          .execute = execute,
+                          .text = text,
+                          .destroy = destroy};
+}
+
+static void set_compiler(uint32_t flags) {
+  const hal_compiler_t compiler = compiler_of(flags);
+  memset(&state, 0, sizeof state);
+  assert_ok(hal_compiler_set(0, &compiler));
+}
+
+static hal_compiler_info_t told(void) {
+  hal_compiler_info_t info = {.struct_size = sizeof info};
+  assert_ok(hal_compiler_info(0, &info));
+  return info;
+}
+
+static hal_lazy_t *begin(void) {
+  hal_lazy_t *lazy;
+  assert_ok(hal_lazy_begin(NULL, NULL, &lazy));
+  return lazy;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------------------- */
+
+Test(compiler, a_run_is_a_graph_of_values_and_its_program_gives_the_results) {
+  const vector_t a = vector(1, 1), b = vector(2, 0), r = vector(0, 0), s = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  add(a, b, 3, r);
+  mul(r, a, s);
+  neg(s, s);
+  cr_expect_eq(told().compiled, 0, "nothing is compiled before it is queued");
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_str_eq(state.graph, "%2@2=add.Tensor(%0@0,%1@1) %3@3=mul.Tensor(%2@2,%0@0) %4@3=neg(%3@3) ioio-o-o", "%s",
+                   state.graph);
+  for (int i = 0; i < 2; i++) cr_expect_eq(read_vector(&s)[9], -(10 + 6) * 10.0f);
+  const hal_compiler_info_t info = told();
+  cr_expect(info.compiled == 1 && info.refused == 0 && info.executed == 1 && info.operators == 3);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, what_is_given_back_inside_is_no_output_and_views_are_parts_of_buffers) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  vector_t t = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  neg(a, t);
+  add(t, a, 2, r);
+  hal_memory_release(t.block);
+  neg(view(&r, 0, 10, 2), view(&r, 100, 10, 1));
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_str_eq(state.graph, "%1@1=neg(%0@0) %2@2=add.Tensor(%1@1,%0@0) %3@2(of %2)=neg(%2@2) io---o", "%s",
+                   state.graph);
+  const float *const host = read_vector(&r);
+  cr_expect(host[5] == 6 && host[100] == -1 && host[101] == -3 && host[109] == -19 && host[110] == 111);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, numbers_and_addresses_are_those_of_the_run_unless_they_are_fixed) {
+  for (uint32_t fixed = 0; fixed < 2; fixed++) {
+    set_compiler(fixed ? HAL_COMPILER_FIXED_NUMBERS : 0);
+    hal_lazy_t *const lazy = begin();
+    for (int step = 0; step < 4; step++) {
+      const vector_t a = vector((float)step, 1), r = vector(0, 0);
+      add(a, a, step, r);
+      assert_ok(hal_lazy_flush(lazy));
+      cr_expect_eq(read_vector(&r)[10], (10.0f + (float)step) * (1.0f + (float)step));
+    }
+    cr_expect_eq(told().compiled, fixed ? 4 : 1);
+    cr_expect_eq(told().executed, 4);
+    assert_ok(hal_lazy_end(lazy));
+  }
+}
+
+Test(compiler, other_sizes_strides_and_aliases_are_other_programs) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  const vector_t half = view(&a, 0, 500, 1), every = view(&a, 0, 500, 2), to = view(&r, 0, 500, 1);
+  const vector_t from[] = {a, half, every, half, half};
+  const vector_t result[] = {r, to, to, half, view(&a, 500, 500, 1)};
+  for (int round = 0; round < 2; round++) {
+    for (int i = 0; i < 5; i++) {
+      neg(from[i], result[i]);
+      assert_ok(hal_lazy_flush(lazy));
+    }
+  }
+  cr_expect_eq(told().compiled, 5);
+  cr_expect_eq(told().executed, 10);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+/* ---- what is not compiled --------------------------------------------------------------------------------------------------------- */
+
+Test(compiler, operators_that_are_not_accepted_part_the_runs_and_keep_their_place) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  set_compiler(0);
+  strcpy(state.refused, "mul.Tensor");
+  hal_lazy_t *const lazy = begin();
+  add(a, a, 1, r);
+  mul(r, r, r);
+  neg(r, r);
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_eq(read_vector(&r)[2], -36);
+  cr_expect(told().compiled == 2 && told().executed == 2 && told().operators == 2);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, a_graph_that_is_refused_or_fails_runs_operator_by_operator) {
+  const hal_status_t answers[] = {HAL_UNIMPLEMENTED, HAL_INTERNAL};
+  for (int i = 0; i < 2; i++) {
+    const vector_t a = vector(1, 1), r = vector(0, 0);
+    set_compiler(0);
+    state.compile = answers[i];
+    hal_lazy_t *const lazy = begin();
+    for (int step = 0; step < 3; step++) {
+      add(a, a, 1, r);
+      neg(r, r);
+      assert_ok(hal_lazy_flush(lazy));
+      cr_expect_eq(read_vector(&r)[2], -6);
+    }
+    cr_expect(told().compiled == 1 && told().refused == 1 && told().executed == 0, "it is asked once");
+    assert_ok(hal_lazy_end(lazy));
+  }
+}
+
+Test(compiler, a_program_that_fails_is_told_with_its_operators_and_later_work_goes_on) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  add(a, a, 1, r);
+  neg(r, r);
+  state.execute = HAL_ABORTED;
+  assert_fails(
+      hal_lazy_flush(lazy), HAL_ABORTED,
+      "the compiler 'abacus' could not execute a program of 2 operators (add.Tensor to neg): the compiler is at lunch");
+  state.execute = HAL_OK;
+  add(a, a, 1, r);
+  neg(r, r);
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_eq(read_vector(&r)[2], -6);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+/* ---- life --------------------------------------------------------------------------------------------------------------------------- */
+
+static char last_told[1024];
+static void note_told(void *self, uint64_t origin, const char *what) {
+  (void)self, (void)origin;
+  snprintf(last_told, sizeof last_told, "%s", what);
+}
+
+Test(compiler, what_was_compiled_is_told_with_the_compilers_text) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .compiled = note_told};
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  hal_lazy_t *lazy;
+  set_compiler(0);
+  assert_ok(hal_lazy_begin(NULL, &desc, &lazy));
+  neg(a, r);
+  add(a, r, 1, r);
+  assert_ok(hal_lazy_end(lazy));
+  cr_expect_str_eq(last_told, "a program of 2 operators for the compiler 'abacus', neg to add.Tensor: 2 steps");
+}
+
+Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  const hal_compiler_t compiler = compiler_of(0);
+  hal_compiler_t broken = compiler;
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  neg(a, r);
+  assert_fails(hal_compiler_set(0, NULL), HAL_FAILED_PRECONDITION, "a stream is lazy");
+  assert_fails(hal_compiler_set(0, &compiler), HAL_FAILED_PRECONDITION, "abacus");
+  assert_ok(hal_lazy_end(lazy));
+  cr_expect(state.programs == 1 && state.destroyed == 0);
+  assert_ok(hal_compiler_set(0, NULL));
+  cr_expect_eq(state.destroyed, 1);
+  cr_expect_eq(told().executed, 0);
+  broken.execute = NULL;
+  assert_fails(hal_compiler_set(0, &broken), HAL_INVALID_ARGUMENT, "'abacus' lacks one");
+  cr_expect_neq(hal_compiler_set(1000, &compiler), HAL_OK);
+  hal_lazy_t *const again = begin();
+  neg(a, r);
+  assert_ok(hal_lazy_end(again));
+  cr_expect_eq(state.programs, 1, "without a compiler nobody is asked");
+  cr_expect_eq(read_vector(&r)[2], -3);
+}
+
+/* ---- truth -------------------------------------------------------------------------------------------------------------------------- */
+
+static uint32_t next(uint64_t *seed) {
+  *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+  return (uint32_t)(*seed >> 33);
+}
+
+/* A program of random operators over vectors and their views, in place too. */
+static void random_program(uint64_t seed, const vector_t *pool) {
+  const int steps = 3 + (int)(next(&seed) % 20);
+  for (int i = 0; i < steps; i++) {
+    vector_t used[3];
+    const int64_t size = next(&seed) % 3 ? COUNT : 100 + next(&seed) % 200;
+    for (int k = 0; k < 3; k++) {
+      const vector_t *const of = &pool[next(&seed) % POOL];
+      used[k] = size == COUNT ? *of : view(of, next(&seed) % 300, size, 1 + (k < 2 ? next(&seed) % 2 : 0));
+    }
+    const uint32_t which = next(&seed) % 4;
+    if (which == 0) neg(used[0], used[0]);
+    if (which == 1) add(used[0], used[0], 0.5 * (next(&seed) % 3), used[0]);
+    if (which == 2) mul(pool[0], pool[1], pool[2 + next(&seed) % (POOL - 2)]);
+    if (which == 3 && size == COUNT) add(used[0], used[1], -0.25, used[2]);
+  }
+}
+
+Test(compiler, random_programs_give_the_bits_of_operators_that_run_one_by_one) {
+  static float expected[POOL][COUNT];
+  set_compiler(0);
+  for (uint64_t seed = 1; seed <= 300; seed++) {
+    for (int lazily = 0; lazily < 2; lazily++) {
+      vector_t pool[POOL];
+      for (int p = 0; p < POOL; p++) pool[p] = vector((float)p - 2, 0.001f * (float)(p + 1));
+      strcpy(state.refused, seed % 3 == 0 ? "mul.Tensor" : seed % 3 == 1 ? "neg" : "");
+      hal_lazy_t *const lazy = lazily ? begin() : NULL;
+      random_program(seed, pool);
+      assert_ok(hal_lazy_end(lazy));
+      for (int p = 0; p < POOL; p++) {
+        const float *const host = read_vector(&pool[p]);
+        if (!lazily) memcpy(expected[p], host, sizeof expected[p]);
+        cr_assert_eq(memcmp(expected[p], host, sizeof expected[p]), 0, "program %d, vector %d", (int)seed, p);
+        hal_memory_release(pool[p].block);
+      }
+    }
+  }
+  cr_expect(told().executed >= 300, "%d", (int)told().executed);
+}
