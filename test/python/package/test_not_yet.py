@@ -1,6 +1,5 @@
 """What README says is not there yet: asking for it is an error that names it, and never something else without a word."""
 
-import importlib.util
 import re
 import socket
 from pathlib import Path
@@ -29,10 +28,6 @@ def test_distributed_training_is_refused(device, run_python):
     """
     said = run_python(script, TORCH_BACKEND="fake").stdout.splitlines()
     assert len(said) == 2 and all("No backend type associated with device type fake" in line for line in said), said
-
-
-def test_there_is_no_torch_xla():
-    assert importlib.util.find_spec("torch_xla") is None
 
 
 README = (Path(__file__).resolve().parents[3] / "README.md").read_text()
