@@ -15,7 +15,8 @@ LIMIT_S = {"init_hangs": 5}
 def first_finding(arguments, name):
     """Gives (rule, sentence, evidence) of the first finding, and the whole output."""
     environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.of)}
-    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--limit", str(LIMIT_S.get(name, 120))], env=environment,
+    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--fault", "HAL_FAKE_FAULT=3",
+                           "--limit", str(LIMIT_S.get(name, 120))], env=environment,
                           capture_output=True, text=True, timeout=600, check=False)
     output = done.stdout + done.stderr
     found = re.search(r"^FAIL .*\n  rule +(\S+): (.*)\n  evidence (.*)", output, re.MULTILINE)

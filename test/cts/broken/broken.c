@@ -271,6 +271,7 @@ static hal_status_t elapsed_always(event_t *start, event_t *end, int64_t *out_na
 }
 
 #include "broken_more.inc"
+#include "order.inc"
 
 /* ---- the table ---- */
 #define SLOT(name) HAL_SLOT_##name
