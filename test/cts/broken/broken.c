@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "hal/plugin.h"
+#include "own_ops.h"
 
 typedef hal_plugin_stream_t stream_t;
 typedef hal_plugin_event_t event_t;
