@@ -47,6 +47,20 @@ static void use_host_memory(cts_t *t) {
   CTS_OK(t, host_free, t->device, host);
 }
 
+static void use_graph(cts_t *t) {
+  static hal_plugin_stream_t *stream;
+  hal_plugin_graph_t *graph = NULL;
+  hal_plugin_graph_exec_t *exec = NULL;
+  if (!stream) stream = cts_stream(t), t->scratch = cts_alloc(t, 64);
+  CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
+  CTS_OK(t, memory_fill, stream, t->device, t->scratch, "x", 1, 64);
+  CTS_OK(t, capture_end, stream, &graph);
+  CTS_OK(t, graph_instantiate, graph, &exec);
+  CTS_OK(t, graph_exec_destroy, exec);
+  CTS_OK(t, graph_destroy, graph);
+}
+
+void cts_case_leak_graph(cts_t *t) { check(t, use_graph, "recording a graph, instantiating it and destroying both"); }
 void cts_case_leak_stream(cts_t *t) { check(t, use_stream, "making and destroying a stream"); }
 void cts_case_leak_event(cts_t *t) { check(t, use_event, "making, recording and destroying an event"); }
 void cts_case_leak_memory(cts_t *t) { check(t, use_memory, "allocating and freeing 300 bytes"); }

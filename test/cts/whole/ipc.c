@@ -72,7 +72,8 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
   hal_memory_handle_t handle = {.file = -1};
   if (flags || whole < size || whole > SIZE_MAX / 4)
     return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
-  hal_status_t status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
+  hal_status_t status = whole_forbid(NULL);
+  if (!status) status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
   if (status) return status;
   status = whole_good.virtual_export(device, memory, HAL_HANDLE_FILE, &handle);
   if (status) return whole_good.virtual_release(device, memory), status;

@@ -23,6 +23,8 @@ hal_status_t whole_refuse(hal_status_t status, const char *why);
 
 /* capture.c: records and waits, of events of this process. */
 hal_status_t whole_capture_record(event_t *event, stream_t *stream);
+/* A call that no graph can hold: spoils captures that forbid it, and then fails. */
+hal_status_t whole_forbid(const stream_t *stream);
 hal_status_t whole_capture_wait(stream_t *stream, event_t *event);
 
 #endif /* TEST_CTS_WHOLE_H_ */
