@@ -38,7 +38,7 @@ void cts_peer_meet(cts_peer_t *peer) {
   cts_peer_hear(peer, &here, 1);
 }
 
-void cts_peer_begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer)) {
+static void begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer)) {
   int sockets[2];
   *peer = (cts_peer_t){.t = t};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets)) cts_fail(t, "error of the suite: no sockets");
@@ -56,6 +56,14 @@ void cts_peer_begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer)) 
   char here = 1;
   cts_peer_say(peer, &here, 1);
   _exit(0);
+}
+
+void cts_peer_both(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer), uint32_t slot) {
+  begin(t, peer, body);
+  cts_start(t);
+  if (!cts_provides(t, slot)) cts_skip(t, "the plugin does not provide %s", cts_slot_name(slot));
+  cts_peer_meet(peer);
+  cts_peer_meet(peer);
 }
 
 void cts_peer_end(cts_peer_t *peer) {

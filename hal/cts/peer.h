@@ -12,9 +12,9 @@ typedef struct cts_peer_s {
   pid_t process; /* in the process that began it, else 0 */
 } cts_peer_t;
 
-/* Begins a process in which `body` runs, with the plugin loaded there, too. For cases of CTS_UNLOADED: drivers do not survive a fork
- * once they are started. A finding in either process ends both. */
-void cts_peer_begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer));
+/* Begins a process in which `body` runs, and loads the plugin in both; skips the case where the plugin does not provide `slot`. For cases of
+ * CTS_UNLOADED: drivers do not survive a fork once they are started. A finding in either process ends both. */
+void cts_peer_both(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer), uint32_t slot);
 /* Ends when the other process has. */
 void cts_peer_end(cts_peer_t *peer);
 /* Messages to the other process and from it. */

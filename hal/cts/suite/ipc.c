@@ -6,15 +6,6 @@
 
 enum { SIZE = (1 << 18) + 4096, PART = 70001, AT = 4099, TIMES = 64 };
 
-/* Begins the second process, and the plugin in both; skips where the plugin has no function of the case. */
-static void begin(cts_t *t, cts_peer_t *peer, void (*body)(cts_peer_t *peer), uint32_t slot) {
-  cts_peer_begin(t, peer, body);
-  cts_start(t);
-  if (!cts_provides(t, slot)) cts_skip(t, "the plugin does not provide %s", cts_slot_name(slot));
-  cts_peer_meet(peer);
-  cts_peer_meet(peer);
-}
-
 static uint8_t *noise(cts_t *t, uint64_t seed) {
   uint8_t *const bytes = cts_host(t, SIZE);
   cts_noise(bytes, SIZE, seed);
@@ -86,7 +77,7 @@ static void export_memory(cts_peer_t *peer, void *ptr) {
 
 void cts_case_ipc_memory(cts_t *t) {
   static cts_peer_t peer;
-  begin(t, &peer, read_and_write, HAL_SLOT_ipc_open);
+  cts_peer_both(t, &peer, read_and_write, HAL_SLOT_ipc_open);
   uint8_t *const first = cts_alloc(t, SIZE), *const second = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE),
                  *const expected = noise(t, 1);
   cts_put(t, NULL, first, expected, SIZE);
@@ -144,7 +135,7 @@ static void wait_for_event(cts_peer_t *peer) {
 
 void cts_case_ipc_event(cts_t *t) {
   static cts_peer_t peer;
-  begin(t, &peer, wait_for_event, HAL_SLOT_event_ipc_open);
+  cts_peer_both(t, &peer, wait_for_event, HAL_SLOT_event_ipc_open);
   static cts_gate_t gate;
   hal_ipc_handle_t handle = {{0}};
   const int held = cts_is_async(t);

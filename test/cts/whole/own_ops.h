@@ -22,19 +22,20 @@ enum own_fault {
   OWN_FIVE_ARE_FOUR,    /* of five dimensions the first is taken for 1 */
   OWN_IGNORES_STREAM,   /* computes at once */
 };
-static hal_status_t (*own_synchronize)(hal_plugin_stream_t *stream); /* of the device, set by who includes this */
+static hal_status_t (*own_synchronize)(hal_plugin_stream_t *stream)
+    __attribute__((unused)); /* of the device, set by who includes this */
 typedef struct own_op_s {
   const char *name;
   enum { OWN_ADD, OWN_MUL, OWN_MAXIMUM, OWN_EQ, OWN_NEG, OWN_TANH_BACKWARD, OWN_THRESHOLD_BACKWARD } op;
   enum own_fault fault;
 } own_op_t;
 
-static double own_half(uint16_t bits) {
+static inline double own_half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
   return bits >> 15 ? -size : size;
 }
-static uint16_t own_to_half(double value) { /* the nearest finite one, by halving the list of all */
+static inline uint16_t own_to_half(double value) { /* the nearest finite one, by halving the list of all */
   uint16_t low = 0, high = 0x7bff;
   while (high - low > 1) {
     const uint16_t middle = (uint16_t)((low + high) / 2);
@@ -47,7 +48,7 @@ static uint16_t own_to_half(double value) { /* the nearest finite one, by halvin
   return (uint16_t)(near | (signbit(value) ? 0x8000 : 0));
 }
 
-static double own_read(const own_op_t *own, hal_dtype_t dtype, const void *from) {
+static inline double own_read(const own_op_t *own, hal_dtype_t dtype, const void *from) {
   uint16_t half;
   uint32_t word;
   float single;
@@ -66,7 +67,7 @@ static double own_read(const own_op_t *own, hal_dtype_t dtype, const void *from)
       return own->fault == OWN_DOUBLE_IS_FLOAT ? (double)(float)value : value;
   }
 }
-static void own_write(const own_op_t *own, hal_dtype_t dtype, double value, void *to) {
+static inline void own_write(const own_op_t *own, hal_dtype_t dtype, double value, void *to) {
   uint16_t half;
   uint32_t word;
   const float single = (float)value;
@@ -85,13 +86,13 @@ static void own_write(const own_op_t *own, hal_dtype_t dtype, double value, void
       memcpy(to, &value, 8);
   }
 }
-static size_t own_size(hal_dtype_t dtype) {
+static inline size_t own_size(hal_dtype_t dtype) {
   return dtype == HAL_BOOL || dtype == HAL_UINT8         ? 1
          : dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16 ? 2
          : dtype == HAL_FLOAT32 || dtype == HAL_INT32    ? 4
                                                          : 8;
 }
-static int64_t own_read_whole(const own_op_t *own, hal_dtype_t dtype, const void *from) {
+static inline int64_t own_read_whole(const own_op_t *own, hal_dtype_t dtype, const void *from) {
   int32_t word;
   int64_t whole;
   if (dtype == HAL_UINT8 && own->fault == OWN_BYTE_IS_SIGNED) return *(const int8_t *)from;
@@ -100,14 +101,14 @@ static int64_t own_read_whole(const own_op_t *own, hal_dtype_t dtype, const void
   return memcpy(&whole, from, 8), whole;
 }
 
-static size_t own_place(const hal_tensor_t *tensor, int64_t index) {
+static inline size_t own_place(const hal_tensor_t *tensor, int64_t index) {
   int64_t at = 0;
   for (int32_t i = tensor->ndim - 1; i >= 0; index /= tensor->sizes[i--])
     at += index % tensor->sizes[i] * tensor->strides[i];
   return (size_t)at * own_size(tensor->dtype);
 }
 
-static double own_real(const own_op_t *own, double a, double b) {
+static inline double own_real(const own_op_t *own, double a, double b) {
   const double swap = own->fault == OWN_GRADIENT_SWAPPED ? b : a, with = own->fault == OWN_GRADIENT_SWAPPED ? a : b;
   switch (own->op) {
     case OWN_ADD:
@@ -126,7 +127,7 @@ static double own_real(const own_op_t *own, double a, double b) {
       return with <= 1 ? 0 : swap;
   }
 }
-static int64_t own_whole(const own_op_t *own, hal_dtype_t dtype, int64_t a, int64_t b) {
+static inline int64_t own_whole(const own_op_t *own, hal_dtype_t dtype, int64_t a, int64_t b) {
   const uint64_t x = (uint64_t)a, y = (uint64_t)b;
   if (dtype == HAL_INT64 && own->fault == OWN_LONG_IS_DOUBLE && own->op == OWN_MAXIMUM)
     return (int64_t)own_real(own, (double)(a / 2), (double)(b / 2)) * 2;
