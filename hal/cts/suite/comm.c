@@ -119,6 +119,7 @@ static int check(rank_t *self, uint32_t op, uint32_t how, hal_dtype_t dtype, int
                                  .send = is_pair && self->rank != root ? NULL : send + AT * size,
                                  .recv = is_pair && self->rank == root ? NULL : recv + AT * size,
                                  .count = count};
+  CTS_JUDGE(t, comm_collective, "Queues one collective");
   const hal_status_t status = cts_comm_collective(t, self->comm, self->stream, &desc);
   hal_status_t others = status;
   if (self->peer) cts_peer_say(self->peer, &status, sizeof status), cts_peer_hear(self->peer, &others, sizeof others);
