@@ -18,7 +18,7 @@
 /* ---- the child ---- */
 
 /* Loads the plugin as the HAL does, but without the HAL's own trial: the case is one. */
-static void start_plugin(cts_t *t) {
+void cts_start(cts_t *t) {
   cts_page_t *const page = t->page;
   cts_enter(t, HAL_SLOT_info);
   hal_status_t status = hal_plugin_load(t->path, t->plugin);
@@ -62,13 +62,13 @@ static void check_needs(cts_t *t, const cts_case_t *which) {
 
 static CTS_NORETURN void live(cts_run_t *run, const cts_case_t *which) {
   static hal_plugin_t plugin;
-  cts_t t = {.plugin = &plugin, .page = run->page, .path = run->path, .device = run->device};
+  cts_t t = {.plugin = &plugin, .page = run->page, .path = run->path, .fault = run->fault, .device = run->device};
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
   setenv("HAL_PLUGIN_TRIAL", "0", 1);
   cts_process_remember();
   char text[512] = "";
-  if (!(which->needs & CTS_UNLOADED)) start_plugin(&t);
+  if (!(which->needs & CTS_UNLOADED)) cts_start(&t);
   check_needs(&t, which);
   atomic_store(&run->page->rule, CTS_NO_RULE);
   cts_judge(&t, which->slot, which->phrase);

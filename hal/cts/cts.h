@@ -47,8 +47,10 @@ typedef struct cts_s {
   hal_plugin_t *plugin;
   cts_page_t *page;
   const char *path;
+  const char *fault; /* NAME=VALUE of --fault, or NULL */
   int32_t device;
   hal_device_info_t info;
+  void *scratch; /* a case's own */
 } cts_t;
 
 /* ---- the tables ---- */
@@ -77,6 +79,9 @@ typedef struct cts_case_s {
 #undef CTS_CASE
 extern const cts_case_t cts_cases[];
 extern const uint32_t cts_case_count;
+
+/* child.c: loads the plugin, as it is done for all cases but those of CTS_UNLOADED. */
+void cts_start(cts_t *t);
 
 /* ---- verdicts; they do not return ---- */
 #define CTS_NORETURN __attribute__((noreturn))
@@ -138,6 +143,19 @@ void cts_noise(void *bytes, size_t size, uint64_t seed);
 void cts_same(cts_t *t, const void *got, const void *expected, size_t size, const char *what);
 int64_t cts_now_ns(void);
 void cts_nap(void); /* a millisecond, between two looks at what another thread does */
+
+/* ---- number.c: numbers of all dtypes ---- */
+typedef struct cts_number_s {
+  double d;  /* of floating-point dtypes */
+  int64_t i; /* of integers and bool */
+} cts_number_t;
+int cts_is_float(hal_dtype_t dtype);
+size_t cts_dtype_size(hal_dtype_t dtype); /* bytes of an element */
+const char *cts_dtype_name(hal_dtype_t dtype);
+double cts_dtype_step(hal_dtype_t dtype); /* from 1 to the next number, of floating-point dtypes */
+cts_number_t cts_number_read(hal_dtype_t dtype, const void *from);
+/* Rounds to the nearest number, or cuts an integer to its size; bool: 0 or 1. */
+void cts_number_write(hal_dtype_t dtype, cts_number_t number, void *to);
 
 /* ---- gate.c: a stream that is held until the case lets it go ---- */
 typedef struct cts_gate_s {

@@ -23,6 +23,7 @@ static const char usage[] =
     "  --unsupported FILE  lines \"CASE reason\": cases that are not run\n"
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
     "  --skip-code N       exit code when the hardware is not here and nothing was exercised, 0 by default\n"
+    "  --fault NAME=VALUE  a setting of the plugin's by which one of its first 100 launches fails when it runs\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
 
 static cts_run_t run;
@@ -137,12 +138,18 @@ static int is_case(const char *name) {
   return fprintf(stderr, "hal-cts: there is no case \"%s\"; see --list\n", name), 0;
 }
 
+static int is_setting(const char *text) {
+  const char *const equals = strchr(text, '=');
+  if (equals && equals != text && strlen(text) < 256) return 1;
+  return fprintf(stderr, "hal-cts: --fault \"%s\" is not NAME=VALUE\n", text), 0;
+}
+
 int main(int argc, char **argv) {
-  static const struct option options[] = {{"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'},       {"case", 1, 0, 'c'},
-                                          {"device", 1, 0, 'd'},    {"list", 0, 0, 'l'},        {"rules", 0, 0, 'R'},
-                                          {"report", 1, 0, 'r'},    {"junit", 1, 0, 'j'},       {"tap", 0, 0, 't'},
-                                          {"limit", 1, 0, 'L'},     {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
-                                          {"skip-code", 1, 0, 'k'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
+  static const struct option options[] = {
+      {"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'}, {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
+      {"list", 0, 0, 'l'},      {"rules", 0, 0, 'R'}, {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
+      {"tap", 0, 0, 't'},       {"limit", 1, 0, 'L'}, {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
+      {"skip-code", 1, 0, 'k'}, {"fault", 1, 0, 'f'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
   static char path[PATH_MAX];
   const char *plugin = NULL, *html = NULL, *junit = NULL;
   long number = 0;
@@ -185,6 +192,9 @@ int main(int argc, char **argv) {
         break;
       case 'x':
         good = read_list(optarg, &run.xfail, &run.xfail_count);
+        break;
+      case 'f':
+        run.fault = optarg, good = is_setting(optarg);
         break;
       case 'h':
         return fputs(usage, stdout), 0;

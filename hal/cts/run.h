@@ -19,7 +19,7 @@ typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
 } cts_listed_t;
 
 typedef struct cts_run_s {
-  const char *path, *suite, *only;
+  const char *path, *suite, *only, *fault;
   int32_t device;
   int limit_s;
   cts_listed_t *unsupported, *xfail;

@@ -1,6 +1,6 @@
 """Holds the conformance suite to its purpose: each broken plugin is found, and its first finding names the broken rule.
 
-    run_broken.py --cts PROGRAM --broken libhal_broken.so --of libhal_fake.so [--times N] [NAME...]
+    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--times N] [NAME...]
 """
 import argparse
 import os
@@ -14,8 +14,10 @@ LIMIT_S = {"init_hangs": 5}
 
 def first_finding(arguments, name):
     """Gives (rule, sentence, evidence) of the first finding, and the whole output."""
-    environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.of)}
-    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--limit", str(LIMIT_S.get(name, 120))], env=environment,
+    environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.whole),
+                   "HAL_WHOLE_OF": str(arguments.of)}
+    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--fault", "HAL_FAKE_FAULT=3",
+                           "--limit", str(LIMIT_S.get(name, 120))], env=environment,
                           capture_output=True, text=True, timeout=600, check=False)
     output = done.stdout + done.stderr
     found = re.search(r"^FAIL .*\n  rule +(\S+): (.*)\n  evidence (.*)", output, re.MULTILINE)
@@ -28,7 +30,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cts", type=Path, required=True)
     parser.add_argument("--broken", type=Path, required=True)
-    parser.add_argument("--of", type=Path, required=True, help="the good plugin")
+    parser.add_argument("--whole", type=Path, required=True, help="the plugin that has all functions")
+    parser.add_argument("--of", type=Path, required=True, help="the good plugin that it stands on")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--verbose", action="store_true", help="print every first finding")
     parser.add_argument("names", nargs="*")

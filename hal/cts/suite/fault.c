@@ -1,11 +1,12 @@
 /* fault.c: a failure that shows after the call has returned. */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cts.h"
 #include "hal/status.h"
+#include "kernel.h"
 
 enum { SIZE = 65536 };
 
@@ -54,3 +55,97 @@ void cts_case_fault_asynchronous(cts_t *t) {
   cts_sync(t, stream);
   cts_same(t, got, bytes, SIZE, "the work of a stream behind a failure");
 }
+
+/* ---- failures that the plugin makes itself, by the setting of --fault ---- */
+enum { LAUNCHES = 100 };
+
+typedef struct launched_s {
+  hal_plugin_kernel_t *kernel;
+  hal_plugin_stream_t *stream, *other;
+  void *memory;
+} launched_t;
+
+static launched_t begin(cts_t *t) {
+  if (!t->fault)
+    cts_skip(t, "no setting was given, with --fault NAME=VALUE, that makes the plugin fail one of its launches");
+  char setting[256];
+  snprintf(setting, sizeof setting, "%s", t->fault);
+  char *const value = strchr(setting, '=');
+  CTS_CHECK(t, value, "error of the suite: --fault %s", t->fault);
+  *value = '\0';
+  setenv(setting, value + 1, 1);
+  cts_start(t);
+  if (!CTS_PROVIDES(t, kernel_launch)) cts_skip(t, "the plugin does not provide kernel_launch");
+  return (launched_t){.kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp"),
+                      .stream = cts_stream(t),
+                      .other = cts_stream(t),
+                      .memory = cts_alloc(t, CTS_RAMP * 4)};
+}
+
+static hal_status_t ask_query(cts_t *t, const launched_t *with) {
+  hal_status_t status;
+  while ((status = cts_stream_query(t, with->stream)) == HAL_NOT_READY) cts_nap();
+  return status;
+}
+static hal_status_t ask_synchronize(cts_t *t, const launched_t *with) {
+  return cts_stream_synchronize(t, with->stream);
+}
+static hal_status_t ask_device(cts_t *t, const launched_t *with) {
+  (void)with;
+  return cts_device_synchronize(t, t->device);
+}
+static hal_status_t ask_timeout(cts_t *t, const launched_t *with) {
+  return cts_stream_synchronize_timeout(t, with->stream, INT64_C(60000000000));
+}
+/* Another stream first, once the work is done. */
+static hal_status_t ask_other(cts_t *t, const launched_t *with) {
+  hal_plugin_event_t *const event = cts_event(t, 0);
+  CTS_OK(t, event_record, event, with->stream);
+  while (cts_event_query(t, event) == HAL_NOT_READY) cts_nap();
+  CTS_OK(t, event_destroy, event);
+  const hal_status_t query = cts_stream_query(t, with->other), synchronize = cts_stream_synchronize(t, with->other);
+  CTS_CHECK(t, !query && !synchronize,
+            "a stream without work tells the failure of another stream: stream_query gave %s, stream_synchronize %s",
+            hal_status_name(query), hal_status_name(synchronize));
+  return cts_stream_synchronize(t, with->stream);
+}
+
+/* Launches until one fails, and asks after each in one way. Then the failure is over, everywhere. */
+static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *with), const char *what) {
+  const launched_t with = begin(t);
+  hal_status_t failure = HAL_OK;
+  for (int i = 0; i < LAUNCHES && !failure; i++) {
+    cts_ramp_launch(t, with.kernel, with.stream, with.memory, i, CTS_RAMP);
+    failure = ask(t, &with);
+    if (!failure) cts_ramp_check(t, with.memory, i, 1, 0, "the result of a launch that did not fail");
+  }
+  CTS_CHECK(t, failure, "%s gave HAL_OK after each of %d launches, of which %s makes one fail", what, LAUNCHES,
+            t->fault);
+  CTS_CHECK(t, hal_error_message()[0], "%s gave %s without a message", what, hal_status_name(failure));
+  if (failure == HAL_UNAVAILABLE) return; /* a lost device stays so */
+  CTS_GENERAL(t, "Asynchronous failures surface once");
+  for (int i = 0; i < 2; i++) {
+    CTS_STATUS(t, HAL_OK, stream_synchronize, with.stream);
+    CTS_STATUS(t, HAL_OK, stream_query, with.stream);
+    CTS_STATUS(t, HAL_OK, stream_synchronize, with.other);
+    CTS_STATUS(t, HAL_OK, device_synchronize, t->device);
+  }
+  cts_ramp_launch(t, with.kernel, with.stream, with.memory, 4711, CTS_RAMP);
+  cts_sync(t, with.stream);
+  cts_ramp_check(t, with.memory, 4711, 1, 0, "the result of a launch behind one that failed");
+  if (!CTS_PROVIDES(t, stream_error)) return;
+  hal_stream_error_t error = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
+  CTS_JUDGE(t, stream_error, "Tells what failed");
+  const hal_status_t known = cts_stream_error(t, with.stream, &error);
+  CTS_CHECK(t, known || error.status == failure, "stream_error tells %s, %s gave %s", hal_status_name(error.status),
+            what, hal_status_name(failure));
+  hal_stream_error_t none = {.struct_size = HAL_STRUCT_SIZE(hal_stream_error_t, message)};
+  CTS_JUDGE(t, stream_error, "HAL_NOT_FOUND");
+  CTS_STATUS(t, HAL_NOT_FOUND, stream_error, with.other, &none);
+}
+
+void cts_case_fault_synchronize(cts_t *t) { fail_once(t, ask_synchronize, "stream_synchronize"); }
+void cts_case_fault_query(cts_t *t) { fail_once(t, ask_query, "stream_query"); }
+void cts_case_fault_device(cts_t *t) { fail_once(t, ask_device, "device_synchronize"); }
+void cts_case_fault_timeout(cts_t *t) { fail_once(t, ask_timeout, "stream_synchronize_timeout"); }
+void cts_case_fault_apart(cts_t *t) { fail_once(t, ask_other, "stream_synchronize"); }

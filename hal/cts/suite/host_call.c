@@ -121,21 +121,35 @@ void cts_case_memory_fill_asynchronous(cts_t *t) {
   }
 }
 
+/* The stream is held, so that a free that does not wait for its stream gives memory away that is still to be used. */
 void cts_case_memory_alloc_async(cts_t *t) {
-  hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  static cts_gate_t gate;
+  const int held = cts_is_async(t) && CTS_PROVIDES(t, memory_free_async);
+  hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
+  uint8_t *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE), *const noise = cts_host(t, SIZE);
   for (uint64_t round = 0; round < 20; round++) {
-    void *a = NULL, *b = NULL;
+    void *a = NULL, *b = NULL, *c = NULL;
     cts_noise(bytes, SIZE, round);
+    CTS_JUDGE(t, memory_alloc_async, "usable by work queued");
     CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, &a);
     CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, &b);
     CTS_CHECK(t, a && b && a != b, "memory_alloc_async gave %p and %p", a, b);
+    if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, a, bytes, SIZE);
     CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, SIZE);
+    CTS_JUDGE(t, memory_free_async, "Frees memory once the work now queued");
     CTS_OK(t, memory_free_async, t->device, stream, a);
     cts_get(t, stream, got, b, SIZE);
     CTS_OK(t, memory_free_async, t->device, stream, b);
+    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, &c); /* of a plugin that frees too early, the same memory */
+    CTS_CHECK(t, !held || (c != a && c != b),
+              "memory_alloc_async gave %p to another stream, while work that uses it is still queued", c);
+    cts_put(t, other, c, noise, SIZE);
+    cts_sync(t, other);
+    if (held) cts_gate_open(&gate);
     cts_sync(t, stream);
     cts_same(t, got, bytes, SIZE, "memory of memory_alloc_async, freed behind its last use");
+    CTS_JUDGE(t, memory_alloc_async, "Freed by memory_free_async or memory_free");
+    CTS_OK(t, memory_free, t->device, c);
   }
 }

@@ -47,9 +47,64 @@ static void use_host_memory(cts_t *t) {
   CTS_OK(t, host_free, t->device, host);
 }
 
+static void use_graph(cts_t *t) {
+  static hal_plugin_stream_t *stream;
+  hal_plugin_graph_t *graph = NULL;
+  hal_plugin_graph_exec_t *exec = NULL;
+  if (!stream) stream = cts_stream(t), t->scratch = cts_alloc(t, 64);
+  CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
+  CTS_OK(t, memory_fill, stream, t->device, t->scratch, "x", 1, 64);
+  CTS_OK(t, capture_end, stream, &graph);
+  CTS_OK(t, graph_instantiate, graph, &exec);
+  CTS_OK(t, graph_exec_destroy, exec);
+  CTS_OK(t, graph_destroy, graph);
+}
+
+void cts_case_leak_graph(cts_t *t) { check(t, use_graph, "recording a graph, instantiating it and destroying both"); }
 void cts_case_leak_stream(cts_t *t) { check(t, use_stream, "making and destroying a stream"); }
 void cts_case_leak_event(cts_t *t) { check(t, use_event, "making, recording and destroying an event"); }
 void cts_case_leak_memory(cts_t *t) { check(t, use_memory, "allocating and freeing 300 bytes"); }
 void cts_case_leak_host_memory(cts_t *t) {
   check(t, use_host_memory, "allocating and freeing 300 bytes of host memory");
+}
+
+/* Calls that fail, each in its way. */
+static void fail_alloc(cts_t *t) {
+  void *ptr = NULL;
+  CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, memory_alloc, t->device, SIZE_MAX / 2 - 4095, 0, &ptr);
+}
+static void fail_load(cts_t *t) {
+  hal_plugin_module_t *module = NULL;
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+                                  .dialect = "cts-no-such-dialect",
+                                  .options = "",
+                                  .data = "x",
+                                  .size = 1};
+  CTS_STATUS(t, HAL_UNIMPLEMENTED, module_load, t->device, &desc, &module);
+}
+static void fail_fill(cts_t *t) {
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, memory_fill, NULL, t->device, t->scratch, "abc", 3, 12);
+}
+static void fail_elapsed(cts_t *t) {
+  int64_t nanoseconds = 0;
+  hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_TIMING);
+  CTS_STATUS(t, HAL_FAILED_PRECONDITION, event_elapsed, event, event, &nanoseconds);
+  CTS_OK(t, event_destroy, event);
+}
+
+void cts_case_leak_failures(cts_t *t) {
+  t->scratch = cts_alloc(t, 64);
+  check(t, fail_alloc, "failing in memory_alloc");
+  if (CTS_PROVIDES(t, module_load)) {
+    CTS_JUDGE(t, module_load, "HAL_UNIMPLEMENTED = dialect");
+    check(t, fail_load, "failing in module_load");
+  }
+  if (CTS_PROVIDES(t, memory_fill)) {
+    CTS_JUDGE(t, memory_fill, "Errors: HAL_INVALID_ARGUMENT");
+    check(t, fail_fill, "failing in memory_fill");
+  }
+  if (CTS_PROVIDES(t, event_elapsed)) {
+    CTS_JUDGE(t, event_elapsed, "HAL_FAILED_PRECONDITION");
+    check(t, fail_elapsed, "failing in event_elapsed");
+  }
 }

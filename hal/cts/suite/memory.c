@@ -99,13 +99,15 @@ void cts_case_memory_exhausted(cts_t *t) {
   cts_free(t, cts_alloc(t, 4096)); /* and goes on */
 }
 
-static void fill_one(cts_t *t, uint8_t *device, uint8_t *got, uint8_t *expected, size_t pattern_size, size_t size) {
+static void fill_one(cts_t *t, hal_plugin_stream_t *stream, uint8_t *device, uint8_t *got, uint8_t *expected,
+                     size_t pattern_size, size_t size) {
   enum { GUARD = 64 };
   uint8_t pattern[16];
   cts_noise(pattern, sizeof pattern, pattern_size * 1000 + size);
   memset(expected, 0xc3, size + 2 * GUARD);
   cts_put(t, NULL, device, expected, size + 2 * GUARD);
-  CTS_OK(t, memory_fill, NULL, t->device, device + GUARD, pattern, pattern_size, size);
+  CTS_OK(t, memory_fill, stream, t->device, device + GUARD, pattern, pattern_size, size);
+  cts_sync(t, stream);
   for (size_t i = 0; i < size; i++) expected[GUARD + i] = pattern[i % pattern_size];
   cts_get(t, NULL, got, device, size + 2 * GUARD);
   char what[96];
@@ -114,13 +116,23 @@ static void fill_one(cts_t *t, uint8_t *device, uint8_t *got, uint8_t *expected,
   cts_same(t, got, expected, size + 2 * GUARD, what);
 }
 
-void cts_case_memory_fill(cts_t *t) {
+/* At places that are multiples of the pattern only: the address of an element is one of its size. */
+static void fill_all(cts_t *t, hal_plugin_stream_t *const *streams, int count) {
   static const size_t counts[] = {1, 3, 16, 255, 257, 4099};
   uint8_t *const device = cts_alloc(t, 70000), *const got = cts_host(t, 70000), *const expected = cts_host(t, 70000);
   for (size_t pattern_size = 1; pattern_size <= 16; pattern_size *= 2)
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-      fill_one(t, device, got, expected, pattern_size, counts[i] * pattern_size);
+      fill_one(t, streams[i % (size_t)count], device + i * pattern_size, got, expected, pattern_size,
+               counts[i] * pattern_size);
+  CTS_OK(t, memory_fill, streams[0], t->device, device, "x", 1, 0);
   cts_free(t, device);
+}
+
+void cts_case_memory_fill(cts_t *t) { fill_all(t, &(hal_plugin_stream_t *){NULL}, 1); }
+
+void cts_case_memory_fill_streams(cts_t *t) {
+  hal_plugin_stream_t *const streams[] = {cts_stream(t), NULL, cts_stream(t), cts_stream(t), cts_stream(t)};
+  fill_all(t, streams, 5);
 }
 
 void cts_case_memory_fill_wrong(cts_t *t) {
@@ -139,6 +151,72 @@ void cts_case_memory_info(cts_t *t) {
   CTS_CHECK(t, !t->info.total_memory || total == t->info.total_memory,
             "memory_info tells a total of %zu bytes, device_info %llu", total,
             (unsigned long long)t->info.total_memory);
+}
+
+/* Free memory that other processes take and give back changes the count, too: one round of several must show each change. */
+void cts_case_memory_info_counts(cts_t *t) {
+  enum { PIECES = 4, LOOKS = 5 };
+  const size_t size = 32 * MEGA;
+  int64_t taken = INT64_MIN, given = INT64_MIN;
+  if (t->info.flags & HAL_DEVICE_POOLED) cts_skip(t, "the plugin pools memory: what is free in its pool is not free");
+  for (int look = 0; look < LOOKS; look++) {
+    size_t before = 0, between = 0, after = 0, total = 0;
+    void *pieces[PIECES];
+    CTS_OK(t, memory_info, t->device, &before, &total);
+    for (int i = 0; i < PIECES; i++) {
+      void *piece = NULL;
+      if (cts_memory_alloc(t, t->device, size, 0, &piece))
+        cts_skip(t, "the device has no %zu bytes for it", PIECES * size);
+      CTS_OK(t, memory_fill, NULL, t->device, piece, "", 1,
+             size); /* counted where memory counts once it is used, too */
+      pieces[i] = piece;
+    }
+    CTS_OK(t, memory_info, t->device, &between, &total);
+    for (int i = 0; i < PIECES; i++) cts_free(t, pieces[i]);
+    CTS_OK(t, memory_info, t->device, &after, &total);
+    if ((int64_t)before - (int64_t)between > taken) taken = (int64_t)before - (int64_t)between;
+    if ((int64_t)after - (int64_t)between > given) given = (int64_t)after - (int64_t)between;
+  }
+  const int64_t least = (int64_t)(PIECES * size) / 2;
+  CTS_CHECK(t, taken >= least, "%zu bytes were allocated and written, and memory_info tells %lld free bytes less",
+            PIECES * size, (long long)taken);
+  CTS_CHECK(t, given >= least, "%zu bytes were freed, and memory_info tells %lld free bytes more", PIECES * size,
+            (long long)given);
+}
+
+/* Offsets and sizes that 32 bits do not hold; only a few pages are touched. */
+void cts_case_memory_large(cts_t *t) {
+  enum { MARK = 4096 };
+  const size_t four = (size_t)4 << 30, size = four + (size_t)1 * MEGA;
+  static const int64_t places[] = {0, -4096, 77, -77, 65536}; /* from four gibibytes */
+  uint8_t *const marks = cts_host(t, MARK), *const got = cts_host(t, MARK);
+  void *ptr = NULL;
+  const hal_status_t status = cts_memory_alloc(t, t->device, size, 0, &ptr);
+  if (status == HAL_RESOURCE_EXHAUSTED) cts_skip(t, "the device has no %zu bytes in one piece", size);
+  cts_expect_ok(t, HAL_SLOT_memory_alloc, status);
+  for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+    const size_t at = (size_t)((int64_t)four + places[i]);
+    cts_noise(marks, MARK, i + 1);
+    cts_put(t, NULL, (uint8_t *)ptr + at, marks, MARK);
+    cts_get(t, NULL, got, (uint8_t *)ptr + at, MARK);
+    cts_same(t, got, marks, MARK, "bytes beyond four gibibytes of one allocation");
+  }
+  uint8_t *const low = ptr;
+  cts_noise(marks, MARK, 9);
+  cts_put(t, NULL, low, marks, MARK);
+  CTS_OK(t, memory_fill, NULL, t->device, low + four, "z", 1, MARK);
+  cts_get(t, NULL, got, low, MARK);
+  cts_same(t, got, marks, MARK, "the beginning of an allocation, of which a place four gibibytes behind was filled");
+  CTS_OK(t, memory_copy, NULL, low + four, t->device, low, t->device, MARK);
+  cts_get(t, NULL, got, low + four, MARK);
+  cts_same(t, got, marks, MARK, "bytes copied within one allocation over four gibibytes");
+  if (CTS_PROVIDES(t, memory_pointer_info)) {
+    hal_pointer_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_pointer_info_t, kind)};
+    CTS_OK(t, memory_pointer_info, low + four + 5, &info);
+    CTS_CHECK(t, info.base == ptr && info.size >= size,
+              "memory_pointer_info gives base %p and %zu bytes for %zu bytes at %p", info.base, info.size, size, ptr);
+  }
+  cts_free(t, ptr);
 }
 
 void cts_case_memory_pointer_info(cts_t *t) {

@@ -1,165 +1,70 @@
-/* module.c: kernels of the suite's own, in a dialect that carries them: "opencl-c", or "host" for devices that are the host's CPU. */
+/* module.c: modules, kernels and launches, with the kernels of kernel.c. */
 #include <stdio.h>
 
-#include "cts.h"
-#include "hal/plugin_kernels.h"
 #include "hal/status.h"
-
-enum { COUNT = 5000, BLOCK = 64 };
-
-static const char source[] =
-    "__kernel void cts_ramp(__global int *to, int value, int count) {\n"
-    "  int i = (int)get_global_id(0);\n"
-    "  if (i < count) to[i] = value + 3 * i;\n"
-    "}\n"
-    "__kernel void cts_add(__global int *to, int value, int count) {\n"
-    "  int i = (int)get_global_id(0);\n"
-    "  if (i < count) to[i] = to[i] * 2 + value;\n"
-    "}\n";
-
-static void ramp(const hal_host_range_t *range, void *const *args) {
-  int32_t *const to = *(int32_t *const *)args[0];
-  const int32_t value = *(const int32_t *)args[1], count = *(const int32_t *)args[2];
-  for (uint64_t i = range->begin; i < range->end; i++)
-    if ((int64_t)i < count) to[i] = value + 3 * (int32_t)i;
-}
-
-static void add(const hal_host_range_t *range, void *const *args) {
-  int32_t *const to = *(int32_t *const *)args[0];
-  const int32_t value = *(const int32_t *)args[1], count = *(const int32_t *)args[2];
-  for (uint64_t i = range->begin; i < range->end; i++)
-    if ((int64_t)i < count) to[i] = to[i] * 2 + value;
-}
-
-/* Dialects stand with a comma between them. */
-static int is_listed(const cts_t *t, const char *dialect) {
-  char list[sizeof t->info.dialects + 2], word[34];
-  snprintf(list, sizeof list, ",%.63s", t->info.dialects);
-  for (char *at = list; *at; at++)
-    if (*at == ' ' || *at == ';') *at = ',';
-  const size_t length = strlen(list);
-  list[length] = ',', list[length + 1] = '\0';
-  snprintf(word, sizeof word, ",%.31s,", dialect);
-  return strstr(list, word) != NULL;
-}
-
-static hal_plugin_module_t *load(cts_t *t) {
-  static const hal_host_kernel_t kernels[] = {
-      {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
-      {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256}};
-  hal_plugin_module_t *module = NULL;
-  hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
-  if (is_listed(t, "opencl-c")) {
-    desc.dialect = "opencl-c", desc.data = source, desc.size = sizeof source - 1;
-  } else if (is_listed(t, "host") ||
-             is_listed(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
-    desc.dialect = "host", desc.data = kernels, desc.size = sizeof kernels;
-  } else {
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
-  }
-  const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
-  if (status == HAL_UNIMPLEMENTED && !is_listed(t, desc.dialect))
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
-  cts_expect_ok(t, HAL_SLOT_module_load, status);
-  CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
-  return module;
-}
-
-static hal_plugin_kernel_t *find(cts_t *t, hal_plugin_module_t *module, const char *name) {
-  hal_plugin_kernel_t *kernel = NULL;
-  CTS_OK(t, kernel_get, module, name, &kernel);
-  CTS_CHECK(t, kernel, "kernel_get gave HAL_OK and no kernel");
-  return kernel;
-}
-
-/* Queues a kernel, and makes everything that it was given useless when the call has returned. */
-static void launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,
-                   int32_t count) {
-  hal_arg_t args[3] = {
-      {&to, sizeof to, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}, {&count, sizeof count, HAL_ARG_VALUE}};
-  hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                         .grid = {((uint32_t)count + BLOCK - 1) / BLOCK, 1, 1},
-                         .block = {BLOCK, 1, 1},
-                         .arg_count = 3,
-                         .args = args};
-  CTS_OK(t, kernel_launch, kernel, stream, &launch);
-  to = NULL, value = -1, count = 0;
-  memset(args, 0, sizeof args);
-  memset(&launch, 0, sizeof launch);
-  __asm__ volatile(""
-                   :
-                   : "r"(&to), "r"(&value), "r"(&count), "r"(args), "r"(&launch)
-                   : "memory"); /* the stores happen */
-}
+#include "kernel.h"
 
 void cts_case_module_loads(cts_t *t) {
   for (int i = 0; i < 3; i++) {
-    hal_plugin_module_t *const module = load(t);
-    find(t, module, "cts_ramp");
-    find(t, module, "cts_add");
+    hal_plugin_module_t *const module = cts_kernels_load(t);
+    cts_kernel_find(t, module, "cts_ramp");
+    cts_kernel_find(t, module, "cts_add");
     CTS_OK(t, module_unload, module);
   }
 }
 
-static void check(cts_t *t, const void *device, int32_t value, int32_t factor, int32_t more, const char *what) {
-  int32_t *const got = (int32_t *)(void *)cts_host(t, COUNT * 4), *const expected =
-                                                                      (int32_t *)(void *)cts_host(t, COUNT * 4);
-  for (int32_t i = 0; i < COUNT; i++) expected[i] = (value + 3 * i) * factor + more;
-  cts_get(t, NULL, got, device, COUNT * 4);
-  cts_same(t, got, expected, COUNT * 4, what);
-}
-
 void cts_case_module_launch(cts_t *t) {
-  hal_plugin_kernel_t *const kernel = find(t, load(t), "cts_ramp");
-  uint8_t *const device = cts_alloc(t, COUNT * 4 + 512);
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
+  uint8_t *const device = cts_alloc(t, CTS_RAMP * 4 + 512);
   hal_plugin_stream_t *const stream = cts_stream(t);
-  launch(t, kernel, NULL, device, 7, COUNT);
-  check(t, device, 7, 1, 0, "the result of a kernel on the NULL stream");
-  launch(t, kernel, stream, device, 1000, COUNT);
+  cts_ramp_launch(t, kernel, NULL, device, 7, CTS_RAMP);
+  cts_ramp_check(t, device, 7, 1, 0, "the result of a kernel on the NULL stream");
+  cts_ramp_launch(t, kernel, stream, device, 1000, CTS_RAMP);
   cts_sync(t, stream);
-  check(t, device, 1000, 1, 0, "the result of a kernel on a stream");
-  launch(t, kernel, NULL, device + 512, -5, COUNT);
-  check(t, device + 512, -5, 1, 0, "the result of a kernel at an offset of its memory");
+  cts_ramp_check(t, device, 1000, 1, 0, "the result of a kernel on a stream");
+  cts_ramp_launch(t, kernel, NULL, device + 512, -5, CTS_RAMP);
+  cts_ramp_check(t, device + 512, -5, 1, 0, "the result of a kernel at an offset of its memory");
 }
 
 void cts_case_module_copies_arguments(cts_t *t) {
   enum { LAUNCHES = 10 };
   static cts_gate_t gate;
-  hal_plugin_kernel_t *const kernel = find(t, load(t), "cts_ramp");
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   hal_plugin_stream_t *const stream = cts_stream(t);
   void *devices[LAUNCHES];
-  for (int i = 0; i < LAUNCHES; i++) devices[i] = cts_alloc(t, COUNT * 4);
-  launch(t, kernel, stream, devices[0], 0, COUNT); /* compiled, if it is done at the first launch */
+  for (int i = 0; i < LAUNCHES; i++) devices[i] = cts_alloc(t, CTS_RAMP * 4);
+  cts_ramp_launch(t, kernel, stream, devices[0], 0, CTS_RAMP); /* compiled, if it is done at the first launch */
   cts_sync(t, stream);
   cts_gate_close(t, &gate, stream);
-  for (int32_t i = 0; i < LAUNCHES; i++) launch(t, kernel, stream, devices[i], i * 100, COUNT);
+  for (int32_t i = 0; i < LAUNCHES; i++) cts_ramp_launch(t, kernel, stream, devices[i], i * 100, CTS_RAMP);
   cts_gate_open(&gate);
   cts_sync(t, stream);
   for (int32_t i = 0; i < LAUNCHES; i++)
-    check(t, devices[i], i * 100, 1, 0, "a kernel whose arguments changed once it was queued");
+    cts_ramp_check(t, devices[i], i * 100, 1, 0, "a kernel whose arguments changed once it was queued");
 }
 
 void cts_case_module_order(cts_t *t) {
-  hal_plugin_module_t *const module = load(t);
-  hal_plugin_kernel_t *const first = find(t, module, "cts_ramp"), *const second = find(t, module, "cts_add");
+  hal_plugin_module_t *const module = cts_kernels_load(t);
+  hal_plugin_kernel_t *const first = cts_kernel_find(t, module, "cts_ramp"), *const second =
+                                                                                 cts_kernel_find(t, module, "cts_add");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  void *const a = cts_alloc(t, COUNT * 4), *const b = cts_alloc(t, COUNT * 4);
+  void *const a = cts_alloc(t, CTS_RAMP * 4), *const b = cts_alloc(t, CTS_RAMP * 4);
   CTS_GENERAL(t, "but runs in order");
   for (int32_t i = 0; i < 50; i++) {
-    launch(t, first, stream, a, i, COUNT);
-    launch(t, second, stream, a, 5, COUNT);
-    CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, COUNT * 4);
-    launch(t, second, stream, b, 1, COUNT);
-    launch(t, first, stream, a, -1, COUNT);
+    cts_ramp_launch(t, first, stream, a, i, CTS_RAMP);
+    cts_ramp_launch(t, second, stream, a, 5, CTS_RAMP);
+    CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, CTS_RAMP * 4);
+    cts_ramp_launch(t, second, stream, b, 1, CTS_RAMP);
+    cts_ramp_launch(t, first, stream, a, -1, CTS_RAMP);
     cts_sync(t, stream);
-    check(t, b, i, 4, 11, "the result of kernels and a copy in a row on one stream");
+    cts_ramp_check(t, b, i, 4, 11, "the result of kernels and a copy in a row on one stream");
   }
 }
 
 void cts_case_module_no_kernel(cts_t *t) {
   hal_plugin_kernel_t *const mark = (hal_plugin_kernel_t *)(void *)t;
   hal_plugin_kernel_t *kernel = mark;
-  CTS_STATUS(t, HAL_NOT_FOUND, kernel_get, load(t), "cts_there_is_no_such_kernel", &kernel);
+  CTS_STATUS(t, HAL_NOT_FOUND, kernel_get, cts_kernels_load(t), "cts_there_is_no_such_kernel", &kernel);
   CTS_GENERAL(t, "stay untouched on failure");
   CTS_CHECK(t, kernel == mark, "kernel_get failed and wrote to its out-parameter");
 }
@@ -182,9 +87,90 @@ void cts_case_module_wrong_source(cts_t *t) {
                                   .options = "",
                                   .data = wrong,
                                   .size = sizeof wrong - 1};
-  if (!is_listed(t, "opencl-c"))
+  if (!cts_takes_dialect(t, "opencl-c"))
     cts_skip(t, "the suite has wrong source in \"opencl-c\", the device takes \"%s\"", t->info.dialects);
   CTS_STATUS(t, HAL_INVALID_ARGUMENT, module_load, t->device, &desc, &module);
   CTS_CHECK(t, strstr(hal_error_message(), "there_is_no_such_name"),
             "the message of module_load has no compiler's log: %s", hal_error_message());
+}
+
+/* A geometry of three dimensions is a device's to refuse; one that it takes runs whole. */
+void cts_case_module_geometry(cts_t *t) {
+  static const uint32_t shapes[][6] = {{CTS_RAMP / 8, 1, 1, 8, 1, 1},
+                                       {25, 5, 2, 20, 1, 1},
+                                       {25, 5, 1, 8, 5, 1},
+                                       {5, 5, 5, 10, 2, 2},
+                                       {1, 1, 50, 10, 10, 1}};
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
+  void *const device = cts_alloc(t, CTS_RAMP * 4);
+  int refused = 0;
+  for (int32_t i = 0; i < (int32_t)(sizeof shapes / sizeof shapes[0]); i++) {
+    int32_t value = i, count = CTS_RAMP;
+    const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
+                               {&value, sizeof value, HAL_ARG_VALUE},
+                               {&count, sizeof count, HAL_ARG_VALUE}};
+    const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                                 .grid = {shapes[i][0], shapes[i][1], shapes[i][2]},
+                                 .block = {shapes[i][3], shapes[i][4], shapes[i][5]},
+                                 .arg_count = 3,
+                                 .args = args};
+    CTS_OK(t, memory_fill, NULL, t->device, device, "", 1, CTS_RAMP * 4);
+    const hal_status_t status = cts_kernel_launch(t, kernel, NULL, &launch);
+    if (i && status == HAL_INVALID_ARGUMENT && ++refused) continue;
+    cts_expect_ok(t, HAL_SLOT_kernel_launch, status);
+    char what[128];
+    snprintf(what, sizeof what, "the result of a launch of %u x %u x %u blocks of %u x %u x %u", launch.grid[0],
+             launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2]);
+    cts_ramp_check(t, device, i, 1, 0, what);
+  }
+}
+
+void cts_case_module_no_block(cts_t *t) {
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
+  void *const device = cts_alloc(t, CTS_RAMP * 4);
+  int32_t value = 1, count = CTS_RAMP;
+  const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
+                             {&value, sizeof value, HAL_ARG_VALUE},
+                             {&count, sizeof count, HAL_ARG_VALUE}};
+  hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                         .grid = {1, 1, 1},
+                         .block = {0, 1, 1},
+                         .arg_count = 3,
+                         .args = args};
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
+  launch.grid[0] = 0, launch.block[0] = 1;
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
+  if (!t->info.max_block_threads || t->info.max_block_threads == UINT32_MAX) return;
+  launch.grid[0] = 1, launch.block[0] = t->info.max_block_threads + 1;
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
+}
+
+/* Values of all sizes, on the NULL stream and others; the memory of each is the caller's again when the call has returned. */
+void cts_case_module_values(cts_t *t) {
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_values");
+  hal_plugin_stream_t *const streams[] = {NULL, cts_stream(t), cts_stream(t)};
+  void *const device = cts_alloc(t, 5 * 8);
+  for (int64_t i = 0; i < 9; i++) {
+    int8_t byte = (int8_t)(-100 + i);
+    int16_t half = (int16_t)(-30000 + 7 * i);
+    int32_t word = -2000000000 + (int32_t)i;
+    int64_t whole = INT64_C(-0x123456789abcdef) + (i << 40);
+    float single = -0.5f * (float)i;
+    int64_t got[5] = {0}, expected[5] = {byte, half, word, whole, -2 * i};
+    void *to = device;
+    hal_arg_t args[6] = {{&to, sizeof to, HAL_ARG_POINTER},     {&byte, sizeof byte, HAL_ARG_VALUE},
+                         {&half, sizeof half, HAL_ARG_VALUE},   {&word, sizeof word, HAL_ARG_VALUE},
+                         {&whole, sizeof whole, HAL_ARG_VALUE}, {&single, sizeof single, HAL_ARG_VALUE}};
+    const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                                 .grid = {1, 1, 1},
+                                 .block = {1, 1, 1},
+                                 .arg_count = 6,
+                                 .args = args};
+    CTS_OK(t, kernel_launch, kernel, streams[i % 3], &launch);
+    cts_sync(t, streams[i % 3]);
+    cts_get(t, NULL, got, device, sizeof got);
+    for (int j = 0; j < 5; j++)
+      CTS_CHECK(t, got[j] == expected[j], "a kernel's value of %u bytes%s was %lld instead of %lld", args[j + 1].size,
+                j == 4 ? " (a float, times 4)" : "", (long long)got[j], (long long)expected[j]);
+  }
 }

@@ -6,7 +6,9 @@
 #include "hal/status.h"
 
 enum { COUNT = 4099, GUARD = 64 };
-static const uint64_t SEED = UINT64_C(0x123456789abcdef0), OFFSET = UINT64_C(0xfffffffe);
+static const uint64_t SEED = UINT64_C(0x123456789abcdef0);
+static uint64_t offset = UINT64_C(0xfffffffe); /* of the fill that is checked: its blocks cross 32 bits */
+static hal_plugin_stream_t *stream;            /* that it is queued on */
 
 static void philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
   uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), 0, 0}, k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
@@ -23,7 +25,7 @@ static void philox(uint64_t seed, uint64_t block, uint32_t out[4]) {
 /* The word of a 32-bit element. */
 static uint32_t word(uint64_t i) {
   uint32_t words[4];
-  philox(SEED, OFFSET + i / 4, words);
+  philox(SEED, offset + i / 4, words);
   return words[i % 4];
 }
 
@@ -33,27 +35,29 @@ static uint8_t *fill(cts_t *t, hal_dtype_t dtype, size_t size, int32_t distribut
   uint8_t *const device = cts_alloc(t, all), *const got = cts_host(t, all);
   memset(got, 0x5a, all);
   cts_put(t, NULL, device, got, all);
-  const hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, random_state),
-                             .dst = device + GUARD,
-                             .count = COUNT,
-                             .seed = SEED,
-                             .offset = OFFSET,
-                             .device = t->device,
-                             .dtype = dtype,
-                             .distribution = distribution,
-                             .p0 = p0,
-                             .p1 = p1};
-  const hal_status_t status = cts_random_fill(t, NULL, &desc);
+  hal_random_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_random_t, random_state),
+                       .dst = device + GUARD,
+                       .count = COUNT,
+                       .seed = SEED,
+                       .offset = offset,
+                       .device = t->device,
+                       .dtype = dtype,
+                       .distribution = distribution,
+                       .p0 = p0,
+                       .p1 = p1};
+  const hal_status_t status = cts_random_fill(t, stream, &desc);
+  memset(&desc, 0, sizeof desc);
   if (status == HAL_UNIMPLEMENTED)
     cts_skip(t, "random_fill does not do distribution %d of dtype %d", distribution, dtype);
   cts_expect_ok(t, HAL_SLOT_random_fill, status);
+  cts_sync(t, stream);
   cts_get(t, NULL, got, device, all);
   for (size_t i = 0; i < GUARD; i++)
     CTS_CHECK(t, got[i] == 0x5a && got[GUARD + bytes + i] == 0x5a, "random_fill wrote outside of its %zu bytes", bytes);
   return got + GUARD;
 }
 
-void cts_case_random_bits(cts_t *t) {
+static void check_bits(cts_t *t) {
   const uint8_t *const got = fill(t, HAL_INT32, 4, HAL_RANDOM_BITS, 0, 0), *const low = fill(t, HAL_UINT8, 1,
                                                                                              HAL_RANDOM_BITS, 0, 0);
   for (uint64_t i = 0; i < COUNT; i++) {
@@ -63,6 +67,18 @@ void cts_case_random_bits(cts_t *t) {
               word(i));
     CTS_CHECK(t, low[i] == (uint8_t)word(i), "random bytes: element %llu is %02x instead of %02x",
               (unsigned long long)i, low[i], (uint8_t)word(i));
+  }
+}
+
+void cts_case_random_bits(cts_t *t) { check_bits(t); }
+
+/* Offsets of 64 bits, and streams. */
+void cts_case_random_offsets(cts_t *t) {
+  static const uint64_t offsets[] = {0, 1, UINT64_C(0x7fffffff), UINT64_C(0xabcdef0012345678), UINT64_C(0x10fffffffe)};
+  for (size_t i = 0; i < sizeof offsets / sizeof offsets[0]; i++) {
+    offset = offsets[i];
+    stream = i % 2 ? cts_stream(t) : NULL;
+    check_bits(t);
   }
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "hal/plugin.h"
+#include "own_ops.h"
 
 typedef hal_plugin_stream_t stream_t;
 typedef hal_plugin_event_t event_t;
@@ -271,6 +272,8 @@ static hal_status_t elapsed_always(event_t *start, event_t *end, int64_t *out_na
 }
 
 #include "broken_more.inc"
+#include "order.inc"
+#include "whole.inc"
 
 /* ---- the table ---- */
 #define SLOT(name) HAL_SLOT_##name

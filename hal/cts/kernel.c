@@ -1,0 +1,114 @@
+/* kernel.c: see kernel.h. */
+#include "kernel.h"
+
+#include <stdio.h>
+
+#include "hal/plugin_kernels.h"
+#include "hal/status.h"
+
+enum { BLOCK = 64 };
+
+static const char source[] =
+    "__kernel void cts_ramp(__global int *to, int value, int count) {\n"
+    "  int i = (int)(get_global_id(0) + get_global_size(0) * (get_global_id(1) + get_global_size(1) * "
+    "get_global_id(2)));\n"
+    "  if (i < count) to[i] = value + 3 * i;\n"
+    "}\n"
+    "__kernel void cts_add(__global int *to, int value, int count) {\n"
+    "  int i = (int)get_global_id(0);\n"
+    "  if (i < count) to[i] = to[i] * 2 + value;\n"
+    "}\n"
+    "__kernel void cts_values(__global long *to, char byte, short half_word, int word, long whole, float single) {\n"
+    "  if (get_global_id(0)) return;\n"
+    "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"
+    "}\n";
+
+static void ramp(const hal_host_range_t *range, void *const *args) {
+  int32_t *const to = *(int32_t *const *)args[0];
+  const int32_t value = *(const int32_t *)args[1], count = *(const int32_t *)args[2];
+  for (uint64_t i = range->begin; i < range->end; i++)
+    if ((int64_t)i < count) to[i] = value + 3 * (int32_t)i;
+}
+
+static void add(const hal_host_range_t *range, void *const *args) {
+  int32_t *const to = *(int32_t *const *)args[0];
+  const int32_t value = *(const int32_t *)args[1], count = *(const int32_t *)args[2];
+  for (uint64_t i = range->begin; i < range->end; i++)
+    if ((int64_t)i < count) to[i] = to[i] * 2 + value;
+}
+
+static void values(const hal_host_range_t *range, void *const *args) {
+  int64_t *const to = *(int64_t *const *)args[0];
+  if (range->begin) return;
+  to[0] = *(const int8_t *)args[1], to[1] = *(const int16_t *)args[2], to[2] = *(const int32_t *)args[3];
+  to[3] = *(const int64_t *)args[4], to[4] = (int64_t)(*(const float *)args[5] * 4);
+}
+
+/* Dialects stand with a comma between them. */
+int cts_takes_dialect(const cts_t *t, const char *dialect) {
+  char list[sizeof t->info.dialects + 2], word[34];
+  snprintf(list, sizeof list, ",%.63s", t->info.dialects);
+  for (char *at = list; *at; at++)
+    if (*at == ' ' || *at == ';') *at = ',';
+  const size_t length = strlen(list);
+  list[length] = ',', list[length + 1] = '\0';
+  snprintf(word, sizeof word, ",%.31s,", dialect);
+  return strstr(list, word) != NULL;
+}
+
+hal_plugin_module_t *cts_kernels_load(cts_t *t) {
+  static const hal_host_kernel_t kernels[] = {
+      {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+      {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+      {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
+  hal_plugin_module_t *module = NULL;
+  hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
+  if (cts_takes_dialect(t, "opencl-c")) {
+    desc.dialect = "opencl-c", desc.data = source, desc.size = sizeof source - 1;
+  } else if (cts_takes_dialect(t, "host") ||
+             cts_takes_dialect(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
+    desc.dialect = "host", desc.data = kernels, desc.size = sizeof kernels;
+  } else {
+    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+  }
+  const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
+  if (status == HAL_UNIMPLEMENTED && !cts_takes_dialect(t, desc.dialect))
+    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+  cts_expect_ok(t, HAL_SLOT_module_load, status);
+  CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
+  return module;
+}
+
+hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name) {
+  hal_plugin_kernel_t *kernel = NULL;
+  CTS_OK(t, kernel_get, module, name, &kernel);
+  CTS_CHECK(t, kernel, "kernel_get gave HAL_OK and no kernel");
+  return kernel;
+}
+
+void cts_ramp_launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,
+                     int32_t count) {
+  hal_arg_t args[3] = {
+      {&to, sizeof to, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}, {&count, sizeof count, HAL_ARG_VALUE}};
+  hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                         .grid = {((uint32_t)count + BLOCK - 1) / BLOCK, 1, 1},
+                         .block = {BLOCK, 1, 1},
+                         .arg_count = 3,
+                         .args = args};
+  CTS_OK(t, kernel_launch, kernel, stream, &launch);
+  to = NULL, value = -1, count = 0;
+  memset(args, 0, sizeof args);
+  memset(&launch, 0, sizeof launch);
+  __asm__ volatile(""
+                   :
+                   : "r"(&to), "r"(&value), "r"(&count), "r"(args), "r"(&launch)
+                   : "memory"); /* the stores happen */
+}
+
+void cts_ramp_check(cts_t *t, const void *device, int32_t value, int32_t factor, int32_t more, const char *what) {
+  int32_t *const got = (int32_t *)(void *)cts_host(t, CTS_RAMP * 4), *const expected =
+                                                                         (int32_t *)(void *)cts_host(t, CTS_RAMP * 4);
+  for (int32_t i = 0; i < CTS_RAMP; i++) expected[i] = (value + 3 * i) * factor + more;
+  cts_get(t, NULL, got, device, CTS_RAMP * 4);
+  cts_same(t, got, expected, CTS_RAMP * 4, what);
+}

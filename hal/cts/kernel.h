@@ -1,0 +1,21 @@
+/* kernel.h: kernels of the suite's own, in a dialect that carries them: "opencl-c", or "host" for devices that are the host's CPU. A
+ * case that needs them is skipped on other devices. Private to hal/cts. */
+#ifndef HAL_CTS_KERNEL_H_
+#define HAL_CTS_KERNEL_H_
+
+#include "cts.h"
+
+enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
+
+int cts_takes_dialect(const cts_t *t, const char *dialect);
+/* A module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
+hal_plugin_module_t *cts_kernels_load(cts_t *t);
+hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name);
+/* Queues cts_ramp (element i becomes value + 3 i) or cts_add (twice the element, and value), and makes everything that the call was
+ * given useless when it has returned. */
+void cts_ramp_launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,
+                     int32_t count);
+/* Fails unless element i of CTS_RAMP is (value + 3 i) * factor + more. */
+void cts_ramp_check(cts_t *t, const void *device, int32_t value, int32_t factor, int32_t more, const char *what);
+
+#endif /* HAL_CTS_KERNEL_H_ */

@@ -1,0 +1,202 @@
+/* ipc.c: memory and events between two processes, and host memory that is registered. */
+#include <stdio.h>
+
+#include "hal/status.h"
+#include "peer.h"
+
+enum { SIZE = (1 << 18) + 4096, PART = 70001, AT = 4099, TIMES = 64 };
+
+static uint8_t *noise(cts_t *t, uint64_t seed) {
+  uint8_t *const bytes = cts_host(t, SIZE);
+  cts_noise(bytes, SIZE, seed);
+  return bytes;
+}
+
+/* ---- memory ---- */
+
+static uint8_t *open_memory(cts_peer_t *peer) {
+  hal_ipc_handle_t handle;
+  void *ptr = NULL;
+  cts_peer_hear(peer, &handle, sizeof handle);
+  CTS_JUDGE(peer->t, ipc_open, "Maps a segment of another process");
+  CTS_OK(peer->t, ipc_open, peer->t->device, &handle, &ptr);
+  CTS_CHECK(peer->t, ptr, "ipc_open gave HAL_OK and no address");
+  return ptr;
+}
+
+/* Bytes per process of addresses, in /proc/self/statm. */
+static size_t address_space(void) {
+  size_t pages = 0;
+  FILE *const file = fopen("/proc/self/statm", "re");
+  if (file && fscanf(file, "%zu", &pages) != 1) pages = 0;
+  if (file) fclose(file);
+  return pages * 4096;
+}
+
+static void read_and_write(cts_peer_t *peer) {
+  cts_t *const t = peer->t;
+  uint8_t *const first = open_memory(peer), *const second = open_memory(peer), *const got = cts_host(t, SIZE);
+  cts_get(t, NULL, got, second, SIZE);
+  cts_same(t, got, noise(t, 2), SIZE, "a segment that ipc_open gave of another process, the second of two");
+  cts_get(t, NULL, got, first, SIZE);
+  cts_same(t, got, noise(t, 1), SIZE, "a segment that ipc_open gave of another process, the first of two");
+  cts_get(t, NULL, got, first + AT, PART);
+  cts_same(t, got, noise(t, 1) + AT, PART, "a part of a segment that ipc_open gave");
+  cts_put(t, NULL, first + AT, noise(t, 3), PART);
+  CTS_OK(t, memory_copy, NULL, first + AT + PART, t->device, second, t->device, 1000);
+  cts_peer_meet(peer); /* written */
+  cts_peer_meet(peer); /* and written there */
+  cts_get(t, NULL, got, second, SIZE);
+  cts_same(t, got, noise(t, 4), SIZE, "what another process wrote to its segment once this one had opened it");
+  CTS_JUDGE(t, ipc_close, "Unmaps what ipc_open gave");
+  CTS_OK(t, ipc_close, t->device, first);
+  cts_get(t, NULL, got, second, SIZE);
+  cts_same(t, got, noise(t, 4), SIZE, "a segment, behind ipc_close of another one");
+  CTS_OK(t, ipc_close, t->device, second);
+  hal_ipc_handle_t handle;
+  cts_peer_hear(peer, &handle, sizeof handle);
+  size_t before = 0;
+  for (int i = 0; i < TIMES + 2; i++) {
+    void *ptr = NULL;
+    if (i == 2) before = address_space();
+    CTS_OK(t, ipc_open, t->device, &handle, &ptr);
+    CTS_OK(t, ipc_close, t->device, ptr);
+  }
+  const size_t after = address_space();
+  CTS_CHECK(t, after < before + (size_t)TIMES / 2 * SIZE,
+            "a segment of %d bytes was opened and closed %d times, and the process has grown by %zu bytes", SIZE, TIMES,
+            after - before);
+}
+
+static void export_memory(cts_peer_t *peer, void *ptr) {
+  hal_ipc_handle_t handle = {{0}};
+  CTS_JUDGE(peer->t, ipc_export, "Makes a handle for a segment");
+  CTS_OK(peer->t, ipc_export, peer->t->device, ptr, &handle);
+  cts_peer_say(peer, &handle, sizeof handle);
+}
+
+void cts_case_ipc_memory(cts_t *t) {
+  static cts_peer_t peer;
+  cts_peer_both(t, &peer, read_and_write, HAL_SLOT_ipc_open);
+  uint8_t *const first = cts_alloc(t, SIZE), *const second = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE),
+                 *const expected = noise(t, 1);
+  cts_put(t, NULL, first, expected, SIZE);
+  cts_put(t, NULL, second, noise(t, 2), SIZE);
+  export_memory(&peer, first);
+  export_memory(&peer, second);
+  cts_peer_meet(&peer);
+  memcpy(expected + AT, noise(t, 3), PART);
+  memcpy(expected + AT + PART, noise(t, 2), 1000);
+  CTS_JUDGE(t, ipc_open, "Maps a segment of another process");
+  cts_get(t, NULL, got, first, SIZE);
+  cts_same(t, got, expected, SIZE, "memory that another process opened by ipc_open and wrote to");
+  cts_put(t, NULL, second, noise(t, 4), SIZE);
+  cts_peer_meet(&peer);
+  export_memory(&peer, first);
+  cts_peer_end(&peer);
+  CTS_JUDGE(t, ipc_close, "Unmaps what ipc_open gave");
+  cts_get(t, NULL, got, first, SIZE);
+  cts_same(t, got, expected, SIZE, "memory that another process has closed by ipc_close");
+  cts_free(t, first);
+  cts_free(t, second);
+}
+
+/* ---- events ---- */
+
+static void wait_for_event(cts_peer_t *peer) {
+  cts_t *const t = peer->t;
+  hal_ipc_handle_t handle;
+  hal_plugin_event_t *event = NULL;
+  const int held = cts_is_async(t);
+  uint8_t *const memory = open_memory(peer), *const got = cts_host(t, SIZE);
+  cts_peer_hear(peer, &handle, sizeof handle);
+  CTS_JUDGE(t, event_ipc_open, "Opens an event of another process");
+  CTS_OK(t, event_ipc_open, t->device, &handle, &event);
+  CTS_CHECK(t, event, "event_ipc_open gave HAL_OK and no event");
+  for (uint64_t round = 0; round < 3; round++) {
+    hal_plugin_stream_t *const stream = cts_stream(t);
+    cts_peer_meet(peer); /* recorded */
+    CTS_JUDGE(t, event_ipc_open, "Opens an event of another process");
+    if (held) CTS_STATUS(t, HAL_NOT_READY, event_query, event);
+    CTS_OK(t, stream_wait_event, stream, event);
+    cts_get(t, stream, got, memory, SIZE);
+    if (held) CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
+    cts_peer_meet(peer); /* waited for */
+    cts_sync(t, stream);
+    cts_same(t, got, noise(t, round), SIZE,
+             "what a stream read after an event of another process, which wrote it before");
+    CTS_STATUS(t, HAL_OK, event_query, event);
+    CTS_STATUS(t, HAL_OK, event_synchronize, event);
+    cts_peer_meet(peer); /* read */
+  }
+  CTS_OK(t, event_destroy, event);
+  CTS_OK(t, ipc_close, t->device, memory);
+}
+
+void cts_case_ipc_event(cts_t *t) {
+  static cts_peer_t peer;
+  cts_peer_both(t, &peer, wait_for_event, HAL_SLOT_event_ipc_open);
+  static cts_gate_t gate;
+  hal_ipc_handle_t handle = {{0}};
+  const int held = cts_is_async(t);
+  uint8_t *const memory = cts_alloc(t, SIZE);
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_INTERPROCESS);
+  CTS_OK(t, event_record, event, stream);
+  cts_sync(t, stream);
+  export_memory(&peer, memory);
+  CTS_JUDGE(t, event_ipc_export, "Makes a handle for an event");
+  CTS_OK(t, event_ipc_export, event, &handle);
+  cts_peer_say(&peer, &handle, sizeof handle);
+  for (uint64_t round = 0; round < 3; round++) {
+    uint8_t *const bytes = noise(t, round);
+    if (held) cts_gate_close(t, &gate, stream);
+    cts_put(t, stream, memory, bytes, SIZE);
+    CTS_OK(t, event_record, event, stream);
+    cts_peer_meet(&peer);
+    cts_peer_meet(&peer);
+    if (held) cts_gate_open(&gate);
+    cts_peer_meet(&peer);
+    CTS_STATUS(t, HAL_OK, event_query, event);
+  }
+  cts_sync(t, stream);
+  cts_peer_end(&peer);
+  CTS_OK(t, event_destroy, event);
+  cts_free(t, memory);
+}
+
+/* ---- host memory of the caller ---- */
+
+void cts_case_memory_host_register(cts_t *t) {
+  static cts_gate_t gate;
+  const int held = cts_is_async(t);
+  uint8_t *const room = cts_host(t, SIZE + 64), *const host = room + 16, *const expected = noise(t, 1);
+  uint8_t *const device = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE);
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  for (int round = 0; round < 3; round++) {
+    memcpy(host, expected, SIZE);
+    CTS_JUDGE(t, host_register, "Page-locks");
+    CTS_OK(t, host_register, t->device, host, SIZE);
+    cts_same(t, host, expected, SIZE, "host memory, behind host_register");
+    if (held) cts_gate_close(t, &gate, stream);
+    cts_put(t, stream, device, host, SIZE);
+    cts_get(t, stream, got, device, SIZE);
+    if (held) cts_gate_open(&gate);
+    cts_sync(t, stream);
+    cts_same(t, got, expected, SIZE, "registered host memory copied to the device and back");
+    cts_noise(expected, SIZE, (uint64_t)round + 7);
+    cts_put(t, NULL, device, expected, SIZE);
+    if (held) cts_gate_close(t, &gate, stream);
+    cts_get(t, stream, host, device, SIZE);
+    if (held) cts_gate_open(&gate);
+    cts_sync(t, stream);
+    cts_same(t, host, expected, SIZE, "registered host memory that the device was copied to");
+    CTS_JUDGE(t, host_unregister, "Undoes host_register");
+    CTS_OK(t, host_unregister, t->device, host);
+    cts_same(t, host, expected, SIZE, "host memory, behind host_unregister");
+    host[0]++, host[SIZE - 1]++; /* it is the caller's, and can be written */
+    host[0]--, host[SIZE - 1]--;
+    for (size_t i = 0; i < 16; i++)
+      CTS_CHECK(t, !room[i] && !host[SIZE + i], "memory beside the registered range was written");
+  }
+}
