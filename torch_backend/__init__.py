@@ -41,7 +41,7 @@ else:
     _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
     _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
 
-__all__ = ["device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
+__all__ = ["autocompare", "device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
 
 
 def __getattr__(name: str):
@@ -49,6 +49,10 @@ def __getattr__(name: str):
         from importlib.metadata import version
 
         return version("torch_backend")
+    if name == "autocompare" and _torch_error is None:
+        from ._autocompare import autocompare
+
+        return autocompare
     if _torch_error is not None and name in __all__:
         raise ImportError(f"torch_backend.{name} needs torch, which cannot be imported: {_torch_error}") from _torch_error
     raise AttributeError(f"module 'torch_backend' has no attribute '{name}'")

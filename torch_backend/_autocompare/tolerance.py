@@ -65,7 +65,7 @@ def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
     """
     if is_exact(ours.dtype):
         bad = ours != theirs
-        return _mismatch(ours, theirs, bad, (ours != theirs).double()) if bool(bad.any()) else None
+        return _mismatch(ours, theirs, bad, (ours.double() - theirs.double()).abs()) if bool(bad.any()) else None
     a, b = _wide(ours), _wide(theirs)
     rtol = rtol_of(ours.dtype) if rtol is None else rtol
     same = (a == b) | (a.isnan() & b.isnan())
