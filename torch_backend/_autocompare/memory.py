@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 
 _ALIGNMENT = 64  # bytes; copies keep their addresses modulo this, as vector code may ask
+_AROUND = 256  # bytes before and behind a written tensor that are looked at, too
 
 
 def is_plain(tensor) -> bool:
@@ -42,6 +43,8 @@ class Memory:
     def include(self, tensor, written: bool) -> None:
         """Takes note of another tensor of the storage."""
         begin, end = extent(tensor)
+        if written:
+            begin, end = max(0, begin - _AROUND), min(end + _AROUND, tensor.untyped_storage().nbytes())
         self.begin, self.end = min(self.begin, begin), max(self.end, end)
         self.written |= written
 
@@ -51,13 +54,17 @@ class Memory:
         storage = self.tensor.untyped_storage()
         count = max(0, min(self.end, storage.nbytes()) - begin)
         # A contiguous copy of bytes is no operator of the device, and its host memory is aligned.
-        return torch.empty(0, dtype=torch.uint8, device=self.tensor.device).set_(storage, begin, (count,), (1,)).cpu()
+        return torch.empty(0, dtype=torch.uint8, device=self.tensor.device).set_(storage, begin, (count,), (1,)).to("cpu", copy=True)
 
-    def view(self, host, tensor):
-        """Gives what `tensor` is of the storage, of the bytes `host`."""
+    def raw_view(self, host, tensor):
+        """Gives what `tensor` is of the storage, of the bytes `host`, without its conjugate and negative bits."""
         begin = self.begin // _ALIGNMENT * _ALIGNMENT // tensor.element_size()
         offset = max(0, tensor.storage_offset() - begin)  # empty tensors may lie anywhere
-        return with_bits(torch.empty(0, dtype=tensor.dtype).set_(host.untyped_storage(), offset, tensor.size(), tensor.stride()), tensor)
+        return torch.empty(0, dtype=tensor.dtype).set_(host.untyped_storage(), offset, tensor.size(), tensor.stride())
+
+    def view(self, host, tensor):
+        """The same with the bits."""
+        return with_bits(self.raw_view(host, tensor), tensor)
 
 
 def with_bits(host, tensor):
@@ -78,50 +85,48 @@ def to_host(tensor):
 
 
 class Snapshot:
-    """What the storages of some device tensors held before a call, and host copies of the tensors."""
+    """What the storages of some tensors held before a call, and host copies of the tensors."""
 
     def __init__(self, tensors, written: set[int]):
         self.memories: dict[int, Memory] = {}
-        self.tensors, self.written = tensors, written
-        for tensor in tensors:
-            if tensor._is_zerotensor():
-                continue
+        # Other tensors of the same memory: the call may change the shapes of those that it was given.
+        self.tensors = {id(tensor): tensor.detach() for tensor in tensors}
+        self.written = written
+        for key, tensor in self._stored():
             memory = self.memories.setdefault(storage_id(tensor), Memory(tensor))
-            memory.include(tensor, id(tensor) in written)
+            memory.include(tensor, key in written)
         for memory in self.memories.values():
             memory.before = memory.read()
+
+    def _stored(self):
+        return [(key, tensor) for key, tensor in self.tensors.items() if not tensor._is_zerotensor()]
 
     def copies(self) -> dict[int, torch.Tensor]:
         """Gives {id of a device tensor: its host copy}, of new memory where the call writes."""
         hosts = {key: memory.before.clone() if memory.written else memory.before for key, memory in self.memories.items()}
         made = {}
-        for tensor in self.tensors:
+        for key, tensor in self.tensors.items():
             if tensor._is_zerotensor():
-                made[id(tensor)] = torch._efficientzerotensor(tensor.size(), dtype=tensor.dtype)
-                continue
-            key = storage_id(tensor)
-            made[id(tensor)] = self.memories[key].view(hosts[key], tensor)
+                made[key] = torch._efficientzerotensor(tensor.size(), dtype=tensor.dtype)
+            else:
+                made[key] = self.memories[storage_id(tensor)].view(hosts[storage_id(tensor)], tensor)
         return made
 
-    def before(self, tensor):
-        """Gives a host view of what the tensor held before the call; not to be written."""
-        key = storage_id(tensor)
-        return self.memories[key].view(self.memories[key].before, tensor)
-
     def changed(self):
-        """Gives a tensor in whose memory bytes changed that the call was not to write, or None."""
-        for key, memory in self.memories.items():
+        """Gives the id of a tensor in whose memory bytes changed that the call was not to write, or None."""
+        for storage, memory in self.memories.items():
             now, before = memory.read(), memory.before
             if now.numel() != before.numel():  # `out=` gave the storage other memory
                 continue
-            allowed = torch.ones_like(before) if memory.written else None
-            for tensor in self.tensors:
-                if allowed is not None and id(tensor) in self.written and storage_id(tensor) == key:
-                    raw = torch.empty(0, dtype=tensor.dtype)
-                    begin = memory.begin // _ALIGNMENT * _ALIGNMENT // tensor.element_size()
-                    raw.set_(allowed.untyped_storage(), max(0, tensor.storage_offset() - begin), tensor.size(), tensor.stride()).zero_()
-            same = torch.equal(now, before) if allowed is None else not bool(((now != before) & (allowed != 0)).any())
+            mine = [(key, tensor) for key, tensor in self._stored() if storage_id(tensor) == storage]
+            if not memory.written:
+                same = torch.equal(now, before)
+            else:
+                kept = torch.ones_like(before)
+                for key, tensor in mine:
+                    if key in self.written:
+                        memory.raw_view(kept, tensor).zero_()
+                same = not bool(((now != before) & (kept != 0)).any())
             if not same:
-                mine = [t for t in self.tensors if not t._is_zerotensor() and storage_id(t) == key]
-                return next((t for t in mine if id(t) not in self.written), mine[0])
+                return next((key for key, _ in mine if key not in self.written), mine[0][0])
         return None

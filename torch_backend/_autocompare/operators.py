@@ -15,6 +15,24 @@ _OTHER_NAMESPACES = ("prim", "profiler", "streams", "c10d", "_c10d_functional", 
 _STATISTICS = {"native_batch_norm": ("running_mean", "running_var"), "batch_norm_update_stats": ("running_mean", "running_var")}
 
 
+# Results by position that each device fills for its own backward pass, in a form of its own.
+_AUXILIARY = {"log_sigmoid_forward": (1,), "_embedding_bag": (1, 2, 3), "_embedding_bag_forward_only": (1, 2, 3)}
+
+
+def auxiliary(func) -> tuple:
+    """Positions of the results that have no meaning outside of the device."""
+    return _AUXILIARY.get(base_name(func), ())
+
+
+# Results by position that accelerators keep in float32, and CPU torch in the dtype of the input.
+_IN_FLOAT32 = {"native_layer_norm": (1, 2), "native_group_norm": (1, 2), "_fused_rms_norm": (1,)}
+
+
+def statistics(func) -> tuple:
+    """Positions of the results that may have a wider dtype than CPU torch's."""
+    return _IN_FLOAT32.get(base_name(func), ())
+
+
 def base_name(func) -> str:
     """The name without namespace and overload."""
     return func._schema.name.partition("::")[2]
@@ -30,7 +48,7 @@ def nothing_to_compare(func) -> str:
     if name in _QUESTIONS:
         return "question"
     returns = func._schema.returns
-    if returns and all(result.alias_info and not result.alias_info.is_write for result in returns):
+    if torch.Tag.inplace_view in func.tags or (returns and all(result.alias_info and not result.alias_info.is_write for result in returns)):
         return "view"
     return ""
 
@@ -112,7 +130,7 @@ def is_a_tie(func, arguments: dict, position: int, ours, theirs) -> bool:
     return bool(((first == second) | (first.isnan() & second.isnan() if first.is_floating_point() else first == second)).all())
 
 
-# ---- operators that the CPU has not ----
+# ---- operators that the CPU has not, or asks in another way ----
 
 
 def _scores(query, key, bias, is_causal, scale):
@@ -138,5 +156,10 @@ def _attention(query, key, value, attn_bias=None, dropout_p=0.0, is_causal=False
     return [(scores.softmax(-1).nan_to_num(0.0) @ value.double()).to(query.dtype)]
 
 
+def _log_sigmoid_backward(grad_output, x, buffer):
+    """With the buffer of CPU torch's own forward pass: other devices keep none."""
+    return [torch.ops.aten.log_sigmoid_backward(grad_output, x, torch.ops.aten.log_sigmoid_forward(x)[1])]
+
+
 # Names to functions of host tensors: the first results, in the order of the schema. Not compared: what is behind them.
-REFERENCES = {"_scaled_dot_product_fused_attention_overrideable": _attention}
+REFERENCES = {"_scaled_dot_product_fused_attention_overrideable": _attention, "log_sigmoid_backward": _log_sigmoid_backward}

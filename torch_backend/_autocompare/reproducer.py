@@ -74,24 +74,22 @@ class _Operands:
 
     def _row(self, tensor):
         on_device = tensor.device.type != "cpu"
+        tensor = self._call.snapshot.tensors.get(id(tensor), tensor)  # with the shape from before the call
         if tensor._is_zerotensor():
             raise ValueError("an operand is a tensor of zeros without memory")
         key = (on_device, storage_id(tensor))
         if key not in self._memory:
             self._memory[key] = len(self.memory)
-            self.memory.append(self._bytes(tensor, on_device))
+            self.memory.append(self._bytes(tensor))
         bits = tensor.is_complex() and tensor.is_conj(), tensor.is_neg()
         return (self._memory[key], tensor.dtype, tuple(tensor.size()), tuple(tensor.stride()), tensor.storage_offset(), bits, on_device)
 
-    def _bytes(self, tensor, on_device):
-        if on_device:
-            memory = self._call.snapshot.memories[storage_id(tensor)]
+    def _bytes(self, tensor):
+        """Gives (where they begin in the storage, bytes)."""
+        memory = self._call.snapshot.memories.get(storage_id(tensor))
+        if memory:
             return memory.begin // 64 * 64, memory.before
-        before = self._call.host_before.get(id(tensor), tensor)
-        whole = torch.empty(0, dtype=torch.uint8).set_(before.untyped_storage())
-        # A clone of what was written has a storage of its own, which begins where the tensor does.
-        shift = tensor.storage_offset() * tensor.element_size() if before is not tensor else 0
-        return shift, whole
+        return 0, torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
 
 
 def _literal(value, operands) -> str:

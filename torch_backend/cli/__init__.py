@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import coverage, doctor, info, new_plugin, verify
+from . import autocompare, coverage, doctor, info, new_plugin, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
@@ -56,6 +56,9 @@ def main(argv=None) -> int:
         from torch_backend import demo
 
         return demo.main(argv[1:])
+    commands.add_parser("autocompare", help="runs a program with each operator of the device computed by CPU torch, too", add_help=False)
+    if argv[:1] == ["autocompare"]:
+        return 1 if _lacks_torch("autocompare") else autocompare.main(argv[1:])
     commands.add_parser("verify", help="holds a plugin's file to the contract of the plugin ABI: the conformance suite hal-cts", add_help=False)
     if argv[:1] == ["verify"]:  # another, with the options of hal-cts
         return verify.main(argv[1:])
