@@ -1,7 +1,7 @@
 """What torch_backend.autocompare costs: a training step under it beside the same step without it, in one run.
 
 Usage: python autocompare.py [--quick] [--plugin NAME]. A step is forward, backward and Adam of linear 64-256-256-10 with a batch of 128, and of a
-small convolutional network (the demo's) with a batch of 64, on two threads; every call, and one of 10, is computed by CPU torch, too. There is
+small convolutional network (the demo's) with a batch of 64, on one thread; every call, and one of 10, is computed by CPU torch, too. There is
 no target: it is a tool for looking for faults. Times are medians; the sides take turns in one process.
 """
 
@@ -27,6 +27,7 @@ def main():
     torch = sides.torch_with_device(plugin)
     import torch_backend
 
+    torch.set_num_threads(1)  # where threads share cores with others, the times are those of their waiting
     torch.manual_seed(0)
     device = torch_backend.device_name()
     synchronize = sides.synchronizer(torch, device)

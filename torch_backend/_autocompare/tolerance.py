@@ -63,15 +63,17 @@ def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
 
     `precise()` gives the result in double precision, or None; asked only for what is outside the tolerance.
     """
+    if torch.equal(ours, theirs):
+        return None
     if is_exact(ours.dtype):
         bad = ours != theirs
-        return _mismatch(ours, theirs, bad, (ours.double() - theirs.double()).abs()) if bool(bad.any()) else None
+        return _mismatch(ours, theirs, bad, (ours.double() - theirs.double()).abs())
     a, b = _wide(ours), _wide(theirs)
     rtol = rtol_of(ours.dtype) if rtol is None else rtol
-    same = (a == b) | (a.isnan() & b.isnan())
-    if bool(same.all()):
+    error = (a - b).abs()
+    if bool((error <= atol + rtol * b.abs().clamp(max=torch.finfo(b.dtype).max)).all()):  # the usual case; not true of infinities
         return None
-    error, finite = (a - b).abs(), b.isfinite()
+    same, finite = (a == b) | (a.isnan() & b.isnan()), b.isfinite()
     size = b.where(finite, torch.zeros_like(b))
     bad = ~(same | (finite & (error <= atol + rtol * (size.abs() + size.square().mean().sqrt()))))
     if not bool(bad.any()):
