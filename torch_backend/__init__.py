@@ -29,14 +29,19 @@ if not _Path(__file__).with_name("builds").exists():
 from ._activation import autoload as _autoload
 from ._activation import device_name, errors, is_active, plugins, use
 
-import torch as _torch  # noqa: F401  (a clear ImportError here when torch is missing)
+try:
+    import torch as _torch
+except Exception as _error:  # torch is missing or broken: of the command line, verify and new-plugin need none
+    _torch, _torch_error = None, _error
+else:
+    _torch_error = None
 
-from . import _builds, fallback, integrations, lazy, meta, ops
+    from . import _builds, fallback, integrations, lazy, meta, ops
 
-__all__ = ["device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
+    _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
+    _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
 
-_builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
-_autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
+__all__ = ["autocompare", "device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
 
 
 def __getattr__(name: str):
@@ -44,4 +49,10 @@ def __getattr__(name: str):
         from importlib.metadata import version
 
         return version("torch_backend")
+    if name == "autocompare" and _torch_error is None:
+        from ._autocompare import autocompare
+
+        return autocompare
+    if _torch_error is not None and name in __all__:
+        raise ImportError(f"torch_backend.{name} needs torch, which cannot be imported: {_torch_error}") from _torch_error
     raise AttributeError(f"module 'torch_backend' has no attribute '{name}'")

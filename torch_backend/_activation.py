@@ -241,17 +241,24 @@ def _refuse_other_torch(torch) -> None:
         raise RuntimeError(problem)
 
 
+def name_problem(torch, name: str) -> str:
+    """Says why a device type cannot be called `name`, empty when it can: torch would accept some that break it later.
+
+    `torch` may be None; what depends on its own names is then not seen.
+    """
+    if not re.fullmatch(r"[a-z][a-z_]*", name):  # torch.device("acme2") is an error of torch's parser
+        return "it must be lower-case letters and '_', beginning with a letter; torch reads no digits in a device's name"
+    if name.startswith(("cpu", "cuda")):
+        return "it must not begin with 'cpu' or 'cuda'"
+    if torch is not None and name not in _stand_ins and hasattr(torch, name):
+        return f"torch.{name} exists already"
+    if torch is not None and _is_device_type(torch, name):
+        return "torch has a device type of this name"
+    return ""
+
+
 def _valid_name(torch, name: str) -> str:
-    """Checks a name for the device type: torch would accept some that break it later."""
-    problem = None
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        problem = "it must be lower-case letters, digits and '_', beginning with a letter"
-    elif name.startswith(("cpu", "cuda")):
-        problem = "it must not begin with 'cpu' or 'cuda'"
-    elif name not in _stand_ins and hasattr(torch, name):
-        problem = f"torch.{name} exists already"
-    elif _is_device_type(torch, name):
-        problem = "torch has a device type of this name"
+    problem = name_problem(torch, name)
     if problem:
         raise RuntimeError(f"'{name}' cannot name a device type: {problem}. Choose one with TORCH_BACKEND_NAME.")
     return name

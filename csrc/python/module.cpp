@@ -241,6 +241,10 @@ PYBIND11_MODULE(_C, module) {
              py::arg("sources"), py::arg("conditions"));
   module.def("set_reroutes", &set_reroutes, py::arg("enabled"));
   module.def("fallback_counts", wrap_pybind_function(&fallback_counts));
+  module.def("thread_fallbacks", [] {
+    const ThreadFallbacks made = thread_fallbacks();
+    return std::make_tuple(made.count, made.last);
+  });
   module.def("fallback_reset", wrap_pybind_function(&fallback_reset));
   module.def("fallback_strict", &fallback_strict);
   module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));

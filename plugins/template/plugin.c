@@ -1,5 +1,5 @@
-/* plugin.c: the smallest whole plugin, five functions over malloc. Copy this folder, rename it, and replace the five
- * bodies by calls of your driver; README.md says how to go on. */
+/* plugin.c: the smallest whole plugin, five functions over malloc. Replace the five bodies by calls of your driver; README.md
+ * says how to go on. */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include <hal/plugin.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { ALIGNMENT = 256 }; /* what memory_alloc promises */
 /* Who you are. `name` becomes the device's name in torch: torch.randn(3, device="template"). */
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
   out_info->name = "template";
-  out_info->vendor = "torch_backend";
+  out_info->vendor = "the makers of template";
   out_info->version = "0.1";
   out_info->flags = HAL_PLUGIN_ON_REQUEST; /* drop this once there is hardware behind it */
   return HAL_OK;

@@ -9,13 +9,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import coverage, doctor, info, verify
+from . import autocompare, coverage, doctor, info, new_plugin, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
     "doctor": (doctor, "checks the installation and each device, with a cure for each problem"),
     "coverage": (coverage, "how each operator of ATen is answered on the active device"),
+    "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass as they are"),
 }
+# Those that work where torch is not installed, or broken.
+_WITHOUT_TORCH = ("new-plugin", "verify")
 
 
 class _Print(argparse.Action):
@@ -24,6 +27,17 @@ class _Print(argparse.Action):
     def __call__(self, parser, namespace, values, option_string=None):
         print(self.const)
         parser.exit()
+
+
+def _lacks_torch(command: str) -> bool:
+    """Says why a command cannot run, when torch cannot be imported."""
+    import torch_backend
+
+    error = torch_backend._torch_error
+    if error is not None:
+        print(f"torch-backend {command}: torch cannot be imported: {error}. Install it again; {' and '.join(_WITHOUT_TORCH)} need no torch.",
+              file=sys.stderr)  # fmt: skip
+    return error is not None
 
 
 def main(argv=None) -> int:
@@ -37,11 +51,18 @@ def main(argv=None) -> int:
         module.add_arguments(commands.add_parser(name, help=about, description=about))
     commands.add_parser("demo", help="trains a small network on the device and, beside it, on the CPU", add_help=False)
     if argv[:1] == ["demo"]:  # a program of its own, with options of its own
+        if _lacks_torch("demo"):
+            return 1
         from torch_backend import demo
 
         return demo.main(argv[1:])
+    commands.add_parser("autocompare", help="runs a program with each operator of the device computed by CPU torch, too", add_help=False)
+    if argv[:1] == ["autocompare"]:
+        return 1 if _lacks_torch("autocompare") else autocompare.main(argv[1:])
     commands.add_parser("verify", help="holds a plugin's file to the contract of the plugin ABI: the conformance suite hal-cts", add_help=False)
     if argv[:1] == ["verify"]:  # another, with the options of hal-cts
         return verify.main(argv[1:])
     arguments = parser.parse_args(argv)
+    if arguments.command not in _WITHOUT_TORCH and _lacks_torch(arguments.command):
+        return 1
     return _COMMANDS[arguments.command][0].run(arguments)

@@ -20,4 +20,11 @@ struct FallbackEntry {
 std::vector<FallbackEntry> fallback_report();
 void fallback_reset();
 
+// Uses by the calling thread since its start, and the operator of the last one ("" = none): who answered the call just made.
+struct ThreadFallbacks {
+  uint64_t count;
+  std::string last;
+};
+ThreadFallbacks thread_fallbacks();
+
 }  // namespace torch_backend

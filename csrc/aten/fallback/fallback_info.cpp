@@ -19,6 +19,8 @@ constexpr size_t kBuckets = 4096;
 std::array<std::atomic<OpInfo *>, kBuckets> buckets;
 std::mutex insert_lock;
 std::atomic<bool> strict{false};
+thread_local uint64_t thread_count = 0;
+thread_local const OpInfo *thread_last = nullptr;
 
 // Answers that need no element of a tensor. Views are recognised by their schema.
 constexpr std::string_view kMetadataOps[] = {
@@ -119,7 +121,11 @@ void count_fallback(OpInfo &info) {
                               "', and the fallback to the CPU is switched off (strict mode). Allow it with "
                               "torch_backend.fallback.strict(False).");
   info.count.fetch_add(1, std::memory_order_relaxed);
+  thread_count++;
+  thread_last = &info;
 }
+
+ThreadFallbacks thread_fallbacks() { return {thread_count, thread_last ? op_name(*thread_last) : std::string()}; }
 
 bool set_fallback_strict(bool value) { return strict.exchange(value); }
 

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -157,11 +156,9 @@ def test_a_project_of_c_or_of_cxx_alone_builds_a_plugin(tmp_path, run_python, la
 
 
 def test_the_template_is_a_package_as_the_guide_says(tmp_path, run_python, monkeypatch):
-    """The commands of its README and of docs/packaging.md; the wheel is of no Python and no torch."""
+    """What new-plugin makes of it, with the command of docs/packaging.md; the wheel is of no Python and no torch."""
     source, folder = tmp_path / "acme", tmp_path / "site"
-    shutil.copytree(ROOT / "plugins/template", source)
-    (source / "template_plugin").rename(source / "acme_plugin")
-    run(["sed", "-i", "s/template/acme/g", "CMakeLists.txt", "plugin.c", "pyproject.toml", "acme_plugin/__init__.py"], cwd=source)
+    run([sys.executable, "-P", "-m", "torch_backend", "new-plugin", "acme", "--directory", source])
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
     run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", tmp_path, "."], cwd=source, env=environment)

@@ -1,0 +1,199 @@
+"""One call of an operator: what it was given, what the device made of it, and what CPU torch makes of the same."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils._pytree import tree_flatten, tree_map
+
+from . import operators, tolerance
+from .memory import Snapshot, is_plain, storage_id, to_host
+
+
+class Uncomputed(Exception):
+    """CPU torch cannot do this call; says why."""
+
+
+def describe(value) -> str:
+    """A value as errors name it: tensors by dtype, sizes and strides."""
+    if isinstance(value, torch.Tensor):
+        text = f"{str(value.dtype).removeprefix('torch.')}{list(value.size())}"
+        if value.layout is not torch.strided:
+            return f"{text} {value.layout}"
+        text += "" if value.is_contiguous() else f" strides {list(value.stride())}"
+        text += f" offset {value.storage_offset()}" if value.storage_offset() else ""
+        bits = (" conj" if value.is_complex() and value.is_conj() else "") + (" neg" if value.is_neg() else "")
+        return f"{text}{bits} on {value.device}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(describe, value)) + "]"
+    return repr(value)
+
+
+class Call:
+    """Made before the device runs; `check` afterwards."""
+
+    def __init__(self, func, args, kwargs, device_type: str):
+        self.func, self.args, self.kwargs, self.device_type = func, args, kwargs, device_type
+        self.arguments = operators.named(func, args, kwargs)
+        names = operators.written_names(func)
+        self.written = [tensor for name in names for tensor in self._tensors(self.arguments.get(name))]
+        flat = self.given = {id(tensor): tensor for tensor in self._tensors((args, kwargs))}
+        self.on_device = [tensor for tensor in flat.values() if tensor.device.type == device_type]
+        self.plain = all(map(is_plain, flat.values()))
+        # What errors tell, from before the call: an operator may change its operands' shapes.
+        self.described = {name: describe(value) for name, value in self.arguments.items()}
+        if self.plain:
+            written = {id(tensor) for tensor in self.written}
+            self.snapshot = Snapshot([tensor for tensor in flat.values() if tensor.device.type == device_type or id(tensor) in written], written)
+
+    @staticmethod
+    def _tensors(tree):
+        return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+    def on_cpu(self, wide: bool = False):
+        """Gives (args, kwargs, copies) for the CPU; with `wide` in double precision. Copies are by the id of what was given."""
+        copies = self.snapshot.copies()
+        if wide:
+            copies = {key: _widened(tensor) for key, tensor in copies.items()}
+
+        def swap(value):
+            if isinstance(value, torch.Tensor):
+                return copies.get(id(value), _widened(value) if wide else value)
+            if isinstance(value, torch.device):
+                return torch.device("cpu")
+            return _WIDER.get(value, value) if wide and isinstance(value, torch.dtype) else value
+
+        args, kwargs = tree_map(swap, self.args), tree_map(swap, self.kwargs)
+        if kwargs.get("pin_memory"):
+            kwargs["pin_memory"] = False
+        return args, kwargs, copies
+
+    def _compute(self, wide: bool = False):
+        """CPU torch's results as a flat list, and the copies that it wrote."""
+        args, kwargs, copies = self.on_cpu(wide)
+        reference = operators.REFERENCES.get(operators.base_name(self.func))
+        if reference and not self.written:
+            return reference(*args, **kwargs), copies
+        if not torch._C._dispatch_has_computed_kernel_for_dispatch_key(self.func.name(), "CPU"):
+            raise Uncomputed("CPU torch has no kernel")
+        try:
+            return _flat(self.func, self.func(*args, **kwargs)), copies
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if not wide:
+                try:  # such as an operator that the CPU has not in float16, or with statistics in float32
+                    computed = self._compute(wide=True)
+                    self.only_wide = True
+                    return computed
+                except Uncomputed:
+                    pass
+            raise Uncomputed(f"CPU torch says: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from error
+
+    def check(self, results) -> str:
+        """Says in what the device differs from CPU torch; empty when in nothing. Raises Uncomputed."""
+        changed = self.snapshot.changed()
+        if changed is not None:
+            return f"{self._name_of(self.given[changed])} was changed in memory that the operator was not to write"
+        theirs, copies = self._compute()
+        precise = _Precise(self)
+        for tensor in self.written:
+            if id(tensor) in copies:
+                said = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], lambda t=tensor: precise.written(t))
+                if said:
+                    return said
+        returns = self.func._schema.returns
+        for position, (ours, expected) in enumerate(zip(_flat(self.func, results), theirs)):
+            declared = returns[min(position, len(returns) - 1)]
+            if (declared.alias_info and declared.alias_info.is_write) or position in operators.auxiliary(self.func):
+                continue  # compared above; for the backward pass of the same device alone
+            said = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, lambda p=position: precise.result(p), position)
+            if not said and isinstance(ours, torch.Tensor):
+                said = self._shares(position, ours, expected, copies)
+            if said:
+                return said
+        return ""
+
+    def _compare(self, what, ours, theirs, precise, position=None) -> str:
+        if not isinstance(ours, torch.Tensor) or not isinstance(theirs, torch.Tensor):
+            return self._compare_numbers(what, ours, theirs)
+        if not is_plain(ours) or not is_plain(theirs):
+            raise Uncomputed("a result is not strided memory")
+        if ours.dtype != theirs.dtype and (self.only_wide or position in operators.statistics(self.func)) and not tolerance.is_exact(theirs.dtype):
+            theirs = theirs.to(ours.dtype) if not tolerance.is_exact(ours.dtype) else theirs
+        if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
+            return f"{what} is {describe(ours)}; CPU torch gives {describe(theirs)}"
+        ours = to_host(ours)
+        found = tolerance.compare(ours, theirs, self.rtol, self.atol, precise)
+        if found and position is not None and operators.is_a_tie(self.func, self._host_arguments(), position, ours, theirs):
+            return ""
+        return f"{what}, {describe(ours).rpartition(' on ')[0]}: {found}" if found else ""
+
+    def _compare_numbers(self, what, ours, theirs) -> str:
+        if type(ours) is not type(theirs):
+            return f"{what} is {describe(ours)}; CPU torch gives {describe(theirs)}"
+        if isinstance(ours, (float, complex)):
+            dtype = next((tensor.dtype for tensor in self.on_device if not tolerance.is_exact(tensor.dtype)), torch.float64)
+            found = tolerance.compare(torch.tensor(ours), torch.tensor(theirs), tolerance.rtol_of(dtype) if self.rtol is None else self.rtol, self.atol)
+            return f"{what}: {found}" if found else ""
+        return "" if ours == theirs else f"{what} is {ours!r}; CPU torch gives {theirs!r}"
+
+    def _shares(self, position, ours, theirs, copies) -> str:
+        """A result in an operand's memory, where CPU torch makes new memory."""
+        if ours.numel() == 0 or ours.device.type != self.device_type:
+            return ""
+        for tensor in self.on_device:
+            if storage_id(tensor) == storage_id(ours) and storage_id(copies[id(tensor)]) != storage_id(theirs):
+                return f"result {position} lies in the memory of {self._name_of(tensor)}; CPU torch gives new memory"
+        return ""
+
+    def _host_arguments(self) -> dict:
+        """The arguments by name, as they were before the call, on the host."""
+        copies = self.on_cpu()[2]
+        return {name: tree_map(lambda leaf: copies.get(id(leaf), leaf), value) for name, value in self.arguments.items()}
+
+    def _name_of(self, tensor) -> str:
+        for name, value in self.arguments.items():
+            tensors = self._tensors(value)
+            for place, found in enumerate(tensors):
+                if found is tensor:
+                    return name if value is tensor else f"{name}[{place}]"
+        return "an argument"
+
+    rtol, atol = None, 0.0
+    only_wide = False  # CPU torch computed it in double precision only
+
+
+class _Precise:
+    """The call in double precision, computed when it is first asked for."""
+
+    def __init__(self, call):
+        self._call, self._done = call, None
+
+    def _get(self):
+        if self._done is None:
+            try:
+                self._done = self._call._compute(wide=True)
+            except Exception:  # not every operator takes double precision for what it was given
+                self._done = ((), {})
+        return self._done
+
+    def result(self, position):
+        results = self._get()[0]
+        return results[position] if position < len(results) and isinstance(results[position], torch.Tensor) else None
+
+    def written(self, tensor):
+        return self._get()[1].get(id(tensor))
+
+
+_WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex32: torch.complex128,
+          torch.complex64: torch.complex128}  # fmt: skip
+
+
+def _widened(tensor):
+    wider = _WIDER.get(tensor.dtype)
+    return tensor.to(wider) if wider else tensor
+
+
+def _flat(func, results) -> list:
+    """The results in the order of the schema, lists opened."""
+    if not func._schema.returns:
+        return []
+    return list(tree_flatten(results, is_leaf=lambda leaf: leaf is None)[0])

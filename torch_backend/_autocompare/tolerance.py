@@ -1,0 +1,105 @@
+"""When two results are the same.
+
+An element may differ from CPU torch's by `rtol` of its own size and of the result's root mean square: sums of products are rounded in
+proportion to what was added, which the result as a whole shows better than one element that came out near zero.
+
+| dtype | rtol | why |
+|---|---|---|
+| float64, complex128 | 1e-11 | 45,000 units in the last place: sums of 10^6 numbers in another order lose hundreds, special functions of two libraries some tens; a factor 100 above that |
+| float32, complex64 | 2e-5 | 170 units: the same with the error of a sum growing as its root; a wrong stride or a lost element is thousands of times larger |
+| bfloat16, float16 | 2 units (1.6e-2, 2e-3) | computed in float32 and rounded once on either side, each within one unit |
+| float8 | 2 units (0.25, 0.5) | the same |
+| integers, bool | 0 | |
+
+What is outside is judged again by the operator in double precision: it passes where its error is at most 8 times CPU torch's own. So
+an operator whose condition is bad is not held to digits that CPU torch has not got either, such as the sum of what cancels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+RTOL = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 2 * 2**-7, torch.float16: 2 * 2**-10}
+_TIMES_THE_CPUS = 8.0
+
+
+def rtol_of(dtype) -> float:
+    """The relative tolerance of a dtype."""
+    if dtype.is_complex:
+        dtype = {torch.complex128: torch.float64, torch.complex64: torch.float32}.get(dtype, torch.float16)
+    return RTOL.get(dtype) or 2 * torch.finfo(dtype).eps
+
+
+class Mismatch(NamedTuple):
+    """How two results differ: `index` is that of the largest error."""
+
+    different: int
+    elements: int
+    error: float
+    index: tuple
+    ours: object
+    theirs: object
+
+    def __str__(self):
+        at = f" at {list(self.index)}" if self.index else ""
+        return f"{self.different} of {self.elements} elements differ; the largest error is {self.error:.6g}{at}: {self.ours} instead of {self.theirs}"
+
+
+def _wide(tensor):
+    """In double precision, complex numbers as pairs."""
+    tensor = tensor.resolve_conj().resolve_neg()
+    return torch.view_as_real(tensor.to(torch.complex128)) if tensor.is_complex() else tensor.to(torch.float64)
+
+
+def is_exact(dtype) -> bool:
+    """Integers and bool."""
+    return not (dtype.is_floating_point or dtype.is_complex)
+
+
+def compare(ours, theirs, rtol=None, atol=0.0, precise=None):
+    """Compares two host tensors of one shape and dtype; None when they are the same, else a `Mismatch`.
+
+    `precise()` gives the result in double precision, or None; asked only for what is outside the tolerance.
+    """
+    if torch.equal(ours, theirs):
+        return None
+    if is_exact(ours.dtype):
+        bad = ours != theirs
+        return _mismatch(ours, theirs, bad, (ours.double() - theirs.double()).abs())
+    a, b = _wide(ours), _wide(theirs)
+    rtol = rtol_of(ours.dtype) if rtol is None else rtol
+    error = (a - b).abs()
+    if bool((error <= atol + rtol * b.abs().clamp(max=torch.finfo(b.dtype).max)).all()):  # the usual case; not true of infinities
+        return None
+    same, finite = (a == b) | (a.isnan() & b.isnan()), b.isfinite()
+    size = b.where(finite, torch.zeros_like(b))
+    bad = ~(same | (finite & (error <= atol + rtol * (size.abs() + size.square().mean().sqrt()))))
+    if not bool(bad.any()):
+        return None
+    truth = precise() if precise else None
+    if truth is not None and truth.shape == ours.shape and not is_exact(truth.dtype):
+        t = _wide(truth)
+        known = t.isfinite() & finite
+        cpus = (b - t).abs().where(known, torch.zeros_like(t)).max()
+        bad &= ~(known & ((a - t).abs() <= _TIMES_THE_CPUS * cpus + rtol * t.abs() + atol))
+        if not bool(bad.any()):
+            return None
+    return _mismatch(ours, theirs, bad, error.where(bad, torch.zeros_like(error)))
+
+
+def _mismatch(ours, theirs, bad, error):
+    """Describes what is bad, at the largest error; NaN and infinities count as the largest."""
+    if error.dim() > ours.dim():  # pairs
+        bad, error = bad.any(-1), error.nan_to_num(float("inf")).amax(-1)
+    error = torch.where(bad, error.nan_to_num(nan=float("inf"), posinf=float("inf")), torch.zeros_like(error))
+    where = int(error.flatten().argmax())
+    index = []
+    for size in reversed(ours.shape):
+        index.append(where % size)
+        where //= size
+    index = tuple(reversed(index))
+    first, second = ours[index].item(), theirs[index].item()
+    largest = abs(first - second) if is_exact(ours.dtype) else error[index].item()
+    return Mismatch(int(bad.sum()), ours.numel(), float(largest), index, first, second)
