@@ -1,4 +1,4 @@
-/* module.c: kernels of the suite's own, in a dialect that carries them: "opencl-c", or "host" for devices that are the host's CPU. */
+/* module.c: kernels of the suite's own, in a dialect that carries them: "opencl-c", "cuda-c", or "host" for devices that are the host's CPU. */
 #include <stdio.h>
 
 #include "cts.h"
@@ -7,15 +7,28 @@
 
 enum { COUNT = 5000, BLOCK = 64 };
 
-static const char source[] =
-    "__kernel void cts_ramp(__global int *to, int value, int count) {\n"
-    "  int i = (int)get_global_id(0);\n"
-    "  if (i < count) to[i] = value + 3 * i;\n"
-    "}\n"
-    "__kernel void cts_add(__global int *to, int value, int count) {\n"
-    "  int i = (int)get_global_id(0);\n"
-    "  if (i < count) to[i] = to[i] * 2 + value;\n"
-    "}\n";
+/* One text in two languages, by what a kernel, its pointers and its place are called in them. */
+#define SOURCE(KERNEL, GLOBAL, PLACE)                    \
+  KERNEL "void cts_ramp(" GLOBAL                         \
+         "int *to, int value, int count) {\n"            \
+         "  int i = (int)" PLACE                         \
+         ";\n"                                           \
+         "  if (i < count) to[i] = value + 3 * i;\n"     \
+         "}\n" KERNEL "void cts_add(" GLOBAL             \
+         "int *to, int value, int count) {\n"            \
+         "  int i = (int)" PLACE                         \
+         ";\n"                                           \
+         "  if (i < count) to[i] = to[i] * 2 + value;\n" \
+         "}\n"
+#define WRONG(KERNEL, GLOBAL) KERNEL "void broken(" GLOBAL "int *to) { to[0] = there_is_no_such_name; }"
+
+typedef struct language_s {
+  const char *dialect, *source, *wrong;
+} language_t;
+static const language_t languages[] = {
+    {"opencl-c", SOURCE("__kernel ", "__global ", "get_global_id(0)"), WRONG("__kernel ", "__global ")},
+    {"cuda-c", SOURCE("extern \"C\" __global__ ", "", "(blockIdx.x * blockDim.x + threadIdx.x)"),
+     WRONG("extern \"C\" __global__ ", "")}};
 
 static void ramp(const hal_host_range_t *range, void *const *args) {
   int32_t *const to = *(int32_t *const *)args[0];
@@ -43,23 +56,32 @@ static int is_listed(const cts_t *t, const char *dialect) {
   return strstr(list, word) != NULL;
 }
 
+/* The first language of ours that the device lists, NULL = none. */
+static const language_t *language_of(const cts_t *t) {
+  for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
+    if (is_listed(t, languages[i].dialect)) return &languages[i];
+  return NULL;
+}
+
+#define NO_LANGUAGE "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\""
+
 static hal_plugin_module_t *load(cts_t *t) {
   static const hal_host_kernel_t kernels[] = {
       {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
       {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256}};
   hal_plugin_module_t *module = NULL;
   hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
-  if (is_listed(t, "opencl-c")) {
-    desc.dialect = "opencl-c", desc.data = source, desc.size = sizeof source - 1;
+  const language_t *const language = language_of(t);
+  if (language) {
+    desc.dialect = language->dialect, desc.data = language->source, desc.size = strlen(language->source);
   } else if (is_listed(t, "host") ||
              is_listed(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
     desc.dialect = "host", desc.data = kernels, desc.size = sizeof kernels;
   } else {
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+    cts_skip(t, NO_LANGUAGE, t->info.dialects);
   }
   const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
-  if (status == HAL_UNIMPLEMENTED && !is_listed(t, desc.dialect))
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+  if (status == HAL_UNIMPLEMENTED && !is_listed(t, desc.dialect)) cts_skip(t, NO_LANGUAGE, t->info.dialects);
   cts_expect_ok(t, HAL_SLOT_module_load, status);
   CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
   return module;
@@ -176,14 +198,13 @@ void cts_case_module_no_dialect(cts_t *t) {
 
 void cts_case_module_wrong_source(cts_t *t) {
   hal_plugin_module_t *module = NULL;
-  static const char wrong[] = "__kernel void broken(__global int *to) { to[0] = there_is_no_such_name; }";
+  const language_t *const language = language_of(t);
+  if (!language) cts_skip(t, NO_LANGUAGE, t->info.dialects);
   const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
-                                  .dialect = "opencl-c",
+                                  .dialect = language->dialect,
                                   .options = "",
-                                  .data = wrong,
-                                  .size = sizeof wrong - 1};
-  if (!is_listed(t, "opencl-c"))
-    cts_skip(t, "the suite has wrong source in \"opencl-c\", the device takes \"%s\"", t->info.dialects);
+                                  .data = language->wrong,
+                                  .size = strlen(language->wrong)};
   CTS_STATUS(t, HAL_INVALID_ARGUMENT, module_load, t->device, &desc, &module);
   CTS_CHECK(t, strstr(hal_error_message(), "there_is_no_such_name"),
             "the message of module_load has no compiler's log: %s", hal_error_message());

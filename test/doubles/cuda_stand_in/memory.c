@@ -1,0 +1,208 @@
+/* memory.c: memory of devices and page-locked host memory; the host's own in both cases. A range that a copy or a fill names as a device's
+ * must be one. */
+#define _DEFAULT_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "stand_in.h"
+
+typedef enum kind_e { KIND_DEVICE, KIND_HOST, KIND_REGISTERED } kind_e;
+
+typedef struct range_s {
+  struct range_s *next;
+  char *base;
+  size_t size;
+  CUcontext context;
+  kind_e kind;
+} range_t;
+
+static range_t *ranges; /* under `lock` */
+
+/* The range that an address lies in. `lock` is held. */
+static range_t *find(const void *address) {
+  for (range_t *range = ranges; range; range = range->next)
+    if ((const char *)address >= range->base && (const char *)address < range->base + range->size) return range;
+  return NULL;
+}
+
+int is_device_range(CUdeviceptr address, size_t bytes) {
+  const char *const begin = (const char *)(uintptr_t)address;
+  pthread_mutex_lock(&lock);
+  const range_t *const range = find(begin);
+  const int good = range && range->kind == KIND_DEVICE && bytes <= (size_t)(range->base + range->size - begin);
+  pthread_mutex_unlock(&lock);
+  return good;
+}
+
+static CUresult add(CUcontext context, void *base, size_t size, kind_e kind) {
+  range_t *const range = malloc(sizeof *range);
+  if (!range) return CUDA_ERROR_OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  *range = (range_t){.next = ranges, .base = base, .size = size, .context = context, .kind = kind};
+  ranges = range;
+  pthread_mutex_unlock(&lock);
+  return CUDA_SUCCESS;
+}
+
+/* Takes out the range of that kind that begins there. Returns its size, 0 = there is none. */
+static size_t take(void *base, kind_e kind) {
+  size_t size = 0;
+  pthread_mutex_lock(&lock);
+  range_t **at = &ranges;
+  while (*at && ((*at)->base != base || (*at)->kind != kind)) at = &(*at)->next;
+  range_t *const range = *at;
+  if (range) {
+    *at = range->next;
+    size = range->size;
+    if (kind == KIND_DEVICE) range->context->used -= size;
+  }
+  pthread_mutex_unlock(&lock);
+  free(range);
+  return size;
+}
+
+static void *map(size_t size) {
+  void *const base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return base == MAP_FAILED ? NULL : base;
+}
+
+void memory_release_all(CUcontext context) {
+  for (range_t **at = &ranges; *at;) {
+    range_t *const range = *at;
+    if (range->context != context) {
+      at = &range->next;
+      continue;
+    }
+    *at = range->next;
+    if (range->kind != KIND_REGISTERED) munmap(range->base, range->size);
+    free(range);
+  }
+  context->used = 0;
+}
+
+/* ---- memory of a device --------------------------------------------------------------------------------------------------------- */
+
+API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  pthread_mutex_lock(&lock);
+  *total_bytes = memory_of_device();
+  *free_bytes = *total_bytes - context->used;
+  pthread_mutex_unlock(&lock);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (!bytes) return CUDA_ERROR_INVALID_VALUE;
+  if (fault_takes(FAULT_ALLOC)) return CUDA_ERROR_OUT_OF_MEMORY;
+  pthread_mutex_lock(&lock);
+  const int fits = bytes <= memory_of_device() - context->used;
+  if (fits) context->used += bytes;
+  pthread_mutex_unlock(&lock);
+  void *const base = fits ? map(bytes) : NULL;
+  if (base && !add(context, base, bytes, KIND_DEVICE)) {
+    *address = (CUdeviceptr)(uintptr_t)base;
+    return CUDA_SUCCESS;
+  }
+  if (base) munmap(base, bytes);
+  pthread_mutex_lock(&lock);
+  if (fits) context->used -= bytes;
+  pthread_mutex_unlock(&lock);
+  return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* Waits for all that is queued, as the real one does. */
+API CUresult cuMemFree_v2(CUdeviceptr address) {
+  CUcontext context;
+  void *const base = (void *)(uintptr_t)address;
+  const CUresult code = enter(&context);
+  if (code || !address) return code;
+  context_drain(context);
+  const size_t size = take(base, KIND_DEVICE);
+  if (!size) return CUDA_ERROR_INVALID_VALUE;
+  munmap(base, size);
+  return CUDA_SUCCESS;
+}
+
+/* ---- page-locked memory --------------------------------------------------------------------------------------------------------- */
+
+API CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (!bytes || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
+    return CUDA_ERROR_INVALID_VALUE;
+  void *const base = fault_takes(FAULT_HOST) ? NULL : map(bytes);
+  if (!base) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (add(context, base, bytes, KIND_HOST)) {
+    munmap(base, bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *address = base;
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuMemFreeHost(void *address) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code || !address) return code;
+  context_drain(context);
+  const size_t size = take(address, KIND_HOST);
+  if (!size) return CUDA_ERROR_INVALID_VALUE;
+  munmap(address, size);
+  return CUDA_SUCCESS;
+}
+
+API CUresult cuMemHostRegister_v2(void *address, size_t bytes, unsigned int flags) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (!bytes || !address || flags & ~(unsigned)CU_MEMHOSTREGISTER_PORTABLE) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&lock);
+  const int known = find(address) != NULL;
+  pthread_mutex_unlock(&lock);
+  return known ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : add(context, address, bytes, KIND_REGISTERED);
+}
+
+API CUresult cuMemHostUnregister(void *address) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  return take(address, KIND_REGISTERED) ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
+/* ---- questions -------------------------------------------------------------------------------------------------------------------- */
+
+/* As the real one: an address that it does not know is answered with zeros, and with success. */
+API CUresult cuPointerGetAttributes(unsigned int count, CUpointer_attribute *attributes, void **data,
+                                    CUdeviceptr address) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  pthread_mutex_lock(&lock);
+  const range_t *const found = find((const void *)(uintptr_t)address);
+  const range_t range = found ? *found : (range_t){.base = NULL};
+  pthread_mutex_unlock(&lock);
+  for (unsigned i = 0; i < count; i++) switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned *)data[i] = !found ? 0 : range.kind == KIND_DEVICE ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data[i] = found ? range.context->device : -2;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data[i] = (CUdeviceptr)(uintptr_t)range.base;
+        break;
+      case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data[i] = range.size;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  return CUDA_SUCCESS;
+}
