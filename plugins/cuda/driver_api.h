@@ -113,10 +113,10 @@
   X(CU_LAUNCH_ATTRIBUTE_PRIORITY, 8)                          \
   X(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 14)
 
-#define CUDA_ALL_NUMBERS(X)                                                                                          \
-  CUDA_RESULTS(X)                                                                                                    \
-  CUDA_DEVICE_ATTRIBUTES(X) CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) \
-      CUDA_LAUNCH_ATTRIBUTES(X)
+#define CUDA_ALL_NUMBERS(X) \
+  CUDA_RESULTS(X)           \
+  CUDA_DEVICE_ATTRIBUTES(X) \
+  CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_LAUNCH_ATTRIBUTES(X)
 
 /* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
 #ifndef CUDA_VERSION

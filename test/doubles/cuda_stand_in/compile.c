@@ -271,6 +271,7 @@ int stand_in_assemble(const char *ptx, unsigned architecture, char **out_binary,
                                out,
                                in,
                                "-lm",
+                               "-lgcc",
                                "-lc",
                                NULL};
   int status = COMPILE_BROKEN;

@@ -1,11 +1,10 @@
 /* module.c: modules: shared objects that compile.c has made, as they are ("cubin") or as text that is compiled here ("PTX"). */
-#define _GNU_SOURCE /* memfd_create */
+#define _POSIX_C_SOURCE 200809L
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "compile.h"
@@ -43,16 +42,22 @@ static int write_all(int file, const char *data, size_t size) {
   return 1;
 }
 
-static CUresult open_image(CUmodule module, const void *data, size_t size) {
-  char path[64];
-  const int file = memfd_create("cuda_stand_in", MFD_CLOEXEC);
+/* A file of its own for each: libraries are known by their paths, and a memory file's would soon be another's. */
+static CUresult open_image(CUmodule module, const void *data, size_t size, const log_t *log) {
+  const char *const tmp = getenv("TMPDIR");
+  char path[256];
+  if (snprintf(path, sizeof path, "%s/cuda_stand_in_module.XXXXXX", tmp && *tmp ? tmp : "/tmp") >= (int)sizeof path)
+    return CUDA_ERROR_OPERATING_SYSTEM;
+  const int file = mkstemp(path);
   if (file < 0) return CUDA_ERROR_OPERATING_SYSTEM;
-  if (write_all(file, data, size)) {
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  }
+  if (write_all(file, data, size)) module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   close(file);
-  if (!module->library) return CUDA_ERROR_INVALID_IMAGE;
+  unlink(path);
+  if (!module->library) {
+    const char *const why = dlerror();
+    say(log, why ? why : "error: this is no shared object");
+    return CUDA_ERROR_INVALID_IMAGE;
+  }
   module->image = dlsym(module->library, "cuda_stand_in_image");
   if (!module->image || module->image->version != 1) return CUDA_ERROR_INVALID_IMAGE;
   if (module->image->yield) *module->image->yield = fibre_yield;
@@ -67,7 +72,7 @@ static CUresult open_text(CUmodule module, const char *ptx, const log_t *log) {
   size_t size = 0;
   const int status = stand_in_assemble(ptx, architecture, &binary, &size, &words);
   if (status) say(log, words ? words : "the stand-in's compiler could not run");
-  const CUresult code = status ? CUDA_ERROR_INVALID_PTX : open_image(module, binary, size);
+  const CUresult code = status ? CUDA_ERROR_INVALID_PTX : open_image(module, binary, size, log);
   free(binary);
   free(words);
   return code;
@@ -106,7 +111,7 @@ API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
   else if (head->e_machine != EM_X86_64 && head->e_machine != EM_AARCH64)
     code = CUDA_ERROR_NO_BINARY_FOR_GPU; /* a real cubin */
   else
-    code = open_image(made, image, size_of(head));
+    code = open_image(made, image, size_of(head), &log);
   if (code)
     module_release(made);
   else
