@@ -133,8 +133,10 @@ static int part_options(char *options, const char **words, int count) {
   return count;
 }
 
+/* Warnings stand before errors, and may have the word in a name. */
 const char *cuda_log_error(const char *log) {
-  const char *first = strstr(log, "error");
+  const char *first = strstr(log, "error:");
+  if (!first) first = strstr(log, "error");
   while (first && first > log && first[-1] != '\n') first--;
   return first ? first : log;
 }
