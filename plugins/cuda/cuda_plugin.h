@@ -163,6 +163,11 @@ hal_status_t cuda_submit_end(cuda_submit_t *submit, CUresult code);
  * is lost. */
 hal_status_t cuda_work_failed(hal_plugin_stream_t *stream, CUresult code);
 
+/* ---- graphs (graph.c) --------------------------------------------------------------------------------------------------------- */
+
+/* Tells whether work of the stream is recorded instead of run. */
+int cuda_stream_is_captured(const hal_plugin_stream_t *stream);
+
 /* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
 
 /* Brackets a command that is noted, and locks its stream; without memory or events there is no record. */

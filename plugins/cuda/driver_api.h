@@ -54,6 +54,13 @@
   X(CUDA_ERROR_SYSTEM_NOT_READY, 802)               \
   X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803)         \
   X(CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE, 804) \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900)     \
+  X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901)     \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903)       \
+  X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904)        \
+  X(CUDA_ERROR_CAPTURED_EVENT, 907)                 \
+  X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908)    \
+  X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910)      \
   X(CUDA_ERROR_UNKNOWN, 999)
 
 #define CUDA_DEVICE_ATTRIBUTES(X)                       \
@@ -106,6 +113,20 @@
   X(CU_MEMHOSTALLOC_DEVICEMAP, 2) \
   X(CU_MEMHOSTREGISTER_PORTABLE, 1)
 
+#define CUDA_CAPTURE_MODES(X)               \
+  X(CU_STREAM_CAPTURE_MODE_GLOBAL, 0)       \
+  X(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
+  X(CU_STREAM_CAPTURE_MODE_RELAXED, 2)
+
+#define CUDA_CAPTURE_STATUSES(X)        \
+  X(CU_STREAM_CAPTURE_STATUS_NONE, 0)   \
+  X(CU_STREAM_CAPTURE_STATUS_ACTIVE, 1) \
+  X(CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2)
+
+#define CUDA_UPDATE_RESULTS(X)       \
+  X(CU_GRAPH_EXEC_UPDATE_SUCCESS, 0) \
+  X(CU_GRAPH_EXEC_UPDATE_ERROR, 1)
+
 #define CUDA_LAUNCH_ATTRIBUTES(X)                             \
   X(CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 2)                       \
   X(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4)                 \
@@ -113,10 +134,11 @@
   X(CU_LAUNCH_ATTRIBUTE_PRIORITY, 8)                          \
   X(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 14)
 
-#define CUDA_ALL_NUMBERS(X) \
-  CUDA_RESULTS(X)           \
-  CUDA_DEVICE_ATTRIBUTES(X) \
-  CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_LAUNCH_ATTRIBUTES(X)
+#define CUDA_ALL_NUMBERS(X)                                                                                      \
+  CUDA_RESULTS(X)                                                                                                \
+  CUDA_DEVICE_ATTRIBUTES(X)                                                                                      \
+  CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURE_MODES(X) \
+      CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X) CUDA_LAUNCH_ATTRIBUTES(X)
 
 /* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
 #ifndef CUDA_VERSION
@@ -127,6 +149,9 @@ typedef enum { CUDA_POINTER_ATTRIBUTES(CUDA_ENUMERATOR) } CUpointer_attribute;
 typedef enum { CUDA_FUNCTION_ATTRIBUTES(CUDA_ENUMERATOR) } CUfunction_attribute;
 typedef enum { CUDA_JIT_OPTIONS(CUDA_ENUMERATOR) } CUjit_option;
 typedef enum { CUDA_LAUNCH_ATTRIBUTES(CUDA_ENUMERATOR) } CUlaunchAttributeID;
+typedef enum { CUDA_CAPTURE_MODES(CUDA_ENUMERATOR) } CUstreamCaptureMode;
+typedef enum { CUDA_CAPTURE_STATUSES(CUDA_ENUMERATOR) } CUstreamCaptureStatus;
+typedef enum { CUDA_UPDATE_RESULTS(CUDA_ENUMERATOR) } CUgraphExecUpdateResult;
 enum { CUDA_FLAGS(CUDA_ENUMERATOR) };
 
 typedef int CUdevice;
@@ -137,6 +162,9 @@ typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUuuid_st {
   char bytes[16];
 } CUuuid;
@@ -244,6 +272,17 @@ typedef struct CUlaunchConfig_st {
     (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x,       \
      unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **arguments,       \
      void **extra))                                                                                                  \
+  X(cuStreamBeginCapture, 10010, (CUstream stream, CUstreamCaptureMode mode))                                        \
+  X(cuStreamEndCapture, 10000, (CUstream stream, CUgraph * graph))                                                   \
+  X(cuStreamIsCapturing, 10000, (CUstream stream, CUstreamCaptureStatus * status))                                   \
+  X(cuStreamGetCaptureInfo, 10010, (CUstream stream, CUstreamCaptureStatus * status, cuuint64_t * id))               \
+  X(cuGraphInstantiate, 11000,                                                                                       \
+    (CUgraphExec * exec, CUgraph graph, CUgraphNode * error_node, char *log, size_t log_bytes))                      \
+  X(cuGraphExecUpdate, 10020,                                                                                        \
+    (CUgraphExec exec, CUgraph graph, CUgraphNode * error_node, CUgraphExecUpdateResult * result))                   \
+  X(cuGraphLaunch, 10000, (CUgraphExec exec, CUstream stream))                                                       \
+  X(cuGraphDestroy, 10000, (CUgraph graph))                                                                          \
+  X(cuGraphExecDestroy, 10000, (CUgraphExec exec))                                                                   \
   X(cuGetErrorName, 6000, (CUresult error, const char **text))
 
 /* Those of later drivers: NULL where the driver is older. */

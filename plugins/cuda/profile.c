@@ -99,6 +99,7 @@ static void drop(cuda_span_t *span) {
 
 void cuda_span_begin(cuda_submit_t *submit) {
   hal_plugin_stream_t *const stream = submit->stream;
+  if (cuda_stream_is_captured(stream)) return; /* its events would be the graph's */
   const cuda_clock_t *const clock = clock_of(&cuda.devices[stream->device]);
   cuda_span_t span = {.clock = clock};
   if (!clock || !make_events(&span)) return;

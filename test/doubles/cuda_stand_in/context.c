@@ -207,7 +207,8 @@ API CUresult cuCtxSetCurrent(CUcontext context) {
 
 API CUresult cuCtxSynchronize(void) {
   CUcontext context;
-  const CUresult code = enter(&context);
+  CUresult code = enter(&context);
+  if (!code) code = capture_forbids();
   if (code) return code;
   context_drain(context);
   return (CUresult)atomic_load(&context->error);

@@ -11,6 +11,7 @@ struct CUevent_st {
   pthread_mutex_t lock; /* of the rest */
   pthread_cond_t ended;
   uint64_t recorded, done, time; /* time: of the last one that is done, in nanoseconds */
+  capture_mark_t mark;           /* under the global lock */
 };
 
 typedef struct event_command_s {
@@ -90,6 +91,8 @@ API CUresult cuEventRecord(CUevent event, CUstream stream) {
   const CUresult code = enter(&context);
   if (code) return code;
   if (!event || event->context != context) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult captured = capture_record(stream_resolve(stream, context), &event->mark);
+  if (captured != CUDA_ERROR_NOT_FOUND) return captured;
   event_command_t *const record = make_command(event, run_record);
   if (!record) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_lock(&event->lock);
@@ -109,6 +112,8 @@ API CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flag
   if (code) return code;
   if (flags) return CUDA_ERROR_INVALID_VALUE;
   if (!event) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult captured = capture_wait(stream_resolve(stream, context), &event->mark);
+  if (captured != CUDA_ERROR_NOT_FOUND) return captured;
   event_command_t *const wait = make_command(event, run_wait);
   if (!wait) return CUDA_ERROR_OUT_OF_MEMORY;
   pthread_mutex_lock(&event->lock);
@@ -143,8 +148,16 @@ API CUresult cuEventSynchronize(CUevent event) {
 API CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
   CUresult code = check_initialised();
   if (code) return code;
-  if (!start || !end || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || !start->recorded || !end->recorded ||
-      start->context != end->context)
+  if (start && end) {
+    pthread_mutex_lock(&start->lock);
+    const uint64_t started = start->recorded;
+    pthread_mutex_unlock(&start->lock);
+    pthread_mutex_lock(&end->lock);
+    if (!started || !end->recorded) code = CUDA_ERROR_INVALID_HANDLE;
+    pthread_mutex_unlock(&end->lock);
+    if (code) return code;
+  }
+  if (!start || !end || (start->flags | end->flags) & CU_EVENT_DISABLE_TIMING || start->context != end->context)
     return CUDA_ERROR_INVALID_HANDLE;
   code = cuEventQuery(start);
   if (!code) code = cuEventQuery(end);

@@ -96,7 +96,8 @@ API CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes) {
 
 API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
   CUcontext context;
-  const CUresult code = enter(&context);
+  CUresult code = enter(&context);
+  if (!code) code = capture_forbids();
   if (code) return code;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
   if (fault_takes(FAULT_ALLOC)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -120,7 +121,8 @@ API CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes) {
 API CUresult cuMemFree_v2(CUdeviceptr address) {
   CUcontext context;
   void *const base = (void *)(uintptr_t)address;
-  const CUresult code = enter(&context);
+  CUresult code = enter(&context);
+  if (!code) code = capture_forbids();
   if (code || !address) return code;
   context_drain(context);
   const size_t size = take(base, KIND_DEVICE);
@@ -133,7 +135,8 @@ API CUresult cuMemFree_v2(CUdeviceptr address) {
 
 API CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
   CUcontext context;
-  const CUresult code = enter(&context);
+  CUresult code = enter(&context);
+  if (!code) code = capture_forbids();
   if (code) return code;
   if (!bytes || flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP))
     return CUDA_ERROR_INVALID_VALUE;
@@ -149,7 +152,8 @@ API CUresult cuMemHostAlloc(void **address, size_t bytes, unsigned int flags) {
 
 API CUresult cuMemFreeHost(void *address) {
   CUcontext context;
-  const CUresult code = enter(&context);
+  CUresult code = enter(&context);
+  if (!code) code = capture_forbids();
   if (code || !address) return code;
   context_drain(context);
   const size_t size = take(address, KIND_HOST);

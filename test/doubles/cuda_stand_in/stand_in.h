@@ -117,11 +117,16 @@ struct CUstream_st {
   command_t *first, **last;
   uint64_t queued, done;
   int stop;
-  CUstream next; /* in the context's list; under the global lock */
+  CUstream next; /* in the context's list; under the global lock, as what follows */
+  struct capture_s *capture;
+  uint64_t captured; /* commands since the capture began */
+  int unjoined;      /* nobody has waited for what it has captured */
 };
 
 /* Memory for a command, zeroed; NULL = none. */
 void *command_new(size_t bytes, void (*run)(command_t *, CUcontext));
+/* Releases a command and what it holds. */
+void command_drop(command_t *command);
 /* Queues it; handles 0, 1 and 2 are the default streams. Takes it over, also when it fails. */
 CUresult command_push(CUstream stream, CUcontext context, command_t *command);
 /* The stream behind a handle. NULL = no memory. */
@@ -130,6 +135,24 @@ void stream_wait(place_t place);
 /* Waits for all streams of a context. */
 void context_drain(CUcontext context);
 void streams_release(CUcontext context);
+
+/* ---- captures (graph.c) --------------------------------------------------------------------------------------------------------- */
+
+/* Where a captured event stands. All zeros: nowhere. */
+typedef struct capture_mark_s {
+  uint64_t id;
+  CUstream stream;
+  uint64_t captured;
+} capture_mark_t;
+
+/* Takes a command over when its stream is captured: CUDA_SUCCESS; CUDA_ERROR_NOT_FOUND = it is not. `lock` is held. */
+CUresult capture_take(CUstream stream, command_t *command);
+/* A record and a wait, in a stream that is captured, or for a captured event. CUDA_ERROR_NOT_FOUND = it has nothing to do with a capture. */
+CUresult capture_record(CUstream stream, capture_mark_t *mark);
+CUresult capture_wait(CUstream stream, const capture_mark_t *mark);
+/* What a call that no graph can hold finds: spoils the capture. CUDA_SUCCESS = it may go on. */
+CUresult capture_forbids_stream(CUstream stream);
+CUresult capture_forbids(void);
 
 /* ---- kernels (launch.c, fibre.c) ------------------------------------------------------------------------------------------------- */
 

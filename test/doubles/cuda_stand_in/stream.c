@@ -22,7 +22,7 @@ void stream_wait(place_t place) {
   pthread_mutex_unlock(&stream->lock);
 }
 
-static void drop_command(command_t *command) {
+void command_drop(command_t *command) {
   for (size_t i = 0; i < command->wait_count; i++) release(command->waits[i].stream);
   free(command->waits);
   if (command->drop) command->drop(command);
@@ -34,7 +34,7 @@ static void run_command(command_t *command, CUcontext context) {
   for (size_t i = 0; i < command->wait_count; i++) stream_wait(command->waits[i]);
   if (!command->always) fault_command(context);
   if (command->always || !atomic_load(&context->error)) command->run(command, context);
-  drop_command(command);
+  command_drop(command);
 }
 
 static void *serve(void *argument) {
@@ -134,14 +134,20 @@ static int order(command_t *command, CUstream stream, CUcontext context) {
 CUresult command_push(CUstream handle, CUcontext context, command_t *command) {
   CUstream const stream = command ? stream_resolve(handle, context) : NULL;
   if (!stream) {
-    if (command) drop_command(command);
+    if (command) command_drop(command);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   if (stream->context != context) {
-    drop_command(command);
+    command_drop(command);
     return CUDA_ERROR_INVALID_HANDLE;
   }
   pthread_mutex_lock(&lock);
+  const CUresult captured = capture_take(stream, command);
+  if (captured != CUDA_ERROR_NOT_FOUND) {
+    pthread_mutex_unlock(&lock);
+    if (captured) command_drop(command);
+    return captured;
+  }
   const int good = order(command, stream, context);
   if (good) {
     pthread_mutex_lock(&stream->lock);
@@ -153,7 +159,7 @@ CUresult command_push(CUstream handle, CUcontext context, command_t *command) {
   }
   pthread_mutex_unlock(&lock);
   if (good) return CUDA_SUCCESS;
-  drop_command(command);
+  command_drop(command);
   return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -231,7 +237,7 @@ static CUresult look(CUstream *stream, CUcontext *context) {
   *stream = stream_resolve(*stream, *context);
   if (!*stream) return CUDA_ERROR_OUT_OF_MEMORY;
   *context = (*stream)->context;
-  return CUDA_SUCCESS;
+  return capture_forbids_stream(*stream);
 }
 
 API CUresult cuStreamSynchronize(CUstream stream) {
@@ -270,6 +276,8 @@ API CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, voi
   const CUresult code = enter(&context);
   if (code) return code;
   if (flags || !function) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult forbidden = capture_forbids_stream(stream_resolve(stream, context));
+  if (forbidden) return forbidden;
   callback_t *const callback = command_new(sizeof *callback, run_callback);
   if (!callback) return CUDA_ERROR_OUT_OF_MEMORY;
   callback->command.always = 1;

@@ -69,3 +69,21 @@ b = a.to("nvgpu:2")  # the first device of fake
 assert torch.equal((b + 1).to("nvgpu:1").cpu(), x * 2 + 1)
 assert torch.nvgpu.device_count() == 4
 """, TORCH_BACKEND="cuda,fake", HAL_FAKE_DEVICES="2")
+
+
+def test_it_activates_by_itself_and_is_known_by_its_file_and_its_device_type(run):
+    run("""
+import os
+os.environ.pop("TORCH_BACKEND")
+import torch, torch_backend
+assert torch.accelerator.current_accelerator().type == "nvgpu"
+for name in ("cuda", "nvgpu", torch_backend.plugins()[0].path):
+    torch_backend.use(name)
+for name in ("fake", "cuda,fake"):
+    try:
+        torch_backend.use(name)
+    except RuntimeError as error:
+        assert "already active" in str(error)
+    else:
+        raise AssertionError(name)
+""")
