@@ -91,7 +91,8 @@ typedef struct cuda_device_s {
   _Atomic(CUcontext) context; /* the primary one, retained at the first use; NULL before */
   char name[64];
   uint8_t uuid[16];
-  size_t memory_bytes;
+  size_t memory_bytes, granularity; /* granularity: of virtual memory; 0 = there is none */
+  int shares_files;                 /* virtual memory crosses to other processes as a file descriptor */
   int most_threads, most_block[3], most_grid[3], shared_bytes, most_shared_bytes, warp, units, pci[3], capability;
   atomic_int lost;          /* CUresult that ended the context; 0: it lives */
   hal_plugin_stream_t *own; /* the NULL stream's */
@@ -167,6 +168,11 @@ hal_status_t cuda_work_failed(hal_plugin_stream_t *stream, CUresult code);
 
 /* Tells whether work of the stream is recorded instead of run. */
 int cuda_stream_is_captured(const hal_plugin_stream_t *stream);
+
+/* ---- virtual memory (virtual.c) ------------------------------------------------------------------------------------------------ */
+
+/* What sizes are multiples of, in bytes; 0 = the device has none. */
+size_t cuda_virtual_granularity(const cuda_device_t *device);
 
 /* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
 

@@ -64,7 +64,11 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
   memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
   if (!code) code = drv.cuDeviceTotalMem(&device->memory_bytes, device->handle);
   if (!code) code = read_numbers(device);
+  if (!code)
+    code = drv.cuDeviceGetAttribute(&device->shares_files,
+                                    CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device->handle);
   if (code) return cuda_driver_error(code, "cuda: the device '%s' does not tell its limits", device->name);
+  device->granularity = cuda_virtual_granularity(device);
   return check_limits(device);
 }
 
@@ -82,7 +86,8 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
                             .pci_domain = (uint32_t)device->pci[0],
                             .pci_bus = (uint32_t)device->pci[1],
                             .pci_device = (uint32_t)device->pci[2],
-                            .base_alignment = 256};
+                            .base_alignment = 256,
+                            .virtual_granularity = device->granularity};
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "%sptx,binary", cuda_compiler_open() ? "" : "cuda-c,");

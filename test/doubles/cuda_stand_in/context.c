@@ -141,6 +141,8 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
       *value = capability % 10;
       break;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
       *value = 1;
       break;
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:

@@ -26,6 +26,7 @@ enum { MAX_DEVICES = 8, MAX_ARGUMENTS = 4096 / 4, ARGUMENT_BYTES = 4096 };
 #define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
 #define cuStreamDestroy cuStreamDestroy_v2
 #define cuEventDestroy cuEventDestroy_v2
+#define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
 
 #define DECLARE_(name, parameters) API CUresult name parameters;
 #define DECLARE(name, version, parameters) DECLARE_(name, parameters)
@@ -86,6 +87,13 @@ void fault_command(CUcontext context);
 
 /* Tells whether `bytes` bytes there lie in memory of a device (1) or of the host (0). */
 int is_device_range(CUdeviceptr address, size_t bytes);
+/* Memory that is mapped by virtual.c counts as a device's. Returns whether that worked, or it was such a range. */
+int memory_add_mapped(CUcontext context, void *base, size_t size);
+int memory_take_mapped(void *base, size_t size);
+/* The bytes of the range of a device that begins there, 0 = there is none. */
+size_t memory_size_of(CUdeviceptr address);
+/* The memory file behind an allocation that begins there, -1 = there is none. */
+int memory_file_of(CUdeviceptr address, size_t *out_size);
 /* Frees what a context still has. `lock` is held. */
 void memory_release_all(CUcontext context);
 
