@@ -185,5 +185,6 @@ void module_release(CUmodule module);
 /* Calls body(data, 0) to body(data, count - 1), each as a fibre of this thread; fibre_yield, called in one, lets the others run up to there. */
 void fibres_run(unsigned count, void (*body)(void *data, unsigned index), void *data);
 void fibre_yield(void);
+void fibres_release(void); /* before the thread ends */
 
 #endif /* CUDA_STAND_IN_H_ */

@@ -54,6 +54,7 @@ static void *serve(void *argument) {
   }
   pthread_mutex_unlock(&stream->lock);
   release(stream);
+  fibres_release();
   return NULL;
 }
 

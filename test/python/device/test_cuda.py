@@ -1,6 +1,7 @@
 """The CUDA plugin from torch, on the libraries of test/doubles that stand in for NVIDIA's driver and compiler: portable kernels as CUDA C give
 the CPU's numbers, networks train without a fallback, and compiled kernels are found again by the next process."""
 
+import json
 import os
 import subprocess
 import sys
@@ -87,3 +88,14 @@ for name in ("fake", "cuda,fake"):
     else:
         raise AssertionError(name)
 """)
+
+
+@pytest.mark.slow
+def test_the_operator_database_gives_the_cpus_results_with_gradients(settings, tmp_path):
+    """But for logcumsumexp backward: a difference of large numbers, in which float32 on the CPU is as far from float64."""
+    command = [sys.executable, "-P", str(OPINFO), "--plugin", "cuda", "--full", "--dtype", "float32", "--mode", "async", "--timeout", "400",
+               "--json", str(tmp_path / "o.json")]  # fmt: skip
+    subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
+    outcomes = json.loads((tmp_path / "o.json").read_text())
+    failed = {outcome["entry"] for outcome in outcomes if outcome["kind"] not in ("pass", "unsampled")}
+    assert len(outcomes) > 600 and failed <= {"logcumsumexp"}, failed
