@@ -152,13 +152,12 @@
   X(CU_LAUNCH_ATTRIBUTE_PRIORITY, 8)                          \
   X(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 14)
 
-#define CUDA_ALL_NUMBERS(X)                                                                               \
-  CUDA_RESULTS(X)                                                                                         \
-  CUDA_DEVICE_ATTRIBUTES(X)                                                                               \
-  CUDA_POINTER_ATTRIBUTES(X)                                                                              \
-  CUDA_FUNCTION_ATTRIBUTES(X)                                                                             \
-  CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURE_MODES(X) CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X) \
-      CUDA_LAUNCH_ATTRIBUTES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_KINDS(X)
+#define CUDA_ATTRIBUTES(X) \
+  CUDA_DEVICE_ATTRIBUTES(X) CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_LAUNCH_ATTRIBUTES(X)
+#define CUDA_CAPTURES(X) CUDA_CAPTURE_MODES(X) CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X)
+#define CUDA_MEMORIES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_KINDS(X)
+#define CUDA_ALL_NUMBERS(X) \
+  CUDA_RESULTS(X) CUDA_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURES(X) CUDA_MEMORIES(X)
 
 /* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
 #ifndef CUDA_VERSION
