@@ -49,6 +49,13 @@ def plugins() -> list[_hal.Plugin]:
     return _hal.plugins() if is_active() else []
 
 
+def _are_active(plugin: str) -> bool:
+    """Whether a list means the active plugins, each by its name, its path, or the name of its file: libhal_cuda.so is "cuda" and "nvgpu"."""
+    wanted = [name.strip() for name in plugin.split(",") if name.strip()]
+    known = [(one.name, one.path, Path(one.path).stem.removeprefix("libhal_")) for one in _hal.plugins()]
+    return len(wanted) == len(known) and all(name in names for name, names in zip(wanted, known))
+
+
 def use(plugin: str) -> None:
     """Activates a plugin by name or absolute path, or a comma list of them; the first one names the device type.
 
@@ -58,7 +65,7 @@ def use(plugin: str) -> None:
         raise ValueError(f"torch_backend.use: expected the name or absolute path of a plugin, such as 'fake', got {plugin!r}")
     with _lock:
         if _active is not None:
-            if plugin in (_requested, _active):
+            if plugin in (_requested, _active) or _are_active(plugin):
                 return
             raise RuntimeError(
                 f"torch_backend.use({plugin!r}): '{_requested}' is already active as torch.{_active}, and a process keeps its "

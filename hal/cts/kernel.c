@@ -2,26 +2,43 @@
 #include "kernel.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "hal/plugin_kernels.h"
 #include "hal/status.h"
 
 enum { BLOCK = 64 };
 
-static const char source[] =
-    "__kernel void cts_ramp(__global int *to, int value, int count) {\n"
-    "  int i = (int)(get_global_id(0) + get_global_size(0) * (get_global_id(1) + get_global_size(1) * "
-    "get_global_id(2)));\n"
-    "  if (i < count) to[i] = value + 3 * i;\n"
-    "}\n"
-    "__kernel void cts_add(__global int *to, int value, int count) {\n"
-    "  int i = (int)get_global_id(0);\n"
-    "  if (i < count) to[i] = to[i] * 2 + value;\n"
-    "}\n"
-    "__kernel void cts_values(__global long *to, char byte, short half_word, int word, long whole, float single) {\n"
-    "  if (get_global_id(0)) return;\n"
-    "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"
-    "}\n";
+/* One text in two languages, which define what it says in capitals. */
+#define BODY                                                                                                    \
+  "KERNEL void cts_ramp(GLOBAL int *to, int value, int count) {\n"                                              \
+  "  int i = (int)PLACE;\n"                                                                                     \
+  "  if (i < count) to[i] = value + 3 * i;\n"                                                                   \
+  "}\n"                                                                                                         \
+  "KERNEL void cts_add(GLOBAL int *to, int value, int count) {\n"                                               \
+  "  int i = (int)AT(0);\n"                                                                                     \
+  "  if (i < count) to[i] = to[i] * 2 + value;\n"                                                               \
+  "}\n"                                                                                                         \
+  "KERNEL void cts_values(GLOBAL long *to, char byte, short half_word, int word, long whole, float single) {\n" \
+  "  if (AT(0)) return;\n"                                                                                      \
+  "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"               \
+  "}\n"
+#define WRONG "KERNEL void broken(GLOBAL int *to) { to[0] = there_is_no_such_name; }"
+#define OPENCL                       \
+  "#define KERNEL __kernel\n"        \
+  "#define GLOBAL __global\n"        \
+  "#define AT(d) get_global_id(d)\n" \
+  "#define PLACE (AT(0) + get_global_size(0) * (AT(1) + get_global_size(1) * AT(2)))\n"
+#define CUDA                                               \
+  "#define KERNEL extern \"C\" __global__\n"               \
+  "#define GLOBAL\n"                                       \
+  "#define AT(d) AT_##d\n"                                 \
+  "#define AT_0 (blockIdx.x * blockDim.x + threadIdx.x)\n" \
+  "#define AT_1 (blockIdx.y * blockDim.y + threadIdx.y)\n" \
+  "#define AT_2 (blockIdx.z * blockDim.z + threadIdx.z)\n" \
+  "#define PLACE (AT_0 + gridDim.x * blockDim.x * (AT_1 + gridDim.y * blockDim.y * AT_2))\n"
+
+static const cts_language_t languages[] = {{"opencl-c", OPENCL BODY, OPENCL WRONG}, {"cuda-c", CUDA BODY, CUDA WRONG}};
 
 static void ramp(const hal_host_range_t *range, void *const *args) {
   int32_t *const to = *(int32_t *const *)args[0];
@@ -56,6 +73,12 @@ int cts_takes_dialect(const cts_t *t, const char *dialect) {
   return strstr(list, word) != NULL;
 }
 
+const cts_language_t *cts_language_of(const cts_t *t) {
+  for (size_t i = 0; i < sizeof languages / sizeof *languages; i++)
+    if (cts_takes_dialect(t, languages[i].dialect)) return &languages[i];
+  return NULL;
+}
+
 hal_plugin_module_t *cts_kernels_load(cts_t *t) {
   static const hal_host_kernel_t kernels[] = {
       {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
@@ -63,17 +86,18 @@ hal_plugin_module_t *cts_kernels_load(cts_t *t) {
       {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
   hal_plugin_module_t *module = NULL;
   hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
-  if (cts_takes_dialect(t, "opencl-c")) {
-    desc.dialect = "opencl-c", desc.data = source, desc.size = sizeof source - 1;
+  const cts_language_t *const language = cts_language_of(t);
+  if (language) {
+    desc.dialect = language->dialect, desc.data = language->source, desc.size = strlen(language->source);
   } else if (cts_takes_dialect(t, "host") ||
              cts_takes_dialect(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
     desc.dialect = "host", desc.data = kernels, desc.size = sizeof kernels;
   } else {
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+    cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   }
   const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
   if (status == HAL_UNIMPLEMENTED && !cts_takes_dialect(t, desc.dialect))
-    cts_skip(t, "the suite has kernels in \"opencl-c\" and \"host\", the device takes \"%s\"", t->info.dialects);
+    cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   cts_expect_ok(t, HAL_SLOT_module_load, status);
   CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
   return module;

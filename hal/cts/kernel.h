@@ -1,4 +1,4 @@
-/* kernel.h: kernels of the suite's own, in a dialect that carries them: "opencl-c", or "host" for devices that are the host's CPU. A
+/* kernel.h: kernels of the suite's own, in a dialect that carries them: "opencl-c", "cuda-c", or "host" for devices that are the host's CPU. A
  * case that needs them is skipped on other devices. Private to hal/cts. */
 #ifndef HAL_CTS_KERNEL_H_
 #define HAL_CTS_KERNEL_H_
@@ -6,6 +6,16 @@
 #include "cts.h"
 
 enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
+
+#define CTS_NO_LANGUAGE "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\""
+
+/* A dialect that is text: the kernels in it, and a text that no compiler takes. */
+typedef struct cts_language_s {
+  const char *dialect, *source, *wrong;
+} cts_language_t;
+
+/* The first one that the device lists, NULL = none. */
+const cts_language_t *cts_language_of(const cts_t *t);
 
 int cts_takes_dialect(const cts_t *t, const char *dialect);
 /* A module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */

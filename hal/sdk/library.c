@@ -13,13 +13,17 @@ static hal_status_t refuse(const hal_library_t *library, const char *name, const
   return hal_host->error_set(HAL_UNAVAILABLE, 0, message);
 }
 
+static void *find(const hal_library_t *library, void *handle, size_t index) {
+  return library->find ? library->find(handle, index) : dlsym(handle, library->symbols[index].name);
+}
+
 /* All symbols are looked up before the first is written: a table is whole or as it was. */
 static hal_status_t fill(const hal_library_t *library, const char *name, void *handle) {
   for (size_t i = 0; i < library->symbol_count; i++)
-    if (!library->symbols[i].optional && !dlsym(handle, library->symbols[i].name))
+    if (!library->symbols[i].optional && !find(library, handle, i))
       return refuse(library, name, "is too old: it lacks", library->symbols[i].name);
   for (size_t i = 0; i < library->symbol_count; i++) {
-    void *const symbol = dlsym(handle, library->symbols[i].name);
+    void *const symbol = find(library, handle, i);
     /* ISO C has no cast to a function pointer */
     memcpy((char *)library->table + library->symbols[i].offset, &symbol, sizeof symbol);
   }

@@ -7,7 +7,8 @@ Usage: compile_kernels.py [--all] [--with COMPILER ...]
   offsets         the same with PK_POINTER_OFFSETS, and double precision
   spirv           clang, llvm-spirv and spirv-val
   pocl            clBuildProgram and clCreateKernel of an OpenCL device that the ICD loader finds
-  nvrtc           NVIDIA's run-time compiler, from the wheel nvidia-cuda-nvrtc
+  nvrtc           NVIDIA's run-time compiler, from the wheel nvidia-cuda-nvrtc or HAL_CUDA_NVRTC: for compute capability 7.5, 9.0 and 10.0,
+                  each of a sample for one of them
 
 Without --all one kernel of each template, dtype and variant is compiled; by the slow ones, spirv and pocl, one of each template and
 dtype. The exit code is 1 when a kernel does not compile, 77 when
@@ -49,6 +50,18 @@ def needs_double(name):
     return not {"f64", "c128"}.isdisjoint(name.split("_"))
 
 
+def all_texts():
+    """The source of each kernel by its name, and the (instance, template) pairs that they come from."""
+    files = codegen.collect_instances(oplist.load(oplist.OPS_YAML))
+    return dict(codegen.device_sources(files).units()), [pair for pairs in files.values() for pair in pairs]
+
+
+def chosen_texts(every, few):
+    """The sources of all kernels, or of a sample."""
+    texts, instances = all_texts()
+    return texts if every else {name: texts[name] for name in sample(instances, few)}
+
+
 def check(compiler, name, texts, workers):
     """Compiles all texts; returns the number of those that do not."""
     missing = compiler.missing()
@@ -72,14 +85,13 @@ def main():
     parser.add_argument("--with", dest="names", nargs="+", choices=list(compilers.COMPILERS), default=list(compilers.COMPILERS))
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    files = codegen.collect_instances(oplist.load(oplist.OPS_YAML))
-    texts = dict(codegen.device_sources(files).units())
-    instances = [pair for pairs in files.values() for pair in pairs]
+    texts, instances = all_texts()
     simt = {instance.prefix + variant.name for instance, _ in instances for variant in instance.variants if variant.simt}
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for name in options.names:
             compiler = compilers.COMPILERS[name](folder)
+            compiler.every = options.all
             chosen = list(texts) if options.all else sample(instances, compiler.slow)
             kept = [kernel for kernel in chosen if (compiler.double or not needs_double(kernel)) and (compiler.simt or kernel not in simt)]
             results.append(check(compiler, name, {kernel: texts[kernel] for kernel in kept}, options.jobs))

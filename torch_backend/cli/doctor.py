@@ -47,7 +47,7 @@ def _other_backends():
 def _settings():
     import torch_backend
 
-    names = {"fake", "opencl", "npu"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
+    names = {"fake", "opencl", "npu", "cuda"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
     plugins = tuple(f"HAL_{name.upper()}_" for name in names)
     unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
                      and not name.startswith(plugins))  # fmt: skip

@@ -81,14 +81,13 @@ void cts_case_module_no_dialect(cts_t *t) {
 
 void cts_case_module_wrong_source(cts_t *t) {
   hal_plugin_module_t *module = NULL;
-  static const char wrong[] = "__kernel void broken(__global int *to) { to[0] = there_is_no_such_name; }";
+  const cts_language_t *const language = cts_language_of(t);
+  if (!language) cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
-                                  .dialect = "opencl-c",
+                                  .dialect = language->dialect,
                                   .options = "",
-                                  .data = wrong,
-                                  .size = sizeof wrong - 1};
-  if (!cts_takes_dialect(t, "opencl-c"))
-    cts_skip(t, "the suite has wrong source in \"opencl-c\", the device takes \"%s\"", t->info.dialects);
+                                  .data = language->wrong,
+                                  .size = strlen(language->wrong)};
   CTS_STATUS(t, HAL_INVALID_ARGUMENT, module_load, t->device, &desc, &module);
   CTS_CHECK(t, strstr(hal_error_message(), "there_is_no_such_name"),
             "the message of module_load has no compiler's log: %s", hal_error_message());

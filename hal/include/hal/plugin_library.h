@@ -27,8 +27,11 @@ typedef struct hal_library_symbol_s {
 
 enum { HAL_LIBRARY_NAMES = 4 };
 
-/* What the two last members of hal_library_t begin with. */
-#define HAL_LIBRARY_CLOSED PTHREAD_MUTEX_INITIALIZER, NULL
+/* What the three last members of hal_library_t begin with. */
+#define HAL_LIBRARY_CLOSED PTHREAD_MUTEX_INITIALIZER, NULL, NULL
+
+/* Finds the symbol of that index in the library that `handle` of dlopen is; NULL = it is not there. Since 0.2. */
+typedef void *(*hal_library_find_fn_t)(void *handle, size_t index);
 
 /* A library and the table of its functions; a static variable, which lives for ever. Since 0.2. */
 typedef struct hal_library_s {
@@ -40,6 +43,8 @@ typedef struct hal_library_s {
   void *table;
   pthread_mutex_t lock; /* HAL_LIBRARY_CLOSED */
   void *handle;
+  hal_library_find_fn_t
+      find; /* NULL: dlsym finds symbols by their names. For libraries that have a function for that */
 } hal_library_t;
 
 /* Opens the library and fills the table; a second call is free. It is never closed: threads and handlers of drivers would not survive

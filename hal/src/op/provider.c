@@ -79,8 +79,10 @@ void hal_provider_close(hal_provider_t *provider) {
   hal_disk_cache_close(&provider->cache);
 }
 
-/* What a kernel's source is compiled with. */
-static const char *options_of(const hal_provider_t *provider) {
+/* What a kernel's source is compiled with. Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
+ * that, CUDA C an option. */
+static const char *options_of(const hal_provider_t *provider, const char *source) {
+  if (strcmp(provider->dialect, "cuda-c") == 0) return strstr(source, "#define PK_CONTRACT 1") ? "" : "--fmad=false";
   return provider->form == HAL_FORM_CPU_VECTOR ? "-DPK_CPU_VECTOR=1" : "";
 }
 
@@ -89,7 +91,7 @@ static hal_status_t load(hal_provider_t *provider, const char *dialect, const vo
   const hal_module_desc_t desc = {
       .struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
       .dialect = dialect,
-      .options = dialect == provider->dialect && !provider->native ? options_of(provider) : "",
+      .options = dialect == provider->dialect && !provider->native ? options_of(provider, data) : "",
       .data = data,
       .size = size};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
@@ -134,7 +136,7 @@ static hal_hash_t key_of(const hal_provider_t *provider, const char *source, siz
   hal_hash_t key = hal_hash_begin();
   hal_hash_add_text(&key, CACHE_VERSION);
   hal_hash_add_text(&key, provider->dialect);
-  hal_hash_add_text(&key, options_of(provider));
+  hal_hash_add_text(&key, options_of(provider, source));
   hal_hash_add_text(&key, plugin->name);
   hal_hash_add_text(&key, plugin->version ? plugin->version : "");
   hal_hash_add_text(&key, device->info.name);

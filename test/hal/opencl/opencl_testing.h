@@ -3,6 +3,8 @@
 #ifndef TEST_HAL_OPENCL_TESTING_H_
 #define TEST_HAL_OPENCL_TESTING_H_
 
+#include <stdlib.h>
+
 #include "support.h"
 
 /* Tells ctest, too, by SKIP_REGULAR_EXPRESSION: Criterion alone says nothing of a skipped test. */
@@ -43,8 +45,44 @@ static inline const char *memory_kind(void) {
   return kind ? kind : "";
 }
 
+/* Words of OpenCL C for compilers of CUDA C, so that tests bring one text. */
+static const char cuda_words[] =
+    "#define __kernel extern \"C\" __global__\n"
+    "#define __global\n"
+    "#define barrier(what) __syncthreads()\n"
+    "typedef unsigned int uint;\n"
+    "typedef unsigned long long ulong;\n"
+    "__device__ inline uint get_of(uint3 v, int d) { return d == 0 ? v.x : d == 1 ? v.y : v.z; }\n"
+    "__device__ inline uint get_local_id(int d) { return get_of(threadIdx, d); }\n"
+    "__device__ inline uint get_group_id(int d) { return get_of(blockIdx, d); }\n"
+    "__device__ inline uint get_local_size(int d) { return d == 0 ? blockDim.x : d == 1 ? blockDim.y : blockDim.z; }\n"
+    "__device__ inline uint get_num_groups(int d) { return d == 0 ? gridDim.x : d == 1 ? gridDim.y : gridDim.z; }\n"
+    "__device__ inline uint get_global_size(int d) { return get_num_groups(d) * get_local_size(d); }\n"
+    "__device__ inline uint get_global_id(int d) { return get_group_id(d) * get_local_size(d) + get_local_id(d); }\n"
+    "#line 1\n";
+
+/* Whether the plugin under test takes CUDA C. */
+static inline int takes_cuda(void) {
+  const char *const plugin = getenv("HAL_TEST_PLUGIN");
+  return plugin && strcmp(plugin, "cuda") == 0;
+}
+
+static inline hal_status_t load_cuda(int32_t device, const char *source, const char *options,
+                                     hal_module_t **out_module) {
+  const size_t size = strlen(source) + sizeof cuda_words;
+  char *const text = malloc(size);
+  if (!text) return HAL_RESOURCE_EXHAUSTED;
+  snprintf(text, size, "%s%s", cuda_words, source);
+  const hal_module_desc_t desc = {
+      .struct_size = sizeof desc, .dialect = "cuda-c", .options = options, .data = text, .size = size - 1};
+  const hal_status_t status = hal_module_load(device, &desc, out_module);
+  free(text);
+  return status;
+}
+
 static inline hal_status_t load_source(int32_t device, const char *source, const char *options,
                                        hal_module_t **out_module) {
+  if (takes_cuda()) return load_cuda(device, source, options, out_module);
   const hal_module_desc_t desc = {
       .struct_size = sizeof desc, .dialect = "opencl-c", .options = options, .data = source, .size = strlen(source)};
   return hal_module_load(device, &desc, out_module);

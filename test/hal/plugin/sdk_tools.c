@@ -1,8 +1,10 @@
-/* Tests of what the SDK has for plugins beyond the defaults: a library opened at run time (hal/plugin_library.h) and a thread with a
- * queue (hal/plugin_worker.h). */
+/* Tests of what the SDK has for plugins beyond the defaults: a library opened at run time (hal/plugin_library.h), a thread with a
+ * queue (hal/plugin_worker.h), and fills by copies (hal/plugin_transfer.h). */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <hal/plugin_library.h>
+#include <hal/plugin_transfer.h>
 #include <hal/plugin_worker.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -48,6 +50,17 @@ Test(tools, a_library_is_found_by_the_first_name_that_there_is_and_its_functions
   calls.cos = NULL;
   cr_assert_eq(hal_library_open(&library), HAL_OK);
   cr_assert_null((void *)(uintptr_t)calls.cos); /* a second call does nothing */
+}
+
+/* As libraries do that have a function for it. */
+static void *find(void *handle, size_t index) { return index ? NULL : dlsym(handle, "sin"); }
+
+Test(tools, a_library_with_a_finder_of_its_own_is_asked_by_that) {
+  hal_library_t library = {"mine", {"libm.so.6"}, "install acme 9", symbols, 2, &calls, HAL_LIBRARY_CLOSED};
+  library.find = find;
+  cr_assert_eq(hal_library_open(&library), HAL_OK, "%s", message);
+  cr_assert_eq(calls.cos(0.0), 0.0);
+  cr_assert_null(calls.none);
 }
 
 Test(tools, a_library_that_is_not_there_is_named_with_what_to_install_and_asked_for_again) {
@@ -135,4 +148,65 @@ Test(tools, a_worker_without_memory_is_refused) {
   cr_assert_eq(hal_worker_start(&worker), HAL_RESOURCE_EXHAUSTED);
   cr_assert_null(worker);
   cr_assert_neq(message[0], '\0');
+}
+
+/* ---- fills -------------------------------------------------------------------------------------------------------------------- */
+
+enum { MOST_BYTES = 4 };
+static size_t widest;
+
+/* A device that takes patterns of at most four bytes, at addresses that are multiples of them. */
+static hal_status_t fill_narrow(hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
+                                size_t pattern_size, size_t size) {
+  (void)stream, (void)device;
+  cr_assert(pattern_size <= MOST_BYTES && (uintptr_t)dst % pattern_size == 0 && size == pattern_size);
+  if (pattern_size > widest) widest = pattern_size;
+  memcpy(dst, pattern, size);
+  return HAL_OK;
+}
+
+Test(tools, a_pattern_that_the_device_has_no_call_for_is_filled_by_copies_at_any_address) {
+  static _Alignas(16) unsigned char room[256], expected[256];
+  unsigned char pattern[16];
+  for (int i = 0; i < 16; i++) pattern[i] = (unsigned char)(i + 1);
+  for (size_t bytes = 2; bytes <= 16; bytes *= 2)
+    for (size_t offset = 0; offset < 17; offset++)
+      for (size_t count = 1; count < 6; count++) {
+        memset(room, 0, sizeof room);
+        memset(expected, 0, sizeof expected);
+        for (size_t i = 0; i < bytes * count; i++) expected[offset + i] = pattern[i % bytes];
+        cr_assert_eq(hal_fill_by_copies(NULL, 0, room + offset, pattern, bytes, bytes * count, MOST_BYTES, fill_narrow),
+                     HAL_OK);
+        cr_assert_arr_eq(room, expected, sizeof room, "%zu patterns of %zu bytes at %zu", count, bytes, offset);
+      }
+  cr_assert_eq(widest, MOST_BYTES);
+  cr_assert_eq(hal_fill_by_copies(NULL, 0, room, pattern, 16, 64, 0, fill_narrow),
+               HAL_OK); /* one that says 0 gets bytes */
+}
+
+Test(tools, wrong_fills_are_refused_by_the_plugins_name_with_their_numbers) {
+  char room[16];
+  const struct {
+    const void *dst, *pattern;
+    size_t pattern_size, size;
+    const char *says;
+  } rows[] = {{room, room, 3, 6, "a pattern of 3 bytes"},    {room, room, 0, 6, "a pattern of 0 bytes"},
+              {room, room, 32, 64, "a pattern of 32 bytes"}, {room, room, 4, 6, "fill of 6 bytes"},
+              {room, NULL, 4, 8, "fill of 8 bytes"},         {NULL, room, 4, 8, "at address 0"}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    cr_assert_eq(hal_fill_check("mine", rows[i].dst, rows[i].pattern, rows[i].pattern_size, rows[i].size),
+                 HAL_INVALID_ARGUMENT);
+    cr_assert(strncmp(message, "mine: ", 6) == 0 && strstr(message, rows[i].says), "%s", message);
+  }
+  cr_assert_eq(hal_fill_check("mine", NULL, room, 4, 0), HAL_OK);
+  cr_assert_eq(hal_fill_shortest("\7\7\7\7", 4), 1);
+  cr_assert_eq(hal_fill_shortest("\7\7\7\1", 4), 4);
+}
+
+Test(tools, a_copys_direction_is_that_of_its_sides) {
+  cr_assert_eq(hal_copy_direction(0, HAL_HOST), HAL_COPY_HOST_TO_DEVICE);
+  cr_assert_eq(hal_copy_direction(HAL_HOST, 0), HAL_COPY_DEVICE_TO_HOST);
+  cr_assert_eq(hal_copy_direction(1, 1), HAL_COPY_DEVICE_TO_DEVICE);
+  cr_assert_eq(hal_copy_direction(1, 0), HAL_COPY_PEER);
+  cr_assert_eq(hal_copy_direction(HAL_HOST, HAL_HOST), HAL_COPY_UNKNOWN);
 }

@@ -1,10 +1,7 @@
 """What README says is not there yet: asking for it is an error that names it, and never something else without a word."""
 
-import re
 import socket
-from pathlib import Path
 
-import pytest
 import torch
 
 
@@ -28,13 +25,3 @@ def test_distributed_training_is_refused(device, run_python):
     """
     said = run_python(script, TORCH_BACKEND="fake").stdout.splitlines()
     assert len(said) == 2 and all("No backend type associated with device type fake" in line for line in said), said
-
-
-README = (Path(__file__).resolve().parents[3] / "README.md").read_text()
-TO_COME = re.findall(r"`(\w+)`", re.search(r"((?:`\w+`(?:, | and )?)+) (?:are|is) to come", README)[1])
-
-
-@pytest.mark.parametrize("name", TO_COME)
-def test_a_plugin_that_is_to_come_is_not_there_and_a_request_says_so(name, run_python):
-    done = run_python(f"import torch, torch_backend; torch_backend.use({name!r})", check=False, HAL_PLUGIN_PATH="")
-    assert done.returncode == 1 and name in done.stderr.splitlines()[-1], done.stderr

@@ -1,16 +1,21 @@
-/* npu_launch.c: so many launches of a kernel of 256 elements through the HAL and the Level Zero plugin and nothing else, for callgrind
- * (npu_launch.py).
+/* driver_launch.c: so many launches of a kernel of 256 elements through the HAL and a plugin over a vendor's driver and nothing else, for
+ * callgrind (npu_launch.py, cuda_launch.py).
  *
- *   HAL_PLUGIN_PATH=<directory of libhal_npu.so> bench_npu_launch CALLS */
+ *   HAL_PLUGIN_PATH=<directory of libhal_npu.so> bench_driver_launch npu CALLS */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hal/hal.h"
 
-static const char source[] =
+static const char opencl_source[] =
     "__kernel void add(__global float *to, __global const float *a, __global const float *b, uint count) {\n"
     "  size_t i = get_global_id(0);\n"
+    "  if (i < count) to[i] = a[i] + b[i];\n"
+    "}\n";
+static const char cuda_source[] =
+    "extern \"C\" __global__ void add(float *to, const float *a, const float *b, unsigned count) {\n"
+    "  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "  if (i < count) to[i] = a[i] + b[i];\n"
     "}\n";
 
@@ -22,14 +27,20 @@ static void must(hal_status_t status, const char *what) {
 
 int main(int argc, char **argv) {
   enum { COUNT = 256, SYNCHRONIZE_EVERY = 100 };
-  const long calls = argc > 1 ? strtol(argv[1], NULL, 10) : 0;
-  const hal_module_desc_t desc = {
-      .struct_size = sizeof desc, .dialect = "opencl-c", .options = "", .data = source, .size = sizeof source - 1};
+  const char *const plugin = argc > 1 ? argv[1] : "npu";
+  const long calls = argc > 2 ? strtol(argv[2], NULL, 10) : 0;
+  const int is_cuda = strcmp(plugin, "cuda") == 0;
+  const char *const source = is_cuda ? cuda_source : opencl_source;
+  const hal_module_desc_t desc = {.struct_size = sizeof desc,
+                                  .dialect = is_cuda ? "cuda-c" : "opencl-c",
+                                  .options = "",
+                                  .data = source,
+                                  .size = strlen(source)};
   hal_stream_t *stream;
   hal_block_t *block;
   hal_module_t *module;
   hal_kernel_t *kernel;
-  must(hal_registry_open("npu"), "open");
+  must(hal_registry_open(plugin), "open");
   must(hal_stream_acquire(0, 0, &stream), "stream");
   must(hal_memory_allocate(0, NULL, 3 * COUNT * sizeof(float), &block), "memory");
   must(hal_module_load(0, &desc, &module), "module");

@@ -1,0 +1,187 @@
+/* cuda_plugin.h: what the files of the CUDA plugin share. The driver is reached through `drv`, a table of entry points that loader.c fills at run
+ * time: nothing here is linked with a library of NVIDIA's. */
+#ifndef CUDA_PLUGIN_H_
+#define CUDA_PLUGIN_H_
+
+#include <hal/plugin.h>
+#include <hal/plugin_records.h>
+#include <pthread.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+
+#include "driver_api.h"
+
+#define CUDA_LIKELY(x) __builtin_expect(!!(x), 1)
+#define CUDA_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+enum { CUDA_MAX_DEVICES = 64, CUDA_MAX_ARGS = 64 };
+
+/* ---- entry points (loader.c) ----------------------------------------------------------------------------------------------- */
+
+#define CUDA_DECLARE_CALL(name, version, parameters) CUresult(*name) parameters;
+typedef struct cuda_table_s {
+  CUDA_CALLS(CUDA_DECLARE_CALL)
+  CUDA_LATER_CALLS(CUDA_DECLARE_CALL)
+} cuda_table_t;
+extern cuda_table_t drv;
+
+/* Opens the driver's library and fills `drv`; starts no driver. Thread-safe; a second call is free.
+ * Errors: HAL_UNAVAILABLE = there is none, or one that is too old, with what to install. */
+hal_status_t cuda_loader_open(void);
+
+/* The version of CUDA that the driver is made for, as 12040; 0 before cuda_loader_open. */
+int cuda_loader_cuda_version(void);
+
+/* The plugin's version with the driver's and its file, so that nobody takes a double for it. Starts no driver. */
+const char *cuda_loader_version(void);
+
+/* The file that a function of a library lies in; "none" where there is none. */
+const char *cuda_file_of(const void *function);
+
+/* ---- errors (error.c) ---------------------------------------------------------------------------------------------------- */
+
+/* The name of a driver's error, such as "CUDA_ERROR_ILLEGAL_ADDRESS". */
+const char *cuda_error_name(CUresult code);
+
+/* What a driver's error is to the host. */
+hal_status_t cuda_error_status(CUresult code);
+
+/* Tells whether an error ends the context: every later call of the process answers it. */
+int cuda_error_is_fatal(CUresult code);
+
+/* Sets the thread's message. */
+hal_status_t cuda_error(hal_status_t status, int64_t native_code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The same for a call of the driver that failed: its error's name and number stand behind the message. */
+hal_status_t cuda_driver_error(CUresult code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- devices (plugin.c, device.c) ------------------------------------------------------------------------------------------ */
+
+/* How a command is named in failures, and what a profile needs of it. */
+typedef struct cuda_work_s {
+  const char *op;     /* the slot that queued it: lives for ever */
+  const char *kernel; /* or NULL; lives as long as its module */
+  uint64_t bytes, correlation;
+  uint32_t kind, direction; /* HAL_PROFILE_*, HAL_COPY_* */
+  uint32_t noted;           /* the number of the profile that wants a record of it; 0 = none does */
+} cuda_work_t;
+
+typedef struct cuda_failure_s {
+  hal_status_t status;
+  CUresult code;
+  char op[64], kernel[96];
+} cuda_failure_t;
+
+/* A stream of the driver, which does not wait for its default stream. */
+struct hal_plugin_stream_s {
+  CUstream handle;
+  int32_t device;
+  _Atomic(const char *) op,
+      kernel;                /* of the last command; NULL: nobody has queued one since the stream was last waited for */
+  pthread_mutex_t lock;      /* of the rest */
+  cuda_failure_t told;       /* reported last */
+  struct cuda_span_s *spans; /* commands that profiles want records of, oldest first, in a ring (profile.c) */
+  uint32_t first, count, room;          /* room: a power of two, or 0 */
+  hal_plugin_stream_t *next, *previous; /* in the device's list; under the device's lock */
+};
+
+typedef struct cuda_device_s {
+  CUdevice handle;
+  _Atomic(CUcontext) context; /* the primary one, retained at the first use; NULL before */
+  char name[64];
+  uint8_t uuid[16];
+  size_t memory_bytes, granularity; /* granularity: of virtual memory; 0 = there is none */
+  int shares_files;                 /* virtual memory crosses to other processes as a file descriptor */
+  int most_threads, most_block[3], most_grid[3], shared_bytes, most_shared_bytes, warp, units, pci[3], capability;
+  atomic_int lost;          /* CUresult that ended the context; 0: it lives */
+  hal_plugin_stream_t *own; /* the NULL stream's */
+  int least, greatest;      /* priorities of streams */
+  pthread_mutex_t lock;     /* of the list, and of the context's beginning */
+  hal_plugin_stream_t *streams;
+  hal_records_t profile;
+  struct cuda_clock_s *clock; /* of profiles (profile.c) */
+} cuda_device_t;
+
+typedef struct cuda_state_s {
+  atomic_int ready, forked;
+  int32_t device_count;
+  atomic_int keep_names; /* there has been a profile: its records may name kernels of unloaded modules */
+  cuda_device_t devices[CUDA_MAX_DEVICES];
+} cuda_state_t;
+extern cuda_state_t cuda;
+
+/* Tells whether calls may use the device: HAL_INVALID_ARGUMENT, or HAL_FAILED_PRECONDITION before init and in a forked child. */
+hal_status_t cuda_check_device(int32_t device);
+
+/* The same, and HAL_UNAVAILABLE when it is lost: for whatever queues work or takes memory. */
+hal_status_t cuda_check_alive(int32_t device);
+
+/* Notes that a call found the context ended, if that is what `code` says. */
+void cuda_device_noticed(int32_t device, CUresult code);
+
+/* Reads what the plugin wants to know of a device. */
+hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal);
+
+/* What is put back when a call ends: the thread's current context belongs to the caller, who may use CUDA in other ways, too. */
+typedef struct cuda_scope_s {
+  CUcontext before;
+  int restore;
+} cuda_scope_t;
+
+/* Makes the device's context current; ended by cuda_leave. The first one retains it. Errors: those of cuda_check_device, and of the driver. */
+hal_status_t cuda_enter(int32_t device, cuda_scope_t *scope);
+static inline void cuda_leave(const cuda_scope_t *scope) {
+  if (CUDA_UNLIKELY(scope->restore)) drv.cuCtxSetCurrent(scope->before);
+}
+
+/* Makes a stream that is in no list. The context is current. */
+hal_status_t cuda_stream_make(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream);
+void cuda_stream_unmake(hal_plugin_stream_t *stream);
+
+/* Forgets a kernel's name, which is about to go, in what streams know of their last commands. */
+void cuda_streams_forget(int32_t device, const char *kernel);
+
+/* ---- queued work (work.c) --------------------------------------------------------------------------------------------------- */
+
+/* A command between cuda_submit_begin and cuda_submit_end. */
+typedef struct cuda_submit_s {
+  hal_plugin_stream_t *stream; /* never NULL: the device's own for the synchronous one */
+  int synchronous;
+  CUstream handle;
+  cuda_scope_t scope;
+  struct cuda_span_s *span; /* of a profile, or NULL; the stream is locked then */
+  cuda_work_t work;
+} cuda_submit_t;
+
+/* Makes the context current. `device` counts for the NULL stream alone. Errors: those of cuda_enter, and a lost device. */
+hal_status_t cuda_submit_begin(cuda_submit_t *submit, hal_plugin_stream_t *stream, int32_t device, const char *op);
+
+/* `code` is what the driver said to the command; on the NULL stream the command is waited for. */
+hal_status_t cuda_submit_end(cuda_submit_t *submit, CUresult code);
+
+/* Ends a wait or a question that the driver answered with `code`: the failure of the stream's last command, told once, or that the device
+ * is lost. */
+hal_status_t cuda_work_failed(hal_plugin_stream_t *stream, CUresult code);
+
+/* ---- graphs (graph.c) --------------------------------------------------------------------------------------------------------- */
+
+/* Tells whether work of the stream is recorded instead of run. */
+int cuda_stream_is_captured(const hal_plugin_stream_t *stream);
+
+/* ---- virtual memory (virtual.c) ------------------------------------------------------------------------------------------------ */
+
+/* What sizes are multiples of, in bytes; 0 = the device has none. */
+size_t cuda_virtual_granularity(const cuda_device_t *device);
+
+/* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */
+
+/* Brackets a command that is noted, and locks its stream; without memory or events there is no record. */
+void cuda_span_begin(cuda_submit_t *submit);
+void cuda_span_end(cuda_submit_t *submit, int queued);
+
+/* Makes records of the spans that have ended. */
+void cuda_spans_reap(hal_plugin_stream_t *stream);
+void cuda_spans_release(hal_plugin_stream_t *stream);
+
+#endif /* CUDA_PLUGIN_H_ */

@@ -1,0 +1,197 @@
+/* prelude.hpp: stands before the CUDA C that the stand-in compiles for this machine: the language's words and functions in C++. `__global__`, asm and
+ * `extern __shared__` are compile.c's. */
+#define __CUDACC_RTC__ 1
+#define __CUDACC__ 1
+#define __device__
+#define __host__
+#define __constant__ static
+#define __forceinline__ inline
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+#define CUDA_STAND_IN_FN static inline __attribute__((unused))
+
+typedef decltype(sizeof(0)) size_t;
+struct uint3 {
+  unsigned x, y, z;
+};
+struct dim3 {
+  unsigned x, y, z;
+};
+static thread_local uint3 threadIdx, blockIdx;
+static thread_local dim3 blockDim, gridDim;
+static const int warpSize = 32;
+
+/* Threads of a block take turns on one thread of the machine: what the others have changed is put back. */
+extern "C" void (*cuda_stand_in_yield)(void);
+static thread_local void *cuda_stand_in_shared;
+CUDA_STAND_IN_FN void __syncthreads() {
+  const uint3 own = threadIdx;
+  cuda_stand_in_yield();
+  threadIdx = own;
+}
+CUDA_STAND_IN_FN void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+CUDA_STAND_IN_FN void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+
+extern "C" {
+#define CUDA_STAND_IN_MATH_1(name)  \
+  float name##f(float) noexcept;    \
+  double name(double) noexcept;
+#define CUDA_STAND_IN_MATH_2(name)      \
+  float name##f(float, float) noexcept; \
+  double name(double, double) noexcept;
+CUDA_STAND_IN_MATH_1(fabs) CUDA_STAND_IN_MATH_1(sqrt) CUDA_STAND_IN_MATH_1(cbrt) CUDA_STAND_IN_MATH_1(floor)
+CUDA_STAND_IN_MATH_1(ceil) CUDA_STAND_IN_MATH_1(trunc) CUDA_STAND_IN_MATH_1(rint) CUDA_STAND_IN_MATH_1(round)
+CUDA_STAND_IN_MATH_1(nearbyint) CUDA_STAND_IN_MATH_1(exp) CUDA_STAND_IN_MATH_1(exp2) CUDA_STAND_IN_MATH_1(expm1)
+CUDA_STAND_IN_MATH_1(log) CUDA_STAND_IN_MATH_1(log2) CUDA_STAND_IN_MATH_1(log10) CUDA_STAND_IN_MATH_1(log1p)
+CUDA_STAND_IN_MATH_1(sin) CUDA_STAND_IN_MATH_1(cos) CUDA_STAND_IN_MATH_1(tan) CUDA_STAND_IN_MATH_1(asin)
+CUDA_STAND_IN_MATH_1(acos) CUDA_STAND_IN_MATH_1(atan) CUDA_STAND_IN_MATH_1(sinh) CUDA_STAND_IN_MATH_1(cosh)
+CUDA_STAND_IN_MATH_1(tanh) CUDA_STAND_IN_MATH_1(asinh) CUDA_STAND_IN_MATH_1(acosh) CUDA_STAND_IN_MATH_1(atanh)
+CUDA_STAND_IN_MATH_1(erf) CUDA_STAND_IN_MATH_1(erfc) CUDA_STAND_IN_MATH_1(lgamma) CUDA_STAND_IN_MATH_1(tgamma)
+CUDA_STAND_IN_MATH_1(logb)
+CUDA_STAND_IN_MATH_2(atan2) CUDA_STAND_IN_MATH_2(pow) CUDA_STAND_IN_MATH_2(fmod) CUDA_STAND_IN_MATH_2(fmax)
+CUDA_STAND_IN_MATH_2(fmin) CUDA_STAND_IN_MATH_2(copysign) CUDA_STAND_IN_MATH_2(hypot)
+CUDA_STAND_IN_MATH_2(nextafter) CUDA_STAND_IN_MATH_2(remainder) CUDA_STAND_IN_MATH_2(fdim)
+float fmaf(float, float, float) noexcept;
+double fma(double, double, double) noexcept;
+float ldexpf(float, int) noexcept;
+double ldexp(double, int) noexcept;
+float frexpf(float, int *) noexcept;
+double frexp(double, int *) noexcept;
+void *memcpy(void *, const void *, size_t) noexcept;
+void *memset(void *, int, size_t) noexcept;
+}
+CUDA_STAND_IN_FN float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+CUDA_STAND_IN_FN double rsqrt(double x) { return 1.0 / sqrt(x); }
+template <typename T> CUDA_STAND_IN_FN bool isnan(T x) { return __builtin_isnan(x); }
+template <typename T> CUDA_STAND_IN_FN bool isinf(T x) { return __builtin_isinf(x); }
+template <typename T> CUDA_STAND_IN_FN bool isfinite(T x) { return __builtin_isfinite(x); }
+template <typename T> CUDA_STAND_IN_FN bool signbit(T x) { return __builtin_signbit(x); }
+template <typename T> CUDA_STAND_IN_FN T min(T x, T y) { return y < x ? y : x; }
+template <typename T> CUDA_STAND_IN_FN T max(T x, T y) { return x < y ? y : x; }
+
+template <typename To, typename From> CUDA_STAND_IN_FN To cuda_stand_in_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "of one size");
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+CUDA_STAND_IN_FN unsigned __float_as_uint(float x) { return cuda_stand_in_bits<unsigned>(x); }
+CUDA_STAND_IN_FN int __float_as_int(float x) { return cuda_stand_in_bits<int>(x); }
+CUDA_STAND_IN_FN float __uint_as_float(unsigned x) { return cuda_stand_in_bits<float>(x); }
+CUDA_STAND_IN_FN float __int_as_float(int x) { return cuda_stand_in_bits<float>(x); }
+CUDA_STAND_IN_FN long long __double_as_longlong(double x) { return cuda_stand_in_bits<long long>(x); }
+CUDA_STAND_IN_FN double __longlong_as_double(long long x) { return cuda_stand_in_bits<double>(x); }
+CUDA_STAND_IN_FN unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((unsigned long long)x * y >> 32); }
+CUDA_STAND_IN_FN unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
+  return (unsigned long long)((unsigned __int128)x * y >> 64);
+}
+/* Rounded by themselves: never fused with what follows. */
+CUDA_STAND_IN_FN float __fmul_rn(float x, float y) {
+  volatile float product = x * y;
+  return product;
+}
+CUDA_STAND_IN_FN float __fadd_rn(float x, float y) {
+  volatile float sum = x + y;
+  return sum;
+}
+CUDA_STAND_IN_FN double __dmul_rn(double x, double y) {
+  volatile double product = x * y;
+  return product;
+}
+CUDA_STAND_IN_FN float __fmaf_rn(float x, float y, float z) { return fmaf(x, y, z); }
+
+template <typename T> CUDA_STAND_IN_FN T atomicCAS(T *address, T compare, T value) {
+  __atomic_compare_exchange(address, &compare, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return compare;
+}
+template <typename T> CUDA_STAND_IN_FN T atomicExch(T *address, T value) {
+  T old;
+  __atomic_exchange(address, &value, &old, __ATOMIC_RELAXED);
+  return old;
+}
+template <typename T, typename F> CUDA_STAND_IN_FN T cuda_stand_in_update(T *address, F next) {
+  T old, wanted;
+  __atomic_load(address, &old, __ATOMIC_RELAXED);
+  do wanted = next(old);
+  while (!__atomic_compare_exchange(address, &old, &wanted, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return old;
+}
+template <typename T> struct cuda_stand_in_same {
+  typedef T type;
+};
+template <typename T> CUDA_STAND_IN_FN T atomicAdd(T *address, typename cuda_stand_in_same<T>::type value) {
+  return cuda_stand_in_update(address, [=](T old) { return (T)(old + value); });
+}
+template <typename T> CUDA_STAND_IN_FN T atomicMax(T *address, typename cuda_stand_in_same<T>::type value) {
+  return cuda_stand_in_update(address, [=](T old) { return old < value ? value : old; });
+}
+template <typename T> CUDA_STAND_IN_FN T atomicMin(T *address, typename cuda_stand_in_same<T>::type value) {
+  return cuda_stand_in_update(address, [=](T old) { return value < old ? value : old; });
+}
+
+/* Instructions of PTX that sources name in asm: compile.c makes calls of them. */
+CUDA_STAND_IN_FN float cuda_stand_in_ptx_cvt_f32_f16(unsigned short bits) {
+  return (float)cuda_stand_in_bits<_Float16>(bits);
+}
+CUDA_STAND_IN_FN unsigned short cuda_stand_in_ptx_cvt_rn_f16_f32(float x) {
+  return cuda_stand_in_bits<unsigned short>((_Float16)x);
+}
+
+/* ---- how the driver calls kernels: module_image.h ----------------------------------------------------------------------------- */
+struct cuda_stand_in_range {
+  unsigned grid[3], block[3];
+  void *shared;
+  void (*fibres)(unsigned, void (*)(void *, unsigned), void *);
+};
+struct cuda_stand_in_kernel {
+  const char *name;
+  void (*run)(const cuda_stand_in_range *, void **);
+  const unsigned *sizes;
+  unsigned count;
+};
+struct cuda_stand_in_module {
+  unsigned version, architecture;
+  void (**yield)(void);
+  const cuda_stand_in_kernel *kernels;
+  unsigned count;
+};
+
+template <unsigned... I> struct cuda_stand_in_places {};
+template <auto F> struct cuda_stand_in_entry;
+template <typename... A, void (*F)(A...)> struct cuda_stand_in_entry<F> {
+  static constexpr unsigned count = sizeof...(A);
+  static constexpr unsigned sizes[count + 1] = {sizeof(A)..., 0};
+
+  template <unsigned... I> static inline void call(void **arguments, cuda_stand_in_places<I...>) {
+    (void)arguments;
+    F(*(A *)arguments[I]...);
+  }
+  static inline void thread(void **arguments) { call(arguments, cuda_stand_in_places<__integer_pack(count)...>()); }
+
+  /* A thread of a block as a fibre. */
+  static void body(void *arguments, unsigned index) {
+    threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
+    thread((void **)arguments);
+  }
+  static inline void block(const cuda_stand_in_range *range, void **arguments) {
+    if (range->fibres) return range->fibres(blockDim.x * blockDim.y * blockDim.z, body, arguments);
+    for (unsigned z = 0; z < blockDim.z; z++)
+      for (unsigned y = 0; y < blockDim.y; y++)
+        for (unsigned x = 0; x < blockDim.x; x++) {
+          threadIdx = {x, y, z};
+          thread(arguments);
+        }
+  }
+  static void run(const cuda_stand_in_range *range, void **arguments) {
+    gridDim = {range->grid[0], range->grid[1], range->grid[2]};
+    blockDim = {range->block[0], range->block[1], range->block[2]};
+    cuda_stand_in_shared = range->shared;
+    for (unsigned z = 0; z < gridDim.z; z++)
+      for (unsigned y = 0; y < gridDim.y; y++)
+        for (unsigned x = 0; x < gridDim.x; x++) {
+          blockIdx = {x, y, z};
+          block(range, arguments);
+        }
+  }
+};

@@ -1,0 +1,190 @@
+/* stand_in.h: what the files of the CPU libcuda.so.1 share: a library under the name of the CUDA driver, whose devices are this machine's
+ * processors. See README.md. */
+#ifndef CUDA_STAND_IN_H_
+#define CUDA_STAND_IN_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "driver_api.h"
+#include "module_image.h"
+
+#define API __attribute__((visibility("default")))
+enum { MAX_DEVICES = 8, MAX_ARGUMENTS = 4096 / 4, ARGUMENT_BYTES = 4096 };
+
+/* ---- the exported functions (entry.c and others) --------------------------------------------------------------------------------- */
+
+/* Exported under the names of the versions that driver_api.h lists; a plain name is the first version. */
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuDevicePrimaryCtxRelease cuDevicePrimaryCtxRelease_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemHostRegister cuMemHostRegister_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuIpcOpenMemHandle cuIpcOpenMemHandle_v2
+
+#define DECLARE_(name, parameters) API CUresult name parameters;
+#define DECLARE(name, version, parameters) DECLARE_(name, parameters)
+CUDA_CALLS(DECLARE)
+CUDA_LATER_CALLS(DECLARE)
+
+/* ---- devices and contexts (context.c) ----------------------------------------------------------------------------------------- */
+
+/* A device's primary context; there are no others. */
+struct CUctx_st {
+  CUdevice device;
+  atomic_int error; /* CUresult that every call answers from now on; 0 = none */
+  int retained;     /* the rest under `lock` */
+  unsigned peers;   /* bit d: access to device d is enabled */
+  struct CUstream_st *streams, *legacy;
+  size_t used; /* bytes of memory */
+};
+
+extern struct CUctx_st contexts[MAX_DEVICES];
+extern int device_count;
+extern pthread_mutex_t lock; /* of lists: contexts, streams, memory */
+
+/* What a call begins with: is the library initialised, a context current, and without an error. */
+CUresult enter(CUcontext *out_context);
+CUresult check_initialised(void);
+CUresult check_device(CUdevice device);
+CUcontext current_context(void);
+
+/* A number of the environment, or `otherwise`. */
+long long setting(const char *name, long long otherwise);
+size_t memory_of_device(void);
+uint64_t clock_now(void); /* nanoseconds */
+
+/* ---- faults (fault.c) ------------------------------------------------------------------------------------------------------- */
+
+/* How many calls fail; FAULT_LOST: how many commands still run before the context fails; FAULT_CODE: with which CUresult; FAULT_DELAY:
+ * microseconds by which each command ends late. */
+typedef enum fault_e {
+  FAULT_ALLOC,
+  FAULT_HOST,
+  FAULT_MODULE,
+  FAULT_LAUNCH,
+  FAULT_COPY,
+  FAULT_STREAM,
+  FAULT_EVENT,
+  FAULT_LOST,
+  FAULT_DELAY,
+  FAULT_CODE,
+  FAULT_KINDS
+} fault_e;
+
+void fault_read(void);
+int fault_takes(fault_e kind);
+/* What each command waits, and whether it is the one at which its context fails. */
+void fault_command(CUcontext context);
+
+/* ---- memory (memory.c) ------------------------------------------------------------------------------------------------------ */
+
+/* Tells whether `bytes` bytes there lie in memory of a device (1) or of the host (0). */
+int is_device_range(CUdeviceptr address, size_t bytes);
+/* Memory that is mapped by virtual.c counts as a device's. Returns whether that worked, or it was such a range. */
+int memory_add_mapped(CUcontext context, void *base, size_t size);
+int memory_take_mapped(void *base, size_t size);
+/* The bytes of the range of a device that begins there, 0 = there is none. */
+size_t memory_size_of(CUdeviceptr address);
+/* The memory file behind an allocation that begins there, -1 = there is none. */
+int memory_file_of(CUdeviceptr address, size_t *out_size);
+/* Frees what a context still has. `lock` is held. */
+void memory_release_all(CUcontext context);
+
+/* ---- streams and commands (stream.c) ------------------------------------------------------------------------------------------ */
+
+typedef struct place_s { /* in a stream's order */
+  CUstream stream;
+  uint64_t ticket;
+} place_t;
+
+/* A command: the first member of what the callers make; `run` releases nothing, `drop` releases what the command holds, but for itself. */
+typedef struct command_s {
+  struct command_s *next;
+  void (*run)(struct command_s *command, CUcontext context);
+  void (*drop)(struct command_s *command);
+  int always; /* 1: runs even in a context that has failed */
+  size_t wait_count;
+  place_t *waits;
+} command_t;
+
+struct CUstream_st {
+  CUcontext context;
+  unsigned flags;
+  int priority;
+  atomic_int users;
+  pthread_t thread;
+  pthread_mutex_t lock; /* of the rest */
+  pthread_cond_t wake, ended;
+  command_t *first, **last;
+  uint64_t queued, done;
+  int stop;
+  CUstream next; /* in the context's list; under the global lock, as what follows */
+  struct capture_s *capture;
+  uint64_t captured; /* commands since the capture began */
+  int unjoined;      /* nobody has waited for what it has captured */
+};
+
+/* Memory for a command, zeroed; NULL = none. */
+void *command_new(size_t bytes, void (*run)(command_t *, CUcontext));
+/* Releases a command and what it holds. */
+void command_drop(command_t *command);
+/* Queues it; handles 0, 1 and 2 are the default streams. Takes it over, also when it fails. */
+CUresult command_push(CUstream stream, CUcontext context, command_t *command);
+/* The stream behind a handle. NULL = no memory. */
+CUstream stream_resolve(CUstream stream, CUcontext context);
+void stream_wait(place_t place);
+/* Waits for all streams of a context. */
+void context_drain(CUcontext context);
+void streams_release(CUcontext context);
+
+/* ---- captures (graph.c) --------------------------------------------------------------------------------------------------------- */
+
+/* Where a captured event stands. All zeros: nowhere. */
+typedef struct capture_mark_s {
+  uint64_t id;
+  CUstream stream;
+  uint64_t captured;
+} capture_mark_t;
+
+/* Takes a command over when its stream is captured: CUDA_SUCCESS; CUDA_ERROR_NOT_FOUND = it is not. `lock` is held. */
+CUresult capture_take(CUstream stream, command_t *command);
+/* A record and a wait, in a stream that is captured, or for a captured event. CUDA_ERROR_NOT_FOUND = it has nothing to do with a capture. */
+CUresult capture_record(CUstream stream, capture_mark_t *mark);
+CUresult capture_wait(CUstream stream, const capture_mark_t *mark);
+/* What a call that no graph can hold finds: spoils the capture. CUDA_SUCCESS = it may go on. */
+CUresult capture_forbids_stream(CUstream stream);
+CUresult capture_forbids(void);
+
+/* ---- kernels (launch.c, fibre.c) ------------------------------------------------------------------------------------------------- */
+
+struct CUmod_st {
+  void *library;
+  const module_image_t *image;
+  CUcontext context;
+  atomic_int users;
+  CUfunction functions;
+  pthread_mutex_t lock; /* of the list */
+};
+
+struct CUfunc_st {
+  CUmodule module;
+  const module_kernel_t *kernel;
+  atomic_int most_shared; /* bytes that a launch may ask for */
+  CUfunction next;
+};
+
+void module_release(CUmodule module);
+
+/* Calls body(data, 0) to body(data, count - 1), each as a fibre of this thread; fibre_yield, called in one, lets the others run up to there. */
+void fibres_run(unsigned count, void (*body)(void *data, unsigned index), void *data);
+void fibre_yield(void);
+void fibres_release(void); /* before the thread ends */
+
+#endif /* CUDA_STAND_IN_H_ */

@@ -1,0 +1,66 @@
+"""Scripts that tests of plugins over vendors' drivers run in processes of their own, with the name of the device type in them."""
+
+TRAIN = """
+import torch, torch_backend
+from torch_backend import fallback
+
+def train(device, steps=5):
+    torch.manual_seed(3)
+    net = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Linear(16, 4)).to(device)
+    x, target = torch.randn(32, 20).to(device), torch.randint(0, 4, (32,)).to(device)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=0.01)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses).cpu()
+"""
+
+
+def train_as_on_the_cpu(kind, known=frozenset()):
+    """Trains on the second device; no more operators fall back than are known."""
+    return (f"{TRAIN}\ntorch.testing.assert_close(train('{kind}:1'), train('cpu'), rtol=1e-4, atol=1e-5)\n"
+            f"assert {{row.op for row in fallback.report()}} <= {set(known)}, fallback.report()")  # fmt: skip
+
+
+def count_compiled(kind):
+    """Prints how many kernels one training step has compiled, found on disk, and seen refused."""
+    return (f"{TRAIN}\ntrain('{kind}', 1)\nfrom torch_backend import _C\nstats = _C.kernel_stats(0)\n"
+            "print(stats['compiled'], stats['loaded'], stats['refused'])")  # fmt: skip
+
+
+def cross_devices(kind):
+    """Copies between host, two devices and two streams."""
+    return f"""
+import torch, torch_backend
+x = torch.arange(100000.0)
+a = x.to("{kind}:0", non_blocking=True)
+b = (a + 1).to("{kind}:1", non_blocking=True)
+assert torch.equal(b.cpu(), x + 1)
+assert torch.{kind}.device_count() == 2 and "test double" in torch.{kind}.get_device_name(0)
+stream, event = torch.Stream("{kind}:1"), torch.Event("{kind}:1", enable_timing=True)
+with stream:
+    c = b * 2
+    event.record(stream)
+torch.accelerator.current_stream("{kind}:1").wait_event(event)
+assert torch.equal((c + 1).cpu(), x * 2 + 3)
+"""
+
+
+def lose(kind, library, function):
+    """Lets the double lose its device, by a function of the library: an error of Python is what remains."""
+    return f"""
+import ctypes, os, torch, torch_backend
+x = torch.ones(10, device="{kind}") + 1
+torch.accelerator.synchronize()
+ctypes.CDLL({library}).{function}(b"lost=0")
+try:
+    (x + 1).cpu()
+except RuntimeError as error:
+    assert "lost" in str(error).lower(), error
+else:
+    raise AssertionError("nothing was said")
+"""
