@@ -70,10 +70,9 @@ static CTS_NORETURN void live(cts_run_t *run, const cts_case_t *which) {
   char text[512] = "";
   if (!(which->needs & CTS_UNLOADED)) cts_start(&t);
   check_needs(&t, which);
-  atomic_store(&run->page->rule, CTS_NO_RULE);
   cts_judge(&t, which->slot, which->phrase);
   which->run(&t);
-  const uint32_t last = atomic_load(&run->page->rule);
+  const uint32_t last = cts_judged();
   const uint32_t change = cts_process_changes(text, sizeof text, run->page->process_known);
   if (change) {
     run->page->process_known |= change;
@@ -154,7 +153,8 @@ void cts_run_case(cts_run_t *run, const cts_case_t *which, cts_result_t *result)
   kill(-child, SIGKILL); /* what the plugin may have started */
   result->seconds = (double)(cts_now_ns() - begin) * 1e-9;
   result->verdict = atomic_load(&page->verdict);
-  result->rule = atomic_load(&page->rule);
+  const int told = result->verdict == CTS_FAIL || result->verdict == CTS_SKIP;
+  result->rule = told ? page->verdict_rule : atomic_load(&page->rule);
   page->text[sizeof page->text - 1] = '\0';
   snprintf(result->text, sizeof result->text, "%s", page->text);
   if (words >= 0) read_output(words, result->output, sizeof result->output), close(words);

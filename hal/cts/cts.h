@@ -28,11 +28,12 @@ enum {
 
 /* What parent and child see. */
 typedef struct cts_page_s {
-  atomic_int verdict;
-  atomic_uint slot;                  /* the function that is running, HAL_SLOT_COUNT: none */
-  atomic_uint last_slot;             /* the one that ran before */
-  atomic_uint sequence;              /* calls so far */
-  atomic_uint rule;                  /* the rule that is being judged */
+  atomic_int verdict, ending; /* ending: somebody is writing the verdict */
+  atomic_uint slot;           /* the function that is running, HAL_SLOT_COUNT: none */
+  atomic_uint last_slot;      /* the one that ran before */
+  atomic_uint sequence;       /* calls so far */
+  atomic_uint rule;           /* the rule that is being judged */
+  uint32_t verdict_rule; /* the rule of the verdict, if a case told it: a second process may judge another by then */
   atomic_uchar held[CTS_RULES_MAX];  /* rules that held in this case */
   atomic_uint calls[HAL_SLOT_COUNT]; /* calls of each function */
   char text[CTS_TEXT];               /* evidence, or why the case was skipped */
@@ -90,6 +91,7 @@ CTS_NORETURN void cts_fail(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
 CTS_NORETURN void cts_skip(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
 /* From now on this rule is judged; the one before held. */
 void cts_judge(cts_t *t, uint32_t slot, const char *phrase);
+uint32_t cts_judged(void); /* the rule that this process judges */
 #define CTS_JUDGE(t, slot, phrase) cts_judge(t, HAL_SLOT_##slot, phrase)
 #define CTS_GENERAL(t, phrase) cts_judge(t, HAL_SLOT_COUNT, phrase)
 #define CTS_CHECK(t, condition, ...) ((condition) ? (void)0 : cts_fail(t, __VA_ARGS__))

@@ -24,6 +24,7 @@ static const char usage[] =
     "  --xfail FILE        lines \"CASE reason\": cases that must fail\n"
     "  --skip-code N       exit code when the hardware is not here and nothing was exercised, 0 by default\n"
     "  --fault NAME=VALUE  a setting of the plugin's by which one of its first 100 launches fails when it runs\n"
+    "  --stop              ends with the first finding\n"
     "  --limit SECONDS     time of one case, 120 by default\n";
 
 static cts_run_t run;
@@ -145,11 +146,23 @@ static int is_setting(const char *text) {
 }
 
 int main(int argc, char **argv) {
-  static const struct option options[] = {
-      {"plugin", 1, 0, 'p'},    {"suite", 1, 0, 's'}, {"case", 1, 0, 'c'},        {"device", 1, 0, 'd'},
-      {"list", 0, 0, 'l'},      {"rules", 0, 0, 'R'}, {"report", 1, 0, 'r'},      {"junit", 1, 0, 'j'},
-      {"tap", 0, 0, 't'},       {"limit", 1, 0, 'L'}, {"unsupported", 1, 0, 'u'}, {"xfail", 1, 0, 'x'},
-      {"skip-code", 1, 0, 'k'}, {"fault", 1, 0, 'f'}, {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
+  static const struct option options[] = {{"plugin", 1, 0, 'p'},
+                                          {"suite", 1, 0, 's'},
+                                          {"case", 1, 0, 'c'},
+                                          {"device", 1, 0, 'd'},
+                                          {"list", 0, 0, 'l'},
+                                          {"rules", 0, 0, 'R'},
+                                          {"report", 1, 0, 'r'},
+                                          {"junit", 1, 0, 'j'},
+                                          {"tap", 0, 0, 't'},
+                                          {"limit", 1, 0, 'L'},
+                                          {"unsupported", 1, 0, 'u'},
+                                          {"xfail", 1, 0, 'x'},
+                                          {"skip-code", 1, 0, 'k'},
+                                          {"fault", 1, 0, 'f'},
+                                          {"stop", 0, 0, 'S'},
+                                          {"help", 0, 0, 'h'},
+                                          {0, 0, 0, 0}};
   static char path[PATH_MAX];
   const char *plugin = NULL, *html = NULL, *junit = NULL;
   long number = 0;
@@ -195,6 +208,9 @@ int main(int argc, char **argv) {
         break;
       case 'f':
         run.fault = optarg, good = is_setting(optarg);
+        break;
+      case 'S':
+        run.stop = 1;
         break;
       case 'h':
         return fputs(usage, stdout), 0;

@@ -81,7 +81,7 @@ int cts_run_all(cts_run_t *run, void (*tell)(const cts_run_t *run, uint32_t numb
   int findings = 0;
   char id[64], other[64];
   memset(run->rule_cases, -1, sizeof run->rule_cases);
-  for (uint32_t i = 0; i < cts_case_count; i++) {
+  for (uint32_t i = 0; i < cts_case_count && !(run->stop && findings); i++) {
     const cts_case_t *const which = &cts_cases[i];
     cts_result_t *const result = &run->results[i];
     cts_case_id(which, id);

@@ -21,7 +21,7 @@ typedef struct cts_listed_s { /* a line of --unsupported or --xfail */
 typedef struct cts_run_s {
   const char *path, *suite, *only, *fault;
   int32_t device;
-  int limit_s;
+  int limit_s, stop; /* stop: behind the first finding */
   cts_listed_t *unsupported, *xfail;
   size_t unsupported_count, xfail_count;
   cts_page_t *page;

@@ -6,14 +6,21 @@
 #include "cts.h"
 #include "hal/status.h"
 
-/* The first verdict stands: two threads of a case may find something at once. */
+static _Atomic uint32_t judged = CTS_NO_RULE; /* by this process */
+
+/* The first verdict stands: two threads of a case, or its two processes, may find something at once. */
 static CTS_NORETURN void end_case(cts_t *t, int verdict, const char *format, va_list values) {
   static atomic_flag ending = ATOMIC_FLAG_INIT;
   if (atomic_flag_test_and_set(&ending))
     for (;;) pause();
+  if (atomic_exchange(&t->page->ending, 1)) { /* the second process of the case was first */
+    while (atomic_load(&t->page->verdict) == CTS_NONE) cts_nap();
+    _exit(0);
+  }
   char text[CTS_TEXT];
   vsnprintf(text, sizeof text, format, values);
   memcpy(t->page->text, text, sizeof text);
+  t->page->verdict_rule = judged == CTS_NO_RULE ? atomic_load(&t->page->rule) : judged;
   atomic_store(&t->page->verdict, verdict);
   _exit(0);
 }
@@ -31,20 +38,22 @@ void cts_skip(cts_t *t, const char *format, ...) {
 }
 
 void cts_judge(cts_t *t, uint32_t slot, const char *phrase) {
-  const uint32_t before = atomic_load(&t->page->rule), rule = cts_rule_find(slot, phrase);
+  const uint32_t before = judged, rule = cts_rule_find(slot, phrase);
   if (before != CTS_NO_RULE) atomic_store(&t->page->held[before], 1);
   atomic_store(&t->page->rule, rule);
+  judged = rule;
   if (rule == CTS_NO_RULE)
     cts_fail(t, "error of the suite: the contract of %s has no sentence with \"%s\"", cts_slot_name(slot), phrase);
 }
 
+uint32_t cts_judged(void) { return judged; }
+
 void cts_expect_ok(cts_t *t, uint32_t slot, hal_status_t status) {
   if (status == HAL_OK) return;
-  const uint32_t judged = atomic_load(&t->page->rule);
-  if (judged == CTS_NO_RULE || cts_rules[judged].slot != slot)
+  const uint32_t rule = judged;
+  if (rule == CTS_NO_RULE || cts_rules[rule].slot != slot)
     for (uint32_t i = cts_rule_count; i-- > 0;)
-      if (cts_rules[i].slot == slot)
-        atomic_store(&t->page->rule, i); /* the first sentence of the function: what it is for */
+      if (cts_rules[i].slot == slot) judged = i; /* the first sentence of the function: what it is for */
   cts_fail(t, "%s gave %s instead of HAL_OK: %s", cts_slot_name(slot), hal_status_name(status), hal_error_message());
 }
 

@@ -131,8 +131,9 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   const ocl_device_t *device = &ocl.devices[ordinal];
   hal_device_info_t info = {
       .struct_size = out_info->struct_size,
-      .flags = HAL_DEVICE_ASYNC | (device->fp64 ? HAL_DEVICE_FP64 : 0) | (device->few_wide ? HAL_DEVICE_CPU : 0) |
-               ocl_memory_flags(),
+      /* A device whose host functions run in the caller's thread holds the caller. */
+      .flags = (device->user_events_hang ? 0 : HAL_DEVICE_ASYNC) | (device->fp64 ? HAL_DEVICE_FP64 : 0) |
+               (device->few_wide ? HAL_DEVICE_CPU : 0) | ocl_memory_flags(),
       .total_memory = device->global_bytes,
       .compute_units = device->units,
       .subgroup_size = device->subgroup,

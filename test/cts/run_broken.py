@@ -1,12 +1,13 @@
 """Holds the conformance suite to its purpose: each broken plugin is found, and its first finding names the broken rule.
 
-    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--times N] [NAME...]
+    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--times N] [--jobs N] [NAME...]
 """
 import argparse
 import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 LIMIT_S = {"init_hangs": 5}
@@ -16,7 +17,7 @@ def first_finding(arguments, name):
     """Gives (rule, sentence, evidence) of the first finding, and the whole output."""
     environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.whole),
                    "HAL_WHOLE_OF": str(arguments.of)}
-    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--fault", "HAL_FAKE_FAULT=3",
+    done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--stop", "--fault", "HAL_FAKE_FAULT=3",
                            "--limit", str(LIMIT_S.get(name, 120))], env=environment,
                           capture_output=True, text=True, timeout=600, check=False)
     output = done.stdout + done.stderr
@@ -26,6 +27,17 @@ def first_finding(arguments, name):
     return found.groups(), output
 
 
+def judge(arguments, name, rule, words):
+    """Says what is wrong with what the suite finds in the broken plugin; None when each run names the rule."""
+    for turn in range(arguments.times):
+        finding, output = first_finding(arguments, name)
+        if not finding or finding[0].split(".")[0] != rule or words not in finding[1]:
+            return f'run {turn + 1}: expected {rule} "{words}", got {finding or output[-600:]}'
+        if arguments.verbose:
+            print(f"{name}: {finding[0]}: {finding[2]}", flush=True)
+    return None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cts", type=Path, required=True)
@@ -33,25 +45,21 @@ def main():
     parser.add_argument("--whole", type=Path, required=True, help="the plugin that has all functions")
     parser.add_argument("--of", type=Path, required=True, help="the good plugin that it stands on")
     parser.add_argument("--times", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="broken plugins at once")
     parser.add_argument("--verbose", action="store_true", help="print every first finding")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     here = Path(__file__).parent
     listed = set(re.findall(r'BREAK(?:_SET)?\("(\w+)"', (here / "broken" / "breaks.def").read_text()))
     rows = [line.split(None, 2) for line in (here / "expected.txt").read_text().splitlines() if line and line[0] != "#"]
+    arguments.times = max(arguments.times, 1)
     wrong = [f"{name}: in one of expected.txt and breaks.def only" for name in listed ^ {row[0] for row in rows}]
-    for name, rule, words in rows:
-        if arguments.names and name not in arguments.names:
-            continue
-        for turn in range(arguments.times):
-            finding, output = first_finding(arguments, name)
-            if finding and finding[0].split(".")[0] == rule and words in finding[1]:
-                if arguments.verbose:
-                    print(f"{name}: {finding[0]}: {finding[2]}")
-                continue
-            wrong.append(f"{name}, run {turn + 1}: expected {rule} \"{words}\", got {finding or output[-600:]}")
-            break
-    print("\n".join(wrong) or f"{len(arguments.names) or len(rows)} broken plugins, each found {arguments.times} of {arguments.times} times")
+    asked = [row for row in rows if not arguments.names or row[0] in arguments.names]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for (name, *_), failure in zip(asked, pool.map(lambda row: judge(arguments, *row), asked)):
+            if failure:
+                wrong.append(f"{name}: {failure}")
+    print("\n".join(wrong) or f"{len(asked)} broken plugins, each found {arguments.times} of {arguments.times} times")
     return 1 if wrong else 0
 
 

@@ -68,7 +68,7 @@ void cts_case_leak_host_memory(cts_t *t) {
   check(t, use_host_memory, "allocating and freeing 300 bytes of host memory");
 }
 
-/* Calls that fail, each in its way. */
+/* Calls that fail, each in its way; that they do, and how, is for other cases. */
 static void fail_alloc(cts_t *t) {
   void *ptr = NULL;
   CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, memory_alloc, t->device, SIZE_MAX / 2 - 4095, 0, &ptr);
@@ -80,15 +80,15 @@ static void fail_load(cts_t *t) {
                                   .options = "",
                                   .data = "x",
                                   .size = 1};
-  CTS_STATUS(t, HAL_UNIMPLEMENTED, module_load, t->device, &desc, &module);
+  if (!cts_module_load(t, t->device, &desc, &module)) CTS_OK(t, module_unload, module);
 }
 static void fail_fill(cts_t *t) {
-  CTS_STATUS(t, HAL_INVALID_ARGUMENT, memory_fill, NULL, t->device, t->scratch, "abc", 3, 12);
+  (void)cts_memory_fill(t, NULL, t->device, t->scratch, "abc", 3, 12);
 }
 static void fail_elapsed(cts_t *t) {
   int64_t nanoseconds = 0;
   hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_TIMING);
-  CTS_STATUS(t, HAL_FAILED_PRECONDITION, event_elapsed, event, event, &nanoseconds);
+  (void)cts_event_elapsed(t, event, event, &nanoseconds);
   CTS_OK(t, event_destroy, event);
 }
 

@@ -66,6 +66,14 @@ static hal_status_t remove_segment(int32_t device, void *ptr, int is_own) {
   return HAL_OK;
 }
 
+static int find_segment(const void *ptr) {
+  pthread_mutex_lock(&lock);
+  const segment_t *at = segments;
+  while (at && at->ptr != ptr) at = at->next;
+  pthread_mutex_unlock(&lock);
+  return at != NULL;
+}
+
 hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
   hal_plugin_physical_t *memory = NULL;
@@ -74,13 +82,16 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
     return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
   hal_status_t status = whole_forbid(NULL);
   if (!status) status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
+  if (status == HAL_UNIMPLEMENTED) return whole_good.memory_alloc(device, size, flags, out_ptr); /* in this setting */
   if (status) return status;
   status = whole_good.virtual_export(device, memory, HAL_HANDLE_FILE, &handle);
   if (status) return whole_good.virtual_release(device, memory), status;
   return add_segment(device, whole, memory, handle.file, out_ptr);
 }
 
-hal_status_t whole_memory_free(int32_t device, void *ptr) { return ptr ? remove_segment(device, ptr, 1) : HAL_OK; }
+hal_status_t whole_memory_free(int32_t device, void *ptr) {
+  return !ptr || !find_segment(ptr) ? whole_good.memory_free(device, ptr) : remove_segment(device, ptr, 1);
+}
 
 hal_status_t whole_memory_alloc_async(int32_t device, stream_t *stream, size_t size, void **out_ptr) {
   return (void)stream, whole_memory_alloc(device, size, 0, out_ptr);
@@ -92,7 +103,7 @@ typedef struct later_s {
 } later_t;
 static void free_later(void *data) {
   const later_t *const later = data;
-  remove_segment(later->device, later->ptr, 1);
+  whole_memory_free(later->device, later->ptr);
   free(data);
 }
 hal_status_t whole_memory_free_async(int32_t device, stream_t *stream, void *ptr) {
