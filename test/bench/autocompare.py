@@ -23,15 +23,15 @@ def networks(torch):
 
 
 def main():
-    plugin = sys.argv[sys.argv.index("--plugin") + 1] if "--plugin" in sys.argv else "fake"
-    torch = sides.torch_with_device(plugin)
+    options = sides.parser(__doc__, with_plugin=True).parse_args()
+    torch = sides.torch_with_device(options.plugin)
     import torch_backend
 
     torch.set_num_threads(1)  # where threads share cores with others, the times are those of their waiting
     torch.manual_seed(0)
     device = torch_backend.device_name()
     synchronize = sides.synchronizer(torch, device)
-    rounds, steps = (3, 3) if "--quick" in sys.argv else (9, 10)
+    rounds, steps = (3, 3) if options.quick else (9, 10)
     for name, (network, x) in networks(torch).items():
         network, x = network.to(device), x.to(device)
         optimizer = torch.optim.Adam(network.parameters())

@@ -77,7 +77,10 @@ class autocompare(TorchDispatchMode):
         self._lock = threading.Lock()  # backward passes may run on several threads
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
+        with _with_bits():
+            return self._dispatch(func, types, args, kwargs or {})
+
+    def _dispatch(self, func, types, args, kwargs):
         if any(kind not in (torch.Tensor, torch.nn.Parameter) for kind in types):
             return NotImplemented  # a subclass takes itself apart, and its parts come here
         if not isinstance(func, torch._ops.OpOverload) or not _activation.is_active():
@@ -173,6 +176,15 @@ def _is_on(leaf, device_type: str) -> bool:
     if isinstance(leaf, torch.Tensor):
         return leaf.device.type == device_type
     return isinstance(leaf, torch.device) and leaf.type == device_type
+
+
+def _with_bits():
+    """Lets operators inside operators see conjugate, negative and zero bits: torch runs a mode without, where CPU torch's own
+    `linalg.pinv` of complex numbers, for one, gives something else than outside of any mode (2.13)."""
+    excluded = torch._C._dispatch_tls_local_exclude_set()
+    for key in (torch._C.DispatchKey.Conjugate, torch._C.DispatchKey.Negative, torch._C.DispatchKey.ZeroTensor):
+        excluded = excluded.remove(key)
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
 
 
 _never = functools.lru_cache(maxsize=None)(operators.nothing_to_compare)

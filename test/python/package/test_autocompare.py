@@ -189,6 +189,16 @@ def test_one_of_every_so_many_calls_is_compared_the_first_among_them(device):
     assert compared(compare) == {"exp": 3, "sin": 1} and left_out(compare)["exp"] == {"not one of 4": 6}
 
 
+def test_a_programs_results_are_what_they_are_without(device):
+    """On the CPU, too, where torch itself gives others under a mode of its kind."""
+    torch.manual_seed(0)
+    x = torch.randn(5, 5, dtype=torch.complex64)
+    for place in ("cpu", device):
+        expected = torch.linalg.pinv(x.to(place))
+        with torch_backend.autocompare(directory=None):
+            assert torch.equal(torch.linalg.pinv(x.to(place)), expected)
+
+
 def test_calls_that_the_cpu_answered_are_counted_apart(device):
     x = torch.eye(3, device=device)
     with torch_backend.autocompare(directory=None) as compare:
