@@ -7,11 +7,12 @@
 
 #include "stand_in.h"
 
+static atomic_llong spared[FAULT_KINDS]; /* calls that go well before the failures begin */
 static atomic_llong left[FAULT_KINDS] = {[FAULT_LOST] = -1, [FAULT_CODE] = CUDA_ERROR_LAUNCH_FAILED};
 static const char *const names[FAULT_KINDS] = {"alloc",  "host",  "module", "launch", "copy",
                                                "stream", "event", "lost",   "delay",  "code"};
 
-/* "name=number,...": returns 0, or -1 when a name is unknown; `lost=-1` takes a loss back that has not happened. */
+/* "name=number,...", or name=number/spared: the failures begin behind so many calls. Returns 0, or -1 when a name is unknown; `lost=-1` takes a loss back that has not happened. */
 API int cuda_stand_in_fault_set(const char *text);
 int cuda_stand_in_fault_set(const char *text) {
   for (; *text; text += *text == ',') {
@@ -21,6 +22,8 @@ int cuda_stand_in_fault_set(const char *text) {
     if (kind == FAULT_KINDS) return -1;
     text += length;
     const long long number = *text == '=' ? strtoll(text + 1, NULL, 10) : 1;
+    const char *const slash = text + strcspn(text, "/,");
+    atomic_store(&spared[kind], *slash == '/' ? strtoll(slash + 1, NULL, 10) : 0);
     atomic_store(&left[kind], number);
     text += strcspn(text, ",");
   }
@@ -33,11 +36,17 @@ void fault_read(void) {
     fprintf(stderr, "cuda_stand_in: CUDA_STAND_IN_FAULT=%s names no fault\n", text);
 }
 
-int fault_takes(fault_e kind) {
-  long long now = atomic_load(&left[kind]);
+/* Takes one from a number that is more than 0. Returns whether it was. */
+static int take(atomic_llong *number) {
+  long long now = atomic_load(number);
   while (now > 0)
-    if (atomic_compare_exchange_weak(&left[kind], &now, now - 1)) return 1;
+    if (atomic_compare_exchange_weak(number, &now, now - 1)) return 1;
   return 0;
+}
+
+int fault_takes(fault_e kind) {
+  if (atomic_load(&left[kind]) <= 0 || take(&spared[kind])) return 0;
+  return take(&left[kind]);
 }
 
 void fault_command(CUcontext context) {

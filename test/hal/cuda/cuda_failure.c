@@ -160,3 +160,70 @@ Test(cuda_failure, a_host_function_behind_lost_work_is_called) {
   for (int i = 0; i < 1000 && !called; i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   cr_assert(called);
 }
+
+/* ---- a sweep ------------------------------------------------------------------------------------------------------------------- */
+
+/* Memory, page-locked memory, streams, events, a module, copies, fills and launches; what is made is given back. Gives the first failure. */
+static hal_status_t use_everything(uint32_t *out_number) {
+  hal_block_t *block = NULL;
+  hal_stream_t *first = NULL, *second = NULL;
+  hal_event_t *event = NULL;
+  hal_module_t *module = NULL;
+  hal_kernel_t *own = NULL;
+  void *pinned = NULL;
+  const uint32_t one = 1;
+  char *to = NULL;
+  const hal_arg_t args[] = {POINTER(to)};
+  hal_status_t status = hal_memory_allocate(0, NULL, 32 << 20, &block);
+  if (!status) to = hal_memory_block_address(block);
+  if (!status) status = hal_host_allocate(0, 4 << 20, &pinned);
+  if (!status) status = hal_stream_acquire(0, 0, &first);
+  if (!status) status = hal_stream_acquire(0, -1, &second);
+  if (!status) status = hal_event_create(0, 0, &event);
+  if (!status) status = hal_memory_fill(first, 0, to, &one, 4, 64);
+  if (!status) status = load_source(0, SLOW_SOURCE, "", &module);
+  if (!status) status = hal_kernel_get(module, "add_one", &own);
+  if (!status) status = launch_1d(own, first, 1, 1, args, 1);
+  if (!status) status = hal_event_record(event, first);
+  if (!status) status = hal_stream_wait_event(second, event);
+  if (!status) status = hal_memory_copy(second, pinned, HAL_HOST, to, 0, 4);
+  const hal_status_t waited =
+      second ? hal_stream_synchronize(second) : HAL_OK; /* also after a failure: pinned memory is written */
+  if (!status) status = waited;
+  if (first) hal_stream_synchronize(first);
+  if (!status) memcpy(out_number, pinned, sizeof *out_number);
+  if (event) hal_event_destroy(event);
+  if (module) hal_module_unload(module);
+  if (pinned) hal_host_free(pinned);
+  hal_memory_release(block);
+  hal_host_empty_cache(-1);
+  hal_memory_empty_cache(0);
+  return status;
+}
+
+Test(cuda_failure, whichever_call_fails_is_told_in_a_sentence_and_everything_works_behind_it) {
+  static const char *const kinds[] = {"alloc", "host", "module", "launch", "copy", "event", "stream"};
+  for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+    int failed = 0;
+    for (int spared = 0; spared < 4; spared++) {
+      char text[64];
+      uint32_t number = 0;
+      snprintf(text, sizeof text, "%s=3/%d", kinds[kind], spared);
+      set_fault(text);
+      const hal_status_t status = use_everything(&number);
+      if (status) {
+        failed++;
+        cr_assert_gt(strlen(hal_error_message()), 20, "%s: %s", text, hal_error_message());
+        cr_assert_not_null(strstr(hal_error_message(), "cuda: "), "%s: %s", text, hal_error_message());
+      } else {
+        cr_assert_eq(number, 2, "%s", text);
+      }
+      snprintf(text, sizeof text, "%s=0", kinds[kind]);
+      set_fault(text);
+      assert_ok(use_everything(&number));
+      cr_assert_eq(number, 2, "behind %s", kinds[kind]);
+    }
+    cr_assert(failed || strcmp(kinds[kind], "stream") == 0, "%s never failed",
+              kinds[kind]); /* streams are kept by the host */
+  }
+}
