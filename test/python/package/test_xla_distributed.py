@@ -188,6 +188,32 @@ def test_threads_exchange_values_of_all_kinds(run):
     """)
 
 
+def test_threads_of_a_program_become_replicas_and_stop_being_any(run):
+    run("""
+        devices, results = xm.get_xla_supported_devices(), {}
+
+        def work(device, fails):
+            try:
+                xm.set_replication(device, devices)
+                if fails and xm.get_ordinal() == 1:
+                    raise LookupError
+                results[device] = xm.all_reduce("sum", torch.tensor([1.0], device=xm.xla_device())).item(), xm.xla_device()
+            except (LookupError, RuntimeError) as error:
+                results[device] = type(error)
+                xm._exchange._replicas_of(devices).abort()
+            finally:
+                xm.set_replication(device, [])
+                assert xm.xrt_world_size() == 1
+
+        for fails in (False, True, False):
+            threads = [threading.Thread(target=work, args=(device, fails)) for device in devices]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert results == ({"lazy:0": RuntimeError, "lazy:1": LookupError} if fails else {name: (2.0, torch.device(name)) for name in devices}), results
+        raises(ValueError, "is none of", xm.set_replication, "lazy:7", devices)
+    """)
+
+
 def test_processes_train_together_and_agree_with_the_cpu(run):
     run(TRAIN + textwrap.dedent("""
         def work(index, text, path):

@@ -35,6 +35,13 @@ class Replicas:
             return values
         except threading.BrokenBarrierError:
             raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for one that has failed") from None
+        except Exception:
+            self.abort()
+            raise
+
+    def is_broken(self) -> bool:
+        """Whether a replica has failed."""
+        return self._meeting.broken
 
     def abort(self) -> None:
         """Lets those who wait, now and later, go with an error."""
@@ -42,8 +49,8 @@ class Replicas:
 
 
 def set_replication(device, devices) -> None:
-    """Makes the calling thread the replica on `device` of those on `devices`: a list that all threads of the group share (the same object), or `Replicas`. An empty list
-    ends that. The device becomes the thread's current one."""
+    """Makes the calling thread the replica on `device` of those on `devices`, which all threads of the group name in one order. An empty list ends that. The device
+    becomes the thread's current one."""
     if not devices:
         _devices.context.replication = None
         return
@@ -60,9 +67,12 @@ _lock = threading.Lock()
 
 
 def _replicas_of(devices) -> Replicas:
-    """The same meeting point for all threads that name the same devices."""
+    """The same meeting point for all threads that name the same devices; a new one behind one where a replica has failed."""
+    names = tuple(str(device) for device in devices)
     with _lock:
-        return _known.setdefault(tuple(str(device) for device in devices), Replicas(devices))
+        if names not in _known or _known[names].is_broken():
+            _known[names] = Replicas(devices)
+        return _known[names]
 
 
 @functools.cache
