@@ -32,7 +32,7 @@ static void keep(const char *name) {
 
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   (void)device;
-  HAL_SET_FIELD(out_info, dialects, "opencl-c");
+  if (HAL_HAS_FIELD(out_info, dialects)) snprintf(out_info->dialects, sizeof out_info->dialects, "opencl-c");
   HAL_SET_FIELD(out_info, flags, HAL_DEVICE_FP64);
   HAL_SET_FIELD(out_info, compute_units, 4);
   HAL_SET_FIELD(out_info, subgroup_size, 16);
