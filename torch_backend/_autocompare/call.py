@@ -57,7 +57,9 @@ class Call:
 
         def swap(value):
             if isinstance(value, torch.Tensor):
-                return copies.get(id(value), _widened(value) if wide else value)
+                if id(value) in copies:
+                    return copies[id(value)]
+                return _widened(value) if wide else value
             if isinstance(value, torch.device):
                 return torch.device("cpu")
             return _WIDER.get(value, value) if wide and isinstance(value, torch.dtype) else value

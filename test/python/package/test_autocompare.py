@@ -200,6 +200,18 @@ def test_a_programs_results_are_what_they_are_without(device):
             assert torch.equal(torch.linalg.pinv(x.to(place)), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.complex128], ids=str)
+def test_what_cancels_is_no_fault(device, dtype):
+    """Whatever the order of a sum, of this one nothing but rounding is left."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(301, 299, dtype=torch.float64, generator=generator)
+    x = torch.cat([x, -x.flip(0)]).to(dtype).to(device)
+    with torch_backend.autocompare(directory=None) as compare:
+        x.sum()
+        torch.ones(1, 602, dtype=dtype, device=device) @ x @ torch.ones(299, 1, dtype=dtype, device=device)
+    assert sum(compared(compare).values()) >= 2
+
+
 def test_calls_that_the_cpu_answered_are_counted_apart(device):
     x = torch.eye(3, device=device)
     with torch_backend.autocompare(directory=None) as compare:
