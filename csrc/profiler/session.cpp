@@ -63,6 +63,11 @@ std::string row_name(const Activity &activity) {
   return activity.kind == HAL_PROFILE_FILL ? "Memset (Device)" : activity.name;
 }
 
+// Who answered the row's operator, in the words of torch_backend.ops; NULL for what no operator asked for.
+const char *answer_name(uint32_t answer) {
+  return answer == HAL_PROFILE_BY_PLUGIN ? "plugin" : answer == HAL_PROFILE_BY_PORTABLE ? "portable" : nullptr;
+}
+
 ActivityType row_type(uint32_t kind) {
   switch (kind) {
     case HAL_PROFILE_COPY:
@@ -126,8 +131,8 @@ void ProfilerSession::read() {
   const auto keep = [](void *user_data, const hal_profile_activity_t *from) {
     const auto *to = static_cast<const Reader *>(user_data);
     to->activities->push_back({from->name, from->op, from->start_ns + to->offset, from->end_ns + to->offset,
-                               from->correlation, from->bytes, from->stream, from->device, from->kind,
-                               from->direction});
+                               from->correlation, from->bytes, from->stream, from->device, from->kind, from->direction,
+                               from->answer});
   };
   if (hal_profile_read(keep, &reader, &lost) != HAL_OK)
     report(std::string("rows may be missing: ") + hal_error_message());
@@ -139,6 +144,7 @@ void ProfilerSession::read() {
 // ---- rows ----
 
 void ProfilerSession::add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
+  if (activity.kind == HAL_PROFILE_HOST_OP) return;  // the CPU's row that the fallback opens (run_on_cpu)
   const ActivityType type = row_type(activity.kind);
   const Place place{activity.device, row_of(activity.stream)};
   if (types_.count(type) == 0) return;
@@ -154,6 +160,7 @@ void ProfilerSession::add_row(const Activity &activity, const libkineto::getLink
   row.addMetadata("stream", place.second);
   if (activity.correlation != 0) row.addMetadata("correlation", activity.correlation);
   if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
+  if (const char *answer = answer_name(activity.answer)) row.addMetadataQuoted("answered by", answer);
   if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
   places_.insert(place);
 

@@ -27,7 +27,7 @@ struct Activity {
   uint64_t correlation, bytes;
   int64_t stream;
   int32_t device;
-  uint32_t kind, direction;
+  uint32_t kind, direction, answer;
 };
 
 class ProfilerSession final : public libkineto::IActivityProfilerSession {

@@ -12,7 +12,8 @@ proportion to what was added, which the result as a whole shows better than one 
 | integers, bool | 0 | |
 
 What is outside is judged again by the operator in double precision: it passes where its error is at most 8 times CPU torch's own. So
-an operator whose condition is bad is not held to digits that CPU torch has not got either, such as the sum of what cancels.
+an operator whose condition is bad is not held to digits that CPU torch has not got either, such as the sum of what cancels. In float64,
+where nothing wider is at hand, that error is the change of CPU torch's result when its operands change in their last places.
 """
 
 from __future__ import annotations

@@ -5,7 +5,11 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
+#include <hal/profile.h>
 #include <torch/library.h>
+
+#include <ctime>
 
 #include "aten/fallback/fallback_info.h"
 #include "aten/fallback/fallback_random.h"
@@ -110,6 +114,36 @@ void results_to_device(FallbackScope &scope, const OpInfo &info, torch::jit::Sta
   std::move(mapped.begin(), mapped.end(), stack->begin() + static_cast<std::ptrdiff_t>(first));
 }
 
+// A row for profiles of the operator that the CPU answers: in torch's below that of the operator, and in the HAL's. Made when a profile
+// runs only.
+class ProfiledFallback {
+ public:
+  explicit ProfiledFallback(const OpInfo &info) : name_(op_name(info)), start_ns_(now_ns()) {
+    if (guard_.isActive()) guard_.before("fallback: " + name_);
+  }
+  ~ProfiledFallback() {
+    if (device_) hal_profile_host_op(device_->index(), name_.c_str(), start_ns_, now_ns());
+  }
+  ProfiledFallback(const ProfiledFallback &) = delete;
+  ProfiledFallback &operator=(const ProfiledFallback &) = delete;
+
+  // None for an operator between host tensors, which is no record of a device.
+  void set_device(std::optional<c10::Device> device) { device_ = device; }
+
+  static bool wanted() { return hal_profile_running() != 0 || at::hasCallbacks(); }
+
+ private:
+  static int64_t now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
+  }
+  std::string name_;
+  int64_t start_ns_;
+  std::optional<c10::Device> device_;
+  at::RecordFunction guard_{at::RecordScope::FUNCTION};
+};
+
 // Checked once per operator: that a kernel is taken away again is redispatch's to report.
 void check_cpu_kernel(const c10::OperatorHandle &op, OpInfo &info, c10::DispatchKey key) {
   if (C10_LIKELY(info.kernel_key.load(std::memory_order_relaxed) == key)) return;
@@ -127,12 +161,15 @@ void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target
   if (!counted.metadata) count_fallback(counted);
   OpInfo &info = &target == &op ? counted : op_info(target);
   check_cpu_kernel(target, info, key);
+  std::optional<ProfiledFallback> profiled;
+  if (C10_UNLIKELY(ProfiledFallback::wanted()) && !counted.metadata) profiled.emplace(counted);
   FallbackScope scope(info.name.name.c_str());
   const size_t first = stack->size() - info.args.size();
   for (size_t i = 0; i < info.args.size(); i++) {
     operand_to_cpu(scope, info.args[i], info.host_operands, (*stack)[first + i]);
   }
   scope.begin();
+  if (C10_UNLIKELY(profiled.has_value())) profiled->set_device(scope.device());
   if (C10_UNLIKELY(info.generator >= 0) && scope.device()) {
     c10::IValue &generator = (*stack)[first + static_cast<size_t>(info.generator)];
     generator = fallback_generator(generator.toOptional<at::Generator>(), scope.device()->index());

@@ -21,6 +21,18 @@ extern "C" {
 /* hal_profile_activity_t.stream of work that was on no stream: a synchronous copy or fill. */
 #define HAL_PROFILE_NO_STREAM INT64_C(-1)
 
+/* Who answered the operator that submitted a piece of work (hal_profile_activity_t.answer). Since 0.2. */
+enum {
+  HAL_PROFILE_BY_NONE = 0,     /* no operator: a plain copy or fill */
+  HAL_PROFILE_BY_PLUGIN = 1,   /* the plugin's own op (op_find) */
+  HAL_PROFILE_BY_PORTABLE = 2, /* a portable kernel, a copy or fill in its place, or a library's function */
+  HAL_PROFILE_BY_HOST = 3      /* the host's CPU; of HAL_PROFILE_HOST_OP only */
+};
+
+/* hal_profile_activity_t.kind of an operator that the host answered in the device's place (hal_profile_host_op). It is no work of the
+ * device: its time is the host's, copies of operands included. Since 0.2. */
+#define HAL_PROFILE_HOST_OP UINT32_C(16)
+
 /* One piece of work that a device has done. All of it is borrowed for the call that gets it. */
 typedef struct hal_profile_activity_s {
   size_t struct_size;
@@ -31,8 +43,10 @@ typedef struct hal_profile_activity_s {
   uint64_t bytes;           /* copied or filled; 0 for kernels */
   int64_t stream;           /* hal_stream_id, or HAL_PROFILE_NO_STREAM */
   int32_t device;
-  uint32_t kind;      /* HAL_PROFILE_KERNEL, _COPY, _FILL or _RANGE */
+  uint32_t kind;      /* HAL_PROFILE_KERNEL, _COPY, _FILL, _RANGE or _HOST_OP */
   uint32_t direction; /* of a copy: HAL_COPY_*; else 0 */
+  uint32_t answer;    /* HAL_PROFILE_BY_*; since 0.2 */
+  uint32_t reserved;
 } hal_profile_activity_t;
 
 typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);
@@ -64,6 +78,12 @@ HAL_API hal_status_t hal_profile_push(uint64_t correlation);
 
 /* Closes the innermost bracket of this thread. Since 0.1. */
 HAL_API void hal_profile_pop(void);
+
+/* Leaves a record that the host answered the operator `op` for `device`, from `start_ns` to `end_ns` of the monotonic clock, under
+ * the caller's innermost bracket. `op` is copied, 95 bytes of it at most. Outside a profile it does nothing. Such records are
+ * limited in number, as a device's are; hal_profile_read counts those that are lost. Thread-safe. Errors: HAL_OUT_OF_RANGE for a
+ * device that is not there; HAL_INVALID_ARGUMENT for times that go backwards. Since 0.2. */
+HAL_API hal_status_t hal_profile_host_op(int32_t device, const char *op, int64_t start_ns, int64_t end_ns);
 
 /* Marks a named range of the calling thread in the vendor's own tools, or closes the innermost one when `name` is NULL; for
  * the plugin of `device`. Costs a plugin's call, profile or not. Errors: as hal_device_ensure. Since 0.1. */

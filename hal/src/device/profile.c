@@ -1,7 +1,7 @@
 /* profile.c: the process's profile: collects the plugins' records, on the host's clock and under the names of the operators.
  *
- * A record is told apart by 64 bits that the plugin asks for when work is submitted (hal_host->profile_correlation): the
- * number of the running operator above, the caller's number below. So a record needs no list on the host's side, and a
+ * A record is told apart by 64 bits that the plugin asks for when work is submitted (hal_host->profile_correlation): whether
+ * its own op answers and the number of the running operator above, the caller's number below. So a record needs no list on the host's side, and a
  * lost one loses nothing but itself. */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/profile.h"
@@ -16,9 +16,10 @@
 #include "plugin/call.h"
 #include "plugin/slots.h"
 
-#define ID_BITS 48
-#define ID_MASK ((UINT64_C(1) << ID_BITS) - 1)
-#define MAX_OPS UINT32_C(0xffff) /* a later one has no name in a profile */
+#define ID_BITS HAL_PROFILE_ID_BITS
+#define ID_MASK HAL_PROFILE_ID_MASK
+#define OWN UINT32_C(0x8000)     /* above the operator's number: the plugin's own op runs */
+#define MAX_OPS UINT32_C(0x7fff) /* a later one has no name in a profile */
 #define MAX_DEPTH 64
 
 /* The device's clock and the host's at one moment. */
@@ -40,7 +41,7 @@ static hal_lock_t profile_lock; /* start, stop and read; before any device's loc
 static _Thread_local struct {
   uint32_t number; /* of the profile that the brackets belong to */
   uint32_t depth;
-  uint32_t op; /* 1 + the running operator, 0 = none */
+  uint32_t op; /* 1 + the running operator, 0 = none; and OWN */
   uint64_t ids[MAX_DEPTH];
 } thread;
 
@@ -49,6 +50,12 @@ static _Thread_local struct {
 uint32_t hal_profile_begin_op(uint32_t op) {
   const uint32_t outer = thread.op;
   thread.op = op < MAX_OPS ? op + 1 : 0;
+  return outer;
+}
+
+uint32_t hal_profile_begin_own(void) {
+  const uint32_t outer = thread.op;
+  thread.op |= OWN;
   return outer;
 }
 
@@ -180,6 +187,7 @@ hal_status_t hal_profile_start(void) {
                            "before the next");
   } else {
     for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].readable = 0;
+    hal_profile_forget_host();
     last_number += last_number == UINT32_MAX ? 2 : 1; /* never 0 */
     atomic_store(&hal_profile_number, last_number);   /* first: a device that becomes ready now joins by itself */
     status = each_ready_device(begin_device);
@@ -219,6 +227,7 @@ int32_t hal_profile_supported(int32_t device) {
 void hal_profile_after_fork(void) {
   atomic_store(&hal_profile_number, 0);
   for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].collects = profiles[i].readable = 0;
+  hal_profile_host_after_fork();
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
@@ -258,7 +267,7 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
     reader->handle = record->stream;
     reader->stream = stream_id(reader->device, record->stream);
   }
-  const uint32_t op = (uint32_t)(record->correlation >> ID_BITS);
+  const uint32_t above = (uint32_t)(record->correlation >> ID_BITS), op = above & ~OWN;
   const char *const op_name = op ? hal_device_hooks.op_name(op - 1) : NULL;
   const int64_t start = to_host(reader->device->index, record->start_ns);
   const int64_t end = to_host(reader->device->index, record->end_ns);
@@ -272,7 +281,10 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
                                            .stream = reader->stream,
                                            .device = reader->device->index,
                                            .kind = record->kind,
-                                           .direction = record->direction};
+                                           .direction = record->direction,
+                                           .answer = above & OWN ? HAL_PROFILE_BY_PLUGIN
+                                                     : op        ? HAL_PROFILE_BY_PORTABLE
+                                                                 : HAL_PROFILE_BY_NONE};
   reader->fn(reader->user_data, &activity);
 }
 
@@ -300,6 +312,7 @@ hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *ou
     if (status) result = status; /* the last one, as its message */
     lost += reader.lost;
   }
+  lost += hal_profile_read_host(fn, user_data);
   hal_unlock(&profile_lock);
   if (out_lost) *out_lost = lost;
   return result;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/status_internal.h"
+#include "device/profile_internal.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "op/internal.h"
@@ -166,7 +167,10 @@ hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stre
   hal_device_t *const device = stream->device;
   own_host_t host = {.stream = stream};
   HAL_SET_FIELD(call, host, &host);
+  const int profiled = hal_profile_is_on();
+  const uint32_t outer = profiled ? hal_profile_begin_own() : 0;
   const hal_status_t status = ask(own, own->fn, device->ordinal, call);
+  if (profiled) hal_profile_end_op(outer);
   HAL_SET_FIELD(call, host, NULL);
   if (HAL_UNLIKELY(host.blocks != NULL)) take_back(&host);
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;

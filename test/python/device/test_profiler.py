@@ -493,3 +493,90 @@ def test_a_failure_on_the_device_is_raised_after_the_profile(run_python):
         HAL_FAKE_DEVICES="2",
         HAL_FAKE_FAULT="3",
     )
+
+
+# ---- who answered ----
+
+ANSWERS = """
+import ctypes, json, sys, torch, torch_backend
+from torch.profiler import ProfilerActivity, profile
+
+def work(x):
+    x.exp()  # the plugin's own
+    torch.ones(2000, device="five").exp()  # which it declines
+    x.sin()  # a portable kernel
+    torch.linalg.eigvals(x[:4].view(2, 2))  # the CPU
+"""
+
+
+@pytest.fixture
+def on_answers(run_python, build_plugin):
+    """Runs a script on a plugin with one operator of its own, kernels and records; gives what it prints last."""
+
+    def run(script):
+        done = run_python(ANSWERS + script, TORCH_BACKEND=build_plugin("answers"), HAL_ALLOW_UNSAFE_PLUGINS=1, HAL_CACHE_DIR="")
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
+
+
+def test_rows_say_whether_the_plugin_or_a_portable_kernel_answered_and_the_cpu_has_rows_of_its_own(on_answers):
+    rows = on_answers("""
+x = torch.ones(8, device="five")
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as result:
+    work(x)
+result.export_chrome_trace("trace.json")
+events = json.load(open("trace.json"))["traceEvents"]
+kernels = [(e["args"]["op"], e["args"].get("answered by"), e["name"]) for e in events if e.get("cat") == "kernel"]
+print(json.dumps([kernels, [row.key for row in result.key_averages() if "fallback" in row.key]]))
+""")
+    kernels, fallbacks = rows
+    by = {(op, answer) for op, answer, _ in kernels}
+    assert {("exp", "plugin"), ("exp", "portable"), ("sin", "portable")} <= by
+    assert {name for op, answer, name in kernels if answer == "plugin"} == {"acme_exp"}
+    assert all(name != "acme_exp" for _, answer, name in kernels if answer == "portable")
+    assert "fallback: aten::_linalg_eigvals" in fallbacks
+
+
+def test_the_hals_records_say_so_too(on_answers):
+    """By hal/profile.h, without torch's profiler."""
+    records = on_answers("""
+from torch_backend import _hal
+hal = _hal.library()
+class Activity(ctypes.Structure):  # hal_profile_activity_t
+    _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("op", ctypes.c_char_p), ("start_ns", ctypes.c_int64),
+                ("end_ns", ctypes.c_int64), ("correlation", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("stream", ctypes.c_int64),
+                ("device", ctypes.c_int32), ("kind", ctypes.c_uint32), ("direction", ctypes.c_uint32), ("answer", ctypes.c_uint32),
+                ("reserved", ctypes.c_uint32)]
+x, seen = torch.ones(8, device="five"), []
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Activity))
+def keep(_, activity):
+    a = activity.contents
+    assert a.struct_size == ctypes.sizeof(Activity) and a.start_ns <= a.end_ns
+    seen.append((a.op.decode(), a.kind, a.answer))
+assert hal.hal_profile_host_op(0, b"nothing runs", 1, 2) == 0
+assert hal.hal_profile_start() == 0
+work(x)
+assert hal.hal_profile_host_op(99, b"no device", 1, 2) != 0 and hal.hal_profile_host_op(0, b"backwards", 2, 1) != 0
+assert hal.hal_profile_stop() == 0
+lost = ctypes.c_uint64(99)
+assert hal.hal_profile_read(keep, None, ctypes.byref(lost)) == 0 and lost.value == 0
+print(json.dumps(seen))
+""")
+    kernel, host_op, plugin, portable, host = 0, 16, 1, 2, 3
+    assert [tuple(record) for record in records if record[0] == "exp"] == [("exp", kernel, plugin), ("exp", kernel, portable)]
+    assert ["sin", kernel, portable] in records and ["aten::_linalg_eigvals", host_op, host] in records
+    assert {op for op, kind, answer in records if kind == host_op} >= {"aten::_linalg_eigvals"}
+    assert all(answer == host for _, kind, answer in records if kind == host_op)
+    assert "nothing runs" not in {op for op, *_ in records}
+
+
+def test_without_a_profile_nothing_is_kept(on_answers):
+    assert on_answers("""
+from torch_backend import _C
+x = torch.ones(8, device="five")
+work(x)
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as result:
+    x.cos()
+print(json.dumps([row.key for row in result.key_averages() if "fallback" in row.key or "acme" in row.key]))
+""") == []

@@ -1,6 +1,7 @@
 """torch_backend.autocompare: finds what a plugin computes wrong at its first call, says where, and writes a file that shows it again; and
 finds nothing on devices that are right."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -199,6 +200,18 @@ def test_a_programs_results_are_what_they_are_without(device):
             assert torch.equal(torch.linalg.pinv(x.to(place)), expected)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.complex128], ids=str)
+def test_what_cancels_is_no_fault(device, dtype):
+    """Whatever the order of a sum, of this one nothing but rounding is left."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(301, 299, dtype=torch.float64, generator=generator)
+    x = torch.cat([x, -x.flip(0)]).to(dtype).to(device)
+    with torch_backend.autocompare(directory=None) as compare:
+        x.sum()
+        torch.ones(1, 602, dtype=dtype, device=device) @ x @ torch.ones(299, 1, dtype=dtype, device=device)
+    assert sum(compared(compare).values()) >= 2
+
+
 def test_calls_that_the_cpu_answered_are_counted_apart(device):
     x = torch.eye(3, device=device)
     with torch_backend.autocompare(directory=None) as compare:
@@ -242,3 +255,38 @@ def test_tolerances_are_those_of_the_table():
     exact, cpu = torch.tensor([1e-8], dtype=torch.float64), torch.tensor([3e-7])
     assert tolerance.compare(torch.tensor([-2e-7]), cpu, precise=lambda: exact) is None
     assert tolerance.compare(torch.tensor([-2e-5]), cpu, precise=lambda: exact) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64", "complex64", "int64"])
+def test_the_operator_database_gives_no_false_alarm(device, dtype):
+    """Forward and backward, two samples of each entry."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    dtype = getattr(torch, dtype)
+
+    def moved(tree):
+        return torch.utils._pytree.tree_map(
+            lambda leaf: leaf.detach().to(device).requires_grad_(leaf.requires_grad) if isinstance(leaf, torch.Tensor) else leaf, tree)
+
+    compare = torch_backend.autocompare(stop=False, directory=None)
+    for entry in op_db:
+        if dtype not in entry.dtypes:
+            continue
+        try:
+            samples = list(itertools.islice(entry.sample_inputs("cpu", dtype, requires_grad=dtype in entry.backward_dtypes), 2))
+        except Exception:  # an entry for other machines
+            continue
+        for sample in samples:
+            first, args, kwargs = moved((sample.input, sample.args, sample.kwargs))
+            try:
+                with compare:
+                    results = entry.op(first, *args, **{key: device if key == "device" else value for key, value in kwargs.items()})
+                    leaves = [leaf for leaf in torch.utils._pytree.tree_flatten(results)[0] if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
+                    if leaves:
+                        sum(leaf.abs().sum() for leaf in leaves).backward()
+            except (RuntimeError, NotImplementedError, AssertionError, TypeError):
+                pass  # what the device refuses is judged by test_opinfo.py
+    assert [str(found) for found in compare.divergences] == []
+    assert sum(row.compared for row in compare.report()) > 500
