@@ -187,6 +187,7 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUuuid_st {
   char bytes[16];
 } CUuuid;
+typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 typedef enum { CU_GET_PROC_ADDRESS_SUCCESS = 0 } CUdriverProcAddressQueryResult;
 
@@ -311,6 +312,7 @@ typedef struct CUlaunchConfig_st {
   X(cuStreamQuery, 2000, (CUstream stream))                                                                            \
   X(cuStreamWaitEvent, 3020, (CUstream stream, CUevent event, unsigned int flags))                                     \
   X(cuStreamAddCallback, 5000, (CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags))      \
+  X(cuLaunchHostFunc, 10000, (CUstream stream, CUhostFn function, void *user_data))                                    \
   X(cuEventCreate, 2000, (CUevent * event, unsigned int flags))                                                        \
   X(cuEventDestroy, 4000, (CUevent event))                                                                             \
   X(cuEventRecord, 2000, (CUevent event, CUstream stream))                                                             \

@@ -1,5 +1,5 @@
 /* host_call.c: host functions. cuStreamAddCallback and not cuLaunchHostFunc, which leaves out the functions behind work that has failed: who waits
- * for one would wait for ever. */
+ * for one would wait for ever. A graph holds only those of cuLaunchHostFunc. */
 #include "cuda_plugin.h"
 
 typedef struct host_call_s {
@@ -14,6 +14,12 @@ static void call(CUstream stream, CUresult status, void *data) {
   own.fn(own.user_data);
 }
 
+static hal_status_t capture(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
+  cuda_submit_t submit;
+  const hal_status_t status = cuda_submit_begin(&submit, stream, stream->device, "stream_host_call");
+  return status ? status : cuda_submit_end(&submit, drv.cuLaunchHostFunc(submit.handle, fn, user_data));
+}
+
 hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   cuda_submit_t submit;
   if (!fn) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: stream_host_call without a function");
@@ -23,9 +29,7 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   }
   hal_status_t status = cuda_check_alive(stream->device);
   if (status) return status;
-  if (cuda_stream_is_captured(stream))
-    return cuda_error(HAL_UNIMPLEMENTED, 0,
-                      "cuda: a graph holds no host function; call it before or after the capture");
+  if (cuda_stream_is_captured(stream)) return capture(stream, fn, user_data);
   host_call_t *const own = hal_host->mem_alloc(sizeof *own, alignof(host_call_t));
   if (!own) return cuda_error(HAL_RESOURCE_EXHAUSTED, 0, "cuda: no host memory for a host function; free some memory");
   *own = (host_call_t){fn, user_data};

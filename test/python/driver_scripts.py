@@ -1,4 +1,23 @@
-"""Scripts that tests of plugins over vendors' drivers run in processes of their own, with the name of the device type in them."""
+"""What tests of plugins over vendors' drivers run in processes of their own: scripts with the name of the device type in them, and tests of
+other files."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+
+
+def run_tests(plugin, settings, folder, path, *options, timeout=1800):
+    """Runs tests of another file on a plugin's device, without a fallback for a kernel that was refused; gives what pytest printed."""
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / path), *options]
+    environment = {**os.environ, **settings, "TORCH_BACKEND_TEST_PLUGIN": plugin}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=folder)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
+    assert "computed by the fallback" not in done.stdout + done.stderr
+    return done.stdout
+
 
 TRAIN = """
 import torch, torch_backend

@@ -287,3 +287,28 @@ API CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, voi
   callback->user_data = user_data;
   return command_push(stream, context, &callback->command);
 }
+
+typedef struct host_function_s {
+  command_t command;
+  CUhostFn function;
+  void *user_data;
+} host_function_t;
+
+static void run_function(command_t *command, CUcontext context) {
+  const host_function_t *const own = (const host_function_t *)command;
+  (void)context;
+  own->function(own->user_data);
+}
+
+/* Unlike a callback it is left out behind a failure, and a graph may hold it. */
+API CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_data) {
+  CUcontext context;
+  const CUresult code = enter(&context);
+  if (code) return code;
+  if (!function) return CUDA_ERROR_INVALID_VALUE;
+  host_function_t *const own = command_new(sizeof *own, run_function);
+  if (!own) return CUDA_ERROR_OUT_OF_MEMORY;
+  own->function = function;
+  own->user_data = user_data;
+  return command_push(stream, context, &own->command);
+}

@@ -91,6 +91,17 @@ for name in ("fake", "cuda,fake"):
 
 
 @pytest.mark.slow
+def test_the_models_train_as_on_the_cpu(settings, tmp_path):
+    driver_scripts.run_tests("cuda", settings, tmp_path, "training/test_models.py")
+
+
+@pytest.mark.slow
+def test_memory_streams_random_numbers_and_pinned_memory_are_as_on_every_device(settings, tmp_path):
+    for name in ("accelerator", "device", "memory", "streams", "random", "pinned", "dlpack"):
+        driver_scripts.run_tests("cuda", settings, tmp_path, f"device/test_{name}.py")
+
+
+@pytest.mark.slow
 def test_the_operator_database_gives_the_cpus_results_with_gradients(settings, tmp_path):
     """But for logcumsumexp backward: a difference of large numbers, in which float32 on the CPU is as far from float64."""
     command = [sys.executable, "-P", str(OPINFO), "--plugin", "cuda", "--full", "--dtype", "float32", "--mode", "async", "--timeout", "400",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import driver_scripts
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -36,12 +37,7 @@ def run_tests(caches, tmp_path):
     """Runs tests of other files on the OpenCL device; gives what pytest printed."""
 
     def run(path, *options, timeout=1800, **settings):
-        command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", str(TESTS / path), *options]
-        environment = {**os.environ, **caches, "TORCH_BACKEND_TEST_PLUGIN": "opencl", **settings}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=tmp_path)
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
-        assert "computed by the fallback" not in done.stdout + done.stderr
-        return done.stdout
+        return driver_scripts.run_tests("opencl", {**caches, **settings}, tmp_path, path, *options, timeout=timeout)
 
     return run
 
