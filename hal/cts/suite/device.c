@@ -64,6 +64,21 @@ void cts_case_device_info_size(cts_t *t) {
   }
 }
 
+/* Copies between the devices, once access was given. */
+static void check_peer(cts_t *t, int32_t peer) {
+  enum { SIZE = 5000 };
+  void *theirs = NULL;
+  uint8_t *const own = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  CTS_OK(t, memory_alloc, peer, SIZE, 0, &theirs);
+  cts_noise(bytes, SIZE, 11);
+  CTS_OK(t, memory_copy, NULL, theirs, peer, bytes, HAL_HOST, SIZE);
+  CTS_OK(t, memory_copy, NULL, own, t->device, theirs, peer, SIZE);
+  cts_get(t, NULL, got, own, SIZE);
+  cts_same(t, got, bytes, SIZE, "memory of a peer, copied once device_peer_enable was called");
+  CTS_OK(t, memory_free, peer, theirs);
+  cts_free(t, own);
+}
+
 void cts_case_device_peers(cts_t *t) {
   for (int32_t peer = 0; peer < t->page->device_count; peer++) {
     int32_t accessible = -7;
@@ -74,6 +89,8 @@ void cts_case_device_peers(cts_t *t) {
     CTS_JUDGE(t, device_peer_enable, "a second call is HAL_OK");
     CTS_OK(t, device_peer_enable, t->device, peer);
     CTS_OK(t, device_peer_enable, t->device, peer);
+    CTS_JUDGE(t, device_peer_enable, "Lets `device` access");
+    check_peer(t, peer);
     CTS_JUDGE(t, device_peer_query, "can read and write");
   }
 }
