@@ -123,9 +123,14 @@ void cts_case_capture_host_call(cts_t *t) {
   static atomic_int calls;
   hal_plugin_stream_t *const stream = cts_stream(t);
   CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
-  CTS_OK(t, stream_host_call, stream, count, &calls);
-  hal_plugin_graph_t *const graph = end(t, stream);
+  hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
+  if (cts_stream_host_call(t, stream, count, &calls) == HAL_UNIMPLEMENTED) {
+    (void)cts_capture_end(t, stream, &graph); /* spoiled or not: the stream runs its work again */
+    cts_sync(t, stream);
+    cts_skip(t, "graphs of this device hold no host functions: stream_host_call says so");
+  }
+  graph = end(t, stream);
   CTS_CHECK(t, atomic_load(&calls) == 0, "a host function that was recorded has run");
   const hal_status_t status = cts_graph_instantiate(t, graph, &exec);
   if (status == HAL_UNIMPLEMENTED) cts_skip(t, "graphs of this device hold no host functions");
