@@ -39,8 +39,9 @@ void cts_case_event_query(cts_t *t) {
   hal_plugin_event_t *const event = cts_event(t, 0);
   cts_gate_close(t, &gate, stream);
   CTS_OK(t, event_record, event, stream);
-  CTS_JUDGE(t, event_query, "HAL_NOT_READY");
   for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, event_query, event);
+  CTS_JUDGE(t, event_query, "HAL_NOT_READY");
+  CTS_STATUS(t, HAL_NOT_READY, event_query, event);
   CTS_JUDGE(t, event_query, "without waiting");
   cts_gate_open(&gate);
   cts_sync(t, stream);

@@ -81,8 +81,9 @@ void cts_case_stream_query(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
-  CTS_JUDGE(t, stream_query, "HAL_NOT_READY = work remains");
   for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
+  CTS_JUDGE(t, stream_query, "HAL_NOT_READY = work remains");
+  CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
   CTS_JUDGE(t, stream_query, "without waiting");
   cts_gate_open(&gate);
   cts_sync(t, stream);
