@@ -41,6 +41,8 @@ def main():
         if done.returncode:
             print(f"run {turn + 1} of {arguments.times} has findings (code {done.returncode}):\n{done.stdout}{done.stderr}")
             return 1
+        if turn % 10 == 9 and turn + 1 < arguments.times:
+            print(f"{turn + 1} of {arguments.times} runs, {time.monotonic() - begin:.0f} s", flush=True)
     print(f"{arguments.plugin.name}: {arguments.times} runs without a finding beside {arguments.load} busy processes, "
           f"{time.monotonic() - begin:.0f} s, the longest {longest:.1f} s")
     return 0

@@ -79,6 +79,7 @@ void cts_case_capture_records(cts_t *t) {
     expect(t, b, 0x44444444, "memory that a graph copies to what it has filled");
     expect(t, c, two, "memory to which a graph copies what another stream wrote before each launch");
   }
+  CTS_JUDGE(t, capture_end, "Ends recording");
   CTS_OK(t, memory_fill, stream, t->device, a, &one, sizeof one, SIZE); /* runs again, now that the capture is over */
   cts_sync(t, stream);
   expect(t, a, one, "memory that a stream fills behind its capture");
@@ -107,7 +108,9 @@ void cts_case_capture_order(cts_t *t) {
     }
     cts_sync(t, stream);
     expect(t, kept, three, "what a first launch of a graph took over from the stream's earlier work");
+    CTS_JUDGE(t, graph_launch, "the launches of one are in order");
     expect(t, c, two, "what a second launch of a graph took over from the first");
+    CTS_JUDGE(t, graph_launch, "Queues a graph");
     CTS_OK(t, graph_launch, exec, NULL);
     expect(t, c, two, "the result of a graph on the NULL stream, when the call has returned");
   }
@@ -120,9 +123,14 @@ void cts_case_capture_host_call(cts_t *t) {
   static atomic_int calls;
   hal_plugin_stream_t *const stream = cts_stream(t);
   CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, 0);
-  CTS_OK(t, stream_host_call, stream, count, &calls);
-  hal_plugin_graph_t *const graph = end(t, stream);
+  hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
+  if (cts_stream_host_call(t, stream, count, &calls) == HAL_UNIMPLEMENTED) {
+    (void)cts_capture_end(t, stream, &graph); /* spoiled or not: the stream runs its work again */
+    cts_sync(t, stream);
+    cts_skip(t, "graphs of this device hold no host functions: stream_host_call says so");
+  }
+  graph = end(t, stream);
   CTS_CHECK(t, atomic_load(&calls) == 0, "a host function that was recorded has run");
   const hal_status_t status = cts_graph_instantiate(t, graph, &exec);
   if (status == HAL_UNIMPLEMENTED) cts_skip(t, "graphs of this device hold no host functions");
@@ -271,6 +279,7 @@ static void try_forbidden(cts_t *t, uint32_t mode, int other_thread, int allocat
   expect_status(t, stream, HAL_CAPTURE_NONE, 0, NULL);
   cts_sync(t, stream);
   expect(t, a, one, "memory that recorded work would fill, whose capture has ended");
+  CTS_JUDGE(t, capture_end, "the stream runs its work again");
   CTS_OK(t, memory_fill, stream, t->device, a, &three, sizeof three, SIZE);
   cts_sync(t, stream);
   expect(t, a, three, "memory that a stream fills behind a capture that ended");
@@ -296,7 +305,9 @@ void cts_case_capture_lives_on(cts_t *t) {
   hal_plugin_graph_exec_t *const first = instantiate(t, graph), *const second = instantiate(t, graph);
   CTS_OK(t, graph_destroy, graph);
   for (int i = 0; i < 20; i++) drop(t, NULL, record(t, stream, three, c, c + 0, a)); /* whoever takes its memory */
+  CTS_JUDGE(t, graph_exec_destroy, "Destroys an instance");
   CTS_OK(t, graph_exec_destroy, first);
+  CTS_JUDGE(t, graph_destroy, "lives on");
   CTS_OK(t, graph_launch, second, stream);
   cts_sync(t, stream);
   expect(t, b, two, "memory that an instance writes whose recording was destroyed");
@@ -326,6 +337,7 @@ void cts_case_capture_update(cts_t *t) {
   copy(t, recorded, c, a);
   hal_plugin_graph_t *const another = end(t, recorded);
   CTS_STATUS(t, HAL_FAILED_PRECONDITION, graph_update, exec, another);
+  CTS_JUDGE(t, graph_update, "the instance is as before");
   CTS_OK(t, memory_fill, NULL, t->device, b, &one, sizeof one, SIZE);
   CTS_OK(t, graph_launch, exec, stream);
   cts_sync(t, stream);

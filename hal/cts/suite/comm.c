@@ -295,6 +295,27 @@ static void use_several(rank_t *first, rank_t *second) {
   CTS_OK(second->t, comm_destroy, second->comm, 0);
 }
 
+/* The second rank is late, and both look at the clock of the machine. */
+static void late_second(cts_peer_t *peer) {
+  for (int naps = 0; naps < 100; naps++) cts_nap();
+  const int64_t begin = cts_now_ns();
+  rank_t self = join_second(peer);
+  cts_peer_say(peer, &begin, sizeof begin);
+  CTS_OK(self.t, comm_destroy, self.comm, 0);
+}
+
+void cts_case_comm_waits(cts_t *t) {
+  static cts_peer_t peer;
+  int64_t theirs = 0;
+  rank_t self = join_first(t, &peer, late_second, HAL_SLOT_comm_create);
+  const int64_t here = cts_now_ns();
+  cts_peer_hear(&peer, &theirs, sizeof theirs);
+  CTS_CHECK(t, here >= theirs, "comm_create came back to the first of two ranks %lld ns before the second called it",
+            (long long)(theirs - here));
+  CTS_OK(t, comm_destroy, self.comm, 0);
+  cts_peer_end(&peer);
+}
+
 static void several_second(cts_peer_t *peer) {
   hal_comm_id_t id;
   rank_t first = join_second(peer);

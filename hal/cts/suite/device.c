@@ -64,6 +64,21 @@ void cts_case_device_info_size(cts_t *t) {
   }
 }
 
+/* Copies between the devices, once access was given. */
+static void check_peer(cts_t *t, int32_t peer) {
+  enum { SIZE = 5000 };
+  void *theirs = NULL;
+  uint8_t *const own = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  CTS_OK(t, memory_alloc, peer, SIZE, 0, &theirs);
+  cts_noise(bytes, SIZE, 11);
+  CTS_OK(t, memory_copy, NULL, theirs, peer, bytes, HAL_HOST, SIZE);
+  CTS_OK(t, memory_copy, NULL, own, t->device, theirs, peer, SIZE);
+  cts_get(t, NULL, got, own, SIZE);
+  cts_same(t, got, bytes, SIZE, "memory of a peer, copied once device_peer_enable was called");
+  CTS_OK(t, memory_free, peer, theirs);
+  cts_free(t, own);
+}
+
 void cts_case_device_peers(cts_t *t) {
   for (int32_t peer = 0; peer < t->page->device_count; peer++) {
     int32_t accessible = -7;
@@ -74,6 +89,77 @@ void cts_case_device_peers(cts_t *t) {
     CTS_JUDGE(t, device_peer_enable, "a second call is HAL_OK");
     CTS_OK(t, device_peer_enable, t->device, peer);
     CTS_OK(t, device_peer_enable, t->device, peer);
+    CTS_JUDGE(t, device_peer_enable, "Lets `device` access");
+    check_peer(t, peer);
     CTS_JUDGE(t, device_peer_query, "can read and write");
+  }
+}
+
+/* What holds on one device holds on the others. */
+static void on_others(cts_t *t, void (*const *cases)(cts_t *t)) {
+  const int32_t own = t->device;
+  for (int32_t device = 0; device < t->page->device_count; device++) {
+    if (device == own) continue;
+    t->device = device;
+    CTS_OK(t, device_info, device, &t->info);
+    for (int i = 0; cases[i]; i++) {
+      for (uint32_t j = 0; j < cts_case_count; j++)
+        if (cts_cases[j].run == cases[i]) cts_judge(t, cts_cases[j].slot, cts_cases[j].phrase);
+      cases[i](t);
+    }
+  }
+  t->device = own;
+}
+
+void cts_case_device_others(cts_t *t) {
+  static void (*const cases[])(cts_t * t) = {cts_case_memory_alloc,
+                                             cts_case_copy_round_trip,
+                                             cts_case_copy_offsets,
+                                             cts_case_copy_within,
+                                             cts_case_memory_fill,
+                                             cts_case_copy_streams,
+                                             cts_case_stream_order,
+                                             cts_case_memory_fill_streams,
+                                             cts_case_event_life,
+                                             cts_case_memory_exhausted,
+                                             NULL};
+  static void (*const known[])(cts_t * t) = {cts_case_memory_pointer_info, NULL};
+  static void (*const events[])(cts_t * t) = {cts_case_event_synchronize, cts_case_event_wait, NULL};
+  on_others(t, cases);
+  if (CTS_PROVIDES(t, memory_pointer_info)) on_others(t, known);
+  if (cts_is_async(t) && CTS_PROVIDES(t, event_create) && CTS_PROVIDES(t, stream_wait_event)) on_others(t, events);
+}
+
+void cts_case_module_others(cts_t *t) {
+  static void (*const cases[])(cts_t * t) = {cts_case_module_launch, cts_case_module_order, cts_case_module_values,
+                                             NULL};
+  on_others(t, cases);
+}
+
+/* A stream of one device waits for an event of another. */
+void cts_case_event_between_devices(cts_t *t) {
+  enum { SIZE = 50000 };
+  const int32_t peer = t->device ? 0 : 1;
+  const int held = cts_is_async(t);
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_plugin_stream_t *theirs = NULL;
+  hal_plugin_event_t *const written = cts_event(t, 0);
+  void *there = NULL;
+  uint8_t *const here = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  CTS_OK(t, stream_create, peer, 0, &theirs);
+  CTS_OK(t, memory_alloc, peer, SIZE, 0, &there);
+  for (uint64_t round = 0; round < 5; round++) {
+    static cts_gate_t gate;
+    cts_noise(bytes, SIZE, round);
+    if (held) cts_gate_close(t, &gate, stream);
+    cts_put(t, stream, here, bytes, SIZE);
+    CTS_OK(t, event_record, written, stream);
+    CTS_OK(t, stream_wait_event, theirs, written);
+    CTS_OK(t, memory_copy, theirs, there, peer, here, t->device, SIZE);
+    CTS_OK(t, memory_copy, theirs, got, HAL_HOST, there, peer, SIZE);
+    if (held) CTS_STATUS(t, HAL_NOT_READY, stream_query, theirs);
+    if (held) cts_gate_open(&gate);
+    cts_sync(t, theirs);
+    cts_same(t, got, bytes, SIZE, "what a stream of one device read after an event of another device");
   }
 }

@@ -40,6 +40,9 @@ void cts_case_event_query(cts_t *t) {
   cts_gate_close(t, &gate, stream);
   CTS_OK(t, event_record, event, stream);
   for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, event_query, event);
+  CTS_JUDGE(t, event_query, "HAL_NOT_READY");
+  CTS_STATUS(t, HAL_NOT_READY, event_query, event);
+  CTS_JUDGE(t, event_query, "without waiting");
   cts_gate_open(&gate);
   cts_sync(t, stream);
   CTS_STATUS(t, HAL_OK, event_query, event);
@@ -133,6 +136,7 @@ void cts_case_event_wait_destroyed(cts_t *t) {
   cts_gate_close(t, &gate, first);
   CTS_OK(t, event_record, event, first);
   CTS_OK(t, stream_wait_event, second, event);
+  CTS_JUDGE(t, event_destroy, "queued waits on it stay right");
   CTS_OK(t, event_destroy, event);
   for (int i = 0; i < 50; i++) { /* whoever takes the memory of the dead event must not be the one waited for */
     hal_plugin_event_t *const other = cts_event(t, 0);

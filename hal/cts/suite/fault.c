@@ -104,6 +104,8 @@ static hal_status_t ask_other(cts_t *t, const launched_t *with) {
   while (cts_event_query(t, event) == HAL_NOT_READY) cts_nap();
   CTS_OK(t, event_destroy, event);
   const hal_status_t query = cts_stream_query(t, with->other), synchronize = cts_stream_synchronize(t, with->other);
+  if (query == HAL_UNAVAILABLE || synchronize == HAL_UNAVAILABLE)
+    return HAL_UNAVAILABLE; /* the device is lost, for all */
   CTS_CHECK(t, !query && !synchronize,
             "a stream without work tells the failure of another stream: stream_query gave %s, stream_synchronize %s",
             hal_status_name(query), hal_status_name(synchronize));
@@ -122,7 +124,12 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
   CTS_CHECK(t, failure, "%s gave HAL_OK after each of %d launches, of which %s makes one fail", what, LAUNCHES,
             t->fault);
   CTS_CHECK(t, hal_error_message()[0], "%s gave %s without a message", what, hal_status_name(failure));
-  if (failure == HAL_UNAVAILABLE) return; /* a lost device stays so */
+  if (failure == HAL_UNAVAILABLE) {
+    CTS_GENERAL(t, "A lost device stays HAL_UNAVAILABLE");
+    for (int i = 0; i < 3; i++) CTS_STATUS(t, HAL_UNAVAILABLE, stream_synchronize, i == 1 ? with.other : with.stream);
+    CTS_STATUS(t, HAL_UNAVAILABLE, device_synchronize, t->device);
+    return;
+  }
   CTS_GENERAL(t, "Asynchronous failures surface once");
   for (int i = 0; i < 2; i++) {
     CTS_STATUS(t, HAL_OK, stream_synchronize, with.stream);

@@ -82,9 +82,7 @@ static void fail_load(cts_t *t) {
                                   .size = 1};
   if (!cts_module_load(t, t->device, &desc, &module)) CTS_OK(t, module_unload, module);
 }
-static void fail_fill(cts_t *t) {
-  (void)cts_memory_fill(t, NULL, t->device, t->scratch, "abc", 3, 12);
-}
+static void fail_fill(cts_t *t) { (void)cts_memory_fill(t, NULL, t->device, t->scratch, "abc", 3, 12); }
 static void fail_elapsed(cts_t *t) {
   int64_t nanoseconds = 0;
   hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_TIMING);

@@ -1,4 +1,7 @@
 /* load.c: what everything stands on: the file is a plugin, it loads, and its devices start. */
+#define _GNU_SOURCE
+#include <dirent.h>
+
 #include "cts.h"
 #include "hal/status.h"
 #include "plugin/loader.h"
@@ -51,4 +54,20 @@ void cts_case_load_shuts_down(cts_t *t) {
   use(t);
   CTS_JUDGE(t, shutdown, "Releases what init acquired");
   CTS_OK(t, shutdown, 0);
+}
+
+/* A host that only looks which plugins there are, and forks then, has started no driver. */
+void cts_case_load_starts_nothing(cts_t *t) {
+  int32_t count = 0;
+  int threads = 0;
+  cts_enter(t, HAL_SLOT_info);
+  const hal_status_t status = hal_plugin_load(t->path, t->plugin);
+  cts_leave(t, HAL_SLOT_info, status);
+  CTS_CHECK(t, !status, "%s", hal_error_message());
+  (void)cts_probe(t, 0);
+  (void)cts_device_count(t, &count);
+  DIR *const tasks = opendir("/proc/self/task");
+  while (tasks && readdir(tasks)) threads++;
+  if (tasks) closedir(tasks);
+  CTS_CHECK(t, threads <= 3, "probe and device_count, before init, have left %d threads in the process", threads - 3);
 }

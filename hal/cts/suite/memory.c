@@ -280,3 +280,10 @@ void cts_case_memory_host_alloc(cts_t *t) {
   CTS_JUDGE(t, host_free, "Frees what host_alloc gave");
   CTS_OK(t, host_free, t->device, host);
 }
+
+void cts_case_memory_host_exhausted(cts_t *t) {
+  void *ptr = &ptr;
+  CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, host_alloc, t->device, SIZE_MAX / 2 - 4095, &ptr);
+  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_CHECK(t, ptr == &ptr, "host_alloc failed and wrote %p to its out-parameter", ptr);
+}

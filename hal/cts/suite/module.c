@@ -173,3 +173,22 @@ void cts_case_module_values(cts_t *t) {
                 j == 4 ? " (a float, times 4)" : "", (long long)got[j], (long long)expected[j]);
   }
 }
+
+/* Kernels of one module do not care for others, and source that was handed over is the caller's again. */
+void cts_case_module_several(cts_t *t) {
+  hal_plugin_module_t *const first = cts_kernels_load(t), *const second = cts_kernels_load(t);
+  hal_plugin_kernel_t *const ramp = cts_kernel_find(t, first, "cts_ramp"), *const other =
+                                                                               cts_kernel_find(t, second, "cts_ramp");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *const device = cts_alloc(t, CTS_RAMP * 4);
+  cts_ramp_launch(t, other, stream, device, 1, CTS_RAMP);
+  cts_sync(t, stream);
+  cts_ramp_check(t, device, 1, 1, 0, "the result of a kernel of a second module");
+  CTS_JUDGE(t, module_unload, "Unloads a module");
+  CTS_OK(t, module_unload, second);
+  CTS_JUDGE(t, kernel_get, "it lives as long as its module");
+  cts_ramp_launch(t, ramp, stream, device, 2, CTS_RAMP);
+  cts_sync(t, stream);
+  cts_ramp_check(t, device, 2, 1, 0, "the result of a kernel whose module lives on, behind another one's end");
+  CTS_OK(t, module_unload, first);
+}

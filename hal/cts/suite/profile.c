@@ -106,3 +106,36 @@ void cts_case_profile_range(cts_t *t) {
   CTS_OK(t, profile_range, NULL);
   CTS_OK(t, profile_range, NULL);
 }
+
+/* What is on stays on, what is off keeps its records, and work of before is not seen. */
+void cts_case_profile_switches(cts_t *t) {
+  static records_t first, second, third;
+  static cts_gate_t gate;
+  const int held = cts_is_async(t);
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *const device = cts_alloc(t, SIZE);
+  CTS_OK(t, profile_enable, t->device, 0); /* off already */
+  CTS_JUDGE(t, profile_enable, "work that was submitted earlier");
+  if (held) cts_gate_close(t, &gate, stream);
+  CTS_OK(t, memory_fill, stream, t->device, device, "", 1, 4096);
+  CTS_OK(t, profile_enable, t->device, 1);
+  if (held) cts_gate_open(&gate);
+  cts_sync(t, stream);
+  CTS_OK(t, profile_read, t->device, keep, &first);
+  CTS_CHECK(t, count_kind(&first, HAL_PROFILE_FILL, 4096, 0) == 0,
+            "a fill that was submitted before profile_enable left a record");
+  CTS_JUDGE(t, profile_enable, "Twice the same");
+  work(t, stream);
+  CTS_OK(t, profile_enable, t->device, 1);
+  CTS_JUDGE(t, profile_enable, "Off keeps the records");
+  CTS_OK(t, profile_enable, t->device, 0);
+  work(t, stream);
+  CTS_OK(t, profile_enable, t->device, 0);
+  CTS_OK(t, profile_read, t->device, keep, &second);
+  const int count = count_kind(&second, HAL_PROFILE_FILL, SIZE / 2, 0);
+  CTS_CHECK(t, count == 1, "one fill between on and off left %d records, when on and off were said twice", count);
+  CTS_JUDGE(t, profile_enable, "Turns the collection");
+  work(t, stream);
+  CTS_OK(t, profile_read, t->device, keep, &third);
+  CTS_CHECK(t, third.count == 0, "work left %d records while their collection was off", third.count);
+}

@@ -82,6 +82,9 @@ void cts_case_stream_query(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_gate_close(t, &gate, stream);
   for (int i = 0; i < 5; i++) CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
+  CTS_JUDGE(t, stream_query, "HAL_NOT_READY = work remains");
+  CTS_STATUS(t, HAL_NOT_READY, stream_query, stream);
+  CTS_JUDGE(t, stream_query, "without waiting");
   cts_gate_open(&gate);
   cts_sync(t, stream);
   CTS_STATUS(t, HAL_OK, stream_query, stream);
@@ -206,4 +209,21 @@ void cts_case_stream_error_none(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   cts_sync(t, stream);
   CTS_STATUS(t, HAL_NOT_FOUND, stream_error, stream, &error);
+}
+
+void cts_case_stream_priorities(cts_t *t) {
+  static const int32_t priorities[] = {0, -1, 1, -2, 5, -100, INT32_MAX, INT32_MIN};
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  for (size_t i = 0; i < sizeof priorities / sizeof priorities[0]; i++) {
+    hal_plugin_stream_t *stream = NULL;
+    const hal_status_t status = cts_stream_create(t, t->device, priorities[i], &stream);
+    CTS_CHECK(t, status == HAL_OK, "stream_create with the priority %d gave %s: %s", priorities[i],
+              hal_status_name(status), hal_error_message());
+    cts_noise(bytes, SIZE, i);
+    cts_put(t, stream, device, bytes, SIZE);
+    cts_get(t, stream, got, device, SIZE);
+    cts_sync(t, stream);
+    cts_same(t, got, bytes, SIZE, "bytes that a stream with a priority copied");
+    CTS_OK(t, stream_destroy, stream);
+  }
 }

@@ -70,3 +70,47 @@ void cts_case_virtual_share(cts_t *t) {
   cts_get(t, NULL, got, second, size);
   cts_same(t, got, bytes, size, "memory written at one address and read where its handle was opened");
 }
+
+void cts_case_virtual_access(cts_t *t) {
+  const size_t size = granule(t);
+  hal_plugin_physical_t *memory = NULL;
+  void *base = NULL;
+  CTS_OK(t, virtual_reserve, t->device, size, &base);
+  CTS_OK(t, virtual_create, t->device, size, HAL_HANDLE_NONE, &memory);
+  CTS_OK(t, virtual_map, t->device, base, size, memory);
+  CTS_JUDGE(t, virtual_access, "virtual_map gives `device` reading and writing");
+  round_trip(t, base, size, 1, "memory that was mapped, and given no further access");
+  CTS_JUDGE(t, virtual_access, "Lets `peer`");
+  for (int32_t peer = 0; peer < t->page->device_count; peer++)
+    CTS_OK(t, virtual_access, t->device, base, size, peer, HAL_ACCESS_READ_WRITE);
+  round_trip(t, base, size, 2, "memory that its device was given reading and writing of");
+  uint8_t *const got = cts_host(t, size), *const bytes = cts_host(t, size);
+  CTS_OK(t, virtual_access, t->device, base, size, t->device, HAL_ACCESS_READ);
+  cts_noise(bytes, size, 2);
+  cts_get(t, NULL, got, base, size);
+  cts_same(t, got, bytes, size, "memory that its device may only read");
+  CTS_OK(t, virtual_unmap, t->device, base, size);
+  CTS_OK(t, virtual_release, t->device, memory);
+  CTS_OK(t, virtual_unreserve, t->device, base, size);
+}
+
+/* Reserved addresses take no memory: far more than a device has. */
+void cts_case_virtual_reserves(cts_t *t) {
+  enum { TIMES = 200 };
+  const size_t size = granule(t), many = ((size_t)64 << 30) / size * size;
+  hal_plugin_physical_t *mark = (hal_plugin_physical_t *)(void *)t, *memory = mark;
+  void *first = NULL, *second = NULL;
+  for (int i = 0; i < TIMES; i++) {
+    CTS_OK(t, virtual_reserve, t->device, many, &first);
+    CTS_OK(t, virtual_reserve, t->device, size, &second);
+    CTS_CHECK(t, (uint8_t *)second + size <= (uint8_t *)first || (uint8_t *)first + many <= (uint8_t *)second,
+              "virtual_reserve gave %zu bytes at %p, within %zu bytes at %p that are reserved", size, second, many,
+              first);
+    CTS_OK(t, virtual_unreserve, t->device, second, size);
+    CTS_OK(t, virtual_unreserve, t->device, first, many);
+  }
+  CTS_JUDGE(t, virtual_create, "HAL_UNIMPLEMENTED for a kind of handle");
+  CTS_STATUS(t, HAL_UNIMPLEMENTED, virtual_create, t->device, size, 1u << 20, &memory);
+  CTS_GENERAL(t, "stay untouched on failure");
+  CTS_CHECK(t, memory == mark, "virtual_create failed and wrote to its out-parameter");
+}
