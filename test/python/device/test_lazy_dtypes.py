@@ -108,3 +108,14 @@ def test_a_network_trains_narrowed_and_is_saved_as_what_it_says(run):
 def test_a_value_that_means_nothing_is_refused(run):
     done = run("", LTC_USE_BF16="yes", check=False)
     assert done.returncode == 1 and "LTC_USE_BF16=yes: expected 0 or 1" in done.stderr
+
+
+def test_double_is_float_on_a_device_that_has_none(run_python, build_plugin):
+    run_python("""
+        import torch, torch_backend
+        torch_backend.lazy.device.enable()
+        x = torch.full((2,), 1 / 3, dtype=torch.float64, device="lazy")
+        y = torch.full((2,), 1 / 3, dtype=torch.float64).to("lazy") + 0
+        for one in (x, y):
+            assert one.dtype == one.cpu().dtype == torch.float64 and one.cpu()[0].item() == torch.tensor(1 / 3).double().item()
+    """, TORCH_BACKEND=build_plugin("five"), HAL_ALLOW_UNSAFE_PLUGINS=1)  # fmt: skip
