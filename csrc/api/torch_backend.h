@@ -3,10 +3,10 @@
 
 #include <torch_backend/version.h>  // IWYU pragma: export
 
-#include "allocator.h"  // IWYU pragma: export
-#include "device.h"     // IWYU pragma: export
-#include "event.h"      // IWYU pragma: export
-#include "generator.h"  // IWYU pragma: export
-#include "guard.h"      // IWYU pragma: export
+#include "allocator.h"     // IWYU pragma: export
+#include "device.h"        // IWYU pragma: export
+#include "event.h"         // IWYU pragma: export
+#include "generator.h"     // IWYU pragma: export
+#include "guard.h"         // IWYU pragma: export
 #include "lazy_backend.h"  // IWYU pragma: export
-#include "stream.h"     // IWYU pragma: export
+#include "stream.h"        // IWYU pragma: export

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -49,17 +51,17 @@ class Call:
     def _tensors(tree):
         return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
 
-    def on_cpu(self, wide: bool = False):
-        """Gives (args, kwargs, copies) for the CPU; with `wide` in double precision. Copies are by the id of what was given."""
+    def on_cpu(self, wide=None):
+        """Gives (args, kwargs, copies) for the CPU, tensors as `wide` makes them. Copies are by the id of what was given."""
         copies = self.snapshot.copies()
         if wide:
-            copies = {key: _widened(tensor) for key, tensor in copies.items()}
+            copies = {key: wide(tensor) for key, tensor in copies.items()}
 
         def swap(value):
             if isinstance(value, torch.Tensor):
                 if id(value) in copies:
                     return copies[id(value)]
-                return _widened(value) if wide else value
+                return wide(value) if wide else value
             if isinstance(value, torch.device):
                 return torch.device("cpu")
             return _WIDER.get(value, value) if wide and isinstance(value, torch.dtype) else value
@@ -69,8 +71,8 @@ class Call:
             kwargs["pin_memory"] = False
         return args, kwargs, copies
 
-    def _compute(self, wide: bool = False):
-        """CPU torch's results as a flat list, and the copies that it wrote."""
+    def _compute(self, wide=None):
+        """CPU torch's results as a flat list, and the copies that it wrote; of operands as `wide` makes them."""
         args, kwargs, copies = self.on_cpu(wide)
         reference = operators.REFERENCES.get(operators.base_name(self.func))
         if reference and not self.written:
@@ -82,7 +84,7 @@ class Call:
         except (RuntimeError, TypeError, ValueError, IndexError) as error:
             if not wide:
                 try:  # such as an operator that the CPU has not in float16, or with statistics in float32
-                    computed = self._compute(wide=True)
+                    computed = self._compute(_widened)
                     self.only_wide = True
                     return computed
                 except Uncomputed:
@@ -98,7 +100,7 @@ class Call:
         precise = _Precise(self)
         for tensor in self.written:
             if id(tensor) in copies:
-                said = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], lambda t=tensor: precise.written(t))
+                said = self._compare(f"{self._name_of(tensor)}, which the operator writes,", tensor, copies[id(tensor)], precise.written(tensor))
                 if said:
                     return said
         returns = self.func._schema.returns
@@ -106,7 +108,7 @@ class Call:
             declared = returns[min(position, len(returns) - 1)]
             if (declared.alias_info and declared.alias_info.is_write) or position in operators.auxiliary(self.func):
                 continue  # compared above; for the backward pass of the same device alone
-            said = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, lambda p=position: precise.result(p), position)
+            said = self._compare(f"result {position}" if len(theirs) > 1 else "the result", ours, expected, precise.result(position), position)
             if not said and isinstance(ours, torch.Tensor):
                 said = self._shares(position, ours, expected, copies)
             if said:
@@ -175,25 +177,25 @@ class Call:
 
 
 class _Precise:
-    """The call in double precision, computed when it is first asked for."""
+    """The call in double precision, as its operands are and with them disturbed; each computed when it is first asked for."""
 
     def __init__(self, call):
-        self._call, self._done = call, None
+        self._call, self._done = call, {}
 
-    def _get(self):
-        if self._done is None:
+    def _pick(self, pick, *disturbance):
+        if disturbance not in self._done:
             try:
-                self._done = self._call._compute(wide=True)
+                self._done[disturbance] = self._call._compute(_Disturbed(*disturbance) if disturbance else _widened)
             except Exception:  # not every operator takes double precision for what it was given
-                self._done = ((), {})
-        return self._done
+                self._done[disturbance] = ((), {})
+        found = pick(*self._done[disturbance])
+        return found if isinstance(found, torch.Tensor) else None
 
     def result(self, position):
-        results = self._get()[0]
-        return results[position] if position < len(results) and isinstance(results[position], torch.Tensor) else None
+        return partial(self._pick, lambda results, copies: results[position] if position < len(results) else None)
 
     def written(self, tensor):
-        return self._get()[1].get(id(tensor))
+        return partial(self._pick, lambda results, copies: copies.get(id(tensor)))
 
 
 _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex32: torch.complex128,
@@ -201,15 +203,22 @@ _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.flo
 
 
 def _widened(tensor):
-    """In double precision; what is in it already, with each element off by a few units of the last place, so that the results show how
-    much of them rounding decides."""
-    wider = _WIDER.get(tensor.dtype)
-    if wider:
-        return tensor.to(wider)
-    if tensor.dtype not in (torch.float64, torch.complex128) or tensor.numel() == 0:
-        return tensor
-    generator = torch.Generator().manual_seed(0)  # the program's random numbers are left alone
-    return tensor * (1 + 2.0**-50 * torch.empty(tensor.shape, dtype=torch.float64).uniform_(-1, 1, generator=generator))
+    return tensor.to(_WIDER.get(tensor.dtype, tensor.dtype))
+
+
+class _Disturbed:
+    """Makes tensors of double precision, each element off by up to `units` times four units of the last place in which sums are made
+    (float32's, or double's for what is double), so that results show how much of them rounding decides."""
+
+    def __init__(self, seed: int, units: float):
+        self._units = units
+        self._generator = torch.Generator().manual_seed(seed)  # the program's random numbers are left alone
+
+    def __call__(self, tensor):
+        if tensor.numel() == 0 or not (tensor.is_floating_point() or tensor.is_complex()):
+            return tensor
+        off = torch.empty(tensor.shape, dtype=torch.float64).uniform_(-1, 1, generator=self._generator)
+        return _widened(tensor) * (1 + self._units * (2.0**-21 if tensor.dtype in _WIDER else 2.0**-50) * off)
 
 
 def _flat(func, results) -> list:

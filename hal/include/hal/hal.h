@@ -16,12 +16,12 @@
 #ifndef HAL_HAL_H_
 #define HAL_HAL_H_
 
+#include "hal/compiler.h"
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
 #include "hal/host_memory.h"
 #include "hal/kernel.h"
-#include "hal/compiler.h"
 #include "hal/lazy.h"
 #include "hal/log.h"
 #include "hal/memory.h"

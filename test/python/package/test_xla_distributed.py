@@ -189,27 +189,39 @@ def test_threads_exchange_values_of_all_kinds(run):
 
 
 def test_threads_of_a_program_become_replicas_and_stop_being_any(run):
+    """Also when one fails before the other begins, or takes fewer steps."""
     run("""
         devices, results = xm.get_xla_supported_devices(), {}
 
-        def work(device, fails):
+        def sum_of_ones():
+            return xm.all_reduce("sum", torch.tensor([1.0], device=xm.xla_device())).item()
+
+        def work(device, steps):
             try:
                 xm.set_replication(device, devices)
-                if fails and xm.get_ordinal() == 1:
+                assert xm.xrt_world_size() == 2 and xm.xla_device() == torch.device(device)
+                results[device] = [sum_of_ones() for _ in range(steps)]
+                if steps == 0:
                     raise LookupError
-                results[device] = xm.all_reduce("sum", torch.tensor([1.0], device=xm.xla_device())).item(), xm.xla_device()
             except (LookupError, RuntimeError) as error:
                 results[device] = type(error)
-                xm._exchange._replicas_of(devices).abort()
             finally:
-                xm.set_replication(device, [])
-                assert xm.xrt_world_size() == 1
+                if steps != 1:  # the end of the thread will do
+                    xm.set_replication(device, [])
+                    assert xm.xrt_world_size() == 1
 
-        for fails in (False, True, False):
-            threads = [threading.Thread(target=work, args=(device, fails)) for device in devices]
+        for steps in [(2, 2), (1, 0), (0, 1), (2, 1), (1, 2), (3, 3)] * 5:
+            threads = [threading.Thread(target=work, args=pair) for pair in zip(devices, steps)]
             for thread in threads: thread.start()
             for thread in threads: thread.join()
-            assert results == ({"lazy:0": RuntimeError, "lazy:1": LookupError} if fails else {name: (2.0, torch.device(name)) for name in devices}), results
+            expected = [LookupError if mine == 0 else RuntimeError if mine > other else [2.0] * mine for mine, other in (steps, steps[::-1])]
+            assert results == dict(zip(devices, expected)), (steps, results)
+        for first, second in (devices, devices[::-1]):  # one after the other: whoever comes late learns that the other has gone
+            for device, steps in ((first, 0), (second, 1)):
+                thread = threading.Thread(target=work, args=(device, steps))
+                thread.start()
+                thread.join()
+            assert results == {first: LookupError, second: RuntimeError}
         raises(ValueError, "is none of", xm.set_replication, "lazy:7", devices)
     """)
 

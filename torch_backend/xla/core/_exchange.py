@@ -18,47 +18,79 @@ _COMBINE = {
 
 
 class Replicas:
-    """Threads that train together, each with its device: where they meet."""
+    """Threads that train together, each with its device: where they meet. Whoever has left, by an exception or at its end, is waited for by nobody."""
 
     def __init__(self, devices):
         self.devices = [str(device) for device in devices]
         self._values = [None] * len(self.devices)
-        self._meeting = threading.Barrier(len(self.devices))
+        self._changed = threading.Condition()
+        self._joined, self._arrived, self._meetings, self._left = set(), 0, 0, False
 
     def gather(self, value, take=None):
-        """Everybody's value, in the order of the replicas, each by way of `take`. Raises RuntimeError when a replica has ended with an exception meanwhile."""
+        """Everybody's value, in the order of the replicas, each by way of `take`. Raises RuntimeError when a replica has left."""
         try:
             self._values[_devices.context.index] = value
-            self._meeting.wait()
+            self._meet()
             values = [take(one) if take else one for one in self._values]
-            self._meeting.wait()  # nobody writes into its value, or gives the next one, before all have taken theirs
+            self._meet()  # nobody writes into its value, or gives the next one, before all have taken theirs
             return values
-        except threading.BrokenBarrierError:
-            raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for one that has failed") from None
         except Exception:
-            self.abort()
+            self.leave()
             raise
 
-    def is_broken(self) -> bool:
-        """Whether a replica has failed."""
-        return self._meeting.broken
+    def _meet(self) -> None:
+        with self._changed:
+            meeting = self._meetings
+            self._arrived += 1
+            if self._arrived == len(self.devices):
+                self._arrived, self._meetings = 0, meeting + 1
+                self._changed.notify_all()
+            self._changed.wait_for(lambda: self._meetings != meeting or self._left)
+            if self._meetings == meeting:
+                raise RuntimeError(f"replica {_devices.context.index} of {len(self.devices)} waits for one that has failed or ended")
 
-    def abort(self) -> None:
-        """Lets those who wait, now and later, go with an error."""
-        self._meeting.abort()
+    def join(self, index: int) -> _Membership:
+        """A replica begins; it leaves when the result is gone."""
+        with self._changed:
+            self._joined.add(index)
+        return _Membership(self)
+
+    def takes(self, index: int) -> bool:
+        """Whether a replica may begin here: not again once one has left, but late, to learn of that."""
+        with self._changed:
+            return not self._left or index not in self._joined
+
+    def leave(self) -> None:
+        """Lets those who wait for this replica, now and later, go with an error."""
+        with self._changed:
+            self._left = True
+            self._changed.notify_all()
+
+
+class _Membership:
+    """Held by a thread, whose values of its own go with it."""
+
+    def __init__(self, replicas: Replicas):
+        self.replicas = replicas
+
+    def __del__(self):
+        self.replicas.leave()
 
 
 def set_replication(device, devices) -> None:
-    """Makes the calling thread the replica on `device` of those on `devices`, which all threads of the group name in one order. An empty list ends that. The device
-    becomes the thread's current one."""
+    """Makes the calling thread the replica on `device` of those on `devices`, which all threads of the group name in one order; the device becomes the thread's current one.
+    An empty list ends that, as does the end of the thread: those who wait for it raise RuntimeError."""
     if not devices:
-        _devices.context.replication = None
+        _devices.context.replication = _devices.context.membership = None
         return
-    shared = devices if isinstance(devices, Replicas) else _replicas_of(devices)
-    names = [str(one) for one in shared.devices]
+    names = devices.devices if isinstance(devices, Replicas) else [str(one) for one in devices]
     if str(device) not in names:
         raise ValueError(f"set_replication: device {device} is none of {names}")
-    _devices.context.replication, _devices.context.index = shared, names.index(str(device))
+    index = names.index(str(device))
+    shared = devices if isinstance(devices, Replicas) else _replicas_of(names, index)
+    if _devices.replication() is not shared:
+        _devices.context.membership = shared.join(index)
+    _devices.context.replication, _devices.context.index = shared, index
     _devices.xla_device()
 
 
@@ -66,12 +98,12 @@ _known: dict[tuple, Replicas] = {}
 _lock = threading.Lock()
 
 
-def _replicas_of(devices) -> Replicas:
-    """The same meeting point for all threads that name the same devices; a new one behind one where a replica has failed."""
-    names = tuple(str(device) for device in devices)
+def _replicas_of(names, index: int) -> Replicas:
+    """The same meeting point for all threads that name the same devices; a new one for a replica that begins anew."""
+    names = tuple(names)
     with _lock:
-        if names not in _known or _known[names].is_broken():
-            _known[names] = Replicas(devices)
+        if names not in _known or not _known[names].takes(index):
+            _known[names] = Replicas(names)
         return _known[names]
 
 

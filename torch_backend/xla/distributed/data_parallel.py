@@ -86,7 +86,7 @@ class DataParallel:
                 traceback.print_exc()
                 os._exit(17)
             errors.append(error)
-            replicas.abort()
+            replicas.leave()
             parallel.close()
         finally:
             with contextlib.suppress(Exception):
