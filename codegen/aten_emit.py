@@ -173,10 +173,13 @@ def _argument(op, argument):
     """An argument of the kernel of `op`, an operator of ops.yaml."""
     if isinstance(argument, Number) or not (is_operand(argument) or is_scalar(argument)):
         return f"number(number_{argument.name})"
+    counts = argument.name in op.number_args
     if is_scalar(argument):
-        return f"number({argument.name})"
+        return f"rounded_number({argument.name})" if counts else f"number({argument.name})"
     name = f"*{argument.name}" if is_optional(argument) else argument.name
-    return f"operand_or_number({name})" if argument.name in op.number_args else f"operand({name})"
+    if not counts:
+        return f"operand({name})"
+    return f"operand_or_precise_number({name})" if op.digits else f"operand_or_number({name})"
 
 
 def _takes_truth(op):
@@ -194,7 +197,7 @@ def _precheck(op):
 def _preconditions(op):
     """What the kernels of a family do not do."""
     if op.op.exact:
-        return [f"if (c10::isReducedFloatingType({op.arguments[0].name}.scalar_type())) return false;"]
+        return [f"if (c10::isReducedFloatingType({a.name}.scalar_type())) return false;" for a in op.arguments if is_operand(a)]
     return [f"if (!{a.name}.has_value()) return false;" for a in op.arguments if is_operand(a) and is_optional(a)]
 
 

@@ -186,7 +186,7 @@ def _condition(argument, value):
     if isinstance(value, bool):
         return argument.name if value else f"!{argument.name}"
     if is_scalar(argument) and not is_optional(argument):
-        return f"{argument.name}.equal({value!r})"
+        return f"(!{argument.name}.isComplex() && {argument.name}.equal({value!r}))"
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     present = f"{argument.name}.has_value() && *" if is_optional(argument) else ""
     return f"{present}{argument.name} == {text}"

@@ -84,7 +84,7 @@ DTYPES = {
 }
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
-         "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "further", "results", "shapes", "absent", "fast", "writes",
+         "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
          "policy", "layout"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
@@ -112,6 +112,7 @@ class Op:
     rare: bool = False  # row forms only, compiled once
     exact: bool = False  # results are not the same in a wider dtype
     commutes: bool = False  # f(a, b) = f(b, a), bit for bit
+    digits: bool = False  # a number beside half precision keeps its digits, as CPU torch's sums and products do; others round it
     refuse: tuple = ()  # (C++ function, ATen's arguments ...) that tells which calls the fallback serves; or (ATen's bool,)
     check: dict = field(default_factory=dict, hash=False)  # {argument: operator of the family `check`}, one for all
     when: dict = field(default_factory=dict, hash=False)  # {ATen's argument: {value: (the operator it makes of this one, operands or None)}}
@@ -233,6 +234,7 @@ def _op(number, entry, sets, path):
         rare=entry.get("rare", False),
         exact=entry.get("exact", False),
         commutes=entry.get("commutes", False),
+        digits=entry.get("digits", False),
         refuse=tuple(entry.get("refuse", ())),
         check=entry.get("check", {}),
         when=_when(entry),

@@ -1,6 +1,8 @@
 // compat.h: every line of csrc/ that depends on torch's version. The window of versions is in pyproject.toml.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <ATen/native/DispatchStub.h>
 #include <torch/headeronly/version.h>
 
 #define TORCH_BACKEND_TORCH_VERSION (TORCH_VERSION_MAJOR * 100 + TORCH_VERSION_MINOR)
@@ -23,3 +25,9 @@
 #else
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_)
 #endif
+
+// Kernels of ATen's that no installed header declares.
+namespace at::native {
+using flatten_indices_fn = Tensor (*)(const Tensor &indices, IntArrayRef sizes);
+DECLARE_DISPATCH(flatten_indices_fn, flatten_indices_stub)
+}  // namespace at::native

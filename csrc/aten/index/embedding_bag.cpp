@@ -68,7 +68,7 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
   at::Tensor sizes = at::zeros({number}, words.options());
   sizes.index_add_(0, bags, counts);
   const at::Tensor rows = weight.index_select(0, words);
-  const c10::ScalarType dtype = indices.scalar_type();
+  const c10::ScalarType dtype = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   if (mode == kMax) return as_indices(maxima(rows, words, bags, counts, sizes), dtype);
   at::Tensor factors = counts.to(weight.scalar_type());
   if (weighted) factors = factors.mul(per_sample_weights->reshape(-1));

@@ -42,9 +42,11 @@ at::Tensor interleave(const at::Tensor &repeats, std::optional<int64_t> output_s
 
 at::Tensor count_numbers(const at::Tensor &self, const std::optional<at::Tensor> &weights, int64_t minlength) {
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
+  TORCH_CHECK_NOT_IMPLEMENTED(c10::isIntegralType(self.scalar_type(), false), "\"bincount\" not implemented for '",
+                              c10::toString(self.scalar_type()), "'");
   const bool weighted = weights && weights->defined();
   if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
-  TORCH_CHECK(self.dim() == 1 && c10::isIntegralType(self.scalar_type(), false) && self.min().item<int64_t>() >= 0,
+  TORCH_CHECK(self.dim() == 1 && self.min().item<int64_t>() >= 0,
               "bincount only supports 1-d non-negative integral inputs.");
   TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)),
               "weights should be 1-d and have the same length as input");

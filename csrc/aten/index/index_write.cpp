@@ -113,12 +113,16 @@ bool put(const at::Tensor &self, const at::Tensor &index, const at::Tensor &sour
   return index.numel() == 0 || put_flat(self, index, source, accumulate);
 }
 
+void check_values(const at::Tensor &values, c10::IntArrayRef shape) {
+  TORCH_CHECK(at::is_expandable_to(values.sizes(), shape), "shape mismatch: value tensor of shape ", values.sizes(),
+              " cannot be broadcast to indexing result of shape ", shape);
+}
+
 bool index_put_into(const at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate) {
   IndexPlan plan(self, indices);
   if (!plan.possible()) return false;
   const at::DimVector shape = plan.result_shape();
-  TORCH_CHECK(at::is_expandable_to(values.sizes(), shape), "shape mismatch: value tensor of shape ", values.sizes(),
-              " cannot be broadcast to indexing result of shape ", c10::IntArrayRef(shape));
+  check_values(values, shape);
   if (c10::multiply_integers(shape) == 0) return true;
   plan.flatten();
   Call call(put_op(accumulate), plan.self());
@@ -151,6 +155,8 @@ bool index_put(at::Tensor &self, const Indices &given, const at::Tensor &values,
   }
   const at::Tensor src = values.is_cpu() && values.dim() == 0 ? values.to(self.device()) : values;
   if (src.device() != self.device()) throw_two_devices(self.device(), src.device());
+  if (self.scalar_type() != src.scalar_type())
+    check_values(src, IndexPlan(self, without_masks(self, given)).result_shape());
   TORCH_CHECK(self.scalar_type() == src.scalar_type(),
               "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
               " for the destination and ", src.scalar_type(), " for the source.");

@@ -106,14 +106,15 @@ Attended nested_attention(const Tensor &query, const Tensor &key, const Tensor &
   const c10::OptionalDeviceGuard guard(query.device());
   TORCH_CHECK_NOT_IMPLEMENTED(key.is_nested() && value.is_nested(), "_native_multi_head_attention: query, key and ",
                               "value must all be nested tensors, or none of them");
-  TORCH_CHECK_NOT_IMPLEMENTED(!need_weights && (!mask || !mask->defined()), "_native_multi_head_attention of nested ",
-                              "tensors takes no mask and gives no weights: pass need_weights=False");
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      !mask || !mask->defined(),
+      "_native_multi_head_attention of nested tensors takes no mask: ", "their sizes say what there is");
   const auto [rows, left_out] = padded(query);
   const bool alone = query.is_same(key) && key.is_same(value);
   const auto [keys, none] = alone ? Attended{rows, left_out} : padded(key);
   const Tensor values = alone ? rows : value.to_padded_tensor(0);
   const auto [result, weights] = dense_attention(rows, keys, values, embed_dim, heads, qkv_weight, qkv_bias, out_weight,
-                                                 out_bias, none, false, average, kOfKeys);
+                                                 out_bias, none, need_weights, average, kOfKeys);
   return {at::_nested_from_padded(result, at::native::get_nested_tensor_impl(query)->get_nested_sizes()), weights};
 }
 

@@ -54,9 +54,9 @@ std::optional<Three> group_norm(const at::Tensor &input, const OptionalTensor &w
   const auto spread = [&](const at::Tensor &numbers) {
     return numbers.expand({n, groups, depth}).reshape({n, channels, 1});
   };
-  at::Tensor result = line(x.view({n, channels, places}), spread(slope), spread(shift));
-  return rounded(result.view(input.sizes()), mean.view({n, groups}), rstd.view({n, groups}), input.scalar_type(),
-                 parameter_dtype(input, {&weight, &bias}));
+  const at::Tensor result = line(x.view({n, channels, places}), spread(slope), spread(shift)).view(input.sizes());
+  return rounded(result.contiguous(input.suggest_memory_format()), mean.view({n, groups}), rstd.view({n, groups}),
+                 input.scalar_type(), parameter_dtype(input, {&weight, &bias}));
 }
 
 std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &saved_mean,
@@ -85,7 +85,9 @@ std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tenso
     const at::Tensor slope = w.defined() ? rstd.mul(w) : rstd.expand({n, groups, depth});
     const at::Tensor x_slope = total(products).mul_(rstd).mul_(rstd).mul_(rstd);
     const at::Tensor shift = at::addcmul(total(sums).mul_(rstd), x_slope, mean, -1);
-    dx = plane(dy, slope.unsqueeze(3), x, x_slope.unsqueeze(3), shift.unsqueeze(3)).view(input.sizes());
+    dx = plane(dy, slope.unsqueeze(3), x, x_slope.unsqueeze(3), shift.unsqueeze(3))
+             .view(input.sizes())
+             .contiguous(input.suggest_memory_format());
   }
   return rounded(dx, dweight, dbias, input.scalar_type(), parameter_dtype(input, {&weight}));
 }

@@ -72,14 +72,23 @@ bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t patter
   return fill_strided(without_repeats(self), pattern);
 }
 
+// One element of half precision overflows to infinity on the CPU, several are an error there.
+at::Scalar overflown(const at::Scalar &number, c10::ScalarType dtype) {
+  if (!c10::isReducedFloatingType(dtype) || number.isComplex()) return number;
+  const auto single = static_cast<float>(number.toDouble());
+  return dtype == at::kHalf ? static_cast<float>(c10::Half(single)) : static_cast<float>(c10::BFloat16(single));
+}
+
 bool fill_number(at::Tensor &self, const at::Scalar &number) {
+  if (self.numel() == 1)
+    return fill_elements(self, pattern_of(overflown(number, self.scalar_type()), self.scalar_type()), self.itemsize());
   return fill_elements(self, pattern_of(number, self.scalar_type()), self.itemsize());
 }
 
 at::Tensor &fill_tensor(at::Tensor &self, const at::Tensor &number) {
   TORCH_CHECK(number.dim() == 0, "fill_ only supports 0-dimension value tensor but got tensor with ", number.dim(),
               " dimensions.");
-  if (number.device() != self.device()) return self.fill_(number.item());
+  if (number.device() != self.device()) return self.fill_(number.to(self.scalar_type()).item());
   // On one device the element is read by a kernel: no wait. It may be an element of the destination itself.
   at::Tensor element = number;
   if (self.is_alias_of(number)) element = number.clone();

@@ -40,6 +40,9 @@ at::Tensor prepared(const at::Tensor &tensor, c10::ScalarType dtype, Layout layo
 }
 
 at::Tensor element_of(const c10::Scalar &number, const at::Tensor &like) {
+  if (like.scalar_type() == at::kHalf)
+    (void)number.to<c10::Half>();  // throws when it overflows; fill_ of one element does not
+  if (like.scalar_type() == at::kBFloat16) (void)number.to<c10::BFloat16>();
   at::Tensor element = make_empty({}, like.scalar_type(), like.device().index());
   element.fill_(number);
   return element;

@@ -99,12 +99,16 @@ struct Argument {
   const at::Tensor *tensor = nullptr;   // an operand
   const c10::Scalar *number = nullptr;  // a number; both NULL = an optional number that is absent
   bool may_be_number = false;           // the kernel also takes the value of a one-element CPU operand
+  bool rounded =
+      true;  // a number beside half precision loses the digits that the dtype has not, as the first does always
 };
 inline Argument operand(const at::Tensor &tensor) { return {&tensor, nullptr, false}; }
 inline Argument operand_or_number(const at::Tensor &tensor) { return {&tensor, nullptr, true}; }
-inline Argument number(const c10::Scalar &scalar) { return {nullptr, &scalar, false}; }
+inline Argument operand_or_precise_number(const at::Tensor &tensor) { return {&tensor, nullptr, true, false}; }
+inline Argument rounded_number(const c10::Scalar &scalar) { return {nullptr, &scalar, false}; }
+inline Argument number(const c10::Scalar &scalar) { return {nullptr, &scalar, false, false}; }
 inline Argument number(const std::optional<c10::Scalar> &scalar) {
-  return {nullptr, scalar ? &*scalar : nullptr, false};
+  return {nullptr, scalar ? &*scalar : nullptr, false, false};
 }
 
 // False when the operator cannot run natively on these operands whatever the meta function says, so that nothing is

@@ -1,5 +1,9 @@
 // structured_iterator.cpp: the general path of elementwise operators, after ATen's meta function.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/prepare/structured_iterator.h"
+
+#include <ATen/ops/result_type.h>
+#include <ATen/ops/scalar_tensor.h>
 
 #include "aten/prepare/asked.h"
 
@@ -20,9 +24,21 @@ std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> commo
   return alone ? std::optional(arguments[0].tensor->scalar_type()) : std::nullopt;
 }
 
-// A number for a kernel that computes in a wider dtype than ATen would: it must fit into ATen's.
-std::optional<hal_value_t> number_as(const c10::Scalar &scalar, c10::ScalarType promoted, c10::ScalarType computing,
-                                     NumberParts &parts) {
+// A number for a kernel that may compute in a wider dtype than ATen would: it must fit into ATen's. Beside half precision it is rounded
+// first, or keeps its digits.
+std::optional<hal_value_t> number_as(const Argument &argument, bool rounded, c10::ScalarType promoted,
+                                     c10::ScalarType computing, NumberParts &parts) {
+  const bool digits = !rounded && c10::isReducedFloatingType(promoted);
+  c10::Scalar scalar;
+  if (argument.tensor) {  // one of the host
+    scalar = argument.tensor->to(digits ? at::kFloat : promoted).item();
+  } else if (!argument.number || !number_value(*argument.number, promoted, parts)) {
+    return std::nullopt;
+  } else {
+    scalar = *argument.number;
+    if (!digits && scalar.isFloatingPoint() && c10::isReducedFloatingType(promoted))
+      scalar = at::scalar_tensor(scalar, at::kDouble).to(promoted).item();
+  }
   if (promoted != computing && !number_value(scalar, promoted, parts)) return std::nullopt;
   return number_value(scalar, computing, parts);
 }
@@ -45,6 +61,12 @@ bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> argu
 
 }  // namespace
 
+bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other) {
+  if (other.dim() != 0) return false;
+  const c10::ScalarType dtype = at::result_type(self, other);
+  return c10::isIntegralType(dtype, true) && !other.to(dtype).is_nonzero();
+}
+
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<Argument> arguments) {
   const at::Tensor &result = outputs[0];
@@ -60,21 +82,17 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
   Call call(op, result.device().index(), *promoted);
   if (!call.possible()) return false;
 
-  // Half precision computes with numbers in float; a comparison rounds them to its operands' dtype first, as torch does.
-  const bool keeps_digits = c10::isReducedFloatingType(*promoted) && !bool_result;
-  const auto number_dtype = keeps_digits ? c10::ScalarType::Float : *promoted;
   NumberParts parts[kMaxArguments];
   for (size_t i = 0; i < arguments.size(); i++) {
     const Argument &argument = arguments[i];
     if (argument.tensor && !is_host_number(argument)) {
-      call.in(*argument.tensor).expand(result.sizes());
+      // Where the kernel's dtype is wider than ATen's, an operand is first cast to ATen's: it may wrap or overflow.
+      const bool twice = *promoted != call.dtype() && argument.tensor->scalar_type() != *promoted;
+      (twice ? call.in(argument.tensor->to(*promoted)) : call.in(*argument.tensor)).expand(result.sizes());
       continue;
     }
-    std::optional<hal_value_t> number;
-    if (argument.tensor)
-      number = number_as(argument.tensor->to(number_dtype).item(), *promoted, call.dtype(), parts[i]);
-    else if (argument.number)
-      number = number_as(*argument.number, *promoted, call.dtype(), parts[i]);
+    const std::optional<hal_value_t> number =
+        number_as(argument, argument.rounded || i == 0, *promoted, call.dtype(), parts[i]);
     if (!number) return false;
     call.put(*number);
   }

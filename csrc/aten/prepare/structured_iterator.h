@@ -131,10 +131,7 @@ inline bool put_host_number(const Reference &reference, const at::Tensor &tensor
     case c10::ScalarType::Long:
       return reference.dtype != c10::ScalarType::Bool &&
              put_int(*static_cast<const int64_t *>(data), reference.dtype, out);
-    case c10::ScalarType::Bool:
-      out = value(*static_cast<const bool *>(data));
-      return true;
-    default:
+    default:  // bool: some operators refuse it
       return false;
   }
 }
@@ -156,10 +153,12 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 
 }  // namespace dense
 
-// A divisor that is a number and the integer 0.
-inline bool is_integer_zero(const at::Tensor &other) {
+bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other);
+
+// A divisor that is a number and, in the dtype that is computed in, the integer 0.
+inline bool is_integer_zero(const at::Tensor &self, const at::Tensor &other) {
   if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
-  return other.dim() == 0 && c10::isIntegralType(other.scalar_type(), true) && !other.is_nonzero();
+  return is_integer_zero_of_host(self, other);
 }
 
 // An elementwise operator. Its paths are compiled once for each kind of arguments, not for each operator.

@@ -51,6 +51,7 @@ void give(Outputs &outputs, const Sorted &chosen, int64_t dim, bool keepdim) {
 bool kthvalue(Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, bool keepdim) {
   dim = at::maybe_wrap_dim(dim, self.dim());
   const int64_t size = self.dim() ? self.size(dim) : 1;
+  TORCH_CHECK_INDEX(size != 0, "kthvalue(): Expected reduction dim ", dim, " to have non-zero size.");
   TORCH_CHECK(k >= 1 && k <= size, "kthvalue(): selected number k out of range for dimension ", dim);
   const auto order = self.numel() && !self.is_complex() ? sorted(self, dim, false) : std::nullopt;
   if (!order) return false;
@@ -113,9 +114,16 @@ bool search(Outputs &outputs, const at::Tensor &sequence, const at::Tensor &self
   if (given) outputs.make(0, self.sizes(), places, sequence.device());
   if (sequence.dim() == 0) return false;
   if (out.numel() == 0) return true;
-  const at::Tensor rows = order.defined() ? sequence.gather(-1, order) : sequence;
-  Call call(HAL_OP_ID_SEARCHSORTED_LINES, sequence);
-  call.in(rows).in(self).put(static_cast<int64_t>(side ? *side == "right" : right));
+  at::Tensor values, ends,
+      ranks;  // defined where what was given is not contiguous, which is warned of, or of another dtype
+  at::native::searchsorted_maybe_trim_input_tensors(values, ends, ranks, self, sequence, order);
+  if (!values.defined()) values = self;
+  if (!ends.defined()) ends = sequence;
+  if (!ranks.defined()) ranks = order;
+  Call call(HAL_OP_ID_SEARCHSORTED_LINES, ends);
+  call.in(ranks.defined() ? ends.gather(-1, ranks) : ends)
+      .in(values)
+      .put(static_cast<int64_t>(side ? *side == "right" : right));
   return call.places(out).run();
 }
 

@@ -1,9 +1,11 @@
 // sparse.cpp: sparse tensors of the device: shells round device tensors, computed by the CPU's sparse kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include "aten/fallback/fallback_route.h"
 #include "aten/prepare/cpu_operators.h"
+#include "core/compat.h"
 
 namespace torch_backend {
 namespace {
@@ -23,7 +25,22 @@ void register_operators(torch::Library &library) {
   });
 }
 
+// Places as one number each, by which torch tells whether they are in order.
+at::Tensor flat_places(const at::Tensor &indices, c10::IntArrayRef sizes) {
+  at::Tensor places = at::zeros({indices.size(1)}, indices.options());
+  for (size_t d = 0; d < sizes.size(); d++)
+    places = places.mul(sizes[d]).add(indices.select(0, static_cast<int64_t>(d)));
+  return places;
+}
+
 }  // namespace
+}  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_backend::flat_places)
+}  // namespace at::native
+
+namespace torch_backend {
 
 TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&sparse_fallback<c10::DispatchKey::SparseCPU>>());

@@ -96,7 +96,8 @@ bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRe
     if (output_size[d] < 0) return false;
     sizes[sizes.size() - kDims + d] = output_size[d];
   }
-  const at::Tensor &result = outputs.make(0, sizes, self, self.suggest_memory_format());
+  const auto format = kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous;  // as on the CPU
+  const at::Tensor &result = outputs.make(0, sizes, self, format);
   return apply_maps(self, adaptive_maps(kDims, self.sizes(), sizes), result);
 }
 

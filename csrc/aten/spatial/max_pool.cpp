@@ -56,6 +56,7 @@ bool max_pool2d_backward(const Outputs &outputs, const at::Tensor &grad, const a
 
 template <uint32_t kOp, int64_t kDims>
 bool adaptive(const Outputs &outputs, const at::Tensor &self, c10::IntArrayRef) {
+  if (!self.is_floating_point()) return false;  // as on the CPU, which says so
   return pool(kOp, kDims, self, {}, outputs[0], outputs[1]);
 }
 

@@ -89,15 +89,10 @@ void gather_padded(const at::Tensor &self, const std::vector<LinearMap> &maps, c
   copy_on_device(current, result);
 }
 
-// Of a result; two-dimensional padding alone keeps channels last.
-c10::MemoryFormat padded_format(const at::Tensor &self, int64_t dims) {
-  return dims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous;
-}
-
 template <bool kReflects, int64_t kDims>
 bool pad(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef padding) {
   if (!is_valid(kReflects, self, padding, kDims)) return false;
-  const at::Tensor &result = outputs.make(0, padded_sizes(self, padding, kDims), self, padded_format(self, kDims));
+  const at::Tensor &result = outputs.make(0, padded_sizes(self, padding, kDims), self, self.suggest_memory_format());
   if (result.numel() == 0) return true;
   const std::vector<LinearMap> maps = padding_maps(kReflects, self, padding, kDims);
   if (apply_maps(self, maps, result)) return true;
@@ -111,7 +106,7 @@ bool pad_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &se
   if (!is_valid(kReflects, self, padding, kDims) || grad.scalar_type() != self.scalar_type() ||
       grad.sizes() != padded_sizes(self, padding, kDims))
     return false;
-  const at::Tensor &result = outputs.make(0, self.sizes(), self, padded_format(self, kDims));
+  const at::Tensor &result = outputs.make(0, self.sizes(), self, self.suggest_memory_format());
   return result.numel() == 0 || apply_maps(grad, transposed(padding_maps(kReflects, self, padding, kDims)), result);
 }
 

@@ -250,9 +250,10 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
 }
 
 int hal_op_is_contiguous(const hal_tensor_t *tensor) {
+  for (int32_t d = 0; d < tensor->ndim; d++)
+    if (tensor->sizes[d] == 0) return 1;  // whatever its strides
   int64_t expected = 1;
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
-    if (tensor->sizes[d] == 0) return 1;
     if (tensor->sizes[d] != 1 && tensor->strides[d] != expected) return 0;
     if (__builtin_mul_overflow(expected, tensor->sizes[d], &expected)) return 0;
   }

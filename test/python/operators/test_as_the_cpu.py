@@ -38,7 +38,29 @@ def embedding_bag_gradient(d, kind, mode):
     return weight.grad
 
 
+def mixed_embedding_bag_gradient(d):
+    weight = torch.arange(15.0, device=d).view(5, 3).requires_grad_()
+    F.embedding_bag(torch.tensor([0, 1, 4, 1], dtype=torch.int32, device=d), weight, torch.tensor([0, 3], device=d)).square().sum().backward()
+    return weight.grad
+
+
+def nll_gradient(d, sizes, reduction):
+    x = torch.ones(sizes, device=d, requires_grad=True)
+    loss = F.nll_loss(x, torch.zeros((sizes[0], *sizes[2:]), dtype=torch.long, device=d), reduction=reduction)
+    loss.sum().backward()
+    return str(loss.tolist()), x.grad
+
+
 CALLS = {
+    "kthvalue of a dimension without elements": lambda d: torch.ones(2, 0, 3, device=d).kthvalue(1, 1),
+    "assignment of another dtype and shape": lambda d: torch.ones(4, 4, dtype=torch.long, device=d).index_put_((long(0, 1)(d),), torch.ones(3, device=d)),
+    "adaptive pooling of integers": lambda d: F.adaptive_max_pool2d(torch.ones(1, 4, 4, dtype=torch.long, device=d), 2),
+    "searchsorted of floats in integers": lambda d: torch.searchsorted(long(1, 2, 3)(d), torch.tensor([2.5, 0.5], device=d)),
+    "coordinates that are not in order": lambda d: torch.sparse_coo_tensor(torch.tensor([[1, 0]], device=d), torch.ones(2, device=d), (2,), check_invariants=True, is_coalesced=True),
+    "coordinates that are in order": lambda d: torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 0]], device=d), torch.ones(2, device=d), (2, 2), check_invariants=True, is_coalesced=True).to_dense(),
+    "embedding_bag of indices and offsets of two dtypes": lambda d: mixed_embedding_bag_gradient(d),
+    **{f"nll_loss of {sizes}, {reduction}": lambda d, sizes=sizes, reduction=reduction: nll_gradient(d, sizes, reduction)
+       for sizes in ((0, 3), (0, 3, 5, 7), (2, 3, 0, 7), (2, 3, 5, 0), (2, 3, 5, 7, 0)) for reduction in ("none", "mean", "sum")},
     "bernoulli with a result": lambda d: torch.bernoulli(torch.tensor([0.0, 1.0], device=d), out=torch.empty(2, device=d)),
     "indices that do not broadcast": lambda d: torch.ones(4, 4, device=d)[long(0, 1)(d), long(0, 1, 2)(d)],
     "assignment to indices that do not broadcast": lambda d: torch.ones(4, 4, device=d).index_put_((long(0, 1)(d), long(0, 1, 2)(d)), torch.ones((), device=d)),
@@ -144,3 +166,26 @@ def test_many_short_rows_are_sorted_in_little_memory(device, module):
     results = values.nbytes + order.nbytes
     assert module.max_memory_allocated() - before < results + 8 * x.nbytes  # two copies of keys of 8 and places of 4 bytes
     assert torch.equal(values.cpu(), x.cpu().sort(1)[0])
+
+
+@pytest.mark.parametrize("module, sizes, format", [
+    (lambda: torch.nn.GroupNorm(2, 6), (4, 6, 3, 3), torch.channels_last), (lambda: torch.nn.GroupNorm(2, 6), (2, 6, 3, 3, 3), torch.channels_last_3d),
+    (lambda: torch.nn.ReflectionPad3d(1), (2, 3, 4, 4, 4), torch.channels_last_3d), (lambda: torch.nn.ReplicationPad3d(1), (3, 4, 4, 4), torch.channels_last),
+    (lambda: torch.nn.ReflectionPad2d(1), (2, 3, 4, 4), torch.channels_last), (lambda: torch.nn.AdaptiveAvgPool3d(2), (2, 3, 4, 4, 4), torch.channels_last_3d),
+    (lambda: torch.nn.AdaptiveAvgPool2d(2), (2, 3, 4, 4), torch.channels_last),
+])  # fmt: skip
+def test_results_lie_in_memory_as_on_the_cpu(device, module, sizes, format):
+    made = {}
+    for place in ("cpu", device):
+        x = torch.arange(float(torch.Size(sizes).numel())).view(sizes).to(place).contiguous(memory_format=format).requires_grad_()
+        y = module().to(place)(x)
+        y.square().sum().backward()
+        made[place] = y.stride(), x.grad.stride(), y.detach().cpu(), x.grad.cpu()
+    ours, theirs = made[device], made["cpu"]
+    assert ours[:2] == theirs[:2]
+    torch.testing.assert_close(ours[2:], theirs[2:])
+
+
+def test_bincount_of_floats_is_refused_in_the_cpus_words(device):
+    with pytest.raises(NotImplementedError, match="\"bincount\" not implemented for 'Float'"):
+        torch.bincount(torch.ones(3, device=device))

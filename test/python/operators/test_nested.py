@@ -134,3 +134,22 @@ def test_attention_of_jagged_sequences(device, dtype):
     limit = 2e-3 if dtype == torch.float16 else 1e-5
     for a, b in zip(attend(device), attend("cpu")):
         torch.testing.assert_close(a, b, rtol=limit, atol=limit)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_attention_of_nested_tensors_gives_its_weights(device, average):
+    """Those of the longest, in rows and columns that are padded with zeros."""
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+
+    def attended(place):
+        nested = torch.nested.nested_tensor([part.clone() for part in PARTS], device=place)
+        weights = [p.detach().to(place) for p in (attention.in_proj_weight, attention.in_proj_bias, attention.out_proj.weight, attention.out_proj.bias)]
+        result, shares = torch._native_multi_head_attention(nested, nested, nested, 4, 2, *weights, need_weights=True, average_attn_weights=average)
+        return torch.nested.to_padded_tensor(result, 0.0).cpu(), shares.cpu()
+
+    ours, theirs = attended(device), attended("cpu")
+    torch.testing.assert_close(ours[0], theirs[0])
+    for shares, expected, part in zip(ours[1], theirs[1], PARTS):
+        torch.testing.assert_close(shares[..., : len(part), : len(part)], expected[..., : len(part), : len(part)])
+        assert not shares[..., len(part) :].any()
