@@ -166,6 +166,7 @@ py::dict counts_of(hal_lazy_t *lazy) {
   result["dropped"] = info.dropped;
   result["compiled"] = info.compiled;
   result["cached"] = info.cached;
+  result["programs"] = info.programs;
   return result;
 }
 

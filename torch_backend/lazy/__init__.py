@@ -212,12 +212,12 @@ def measurements() -> dict[str, Measurement]:
 def metrics() -> dict[str, int]:
     """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results, `queued` calls of
     the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, groups `compiled` and
-    `cached`, operators `pending` now, and `steps` marked."""
+    `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)
         for counts in (*(lazy.info() for lazy in _active.values()), *_c().kept_lazy_infos()):
             total.update(counts)
-        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "pending"), 0)
+        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "programs", "pending"), 0)
         return counts | total | {"steps": _steps}
 
 

@@ -59,6 +59,34 @@ def test_the_example_of_a_lazy_backend(example, asynchronous):
     assert done.stdout == "1 graph compiled, 3 programs of 9 operators executed\n"
 
 
+# A compiler that a library of the process sets, here for a Python program.
+NEGATOR = """
+#define main example_main
+#include "compiler.c"
+#undef main
+
+hal_status_t install(void) {
+  const hal_compiler_t compiler = {.struct_size = sizeof compiler, .name = "negator", .accepts = accepts, .compile = compile,
+                                   .execute = execute, .destroy = destroy};
+  return hal_compiler_set(0, &compiler);
+}
+"""
+
+
+def test_programs_of_a_compiler_are_counted(tmp_path, run_python):
+    library = compile_c(tmp_path, "negator", NEGATOR, f"-I{ROOT / 'docs/examples'}", f"-I{PACKAGE / 'include'}", "-Wl,--no-as-needed", str(PACKAGE / "lib/libtorch_backend_hal.so.0"))
+    run_python(f"""
+import ctypes, torch, torch_backend
+from torch_backend import lazy
+x = torch.arange(1000.0).to("fake")
+assert ctypes.CDLL({str(library)!r}).install() == 0
+with lazy.record():
+    y = x.neg()
+assert torch.equal(y.cpu(), -torch.arange(1000.0))
+assert lazy.metrics()["programs"] == 1, lazy.metrics()
+""", TORCH_BACKEND="fake", HAL_FAKE_ASYNC=0)
+
+
 # ---- torch of another minor version ----
 def compile_c(folder, name, text, *options):
     (folder / f"{name}.c").write_text(text)
