@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "module.h"
 
@@ -51,16 +50,6 @@ static void open_builtins(const char *path) {
   if (list) closedir(list);
 }
 
-/* The toolkit's, whose folder is no folder of the loader's. */
-static int find_in_toolkit(char path[PATH_MAX]) {
-  const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
-  for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
-    if (roots[i] && roots[i][0] == '/' && snprintf(path, PATH_MAX, "%s/lib64/libnvrtc.so", roots[i]) < PATH_MAX &&
-        access(path, R_OK) == 0)
-      return 1;
-  return 0;
-}
-
 static void choose_names(void) {
   const char *const named = getenv("HAL_CUDA_NVRTC");
   size_t count = 0;
@@ -74,7 +63,7 @@ static void choose_names(void) {
   if (driver >= 13) library.names[count++] = "libnvrtc.so.13";
   library.names[count++] = "libnvrtc.so.12";
   library.names[count++] = driver >= 13 ? "libnvrtc.so.11.2" : "libnvrtc.so.13";
-  if (find_in_toolkit(in_toolkit)) {
+  if (cuda_find_in_toolkit("libnvrtc.so", in_toolkit, sizeof in_toolkit)) {
     open_builtins(in_toolkit);
     library.names[count] = in_toolkit;
   }

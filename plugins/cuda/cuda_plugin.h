@@ -38,6 +38,10 @@ const char *cuda_loader_version(void);
 /* The file that a function of a library lies in; "none" where there is none. */
 const char *cuda_file_of(const void *function);
 
+/* Finds a library of the toolkit, whose folder is no folder of the loader's: that of CUDA_HOME, CUDA_PATH, or /usr/local/cuda. Returns whether
+ * there is one. */
+int cuda_find_in_toolkit(const char *name, char *path, size_t room);
+
 /* ---- errors (error.c) ---------------------------------------------------------------------------------------------------- */
 
 /* The name of a driver's error, such as "CUDA_ERROR_ILLEGAL_ADDRESS". */
@@ -101,6 +105,9 @@ typedef struct cuda_device_s {
   hal_plugin_stream_t *streams;
   hal_records_t profile;
   struct cuda_clock_s *clock; /* of profiles (profile.c) */
+  struct cublasLtContext
+      *blas; /* under the lock, as what follows (blas.c); NULL = not asked for yet, or there is none */
+  int blas_refused;
 } cuda_device_t;
 
 typedef struct cuda_state_s {

@@ -4,7 +4,9 @@
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_plugin.h"
 
@@ -54,6 +56,15 @@ int cuda_loader_cuda_version(void) {
 const char *cuda_file_of(const void *function) {
   Dl_info facts = {.dli_fname = NULL};
   return function && dladdr(function, &facts) && facts.dli_fname ? facts.dli_fname : "none";
+}
+
+int cuda_find_in_toolkit(const char *name, char *path, size_t room) {
+  const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+  for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
+    if (roots[i] && roots[i][0] == '/' && snprintf(path, room, "%s/lib64/%s", roots[i], name) < (int)room &&
+        access(path, R_OK) == 0)
+      return 1;
+  return 0;
 }
 
 static char version_text[PATH_ROOM];

@@ -6,7 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).resolve().parent
+CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
+
+
+def cuda_settings(folder):
+    """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder; skips where the libraries are not built."""
+    if not (CUDA_LIBRARIES / "libcuda.so.1").exists():
+        pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
+    return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": str(CUDA_LIBRARIES), "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder)}
 
 
 def run_tests(plugin, settings, folder, path, *options, timeout=1800):

@@ -1,9 +1,10 @@
-"""Compares the plugin's declarations of CUDA's driver and of NVRTC with NVIDIA's own headers.
+"""Compares the plugin's declarations of CUDA's driver, of NVRTC and of cuBLASLt with NVIDIA's own headers.
 
 Usage: check_headers.py --compiler CC.
 
-The headers are those of the wheels nvidia-cuda-runtime and nvidia-cuda-nvrtc where this Python has them, or those of the folders CUDA_INCLUDE and
-NVRTC_INCLUDE. The exit code is 77 where there are none: what to install is printed.
+The headers are those of the wheels nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-nvrtc and nvidia-cublas where this Python has them, or those
+of the folders CUDA_INCLUDE, CUDA_CRT_INCLUDE, NVRTC_INCLUDE and CUBLAS_INCLUDE. What lacks a header is left out, and what to install is printed; the exit code is 77 where nothing
+was compared.
 """
 
 import argparse
@@ -16,33 +17,50 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PLUGIN = HERE.parents[2] / "plugins/cuda"
 
+# Where a header is looked for, and what brings it.
+HEADERS = {"cuda.h": ("CUDA_INCLUDE", "nvidia-cuda-runtime"), "nvrtc.h": ("NVRTC_INCLUDE", "nvidia-cuda-nvrtc"),
+           "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt")}  # fmt: skip
+# What is compared, with the headers that it needs.
+SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h")}
 
-def folder_of(header, variable):
+
+def folder_of(header):
     """The folder of a header, None when there is none."""
+    variable = HEADERS[header][0]
     if variable in os.environ:
-        return Path(os.environ[variable])
+        folder = Path(os.environ[variable])
+        return folder if (folder / header).is_file() else None
     found = importlib.util.find_spec("nvidia")
     for root in found.submodule_search_locations if found else ():
         for path in sorted(Path(root).glob(f"*/include/{header}")):
-            return path.parent
+            return path.parents[header.count("/")]
     return None
+
+
+def compare(compiler, source, folders):
+    """Whether the compiler finds our declarations equal to those of the headers in these folders."""
+    command = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", "-iquote", str(PLUGIN), str(HERE / source)]
+    for folder in folders.values():
+        command += ["-isystem", str(folder)]
+    equal = subprocess.run(command).returncode == 0
+    print(f"{'as in' if equal else 'not as in'} {', '.join(str(folder / name) for name, folder in folders.items())}")
+    return equal
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--compiler", default="cc")
     compiler = parser.parse_args().compiler
-    folders = {"cuda.h": folder_of("cuda.h", "CUDA_INCLUDE"), "nvrtc.h": folder_of("nvrtc.h", "NVRTC_INCLUDE")}
-    missing = [name for name, folder in folders.items() if not folder or not (folder / name).is_file()]
-    if missing:
-        print(f"skipped: no {' and no '.join(missing)}; pip install nvidia-cuda-runtime nvidia-cuda-nvrtc, or set CUDA_INCLUDE and NVRTC_INCLUDE")
-        return 77
-    command = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", "-iquote", str(PLUGIN), str(HERE / "check_headers.c")]
-    for folder in folders.values():
-        command += ["-isystem", str(folder)]
-    done = subprocess.run(command)
-    print(f"{'as in' if not done.returncode else 'not as in'} {', '.join(str(folder / name) for name, folder in folders.items())}")
-    return done.returncode
+    results = []
+    for source, headers in SUBJECTS.items():
+        folders = {header: folder_of(header) for header in headers}
+        missing = [header for header, folder in folders.items() if not folder]
+        if missing:
+            wanted = ", ".join(f"{header} (pip install {HEADERS[header][1]}, or set {HEADERS[header][0]})" for header in missing)
+            print(f"skipped {source}: no {wanted}")
+        else:
+            results.append(compare(compiler, source, folders))
+    return 77 if not results else 0 if all(results) else 1
 
 
 if __name__ == "__main__":

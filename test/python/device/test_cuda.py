@@ -11,17 +11,14 @@ import driver_scripts
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", ROOT / "build/release/test/doubles/cuda_stand_in"))
+LIBRARIES = driver_scripts.CUDA_LIBRARIES
 OPINFO = ROOT / "test/opinfo/run.py"
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
     """Settings of processes that share compiled kernels; skips where the libraries are not built."""
-    if not (LIBRARIES / "libcuda.so.1").exists():
-        pytest.skip(f"{LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
-    return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": str(LIBRARIES), "CUDA_STAND_IN_DEVICES": "2",
-            "HAL_CACHE_DIR": str(tmp_path_factory.mktemp("kernels"))}  # fmt: skip
+    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture
