@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "freeze.h"
 #include "module.h"
 
 extern char **environ;
@@ -119,20 +120,28 @@ static int add_options(char *options, const char **words, int count) {
   return count;
 }
 
-/* `plain` 1: with fewer of the optimiser's passes. */
-static int compile_to(const npu_device_t *device, char *options, int plain, int in, int out, int log) {
-  const char *words[MOST_WORDS] = {tools.clang, "-x",
-                                   "cl",        "-cl-std=CL1.2",
-                                   "-target",   "spir64-unknown-unknown",
-                                   "-Xclang",   "-finclude-default-header",
-                                   "-O2",       "-emit-llvm",
-                                   "-c"};
+/* What optimisers make is not always in the translator's reach ("freeze"): then it is taken out where that changes nothing, and else there
+ * are fewer passes. */
+typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, ATTEMPTS } attempt_e;
+
+static int compile_to(const npu_device_t *device, char *options, attempt_e attempt, int in, int out, int log) {
+  const char *words[MOST_WORDS] = {tools.clang,
+                                   "-x",
+                                   "cl",
+                                   "-cl-std=CL1.2",
+                                   "-target",
+                                   "spir64-unknown-unknown",
+                                   "-Xclang",
+                                   "-finclude-default-header",
+                                   "-O2",
+                                   "-emit-llvm",
+                                   attempt == THAWED ? "-S" : "-c"};
   int count = 11;
   if (!(device->modules.flags & ZE_DEVICE_MODULE_FLAG_FP64)) {
     words[count++] = "-Xclang";
     words[count++] = "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64";
   }
-  if (plain) words[count++] = "-O1";
+  if (attempt == PLAIN) words[count++] = "-O1";
   count = add_options(options, words, count);
   if (count < 0) return -1;
   words[count++] = "-o";
@@ -140,6 +149,34 @@ static int compile_to(const npu_device_t *device, char *options, int plain, int 
   words[count++] = "-";
   words[count] = NULL;
   return run(words, in, out, log);
+}
+
+/* Text without `freeze` to bitcode, without a pass that might bring it back. */
+static int assemble(int in, int out, int log) {
+  const char *const words[] = {tools.clang,
+                               "-x",
+                               "ir",
+                               "-target",
+                               "spir64-unknown-unknown",
+                               "-Xclang",
+                               "-disable-llvm-passes",
+                               "-emit-llvm",
+                               "-c",
+                               "-o",
+                               "-",
+                               "-",
+                               NULL};
+  return run(words, in, out, log);
+}
+
+/* Turns the text in a file into bitcode, by way of another, which it leaves empty. */
+static int thaw(int file, int other, int log) {
+  size_t size = 0;
+  char *const text = read_all(file, &size);
+  int code = -1;
+  if (text && npu_thaw(text) && write_all(other, text, size) && empty(file)) code = assemble(other, file, log);
+  hal_host->mem_free(text);
+  return empty(other) ? code : -1;
 }
 
 static int translate(int in, int out, int log) {
@@ -181,13 +218,13 @@ hal_status_t npu_compile(const npu_device_t *device, const hal_module_desc_t *de
     goto cleanup;
   }
   int code = -1;
-  for (int plain = 0; plain < 2 && code;
-       plain++) { /* what optimisers make is not always in the translator's reach ("freeze") */
+  for (attempt_e attempt = OPTIMISED; attempt < ATTEMPTS && code; attempt++) {
     memcpy(options, given, length);
     if (!empty(files[1]) || !empty(files[2]) || !empty(files[3]) || lseek(files[0], 0, SEEK_SET)) break;
-    code = compile_to(device, options, plain, files[0], files[1], files[3]);
+    code = compile_to(device, options, attempt, files[0], files[1], files[3]);
     if (code) break; /* the source is wrong */
-    code = translate(files[1], files[2], files[3]);
+    if (attempt == THAWED) code = thaw(files[1], files[2], files[3]);
+    if (!code) code = translate(files[1], files[2], files[3]);
   }
   char *const spirv = code ? NULL : read_all(files[2], out_size);
   if (spirv)
