@@ -7,9 +7,11 @@
 #include <ATen/ops/bitwise_right_shift_ops.h>
 #include <ATen/ops/hardtanh_native.h>
 #include <ATen/ops/isnan_native.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/relu_native.h>
 #include <ATen/ops/remainder_native.h>
+#include <ATen/ops/result_type.h>
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/prepare/structured.h"
@@ -70,6 +72,8 @@ bool conj_physical_(at::Tensor &self) {
 
 // A number to the power of a tensor: the number counts as a tensor without dimensions.
 at::Tensor pow_of_number(const at::Scalar &self, const at::Tensor &exponent) {
+  if (self.equal(1.0))
+    return at::ones_like(exponent, at::result_type(self, exponent));  // in dtypes that have no pow, too
   return at::pow(at::native::wrapped_scalar_tensor(self), exponent);
 }
 at::Tensor &pow_of_number_out(const at::Scalar &self, const at::Tensor &exponent, at::Tensor &out) {

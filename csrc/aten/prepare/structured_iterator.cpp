@@ -96,7 +96,14 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
     if (!number) return false;
     call.put(*number);
   }
-  return call.elementwise().out(result, bool_result ? c10::ScalarType::Bool : call.dtype()).run();
+  call.elementwise();
+  if (bool_result) return call.out(result, c10::ScalarType::Bool).run();
+  if (*promoted == call.dtype() || *promoted == result.scalar_type()) return call.out(result).run();
+  // ATen's result would wrap or overflow in its dtype before it is cast to the given result's.
+  const at::Tensor narrow = make_empty(result.sizes(), *promoted, result.device().index());
+  if (!call.out(narrow).run()) return false;
+  result.copy_(narrow);
+  return true;
 }
 
 }  // namespace torch_backend
