@@ -18,7 +18,7 @@
 /* ---- the child ---- */
 
 /* Loads the plugin as the HAL does, but without the HAL's own trial: the case is one. */
-void cts_start(cts_t *t) {
+void cts_look(cts_t *t) {
   cts_page_t *const page = t->page;
   cts_enter(t, HAL_SLOT_info);
   hal_status_t status = hal_plugin_load(t->path, t->plugin);
@@ -37,7 +37,12 @@ void cts_start(cts_t *t) {
   CTS_CHECK(t, !status, "device_count gave %s: %s", hal_status_name(status), hal_error_message());
   if (t->device >= page->device_count)
     cts_skip(t, "device %d was asked for, there are %d", t->device, page->device_count);
-  status = cts_init(t, "");
+}
+
+void cts_start(cts_t *t) {
+  cts_page_t *const page = t->page;
+  if (!t->plugin->api.info) cts_look(t);
+  const hal_status_t status = cts_init(t, "");
   if (status == HAL_UNAVAILABLE) cts_skip(t, "init: no driver or device here: %s", hal_error_message());
   CTS_CHECK(t, !status, "init gave %s: %s", hal_status_name(status), hal_error_message());
   t->info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity);

@@ -83,6 +83,8 @@ extern const uint32_t cts_case_count;
 
 /* child.c: loads the plugin, as it is done for all cases but those of CTS_UNLOADED. */
 void cts_start(cts_t *t);
+/* The first part of it: what a host does that only looks which plugins and devices there are. */
+void cts_look(cts_t *t);
 
 /* ---- verdicts; they do not return ---- */
 #define CTS_NORETURN __attribute__((noreturn))

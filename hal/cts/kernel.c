@@ -23,12 +23,18 @@ enum { BLOCK = 64 };
   "  if (AT(0)) return;\n"                                                                                      \
   "  to[0] = byte, to[1] = half_word, to[2] = word, to[3] = whole, to[4] = (long)(single * 4);\n"               \
   "}\n"
+#define DOUBLE_BODY                                                        \
+  "KERNEL void cts_double(GLOBAL double *to, double value, int count) {\n" \
+  "  int i = (int)AT(0);\n"                                                \
+  "  if (i < count) to[i] = value + i;\n"                                  \
+  "}\n"
 #define WRONG "KERNEL void broken(GLOBAL int *to) { to[0] = there_is_no_such_name; }"
 #define OPENCL                       \
   "#define KERNEL __kernel\n"        \
   "#define GLOBAL __global\n"        \
   "#define AT(d) get_global_id(d)\n" \
   "#define PLACE (AT(0) + get_global_size(0) * (AT(1) + get_global_size(1) * AT(2)))\n"
+#define OPENCL_DOUBLE "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n"
 #define CUDA                                               \
   "#define KERNEL extern \"C\" __global__\n"               \
   "#define GLOBAL\n"                                       \
@@ -38,7 +44,8 @@ enum { BLOCK = 64 };
   "#define AT_2 (blockIdx.z * blockDim.z + threadIdx.z)\n" \
   "#define PLACE (AT_0 + gridDim.x * blockDim.x * (AT_1 + gridDim.y * blockDim.y * AT_2))\n"
 
-static const cts_language_t languages[] = {{"opencl-c", OPENCL BODY, OPENCL WRONG}, {"cuda-c", CUDA BODY, CUDA WRONG}};
+static const cts_language_t languages[] = {{"opencl-c", OPENCL BODY, OPENCL OPENCL_DOUBLE DOUBLE_BODY, OPENCL WRONG},
+                                           {"cuda-c", CUDA BODY, CUDA DOUBLE_BODY, CUDA WRONG}};
 
 static void ramp(const hal_host_range_t *range, void *const *args) {
   int32_t *const to = *(int32_t *const *)args[0];
@@ -61,6 +68,20 @@ static void values(const hal_host_range_t *range, void *const *args) {
   to[3] = *(const int64_t *)args[4], to[4] = (int64_t)(*(const float *)args[5] * 4);
 }
 
+static void in_double(const hal_host_range_t *range, void *const *args) {
+  double *const to = *(double *const *)args[0];
+  const double value = *(const double *)args[1];
+  const int32_t count = *(const int32_t *)args[2];
+  for (uint64_t i = range->begin; i < range->end; i++)
+    if ((int64_t)i < count) to[i] = value + (double)i;
+}
+
+static const hal_host_kernel_t host_kernels[] = {
+    {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+    {.name = "cts_double", .fn = in_double, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+    {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
+    {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
+
 /* Dialects stand with a comma between them. */
 int cts_takes_dialect(const cts_t *t, const char *dialect) {
   char list[sizeof t->info.dialects + 2], word[34];
@@ -79,28 +100,34 @@ const cts_language_t *cts_language_of(const cts_t *t) {
   return NULL;
 }
 
-hal_plugin_module_t *cts_kernels_load(cts_t *t) {
-  static const hal_host_kernel_t kernels[] = {
-      {.name = "cts_add", .fn = add, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
-      {.name = "cts_ramp", .fn = ramp, .arg_count = 3, .unit = HAL_HOST_ITEMS, .grain = 256},
-      {.name = "cts_values", .fn = values, .arg_count = 6, .unit = HAL_HOST_ITEMS, .grain = 256}};
-  hal_plugin_module_t *module = NULL;
+hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles) {
   hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size), .options = ""};
   const cts_language_t *const language = cts_language_of(t);
   if (language) {
-    desc.dialect = language->dialect, desc.data = language->source, desc.size = strlen(language->source);
+    desc.dialect = language->dialect, desc.data = with_doubles ? language->doubles : language->source;
+    desc.size = strlen(desc.data);
   } else if (cts_takes_dialect(t, "host") ||
              cts_takes_dialect(t, "native")) { /* a CPU that takes our portable kernels may take these, too */
-    desc.dialect = "host", desc.data = kernels, desc.size = sizeof kernels;
+    desc.dialect = "host", desc.data = host_kernels, desc.size = sizeof host_kernels;
   } else {
     cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   }
-  const hal_status_t status = cts_module_load(t, t->device, &desc, &module);
-  if (status == HAL_UNIMPLEMENTED && !cts_takes_dialect(t, desc.dialect))
+  return desc;
+}
+
+hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc) {
+  hal_plugin_module_t *module = NULL;
+  const hal_status_t status = cts_module_load(t, t->device, desc, &module);
+  if (status == HAL_UNIMPLEMENTED && !cts_takes_dialect(t, desc->dialect))
     cts_skip(t, CTS_NO_LANGUAGE, t->info.dialects);
   cts_expect_ok(t, HAL_SLOT_module_load, status);
   CTS_CHECK(t, module, "module_load gave HAL_OK and no module");
   return module;
+}
+
+hal_plugin_module_t *cts_kernels_load(cts_t *t) {
+  const hal_module_desc_t desc = cts_kernels_describe(t, 0);
+  return cts_module_of(t, &desc);
 }
 
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name) {

@@ -9,15 +9,19 @@ enum { CTS_RAMP = 5000 /* elements of cts_ramp's result in the cases */ };
 
 #define CTS_NO_LANGUAGE "the suite has kernels in \"opencl-c\", \"cuda-c\" and \"host\", the device takes \"%s\""
 
-/* A dialect that is text: the kernels in it, and a text that no compiler takes. */
+/* A dialect that is text: the kernels in it, the one that computes in double precision, and a text that no compiler takes. */
 typedef struct cts_language_s {
-  const char *dialect, *source, *wrong;
+  const char *dialect, *source, *doubles, *wrong;
 } cts_language_t;
 
 /* The first one that the device lists, NULL = none. */
 const cts_language_t *cts_language_of(const cts_t *t);
 
 int cts_takes_dialect(const cts_t *t, const char *dialect);
+/* The module below, or the one of cts_double (memory of doubles, double value, int count: element i becomes value + i). The case is skipped
+ * where the device takes no dialect of the suite's. */
+hal_module_desc_t cts_kernels_describe(cts_t *t, int with_doubles);
+hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc);
 /* A module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
 hal_plugin_module_t *cts_kernels_load(cts_t *t);
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name);

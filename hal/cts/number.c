@@ -81,11 +81,13 @@ static double from_16_bits(uint16_t bits, int fraction_bits) {
   return bits >> 15 ? -value : value;
 }
 
-/* Of a finite number, rounded to the nearest that the format has, halves to even (the default of rint). */
+/* Rounded to the nearest that the format has, halves to even (the default of rint). */
 static uint16_t to_16_bits(double value, int fraction_bits) {
   const int exponent_bits = 15 - fraction_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const uint16_t sign = signbit(value) ? 0x8000 : 0;
   int exponent = 0;
+  if (isnan(value)) return (uint16_t)(sign | 0x7fff);
+  if (isinf(value)) return (uint16_t)(sign | ((1 << exponent_bits) - 1) << fraction_bits);
   frexp(value, &exponent); /* |value| lies in [2^(exponent-1), 2^exponent) */
   const int least = 1 - bias, scale = (exponent - 1 < least ? least : exponent - 1) - fraction_bits;
   const double steps = value == 0 ? 0 : rint(ldexp(fabs(value), -scale));

@@ -135,6 +135,8 @@ static int binds_the_host(const char *text) {
                                       "calls no profile_",
                                       "no longer queued",
                                       "A launch names",
+                                      "the host's own launches",
+                                      "How a launch runs",
                                       "No address lies in",
                                       "A kernel over a list",
                                       "Who needs an order",

@@ -345,3 +345,30 @@ void cts_case_capture_update(cts_t *t) {
   drop(t, exec, first);
   drop(t, NULL, second), drop(t, NULL, another);
 }
+
+/* Graphs of one pool run one after another, those of several as they like; the number itself means nothing else to the device. */
+void cts_case_capture_pool(cts_t *t) {
+  static const uint64_t pools[] = {1, 1, UINT64_MAX};
+  enum { GRAPHS = sizeof pools / sizeof pools[0] };
+  hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
+  uint8_t *const from = filled(t, one), *to[GRAPHS];
+  hal_plugin_graph_t *graphs[GRAPHS];
+  hal_plugin_graph_exec_t *execs[GRAPHS];
+  for (int i = 0; i < GRAPHS; i++) {
+    to[i] = filled(t, two);
+    CTS_OK(t, capture_begin, stream, HAL_CAPTURE_RELAXED, pools[i]);
+    copy(t, stream, to[i], from);
+    graphs[i] = end(t, stream);
+    execs[i] = instantiate(t, graphs[i]);
+  }
+  for (int round = 0; round < TIMES; round++) {
+    const uint32_t pattern = 0x01010101u * (uint32_t)(round + 5);
+    CTS_OK(t, memory_fill, NULL, t->device, from, &pattern, sizeof pattern, SIZE);
+    CTS_OK(t, graph_launch, execs[2], other);
+    CTS_OK(t, graph_launch, execs[0], stream);
+    CTS_OK(t, graph_launch, execs[1], stream);
+    cts_sync(t, stream), cts_sync(t, other);
+    for (int i = 0; i < GRAPHS; i++) expect(t, to[i], pattern, "memory that a graph writes whose capture named a pool");
+  }
+  for (int i = 0; i < GRAPHS; i++) drop(t, execs[i], graphs[i]);
+}

@@ -183,13 +183,102 @@ static void check_all(rank_t *self) {
   CTS_CHECK(self->t, checked, "comm_collective gave HAL_UNIMPLEMENTED for every collective in every dtype");
 }
 
+/* Words that no collective has. */
+static void check_refused(rank_t *self) {
+  cts_t *const t = self->t;
+  float *const memory = cts_alloc(t, GUARD);
+  const hal_collective_t good = {.struct_size = HAL_STRUCT_SIZE(hal_collective_t, displs),
+                                 .op = HAL_COMM_ALL_REDUCE,
+                                 .dtype = HAL_FLOAT32,
+                                 .send = memory,
+                                 .recv = memory,
+                                 .count = 1};
+  hal_collective_t op = good, dtype = good;
+  op.op = 4711, dtype.dtype = (hal_dtype_t)4711;
+  CTS_JUDGE(t, comm_collective, "HAL_UNIMPLEMENTED for an op or dtype");
+  CTS_STATUS(t, HAL_UNIMPLEMENTED, comm_collective, self->comm, self->stream, &op);
+  CTS_STATUS(t, HAL_UNIMPLEMENTED, comm_collective, self->comm, self->stream, &dtype);
+  cts_sync(t, self->stream);
+}
+
+/* ---- all-to-all whose parts differ in size: rank r sends counts[p] elements at displs[p] to p, and receives as many there ---- */
+static void check_uneven(rank_t *self, hal_dtype_t dtype) {
+  enum { PART = 700, ROOM = 4 * PART };
+  cts_t *const t = self->t;
+  const size_t size = cts_dtype_size(dtype);
+  const uint64_t between = 321; /* elements that two ranks exchange: each sends as many as it receives */
+  uint64_t sizes[RANKS], places[RANKS];
+  uint8_t *const sends = cts_host(t, ROOM * size), *const expected = cts_host(t, ROOM * size),
+                 *const got = cts_host(t, ROOM * size);
+  uint8_t *const send = cts_alloc(t, ROOM * size), *const recv = cts_alloc(t, ROOM * size);
+  for (int32_t rank = 0; rank < self->size; rank++) {
+    sizes[rank] = rank != self->rank ? between : rank ? 0 : PART; /* the second keeps nothing for itself */
+    places[rank] =
+        (uint64_t)(self->rank ? 2 * (self->size - 1 - rank) : 2 * rank) * PART + 5; /* in another order in each */
+  }
+  for (uint64_t i = 0; i < ROOM; i++) cts_number_write(dtype, sent(self->rank, i), sends + i * size);
+  cts_noise(expected, ROOM * size, 6);
+  cts_put(t, self->stream, send, sends, ROOM * size);
+  cts_put(t, self->stream, recv, expected, ROOM * size);
+  for (int32_t rank = 0; rank < self->size; rank++) {
+    const uint64_t their_place = (uint64_t)(rank ? 2 * (self->size - 1 - self->rank) : 2 * self->rank) * PART + 5;
+    for (uint64_t i = 0; i < sizes[rank]; i++)
+      cts_number_write(dtype, sent(rank, their_place + i), expected + (places[rank] + i) * size);
+  }
+  hal_collective_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_collective_t, displs),
+                           .op = HAL_COMM_ALL_TO_ALL,
+                           .dtype = dtype,
+                           .send = send,
+                           .recv = recv,
+                           .counts = sizes,
+                           .displs = places};
+  const hal_status_t status = cts_comm_collective(t, self->comm, self->stream, &desc);
+  hal_status_t others = status;
+  if (self->peer) cts_peer_say(self->peer, &status, sizeof status), cts_peer_hear(self->peer, &others, sizeof others);
+  CTS_CHECK(t, status == others,
+            "all-to-all of parts of several sizes: comm_collective gave %s to rank %d, %s to the other",
+            hal_status_name(status), self->rank, hal_status_name(others));
+  memset(sizes, 0xff, sizeof sizes), memset(places, 0xff, sizeof places),
+      memset(&desc, 0xff, sizeof desc); /* copied by now */
+  if (status != HAL_UNIMPLEMENTED) {
+    cts_expect_ok(t, HAL_SLOT_comm_collective, status);
+    cts_sync(t, self->stream);
+    cts_get(t, NULL, got, recv, ROOM * size);
+    cts_same(t, got, expected, ROOM * size, "what all-to-all brings whose parts have several sizes and places");
+  }
+  cts_free(t, send), cts_free(t, recv);
+  free(sends), free(expected), free(got);
+}
+
+static void check_uneven_all(rank_t *self) {
+  CTS_JUDGE(self->t, comm_collective, "Queues one collective");
+  check_uneven(self, HAL_FLOAT32);
+  check_uneven(self, HAL_UINT8);
+  CTS_OK(self->t, comm_destroy, self->comm, 0);
+}
+
+static void uneven_second(cts_peer_t *peer) {
+  rank_t self = join_second(peer);
+  check_uneven_all(&self);
+}
+
+void cts_case_comm_uneven(cts_t *t) {
+  static cts_peer_t peer;
+  rank_t self = join_first(t, &peer, uneven_second, HAL_SLOT_comm_collective);
+  check_uneven_all(&self);
+  cts_peer_end(&peer);
+}
+
 void cts_case_comm_alone(cts_t *t) {
   hal_comm_id_t id = {{0}};
   CTS_OK(t, comm_unique_id, &id);
   rank_t self = join(t, NULL, 0, 1, &id);
   check_all(&self);
+  check_uneven(&self, HAL_FLOAT32);
+  check_refused(&self);
   CTS_JUDGE(t, comm_destroy, "Leaves a communicator");
   CTS_OK(t, comm_destroy, self.comm, 0);
+  CTS_JUDGE(t, comm_create, "Destroyed by comm_destroy");
 }
 
 static void values_second(cts_peer_t *peer) {

@@ -1,10 +1,16 @@
 /* load.c: what everything stands on: the file is a plugin, it loads, and its devices start. */
 #define _GNU_SOURCE
 #include <dirent.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "cts.h"
 #include "hal/status.h"
 #include "plugin/loader.h"
+
+enum { FORKED = 7 /* exit code of a child that found nothing */ };
 
 void cts_case_load_loads(cts_t *t) {
   hal_plugin_info_t again = {.struct_size = HAL_STRUCT_SIZE(hal_plugin_info_t, flags)};
@@ -50,24 +56,80 @@ void cts_case_load_signals(cts_t *t) {
   if (!cts_process_signals_are_the_same(text, sizeof text)) cts_fail(t, "%s", text);
 }
 
+/* The text of init is the caller's again when init has returned. */
+void cts_case_load_options(cts_t *t) {
+  hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+  char *const options = (char *)cts_host(t, 64);
+  cts_look(t);
+  CTS_OK(t, init, options);
+  CTS_JUDGE(t, init, "borrowed.");
+  memset(options, 'x', 63);
+  const hal_status_t status = cts_device_info(t, t->device, &info);
+  CTS_CHECK(t, !status, "device_info gave %s once the text that init was given had other bytes: %s",
+            hal_status_name(status), hal_error_message());
+  t->info = info;
+  use(t);
+}
+
 void cts_case_load_shuts_down(cts_t *t) {
   use(t);
   CTS_JUDGE(t, shutdown, "Releases what init acquired");
   CTS_OK(t, shutdown, 0);
 }
 
+static int count_threads(void) {
+  int count = 0;
+  DIR *const tasks = opendir("/proc/self/task");
+  while (tasks && readdir(tasks)) count++;
+  if (tasks) closedir(tasks);
+  return count - 2; /* . and .. */
+}
+
+/* Milliseconds that the process has computed: a busy machine does not lengthen them. */
+static double computed_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
 /* A host that only looks which plugins there are, and forks then, has started no driver. */
 void cts_case_load_starts_nothing(cts_t *t) {
-  int32_t count = 0;
-  int threads = 0;
-  cts_enter(t, HAL_SLOT_info);
-  const hal_status_t status = hal_plugin_load(t->path, t->plugin);
-  cts_leave(t, HAL_SLOT_info, status);
-  CTS_CHECK(t, !status, "%s", hal_error_message());
-  (void)cts_probe(t, 0);
-  (void)cts_device_count(t, &count);
-  DIR *const tasks = opendir("/proc/self/task");
-  while (tasks && readdir(tasks)) threads++;
-  if (tasks) closedir(tasks);
-  CTS_CHECK(t, threads <= 3, "probe and device_count, before init, have left %d threads in the process", threads - 3);
+  enum { MOST_MS = 100 /* a few, on the slowest machine */ };
+  cts_look(t);
+  const int threads = count_threads();
+  CTS_CHECK(t, threads <= 1, "probe and device_count, before init, have left %d threads in the process", threads - 1);
+  CTS_JUDGE(t, probe, "at most a few milliseconds");
+  const double before = computed_ms();
+  CTS_OK(t, probe, 0);
+  const double took = computed_ms() - before;
+  CTS_CHECK(t, took < MOST_MS, "probe computed for %.0f ms", took);
+}
+
+/* What a forked child must be able to do, and its parent as well, behind probe and device_count. */
+static void begin_anew(cts_t *t, const char *who) {
+  void *ptr = NULL;
+  cts_start(t);
+  const hal_status_t status = cts_memory_alloc(t, t->device, 4096, 0, &ptr);
+  CTS_CHECK(t, !status, "memory_alloc gave %s in %s that was forked between device_count and init: %s",
+            hal_status_name(status), who, hal_error_message());
+  use(t);
+}
+
+void cts_case_load_forks(cts_t *t) {
+  int status = 0;
+  cts_look(t);
+  CTS_JUDGE(t, device_count, "Initialises nothing");
+  fflush(NULL);
+  const pid_t child = fork();
+  if (child == 0) {
+    begin_anew(t, "the child of a process");
+    _exit(FORKED);
+  }
+  CTS_CHECK(t, child > 0, "error of the suite: no child process can be made");
+  while (waitpid(child, &status, 0) != child) cts_nap();
+  if (atomic_load(&t->page->verdict) != CTS_NONE) _exit(0); /* the child has said it */
+  CTS_CHECK(t, WIFEXITED(status) && WEXITSTATUS(status) == FORKED,
+            "a child process that was forked behind device_count, and started the device, ended with the status 0x%x",
+            status);
+  begin_anew(t, "a process");
 }

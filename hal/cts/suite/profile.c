@@ -1,4 +1,6 @@
 /* profile.c: records of the work that ran. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
 #include <stdio.h>
 
 #include "cts.h"
@@ -138,4 +140,89 @@ void cts_case_profile_switches(cts_t *t) {
   work(t, stream);
   CTS_OK(t, profile_read, t->device, keep, &third);
   CTS_CHECK(t, third.count == 0, "work left %d records while their collection was off", third.count);
+}
+
+/* ---- every piece of work has a record, or is among those that are told to be lost ---- */
+enum { MANY = 20000, PIECE = 192 /* bytes, of no other work */ };
+
+typedef struct tally_s {
+  uint64_t fills, lost, lost_records, behind_lost; /* of one reading: records that came behind that of the lost */
+} tally_t;
+
+static void count_record(void *data, const hal_profile_record_t *record) {
+  tally_t *const tally = data;
+  tally->behind_lost += tally->lost_records != 0;
+  tally->fills += record->kind == HAL_PROFILE_FILL && record->bytes == PIECE;
+  if (record->kind == HAL_PROFILE_LOST) tally->lost_records++, tally->lost += record->bytes;
+}
+
+static void read_into(cts_t *t, tally_t *sum) {
+  tally_t once = {0};
+  CTS_OK(t, profile_read, t->device, count_record, &once);
+  CTS_JUDGE(t, profile_read, "HAL_PROFILE_LOST comes last");
+  CTS_CHECK(t, once.lost_records <= 1, "one profile_read gave %llu records of lost ones",
+            (unsigned long long)once.lost_records);
+  CTS_CHECK(t, !once.behind_lost, "%llu records came behind that of the lost ones",
+            (unsigned long long)once.behind_lost);
+  CTS_CHECK(t, once.lost || !once.lost_records, "a record of lost ones says that none is missing");
+  sum->fills += once.fills, sum->lost += once.lost;
+}
+
+void cts_case_profile_loses(cts_t *t) {
+  tally_t sum = {0};
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *const device = cts_alloc(t, PIECE);
+  CTS_OK(t, profile_enable, t->device, 1);
+  for (int i = 0; i < MANY; i++) {
+    CTS_OK(t, memory_fill, stream, t->device, device, "", 1, PIECE);
+    if (i % 1000 == 999) cts_sync(t, stream);
+  }
+  cts_sync(t, stream);
+  CTS_OK(t, profile_enable, t->device, 0);
+  read_into(t, &sum);
+  CTS_CHECK(t, sum.fills + sum.lost == MANY, "%d fills left %llu records, and %llu are said to be lost", MANY,
+            (unsigned long long)sum.fills, (unsigned long long)sum.lost);
+}
+
+typedef struct filler_s {
+  cts_t *t;
+  hal_plugin_stream_t *stream;
+  void *device;
+  hal_status_t failure;
+  atomic_int done;
+} filler_t;
+
+/* Calls go round the page, where only one thread at a time can note what it calls. */
+static void *fill_many(void *data) {
+  filler_t *const with = data;
+  hal_plugin_t *const plugin = with->t->plugin;
+  for (int i = 0; i < MANY / 4 && !with->failure; i++) {
+    with->failure = hal_call_memory_fill(plugin, with->stream, with->t->device, with->device, "", 1, PIECE);
+    if (i % 500 == 499 && !with->failure) with->failure = hal_call_stream_synchronize(plugin, with->stream);
+  }
+  if (!with->failure) with->failure = hal_call_stream_synchronize(plugin, with->stream);
+  atomic_store(&with->done, 1);
+  return NULL;
+}
+
+/* Records are read while work runs: none is missing, none comes twice. */
+void cts_case_profile_meanwhile(cts_t *t) {
+  tally_t sum = {0};
+  filler_t with = {.t = t, .stream = cts_stream(t), .device = cts_alloc(t, PIECE)};
+  pthread_t thread;
+  CTS_OK(t, profile_enable, t->device, 1);
+  CTS_CHECK(t, !pthread_create(&thread, NULL, fill_many, &with), "error of the suite: no thread can be made");
+  do {
+    CTS_JUDGE(t, profile_read, "Work may run meanwhile");
+    read_into(t, &sum);
+    cts_nap();
+  } while (!atomic_load(&with.done));
+  pthread_join(thread, NULL);
+  CTS_CHECK(t, !with.failure, "a fill while records were read gave %s", hal_status_name(with.failure));
+  CTS_OK(t, profile_enable, t->device, 0);
+  read_into(t, &sum);
+  CTS_JUDGE(t, profile_read, "Work may run meanwhile");
+  CTS_CHECK(t, sum.fills + sum.lost == MANY / 4,
+            "%d fills, of which records were read meanwhile, left %llu records, and %llu are said to be lost", MANY / 4,
+            (unsigned long long)sum.fills, (unsigned long long)sum.lost);
 }

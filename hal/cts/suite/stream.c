@@ -138,6 +138,38 @@ void cts_case_stream_null_is_apart(cts_t *t) {
   cts_sync(t, stream);
 }
 
+static void note_call(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
+
+/* Work on the NULL stream is over when the call is: another stream, which waits for nothing, sees the end of it. */
+void cts_case_stream_null_is_done(cts_t *t) {
+  enum { LARGE = 8 << 20, END = 64 };
+  static atomic_int calls;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  uint8_t *const device = cts_alloc(t, LARGE), *const copy = cts_alloc(t, LARGE), *const got = cts_host(t, END),
+                 *const expected = cts_host(t, END), *const bytes = cts_host(t, LARGE);
+  CTS_GENERAL(t, "legal wherever a stream is taken: the work is finished on return");
+  for (int round = 1; round <= ROUNDS; round++) {
+    const uint8_t value = (uint8_t)round;
+    memset(expected, value, END);
+    CTS_OK(t, memory_fill, NULL, t->device, device, &value, 1, LARGE);
+    cts_get(t, stream, got, device + LARGE - END, END);
+    cts_sync(t, stream);
+    cts_same(t, got, expected, END, "memory whose fill on the NULL stream has returned");
+    CTS_OK(t, memory_copy, NULL, copy, t->device, device, t->device, LARGE);
+    cts_get(t, stream, got, copy + LARGE - END, END);
+    cts_sync(t, stream);
+    cts_same(t, got, expected, END, "memory whose copy within the device on the NULL stream has returned");
+    cts_get(t, NULL, bytes, copy, LARGE);
+    CTS_CHECK(t, bytes[LARGE - 1] == value,
+              "the last byte of a copy to the host on the NULL stream that has returned is %u instead of %u",
+              bytes[LARGE - 1], value);
+    CTS_OK(t, stream_host_call, NULL, note_call, &calls);
+    CTS_CHECK(t, atomic_load(&calls) == round,
+              "a host function on the NULL stream has not run when stream_host_call returned");
+  }
+  CTS_GENERAL(t, "is the synchronous stream:"); /* the same, where it is said first */
+}
+
 void cts_case_stream_independent(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const other = cts_stream(t);

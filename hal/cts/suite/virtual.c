@@ -57,9 +57,17 @@ void cts_case_virtual_share(cts_t *t) {
   CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &handle);
   CTS_CHECK(t, handle.kind == HAL_HANDLE_FILE && handle.file >= 0,
             "virtual_export gave a handle of kind %u with the descriptor %d", handle.kind, handle.file);
+  CTS_JUDGE(t, virtual_export, "belongs to the caller");
+  hal_memory_handle_t other = {.file = -1};
+  CTS_OK(t, virtual_export, t->device, memory, HAL_HANDLE_FILE, &other);
+  CTS_CHECK(t, other.file != handle.file, "virtual_export gave the descriptor %d twice: it cannot belong to its caller",
+            other.file);
+  CTS_CHECK(t, close(other.file) == 0, "virtual_export gave the descriptor %d, which is not open", other.file);
   CTS_JUDGE(t, virtual_import, "Gives the memory behind a handle");
   CTS_OK(t, virtual_import, t->device, &handle, size, &same);
+  CTS_JUDGE(t, virtual_import, "stays the caller's");
   CTS_CHECK(t, close(handle.file) == 0, "virtual_import closed the caller's file descriptor");
+  CTS_JUDGE(t, virtual_create, "which can be exported");
   CTS_OK(t, virtual_reserve, t->device, size, &first);
   CTS_OK(t, virtual_reserve, t->device, size, &second);
   CTS_OK(t, virtual_map, t->device, first, size, memory);
@@ -69,6 +77,15 @@ void cts_case_virtual_share(cts_t *t) {
   cts_put(t, NULL, first, bytes, size);
   cts_get(t, NULL, got, second, size);
   cts_same(t, got, bytes, size, "memory written at one address and read where its handle was opened");
+  CTS_JUDGE(t, virtual_create, "Released by virtual_release");
+  CTS_OK(t, virtual_unmap, t->device, first, size);
+  CTS_OK(t, virtual_release, t->device, memory);
+  CTS_JUDGE(t, virtual_import, "released by virtual_release");
+  memset(got, 0, size);
+  cts_get(t, NULL, got, second, size);
+  cts_same(t, got, bytes, size, "memory behind a handle, once who exported it has released it");
+  CTS_OK(t, virtual_unmap, t->device, second, size);
+  CTS_OK(t, virtual_release, t->device, same);
 }
 
 void cts_case_virtual_access(cts_t *t) {

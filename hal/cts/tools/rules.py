@@ -3,7 +3,8 @@
     rules.py --include hal/include/hal OUTPUT
 
 A row is CTS_RULE("id", slot, "sentence"). The id is the slot and the number of its sentence, as in event_record.2. What holds for
-all functions has the ids general.N (the head of plugin_ops.def), rules.N (the list in plugin.h) and flag.NAME (HAL_DEVICE_*).
+all functions has the ids general.N (the head of plugin_ops.def), rules.N (the list in plugin.h), launch.N (HAL_LAUNCH_*) and flag.NAME
+(HAL_DEVICE_*).
 Sentences that say when a function came, and that the host does not use it yet, are no contract.
 """
 import argparse
@@ -44,6 +45,9 @@ def rows(folder):
     bullets = [clean(bullet) for bullet in re.split(r"\n \*  - ", "\n" + listed) if bullet.strip()]
     for number, text in enumerate((text for bullet in bullets for text in sentences(bullet)), 1):
         yield f"rules.{number}", None, text
+    attributes = re.search(r"/\*((?:[^*]|\*(?!/))*)\*/\nenum \{\s*HAL_LAUNCH_", header).group(1)
+    for number, text in enumerate(sentences(clean(attributes)), 1):
+        yield f"launch.{number}", None, text
     for name, text in re.findall(r"#define HAL_DEVICE_(\w+)[ \\\n]*\(UINT64_C\(1\) << \d+\)\s*/\*(.*?)\*/", header, re.S):
         yield f"flag.{name}", None, f"HAL_DEVICE_{name}: {clean(text)}"
     for comment, slot in re.findall(r"/\*((?:[^*]|\*(?!/))*)\*/\s*HAL_OP\(\d+, \w, \w+, \w+, (\w+)", ops):

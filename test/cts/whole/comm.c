@@ -132,6 +132,7 @@ static void reduce(const hal_plugin_comm_t *comm, const hal_collective_t *desc, 
 typedef struct queued_s {
   hal_plugin_comm_t *comm;
   hal_collective_t desc;
+  uint64_t counts[RANKS], displs[RANKS]; /* of an uneven all-to-all, which desc points to */
 } queued_t;
 
 static void transfer(hal_plugin_comm_t *comm, const hal_collective_t *desc, size_t bytes) {
@@ -149,6 +150,18 @@ static void transfer(hal_plugin_comm_t *comm, const hal_collective_t *desc, size
   }
 }
 
+/* All-to-all of parts of several sizes; one list says for each other rank what goes there and what comes from there. */
+static void exchange(hal_plugin_comm_t *comm, const hal_collective_t *desc, size_t size) {
+  for (int rank = 0; rank < comm->size; rank++)
+    memcpy(comm->shared->mail[comm->rank][rank], (const uint8_t *)desc->send + desc->displs[rank] * size,
+           desc->counts[rank] * size);
+  meet(comm);
+  for (int rank = 0; rank < comm->size; rank++)
+    memcpy((uint8_t *)desc->recv + desc->displs[rank] * size, comm->shared->mail[rank][comm->rank],
+           desc->counts[rank] * size);
+  meet(comm); /* nobody writes to its mail before all have read */
+}
+
 static void perform(queued_t *queued) {
   hal_plugin_comm_t *const comm = queued->comm;
   const hal_collective_t *const desc = &queued->desc;
@@ -158,6 +171,10 @@ static void perform(queued_t *queued) {
   uint8_t *const recv = desc->recv;
   if (op == HAL_COMM_SEND || op == HAL_COMM_RECV) {
     transfer(comm, desc, bytes);
+    return;
+  }
+  if (desc->counts) {
+    exchange(comm, desc, size);
     return;
   }
   if (op != HAL_COMM_BARRIER && (op != HAL_COMM_BROADCAST || desc->peer == comm->rank))
@@ -191,13 +208,19 @@ hal_status_t whole_comm_collective(hal_plugin_comm_t *comm, stream_t *stream, co
                    desc->dtype == HAL_FLOAT64;
   const int reduces =
       desc->op == HAL_COMM_ALL_REDUCE || desc->op == HAL_COMM_REDUCE || desc->op == HAL_COMM_REDUCE_SCATTER;
-  if (desc->op > HAL_COMM_BARRIER || desc->counts || (desc->op != HAL_COMM_BARRIER && !knows(desc->dtype)))
+  if (desc->op > HAL_COMM_BARRIER || (desc->counts && (desc->op != HAL_COMM_ALL_TO_ALL || !desc->displs)) ||
+      (desc->op != HAL_COMM_BARRIER && !knows(desc->dtype)))
     return HAL_UNIMPLEMENTED;
   if (reduces && (desc->reduce > HAL_REDUCE_AVG || (desc->reduce == HAL_REDUCE_AVG && !real))) return HAL_UNIMPLEMENTED;
   if (desc->op != HAL_COMM_BARRIER && desc->count > ROOM / RANKS / own_size(desc->dtype)) return HAL_UNIMPLEMENTED;
   queued_t *const queued = malloc(sizeof *queued);
   if (!queued) return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: no memory for a collective");
-  *queued = (queued_t){comm, *desc};
+  *queued = (queued_t){.comm = comm, .desc = *desc};
+  for (int rank = 0; desc->counts && rank < comm->size; rank++) {
+    if (desc->counts[rank] > ROOM / own_size(desc->dtype)) return free(queued), HAL_UNIMPLEMENTED;
+    queued->counts[rank] = desc->counts[rank], queued->displs[rank] = desc->displs[rank];
+  }
+  if (desc->counts) queued->desc.counts = queued->counts, queued->desc.displs = queued->displs;
   atomic_fetch_add(&comm->refs, 1);
   return whole_good.stream_host_call(stream, run, queued);
 }

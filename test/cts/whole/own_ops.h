@@ -21,6 +21,9 @@ enum own_fault {
   OWN_RESULT_IS_DENSE,  /* the result's strides are not looked at */
   OWN_FIVE_ARE_FOUR,    /* of five dimensions the first is taken for 1 */
   OWN_IGNORES_STREAM,   /* computes at once */
+  OWN_FORGETS_NAN,      /* the larger of NaN and a number is the number */
+  OWN_ZERO_IS_POSITIVE, /* a zero has no sign */
+  OWN_HALF_SATURATES,   /* float16 has no infinities */
 };
 static hal_status_t (*own_synchronize)(hal_plugin_stream_t *stream)
     __attribute__((unused)); /* of the device, set by who includes this */
@@ -32,11 +35,15 @@ typedef struct own_op_s {
 
 static inline double own_half(uint16_t bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
-  const double size = exponent ? ldexp(1024 + fraction, exponent - 25) : ldexp(fraction, -24);
+  const double size = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                      : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                     : ldexp(fraction, -24);
   return bits >> 15 ? -size : size;
 }
-static inline uint16_t own_to_half(double value) { /* the nearest finite one, by halving the list of all */
+static inline uint16_t own_to_half(double value) { /* the nearest one, by halving the list of all */
   uint16_t low = 0, high = 0x7bff;
+  if (isnan(value)) return 0x7e00;
+  if (fabs(value) >= 65520) return signbit(value) ? 0xfc00 : 0x7c00; /* half a step above the largest */
   while (high - low > 1) {
     const uint16_t middle = (uint16_t)((low + high) / 2);
     if (own_half(middle) <= fabs(value))
@@ -74,7 +81,8 @@ static inline void own_write(const own_op_t *own, hal_dtype_t dtype, double valu
   if (dtype == HAL_FLOAT16 && own->fault == OWN_HALF_IS_BFLOAT) dtype = HAL_BFLOAT16;
   switch (dtype) {
     case HAL_FLOAT16:
-      half = own_to_half(value), memcpy(to, &half, 2);
+      half = own_to_half(own->fault == OWN_HALF_SATURATES ? fmax(fmin(value, 65504), -65504) : value);
+      memcpy(to, &half, 2);
       return;
     case HAL_BFLOAT16:
       memcpy(&word, &single, 4), half = (uint16_t)((word + 0x7fff + (word >> 16 & 1)) >> 16), memcpy(to, &half, 2);
@@ -116,11 +124,11 @@ static inline double own_real(const own_op_t *own, double a, double b) {
     case OWN_MUL:
       return a * b;
     case OWN_MAXIMUM:
-      return a > b ? a : b;
+      return own->fault == OWN_FORGETS_NAN ? (a > b ? a : b) : isnan(a) || a > b ? a : b;
     case OWN_EQ:
       return a == b;
     case OWN_NEG:
-      return -a;
+      return own->fault == OWN_ZERO_IS_POSITIVE ? 0 - a : -a;
     case OWN_TANH_BACKWARD:
       return swap * (1 - with * with);
     default:
