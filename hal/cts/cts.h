@@ -26,6 +26,12 @@ enum {
   CTS_UNLOADED = 16, /* the case loads the plugin itself */
 };
 
+/* A figure or a description for the report: no verdict hangs on it. */
+enum { CTS_ROWS_MAX = 1024 };
+typedef struct cts_row_s {
+  char table[16], name[48], text[128];
+} cts_row_t;
+
 /* What parent and child see. */
 typedef struct cts_page_s {
   atomic_int verdict, ending; /* ending: somebody is writing the verdict */
@@ -41,6 +47,8 @@ typedef struct cts_page_s {
   uint64_t flags;                    /* HAL_DEVICE_* */
   uint32_t process_known;            /* CTS_FILES ... that a case has told; kept from case to case */
   int32_t device_count;
+  uint32_t row_count; /* of this case */
+  cts_row_t rows[CTS_ROWS_MAX];
   char name[64], version[64], device_name[64], dialects[64];
 } cts_page_t;
 
@@ -91,6 +99,8 @@ void cts_look(cts_t *t);
 #define CTS_PRINTF(text, first) __attribute__((format(printf, text, first)))
 CTS_NORETURN void cts_fail(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
 CTS_NORETURN void cts_skip(cts_t *t, const char *format, ...) CTS_PRINTF(2, 3);
+/* Adds a row to a table of the report. */
+void cts_row(cts_t *t, const char *table, const char *name, const char *format, ...) CTS_PRINTF(4, 5);
 /* From now on this rule is judged; the one before held. */
 void cts_judge(cts_t *t, uint32_t slot, const char *phrase);
 uint32_t cts_judged(void); /* the rule that this process judges */

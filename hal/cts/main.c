@@ -55,12 +55,18 @@ static void tell(const cts_run_t *of, uint32_t number) {
   fflush(stdout);
 }
 
+static void tell_rows(const cts_run_t *of) {
+  for (uint32_t i = 0; i < of->row_count; i++)
+    printf("%s%s, %s: %s\n", tap ? "# " : "", of->rows[i].table, of->rows[i].name, of->rows[i].text);
+}
+
 static void summarise(const cts_run_t *of) {
   cts_level_t levels[CTS_LEVELS];
   char next[512];
   int verdicts[8] = {0}, rules = 0;
   for (uint32_t i = 0; i < cts_case_count; i++) verdicts[of->results[i].verdict]++;
   for (uint32_t i = 0; i < cts_rule_count; i++) rules += of->rule_verdicts[i] == CTS_PASS;
+  tell_rows(of);
   printf(
       "%s%d passed, %d failed, %d blocked, %d skipped, %d unsupported, %d expected failures; %d of %u sentences of the "
       "contract held\n",

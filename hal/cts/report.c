@@ -83,6 +83,21 @@ static void put_rules(FILE *file, const cts_run_t *run) {
   fputs("</table>\n", file);
 }
 
+/* One table for all rows of one kind; rows of a kind follow one another in no order. */
+static void put_rows(FILE *file, const cts_run_t *run, const char *table, const char *title) {
+  int any = 0;
+  for (uint32_t i = 0; i < run->row_count; i++) {
+    if (strcmp(run->rows[i].table, table)) continue;
+    if (!any) fprintf(file, "<h2>%s</h2>\n<table>\n", title);
+    any = 1;
+    fputs("<tr>", file);
+    put_cell(file, run->rows[i].name);
+    put_cell(file, run->rows[i].text);
+    fputs("</tr>\n", file);
+  }
+  if (any) fputs("</table>\n", file);
+}
+
 static void put_levels(FILE *file, const cts_run_t *run) {
   cts_level_t levels[CTS_LEVELS];
   char next[512];
@@ -123,6 +138,9 @@ int cts_report_html(const cts_run_t *run, const char *path) {
   fprintf(file, "</p>\n<p>%d findings; %d of %u sentences of the contract held.</p>\n", findings, score,
           cts_rule_count);
   put_levels(file, run);
+  put_rows(file, run, "figure", "Figures (of this machine as it was; no verdict hangs on them)");
+  put_rows(file, run, "operator", "Operators of the plugin's own");
+  put_rows(file, run, "speed", "Time of operators of the plugin's own, float32");
   put_cases(file, run);
   put_rules(file, run);
   return close_report(file, path);

@@ -59,6 +59,8 @@ static void note(cts_run_t *run, uint32_t number) {
     run->calls[slot] += atomic_load(&run->page->calls[slot]);
     run->provided[slot] |= run->page->provided[slot];
   }
+  for (uint32_t i = 0; i < run->page->row_count && run->row_count < CTS_ROWS_MAX; i++)
+    run->rows[run->row_count++] = run->page->rows[i];
   if (!run->loaded && run->page->device_name[0]) memcpy(&run->about, run->page, sizeof run->about), run->loaded = 1;
 }
 

@@ -30,6 +30,8 @@ typedef struct cts_run_s {
   int16_t rule_cases[CTS_RULES_MAX];    /* the case that said it, -1 */
   uint32_t calls[HAL_SLOT_COUNT];
   uint8_t provided[HAL_SLOT_COUNT];
+  uint32_t row_count;
+  cts_row_t rows[CTS_ROWS_MAX];
   cts_page_t about;   /* the page after the first load that worked */
   int loaded, absent; /* absent: there is no device here, load.starts was skipped */
 } cts_run_t;

@@ -37,6 +37,18 @@ void cts_skip(cts_t *t, const char *format, ...) {
   end_case(t, CTS_SKIP, format, values);
 }
 
+void cts_row(cts_t *t, const char *table, const char *name, const char *format, ...) {
+  va_list values;
+  if (t->page->row_count == CTS_ROWS_MAX) return;
+  cts_row_t *const row = &t->page->rows[t->page->row_count];
+  snprintf(row->table, sizeof row->table, "%s", table);
+  snprintf(row->name, sizeof row->name, "%s", name);
+  va_start(values, format);
+  vsnprintf(row->text, sizeof row->text, format, values);
+  va_end(values);
+  t->page->row_count++;
+}
+
 void cts_judge(cts_t *t, uint32_t slot, const char *phrase) {
   const uint32_t before = judged, rule = cts_rule_find(slot, phrase);
   if (before != CTS_NO_RULE) atomic_store(&t->page->held[before], 1);

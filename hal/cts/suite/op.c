@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "cts.h"
+#include "hal/op.h"
 #include "hal/status.h"
 
 enum { ROOM = 12000 /* elements of an operand's memory */, MAX_DIMS = 5 };
@@ -386,4 +387,109 @@ void cts_case_op_strided(cts_t *t) {
 void cts_case_op_channels_last(cts_t *t) {
   check_all(t, HAL_TAKES_CHANNELS_LAST, call_channels_last,
             "no operator of the plugin that the suite knows takes operands whose channels are last");
+}
+
+/* ---- what the plugin has, and how long it takes ---- */
+static void describe_own(const hal_op_own_t *own, char *text, size_t size) {
+  static const struct {
+    uint32_t bit;
+    const char *name;
+  } layouts[] = {
+      {HAL_TAKES_CONTIGUOUS, "contiguous"}, {HAL_TAKES_CHANNELS_LAST, "channels last"}, {HAL_TAKES_STRIDED, "strided"}};
+  size_t length = 0;
+  int others = 0;
+  for (int dtype = 0; dtype < 64; dtype++) {
+    if (!(own->dtypes >> dtype & 1)) continue;
+    const char *const name = cts_dtype_name((hal_dtype_t)dtype);
+    if (strchr(name, ' ')) {
+      others++;
+      continue;
+    }
+    length += (size_t)snprintf(text + length, size - length, "%s ", name);
+  }
+  if (others) length += (size_t)snprintf(text + length, size - length, "and %d more ", others);
+  for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++)
+    if (own->layouts & layouts[i].bit && length < size)
+      length +=
+          (size_t)snprintf(text + length, size - length, "%s%s", layouts[i].bit == 1 ? "| " : ", ", layouts[i].name);
+}
+
+/* Of all operators that the host asks for. */
+void cts_case_op_support(cts_t *t) {
+  int found = 0;
+  for (uint32_t i = 0; i < hal_op_count(); i++) {
+    hal_op_own_t own;
+    char text[128] = "";
+    if (find(t, hal_op_name(i), &own)) continue;
+    found++;
+    describe_own(&own, text, sizeof text);
+    cts_row(t, "operator", hal_op_name(i), "%s", text);
+  }
+  if (!found) cts_skip(t, "the plugin has no operator of its own");
+  cts_row(t, "operator", "in all", "%d of the %u operators that the host asks for", found, hal_op_count());
+}
+
+/* Seconds of one of `times` calls that were queued together. */
+static double time_calls(cts_t *t, const hal_op_own_t *own, const hal_op_call_t *call, int times) {
+  const int64_t begin = cts_now_ns();
+  for (int i = 0; i < times; i++) {
+    cts_enter(t, HAL_SLOT_op_find);
+    const hal_status_t status = cts_leave(t, HAL_SLOT_op_find, own->fn(own->state, call));
+    if (status) return 0; /* declined */
+  }
+  cts_sync(t, call->stream);
+  return (double)(cts_now_ns() - begin) * 1e-9 / times;
+}
+
+/* Operands of `count` elements; gives the best of several, 0 where the plugin declines. */
+static double time_op(cts_t *t, int which, const hal_op_own_t *own, int64_t count, int times) {
+  const int64_t stride = 1;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_tensor_t tensors[3];
+  for (int i = 0; i < 3; i++) {
+    tensors[i] = (hal_tensor_t){.struct_size = HAL_STRUCT_SIZE(hal_tensor_t, flags),
+                                .data = cts_alloc(t, (size_t)count * 4),
+                                .sizes = &count,
+                                .strides = &stride,
+                                .ndim = 1,
+                                .dtype = i == 2 && ops[which].compares ? HAL_BOOL : HAL_FLOAT32,
+                                .device = t->device};
+    CTS_OK(t, memory_fill, stream, t->device, tensors[i].data, "", 1, (size_t)count * 4);
+  }
+  const hal_tensor_t *const results[1] = {&tensors[2]};
+  hal_value_t args[3] = {{.tag = HAL_VALUE_TENSOR, .u.t = &tensors[0]}, {.tag = HAL_VALUE_TENSOR, .u.t = &tensors[1]}};
+  if (ops[which].number == TWO) args[ops[which].tensors] = (hal_value_t){.tag = HAL_VALUE_INT, .u.i = 2};
+  if (ops[which].number == ONE) args[ops[which].tensors] = (hal_value_t){.tag = HAL_VALUE_DOUBLE, .u.d = 1};
+  const hal_op_call_t call = {.struct_size = HAL_STRUCT_SIZE(hal_op_call_t, host),
+                              .stream = stream,
+                              .device = t->device,
+                              .arg_count = (uint32_t)(ops[which].tensors + (ops[which].number != 0)),
+                              .result_count = 1,
+                              .flags = HAL_CALL_DENSE,
+                              .args = args,
+                              .results = results};
+  cts_sync(t, stream);
+  double best = time_calls(t, own, &call, 1);
+  for (int i = 0; i < 3 && best; i++) {
+    const double seconds = time_calls(t, own, &call, times);
+    if (seconds < best) best = seconds;
+  }
+  for (int i = 0; i < 3; i++) cts_free(t, tensors[i].data);
+  CTS_OK(t, stream_destroy, stream);
+  return best;
+}
+
+void cts_case_op_speed(cts_t *t) {
+  enum { FEW = 16, MANY = 1 << 20 };
+  int timed = 0;
+  for (int i = 0; i < OPS; i++) {
+    hal_op_own_t own;
+    if (find(t, ops[i].name, &own) || !takes_dtype(i, &own, HAL_FLOAT32)) continue;
+    const double few = time_op(t, i, &own, FEW, 50), many = time_op(t, i, &own, MANY, 2);
+    if (!few || !many) continue;
+    timed++;
+    cts_row(t, "speed", ops[i].name, "%d elements %.2f us, %d elements %.0f us, %.2f GB/s", FEW, few * 1e6, MANY,
+            many * 1e6, (ops[i].tensors * 4 + (ops[i].compares ? 1 : 4)) * 1e-9 * MANY / many);
+  }
+  if (!timed) cts_skip(t, "the plugin takes none of the suite's operators in float32");
 }
