@@ -89,6 +89,46 @@ void cts_case_event_replaces(cts_t *t) {
   cts_sync(t, stream);
 }
 
+/* An event of the NULL stream is over when it is recorded, whatever it was before; the NULL stream waits for an event in the call. */
+void cts_case_event_null_stream(cts_t *t) {
+  static cts_gate_t gate, another;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_plugin_event_t *const event = cts_event(t, 0), *const pending = cts_event(t, 0);
+  cts_gate_close(t, &gate, stream);
+  CTS_OK(t, event_record, event, stream);
+  CTS_STATUS(t, HAL_NOT_READY, event_query, event);
+  CTS_OK(t, event_record, event, NULL);
+  CTS_STATUS(t, HAL_OK, event_query, event);
+  CTS_OK(t, event_synchronize, event);
+  cts_gate_open(&gate);
+  cts_sync(t, stream);
+  CTS_JUDGE(t, stream_wait_event, "Makes later work");
+  cts_gate_close(t, &another, stream);
+  CTS_OK(t, event_record, pending, stream);
+  cts_gate_open_later(&another);
+  CTS_OK(t, stream_wait_event, NULL, pending);
+  CTS_CHECK(t, cts_gate_was_open(&another),
+            "stream_wait_event of the NULL stream returned while the event's work was held back");
+  cts_sync(t, stream);
+}
+
+/* A stream that waits for its own event goes on. */
+void cts_case_event_wait_self(cts_t *t) {
+  static cts_gate_t gate;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  hal_plugin_event_t *const event = cts_event(t, 0);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  cts_noise(bytes, SIZE, 3);
+  cts_gate_close(t, &gate, stream);
+  cts_put(t, stream, device, bytes, SIZE);
+  CTS_OK(t, event_record, event, stream);
+  CTS_OK(t, stream_wait_event, stream, event);
+  cts_get(t, stream, got, device, SIZE);
+  cts_gate_open(&gate);
+  cts_sync(t, stream);
+  cts_same(t, got, bytes, SIZE, "what a stream reads behind a wait for its own event");
+}
+
 void cts_case_event_wait(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const first = cts_stream(t), *const second = cts_stream(t);

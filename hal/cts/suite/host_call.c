@@ -153,3 +153,24 @@ void cts_case_memory_alloc_async(cts_t *t) {
     CTS_OK(t, memory_free, t->device, c);
   }
 }
+
+/* What is queued runs, though its stream is destroyed right behind it. */
+void cts_case_host_call_outlives(cts_t *t) {
+  static numbered_t calls[CALLS];
+  static counter_t counter;
+  static cts_gate_t gate;
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  const int held = cts_is_async(t);
+  if (held) cts_gate_close(t, &gate, stream);
+  for (int i = 0; i < CALLS; i++) {
+    calls[i] = (numbered_t){&counter, i};
+    CTS_OK(t, stream_host_call, stream, count, &calls[i]);
+  }
+  if (held) cts_gate_open_later(&gate);
+  CTS_OK(t, stream_destroy, stream);
+  if (held && !cts_gate_was_open(&gate)) cts_gate_open(&gate); /* it may come back at once and end the stream later */
+  CTS_OK(t, device_synchronize, t->device);
+  CTS_CHECK(t, atomic_load(&counter.count) == CALLS && !atomic_load(&counter.wrong),
+            "%d host functions were queued in a stream that was destroyed behind them, and %d ran%s", CALLS,
+            atomic_load(&counter.count), atomic_load(&counter.wrong) ? ", not in order" : "");
+}

@@ -174,3 +174,31 @@ void cts_case_module_doubles(cts_t *t) {
               expected);
   }
 }
+
+/* ---- large launches ---- */
+
+/* More blocks than 16 bits count, and than a processor has units: the last element is written, and nothing behind it. */
+void cts_case_module_wide(cts_t *t) {
+  enum { BLOCKS = 70001, WIDTH = 32, COUNT = BLOCKS * WIDTH - 5, GUARD_ITEMS = 16 };
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *device = cts_alloc(t, (COUNT + GUARD_ITEMS) * sizeof(int32_t));
+  int32_t *const got = (int32_t *)(void *)cts_host(t, (COUNT + GUARD_ITEMS) * sizeof *got), value = -7, count = COUNT;
+  const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
+                             {&value, sizeof value, HAL_ARG_VALUE},
+                             {&count, sizeof count, HAL_ARG_VALUE}};
+  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                               .grid = {BLOCKS, 1, 1},
+                               .block = {WIDTH, 1, 1},
+                               .arg_count = 3,
+                               .args = args};
+  CTS_OK(t, memory_fill, stream, t->device, device, "\x5a", 1, (COUNT + GUARD_ITEMS) * sizeof *got);
+  CTS_OK(t, kernel_launch, kernel, stream, &launch);
+  cts_get(t, stream, got, device, (COUNT + GUARD_ITEMS) * sizeof *got);
+  cts_sync(t, stream);
+  for (int32_t i = 0; i < COUNT + GUARD_ITEMS; i++) {
+    const int32_t expected = i < COUNT ? -7 + 3 * i : 0x5a5a5a5a;
+    CTS_CHECK(t, got[i] == expected, "element %d behind a launch of %d blocks of %d is %d instead of %d", i, BLOCKS,
+              WIDTH, got[i], expected);
+  }
+}

@@ -3,8 +3,8 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "cts.h"
 #include "hal/status.h"
+#include "kernel.h"
 
 enum { MOST = 64, SIZE = 40000 };
 
@@ -13,8 +13,11 @@ typedef struct records_s {
   int count, bad_size;
 } records_t;
 
+static char names[MOST][64]; /* of the records that were read last: they are borrowed */
+
 static void keep(void *data, const hal_profile_record_t *record) {
   records_t *const records = data;
+  if (records->count < MOST) snprintf(names[records->count], sizeof names[0], "%s", record->name ? record->name : "");
   if (record->struct_size < HAL_STRUCT_SIZE(hal_profile_record_t, direction)) records->bad_size = 1;
   if (records->count < MOST) records->all[records->count] = *record;
   records->count++;
@@ -225,4 +228,48 @@ void cts_case_profile_meanwhile(cts_t *t) {
   CTS_CHECK(t, sum.fills + sum.lost == MANY / 4,
             "%d fills, of which records were read meanwhile, left %llu records, and %llu are said to be lost", MANY / 4,
             (unsigned long long)sum.fills, (unsigned long long)sum.lost);
+}
+
+/* A kernel's record has its name, and each the number that the host had for it when it was submitted. */
+void cts_case_profile_kernels(cts_t *t) {
+  enum { LAUNCHES = 3 };
+  static records_t records;
+  if (!CTS_PROVIDES(t, kernel_launch)) cts_skip(t, "the plugin does not provide kernel_launch");
+  hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
+  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *const device = cts_alloc(t, CTS_RAMP * 4);
+  int seen = 0;
+  CTS_OK(t, profile_enable, t->device, 1);
+  for (int i = 0; i < LAUNCHES; i++) cts_ramp_launch(t, kernel, stream, device, i, CTS_RAMP);
+  cts_sync(t, stream);
+  CTS_OK(t, profile_enable, t->device, 0);
+  CTS_OK(t, profile_read, t->device, keep, &records);
+  for (int i = 0; i < records.count && i < MOST; i++) {
+    const hal_profile_record_t *const record = &records.all[i];
+    if (record->kind != HAL_PROFILE_KERNEL) continue;
+    seen++;
+    CTS_CHECK(t, record->name && strcmp(names[i], "cts_ramp") == 0,
+              "the record of a launch has the name \"%s\" instead of \"cts_ramp\"", names[i]);
+    CTS_CHECK(t, !record->stream || record->stream == stream, "the record of a launch names another stream");
+  }
+  CTS_CHECK(t, seen == LAUNCHES, "%d launches left %d records of kernels", LAUNCHES, seen);
+}
+
+/* The records of one device are its own. */
+void cts_case_profile_of_one_device(cts_t *t) {
+  static records_t own, others;
+  const int32_t other = t->device ? 0 : 1;
+  cts_t second = *t;
+  second.device = other;
+  hal_plugin_stream_t *const here = cts_stream(t), *const there = cts_stream(&second);
+  CTS_OK(t, profile_enable, t->device, 1);
+  work(&second, there);
+  work(t, here);
+  CTS_OK(t, profile_enable, t->device, 0);
+  CTS_OK(t, profile_read, other, keep, &others);
+  CTS_CHECK(t, others.count == 0, "%d records of a device whose collection was never turned on", others.count);
+  CTS_OK(t, profile_read, t->device, keep, &own);
+  CTS_CHECK(t, count_kind(&own, HAL_PROFILE_FILL, SIZE / 2, 0) == 1,
+            "one fill on a device, and one on another, left it %d records",
+            count_kind(&own, HAL_PROFILE_FILL, SIZE / 2, 0));
 }

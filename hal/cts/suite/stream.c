@@ -186,6 +186,28 @@ void cts_case_stream_independent(cts_t *t) {
   cts_sync(t, held);
 }
 
+/* Many at once, each with work of its own behind one that is held. */
+void cts_case_stream_many(cts_t *t) {
+  enum { LIVE = 48, BYTES = 4096 };
+  static cts_gate_t gate;
+  hal_plugin_stream_t *streams[LIVE];
+  uint8_t *devices[LIVE], *hosts[LIVE], *got[LIVE];
+  const int held = cts_is_async(t);
+  for (int i = 0; i < LIVE; i++) {
+    streams[i] = cts_stream(t), devices[i] = cts_alloc(t, BYTES), hosts[i] = cts_host(t, BYTES),
+    got[i] = cts_host(t, BYTES);
+    cts_noise(hosts[i], BYTES, (uint64_t)i);
+  }
+  if (held) cts_gate_close(t, &gate, streams[0]);
+  for (int i = 0; i < LIVE; i++) cts_put(t, streams[i], devices[i], hosts[i], BYTES);
+  for (int i = LIVE - 1; i >= 0; i--) cts_get(t, streams[i], got[i], devices[i], BYTES);
+  for (int i = held; i < LIVE; i++) cts_sync(t, streams[i]);
+  if (held) cts_gate_open(&gate);
+  CTS_OK(t, device_synchronize, t->device);
+  for (int i = 0; i < LIVE; i++) cts_same(t, got[i], hosts[i], BYTES, "the work of one of many streams");
+  for (int i = 0; i < LIVE; i++) CTS_OK(t, stream_destroy, streams[i]);
+}
+
 void cts_case_stream_destroy(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);

@@ -24,6 +24,8 @@ enum own_fault {
   OWN_FORGETS_NAN,      /* the larger of NaN and a number is the number */
   OWN_ZERO_IS_POSITIVE, /* a zero has no sign */
   OWN_HALF_SATURATES,   /* float16 has no infinities */
+  OWN_CLEARS_FIRST,     /* the result is cleared before the operands are read */
+  OWN_EMPTY_IS_ONE,     /* a tensor without elements has one */
 };
 static hal_status_t (*own_synchronize)(hal_plugin_stream_t *stream)
     __attribute__((unused)); /* of the device, set by who includes this */
@@ -162,7 +164,10 @@ static inline hal_status_t own_run(void *state, const hal_op_call_t *call) {
   for (int32_t i = 0; i < result->ndim; i++)
     count *= result->ndim == 5 && !i && own->fault == OWN_FIVE_ARE_FOUR ? 1 : result->sizes[i];
   if (!result->ndim && own->fault == OWN_POINT_IS_EMPTY) count = 0;
+  if (!count && own->fault == OWN_EMPTY_IS_ONE) memset(result->data, 0, own_size(result->dtype));
   if (own->fault != OWN_IGNORES_STREAM) own_synchronize(call->stream);
+  for (int64_t i = 0; i < count && own->fault == OWN_CLEARS_FIRST; i++)
+    memset((uint8_t *)result->data + own_place(result, i), 0, own_size(result->dtype));
   for (int64_t i = 0; i < count; i++) {
     uint8_t *const to =
         (uint8_t *)result->data +
