@@ -38,7 +38,7 @@ ROOMS = {
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "house": (["hal/src/"], ["op", "ops", "program"]),  # hal/src/house.c, where the rooms meet
     "hal": (["hal/include/hal/hal.h"], ["op", "program"]),  # all public headers at once
-    "cts": (["hal/cts/", "hal_cts_rules.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
+    "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),

@@ -1,0 +1,27 @@
+"""Writes the names of the operators that the host asks a plugin for, those of codegen/ops.yaml in their order, as a C table.
+
+    operators.py --codegen codegen OUTPUT
+
+A row is CTS_OPERATOR("add.Tensor").
+"""
+import argparse
+import json
+import sys
+from pathlib import Path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--codegen", type=Path, required=True, help="the folder of oplist.py and ops.yaml")
+    parser.add_argument("output", type=Path)
+    arguments = parser.parse_args()
+    sys.path.insert(0, str(arguments.codegen))
+    import oplist
+
+    lines = [f"CTS_OPERATOR({json.dumps(op.name)})" for op in oplist.load()]
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text("/* Written by hal/cts/tools/operators.py. */\n" + "\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()
