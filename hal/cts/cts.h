@@ -75,6 +75,11 @@ uint32_t cts_rule_find(uint32_t slot, const char *phrase);
 /* The function's name without hal_plugin_. */
 const char *cts_slot_name(uint32_t slot);
 
+/* The operators that the host asks for, by their numbers. */
+extern const char *const cts_operators[];
+extern const uint32_t cts_operator_count;
+uint32_t cts_operator_number(const char *name);
+
 typedef struct cts_case_s {
   const char *suite, *name;
   uint32_t slot;

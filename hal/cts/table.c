@@ -28,6 +28,19 @@ uint32_t cts_rule_find(uint32_t slot, const char *phrase) {
   return found;
 }
 
+const char *const cts_operators[] = {
+#define CTS_OPERATOR(name) name,
+#include "hal_cts_operators.inc"
+#undef CTS_OPERATOR
+};
+const uint32_t cts_operator_count = sizeof cts_operators / sizeof cts_operators[0];
+
+uint32_t cts_operator_number(const char *name) {
+  uint32_t number = 0;
+  while (number < cts_operator_count && strcmp(cts_operators[number], name)) number++;
+  return number;
+}
+
 const char *cts_slot_name(uint32_t slot) {
   return slot < HAL_SLOT_COUNT ? hal_registry_slot_name(slot) : "no function";
 }

@@ -216,6 +216,11 @@ HAL_DEFAULT(event_elapsed, hal_plugin_event_t *start, hal_plugin_event_t *end, i
 
 /* ---- operators ---- */
 
+HAL_DEFAULT(program_compiler, int32_t device, hal_compiler_t *out_compiler) {
+  (void)device, (void)out_compiler;
+  return HAL_NOT_FOUND;
+}
+
 HAL_DEFAULT(op_find, int32_t device, const char *name, hal_op_own_t *out_op) {
   (void)device, (void)name, (void)out_op;
   return HAL_NOT_FOUND;

@@ -21,7 +21,7 @@ FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend", "lazy_tensor_co
 ROOMS = {
     # The plugin ABI, which stands alone, and what is linked into plugins.
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
-             "hal/include/hal/plugin_kernels.h",
+             "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
     "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "transfer")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),

@@ -157,23 +157,17 @@ static void describe_own(const hal_op_own_t *own, char *text, size_t size) {
 
 /* Of all operators that the host asks for. */
 void cts_case_op_support(cts_t *t) {
-  static const char *const names[] = {
-#define CTS_OPERATOR(name) name,
-#include "hal_cts_operators.inc"
-#undef CTS_OPERATOR
-  };
-  const size_t count = sizeof names / sizeof names[0];
   int found = 0;
-  for (size_t i = 0; i < count; i++) {
+  for (uint32_t i = 0; i < cts_operator_count; i++) {
     hal_op_own_t own;
     char text[128] = "";
-    if (cts_own_find(t, names[i], &own)) continue;
+    if (cts_own_find(t, cts_operators[i], &own)) continue;
     found++;
     describe_own(&own, text, sizeof text);
-    cts_row(t, "operator", names[i], "%s", text);
+    cts_row(t, "operator", cts_operators[i], "%s", text);
   }
   if (!found) cts_skip(t, "the plugin has no operator of its own");
-  cts_row(t, "operator", "in all", "%d of the %zu operators that the host asks for", found, count);
+  cts_row(t, "operator", "in all", "%d of the %u operators that the host asks for", found, cts_operator_count);
 }
 
 /* Seconds of one of `times` calls that were queued together. */

@@ -3,106 +3,21 @@
  * Operators of lazy work (lazy.h) that a device's compiler accepts are collected: each run of them, with nothing else between, is given to it as a
  * graph when the work is queued, and what it makes of the graph is kept and executed in their place, now and whenever the same run is met again.
  * Runs that it refuses, and all other work, are queued as ever, so a compiler begins with one operator and grows. Operators behave as the device's
- * kernels do: their memory exists, and results that somebody may read are in it when the program has run. */
+ * kernels do: their memory exists, and results that somebody may read are in it when the program has run.
+ *
+ * A plugin gives its compiler by the slot program_compiler; here a program sets another. Graphs and compilers are described in plugin_program.h. */
 #ifndef HAL_COMPILER_H_
 #define HAL_COMPILER_H_
 
-#include "hal/plugin_op.h"
+#include "hal/plugin_program.h"
 #include "hal/stream.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* hal_ir_use_t.buffer of a tensor without elements. */
-#define HAL_IR_NO_BUFFER UINT32_MAX
-
-/* A tensor of a node. Buffers may be written in pieces and hold one tensor after another; values are what they hold between two writes, so that
- * nodes and values are in SSA form: a value is made by one node, or comes from outside. */
-typedef struct hal_ir_use_s {
-  const hal_tensor_t
-      *tensor;     /* dtype, sizes and strides. `data` is that of the first run: programs take hal_ir_run_t.buffers */
-  uint32_t buffer; /* that it lies in, or HAL_IR_NO_BUFFER */
-  uint32_t value;  /* that is read, or made */
-  uint64_t offset; /* in bytes, of its first element in the buffer */
-  uint32_t
-      whole; /* of what is written: 1 = all bytes of the buffer are, in their order; 0 = the others are of the value before */
-  uint32_t before; /* of what is written: the value of the buffer before */
-} hal_ir_use_t;
-
-/* An operator. */
-typedef struct hal_ir_node_s {
-  size_t struct_size;
-  uint32_t op; /* HAL_OP_ID_* */
-  uint32_t read_count, write_count;
-  uint32_t reserved;
-  const char *name;           /* "add.Tensor" */
-  const hal_op_call_t *call;  /* arguments and results, as the plugin's own operator would get them */
-  const hal_ir_use_t *reads;  /* the tensors among its arguments, in their order, those of lists one by one */
-  const hal_ir_use_t *writes; /* its results */
-} hal_ir_node_t;
-
-/* hal_ir_buffer_t.flags */
-#define HAL_IR_INPUT (1u << 0)  /* its first value comes from outside, at least in part */
-#define HAL_IR_OUTPUT (1u << 1) /* its last value may be read afterwards; else it need not be written at all */
-
-/* Memory that nodes use: tensors that overlap lie in one buffer. */
-typedef struct hal_ir_buffer_s {
-  uint64_t size; /* bytes */
-  uint32_t first_value, last_value;
-  uint32_t flags; /* HAL_IR_* */
-  uint32_t reserved;
-} hal_ir_buffer_t;
-
-/* A run of operators, in the order in which they were called. Lives until `compile` returns. */
-typedef struct hal_ir_s {
-  size_t struct_size;
-  uint32_t node_count, buffer_count, value_count;
-  uint32_t reserved;
-  const hal_ir_node_t *nodes;
-  const hal_ir_buffer_t *buffers;
-} hal_ir_t;
-
-/* What one execution is given. The calls are those of this run: their numbers (HAL_VALUE_DOUBLE, HAL_VALUE_COMPLEX, lists of doubles, and integers where
- * ATen says Scalar), seeds and offsets may be other ones than the graph's; all else is the same. */
-typedef struct hal_ir_run_s {
-  size_t struct_size;
-  hal_stream_t *stream;
-  void *const *buffers;              /* addresses, by the buffers' numbers */
-  const hal_op_call_t *const *calls; /* by the nodes' numbers */
-} hal_ir_run_t;
-
-/* hal_compiler_t.flags */
-#define HAL_COMPILER_FIXED_NUMBERS \
-  (1u << 0) /* a graph with other numbers is another one: programs may hold them as constants */
-
-/* A compiler. Its functions are called by one thread at a time for a device, with locks of the HAL: they may call hal_error_set, hal_stream_host_call,
- * and by hal_stream_native the driver, but neither synchronise nor run operators or launch kernels of the HAL. */
-typedef struct hal_compiler_s {
-  size_t struct_size;
-  uint32_t flags; /* HAL_COMPILER_* */
-  uint32_t reserved;
-  const char *name; /* for messages; lives as long as the compiler is set */
-  void *state;      /* given to all functions */
-
-  /* Tells whether the compiler can have an operator in its graphs: 1 or 0. Called when it is recorded, by any thread and several at once, without locks: must be quick. */
-  int (*accepts)(void *state, uint32_t op, const char *name, const hal_op_call_t *call);
-
-  /* Makes a program of a graph. HAL_UNIMPLEMENTED = this one is not compiled: its operators run one by one, and it is not asked again. Other failures do the same, with a warning. */
-  hal_status_t (*compile)(void *state, const hal_ir_t *ir, void **out_program);
-
-  /* Queues a program. A failure is that of whoever asked for the work. */
-  hal_status_t (*execute)(void *state, void *program, const hal_ir_run_t *run);
-
-  /* Writes what a program is, as text with its 0, for reports. May be NULL. */
-  void (*text)(void *state, const void *program, char *text, size_t room);
-
-  /* Destroys a program: nothing of it is queued any more. */
-  void (*destroy)(void *state, void *program);
-} hal_compiler_t;
-
-/* Sets the compiler of a device, of which a copy is taken; NULL = none from now on. The programs of the one before are destroyed, when the device has done what is queued.
- * Default: none. Any thread. Errors: HAL_FAILED_PRECONDITION = a stream of the device is lazy now; HAL_INVALID_ARGUMENT = no such device, or a function is missing;
+/* Sets the compiler of a device in place of its plugin's, of which a copy is taken; NULL = none from now on. The programs of the one before are destroyed, when the device has done what is queued.
+ * Default: the plugin's, if it has one. Any thread. Errors: HAL_FAILED_PRECONDITION = a stream of the device is lazy now; HAL_INVALID_ARGUMENT = no such device, or a function is missing;
  * HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler);
 

@@ -50,6 +50,7 @@
 
 #include "hal/plugin_base.h"
 #include "hal/plugin_op.h"
+#include "hal/plugin_program.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -53,6 +53,7 @@
   X(KERNEL_INFO, hal_kernel_info_t *, STRUCT)          \
   X(STREAM_ERROR, hal_stream_error_t *, STRUCT)        \
   X(OP_OWN, hal_op_own_t *, STRUCT)                    \
+  X(COMPILER, hal_compiler_t *, STRUCT)                \
   X(TEXT, const char *, BORROWED)                      \
   X(IPC, const hal_ipc_handle_t *, BORROWED)           \
   X(COMM_ID, const hal_comm_id_t *, BORROWED)          \

@@ -380,6 +380,13 @@ static hal_status_t after_op_find(hal_layer_call_t *call, hal_status_t status) {
   return hal_validate_fault(call->plugin, call->slot, "the plugin answered OK and gave no function");
 }
 
+static hal_status_t after_program_compiler(hal_layer_call_t *call, hal_status_t status) {
+  const hal_compiler_t *const own = call->outs[0].original;
+  if (own->name && own->accepts && own->compile && own->execute && own->destroy) return status;
+  return hal_validate_fault(call->plugin, call->slot,
+                            "the plugin answered OK and left out name, accepts, compile, execute or destroy");
+}
+
 const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_init] = {.after = after_init},
     [HAL_SLOT_shutdown] = {.before = before_shutdown, .after = after_shutdown},
@@ -425,6 +432,7 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_kernel_info] = {.before = before_kernel_info},
     [HAL_SLOT_module_export] = {.before = before_export, .after = after_export},
     [HAL_SLOT_op_find] = {.after = after_op_find},
+    [HAL_SLOT_program_compiler] = {.after = after_program_compiler},
     [HAL_SLOT_random_fill] = {.before = before_random},
     [HAL_SLOT_capture_begin] = {.before = hal_rule_before_capture_begin, .after = hal_rule_after_capture_begin},
     [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = hal_rule_before_capture_end, .after = hal_rule_after_capture_end},

@@ -109,6 +109,9 @@ static void put_answer(line_t *line, const hal_argument_t *argument) {
       PUT(line, "\"%.64s\", flags 0x%llx, dialects \"%.64s\"", ((const hal_device_info_t *)at)->name,
           (unsigned long long)((const hal_device_info_t *)at)->flags, ((const hal_device_info_t *)at)->dialects);
       return;
+    case HAL_TYPE_COMPILER:
+      PUT(line, "\"%.64s\"", ((const hal_compiler_t *)at)->name ? ((const hal_compiler_t *)at)->name : "");
+      return;
     case HAL_TYPE_OP_OWN:
       PUT(line, "dtypes 0x%llx, layouts %u", (unsigned long long)((const hal_op_own_t *)at)->dtypes,
           (unsigned)((const hal_op_own_t *)at)->layouts);

@@ -341,8 +341,8 @@ static int is_code(hal_status_t status) { return strcmp(hal_status_name(status),
 /* Codes that say all there is to say. */
 static int needs_no_message(uint32_t slot, hal_status_t status) {
   return status == HAL_OK || status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ||
-         (status == HAL_NOT_FOUND &&
-          (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info || slot == HAL_SLOT_stream_error));
+         (status == HAL_NOT_FOUND && (slot == HAL_SLOT_op_find || slot == HAL_SLOT_memory_pointer_info ||
+                                      slot == HAL_SLOT_stream_error || slot == HAL_SLOT_program_compiler));
 }
 
 static int may_be_not_ready(uint32_t slot) {

@@ -7,6 +7,7 @@
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/op.h"
+#include "plugin/call.h"
 #include "program/fuse.h"
 #include "program/house.h"
 #include "program/ir.h"
@@ -71,11 +72,32 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
   return HAL_OK;
 }
 
+/* Takes the plugin's compiler, once, unless the program has set one or none. */
+static void ask_plugin(hal_device_t *device) {
+  hal_compiler_t compiler = {.struct_size = sizeof compiler};
+  hal_programs_t *programs = NULL;
+  if (atomic_exchange(&device->compiler_known, 1)) return;
+  hal_status_t status = hal_call_program_compiler(device->plugin, device->ordinal, &compiler);
+  if (status == HAL_NOT_FOUND) return;
+  if (status) hal_error_plugin(device->plugin, HAL_SLOT_program_compiler, status);
+  if (!status) status = make_programs(device, &compiler, &programs);
+  if (status) {
+    hal_log(HAL_LOG_WARNING, "device %s: lazy work runs on kernels, since its plugin's compiler cannot be used: %s",
+            device->label, hal_error_message());
+    return;
+  }
+  hal_lock(&device->lock);
+  if (!device->programs) device->programs = programs, programs = NULL;
+  hal_unlock(&device->lock);
+  hal_compiler_destroy(programs); /* the program has set one meanwhile */
+}
+
 hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
   hal_device_t *found;
   hal_programs_t *programs;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   HAL_RETURN_IF_ERROR(make_programs(found, compiler, &programs));
+  atomic_store(&found->compiler_known, 1);
   if (found->programs) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
   hal_lock(&found->lock);
   hal_programs_t *const before = found->programs;
@@ -106,6 +128,7 @@ hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info) {
 }
 
 hal_programs_t *hal_compiler_enter(hal_device_t *device) {
+  ask_plugin(device);
   hal_lock(&device->lock);
   hal_programs_t *const programs = device->programs;
   if (programs) programs->users++;
@@ -282,7 +305,8 @@ static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, 
   const hal_ir_run_t run = {.struct_size = sizeof run,
                             .stream = stream,
                             .buffers = (void *const *)graph.addresses,
-                            .calls = (const hal_op_call_t *const *)graph.calls};
+                            .calls = (const hal_op_call_t *const *)graph.calls,
+                            .plugin_stream = stream->handle};
   const hal_status_t executed = programs->compiler.execute(programs->compiler.state, compiled->program, &run);
   if (executed)
     return hal_error_prefix(

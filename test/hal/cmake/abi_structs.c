@@ -90,5 +90,14 @@ int main(void) {
   C6(HAL_HANDLE_NONE, HAL_HANDLE_FILE, HAL_HANDLE_FABRIC, HAL_ACCESS_NONE, HAL_ACCESS_READ, HAL_ACCESS_READ_WRITE)
   C6(HAL_CAPTURE_GLOBAL, HAL_CAPTURE_THREAD, HAL_CAPTURE_RELAXED, HAL_CAPTURE_NONE, HAL_CAPTURE_ACTIVE,
      HAL_CAPTURE_INVALID)
+  F6(hal_ir_use_t, tensor, buffer, value, offset, whole, before)
+  F9(hal_ir_node_t, struct_size, op, read_count, write_count, reserved, name, call, reads, writes)
+  F5(hal_ir_buffer_t, size, first_value, last_value, flags, reserved)
+  F7(hal_ir_t, struct_size, node_count, buffer_count, value_count, reserved, nodes, buffers)
+  F5(hal_ir_run_t, struct_size, stream, buffers, calls, plugin_stream)
+  F10(hal_compiler_t, struct_size, flags, reserved, name, state, accepts, compile, execute, text, destroy)
+  STRUCT(hal_ir_use_t)
+  STRUCT(hal_ir_buffer_t)
+  C3(HAL_IR_INPUT, HAL_IR_OUTPUT, HAL_COMPILER_FIXED_NUMBERS)
   return 0;
 }
