@@ -137,23 +137,28 @@ hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, cons
   return kernel;
 }
 
+void cts_launch_make(cts_launch_t *out, void *to, const void *value, uint32_t value_size, int32_t count,
+                     uint32_t blocks, uint32_t threads) {
+  *out = (cts_launch_t){.to = to,
+                        .count = count,
+                        .args = {{&out->to, sizeof out->to, HAL_ARG_POINTER},
+                                 {&out->value, value_size, HAL_ARG_VALUE},
+                                 {&out->count, sizeof out->count, HAL_ARG_VALUE}},
+                        .launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
+                                   .grid = {blocks, 1, 1},
+                                   .block = {threads, 1, 1},
+                                   .arg_count = 3,
+                                   .args = out->args}};
+  memcpy(&out->value, value, value_size);
+}
+
 void cts_ramp_launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,
                      int32_t count) {
-  hal_arg_t args[3] = {
-      {&to, sizeof to, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}, {&count, sizeof count, HAL_ARG_VALUE}};
-  hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                         .grid = {((uint32_t)count + BLOCK - 1) / BLOCK, 1, 1},
-                         .block = {BLOCK, 1, 1},
-                         .arg_count = 3,
-                         .args = args};
-  CTS_OK(t, kernel_launch, kernel, stream, &launch);
-  to = NULL, value = -1, count = 0;
-  memset(args, 0, sizeof args);
-  memset(&launch, 0, sizeof launch);
-  __asm__ volatile(""
-                   :
-                   : "r"(&to), "r"(&value), "r"(&count), "r"(args), "r"(&launch)
-                   : "memory"); /* the stores happen */
+  cts_launch_t with;
+  cts_launch_make(&with, to, &value, sizeof value, count, ((uint32_t)count + BLOCK - 1) / BLOCK, BLOCK);
+  CTS_OK(t, kernel_launch, kernel, stream, &with.launch);
+  memset(&with, 0, sizeof with);
+  __asm__ volatile("" : : "r"(&with) : "memory"); /* the stores happen */
 }
 
 void cts_ramp_check(cts_t *t, const void *device, int32_t value, int32_t factor, int32_t more, const char *what) {

@@ -25,6 +25,16 @@ hal_plugin_module_t *cts_module_of(cts_t *t, const hal_module_desc_t *desc);
 /* A module with cts_ramp and cts_add (memory, int value, int count) and cts_values (see kernel.c). */
 hal_plugin_module_t *cts_kernels_load(cts_t *t);
 hal_plugin_kernel_t *cts_kernel_find(cts_t *t, hal_plugin_module_t *module, const char *name);
+/* A launch of a kernel of memory, one value and a count. It points into itself, and to nothing of its maker. */
+typedef struct cts_launch_s {
+  void *to;
+  uint64_t value; /* the first bytes of it */
+  int32_t count;
+  hal_arg_t args[3];
+  hal_launch_t launch;
+} cts_launch_t;
+void cts_launch_make(cts_launch_t *out, void *to, const void *value, uint32_t value_size, int32_t count,
+                     uint32_t blocks, uint32_t threads);
 /* Queues cts_ramp (element i becomes value + 3 i) or cts_add (twice the element, and value), and makes everything that the call was
  * given useless when it has returned. */
 void cts_ramp_launch(cts_t *t, hal_plugin_kernel_t *kernel, hal_plugin_stream_t *stream, void *to, int32_t value,

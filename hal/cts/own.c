@@ -220,8 +220,10 @@ void cts_own_check(cts_t *t, int which, const hal_op_own_t *own, hal_dtype_t dty
   for (int32_t i = 0; i < shape->ndim; i++) count *= shape->sizes[i];
   make_operand(t, &a, shape, from, dtype, 1, how);
   make_operand(t, &b, shape, other, dtype, 2, how);
-  make_operand(t, &result, shape, to, cts_own_ops[which].compares ? HAL_BOOL : dtype, 3, 0);
-  if (in_place) drop_operand(t, &result), result = a;
+  if (in_place)
+    result = a;
+  else
+    make_operand(t, &result, shape, to, cts_own_ops[which].compares ? HAL_BOOL : dtype, 3, 0);
   const hal_tensor_t *const results[1] = {&result.tensor};
   hal_value_t args[3];
   const uint32_t arg_count = cts_own_arguments(which, &a.tensor, &b.tensor, args);

@@ -71,7 +71,7 @@ static hal_status_t build_parts(hal_device_t *device) {
 static void close_parts(hal_device_t *device) {
   hal_compiler_destroy(device->programs);
   device->programs = NULL;
-  atomic_store(&device->compiler_known, 0);
+  device->compiler_known = 0;
   hal_fuse_destroy(device->fuse);
   device->fuse = NULL;
   hal_op_table_destroy(device->ops);

@@ -202,8 +202,14 @@ static void check_refused(rank_t *self) {
 }
 
 /* ---- all-to-all whose parts differ in size: rank r sends counts[p] elements at displs[p] to p, and receives as many there ---- */
+enum { PART = 700, ROOM = 4 * PART /* elements */ };
+
+/* Where a rank has the part of another: in another order in each. */
+static uint64_t place_of_part(const rank_t *self, int32_t of_rank, int32_t part) {
+  return (uint64_t)(of_rank ? 2 * (self->size - 1 - part) : 2 * part) * PART + 5;
+}
+
 static void check_uneven(rank_t *self, hal_dtype_t dtype) {
-  enum { PART = 700, ROOM = 4 * PART };
   cts_t *const t = self->t;
   const size_t size = cts_dtype_size(dtype);
   const uint64_t between = 321; /* elements that two ranks exchange: each sends as many as it receives */
@@ -213,15 +219,14 @@ static void check_uneven(rank_t *self, hal_dtype_t dtype) {
   uint8_t *const send = cts_alloc(t, ROOM * size), *const recv = cts_alloc(t, ROOM * size);
   for (int32_t rank = 0; rank < self->size; rank++) {
     sizes[rank] = rank != self->rank ? between : rank ? 0 : PART; /* the second keeps nothing for itself */
-    places[rank] =
-        (uint64_t)(self->rank ? 2 * (self->size - 1 - rank) : 2 * rank) * PART + 5; /* in another order in each */
+    places[rank] = place_of_part(self, self->rank, rank);
   }
   for (uint64_t i = 0; i < ROOM; i++) cts_number_write(dtype, sent(self->rank, i), sends + i * size);
   cts_noise(expected, ROOM * size, 6);
   cts_put(t, self->stream, send, sends, ROOM * size);
   cts_put(t, self->stream, recv, expected, ROOM * size);
   for (int32_t rank = 0; rank < self->size; rank++) {
-    const uint64_t their_place = (uint64_t)(rank ? 2 * (self->size - 1 - self->rank) : 2 * self->rank) * PART + 5;
+    const uint64_t their_place = place_of_part(self, rank, self->rank);
     for (uint64_t i = 0; i < sizes[rank]; i++)
       cts_number_write(dtype, sent(rank, their_place + i), expected + (places[rank] + i) * size);
   }

@@ -115,18 +115,11 @@ void cts_case_module_exports(cts_t *t) {
 /* A launch with one attribute; its kind is none that a device has, or will have. */
 static hal_status_t launch_with(cts_t *t, hal_plugin_kernel_t *kernel, void *to, int32_t value, uint32_t kind,
                                 uint32_t required) {
-  int32_t count = CTS_RAMP;
-  const hal_arg_t args[3] = {
-      {&to, sizeof to, HAL_ARG_POINTER}, {&value, sizeof value, HAL_ARG_VALUE}, {&count, sizeof count, HAL_ARG_VALUE}};
   const hal_launch_attribute_t attribute = {.kind = kind, .required = required, .x = 1};
-  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                               .grid = {(CTS_RAMP + 49) / 50, 1, 1},
-                               .block = {50, 1, 1},
-                               .arg_count = 3,
-                               .args = args,
-                               .attributes = &attribute,
-                               .attribute_count = 1};
-  return cts_kernel_launch(t, kernel, NULL, &launch);
+  cts_launch_t with;
+  cts_launch_make(&with, to, &value, sizeof value, CTS_RAMP, (CTS_RAMP + 49) / 50, 50);
+  with.launch.attributes = &attribute, with.launch.attribute_count = 1;
+  return cts_kernel_launch(t, kernel, NULL, &with.launch);
 }
 
 void cts_case_module_attributes(cts_t *t) {
@@ -155,18 +148,12 @@ void cts_case_module_doubles(cts_t *t) {
   CTS_GENERAL(t, "computes in double precision");
   const hal_module_desc_t desc = cts_kernels_describe(t, 1);
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_module_of(t, &desc), "cts_double");
-  double *const got = (double *)(void *)cts_host(t, COUNT * sizeof *got), value = 1.0 / 3;
-  void *device = cts_alloc(t, COUNT * sizeof *got);
-  int32_t count = COUNT;
-  const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
-                             {&value, sizeof value, HAL_ARG_VALUE},
-                             {&count, sizeof count, HAL_ARG_VALUE}};
-  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                               .grid = {COUNT / 50, 1, 1},
-                               .block = {50, 1, 1},
-                               .arg_count = 3,
-                               .args = args};
-  CTS_OK(t, kernel_launch, kernel, NULL, &launch);
+  double *const got = (double *)(void *)cts_host(t, COUNT * sizeof *got);
+  const double value = 1.0 / 3;
+  void *const device = cts_alloc(t, COUNT * sizeof *got);
+  cts_launch_t with;
+  cts_launch_make(&with, device, &value, sizeof value, COUNT, COUNT / 50, 50);
+  CTS_OK(t, kernel_launch, kernel, NULL, &with.launch);
   cts_get(t, NULL, got, device, COUNT * sizeof *got);
   for (int i = 0; i < COUNT; i++) {
     const double expected = 1.0 / 3 + i;
@@ -182,22 +169,17 @@ void cts_case_module_wide(cts_t *t) {
   enum { BLOCKS = 70001, WIDTH = 32, COUNT = BLOCKS * WIDTH - 5, GUARD_ITEMS = 16 };
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  void *device = cts_alloc(t, (COUNT + GUARD_ITEMS) * sizeof(int32_t));
-  int32_t *const got = (int32_t *)(void *)cts_host(t, (COUNT + GUARD_ITEMS) * sizeof *got), value = -7, count = COUNT;
-  const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
-                             {&value, sizeof value, HAL_ARG_VALUE},
-                             {&count, sizeof count, HAL_ARG_VALUE}};
-  const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                               .grid = {BLOCKS, 1, 1},
-                               .block = {WIDTH, 1, 1},
-                               .arg_count = 3,
-                               .args = args};
+  void *const device = cts_alloc(t, (COUNT + GUARD_ITEMS) * sizeof(int32_t));
+  int32_t *const got = (int32_t *)(void *)cts_host(t, (COUNT + GUARD_ITEMS) * sizeof *got);
+  const int32_t value = -7;
+  cts_launch_t with;
+  cts_launch_make(&with, device, &value, sizeof value, COUNT, BLOCKS, WIDTH);
   CTS_OK(t, memory_fill, stream, t->device, device, "\x5a", 1, (COUNT + GUARD_ITEMS) * sizeof *got);
-  CTS_OK(t, kernel_launch, kernel, stream, &launch);
+  CTS_OK(t, kernel_launch, kernel, stream, &with.launch);
   cts_get(t, stream, got, device, (COUNT + GUARD_ITEMS) * sizeof *got);
   cts_sync(t, stream);
   for (int32_t i = 0; i < COUNT + GUARD_ITEMS; i++) {
-    const int32_t expected = i < COUNT ? -7 + 3 * i : 0x5a5a5a5a;
+    const int32_t expected = i < COUNT ? value + 3 * i : 0x5a5a5a5a;
     CTS_CHECK(t, got[i] == expected, "element %d behind a launch of %d blocks of %d is %d instead of %d", i, BLOCKS,
               WIDTH, got[i], expected);
   }

@@ -104,22 +104,17 @@ void cts_case_module_geometry(cts_t *t) {
   void *const device = cts_alloc(t, CTS_RAMP * 4);
   int refused = 0;
   for (int32_t i = 0; i < (int32_t)(sizeof shapes / sizeof shapes[0]); i++) {
-    int32_t value = i, count = CTS_RAMP;
-    const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
-                               {&value, sizeof value, HAL_ARG_VALUE},
-                               {&count, sizeof count, HAL_ARG_VALUE}};
-    const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                                 .grid = {shapes[i][0], shapes[i][1], shapes[i][2]},
-                                 .block = {shapes[i][3], shapes[i][4], shapes[i][5]},
-                                 .arg_count = 3,
-                                 .args = args};
+    cts_launch_t with;
+    cts_launch_make(&with, device, &i, sizeof i, CTS_RAMP, 1, 1);
+    hal_launch_t *const launch = &with.launch;
+    memcpy(launch->grid, shapes[i], sizeof launch->grid), memcpy(launch->block, shapes[i] + 3, sizeof launch->block);
     CTS_OK(t, memory_fill, NULL, t->device, device, "", 1, CTS_RAMP * 4);
-    const hal_status_t status = cts_kernel_launch(t, kernel, NULL, &launch);
+    const hal_status_t status = cts_kernel_launch(t, kernel, NULL, launch);
     if (i && status == HAL_INVALID_ARGUMENT && ++refused) continue;
     cts_expect_ok(t, HAL_SLOT_kernel_launch, status);
     char what[128];
-    snprintf(what, sizeof what, "the result of a launch of %u x %u x %u blocks of %u x %u x %u", launch.grid[0],
-             launch.grid[1], launch.grid[2], launch.block[0], launch.block[1], launch.block[2]);
+    snprintf(what, sizeof what, "the result of a launch of %u x %u x %u blocks of %u x %u x %u", launch->grid[0],
+             launch->grid[1], launch->grid[2], launch->block[0], launch->block[1], launch->block[2]);
     cts_ramp_check(t, device, i, 1, 0, what);
   }
 }
@@ -127,21 +122,16 @@ void cts_case_module_geometry(cts_t *t) {
 void cts_case_module_no_block(cts_t *t) {
   hal_plugin_kernel_t *const kernel = cts_kernel_find(t, cts_kernels_load(t), "cts_ramp");
   void *const device = cts_alloc(t, CTS_RAMP * 4);
-  int32_t value = 1, count = CTS_RAMP;
-  const hal_arg_t args[3] = {{&device, sizeof device, HAL_ARG_POINTER},
-                             {&value, sizeof value, HAL_ARG_VALUE},
-                             {&count, sizeof count, HAL_ARG_VALUE}};
-  hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, reserved),
-                         .grid = {1, 1, 1},
-                         .block = {0, 1, 1},
-                         .arg_count = 3,
-                         .args = args};
-  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
-  launch.grid[0] = 0, launch.block[0] = 1;
-  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
+  const int32_t value = 1;
+  cts_launch_t with;
+  cts_launch_make(&with, device, &value, sizeof value, CTS_RAMP, 1, 0);
+  hal_launch_t *const launch = &with.launch;
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, launch);
+  launch->grid[0] = 0, launch->block[0] = 1;
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, launch);
   if (!t->info.max_block_threads || t->info.max_block_threads == UINT32_MAX) return;
-  launch.grid[0] = 1, launch.block[0] = t->info.max_block_threads + 1;
-  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, &launch);
+  launch->grid[0] = 1, launch->block[0] = t->info.max_block_threads + 1;
+  CTS_STATUS(t, HAL_INVALID_ARGUMENT, kernel_launch, kernel, NULL, launch);
 }
 
 /* Values of all sizes, on the NULL stream and others; the memory of each is the caller's again when the call has returned. */

@@ -72,7 +72,8 @@ struct hal_device_s {
   _Atomic(hal_generator_t *) generator;
   struct hal_fuse_s *fuse;         /* of lazy work: made at the first use, under `lock` */
   struct hal_programs_s *programs; /* of its compiler, under `lock`; NULL = none */
-  atomic_int compiler_known;       /* the program has set one, or the plugin was asked */
+  hal_lock_t asking;               /* of what follows, while the plugin is asked for its compiler */
+  int compiler_known;              /* the program has set one, or the plugin was asked */
 };
 
 /* In the order of their indices; hal_registry.device_count of them. */

@@ -72,24 +72,28 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
   return HAL_OK;
 }
 
-/* Takes the plugin's compiler, once, unless the program has set one or none. */
-static void ask_plugin(hal_device_t *device) {
+/* Asks the plugin. The device's lock `asking` is held. */
+static void take_plugins(hal_device_t *device) {
   hal_compiler_t compiler = {.struct_size = sizeof compiler};
   hal_programs_t *programs = NULL;
-  if (atomic_exchange(&device->compiler_known, 1)) return;
   hal_status_t status = hal_call_program_compiler(device->plugin, device->ordinal, &compiler);
   if (status == HAL_NOT_FOUND) return;
   if (status) hal_error_plugin(device->plugin, HAL_SLOT_program_compiler, status);
   if (!status) status = make_programs(device, &compiler, &programs);
-  if (status) {
+  if (status)
     hal_log(HAL_LOG_WARNING, "device %s: lazy work runs on kernels, since its plugin's compiler cannot be used: %s",
             device->label, hal_error_message());
-    return;
-  }
   hal_lock(&device->lock);
-  if (!device->programs) device->programs = programs, programs = NULL;
+  device->programs = programs;
   hal_unlock(&device->lock);
-  hal_compiler_destroy(programs); /* the program has set one meanwhile */
+}
+
+/* The plugin is asked once, unless the program has set a compiler, or none. Whoever comes meanwhile waits for the answer. */
+static void settle(hal_device_t *device, int ask) {
+  hal_lock(&device->asking);
+  if (ask && !device->compiler_known) take_plugins(device);
+  device->compiler_known = 1;
+  hal_unlock(&device->asking);
 }
 
 hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
@@ -97,7 +101,7 @@ hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
   hal_programs_t *programs;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   HAL_RETURN_IF_ERROR(make_programs(found, compiler, &programs));
-  atomic_store(&found->compiler_known, 1);
+  settle(found, 0);
   if (found->programs) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
   hal_lock(&found->lock);
   hal_programs_t *const before = found->programs;
@@ -128,7 +132,7 @@ hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info) {
 }
 
 hal_programs_t *hal_compiler_enter(hal_device_t *device) {
-  ask_plugin(device);
+  settle(device, 1);
   hal_lock(&device->lock);
   hal_programs_t *const programs = device->programs;
   if (programs) programs->users++;

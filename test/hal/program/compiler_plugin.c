@@ -3,6 +3,8 @@
 #include <hal/compiler.h>
 #include <hal/lazy.h>
 #include <hal/log.h>
+#include <pthread.h>
+#include <time.h>
 
 #include "support.h"
 
@@ -109,4 +111,44 @@ Test(compiler_plugin, one_that_lacks_a_function_is_a_warning_and_work_runs_on_ke
   hal_log_set_sink(NULL, NULL);
   cr_expect_eq(told().executed, 0);
   cr_expect(strstr(logged, "lazy work runs on kernels") && strstr(logged, "lacks one"), "%s", logged);
+}
+
+/* ---- while the plugin is asked ------------------------------------------------------------------------------------------------ */
+
+static void open_slow(void) {
+  setenv("HAL_WHOLE_COMPILER_MS", "300", 1);
+  open_whole();
+}
+
+/* Makes a stream of its own lazy, which asks the plugin. */
+static void *ask(void *data) {
+  hal_stream_t *stream;
+  hal_lazy_t *lazy;
+  (void)data;
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_lazy_begin(stream, NULL, &lazy));
+  assert_ok(hal_lazy_end(lazy));
+  return NULL;
+}
+
+static pthread_t asked_by_another(void) {
+  pthread_t thread;
+  cr_assert_eq(pthread_create(&thread, NULL, ask, NULL), 0);
+  nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL); /* it asks now */
+  return thread;
+}
+
+Test(compiler_plugin, who_records_while_the_plugin_is_asked_waits_for_its_compiler, .init = open_slow) {
+  const pthread_t thread = asked_by_another();
+  compute();
+  pthread_join(thread, NULL);
+  cr_expect_eq(told().executed, 2);
+}
+
+Test(compiler_plugin, none_that_is_set_while_the_plugin_is_asked_stays_none, .init = open_slow) {
+  const pthread_t thread = asked_by_another();
+  assert_ok(hal_compiler_set(0, NULL));
+  pthread_join(thread, NULL);
+  compute();
+  cr_expect_eq(told().executed, 0);
 }
