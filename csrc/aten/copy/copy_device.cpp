@@ -29,6 +29,13 @@ bool run_copy(c10::DeviceIndex device, Operand &src, Operand &dst) {
   return run_op(device, HAL_OP_ID_COPY, args, {&dst.descriptor()});
 }
 
+// Moves elements in their own dtype. False when the two have different ones, or the operator is not to be had.
+bool copy_as_operator(const at::Tensor &src, const at::Tensor &dst) {
+  if (src.scalar_type() != dst.scalar_type()) return false;
+  Operand from(src), to(dst);
+  return run_copy(dst.device().index(), from, to);
+}
+
 // Neither operand has bits.
 void copy_converting(const at::Tensor &src, const at::Tensor &dst) {
   if (src.scalar_type() == dst.scalar_type()) return copy_raw(src, dst);
@@ -86,8 +93,8 @@ void copy_raw(const at::Tensor &src, const at::Tensor &dst) {
   char *to = address_of(dst);
   const c10::DeviceIndex device = dst.device().index();
   if (same_dense_layout(src, dst)) {
-    if (from != to) check(hal_memory_copy(current_stream(device), to, device, from, device, dst.nbytes()));
-    return;
+    if (from == to || (C10_UNLIKELY(is_put_off(device)) && copy_as_operator(src, dst))) return;
+    return check(hal_memory_copy(current_stream(device), to, device, from, device, dst.nbytes()));
   }
   Operand source(src), target(dst);
   const hal_dtype_t dtype = dtype_of_size(dst.itemsize());

@@ -36,6 +36,26 @@ int64_t integer_at(const unsigned char *bytes, size_t size) {
   return number;
 }
 
+template <typename T>
+hal_value_t element_at(const unsigned char *bytes) {
+  T element;
+  std::memcpy(&element, bytes, sizeof element);
+  if constexpr (std::is_integral_v<T>) return value(static_cast<int64_t>(element));
+  return value(static_cast<double>(element));
+}
+
+bool is_real_number(c10::ScalarType dtype) {
+  return c10::isIntegralType(dtype, /*includeBool=*/true) || dtype == at::kFloat || dtype == at::kDouble ||
+         dtype == at::kHalf || dtype == at::kBFloat16;
+}
+
+// The number that a pattern is in such a dtype: what it was made from, rounded.
+hal_value_t number_of(const Pattern &pattern, c10::ScalarType dtype) {
+  return AT_DISPATCH_V2(dtype, "fill_", AT_WRAP([&] { return element_at<scalar_t>(pattern.bytes); }),
+                        AT_EXPAND(AT_ALL_TYPES), at::kHalf, at::kBFloat16, at::kBool,
+                        AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
+}
+
 // Repeated elements (stride 0) are written once: torch lets fill_ write to expanded tensors.
 at::Tensor without_repeats(const at::Tensor &tensor) {
   at::DimVector sizes(tensor.sizes());
@@ -57,14 +77,19 @@ bool fill_strided(const at::Tensor &self, const Pattern &pattern) {
     return true;
   }
   Operand target(self);
-  target.told(dtype_of_size(itemsize));
-  const hal_value_t args[] = {value(integer_at(pattern.bytes, itemsize))};
+  const bool is_number = is_real_number(self.scalar_type()) &&
+                         has_kernel(self.device().index(), HAL_OP_ID_FILL_SCALAR, self.scalar_type());
+  if (!is_number) target.told(dtype_of_size(itemsize));
+  const hal_value_t args[] = {is_number ? number_of(pattern, self.scalar_type())
+                                        : value(integer_at(pattern.bytes, itemsize))};
   return run_op(self.device().index(), HAL_OP_ID_FILL_SCALAR, args, {&target.descriptor()});
 }
 
 bool fill_elements(const at::Tensor &self, const Pattern &pattern, size_t pattern_size) {
   if (self.numel() == 0) return true;
   if (self.is_non_overlapping_and_dense()) {
+    if (C10_UNLIKELY(is_put_off(self.device().index())) && self.itemsize() < 16 && fill_strided(self, pattern))
+      return true;
     check(
         hal_memory_fill(nullptr, self.device().index(), address_of(self), pattern.bytes, pattern_size, self.nbytes()));
     return true;

@@ -64,6 +64,14 @@ inline bool run_op(c10::DeviceIndex device, uint32_t op, c10::ArrayRef<hal_value
   throw_work_status(status);
 }
 
+// Whether the device's current stream puts work off. There, copies and fills of whole tensors are operators, as all else is: they have a place in
+// the program and in a compiler's graphs.
+inline bool is_put_off(c10::DeviceIndex device) {
+  hal_stream_t *stream = nullptr;
+  check(hal_stream_current(device, &stream));
+  return hal_lazy_of_stream(stream) != nullptr;
+}
+
 // The dtypes in which the operator may run natively when it computes in them; an array look-up. Once the plugin has declined what the
 // user gave, they are those of the portable kernel.
 inline uint64_t native_dtypes(c10::DeviceIndex device, uint32_t op) {

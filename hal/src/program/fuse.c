@@ -92,7 +92,7 @@ static void make_key(const hal_fuse_group_t *group, key_t *key) {
     const uint8_t operands = (uint8_t)step->kernel->form.operands;
     const uint8_t head[4] = {step->dropped, step->dead, step->rows != NULL,
                              (uint8_t)pointer_of(group, step->operand[0].address)};
-    put(key, &step->kernel->handle, sizeof step->kernel->handle);
+    put(key, &step->kernel, sizeof step->kernel);
     put(key, head, sizeof head);
     for (uint8_t k = 1; k < operands; k++) {
       const hal_fuse_operand_t *const operand = &step->operand[k];
@@ -207,7 +207,10 @@ static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fus
                                            uint32_t begin, const hal_lazy_desc_t *desc) {
   char text[1024];
   hal_fuse_explain(fuse, plan, fuse->group.n, text, sizeof text);
-  desc->compiled(desc->state, tape->ops[tape->commands[begin].op].origin, text);
+  while (tape->commands[begin].op == HAL_NO_OP && begin + 1 < fuse->group.end)
+    begin++; /* bytes that no operator moves */
+  const uint32_t op = tape->commands[begin].op;
+  desc->compiled(desc->state, op == HAL_NO_OP ? 0 : tape->ops[op].origin, text);
 }
 
 /* hal_fuse_group; the lock is held. */
@@ -251,6 +254,7 @@ hal_fuse_t *hal_fuse_of(hal_device_t *device) {
   hal_lock(&device->lock);
   if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) {
     device->fuse->device = device;
+    hal_fuse_name_bytes(device->fuse);
     device->fuse->hash_mask = UINT64_MAX;
   }
   hal_unlock(&device->lock);

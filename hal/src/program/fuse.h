@@ -17,12 +17,24 @@
 #define HAL_FUSE_POINTERS 10 /* operands of a group that lie in memory */
 #define HAL_FUSE_NUMBERS 256 /* bytes of the numbers of a group */
 
-/* A kernel that was met; NULL operands: not an element-wise one. */
+/* A kernel that was met, or that would do what a copy or a fill of bytes does. */
 typedef struct hal_fuse_kernel_s {
-  const hal_plugin_kernel_t *handle;
+  const hal_plugin_kernel_t *handle; /* NULL: that of bytes, which nobody launches by itself */
   hal_op_form_t form;
   int fits; /* 1 = it may be a step */
 } hal_fuse_kernel_t;
+
+/* A copy or a fill of bytes as the launch of such a kernel; it points into itself. */
+typedef struct hal_fuse_bytes_s {
+  char *to;
+  const char *from;
+  uint64_t n;
+  unsigned char number[8];
+  hal_arg_t args[3];
+  hal_launch_t launch;
+} hal_fuse_bytes_t;
+
+enum { HAL_FUSE_BYTES_SIZES = 4 }; /* of elements: 1, 2, 4 and 8 bytes */
 
 /* An operand of a step: what an earlier step computed, or memory. */
 typedef struct hal_fuse_operand_s {
@@ -50,6 +62,7 @@ typedef struct hal_fuse_group_s {
   uint32_t end;                         /* the command behind the last that belongs to it */
   char *address[HAL_FUSE_POINTERS];
   hal_fuse_step_t step[HAL_FUSE_STEPS];
+  hal_fuse_bytes_t bytes[HAL_FUSE_STEPS]; /* of the steps that are no launches */
 } hal_fuse_group_t;
 
 /* What of a step makes its group another one, for those who ask why. */
@@ -75,6 +88,7 @@ struct hal_fuse_s {
   hal_device_t *device;
   hal_lock_t lock; /* of all that follows */
   hal_fuse_kernel_t **kernels;
+  hal_fuse_kernel_t copy[HAL_FUSE_BYTES_SIZES], fill[HAL_FUSE_BYTES_SIZES];
   hal_fuse_plan_t **plans; /* both by hash */
   uint32_t kernel_count, kernel_room, plan_count, plan_room;
   hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
@@ -106,6 +120,14 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
 
 /* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
 const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);
+
+/* Names the kernels of bytes (fuse_bytes.c). */
+void hal_fuse_name_bytes(hal_fuse_t *fuse);
+
+/* Describes a copy or a fill within the device as a launch over `n` elements. Gives its kernel; NULL = its bytes are not as many elements of a size that
+ * there is. */
+const hal_fuse_kernel_t *hal_fuse_bytes(const hal_fuse_t *fuse, const hal_command_t *command, uint64_t n,
+                                        hal_fuse_bytes_t *bytes);
 
 /* Notes what makes the group another one, on the plan (fuse_cause.c); without memory nothing. */
 void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);

@@ -3,6 +3,8 @@
 
 #include "program/fuse.h"
 
+enum { LOOK_AHEAD = 8 /* commands */ };
+
 /* ---- one launch ------------------------------------------------------------------------------------------------------------ */
 
 static uint64_t number_of(const hal_arg_t *argument) { return *(const uint64_t *)argument->value; }
@@ -160,6 +162,43 @@ static void drop(hal_fuse_group_t *group) {
   }
 }
 
+/* Reads a launch as a step; 0 = it is none. */
+static int read_launch(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_fuse_step_t *step,
+                       uint64_t *n) {
+  if (command->op == HAL_NO_OP) return 0;
+  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+  return kernel && read_step(command->u.launch.launch, kernel, step, n);
+}
+
+static int moves_bytes(const hal_command_t *command) {
+  return command->kind == HAL_COMMAND_COPY || command->kind == HAL_COMMAND_FILL;
+}
+
+/* How many elements the first step behind a command computes that is a launch: what copies and fills before it may be part of. 0 = it is none. */
+static uint64_t elements_behind(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t number) {
+  hal_fuse_step_t step;
+  uint64_t n;
+  for (uint32_t i = number + 1; i < tape->command_count && i <= number + LOOK_AHEAD; i++) {
+    const hal_command_t *const command = &tape->commands[i];
+    if (command->kind == HAL_COMMAND_FREED || moves_bytes(command)) continue;
+    return command->kind == HAL_COMMAND_LAUNCH && read_launch(fuse, tape, command, &step, &n) ? n : 0;
+  }
+  return 0;
+}
+
+/* Reads a command as the group's next step; 0 = it is none. */
+static int read_command(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t number, uint64_t *n) {
+  hal_fuse_group_t *const group = &fuse->group;
+  const hal_command_t *const command = &tape->commands[number];
+  hal_fuse_step_t *const step = &group->step[group->steps];
+  if (command->kind == HAL_COMMAND_LAUNCH) return read_launch(fuse, tape, command, step, n);
+  if (!moves_bytes(command)) return 0;
+  *n = group->steps ? group->n : elements_behind(fuse, tape, number);
+  hal_fuse_bytes_t *const bytes = &group->bytes[group->steps];
+  const hal_fuse_kernel_t *const kernel = *n ? hal_fuse_bytes(fuse, command, *n, bytes) : NULL;
+  return kernel && read_step(&bytes->launch, kernel, step, n);
+}
+
 uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin) {
   hal_fuse_group_t *const group = &fuse->group;
   group->steps = group->pointers = group->live = group->numbers = 0;
@@ -172,10 +211,7 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t beg
       group->end = i + 1;
       continue;
     }
-    if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) break;
-    const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
-    if (!kernel || !read_step(command->u.launch.launch, kernel, &group->step[group->steps], &n)) break;
-    if (!add(group, n, i + 1)) break;
+    if (!read_command(fuse, tape, i, &n) || !add(group, n, i + 1)) break;
   }
   drop(group);
   return group->steps;

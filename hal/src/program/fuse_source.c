@@ -116,14 +116,42 @@ static void add_arguments(text_t *text, const hal_fuse_group_t *group, uint32_t 
   add(text, "X(VALUE, pk_u64, n)\n");
 }
 
+/* Writes the type in which a step reads an operand. */
+static void name_type(const char *instance, uint32_t k, char type[64]) {
+  if (strncmp(instance, "where_", 6) == 0 && k == 1)
+    memcpy(type, "pk_bool", sizeof "pk_bool");
+  else
+    snprintf(type, 64, "%soperand_t", instance);
+}
+
+/* Adds the functions by which a step reads what others computed: the same bits as an element of its own type, as if they had been to memory. A
+ * strided copy of float32 is one of integers, and of numbers beside others there are several names for a type. */
+static void add_readers(text_t *text, const hal_fuse_group_t *group) {
+  char instance[48], from[48], type[64];
+  for (uint32_t i = 0; i < group->steps; i++) {
+    const hal_fuse_step_t *const step = &group->step[i];
+    if (step->dropped) continue;
+    instance_of(step, instance);
+    for (uint32_t k = 1; k < step->kernel->form.operands; k++) {
+      if (step->operand[k].value < 0) continue;
+      instance_of(&group->step[step->operand[k].value], from);
+      name_type(instance, k, type);
+      add(text, "PK_FN %s fused_read%u_%u(%sresult_t v) { union { %sresult_t from; %s to; } bits; ", type, (unsigned)i,
+          (unsigned)k, from, from, type);
+      add(text, "bits.from = v; return bits.to; }\n");
+    }
+  }
+}
+
 static void add_operand(text_t *text, const hal_fuse_step_t *step, const char *instance, uint32_t i, uint32_t k) {
+  char type[64];
   const hal_fuse_operand_t *const operand = &step->operand[k];
-  const char *const type = strncmp(instance, "where_", 6) == 0 && k == 1 ? "pk_bool" : "operand_t";
   if (operand->value >= 0) {
-    add(text, "v%d", (int)operand->value);
+    add(text, "fused_read%u_%u(v%d)", (unsigned)i, (unsigned)k, (int)operand->value);
     return;
   }
-  add(text, "((PK_GLOBAL const %s%s *)p%u)", strcmp(type, "pk_bool") ? instance : "", type, (unsigned)operand->pointer);
+  name_type(instance, k, type);
+  add(text, "((PK_GLOBAL const %s *)p%u)", type, (unsigned)operand->pointer);
   if (step->rows)
     add(text, "[a%u.offset[%u]]", (unsigned)i, (unsigned)k);
   else
@@ -205,6 +233,7 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   hal_status_t status = made ? add_functions(&text, group) : HAL_RESOURCE_EXHAUSTED;
   if (!status) {
     const uint32_t pointers = hal_fuse_addresses(group, address, store);
+    add_readers(&text, group);
     add_arguments(&text, group, pointers);
     add_body(&text, group, store);
     status = text.failed ? HAL_RESOURCE_EXHAUSTED : compile(fuse, &text, made);

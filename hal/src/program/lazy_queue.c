@@ -35,7 +35,8 @@ static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit
   int queued = 0;
   const hal_fuse_listener_t listener = {.desc = &lazy->desc, .info = &lazy->info};
   *out_end = begin + 1;
-  if (lazy->tape.commands[begin].kind == HAL_COMMAND_LAUNCH) {
+  const uint32_t kind = lazy->tape.commands[begin].kind;
+  if (kind == HAL_COMMAND_LAUNCH || kind == HAL_COMMAND_COPY || kind == HAL_COMMAND_FILL) {
     hal_tape_t seen = lazy->tape;
     seen.command_count = limit;
     const hal_status_t status =

@@ -171,6 +171,45 @@ def test_results_that_nothing_reads_are_not_computed(device):
     assert torch.equal(z.cpu(), x.cpu() * 2)
 
 
+def test_copies_and_fills_are_operators_of_the_program_and_steps_of_its_kernels(device):
+    x, out = torch.randn(1000, device=device), torch.empty(1000, device=device)
+    with lazy.record(lines=True):
+        y = x.clone().mul_(2)
+        z = torch.full_like(x, 1.5) + y
+        out.zero_()
+        out.copy_(z)
+        text = lazy.text()
+        lazy.mark_step()
+        metrics = lazy.metrics()
+    assert "copy" in text and "fill.Scalar" in text and __file__ in text, text
+    assert metrics["queued"] == 1 and metrics["dropped"] == 1, metrics
+    assert torch.equal(out.cpu(), x.cpu() * 2 + 1.5)
+
+
+@pytest.mark.parametrize("dtype", [
+    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.bool,
+    torch.uint16, torch.uint32, torch.uint64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2], ids=str)
+@pytest.mark.parametrize("number", [0, 1, 1.75, 100])
+def test_fills_and_copies_give_the_bits_of_the_cpu(device, dtype, number):
+    integer = not (dtype.is_floating_point or dtype.is_complex)
+    number = int(number) if integer else -number if dtype != torch.float8_e4m3fn else number
+    if integer and dtype.is_signed:
+        number = -number
+
+    def work(where):
+        x = torch.empty(6, 7, dtype=dtype, device=where)
+        y = torch.empty(7, 6, dtype=dtype, device=where).t().fill_(number)  # dense, another order
+        z = torch.zeros(6, 14, dtype=dtype, device=where)
+        z[:, ::2].fill_(number)  # not dense
+        x.fill_(number)
+        return [t.cpu().view(torch.uint8) for t in (x.clone(), x, y.clone().contiguous(), z, x.t().contiguous(), torch.zeros_like(x).copy_(x))]
+
+    with lazy.record():
+        put_off = work(device)
+    for one, other, eager in zip(put_off, work("cpu"), work(device), strict=True):
+        assert torch.equal(one, other) and torch.equal(eager, other)
+
+
 def test_nothing_is_compiled_from_the_second_step_on(device):
     model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 4)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)

@@ -30,6 +30,10 @@ STEPS = [
     lambda a, r, live: live.pop(r.randrange(len(live))),
     lambda a, r, live: live.append(a.view(6, 8).sum(1, keepdim=True) if a.dim() == 1 else a.sum(1, keepdim=True)),
     lambda a, r, live: a.copy_(r.choice(same(live, a))),
+    lambda a, r, live: live.append(a.clone()),
+    lambda a, r, live: live.append(torch.full_like(a, r.choice([0, -1.5, 3]))),
+    lambda a, r, live: (a[::2] if a.dim() == 1 else a[:, :4] if r.random() < 0.5 else a).fill_(r.choice([0, 2.5])),
+    lambda a, r, live: live.append(torch.zeros_like(a).add_(a)),
     lambda a, r, live: live.append(a.clamp(-1, 1).to(torch.int32) + 1),
 ]
 

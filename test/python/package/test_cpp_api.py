@@ -87,6 +87,54 @@ assert lazy.metrics()["programs"] == 1, lazy.metrics()
 """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=0)
 
 
+# One that takes whatever is a float32 operator, says what its graphs are, and leaves them to the kernels.
+READER = """
+#include <hal/hal.h>
+#include <hal/compiler.h>
+#include <stdio.h>
+#include <string.h>
+
+char graphs[10000];
+static int accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+  return call->results[0]->dtype == HAL_FLOAT32;
+}
+static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
+  char *to = graphs + strlen(graphs);
+  for (uint32_t n = 0; n < ir->node_count; n++) to += sprintf(to, "%s ", ir->nodes[n].name);
+  sprintf(to, "%u values\\n", ir->value_count);
+  return HAL_UNIMPLEMENTED;
+}
+static hal_status_t execute(void *state, void *program, const hal_ir_run_t *run) { return HAL_INTERNAL; }
+static void destroy(void *state, void *program) {}
+hal_status_t install(void) {
+  const hal_compiler_t compiler = {.struct_size = sizeof compiler, .name = "reader", .accepts = accepts, .compile = compile,
+                                   .execute = execute, .destroy = destroy};
+  return hal_compiler_set(0, &compiler);
+}
+"""
+
+
+def test_copies_fills_and_random_numbers_are_nodes_of_a_compilers_graphs(tmp_path, run_python):
+    library = compile_c(tmp_path, "reader", READER, f"-I{PACKAGE / 'include'}", "-Wl,--no-as-needed", str(PACKAGE / "lib/libtorch_backend_hal.so.0"))
+    run_python(f"""
+import ctypes, torch, torch_backend
+from torch_backend import lazy
+x, w = torch.arange(1000.0).to("fake"), torch.ones(1000).to("fake")
+library = ctypes.CDLL({str(library)!r})
+assert library.install() == 0
+with lazy.record():
+    y = x.clone().mul_(2)
+    z = torch.full_like(x, 1.5) + y
+    w.zero_()
+    w.copy_(z)
+    r = torch.rand(1000, device="fake")
+    lazy.mark_step()
+    graphs = (ctypes.c_char * 10000).in_dll(library, "graphs").value.decode()
+assert graphs == "copy mul.Tensor fill.Scalar add.Tensor fill.Scalar copy uniform 8 values\\n", graphs
+assert torch.equal(w.cpu(), torch.arange(1000.0) * 2 + 1.5) and 0 <= r.min() < r.max() < 1
+""", TORCH_BACKEND="fake", HAL_FAKE_ASYNC=0)
+
+
 # ---- torch of another minor version ----
 def compile_c(folder, name, text, *options):
     (folder / f"{name}.c").write_text(text)
