@@ -372,6 +372,8 @@ class Sort(Family):
 class Optimizer(Family):
     """One step of an optimizer: one template, one algorithm per op."""
 
+    cloned = ("f32", "f64", "f16", "bf16")
+
     def macros(self, op, dtype):
         for name in ("adam", "sgd", "adagrad"):
             yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
@@ -494,6 +496,6 @@ FAMILIES = {
         Sort("sort", [Variant(name, "groups" if name == "offsets" else "items", 1) for name in "keys tally offsets move merge values pick choose".split()], operands=1, result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
         Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
-        Optimizer("optimizer", [Variant("dense", "items", _ITEMS // 4)], operands=0, result="any"),
+        Optimizer("optimizer", [Variant("dense", "groups", 1)], operands=0, result="any"),
     )
 }

@@ -9,9 +9,12 @@
 #include "op/queue.h"
 #include "ops/optimizer/optimizer_args.h"
 
-HAL_OP_LAUNCHER(queue_adam, items, OPTIMIZER_ADAM_ARGS)
-HAL_OP_LAUNCHER(queue_sgd, items, OPTIMIZER_SGD_ARGS)
-HAL_OP_LAUNCHER(queue_adagrad, items, OPTIMIZER_ADAGRAD_ARGS)
+HAL_OP_LAUNCHER(queue_adam, groups, OPTIMIZER_ADAM_ARGS)
+HAL_OP_LAUNCHER(queue_sgd, groups, OPTIMIZER_SGD_ARGS)
+HAL_OP_LAUNCHER(queue_adagrad, groups, OPTIMIZER_ADAGRAD_ARGS)
+
+/* Elements of a group: many, since a group's first item computes what all need; few enough to keep the device busy. */
+enum { LEAST_OF_GROUP = 4 * PK_LSIZE, MOST_OF_GROUP = 128 * PK_LSIZE };
 
 #define MOST_STATE 5  /* results of an optimizer: the parameter, its gradient, up to three of state */
 #define MOST_DEVICE 4 /* numbers in device memory */
@@ -99,20 +102,28 @@ static hal_status_t read_state(const hal_op_context_t *context, const hal_op_cal
   return HAL_OK;
 }
 
+static uint64_t elements_of_group(const hal_op_context_t *context, uint64_t n) {
+  if (hal_op_target(context)->form != HAL_FORM_SIMT) return MOST_OF_GROUP;
+  const uint64_t share = n / hal_op_target(context)->wanted_groups / PK_LSIZE * PK_LSIZE;
+  return share < LEAST_OF_GROUP ? LEAST_OF_GROUP : share < MOST_OF_GROUP ? share : MOST_OF_GROUP;
+}
+
 /* Queues the kernel of the operator's algorithm; what is missing among the numbers in device memory is not read. */
 static hal_status_t launch(hal_op_context_t *context, hal_plugin_kernel_t *kernel, void *const state[], uint32_t count,
                            const step_t *step, uint64_t n) {
   const void *device[MOST_DEVICE];
   for (int32_t i = 0; i < step->device_count; i++) device[i] = step->device[i] ? step->device[i] : state[0];
+  const uint64_t each = elements_of_group(context, n), groups = n / each + (n % each != 0);
   const char *const name = context->info->kernel;
   if (strcmp(name, "adam") == 0 && count == 5 && step->device_count == 4)
-    return queue_adam(context, kernel, n, state[0], state[1], state[2], state[3], state[4], device[0], device[1],
-                      device[2], device[3], &step->how, n);
+    return queue_adam(context, kernel, groups, state[0], state[1], state[2], state[3], state[4], device[0], device[1],
+                      device[2], device[3], &step->how, n, each);
   if (strcmp(name, "adagrad") == 0 && count == 3 && step->device_count == 4)
-    return queue_adagrad(context, kernel, n, state[0], state[1], state[2], device[0], device[1], device[2], device[3],
-                         &step->how, n);
+    return queue_adagrad(context, kernel, groups, state[0], state[1], state[2], device[0], device[1], device[2],
+                         device[3], &step->how, n, each);
   if (strcmp(name, "sgd") == 0 && count == 3 && step->device_count == 3)
-    return queue_sgd(context, kernel, n, state[0], state[1], state[2], device[0], device[1], device[2], &step->how, n);
+    return queue_sgd(context, kernel, groups, state[0], state[1], state[2], device[0], device[1], device[2], &step->how,
+                     n, each);
   return hal_op_invalid(context, "has %u results", (unsigned)count);
 }
 

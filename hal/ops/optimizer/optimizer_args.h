@@ -26,14 +26,14 @@ typedef struct {
 #define OPTIMIZER_ADAM_ARGS(X)                                                                      \
   X(BOTH, E, self), X(BOTH, E, grad), X(BOTH, E, average), X(BOTH, E, square), X(BOTH, E, largest), \
       X(IN, float, step), X(IN, float, lr), X(IN, float, grad_scale), X(IN, float, found_inf),      \
-      X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n)
+      X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n), X(VALUE, pk_u64, per_group)
 
 #define OPTIMIZER_SGD_ARGS(X)                                                                           \
   X(BOTH, E, self), X(BOTH, E, grad), X(BOTH, E, momentum), X(IN, float, lr), X(IN, float, grad_scale), \
-      X(IN, float, found_inf), X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n)
+      X(IN, float, found_inf), X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n), X(VALUE, pk_u64, per_group)
 
 #define OPTIMIZER_ADAGRAD_ARGS(X)                                                                                      \
   X(BOTH, E, self), X(BOTH, E, grad), X(BOTH, E, sum), X(IN, float, step), X(IN, float, lr), X(IN, float, grad_scale), \
-      X(IN, float, found_inf), X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n)
+      X(IN, float, found_inf), X(STRUCT, pk_optimizer_t, how), X(VALUE, pk_u64, n), X(VALUE, pk_u64, per_group)
 
 #endif /* OPTIMIZER_ARGS_H_ */
