@@ -109,8 +109,7 @@ enum {
 
 /* hal_op_own_t.flags */
 enum {
-  HAL_OP_CAPTURABLE =
-      1u << 0, /* may be called while its stream is captured: queues work only, waits for nothing. Not used yet */
+  HAL_OP_CAPTURABLE = 1u << 0,    /* may be called while its stream is captured: queues work only, waits for nothing */
   HAL_OP_RANDOM_STATE = 1u << 1,  /* reads call->random_state; without it such calls are not asked */
   HAL_OP_NEVER_DECLINES = 1u << 2 /* takes every call that this descriptor lets through: needs no query */
 };

@@ -1,7 +1,8 @@
 /* program.h: work that is recorded once and run again.
  *
  * While a stream is recorded, nothing that is queued on it runs: operators, kernel launches, copies, fills, random numbers and host functions are written
- * down, below all checks, and hal_program_run queues them again, each with one call of the plugin. Addresses are those of the
+ * down, below all checks, and hal_program_run queues them again, each with one call of the plugin, or many with one where the plugin has
+ * graphs (its group CAPTURE): they are made at the second run. Addresses are those of the
  * recording, so its memory comes from a private pool (hal/memory.h). A stream that waits for an event of the recording joins it. What
  * cannot be recorded, such as waiting for the stream, fails and spoils the recording. */
 #ifndef HAL_PROGRAM_H_
@@ -19,6 +20,7 @@ typedef struct hal_program_s hal_program_t;
 
 /* hal_program_desc_t.flags */
 #define HAL_PROGRAM_DESCRIBED (1u << 0) /* keep the operands' dtypes and sizes for hal_program_text */
+#define HAL_PROGRAM_COMMANDS (1u << 1)  /* queue each run command by command, also where the plugin has graphs */
 
 typedef struct hal_program_desc_s {
   size_t struct_size;
@@ -66,6 +68,8 @@ typedef struct hal_program_info_s {
   uint64_t runs;                                                /* begun */
   uint64_t random;                                              /* Philox blocks that each run draws */
   uint64_t owned_bytes;                                         /* of host memory, for arguments and copied data */
+  uint32_t graphs;   /* of the plugin that a run launches: 0 before the second run, and where there are none */
+  uint32_t captured; /* commands that are in them */
 } hal_program_info_t;
 
 /* Tells what a program holds. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */

@@ -2,9 +2,11 @@
 #include "op/own.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/status_internal.h"
 #include "device/profile_internal.h"
+#include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "op/internal.h"
@@ -82,30 +84,38 @@ static int lets_through(const hal_op_own_t *own, const hal_op_call_t *call) {
 
 /* ---- scratch memory ---------------------------------------------------------------------------------------------- */
 
-typedef struct scratch_s {
-  struct scratch_s *next;
-  hal_block_t *block;
-} scratch_t;
+/* What the call that a plugin sees has as `host` is a hal_op_kept_t. Makes room for one more block. */
+static struct hal_op_kept_block_s *next_block(hal_op_kept_t *kept) {
+  struct hal_op_kept_block_s *const grown = hal_malloc((kept->count + 1) * sizeof *grown);
+  if (!grown) return NULL;
+  if (kept->count) memcpy(grown, kept->blocks, kept->count * sizeof *grown);
+  hal_free(kept->blocks);
+  kept->blocks = grown;
+  return &grown[kept->count];
+}
 
-/* What the call that a plugin sees has as `host`. */
-typedef struct own_host_s {
-  hal_stream_t *stream;
-  scratch_t *blocks;
-} own_host_t;
-
-static hal_status_t give_scratch(own_host_t *host, size_t size, void **out_ptr) {
-  scratch_t *const scratch = hal_malloc(sizeof *scratch);
-  if (!scratch)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while giving %zu bytes of scratch memory", size);
-  const hal_status_t status = hal_memory_allocate(host->stream->device->index, host->stream, size, &scratch->block);
-  if (status) {
-    hal_free(scratch);
-    return status;
+static hal_status_t give_scratch(hal_op_kept_t *kept, size_t size, void **out_ptr) {
+  struct hal_op_kept_block_s *block = NULL;
+  for (uint32_t i = 0; i < kept->count && !block; i++)
+    if (!kept->blocks[i].taken && kept->blocks[i].size >= size) block = &kept->blocks[i];
+  if (!block) {
+    block = next_block(kept);
+    if (!block)
+      return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while giving %zu bytes of scratch memory", size);
+    HAL_RETURN_IF_ERROR(hal_memory_allocate(kept->stream->device->index, kept->stream, size, &block->block));
+    block->size = size;
+    kept->count++;
   }
-  scratch->next = host->blocks;
-  host->blocks = scratch;
-  *out_ptr = hal_memory_block_address(scratch->block);
+  block->taken = 1;
+  *out_ptr = hal_memory_block_address(block->block);
   return HAL_OK;
+}
+
+/* In the order of the stream: work that the plugin has queued may still use it. */
+void hal_op_kept_release(hal_op_kept_t *kept) {
+  for (uint32_t i = 0; i < kept->count; i++) hal_memory_release(kept->blocks[i].block);
+  hal_free(kept->blocks);
+  *kept = (hal_op_kept_t){.stream = NULL};
 }
 
 hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, void **out_ptr) {
@@ -124,15 +134,6 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
   char message[1024]; /* the host's, as the plugin's: it hands the failure on */
   snprintf(message, sizeof message, "%s", hal_error_message());
   return hal_error_from_plugin(status, 0, message);
-}
-
-/* In the order of the stream: work that the plugin has queued may still use it. */
-static void take_back(own_host_t *host) {
-  for (scratch_t *scratch = host->blocks, *next; scratch; scratch = next) {
-    next = scratch->next;
-    hal_memory_release(scratch->block);
-    hal_free(scratch);
-  }
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
@@ -163,16 +164,23 @@ static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device,
 }
 
 hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call) {
+  hal_op_kept_t scratch = {.stream = stream};
+  const hal_status_t status = hal_op_own_call_kept(own, name, stream, call, &scratch);
+  if (HAL_UNLIKELY(scratch.blocks != NULL)) hal_op_kept_release(&scratch);
+  return status;
+}
+
+hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call,
+                                  hal_op_kept_t *kept) {
   if (!lets_through(own, call)) return HAL_UNIMPLEMENTED;
   hal_device_t *const device = stream->device;
-  own_host_t host = {.stream = stream};
-  HAL_SET_FIELD(call, host, &host);
+  HAL_SET_FIELD(call, host, kept);
   const int profiled = hal_profile_is_on();
   const uint32_t outer = profiled ? hal_profile_begin_own() : 0;
   const hal_status_t status = ask(own, own->fn, device->ordinal, call);
   if (profiled) hal_profile_end_op(outer);
   HAL_SET_FIELD(call, host, NULL);
-  if (HAL_UNLIKELY(host.blocks != NULL)) take_back(&host);
+  for (uint32_t i = 0; i < kept->count; i++) kept->blocks[i].taken = 0;
   if (status == HAL_OK || status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
   return hal_error_prefix(status, "%s: ", name);

@@ -3,14 +3,33 @@
 #define HAL_SRC_OP_OWN_H_
 
 #include "device/device.h"
+#include "hal/memory.h"
 
 /* Asks the plugin of a device for an operator of a list of `argument_count` arguments: fn is NULL where it has none. A failure
  * and a descriptor that lets no call through are logged and count as "none". */
 void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t *out_own);
 
+/* Scratch memory that outlives the calls that ask for it, which use it one after another: for work that a graph of the plugin's runs again. */
+typedef struct hal_op_kept_s {
+  hal_stream_t *stream; /* in whose order it is used */
+  struct hal_op_kept_block_s {
+    hal_block_t *block;
+    size_t size;
+    int taken; /* by the call that runs */
+  } * blocks;
+  uint32_t count;
+} hal_op_kept_t;
+
+/* Gives it back, in the order of its stream; all of it is zero then. */
+void hal_op_kept_release(hal_op_kept_t *kept);
+
 /* Calls the plugin's op, which exists. HAL_UNIMPLEMENTED = it declined, or its descriptor does not let the call through;
  * failures name plugin and operator. */
 hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call);
+
+/* The same, with scratch memory that stays the op's when it has returned. */
+hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call,
+                                  hal_op_kept_t *kept);
 
 /* Tells who would answer: HAL_OK = the plugin's op, HAL_UNIMPLEMENTED = not it, HAL_NOT_READY = it decides when it is
  * called. */

@@ -127,6 +127,7 @@ void hal_program_destroy(hal_program_t *program) {
   release_streams(program);
   hal_unlock(&program->lock);
   order_after_last_run(program);
+  hal_program_drop_graphs(program);
   while (program->sources) {
     hal_program_source_t *const source = program->sources;
     program->sources = source->next;

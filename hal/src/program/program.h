@@ -86,6 +86,22 @@ typedef struct hal_program_source_s {
   uint64_t blocks;    /* of each run */
 } hal_program_source_t;
 
+/* A stretch of a tape that a run queues in one way. */
+typedef struct hal_program_part_s {
+  uint32_t begin, end;            /* commands */
+  hal_plugin_graph_exec_t *graph; /* the plugin's, of all of them; NULL: they are queued one by one */
+} hal_program_part_t;
+
+enum { HAL_GRAPHS_LATER, HAL_GRAPHS_MADE, HAL_GRAPHS_NOT };
+
+/* A program as graphs of the plugin (graph.c): zero until they are made. */
+typedef struct hal_program_graphs_s {
+  int state; /* HAL_GRAPHS_* */
+  uint32_t count, part_count;
+  hal_program_part_t *parts;
+  hal_op_kept_t scratch; /* of the plugin's operators in them; its stream is that of the run in which they were made */
+} hal_program_graphs_t;
+
 /* A stream that was recorded. */
 typedef struct hal_program_stream_s {
   struct hal_program_stream_s *next;
@@ -110,6 +126,7 @@ struct hal_program_s {
   char cause[HAL_FAILURE_BYTES];
   hal_event_t *done;  /* for hal_program_order; made when it first has to wait */
   hal_stream_t *last; /* of the last run; NULL = none */
+  hal_program_graphs_t graphs;
   uint64_t runs;
 };
 
@@ -148,6 +165,15 @@ void hal_tape_destroy(hal_tape_t *tape);
 
 /* Queues one command of a tape on a stream; `profiled`: with the operator's brackets of the profile. Errors name command and operator. */
 hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, int profiled);
+
+/* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
+hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept);
+
+/* Queues the whole program on a stream, as graphs of the plugin where there are such. The lock is held. */
+hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
+
+/* Destroys the plugin's graphs of a program, when its last run is done. */
+void hal_program_drop_graphs(hal_program_t *program);
 
 /* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
 hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);

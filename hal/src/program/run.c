@@ -15,10 +15,13 @@ static const uint32_t slots[] = {
     [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call};
 
 /* A plugin's operator; it has copied what it needs when it returns, so the recorded call serves again. */
-static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream) {
+static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream, hal_op_kept_t *kept) {
   hal_op_call_t *const call = command->u.own_op.call;
+  const hal_op_own_t *const own = command->u.own_op.own;
+  const char *const name = command->u.own_op.name;
   call->stream = stream->handle;
-  const hal_status_t status = hal_op_own_call(command->u.own_op.own, command->u.own_op.name, stream, call);
+  const hal_status_t status =
+      kept ? hal_op_own_call_kept(own, name, stream, call, kept) : hal_op_own_call(own, name, stream, call);
   if (status != HAL_UNIMPLEMENTED) return status;
   return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
 }
@@ -32,8 +35,9 @@ static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *p
                               sizeof state);
 }
 
+/* `kept`: scratch memory that stays the program's; NULL = it is given back. */
 static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_t *plugin, int32_t ordinal,
-                                       hal_stream_t *stream) {
+                                       hal_stream_t *stream, hal_op_kept_t *kept) {
   hal_plugin_stream_t *const handle = stream->handle;
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
@@ -47,7 +51,7 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
     case HAL_COMMAND_RANDOM:
       return hal_call_random_fill(plugin, handle, command->u.random);
     case HAL_COMMAND_OWN_OP:
-      return run_own_op(command, stream);
+      return run_own_op(command, stream, kept);
     case HAL_COMMAND_DRAW:
       return run_draw(command->u.draw, plugin, ordinal, handle);
     default:
@@ -69,16 +73,15 @@ hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_
   const hal_device_t *const device = stream->device;
   const int in_op = HAL_UNLIKELY(profiled) && command->op != HAL_NO_OP;
   const uint32_t outer = in_op ? hal_profile_begin_op(tape->ops[command->op].op) : 0;
-  const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream);
+  const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, NULL);
   if (in_op) hal_profile_end_op(outer);
   return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
 }
 
-static hal_status_t run_commands(const hal_program_t *program, hal_stream_t *stream) {
-  const int profiled = hal_profile_is_on();
-  for (uint32_t i = 0; i < program->tape.command_count; i++)
-    HAL_RETURN_IF_ERROR(hal_tape_queue(&program->tape, i, stream, profiled));
-  return HAL_OK;
+hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept) {
+  const hal_device_t *const device = stream->device;
+  const hal_status_t status = run_command(&tape->commands[number], device->plugin, device->ordinal, stream, kept);
+  return status ? failed(tape, number, device, status) : HAL_OK;
 }
 
 /* ---- what is another in each run ----------------------------------------------------------------------------------------- */
@@ -103,7 +106,7 @@ static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_program_order(program, stream));
   HAL_RETURN_IF_ERROR(patch(program, stream));
   program->runs++;
-  const hal_status_t status = run_commands(program, stream);
+  const hal_status_t status = hal_program_queue(program, stream);
   program->last = stream;
   if (program->reports && !status) return hal_kernel_error_launched(stream);
   return status;

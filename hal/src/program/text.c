@@ -19,20 +19,22 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
   hal_program_t *const own = locked(program);
   uint32_t counts[HAL_COMMAND_KINDS] = {0};
   for (uint32_t i = 0; i < own->tape.command_count; i++) counts[own->tape.commands[i].kind]++;
-  hal_program_info_t info = {
-      .struct_size = out_info->struct_size,
-      .recording = own->recording != 0,
-      .spoiled = own->spoiled != HAL_OK,
-      .commands = own->tape.command_count,
-      .launches = counts[HAL_COMMAND_LAUNCH],
-      .copies = counts[HAL_COMMAND_COPY],
-      .fills = counts[HAL_COMMAND_FILL],
-      .draws = counts[HAL_COMMAND_DRAW] + counts[HAL_COMMAND_RANDOM],
-      .own_ops = counts[HAL_COMMAND_OWN_OP],
-      .host_calls = counts[HAL_COMMAND_HOST_CALL],
-      .streams = own->stream_count,
-      .runs = own->runs,
-      .owned_bytes = own->tape.arena.bytes + own->tape.command_room * sizeof *own->tape.commands};
+  hal_program_info_t info = {.struct_size = out_info->struct_size,
+                             .recording = own->recording != 0,
+                             .spoiled = own->spoiled != HAL_OK,
+                             .commands = own->tape.command_count,
+                             .launches = counts[HAL_COMMAND_LAUNCH],
+                             .copies = counts[HAL_COMMAND_COPY],
+                             .fills = counts[HAL_COMMAND_FILL],
+                             .draws = counts[HAL_COMMAND_DRAW] + counts[HAL_COMMAND_RANDOM],
+                             .own_ops = counts[HAL_COMMAND_OWN_OP],
+                             .host_calls = counts[HAL_COMMAND_HOST_CALL],
+                             .streams = own->stream_count,
+                             .runs = own->runs,
+                             .owned_bytes = own->tape.arena.bytes + own->tape.command_room * sizeof *own->tape.commands,
+                             .graphs = own->graphs.count};
+  for (uint32_t i = 0; i < own->graphs.part_count; i++)
+    if (own->graphs.parts[i].graph) info.captured += own->graphs.parts[i].end - own->graphs.parts[i].begin;
   for (const hal_program_source_t *source = own->sources; source; source = source->next) info.random += source->blocks;
   hal_unlock(&own->lock);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);

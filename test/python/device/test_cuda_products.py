@@ -183,3 +183,61 @@ except RuntimeError as error:
 else:
     raise AssertionError("no error")
 """, CUBLASLT_STAND_IN_FAILS="1")
+
+
+def test_products_of_a_captured_step_are_in_the_drivers_graph_with_memory_of_their_own(run):
+    done = run("""
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(16, 4)).to(d)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+x = torch.randn(6, 8).to(d)
+
+def step():
+    optimizer.zero_grad(set_to_none=False)
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    return loss
+
+def train(replay):
+    torch.manual_seed(1)
+    losses, before = [], [p.detach().clone() for p in model.parameters()]
+    for i in range(6):
+        x.copy_(torch.full((6, 8), float(i)))
+        losses.append((replay or step)())
+        losses[-1] = losses[-1].item()
+        torch.randn(1 << 16, device=d)  # whoever takes memory that is free
+    for p, was in zip(model.parameters(), before):
+        p.data.copy_(was)
+    return losses
+
+for _ in range(3):
+    step()
+eager = train(None)
+graph = torch.accelerator.Graph()
+with torch.nvgpu.graph(graph):
+    loss = step()
+
+def replay():
+    graph.replay()
+    return loss
+
+torch.testing.assert_close(train(replay), eager, rtol=1e-5, atol=0)
+model.eval()
+held = torch.accelerator.memory_allocated()
+with torch.nvgpu.graph(other := torch.accelerator.Graph()):
+    y = model(x)
+captured = torch.accelerator.memory_allocated()
+other.replay()
+assert torch.accelerator.memory_allocated() == captured
+other.replay()
+assert torch.accelerator.memory_allocated() > captured, "the products' workspaces are the graph's"
+del y, other
+assert torch.accelerator.memory_allocated() == held
+print("done")
+""", HAL_LAYERS="trace,validate", HAL_LOG="info")
+    assert done.stdout.endswith("done\n")
+    assert "validate: " not in done.stderr
+    recorded, *replays = done.stderr.split("> nvgpu.graph_launch(")
+    assert "addmm(" in recorded and len(replays) >= 5
+    assert not any("mm(" in replay for replay in replays[:5]), "products are in the graph"
