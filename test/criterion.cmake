@@ -24,6 +24,6 @@ function(add_criterion_test name target)
   # A test that expects a signal needs it delivered. Plugins in a build folder that others may write are fine here.
   # lsan.supp: what Criterion itself leaks, a timer for each test with a time limit.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TORCH_BACKEND_TEST_TIMEOUT}
-    ENVIRONMENT "ASAN_OPTIONS=handle_segv=0;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
+    ENVIRONMENT "ASAN_OPTIONS=handle_segv=0:use_sigaltstack=0;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
     FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}")
 endfunction()

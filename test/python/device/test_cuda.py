@@ -94,7 +94,7 @@ def test_the_models_train_as_on_the_cpu(settings, tmp_path):
 
 @pytest.mark.slow
 def test_memory_streams_random_numbers_and_pinned_memory_are_as_on_every_device(settings, tmp_path):
-    for name in ("accelerator", "device", "memory", "streams", "random", "pinned", "dlpack"):
+    for name in ("accelerator", "device", "memory", "streams", "random", "pinned", "dlpack", "graphs"):
         driver_scripts.run_tests("cuda", settings, tmp_path, f"device/test_{name}.py")
 
 
