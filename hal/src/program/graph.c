@@ -19,13 +19,14 @@ enum { LEAST = 3 /* commands: fewer are queued as fast by themselves */ };
 
 /* ---- parts ------------------------------------------------------------------------------------------------------------------- */
 
-static int fits(const hal_command_t *command, int32_t ordinal) {
+static int fits(const hal_command_t *command, const hal_device_t *device) {
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
-    case HAL_COMMAND_FILL:
       return 1;
+    case HAL_COMMAND_FILL: /* the default copies from host memory of its own */
+      return hal_slot_is_provided(&device->plugin->api, HAL_SLOT_memory_fill);
     case HAL_COMMAND_COPY:
-      return command->u.copy.dst_device == ordinal && command->u.copy.src_device == ordinal;
+      return command->u.copy.dst_device == device->ordinal && command->u.copy.src_device == device->ordinal;
     case HAL_COMMAND_OWN_OP:
       return (command->u.own_op.own->flags & HAL_OP_CAPTURABLE) != 0;
     default:
@@ -34,10 +35,10 @@ static int fits(const hal_command_t *command, int32_t ordinal) {
 }
 
 /* The command behind the longest part that begins with one: all of them fit, or none does. */
-static uint32_t end_of_part(const hal_tape_t *tape, uint32_t begin, int32_t ordinal) {
-  const int fit = fits(&tape->commands[begin], ordinal);
+static uint32_t end_of_part(const hal_tape_t *tape, uint32_t begin, const hal_device_t *device) {
+  const int fit = fits(&tape->commands[begin], device);
   uint32_t end = begin + 1;
-  while (end < tape->command_count && fits(&tape->commands[end], ordinal) == fit) end++;
+  while (end < tape->command_count && fits(&tape->commands[end], device) == fit) end++;
   return end;
 }
 
@@ -45,18 +46,18 @@ static uint32_t end_of_part(const hal_tape_t *tape, uint32_t begin, int32_t ordi
 static int split(hal_program_t *program) {
   hal_program_graphs_t *const graphs = &program->graphs;
   const hal_tape_t *const tape = &program->tape;
-  const int32_t ordinal = program->device->ordinal;
+  const hal_device_t *const device = program->device;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < tape->command_count; i = end_of_part(tape, i, ordinal)) count++;
+  for (uint32_t i = 0; i < tape->command_count; i = end_of_part(tape, i, device)) count++;
   graphs->parts = hal_calloc(count, sizeof *graphs->parts);
   if (!graphs->parts) return 0;
   for (uint32_t i = 0; i < tape->command_count; i = graphs->parts[graphs->part_count++].end)
-    graphs->parts[graphs->part_count] = (hal_program_part_t){.begin = i, .end = end_of_part(tape, i, ordinal)};
+    graphs->parts[graphs->part_count] = (hal_program_part_t){.begin = i, .end = end_of_part(tape, i, device)};
   return 1;
 }
 
 static int is_worth_it(const hal_program_t *program, const hal_program_part_t *part) {
-  return part->end - part->begin >= LEAST && fits(&program->tape.commands[part->begin], program->device->ordinal);
+  return part->end - part->begin >= LEAST && fits(&program->tape.commands[part->begin], program->device);
 }
 
 /* ---- capture ----------------------------------------------------------------------------------------------------------------- */
@@ -101,7 +102,7 @@ static hal_status_t make_all(hal_program_t *program) {
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   for (uint32_t i = 0; i < graphs->part_count && !status && stream.handle; i++)
     if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, &graphs->parts[i], &stream);
-  hal_call_stream_destroy(device->plugin, stream.handle);
+  if (stream.handle) hal_call_stream_destroy(device->plugin, stream.handle);
   return status;
 }
 
