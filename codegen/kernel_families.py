@@ -9,83 +9,9 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 
+from kernel_family import ByFloat, Family, Instance, Variant, by_float, runs_of
 from oplist import DTYPES
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One kernel of an instance."""
-
-    name: str
-    unit: str  # "items" (PK_ITEM) or "groups" (PK_GROUP)
-    grain: int  # fewest units worth a thread of their own
-    host: bool = True  # whether there is one in host C
-    simt: bool = False  # whether there is one only for devices with many threads
-
-
-@dataclass(frozen=True)
-class Instance:
-    """One inclusion of the template: `prefix` + the name of each variant are its kernels."""
-
-    prefix: str
-    unit_file: str  # instances with the same value are compiled together
-    macros: tuple  # (name, text) pairs, in order
-    variants: tuple
-
-
-class Family:
-    """A template, its variants and its instances."""
-
-    # Headers of hal/kernels that only this family needs.
-    headers = ()
-
-    # Computing dtypes whose instances are compiled for AVX2 and AVX-512 too.
-    cloned = ("f32",)
-    # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
-    by_parts = False
-    # {kernel: launcher for devices that take no portable kernels}, where there is one.
-    without_kernels = {}
-
-    def __init__(self, name, variants, operands, scalars=0, result=None, template=None):
-        self.name = name
-        self.template = template or name  # families may share one
-        self._variants = tuple(variants)
-        self.operands = operands  # leading tensor arguments
-        self.scalars = scalars  # number arguments that follow them, at most; None = all that follow
-        self.result = result  # "any" when the launcher checks the dtypes of results itself
-
-    def variants(self):
-        """Names of the handles that the launcher asks for, in order: HAL_<FAMILY>_VARIANT_<NAME>."""
-        return [variant.name for variant in self._variants]
-
-    def instances(self, op):
-        """The instances that an op needs; the same instance may be asked for by several ops."""
-        for token in op.dtypes:
-            dtype = DTYPES[token]
-            if dtype.complex and self.by_parts:
-                continue
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(op, dtype)))]
-            macros += list(self.macros(op, dtype))
-            yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros),
-                           tuple(self.instance_variants(op, dtype)))
-
-    def is_cloned(self, op, dtype):
-        """Whether an instance is compiled for AVX2 and AVX-512 too."""
-        return dtype.token in self.cloned
-
-    def clones(self, op, dtype):
-        """PK_CLONES of hal/kernels/pk_host.h."""
-        return int(self.is_cloned(op, dtype))
-
-    def macros(self, op, dtype):
-        """Further macros of an instance, as (name, text) pairs."""
-        return ()
-
-    def instance_variants(self, op, dtype):
-        """The kernels of one instance."""
-        return self._variants
 
 
 # An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
@@ -93,8 +19,10 @@ _RING = re.compile(r"[abcs01\s+\-*()~&|^]+")
 # Functions that cost tens of instructions: fewer elements are worth a thread.
 _FAST_FUNCTIONS = "abs|sign|maximum|minimum|fmax|fmin|sqrt|floor|ceil|trunc|rint|is_nan|is_inf|signbit|copysign|choose"
 _SLOW = re.compile(rf"pk_(?!({_FAST_FUNCTIONS})\b)\w+|/")
-# Functions of float that are straight-line code for |x| below a limit only (hal/kernels/pk_float.h).
-_NEAR = re.compile(r"pk_(sin|cos)\(a\)")
+# Functions of float that are straight-line code for some operands only: PK_NEAR (hal/kernels/pk_float.h, pk_angle.h).
+_NEAR = {re.compile(r"pk_(sin|cos|tan)\(a\)"): ("x", "pk_is_near(x)"), re.compile(r"pk_(fmod|remainder|div_floor)\(a, b\)"): ("x, y", "PK_IS_CLOSE(x, y)")}
+# Those for which a loop is not vectorised where an operand is a number, the same in all rounds: it is put side by side with itself.
+_RUN_OF_NUMBERS = {"pow"}
 
 
 class Elementwise(Family):
@@ -102,7 +30,8 @@ class Elementwise(Family):
 
     PK_V is the type of the values in the expression, R that of the result in memory, PK_EXPR the expression. The numbers are one
     argument of type PK_S: a T, or for more than one number PK_NUMBERS of them. Complex numbers, rare operators and, on
-    the host, half precision have the row forms only, which serve dense operands too, and clones of plain arithmetic only.
+    the host, half precision have the row forms only, which serve dense operands too. Half precision there is PK_BY_FLOAT, float32's
+    kernel between conversions (hal/kernels/pk_widen.h).
     """
 
     headers = ("pk_special.h", "pk_single.h")
@@ -111,10 +40,14 @@ class Elementwise(Family):
     MOST_NUMBERS = 3
 
     def is_cloned(self, op, dtype):
-        if op.rare:
-            return False
-        arithmetic = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
-        return super().is_cloned(op, dtype) or bool(dtype.element and arithmetic)
+        return not op.rare and (super().is_cloned(op, dtype) or dtype.element != "" and not self.is_by_float(op, dtype))
+
+    @staticmethod
+    def is_by_float(op, dtype):
+        """Whether the host computes it by float32's kernel. Sums and products of bfloat16, whose conversions are a few instructions that
+        compilers put into vectors, are faster without the way through memory."""
+        ring = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
+        return bool(dtype.element) and not op.rare and not (ring and dtype.token == "bf16")
 
     def macros(self, op, dtype):
         expr = {"bool": op.expr_bool}.get(dtype.token) or (op.expr_complex if dtype.complex else op.expr)
@@ -130,12 +63,22 @@ class Elementwise(Family):
         yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
         yield from self.numbers(op, dtype)
         yield "PK_RARE", "1" if op.rare else "0"
+        if self.is_by_float(op, dtype):
+            yield from by_float(op, dtype)
         yield "PK_NUMBER_FORM", "1" if op.number_args and not op.rare else "0"
         yield "PK_EXPR", f"({expr})"
-        near = _NEAR.fullmatch(expr) if "f32" in (dtype.token, dtype.computing) else None
-        if near:
-            yield "PK_NEAR(x)", "pk_is_near(x)"
-            yield "PK_EXPR_NEAR(x)", f"pk_{near[1]}_near(x)"
+        yield from self.near(op, dtype, expr)
+
+    @staticmethod
+    def near(op, dtype, expr):
+        """What serves some operands only, and whether a number is given as a run."""
+        nears = [(pattern.fullmatch(expr), *rest) for pattern, rest in _NEAR.items() if dtype.token == "f32"]
+        for near, operands, condition in nears:
+            if near:
+                yield f"PK_NEAR({operands})", condition
+                yield f"PK_EXPR_NEAR({operands})", f"pk_{near[1]}_near({operands})"
+        if dtype.floating and (op.kernel in _RUN_OF_NUMBERS or any(near and "," in operands for near, operands, _ in nears)):
+            yield "PK_RUN_OF_NUMBERS", "1"
 
     def numbers(self, op, dtype):
         """The type of the numbers' argument, and each of them."""
@@ -171,6 +114,7 @@ class Copy(Family):
             prefix = f"{op.kernel}_{to}_{source}_"
             macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0")]
             macros += [("R", DTYPES[to].memory), ("A", DTYPES[source].memory), ("PK_CONVERT(x)", self.convert(to, source))]
+            macros += self.runs(to, source)
             yield Instance(prefix, f"{self.name}_{to}", tuple(macros), self._variants)
 
     # Complex numbers of different kinds are copied as their parts, by the launcher (hal/ops/copy/copy.c).
@@ -192,6 +136,14 @@ class Copy(Family):
         if target.integer and (not origin.floating or target.size < 4):
             return cls.MOVED[target.size], cls.MOVED[origin.size] if origin.integer and origin.size > target.size else source
         return to, source
+
+    @staticmethod
+    def runs(to, source):
+        """How the host converts contiguous elements between half precision and float32: hal/kernels/pk_widen.h."""
+        for other, token, call in ((to, source, "widen(out, (const pk_u16 *)(a), n)"), (source, to, "narrow((pk_u16 *)(out), a, n)")):
+            if other == DTYPES[token].computing == "f32":
+                yield from runs_of(DTYPES[token])
+                yield "PK_CONVERT_RUN(out, a, n)", f"pk_half_runs(PK_RUNS, 1)->{call}"
 
     @staticmethod
     def convert(to, source):
@@ -243,10 +195,12 @@ _REDUCTIONS = {
 class Reduce(Family):
     """Reductions over one dimension: PK_A accumulates; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH say what (reduce.pk)."""
 
+    cloned = ("f32", "f16", "bf16")
     parameters = "x"
     by_parts = True
 
     def macros(self, op, dtype):
+        yield from runs_of(dtype)
         row = _REDUCTIONS[op.kernel]
         result = DTYPES["i64"] if op.kernel == "count" else dtype
         computing = DTYPES["i64"] if op.kernel == "count" else DTYPES[dtype.computing or dtype.token]
@@ -298,12 +252,11 @@ class ReduceIndex(Family):
         yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
 
 
-class Softmax(Family):
+class Softmax(ByFloat):
     """softmax and log_softmax, forward and backward."""
 
-    cloned = ("f32", "f16", "bf16")
-
     def macros(self, op, dtype):
+        yield from super().macros(op, dtype)
         yield "PK_IS_LOG", "1" if op.kernel.startswith("log") else "0"
 
 
@@ -457,8 +410,8 @@ FAMILIES = {
         Composite("norm", operands=1),
         Composite("moments", operands=1),
         Composite("aminmax", operands=1),
-        Family("layer_norm", _LAYER_NORM, operands=1, result="any"),
-        Family("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
+        ByFloat("layer_norm", _LAYER_NORM, operands=1, result="any"),
+        ByFloat("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
         LstmCell("lstm_cell", _LSTM_CELL, operands=3, result="any"),
         LstmCell("lstm_cell_backward", _LSTM_CELL, operands=0, result="any", template="lstm_cell"),
         BatchNorm("batch_norm", _BATCH_NORM, operands=1, result="any"),

@@ -25,7 +25,7 @@ static const struct {
 static hal_host_kernel_t table[COUNT];
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
-static int best_isa(void) {
+int pk_host_isa(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return PK_ISA_BASE;
@@ -38,13 +38,16 @@ static int best_isa(void) {
 #endif
 }
 
+hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry) {
+  int isa = pk_host_isa();
+  while (!entry->fn[isa]) isa--; /* the base is always there */
+  return entry->fn[isa];
+}
+
 static void table_fill(void) {
-  const int best = best_isa();
   for (size_t i = 0; i < COUNT; i++) {
-    int isa = best;
-    while (!rows[i].entry->fn[isa]) isa--; /* the base is always there */
     table[i] = (hal_host_kernel_t){.name = rows[i].entry->name,
-                                   .fn = rows[i].entry->fn[isa],
+                                   .fn = pk_host_entry_fn(rows[i].entry),
                                    .arg_count = rows[i].entry->arg_count,
                                    .unit = rows[i].unit,
                                    .grain = rows[i].grain};
@@ -76,6 +79,6 @@ const hal_host_kernel_t *hal_host_kernel_find(const char *name) { return hal_hos
 
 hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa) {
   const size_t index = find(name);
-  if (index == COUNT || isa < 0 || isa > best_isa()) return NULL;
+  if (index == COUNT || isa < 0 || isa > pk_host_isa()) return NULL;
   return rows[index].entry->fn[isa];
 }

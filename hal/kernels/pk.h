@@ -97,6 +97,7 @@ typedef double16 pk_vector_f64;
 
 #include "hal/plugin_kernels.h"
 #include "pk_host.h"
+#include "pk_widen.h"
 #define PK_LOCAL_ARRAY(T, name, n) T name[n]
 #define PK_ITEM(i, n)                                                              \
   const pk_u64 pk_end = pk_range->end < (pk_u64)(n) ? pk_range->end : (pk_u64)(n); \

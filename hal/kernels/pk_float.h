@@ -176,20 +176,19 @@ PK_FN float pk_log1p_f32(float x) {
   return x < -1.0f ? PK_NAN_F32 : v;
 }
 
-/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, then swapped and negated as n says. pi/2 in two parts, the first of
+/* Sine and cosine of r = x - n pi/2, |r| <= pi/4, which are swapped and negated as n says. pi/2 in two parts, the first of
  * 32 bits, so that n times it is exact. For |x| < 2^20: pk_sin_near; all others go to the language's own. */
 #define PK_NEAR_LIMIT 1048576.0f
-PK_FN float pk_sine_of_quadrant(float x, pk_u64 quadrants) {
+PK_FN void pk_sine_and_cosine(float x, pk_u64 *out_quadrants, double *out_sine, double *out_cosine) {
   const double shifted = (double)x * 0.6366197723675814 + PK_ROUNDER, n = shifted - PK_ROUNDER;
   const double r = ((double)x - n * 1.5707963267341256) - n * 6.077100506506192e-11, z = r * r;
-  const pk_u64 quadrant = pk_bits_of_double(shifted) + quadrants, swapped = 0u - (quadrant & 1u);
-  double sine, cosine;
+  *out_quadrants = pk_bits_of_double(shifted);
   {
     double p = -0.00019501788143437887;
     p = p * z + 0.008332016190243801;
     p = p * z - 0.16666650219344836;
     p = p * z + 0.9999999967605515;
-    sine = p * r;
+    *out_sine = p * r;
   }
   {
     double p = 2.4372636615577518e-05;
@@ -197,8 +196,14 @@ PK_FN float pk_sine_of_quadrant(float x, pk_u64 quadrants) {
     p = p * z + 0.04166661321766864;
     p = p * z - 0.4999999957139068;
     p = p * z + 0.999999999943912;
-    cosine = p;
+    *out_cosine = p;
   }
+}
+PK_FN float pk_sine_of_quadrant(float x, pk_u64 quadrants) {
+  double sine, cosine;
+  pk_u64 n;
+  pk_sine_and_cosine(x, &n, &sine, &cosine);
+  const pk_u64 quadrant = n + quadrants, swapped = 0u - (quadrant & 1u);
   const pk_u64 bits = (pk_bits_of_double(sine) & ~swapped) | (pk_bits_of_double(cosine) & swapped);
   return (float)pk_double_of_bits(bits ^ (quadrant & 2u) << 62);
 }

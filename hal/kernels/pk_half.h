@@ -28,7 +28,7 @@ PK_FN pk_bf16 pk_put_bf16(float x) {
   const pk_u32 bits = pk_bits_of_float(x);
   const pk_u32 rounded = (bits + 0x7fffu + (bits >> 16 & 1u)) >> 16;
   pk_bf16 result;
-  result.bits = (pk_u16)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+  result.bits = (pk_u16)(x != x ? 0x7fc0u : rounded);
   return result;
 }
 

@@ -21,6 +21,12 @@ typedef struct pk_host_entry_s {
   hal_host_kernel_fn_t fn[PK_ISA_COUNT];
 } pk_host_entry_t;
 
+/* Gives the widest instruction set that this CPU has, PK_ISA_*. */
+int pk_host_isa(void);
+
+/* Gives a kernel for the widest instruction set for which it was compiled and that this CPU has. */
+hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry);
+
 /* Gives a kernel as compiled for one instruction set, NULL when there is none or this CPU lacks the set. For tests. */
 hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 

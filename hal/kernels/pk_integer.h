@@ -90,4 +90,21 @@ PK_DEFINE_DIVISIONS(f32, float)
 PK_DEFINE_DIVISIONS(f64, double)
 #endif
 
+/* The same for numbers that are close (pk_angle.h), in straight-line code. */
+#ifdef PK_OWN_MATH
+PK_FN int pk_goes_below(float r, float y) {
+  return (int)(r != 0.0f) & (int)((pk_bits_of_float(r) ^ pk_bits_of_float(y)) >> 31);
+}
+PK_FN float pk_remainder_near(float x, float y) {
+  const float r = pk_fmod_near(x, y);
+  return pk_goes_below(r, y) ? r + y : r;
+}
+PK_FN float pk_div_floor_near(float x, float y) {
+  const float r = pk_fmod_near(x, y), below = pk_goes_below(r, y) ? 1.0f : 0.0f;
+  const float whole = (x - r) / y - below, floored = pk_floor_f32(whole);
+  const float nearest = whole - floored > 0.5f ? floored + 1.0f : floored;
+  return whole == 0.0f ? pk_with_sign(0.0f, x / y) : nearest;
+}
+#endif
+
 #endif /* PK_INTEGER_H_ */

@@ -45,6 +45,7 @@
 #define pk_nextafter(x, y) PK_CAT(pk_nextafter_, PK_TOKEN)(x, y)
 #define pk_fmax(x, y) PK_CAT(pk_fmax_, PK_TOKEN)(x, y)
 #define pk_fmin(x, y) PK_CAT(pk_fmin_, PK_TOKEN)(x, y)
+#define pk_replaced(x, nan, high, low) PK_CAT(pk_replaced_, PK_TOKEN)(x, nan, high, low)
 #define pk_is_inf(x) PK_CAT(pk_is_inf_, PK_TOKEN)(x)
 #define pk_logaddexp(x, y) PK_CAT(pk_logaddexp_, PK_TOKEN)(x, y)
 #define pk_logaddexp2(x, y) PK_CAT(pk_logaddexp2_, PK_TOKEN)(x, y)
@@ -70,7 +71,14 @@
     const type smaller = x < y ? x : y;           \
     return x != x ? x : smaller;                  \
   }
+#ifdef PK_HOST
+/* All bits of a NaN are set: one selection less, and several in a row do not become a tree of them. */
+PK_FN float pk_nan_or(float x, float y) { return pk_float_of_bits(pk_bits_of_float(y) | (0u - (pk_u32)(x != x))); }
+PK_FN float pk_maximum_f32(float x, float y) { return pk_nan_or(x, x > y ? x : y); }
+PK_FN float pk_minimum_f32(float x, float y) { return pk_nan_or(x, x < y ? x : y); }
+#else
 PK_DEFINE_ORDER(f32, float)
+#endif
 #if PK_FP64
 PK_DEFINE_ORDER(f64, double)
 #endif
@@ -150,19 +158,19 @@ PK_FN pk_c128 pk_real_c128(double x) {
 #endif
 PK_DEFINE_MATH_1(abs, fabs)
 PK_DEFINE_MATH_1(sqrt, sqrt)
-PK_DEFINE_MATH_1(tan, tan)
+PK_DEFINE_MATH_F64(tan, tan)
 PK_DEFINE_MATH_1(floor, floor)
 PK_DEFINE_MATH_1(ceil, ceil)
 PK_DEFINE_MATH_1(trunc, trunc)
 PK_DEFINE_MATH_1(rint, rint)
-PK_DEFINE_MATH_1(asin, asin)
-PK_DEFINE_MATH_1(acos, acos)
-PK_DEFINE_MATH_1(atan, atan)
-PK_DEFINE_MATH_1(sinh, sinh)
-PK_DEFINE_MATH_1(cosh, cosh)
-PK_DEFINE_MATH_1(asinh, asinh)
-PK_DEFINE_MATH_1(acosh, acosh)
-PK_DEFINE_MATH_1(atanh, atanh)
+PK_DEFINE_MATH_F64(asin, asin)
+PK_DEFINE_MATH_F64(acos, acos)
+PK_DEFINE_MATH_F64(atan, atan)
+PK_DEFINE_MATH_F64(sinh, sinh)
+PK_DEFINE_MATH_F64(cosh, cosh)
+PK_DEFINE_MATH_F64(asinh, asinh)
+PK_DEFINE_MATH_F64(acosh, acosh)
+PK_DEFINE_MATH_F64(atanh, atanh)
 PK_DEFINE_MATH_1(erfc, erfc)
 PK_DEFINE_MATH_F64(exp2, exp2)
 PK_DEFINE_MATH_F64(log10, log10)
@@ -185,14 +193,24 @@ PK_DEFINE_MATH_F64(erf, erf)
 PK_FN double pk_sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }
 PK_FN double pk_pow_f64(double x, double y) { return pow(x, y); }
 #endif
-PK_FN float pk_atan2_f32(float y, float x) { return PK_F32(atan2)(y, x); }
 #if PK_FP64
 PK_FN double pk_atan2_f64(double y, double x) { return atan2(y, x); }
 #endif
 
 #ifdef PK_OWN_MATH
+#include "pk_angle.h"
 #include "pk_float.h"
 #else
+PK_DEFINE_MATH_F32(tan, tan)
+PK_DEFINE_MATH_F32(asin, asin)
+PK_DEFINE_MATH_F32(acos, acos)
+PK_DEFINE_MATH_F32(atan, atan)
+PK_DEFINE_MATH_F32(sinh, sinh)
+PK_DEFINE_MATH_F32(cosh, cosh)
+PK_DEFINE_MATH_F32(asinh, asinh)
+PK_DEFINE_MATH_F32(acosh, acosh)
+PK_DEFINE_MATH_F32(atanh, atanh)
+PK_FN float pk_atan2_f32(float y, float x) { return PK_F32(atan2)(y, x); }
 PK_DEFINE_MATH_F32(exp, exp)
 PK_DEFINE_MATH_F32(expm1, expm1)
 PK_DEFINE_MATH_F32(log, log)
@@ -234,14 +252,26 @@ PK_FN pk_i64 pk_trunc_i64(pk_i64 x) { return x; }
 PK_FN pk_i64 pk_rint_i64(pk_i64 x) { return x; }
 
 /* 1 for +infinity, -1 for -infinity, 0 for all others. */
-#define PK_DEFINE_IS_INF(token, type) \
-  PK_FN pk_i32 pk_is_inf_##token(type x) { return x == (type)1 / (type)0 ? 1 : x == (type)-1 / (type)0 ? -1 : 0; }
+#define PK_DEFINE_IS_INF(token, type)                                                                              \
+  PK_FN pk_i32 pk_is_inf_##token(type x) { return x == (type)1 / (type)0 ? 1 : x == (type)-1 / (type)0 ? -1 : 0; } \
+  /* What stands in place of NaN and the infinities. */                                                            \
+  PK_FN type pk_replaced_##token(type x, type nan, type high, type low) {                                          \
+    const type above = x == (type)1 / (type)0 ? high : x;                                                          \
+    const type below = x == (type)-1 / (type)0 ? low : above;                                                      \
+    return x != x ? nan : below;                                                                                   \
+  }
 PK_DEFINE_IS_INF(f32, float)
 #if PK_FP64
 PK_DEFINE_IS_INF(f64, double)
 #endif
 PK_FN pk_i32 pk_is_inf_i64(pk_i64 x) { return (void)x, 0; }
 PK_FN pk_i32 pk_is_inf_bool(pk_bool x) { return (void)x, 0; }
+PK_FN pk_i64 pk_replaced_i64(pk_i64 x, pk_i64 nan, pk_i64 high, pk_i64 low) {
+  return (void)nan, (void)high, (void)low, x;
+}
+PK_FN pk_bool pk_replaced_bool(pk_bool x, pk_bool nan, pk_bool high, pk_bool low) {
+  return (void)nan, (void)high, (void)low, x;
+}
 
 /* A NaN is no number and loses against one. */
 #define PK_DEFINE_NUMBER_ORDER(token, type)    \

@@ -1,20 +1,22 @@
-"""Element-wise operators and random numbers on the device beside CPU torch, in one run: 16, 1k, 1M and 16M float32 and
-transposed operands.
+"""Element-wise operators, rows, copies and random numbers on the device beside CPU torch, in one run: 16, 1k, 1M and 16M elements in
+float32 and half precision, and transposed operands.
 
-    python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...]
+    python test/bench/kernel_elementwise.py [--threads N] [--only NAME ...] [--sizes N ...] [--dtypes NAME ...]
 
-Both sides write into a result that exists (out=) and use the same number of threads. The two take turns; the time of each
-is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device. `--only layout` measures operands
-whose dimensions lie in different orders.
+Both sides write into a result that exists (out=) where the operator takes one, and use the same number of threads. The two take turns; the
+time of each is the best of its rounds. HAL_FAKE_ASYNC=0 or 1 selects the mode of the fake device. `--only layout` measures operands
+whose dimensions lie in different orders. The last lines tell the middle and the worst of all ratios.
 """
 import argparse
 import os
+import statistics
 import time
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--threads", type=int, default=1, help="threads of both sides (default 1)")
 parser.add_argument("--only", nargs="*", help="operators to measure")
 parser.add_argument("--sizes", nargs="*", type=int, default=[16, 1024, 1 << 20, 1 << 24], help="numbers of elements")
+parser.add_argument("--dtypes", nargs="*", default=["float32", "float16", "bfloat16"], help="dtypes of the operands")
 options = parser.parse_args()
 os.environ.setdefault("HAL_FAKE_THREADS", str(options.threads))
 
@@ -24,12 +26,40 @@ import torch_backend  # noqa: E402
 torch_backend.use("fake")
 torch.set_num_threads(options.threads)
 
-UNARY = ["exp", "expm1", "log", "log1p", "log2", "tanh", "sigmoid", "erf", "sin", "cos", "sqrt", "neg"]
-BINARY = ["add", "mul", "div", "pow"]
+UNARY = """exp expm1 log log1p log2 tanh sigmoid erf sin cos tan asin acos atan sinh cosh asinh atanh sqrt rsqrt reciprocal neg abs frac floor
+sign""".split()
+BINARY = ["add", "mul", "div", "pow", "atan2", "fmod", "remainder", "copysign", "maximum", "gt"]
+# Without out=, or with numbers; rows of 512 and more elements.
+CALLS = {
+    "add number": lambda x: x + 1.5,
+    "pow 3": lambda x: x.pow(3),
+    "pow 1.7": lambda x: x.pow(1.7),
+    "fmod number": lambda x: x.fmod(0.7),
+    "clamp": lambda x: x.clamp(0.5, 1.5),
+    "relu": torch.relu,
+    "gelu": torch.nn.functional.gelu,
+    "silu": torch.nn.functional.silu,
+    "hardswish": torch.nn.functional.hardswish,
+    "hardshrink": torch.nn.functional.hardshrink,
+    "where": lambda x: torch.where(x > 1, x, 0.0),
+    "fill": lambda x: x.fill_(1.5),
+    "zero": lambda x: x.zero_(),
+    "copy": lambda x: x.clone(),
+    "to another width": lambda x: x.to(torch.float32 if x.dtype != torch.float32 else torch.bfloat16),
+    "sum": lambda x: x.sum(),
+    "sum of rows": lambda x: lines(x).sum(1),
+    "sum of columns": lambda x: lines(x).sum(0),
+    "amax of rows": lambda x: lines(x).amax(1),
+    "var of rows": lambda x: lines(x).var(1),
+    "softmax": lambda x: torch.softmax(lines(x), 1),
+    "log_softmax": lambda x: torch.log_softmax(lines(x), 1),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(lines(x), lines(x).shape[1:]),
+}
+RATIOS = {}
 RANDOM = ["uniform_", "normal_", "exponential_", "bernoulli_"]
 
 
-def best(call, synchronize, seconds=0.15):
+def best(call, synchronize, seconds=0.06):
     """The best time of one call in seconds; each round makes enough calls to last 20 us."""
     call(), synchronize()
     start = time.perf_counter()
@@ -45,11 +75,16 @@ def best(call, synchronize, seconds=0.15):
     return fastest
 
 
+def lines(x):
+    return x.view(max(1, x.numel() // 1024), -1)
+
+
 def compare(name, build):
     """Prints the times of build(device)() on both sides."""
     ours, theirs = build("fake"), build("cpu")
-    rounds = [(best(ours, torch.fake.synchronize), best(theirs, lambda: None)) for _ in range(2)]
+    rounds = [(best(ours, torch.fake.synchronize), best(theirs, lambda: None)) for _ in range(4)]
     mine, cpu = min(r[0] for r in rounds), min(r[1] for r in rounds)
+    RATIOS[name] = mine / cpu
     print(f"{name:34s} {mine * 1e6:11.2f} us  CPU {cpu * 1e6:11.2f} us  ratio {mine / cpu:5.2f}", flush=True)
 
 
@@ -59,19 +94,34 @@ def numbers(device, *shape):
     return (torch.rand(*shape, generator=generator) * 2 + 0.1).to(device)
 
 
-def pointwise(name, n):
+def pointwise(name, n, dtype):
     def build(device):
-        operation, out = getattr(torch, name), torch.empty(n, device=device)
-        operands = [numbers(device, n) for _ in range(2 if name in BINARY else 1)]
+        operation, out = getattr(torch, name), torch.empty(n, device=device, dtype=torch.bool if name == "gt" else dtype)
+        operands = [(numbers(device, n) * (0.4 if name in UNARY else 1)).to(dtype) for _ in range(2 if name in BINARY else 1)]
         return lambda: operation(*operands, out=out)
     return build
 
 
-def random_numbers(name, n):
+def random_numbers(name, n, dtype):
     def build(device):
-        out = torch.empty(n, device=device)
+        out = torch.empty(n, device=device, dtype=dtype)
         return getattr(out, name)
     return build
+
+
+def call(name, n, dtype):
+    def build(device):
+        operand = numbers(device, n).to(dtype)
+        return lambda: CALLS[name](operand)
+    return build
+
+
+def dense():
+    """What is measured of each dtype and size: its name, and what builds it."""
+    for kind, names in ((pointwise, UNARY + BINARY), (call, CALLS), (random_numbers, RANDOM)):
+        for name in names:
+            if not options.only or name in options.only:
+                yield kind, name
 
 
 def layouts(rows, columns):
@@ -103,16 +153,18 @@ def layouts(rows, columns):
 
 
 def main():
-    for name in UNARY + BINARY + RANDOM:
-        if options.only and name not in options.only:
-            continue
-        for n in options.sizes:
-            compare(f"{name} {n}", (random_numbers if name in RANDOM else pointwise)(name, n))
+    for kind, name in dense():
+        for dtype in options.dtypes:
+            for n in options.sizes:
+                compare(f"{name} {dtype} {n}", kind(name, n, getattr(torch, dtype)))
     for rows, columns in ((64, 64), (512, 512), (1000, 1001), (4096, 4096), (100000, 16)):
         for name, build in layouts(rows, columns).items():
             if options.only and "layout" not in options.only:
                 continue
             compare(f"{name} {rows} x {columns}", build)
+    print(f"{len(RATIOS)} rows, middle {statistics.median(RATIOS.values()):.2f}")
+    for name in sorted(RATIOS, key=RATIOS.get)[:-11:-1]:
+        print(f"worst: {name:34s} {RATIOS[name]:5.2f}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Computes the polynomial coefficients of hal/kernels/pk_float.h and pk_single.h and prints them with the error of each.
+"""Computes the polynomial coefficients of hal/kernels/pk_float.h, pk_angle.h and pk_single.h and prints them with the error of each.
 
 Each is the minimax polynomial of its function: Remez's exchange algorithm in 60 decimal digits, for the weighted error
 weight(x) * (P(x) - f(x)), where the weight turns the error of P into the relative error of what it is used for.
@@ -68,6 +68,7 @@ LOG = by_taylor(lambda f: mp.log1p(f) / f, 1)
 LOG2 = by_taylor(lambda f: mp.log1p(f) / f / mp.log(2), 1 / mp.log(2))
 ERF = by_taylor(lambda a: -mp.log(mp.erfc(a), 2) / a, 2 / mp.sqrt(mp.pi) / mp.log(2))
 ERF_SINGLE = by_taylor(lambda a: -mp.log(mp.erfc(a)) / a - 1, 2 / mp.sqrt(mp.pi) - 1)
+ATAN = by_taylor(lambda z: mp.atan(mp.sqrt(z)) / mp.sqrt(z), 1)
 SIN = by_taylor(lambda z: mp.sin(mp.sqrt(z)) / mp.sqrt(z), 1)
 
 
@@ -94,6 +95,7 @@ POLYNOMIALS = {
     "erf": ("-log2(1 - erf(a)) / a", ERF, erf_weight, 0, 4, 8),
     "erf_single": ("-log(1 - erf(a)) / a - 1", ERF_SINGLE, erf_single_weight, 0, 4, 8),
     "sin": ("sin(r) / r over r^2", SIN, relative(SIN), 0, QUARTER, 3),
+    "atan": ("atan(t) / t over t^2", ATAN, lambda z: mp.mpf(1), 0, (mp.sqrt(2) - 1) ** 2, 5),
     "cos": ("cos(r) over r^2", lambda z: mp.cos(mp.sqrt(z)), relative(lambda z: mp.cos(mp.sqrt(z))), 0, QUARTER, 4),
 }
 

@@ -2,6 +2,7 @@
  * source with
  *   PK_STAGE(v)       name of the kernel for variant v
  *   PK_S              type of a source element in memory
+ *   PK_FIRST          1: the source's elements are operands, 0: accumulators
  *   PK_PAIRED         1: the stage reads a second tensor b and a number c of each output
  *   PK_TAKE(x, y, z)  an element's contribution, of type PK_A: x of a, y of b, z of c
  * and the macros of the instance that reduce.pk describes.
@@ -16,12 +17,41 @@
 #define PK_OPERANDS 4
 #define PK_STAGE_ARGS REDUCE_PAIR_STAGE_ARGS
 #define PK_NUMBER(place) (s.with_c ? c[place] : (PK_A)0)
-#define PK_AT(i, k) PK_TAKE(PK_GET(p[i]), PK_GET(q[k]), z)
+#define PK_AT(i, k) PK_TAKE(PK_READ(p[i]), PK_READ(q[k]), z)
 #else
 #define PK_OPERANDS 2
 #define PK_STAGE_ARGS REDUCE_STAGE_ARGS
 #define PK_NUMBER(place) 0
-#define PK_AT(i, k) PK_TAKE(p[i], 0, 0)
+#define PK_AT(i, k) PK_TAKE(PK_READ(p[i]), 0, 0)
+#endif
+
+#if PK_FIRST
+#define PK_READ_SOURCE(x) PK_GET(x)
+#else
+#define PK_READ_SOURCE(x) (x)
+#endif
+
+/* What rows and cols read. PK_VIEW(p, source, n, room): the next n elements from `source` on, as p. PK_VIEW_4: four lines of PK_STRIP
+ * elements, whose distance in p is PK_STEP(distance). The host makes float32 of half precision in `room`, declared by PK_ROOM (kernels/pk_widen.h). */
+#if defined(PK_HOST) && PK_FIRST && defined(PK_RUNS)
+#define PK_READ(x) (x)
+#define PK_ROOM(room, count) \
+  float room[count];         \
+  const pk_half_runs_t *const room##_runs = pk_half_runs(PK_RUNS, 1);
+#define PK_VIEW(p, source, n, room)                                \
+  room##_runs->widen(room, (const pk_u16 *)(source), (pk_u64)(n)); \
+  const float *const p = room;
+#define PK_VIEW_4(p, source, distance, room)                                                              \
+  for (int line = 0; line < 4; line++)                                                                    \
+    room##_runs->widen(room + line * PK_STRIP, (const pk_u16 *)((source) + line * (distance)), PK_STRIP); \
+  const float *const p = room;
+#define PK_STEP(distance) PK_STRIP
+#else
+#define PK_READ(x) PK_READ_SOURCE(x)
+#define PK_ROOM(room, count)
+#define PK_VIEW(p, source, n, room) PK_GLOBAL const PK_S *p = (source);
+#define PK_VIEW_4(p, source, distance, room) PK_GLOBAL const PK_S *p = (source);
+#define PK_STEP(distance) (distance)
 #endif
 
 /* Writes an output or a chunk's partial result: finished unless `divisor` is negative, as an accumulator unless `final`. */
@@ -40,6 +70,10 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   PK_GROUP(g) {
     PK_PRIV(PK_A, x);
     PK_PRIV(PK_A, y);
+    PK_ROOM(p_room, 64 * PK_LSIZE)
+#if PK_PAIRED
+    PK_ROOM(q_room, 64 * PK_LSIZE)
+#endif
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     (void)s0;
     for (pk_u64 u = g * per_group; u < last; u++) {
@@ -48,15 +82,19 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
       const pk_i64 length = s.n - part * s.chunk < s.chunk ? s.n - part * s.chunk : s.chunk;
       pk_i64 offset[PK_OPERANDS];
       pk_row_offsets(&kept, row, PK_OPERANDS, offset);
-      PK_GLOBAL const PK_S *p = a + offset[1] + part * s.chunk;
+      PK_GLOBAL const PK_S *p0 = a + offset[1] + part * s.chunk;
 #if PK_PAIRED
-      PK_GLOBAL const PK_S *q = b + offset[2] + part * s.chunk;
+      PK_GLOBAL const PK_S *q0 = b + offset[2] + part * s.chunk;
       const PK_A z = PK_NUMBER(offset[3]);
 #endif
       PK_EACH(l) { PK_P(y, l) = PK_INIT; }
       for (pk_i64 block = 0; block < length; block += 64 * PK_LSIZE) {
-        const pk_i64 end = block + 64 * PK_LSIZE < length ? block + 64 * PK_LSIZE : length;
-        pk_i64 j = block;
+        const pk_i64 end = length - block < 64 * PK_LSIZE ? length - block : 64 * PK_LSIZE;
+        pk_i64 j = 0;
+        PK_VIEW(p, p0 + block, end, p_room)
+#if PK_PAIRED
+        PK_VIEW(q, q0 + block, end, q_room)
+#endif
         PK_EACH(l) { PK_P(x, l) = PK_INIT; }
         for (; j + 4 * PK_LSIZE <= end; j += 4 * PK_LSIZE) {
           PK_EACH(l) {
@@ -95,9 +133,8 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   {                                                                                                           \
     PK_STRIP_NUMBER(zw)                                                                                       \
     const pk_i64 k = (w)*PK_LSIZE + l;                                                                        \
-    const PK_A v0 = PK_COMBINE(PK_AT(k, k), PK_AT(s.stride + k, s.b_stride + k));                             \
-    const PK_A v1 =                                                                                           \
-        PK_COMBINE(PK_AT(2 * s.stride + k, 2 * s.b_stride + k), PK_AT(3 * s.stride + k, 3 * s.b_stride + k)); \
+    const PK_A v0 = PK_COMBINE(PK_AT(k, k), PK_AT(p_step + k, q_step + k));                                   \
+    const PK_A v1 = PK_COMBINE(PK_AT(2 * p_step + k, 2 * q_step + k), PK_AT(3 * p_step + k, 3 * q_step + k)); \
     PK_P(xw, l) = PK_COMBINE(PK_P(xw, l), PK_COMBINE(v0, v1));                                                \
   }
 #define PK_STRIP_1(w, xw, zw)                               \
@@ -133,6 +170,12 @@ PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
     PK_PRIV(PK_A, z2);
     PK_PRIV(PK_A, z3);
 #endif
+    PK_ROOM(p_room, 4 * PK_STRIP)
+    const pk_i64 p_step = PK_STEP(s.stride);
+#if PK_PAIRED
+    PK_ROOM(q_room, 4 * PK_STRIP)
+    const pk_i64 q_step = PK_STEP(s.b_stride);
+#endif
     const pk_u64 strips = (pk_u64)((s.columns + PK_STRIP - 1) / PK_STRIP);
     const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
     (void)s0;
@@ -164,17 +207,17 @@ PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
         pk_i64 i = block;
         if (width == PK_STRIP) {
           for (; i + 4 <= end; i += 4) {
-            PK_GLOBAL const PK_S *p = p0 + i * s.stride;
+            PK_VIEW_4(p, p0 + i * s.stride, s.stride, p_room)
 #if PK_PAIRED
-            PK_GLOBAL const PK_S *q = q0 + i * s.b_stride;
+            PK_VIEW_4(q, q0 + i * s.b_stride, s.b_stride, q_room)
 #endif
             PK_EACH(l) { PK_STRIP_4(0, x0, z0) PK_STRIP_4(1, x1, z1) PK_STRIP_4(2, x2, z2) PK_STRIP_4(3, x3, z3) }
           }
         }
         for (; i < end; i++) {
-          PK_GLOBAL const PK_S *p = p0 + i * s.stride;
+          PK_VIEW(p, p0 + i * s.stride, width, p_room)
 #if PK_PAIRED
-          PK_GLOBAL const PK_S *q = q0 + i * s.b_stride;
+          PK_VIEW(q, q0 + i * s.b_stride, width, q_room)
 #endif
           PK_STRIP_1(0, x0, z0) PK_STRIP_1(1, x1, z1) PK_STRIP_1(2, x2, z2) PK_STRIP_1(3, x3, z3)
         }
@@ -189,6 +232,9 @@ PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
 #undef PK_STRIP_1
 #undef PK_STRIP_FLUSH
 #undef PK_STRIP_STORE
+
+#undef PK_READ
+#define PK_READ(x) PK_READ_SOURCE(x)
 
 /* Any strides: an item computes `per_group` outputs of `units`, each by itself, in three levels of at most 64 steps. */
 PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
@@ -224,3 +270,9 @@ PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
 #undef PK_NUMBER
 #undef PK_AT
 #undef PK_WRITE
+#undef PK_READ_SOURCE
+#undef PK_READ
+#undef PK_ROOM
+#undef PK_VIEW
+#undef PK_VIEW_4
+#undef PK_STEP

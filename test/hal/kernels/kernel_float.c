@@ -1,4 +1,4 @@
-/* kernel_float.c: the float32 functions of hal/kernels/pk_float.h and pk_single.h at every 997th float of the whole range, against the
+/* kernel_float.c: the float32 functions of hal/kernels/pk_float.h, pk_angle.h and pk_single.h at every 997th float of the whole range, against the
  * C library's functions in double, in every instruction set; which bits must be the same. */
 #include <criterion/criterion.h>
 #include <float.h>
@@ -92,9 +92,12 @@ static const struct {
   const char *name;
   double (*reference)(double);
   double ulps;
-} functions[] = {{"exp", exp, 1.1},         {"expm1", expm1, 0.8}, {"log", log, 0.8},   {"log1p", log1p, 0.8},
-                 {"log2", log2, 0.8},       {"log10", log10, 0.8}, {"exp2", exp2, 0.8}, {"tanh", tanh, 2.4},
-                 {"sigmoid", sigmoid, 2.3}, {"erf", erf, 1.9},     {"sin", sin, 0.8},   {"cos", cos, 0.8}};
+} functions[] = {{"exp", exp, 1.1},         {"expm1", expm1, 0.8}, {"log", log, 0.8},     {"log1p", log1p, 0.8},
+                 {"log2", log2, 0.8},       {"log10", log10, 0.8}, {"exp2", exp2, 0.8},   {"tanh", tanh, 2.4},
+                 {"sigmoid", sigmoid, 2.3}, {"erf", erf, 1.9},     {"sin", sin, 0.8},     {"cos", cos, 0.8},
+                 {"tan", tan, 1.5},         {"asin", asin, 0.8},   {"acos", acos, 0.8},   {"atan", atan, 0.8},
+                 {"sinh", sinh, 0.8},       {"cosh", cosh, 0.8},   {"asinh", asinh, 0.8}, {"acosh", acosh, 0.8},
+                 {"atanh", atanh, 0.8}};
 enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
 
 /* Those with fused multiply-add agree with each other; the base has none and rounds otherwise. */
@@ -150,54 +153,128 @@ Test(kernel_float, a_result_does_not_depend_on_its_place_nor_on_strides) {
   }
 }
 
-Test(kernel_float, sin_and_cos_do_not_depend_on_their_neighbours) {
+Test(kernel_float, sin_cos_and_tan_do_not_depend_on_their_neighbours) {
+  static const char *const names[] = {"sin_f32_contig", "cos_f32_contig", "tan_f32_contig"};
   static float near[CHUNK], mixed[CHUNK], alone[CHUNK], among[CHUNK];
   for (int i = 0; i < CHUNK; i++) near[i] = mixed[i] = (float)i * 1.37f - 2000.0f;
   for (int i = 5; i < CHUNK; i += 300) mixed[i] = 0x1p30f + (float)i * 128;
-  for (int f = 0; f < 2 * PK_ISA_COUNT; f++) {
-    const char *name = f & 1 ? "cos_f32_contig" : "sin_f32_contig";
-    if (!compute(name, f / 2, alone, near, NULL, CHUNK)) continue;
-    cr_assert(compute(name, f / 2, among, mixed, NULL, CHUNK));
+  for (int f = 0; f < 3 * PK_ISA_COUNT; f++) {
+    const char *name = names[f % 3];
+    if (!compute(name, f / 3, alone, near, NULL, CHUNK)) continue;
+    cr_assert(compute(name, f / 3, among, mixed, NULL, CHUNK));
     for (int i = 0; i < CHUNK; i++)
       cr_assert(mixed[i] != near[i] || same(alone[i], among[i]), "%s(%a)", name, (double)near[i]);
   }
 }
 
-static void check_pow(float *a, float *b, uint64_t n) {
+/* Python's remainder and floor division: the sign of the divisor. */
+static double python_remainder(double x, double y) {
+  const double r = fmod(x, y);
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+static double floor_division(double x, double y) {
+  if (y == 0) return x / y;
+  const double r = fmod(x, y), whole = (x - r) / y - (r != 0 && (r < 0) != (y < 0) ? 1 : 0);
+  return whole == 0 ? copysign(0, x / y) : whole;
+}
+
+/* div_floor divides what it has rounded to float, as CPU torch does. Large arguments of tan are the C library's. */
+static const struct {
+  const char *name;
+  double (*reference)(double, double);
+  double ulps;
+} binary_functions[] = {{"pow", pow, MAX_ULPS},
+                        {"atan2", atan2, MAX_ULPS},
+                        {"fmod", fmod, 0},
+                        {"remainder", python_remainder, 0.5},
+                        {"div_floor", floor_division, 2}};
+enum { BINARY_FUNCTIONS = sizeof binary_functions / sizeof binary_functions[0] };
+
+static void check_binary(size_t f, float *a, float *b, uint64_t n) {
   static float out[CHUNK];
-  for (int isa = PK_ISA_BASE; isa < PK_ISA_COUNT; isa++)
-    compute_alike("pow_f32_contig", isa, PK_ISA_BASE, out, a, b, n);
-  compute("pow_f32_contig", PK_ISA_BASE, out, a, b, n);
+  char name[32];
+  snprintf(name, sizeof name, "%s_f32_contig", binary_functions[f].name);
+  for (int isa = PK_ISA_BASE; isa < PK_ISA_COUNT; isa++) compute_alike(name, isa, PK_ISA_BASE, out, a, b, n);
+  compute(name, PK_ISA_BASE, out, a, b, n);
   for (uint64_t i = 0; i < n; i++) {
-    const double want = pow((double)a[i], (double)b[i]), error = error_in_ulps(out[i], want);
-    cr_assert_leq(error, MAX_ULPS, "pow(%a, %a): got %a, want %a, %g ulps", (double)a[i], (double)b[i], (double)out[i],
-                  want, error);
+    const double want = binary_functions[f].reference((double)a[i], (double)b[i]), error = error_in_ulps(out[i], want);
+    cr_assert_leq(error, binary_functions[f].ulps, "%s(%a, %a): got %a, want %a, %g ulps", name, (double)a[i],
+                  (double)b[i], (double)out[i], want, error);
   }
 }
 
-/* Random bits; exponents that give a finite result; small whole exponents. */
-Test(kernel_float, pow_is_within_its_error_and_follows_annex_f) {
+static uint32_t random_bits(uint64_t *state) {
+  *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+  return (uint32_t)(*state >> 32);
+}
+
+/* Random bits; exponents that give a finite power; numbers of like size, small whole ones. */
+static void random_operands(int kind, uint64_t *state, float *a, float *b) {
+  for (int i = 0; i < CHUNK; i++) {
+    const uint32_t first = random_bits(state), second = random_bits(state);
+    a[i] = of_bits(first);
+    if (kind == 0) {
+      b[i] = of_bits(second);
+    } else if (kind == 1) {
+      const double power = ((double)second * 0x1p-32 - 0.5) * 300, exponent = power / log2(fabs((double)a[i]));
+      b[i] = fabs(exponent) < (double)FLT_MAX ? (float)exponent : 0.5f;
+    } else {
+      a[i] = ldexpf(1 + (float)(first & 0x7fffff) * 0x1p-23f, (int)(first >> 23 & 15) - 7) * (first >> 31 ? -1 : 1);
+      b[i] = kind == 2 ? (float)((int)(second % 41) - 20) : ldexpf((float)((int)(second & 0xffffff) - 0x800000), -20);
+    }
+  }
+}
+
+Test(kernel_float, binary_functions_are_within_their_error_and_follow_annex_f) {
   static float a[CHUNK], b[CHUNK];
-  for (int i = 0; i < SPECIAL * SPECIAL; i++) a[i] = special[i / SPECIAL], b[i] = special[i % SPECIAL];
-  check_pow(a, b, SPECIAL * SPECIAL);
-  uint64_t state = 1;
-  for (int chunk = 0; chunk < 900; chunk++) {
+  for (size_t f = 0; f < BINARY_FUNCTIONS; f++) {
+    for (int i = 0; i < SPECIAL * SPECIAL; i++) a[i] = special[i / SPECIAL], b[i] = special[i % SPECIAL];
+    check_binary(f, a, b, SPECIAL * SPECIAL);
+    uint64_t state = 1;
+    for (int chunk = 0; chunk < 800; chunk++) {
+      random_operands(chunk % 4, &state, a, b);
+      check_binary(f, a, b, CHUNK);
+    }
+  }
+}
+
+/* Quotients on both sides of where the quick way ends, next to whole numbers. */
+Test(kernel_float, remainders_next_to_whole_quotients_are_exact) {
+  static float a[CHUNK], b[CHUNK];
+  uint64_t state = 7;
+  for (int chunk = 0; chunk < 200; chunk++) {
     for (int i = 0; i < CHUNK; i++) {
-      state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-      const uint32_t first = (uint32_t)(state >> 32);
-      state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-      const uint32_t second = (uint32_t)(state >> 32);
-      a[i] = of_bits(first);
-      if (chunk % 3 == 0) {
-        b[i] = of_bits(second);
-      } else if (chunk % 3 == 1) {
-        const double power = ((double)second * 0x1p-32 - 0.5) * 300, exponent = power / log2(fabs((double)a[i]));
-        b[i] = fabs(exponent) < (double)FLT_MAX ? (float)exponent : 0.5f;
-      } else {
-        a[i] = ldexpf(1 + (float)(first & 0x7fffff) * 0x1p-23f, (int)(first >> 23 & 15) - 7) * (first >> 31 ? -1 : 1);
-        b[i] = (float)((int)(second % 41) - 20);
+      const uint32_t first = random_bits(&state), second = random_bits(&state);
+      b[i] = ldexpf((float)(1 + (first & 0xffffff)), (int)(first >> 24) % 40 - 30) * (second & 1 ? -1 : 1);
+      const double quotient = floor(ldexp(1 + (double)(second >> 9) * 0x1p-23, (int)(chunk % 30)));
+      const float product = (float)((double)b[i] * quotient);
+      a[i] = second & 2 ? nextafterf(product, INFINITY) : second & 4 ? nextafterf(product, -INFINITY) : product;
+    }
+    for (size_t f = 2; f < BINARY_FUNCTIONS; f++) check_binary(f, a, b, CHUNK);
+  }
+}
+
+Test(kernel_float, an_operand_given_as_a_number_gives_the_bits_of_one_given_as_a_tensor) {
+  static const float numbers[] = {2.5f, -3.0f, 0.0f, INFINITY, NAN, 1e-30f};
+  static float a[CHUNK], b[CHUNK], tensor[CHUNK], number[CHUNK];
+  for (int i = 0; i < CHUNK; i++) a[i] = i < SPECIAL ? special[i] : (float)i * 0.37f - 600.0f;
+  for (size_t f = 0; f < BINARY_FUNCTIONS; f++) {
+    for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+      char name[32];
+      for (int i = 0; i < CHUNK; i++) b[i] = numbers[k];
+      snprintf(name, sizeof name, "%s_f32_contig", binary_functions[f].name);
+      for (int isa = PK_ISA_BASE; isa < PK_ISA_COUNT; isa++) {
+        if (!compute(name, isa, tensor, a, b, CHUNK)) continue;
+        char form[40];
+        snprintf(form, sizeof form, "%s_s", name);
+        float *out = number, *in = a, value = numbers[k], zero = 0;
+        uint64_t n = CHUNK - 3;
+        void *args[] = {&out, &in, &value, &zero, &n};
+        const hal_host_range_t range = {.begin = 5, .end = CHUNK};
+        pk_host_kernel_fn(form, isa)(&range, args);
+        for (uint64_t i = 5; i < n; i++)
+          cr_assert(same(tensor[i], number[i]), "%s(%a, %a)", form, (double)a[i], (double)numbers[k]);
       }
     }
-    check_pow(a, b, CHUNK);
   }
 }
