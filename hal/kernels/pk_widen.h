@@ -5,8 +5,8 @@
 #ifndef PK_WIDEN_H_
 #define PK_WIDEN_H_
 
-#include "pk_types.h"
 #include "pk_host.h"
+#include "pk_types.h"
 
 /* The conversions of one dtype: n numbers, each side contiguous. */
 typedef struct pk_half_runs_s {
