@@ -163,6 +163,18 @@ static void compute(run_t *run, const pk_widened_t *kernel, hal_host_kernel_fn_t
   fn(&items, args);
 }
 
+/* Whether the result's elements lie apart. Where they do not, a run ends with its row, so that the next row reads what this one wrote,
+ * as in the other kernels of rows. */
+static int lies_apart(const pk_rows_t *rows) {
+  pk_i64 reach = 0; /* of the dimensions so far: the furthest element */
+  for (int d = 0; d < rows->ndim; d++) {
+    const pk_i64 stride = rows->stride[0][d] < 0 ? -rows->stride[0][d] : rows->stride[0][d];
+    if (stride <= reach && rows->size[d] > 1) return 0;
+    reach += stride * (rows->size[d] - 1);
+  }
+  return 1;
+}
+
 void pk_widened_rows(const pk_widened_t *kernel, const hal_host_range_t *range, void *const *args) {
   void *const *const behind = args + kernel->operands + kernel->numbers;
   const pk_u64 n = *(const pk_u64 *)behind[0], block = *(const pk_u64 *)behind[1];
@@ -172,11 +184,14 @@ void pk_widened_rows(const pk_widened_t *kernel, const hal_host_range_t *range, 
   run.rows = behind[2];
   run.operands = (int)kernel->operands;
   for (int k = 0; k < run.operands; k++) run.operand[k] = *(char *const *)args[k];
+  const int apart = lies_apart(run.rows);
   const pk_u64 end = range->end * block < n ? range->end * block : n;
-  for (pk_u64 i = range->begin * block; i < end; i += RUN) {
+  for (pk_u64 i = range->begin * block; i < end; i += run.count) {
     run.count = end - i < RUN ? end - i : RUN;
     pk_cursor_seek(run.rows, run.operands, i, &run.at);
-    run.whole = pk_cursor_span(run.rows, &run.at, run.count) == run.count;
+    const pk_u64 span = pk_cursor_span(run.rows, &run.at, run.count);
+    if (!apart) run.count = span;
+    run.whole = span == run.count;
     for (int k = 1; k < run.operands; k++) read_halves(&run, k);
     compute(&run, kernel, fn, args + kernel->operands);
     if (kernel->result_size == 1)

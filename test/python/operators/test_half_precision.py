@@ -103,3 +103,17 @@ def test_gradients_of_powers_are_the_cpus(exponent):
         x.pow(exponent).sum().backward()
         gradients.append(x.grad.cpu())
     torch.testing.assert_close(*gradients, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_a_row_reads_what_the_row_before_it_wrote_where_both_lie_in_the_same_memory(dtype):
+    calls = {"mul_": lambda x: x.mul_(2), "neg_": lambda x: x.neg_(), "sqrt_": lambda x: x.sqrt_(), "clamp_": lambda x: x.clamp_(1, 3),
+             "addcmul_": lambda x: x.addcmul_(torch.ones_like(x[0]), torch.ones_like(x[0]))}  # fmt: skip
+    for name, call in calls.items():
+        for sizes, strides in (((3, 3), (1, 1)), ((5, 700), (3, 1)), ((4, 2, 6), (2, 3, 1))):
+            results = []
+            for place in ("cpu", "fake"):
+                numbers = torch.arange(1, 720, dtype=torch.float32).remainder(13).to(dtype).to(place)
+                call(numbers.as_strided(sizes, strides))
+                results.append(numbers.cpu())
+            assert torch.equal(*results), (name, sizes, strides)
