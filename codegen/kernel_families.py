@@ -196,6 +196,7 @@ class Reduce(Family):
     """Reductions over one dimension: PK_A accumulates; PK_INIT, PK_MAP, PK_COMBINE and PK_FINISH say what (reduce.pk)."""
 
     cloned = ("f32", "f16", "bf16")
+    headers = ("pk_segment.h",)
     parameters = "x"
     by_parts = True
 

@@ -14,8 +14,8 @@ from output import write
 # Of macros that only the host's form of a kernel uses.
 HOST_MACROS = {"PK_CLONES", "PK_BY_FLOAT(form)", "PK_RUNS", "PK_CONVERT_RUN(out, a, n)", "PK_RUN_OF_NUMBERS", "PK_NEAR(x)", "PK_EXPR_NEAR(x)",
                "PK_NEAR(x, y)", "PK_EXPR_NEAR(x, y)"}
-# The templates that define a function of one element (PK_STEPS), for kernels of several operators.
-STEPS = {"unary", "binary", "ternary", "where", "copy", "fill"}
+# The templates that define functions (PK_STEPS) for kernels of several operators.
+STEPS = {"unary", "binary", "ternary", "where", "copy", "fill", "reduce"}
 
 
 class Sources:

@@ -1,8 +1,9 @@
-/* pk_chain.h: a chain of element-wise kernels as one launch of the host's: each block of elements goes through all of them before the
- * next, so that what only the chain reads stays in the cache and is never written to memory.
+/* pk_chain.h: a chain of kernels as one launch of the host's: each block of elements goes through all of them before the next, so
+ * that what only the chain reads stays in the cache and is never written to memory.
  *
- * All kernels of a chain compute the same number of elements, each its result in the order of memory. Steps are in the order of
- * their execution. The plan is made by the HAL and read by a plugin that may be older: its layout is the kernel's name, CHAIN_KERNEL. */
+ * All kernels of a chain compute the same number of elements, each its result in the order of memory; or, where elements fall into
+ * segments of one length, as the rows of a matrix do, something for each segment. A block is whole segments then. Steps are in the order
+ * of their execution. The plan is made by the HAL and read by a plugin that may be older: its layout is the kernel's name, CHAIN_KERNEL. */
 #ifndef PK_CHAIN_H_
 #define PK_CHAIN_H_
 
@@ -11,40 +12,62 @@
 
 #include "kernels/pk_types.h"
 
-#define CHAIN_KERNEL "chain_1"
+#define CHAIN_KERNEL "chain_2"
 #define CHAIN_POINTERS 10 /* arguments of 16 that a launch has */
-#define CHAIN_STEPS 32    /* a plan is 11 KiB then */
+#define CHAIN_STEPS 32    /* a plan is 15 KiB then */
 #define CHAIN_NUMBERS 256 /* bytes of all numbers of a chain */
+#define CHAIN_OPERANDS 6  /* of a step; the results count */
+#define CHAIN_BEHIND 8    /* other arguments of a kernel of segments */
+#define CHAIN_FLAGS 3
 #define CHAIN_SCRATCH \
-  65536 /* bytes of a thread's stack for what is never written: half of a core's second cache, at least */
+  131072 /* bytes of a thread's stack for what is never written: a quarter of the second cache of cores of today */
 
+/* Forms: contiguous; rows, whose operands are all contiguous; rows; kernels of whole segments. */
+enum { CHAIN_CONTIG = 0, CHAIN_RUN = 1, CHAIN_ROWS = 2, CHAIN_SEGMENTS = 3 };
+
+/* What a kernel of segments takes behind its operands. */
 enum {
-  CHAIN_CONTIG = 0,
-  CHAIN_RUN = 1,
-  CHAIN_ROWS = 2
-}; /* forms: contiguous; rows, whose operands are all contiguous; rows */
+  CHAIN_END = 0,
+  CHAIN_KEPT,      /* pk_rows_t: where the segments are */
+  CHAIN_COUNT,     /* pk_u64: how many */
+  CHAIN_PER_GROUP, /* pk_u64: how many an item takes */
+  CHAIN_LENGTH,    /* pk_i64: of a segment */
+  CHAIN_REDUCE,    /* pk_reduce_t */
+  CHAIN_NUMBER,    /* the step's next number */
+  CHAIN_FLAG       /* pk_i32: the step's next flag */
+};
+
+/* What an operand has: a number for each element, for each segment, or for each place within all segments. */
+enum { CHAIN_EACH_ELEMENT = 0, CHAIN_EACH_SEGMENT = 1, CHAIN_EACH_PLACE = 2 };
 
 /* Where an operand lies: argument `index` of the launch, or scratch memory, from byte `index` * block on. */
 typedef struct chain_operand_s {
-  uint8_t scratch, size; /* size: of an element */
+  uint8_t scratch, size; /* size: of a number */
+  uint8_t has;           /* CHAIN_EACH_* */
+  uint8_t reserved;
   uint16_t index;
 } chain_operand_t;
 
 typedef struct chain_step_s {
   char kernel[48];
-  _Atomic(uintptr_t) fn;     /* of that kernel, found at the first run */
-  uint8_t form;              /* CHAIN_* */
-  uint8_t operands, numbers; /* the result counts */
-  uint8_t reserved;
-  chain_operand_t operand[PK_ROW_OPERANDS]; /* the result first */
-  uint16_t number[2];                       /* places of the numbers */
-  pk_rows_t rows;                           /* of CHAIN_ROWS */
+  _Atomic(uintptr_t) fn;                   /* of that kernel, found at the first run */
+  uint8_t form;                            /* CHAIN_* */
+  uint8_t operands, numbers;               /* results count */
+  uint8_t narrow;                          /* 1 = an element-wise kernel of a number for each segment */
+  chain_operand_t operand[CHAIN_OPERANDS]; /* results first */
+  uint16_t number[2];                      /* places of the numbers */
+  uint8_t behind[CHAIN_BEHIND];            /* of CHAIN_SEGMENTS */
+  int32_t flag[CHAIN_FLAGS];               /* their CHAIN_FLAG */
+  int32_t final;                           /* pk_reduce_t of their CHAIN_REDUCE */
+  int64_t divisor;
+  pk_rows_t rows; /* of CHAIN_ROWS */
 } chain_step_t;
 
 typedef struct chain_plan_s {
   uint32_t steps;
   uint32_t scratch; /* bytes per element of a block */
-  uint64_t block;   /* elements */
+  uint64_t block;   /* elements; a multiple of `segment` */
+  uint64_t segment; /* elements of a segment; 1 = there are none */
   chain_step_t step[];
 } chain_plan_t;
 

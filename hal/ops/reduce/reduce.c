@@ -6,9 +6,8 @@
  * threads. */
 #include "ops/reduce/reduce.h"
 
-#include <string.h>
-
 #include "hal_op_variants.h"
+#include "op/form.h"
 #include "ops/reduce/reduce_args.h"
 
 /* An item of `strided` takes an output; the other kernels have groups. */
@@ -209,8 +208,7 @@ static hal_status_t run_stages(hal_op_context_t *context, work_t *work, hal_op_d
 }
 
 hal_dtype_t hal_op_accumulator(const hal_op_context_t *context, hal_dtype_t dtype) {
-  if (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16) return HAL_FLOAT32;
-  return strcmp(context->info->kernel, "count") == 0 ? HAL_INT64 : dtype;
+  return hal_op_form_accumulator(context->info, dtype);
 }
 
 hal_status_t hal_op_reduce(hal_op_context_t *context, const hal_op_reduction_t *reduction) {

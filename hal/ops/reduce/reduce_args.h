@@ -6,15 +6,6 @@
 
 #define PK_STRIP (4 * PK_LSIZE)
 
-typedef struct {
-  pk_i64 n, stride, b_stride;              /* the reduced dimension */
-  pk_i64 chunk, chunks;                    /* its parts */
-  pk_i64 columns, result_column, c_column; /* the kept dimension of cols */
-  pk_i64 divisor;                          /* number of elements reduced; -1 = the result is not finished */
-  pk_i32 final;                            /* write results, not accumulators */
-  pk_i32 with_c;                           /* c is there; else it counts as 0 */
-} pk_reduce_t;
-
 /* Stages of the kernels of one tensor, and of those of two and a number of each output. */
 #define REDUCE_STAGE_ARGS(X)                                                                 \
   X(OUT, PK_R, result), X(IN, PK_S, a), X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, units), \

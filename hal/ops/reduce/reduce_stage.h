@@ -64,6 +64,15 @@
       ((PK_GLOBAL PK_A *)result)[place] = pk_x;                      \
   }
 
+#if PK_PAIRED
+#define PK_ROW_VIEW(block, end)         \
+  PK_VIEW(p, p0 + (block), end, p_room) \
+  PK_VIEW(q, q0 + (block), end, q_room)
+#else
+#define PK_ROW_VIEW(block, end) PK_VIEW(p, p0 + (block), end, p_room)
+#endif
+#define PK_ROW_AT(i) PK_AT(i, i)
+
 /* The reduced dimension has stride 1 in a and b. */
 PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   PK_LOCAL_ARRAY(PK_A, t, PK_LSIZE);
@@ -87,31 +96,7 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
       PK_GLOBAL const PK_S *q0 = b + offset[2] + part * s.chunk;
       const PK_A z = PK_NUMBER(offset[3]);
 #endif
-      PK_EACH(l) { PK_P(y, l) = PK_INIT; }
-      for (pk_i64 block = 0; block < length; block += 64 * PK_LSIZE) {
-        const pk_i64 end = length - block < 64 * PK_LSIZE ? length - block : 64 * PK_LSIZE;
-        pk_i64 j = 0;
-        PK_VIEW(p, p0 + block, end, p_room)
-#if PK_PAIRED
-        PK_VIEW(q, q0 + block, end, q_room)
-#endif
-        PK_EACH(l) { PK_P(x, l) = PK_INIT; }
-        for (; j + 4 * PK_LSIZE <= end; j += 4 * PK_LSIZE) {
-          PK_EACH(l) {
-            const PK_A v = PK_COMBINE(PK_AT(j + l, j + l), PK_AT(j + PK_LSIZE + l, j + PK_LSIZE + l));
-            const PK_A w = PK_COMBINE(PK_AT(j + 2 * PK_LSIZE + l, j + 2 * PK_LSIZE + l),
-                                      PK_AT(j + 3 * PK_LSIZE + l, j + 3 * PK_LSIZE + l));
-            PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_COMBINE(v, w));
-          }
-        }
-        for (; j + PK_LSIZE <= end; j += PK_LSIZE) {
-          PK_EACH(l) { PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_AT(j + l, j + l)); }
-        }
-        if (j < end) {
-          PK_EACH_BELOW(l, end - j) { PK_P(x, l) = PK_COMBINE(PK_P(x, l), PK_AT(j + l, j + l)); }
-        }
-        PK_EACH(l) { PK_P(y, l) = PK_COMBINE(PK_P(y, l), PK_P(x, l)); }
-      }
+      PK_SEGMENT(PK_A, x, y, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
       PK_EACH(l) { t[l] = PK_P(y, l); }
       PK_SYNC();
       PK_FOLD_ROW(t)
@@ -273,6 +258,8 @@ PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
 #undef PK_READ_SOURCE
 #undef PK_READ
 #undef PK_ROOM
+#undef PK_ROW_VIEW
+#undef PK_ROW_AT
 #undef PK_VIEW
 #undef PK_VIEW_4
 #undef PK_STEP

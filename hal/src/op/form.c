@@ -16,6 +16,28 @@ typedef struct family_s {
 static const family_t families[] = {{"unary", 2, 1}, {"binary", 3, 1}, {"ternary", 4, 1},
                                     {"where", 4, 0}, {"copy", 2, 0},   {"fill", 1, 1}};
 
+/* The kernels that compute something of whole segments. `has` of an operand: e = each element, s = each segment, p = each place. */
+typedef struct segments_s {
+  const char *family, *variant, *has;
+  uint8_t results;
+  uint8_t behind[CHAIN_BEHIND];
+} segments_t;
+static const segments_t kernels_of_segments[] = {
+    {"softmax", "rows", "ee", 1, {CHAIN_KEPT, CHAIN_COUNT, CHAIN_PER_GROUP, CHAIN_LENGTH}},
+    {"softmax_backward", "rows", "eee", 1, {CHAIN_KEPT, CHAIN_COUNT, CHAIN_PER_GROUP, CHAIN_LENGTH}},
+    {"reduce", "rows", "se", 1, {CHAIN_KEPT, CHAIN_COUNT, CHAIN_PER_GROUP, CHAIN_REDUCE, CHAIN_NUMBER}},
+    {"layer_norm",
+     "forward",
+     "essepp",
+     3,
+     {CHAIN_COUNT, CHAIN_PER_GROUP, CHAIN_LENGTH, CHAIN_NUMBER, CHAIN_FLAG, CHAIN_FLAG, CHAIN_FLAG}},
+    {"layer_norm_backward",
+     "backward",
+     "eeessp",
+     1,
+     {CHAIN_COUNT, CHAIN_PER_GROUP, CHAIN_LENGTH, CHAIN_FLAG, CHAIN_FLAG}},
+};
+
 static const family_t *family_of(const hal_op_info_t *info) {
   const char *const name = info->launch ? hal_op_families[info->family] : "";
   for (size_t i = 0; i < sizeof families / sizeof *families; i++)
@@ -23,12 +45,29 @@ static const family_t *family_of(const hal_op_info_t *info) {
   return NULL;
 }
 
+/* The kernel of segments that a variant is; NULL = none. */
+static const segments_t *segments_of(const hal_op_info_t *info, const char *variant) {
+  for (size_t i = 0; i < sizeof kernels_of_segments / sizeof *kernels_of_segments; i++) {
+    const segments_t *const one = &kernels_of_segments[i];
+    if (strcmp(one->family, hal_op_families[info->family]) == 0 && strcmp(one->variant, variant) == 0) return one;
+  }
+  return NULL;
+}
+
+static int is_of_segments(const char *family) {
+  for (size_t i = 0; i < sizeof kernels_of_segments / sizeof *kernels_of_segments; i++)
+    if (strcmp(kernels_of_segments[i].family, family) == 0) return 1;
+  return 0;
+}
+
 _Static_assert(HAL_OP_FAMILY_COUNT <= 64, "families fit into a mask");
 uint64_t hal_op_form_families(void) {
   uint64_t mask = 0;
-  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
+  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++) {
+    if (is_of_segments(hal_op_families[family])) mask |= UINT64_C(1) << family;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
       if (strcmp(families[i].name, hal_op_families[family]) == 0) mask |= UINT64_C(1) << family;
+  }
   return mask;
 }
 
@@ -64,20 +103,60 @@ static void set_sizes(const hal_op_info_t *info, uint32_t slot, uint32_t variant
     form->size[0] = (uint8_t)hal_op_dtype_size(hal_op_result_dtype(info, dtype));
 }
 
+static void set_elements(const family_t *family, const hal_op_info_t *info, uint32_t slot, uint32_t variant,
+                         hal_op_form_t *form) {
+  const char *const name = info->variants[variant];
+  const size_t length = strlen(name);
+  const uint32_t number = length > 2 && strcmp(name + length - 2, "_s") == 0; /* 1: the second operand is a number */
+  form->operands = form->number_at = family->operands - number;
+  form->numbers = family->numbers + number;
+  form->rows = strstr(name, "rows") != NULL;
+  form->results = 1;
+  set_sizes(info, slot, variant, form);
+}
+
+hal_dtype_t hal_op_form_accumulator(const hal_op_info_t *info, hal_dtype_t dtype) {
+  if (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16) return HAL_FLOAT32;
+  return strcmp(info->kernel, "count") == 0 ? HAL_INT64 : dtype;
+}
+
+static void set_segments(const segments_t *kernel, const hal_op_info_t *info, uint32_t slot, hal_op_form_t *form) {
+  const hal_dtype_t dtype = dtype_of(slot), accumulator = hal_op_form_accumulator(info, dtype);
+  const uint8_t size = (uint8_t)hal_op_dtype_size(dtype), wide = (uint8_t)hal_op_dtype_size(accumulator);
+  const int reduces = strcmp(kernel->family, "reduce") == 0;
+  form->results = kernel->results;
+  form->behind = kernel->behind;
+  form->accumulator = wide;
+  for (uint32_t k = 0; k < CHAIN_OPERANDS && kernel->has[k]; k++) {
+    const char has = kernel->has[k];
+    form->operands = k + 1;
+    form->has[k] = has == 'e' ? CHAIN_EACH_ELEMENT : has == 's' ? CHAIN_EACH_SEGMENT : CHAIN_EACH_PLACE;
+    form->size[k] = has == 'e' ? size : wide; /* weights: at most */
+  }
+  if (reduces && accumulator != HAL_INT64) form->size[0] = size; /* of a count it is that of int64 */
+  form->number_at = form->operands;
+  while (form->number_at < form->operands + CHAIN_BEHIND &&
+         kernel->behind[form->number_at - form->operands] != CHAIN_NUMBER)
+    form->number_at++;
+  form->numbers = form->number_at < form->operands + CHAIN_BEHIND;
+}
+
 int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form) {
   uint32_t slot, variant;
   if (op >= HAL_OP_BUILTIN_COUNT) return 0;
   const hal_op_entry_t *const entry = hal_op_entry(device->ops, op);
-  const family_t *const family = family_of(entry->info);
-  if (!family || !find(entry, kernel, &slot, &variant)) return 0;
-  const char *const name = entry->info->variants[variant];
-  const size_t length = strlen(name);
-  const int number = length > 2 && strcmp(name + length - 2, "_s") == 0; /* the second operand is a number */
-  *out_form = (hal_op_form_t){.operands = family->operands - (uint32_t)number,
-                              .numbers = family->numbers + (uint32_t)number,
-                              .rows = strstr(name, "rows") != NULL};
-  snprintf(out_form->name, sizeof out_form->name, "%s_%s_%s", entry->info->kernel, hal_op_dtype_tokens[slot], name);
-  set_sizes(entry->info, slot, variant, out_form);
+  const hal_op_info_t *const info = entry->info;
+  if (!info->launch || !find(entry, kernel, &slot, &variant)) return 0;
+  const family_t *const family = family_of(info);
+  const segments_t *const segments = segments_of(info, info->variants[variant]);
+  if (!family && !segments) return 0;
+  *out_form = (hal_op_form_t){.operands = 0};
+  snprintf(out_form->name, sizeof out_form->name, "%s_%s_%s", info->kernel, hal_op_dtype_tokens[slot],
+           info->variants[variant]);
+  if (family)
+    set_elements(family, info, slot, variant, out_form);
+  else
+    set_segments(segments, info, slot, out_form);
   return strlen(out_form->name) + 1 < sizeof out_form->name;
 }
 

@@ -1,24 +1,34 @@
-/* form.h: what the element-wise kernels are, for those who put several into one. Private to hal/src. */
+/* form.h: what the kernels are that several can be put into one. Private to hal/src. */
 #ifndef HAL_SRC_OP_FORM_H_
 #define HAL_SRC_OP_FORM_H_
 
 #include "device/device.h"
-#include "kernels/pk_types.h"
+#include "kernels/pk_chain.h"
+#include "op/internal.h"
 
 /* An element-wise kernel: its arguments are the addresses of its operands, the result first, numbers, the count of elements, and in the row
- * form the block's size and the rows. */
+ * form the block's size and the rows. Or a kernel of segments, which reduces or normalises so many neighbouring elements: addresses, results
+ * first, and `behind` them what it says. */
 typedef struct hal_op_form_s {
-  char name[48];                 /* "add_f32_contig" */
-  uint32_t operands, numbers;    /* arguments of these kinds; the result counts */
-  uint32_t rows;                 /* 1 = the row form */
-  uint8_t size[PK_ROW_OPERANDS]; /* bytes of an element of each operand */
+  char name[48];              /* "add_f32_contig" */
+  uint32_t operands, numbers; /* arguments of these kinds; results count */
+  uint32_t number_at;         /* the place of the first number among the arguments */
+  uint32_t rows;              /* 1 = the row form */
+  uint32_t results;           /* 1, but for kernels of segments */
+  const uint8_t *behind; /* of kernels of segments: CHAIN_BEHIND numbers of pk_chain.h; NULL: an element-wise kernel */
+  uint8_t size[CHAIN_OPERANDS]; /* bytes of a number of each operand */
+  uint8_t has[CHAIN_OPERANDS];  /* CHAIN_EACH_* of kernels of segments */
+  uint8_t accumulator;          /* bytes of a result that is not finished (CHAIN_REDUCE) */
 } hal_op_form_t;
+
+/* The dtype in which an operator adds up numbers of `dtype`. */
+hal_dtype_t hal_op_form_accumulator(const hal_op_info_t *info, hal_dtype_t dtype);
 
 /* Tells whether a kernel that an operator of the device launched is such a one, and what it is: 1 or 0. Looks through the operator's
  * kernels: for the first time that one is met. */
 int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form);
 
-/* The families of element-wise operators: bit f = family number f. */
+/* The families of operators with such kernels: bit f = family number f. */
 uint64_t hal_op_form_families(void);
 
 /* Gives the kernel of a chain of them (kernels/pk_chain.h). HAL_UNIMPLEMENTED: the device's portable kernels have none. */

@@ -8,7 +8,7 @@
 #include "hal/status.h"
 
 enum {
-  MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * PK_ROW_OPERANDS + sizeof(pk_rows_t)),
+  MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * CHAIN_OPERANDS + 48 + sizeof(pk_rows_t)),
   MOST_PLANS =
       65536, /* shapes that vary without end do not fill the memory: beyond, groups run as they were recorded */
 };
@@ -77,6 +77,12 @@ static void put_rows(key_t *key, const hal_fuse_step_t *step) {
   for (uint32_t k = 0; k < step->kernel->form.operands; k++) put(key, rows->stride[k], bytes);
 }
 
+static void put_segments(key_t *key, const hal_fuse_step_t *step) {
+  put(key, step->flag, sizeof step->flag);
+  put(key, &step->reduce.divisor, sizeof step->reduce.divisor);
+  put(key, &step->reduce.final, sizeof step->reduce.final);
+}
+
 /* The number of the address of a result among the group's; HAL_FUSE_POINTERS: it is not one of those that are read. */
 static uint32_t pointer_of(const hal_fuse_group_t *group, const char *address) {
   uint32_t at = 0;
@@ -87,11 +93,12 @@ static uint32_t pointer_of(const hal_fuse_group_t *group, const char *address) {
 static void make_key(const hal_fuse_group_t *group, key_t *key) {
   key->size = 0;
   put(key, &group->steps, sizeof group->steps);
+  put(key, &group->segment, sizeof group->segment);
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const step = &group->step[i];
     const uint8_t operands = (uint8_t)step->kernel->form.operands;
-    const uint8_t head[4] = {step->dropped, step->dead, step->rows != NULL,
-                             (uint8_t)pointer_of(group, step->operand[0].address)};
+    const uint8_t head[5] = {step->dropped, step->dead, step->rows != NULL,
+                             (uint8_t)pointer_of(group, step->operand[0].address), (uint8_t)hal_fuse_is_narrow(step)};
     put(key, &step->kernel, sizeof step->kernel);
     put(key, head, sizeof head);
     for (uint8_t k = 1; k < operands; k++) {
@@ -100,6 +107,7 @@ static void make_key(const hal_fuse_group_t *group, key_t *key) {
       put(key, at, sizeof at);
     }
     if (step->rows) put_rows(key, step);
+    if (step->segment) put_segments(key, step);
   }
 }
 
@@ -191,7 +199,7 @@ void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUS
     const hal_fuse_step_t *const step = &group->step[i];
     const hal_op_form_t *const form = &step->kernel->form;
     for (uint32_t k = 0; !step->dropped && k < form->numbers; k++) {
-      const hal_arg_t *const number = &step->launch->args[form->operands + k];
+      const hal_arg_t *const number = &step->launch->args[form->number_at + k];
       memcpy(bytes + at, number->value, number->size);
       at += (number->size + 7u) & ~7u;
     }
@@ -213,23 +221,39 @@ static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fus
   desc->compiled(desc->state, op == HAL_NO_OP ? 0 : tape->ops[op].origin, text);
 }
 
+/* Collects the group that begins with a command and finds how it is launched. Gives the number of its steps; `*out_plan` NULL: it runs as
+ * it was recorded, if any of it is kept. */
+static hal_status_t collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments,
+                            const hal_fuse_listener_t *listener, uint32_t *out_steps, hal_fuse_plan_t **out_plan) {
+  const hal_fuse_group_t *const group = &fuse->group;
+  key_t key;
+  int is_new;
+  *out_plan = NULL;
+  const uint32_t steps = *out_steps = hal_fuse_collect(fuse, tape, begin, with_segments);
+  if (steps < 2 || !group->kept) return HAL_OK;
+  make_key(group, &key);
+  HAL_RETURN_IF_ERROR(find_plan(fuse, &key, listener->info, out_plan, &is_new));
+  if (is_new && listener->desc->compiled) tell(fuse, *out_plan, tape, begin, listener->desc);
+  if (*out_plan && (*out_plan)->way == HAL_FUSE_NOT) *out_plan = NULL;
+  return HAL_OK;
+}
+
 /* hal_fuse_group; the lock is held. */
 static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
                                 const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued) {
   hal_fuse_group_t *const group = &fuse->group;
   hal_lazy_info_t *const info = listener->info;
-  const uint32_t steps = hal_fuse_collect(fuse, tape, begin);
+  hal_fuse_plan_t *plan;
+  uint32_t steps;
+  const int with_segments = way_of(fuse) == HAL_FUSE_CHAIN ? HAL_FUSE_SEGMENTS_ALL : HAL_FUSE_SEGMENTS_FOLD;
+  HAL_RETURN_IF_ERROR(collect(fuse, tape, begin, with_segments, listener, &steps, &plan));
+  if (!plan && group->segment && steps > 1) /* too long, it may be */
+    HAL_RETURN_IF_ERROR(collect(fuse, tape, begin, HAL_FUSE_SEGMENTS_NONE, listener, &steps, &plan));
   *out_end = steps ? group->end : begin + 1;
   *out_queued = 0;
-  if (steps < 2 && !(steps == 1 && group->kept == 0)) return HAL_OK;
-  if (group->kept) {
-    key_t key;
-    hal_fuse_plan_t *plan;
-    make_key(group, &key);
-    int is_new;
-    HAL_RETURN_IF_ERROR(find_plan(fuse, &key, info, &plan, &is_new));
-    if (is_new && listener->desc->compiled) tell(fuse, plan, tape, begin, listener->desc);
-    if (!plan || plan->way == HAL_FUSE_NOT) return HAL_OK;
+  if (group->kept && !plan) return HAL_OK;
+  if (!steps) return HAL_OK;
+  if (plan) {
     HAL_RETURN_IF_ERROR(queue(fuse, plan, stream));
     info->queued++;
     info->groups++;

@@ -1,4 +1,4 @@
-/* fuse.h: neighbouring element-wise kernels as one. Private to hal/src/program.
+/* fuse.h: neighbouring kernels as one. Private to hal/src/program.
  *
  * What is looked at are recorded launches, whose arguments say all: addresses, numbers, count, strides. A group is a run of launches of
  * element-wise kernels over the same number of elements, each of which writes its result in the order of memory. So element i of one
@@ -8,6 +8,7 @@
 
 #include "base/lock.h"
 #include "hal/lazy.h"
+#include "kernels/pk_chain.h"
 #include "op/form.h"
 #include "program/house.h"
 #include "program/metric.h"
@@ -43,13 +44,18 @@ typedef struct hal_fuse_operand_s {
   int32_t value;      /* the step that computes it; -1: memory */
   uint32_t pointer;   /* memory: its number among the group's addresses */
   uint32_t plain;     /* 1 = in the order of memory */
+  uint32_t has;       /* CHAIN_EACH_*: of a narrow step each segment */
+  uint32_t size;      /* bytes of a number */
 } hal_fuse_operand_t;
 
 typedef struct hal_fuse_step_s {
   const hal_launch_t *launch;
   const hal_fuse_kernel_t *kernel;
   const pk_rows_t *rows; /* where an operand is not plain; else NULL */
-  hal_fuse_operand_t operand[PK_ROW_OPERANDS];
+  hal_fuse_operand_t operand[CHAIN_OPERANDS];
+  uint64_t segment;   /* elements of each, of a kernel of segments; else 0 */
+  pk_reduce_t reduce; /* of a reduction */
+  int32_t flag[CHAIN_FLAGS];
   uint32_t readers; /* steps that read its result */
   uint8_t dead;     /* its memory is overwritten or given back before anything else reads it */
   uint8_t dropped;  /* and no step reads it either */
@@ -59,6 +65,8 @@ typedef struct hal_fuse_group_s {
   uint32_t steps, pointers, live, kept; /* live: results that are not dead; kept: steps that are not dropped */
   uint32_t numbers;                     /* bytes */
   uint64_t n;                           /* elements */
+  uint64_t segment;                     /* elements of each; 0: no step has any */
+  int with_segments;                    /* HAL_FUSE_SEGMENTS_* */
   uint32_t end;                         /* the command behind the last that belongs to it */
   char *address[HAL_FUSE_POINTERS];
   hal_fuse_step_t step[HAL_FUSE_STEPS];
@@ -69,7 +77,7 @@ typedef struct hal_fuse_group_s {
 typedef struct hal_fuse_trait_s {
   const hal_fuse_kernel_t *kernel;
   uint8_t dead, dropped, strided;
-  uint8_t from[PK_ROW_OPERANDS]; /* of each operand: 0 = memory, else the number of the step that computes it */
+  uint8_t from[CHAIN_OPERANDS]; /* of each operand: 0 = memory, else the number of the step that computes it */
 } hal_fuse_trait_t;
 
 /* A group that was compiled: how it is launched. */
@@ -115,8 +123,21 @@ typedef struct hal_fuse_listener_s {
 hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
                             const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued);
 
+/* Which kernels of segments may be steps: none; one reduction, behind which steps are narrow and read nothing in another order; all. */
+enum { HAL_FUSE_SEGMENTS_NONE = 0, HAL_FUSE_SEGMENTS_FOLD = 1, HAL_FUSE_SEGMENTS_ALL = 2 };
+
 /* Collects the group that begins with a command (fuse_collect.c). Gives the number of its steps. */
-uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin);
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments);
+
+/* Reads a launch of a kernel of segments as a step over `n` elements (fuse_segments.c); 0 = its operands are not in the order of memory. */
+int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step,
+                           uint64_t *n);
+
+/* Tells whether the step reads operand k by segments: the same number for all elements of one. */
+int hal_fuse_spreads(const hal_fuse_group_t *group, const hal_fuse_step_t *step, uint32_t k);
+
+/* Tells whether the step computes a number for each segment, not for each element. */
+static inline int hal_fuse_is_narrow(const hal_fuse_step_t *step) { return step->operand[0].has == CHAIN_EACH_SEGMENT; }
 
 /* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
 const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);

@@ -11,8 +11,8 @@ void hal_fuse_name_bytes(hal_fuse_t *fuse) {
   for (uint32_t i = 0; i < HAL_FUSE_BYTES_SIZES; i++) {
     const uint8_t size = (uint8_t)(1u << i);
     hal_op_form_t *const copy = &fuse->copy[i].form, *const fill = &fuse->fill[i].form;
-    *copy = (hal_op_form_t){.operands = 2, .size = {size, size}};
-    *fill = (hal_op_form_t){.operands = 1, .numbers = 1, .size = {size}};
+    *copy = (hal_op_form_t){.operands = 2, .results = 1, .number_at = 2, .size = {size, size}};
+    *fill = (hal_op_form_t){.operands = 1, .results = 1, .numbers = 1, .number_at = 1, .size = {size}};
     snprintf(copy->name, sizeof copy->name, "copy_%s_%s_contig", tokens[i], tokens[i]);
     snprintf(fill->name, sizeof fill->name, "fill_%s_contig", tokens[i]);
     fuse->copy[i].fits = fuse->fill[i].fits = 1;

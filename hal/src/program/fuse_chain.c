@@ -22,7 +22,7 @@ enum {
 typedef struct scratch_s {
   uint32_t pieces, bytes;
   struct {
-    uint32_t place, size;
+    uint32_t place, size, has;
     int32_t free_from; /* the step from which on it is free */
   } piece[HAL_FUSE_STEPS];
 } scratch_t;
@@ -37,18 +37,21 @@ static int32_t last_reader(const hal_fuse_group_t *group, uint32_t value) {
 }
 
 /* Finds a piece for the value of a step: one that is free when the step runs, else a new one. A step may write where it reads, element by
- * element, as operators in place do. */
+ * element or segment by segment, as operators in place do: so a piece keeps either the one or the other. */
 static uint32_t take_piece(scratch_t *scratch, const hal_fuse_group_t *group, uint32_t step) {
-  const uint32_t size = group->step[step].kernel->form.size[0];
+  const hal_fuse_operand_t *const result = &group->step[step].operand[0];
+  const uint32_t size = result->size;
   const int32_t last = last_reader(group, step);
   for (uint32_t i = 0; i < scratch->pieces; i++)
-    if (scratch->piece[i].size == size && scratch->piece[i].free_from <= (int32_t)step) {
+    if (scratch->piece[i].size == size && scratch->piece[i].has == result->has &&
+        scratch->piece[i].free_from <= (int32_t)step) {
       scratch->piece[i].free_from = last;
       return scratch->piece[i].place;
     }
   const uint32_t at = scratch->pieces++, place = (scratch->bytes + size - 1) / size * size;
   scratch->piece[at].place = place;
   scratch->piece[at].size = size;
+  scratch->piece[at].has = result->has;
   scratch->piece[at].free_from = last;
   scratch->bytes = place + size;
   return place;
@@ -58,20 +61,36 @@ static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values
                       uint32_t *numbers) {
   const hal_op_form_t *const form = &from->kernel->form;
   memcpy(step->kernel, form->name, sizeof form->name);
-  step->form = from->rows ? CHAIN_ROWS : form->rows ? CHAIN_RUN : CHAIN_CONTIG;
+  step->form = form->behind ? CHAIN_SEGMENTS : from->rows ? CHAIN_ROWS : form->rows ? CHAIN_RUN : CHAIN_CONTIG;
   step->operands = (uint8_t)form->operands;
   step->numbers = (uint8_t)form->numbers;
+  step->narrow = !form->behind && hal_fuse_is_narrow(from);
   if (from->rows) step->rows = *from->rows;
+  if (form->behind) memcpy(step->behind, form->behind, sizeof step->behind);
+  memcpy(step->flag, from->flag, sizeof step->flag);
+  step->divisor = from->reduce.divisor;
+  step->final = from->reduce.final;
   for (uint32_t k = 1; k < form->operands; k++) {
     const hal_fuse_operand_t *const operand = &from->operand[k];
-    step->operand[k] = operand->value >= 0
-                           ? values[operand->value]
-                           : (chain_operand_t){.size = form->size[k], .index = (uint16_t)operand->pointer};
+    step->operand[k] = operand->value >= 0 ? values[operand->value]
+                                           : (chain_operand_t){.size = (uint8_t)operand->size,
+                                                               .has = (uint8_t)operand->has,
+                                                               .index = (uint16_t)operand->pointer};
   }
   for (uint32_t k = 0; k < form->numbers; k++) {
     step->number[k] = (uint16_t)*numbers;
-    *numbers += (from->launch->args[form->operands + k].size + 7u) & ~7u;
+    *numbers += (from->launch->args[form->number_at + k].size + 7u) & ~7u;
   }
+}
+
+/* Chooses the block: as many elements as fit into the cache, whole segments if there are any. 0 = one does not fit. */
+static int set_block(chain_plan_t *plan, uint64_t segment) {
+  const uint64_t unit = segment ? segment : LEAST_BLOCK;
+  uint64_t units = MOST_BLOCK / unit ? MOST_BLOCK / unit : 1;
+  while (units > 1 && units * unit * plan->scratch > CHAIN_SCRATCH) units /= 2;
+  plan->segment = segment ? segment : 1;
+  plan->block = units * unit;
+  return !segment || plan->block * plan->scratch <= CHAIN_SCRATCH;
 }
 
 hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made) {
@@ -86,14 +105,19 @@ hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made)
     const hal_fuse_step_t *const from = &group->step[i];
     if (from->dropped) continue;
     const uint32_t index = from->dead ? take_piece(&scratch, group, i) : store[i];
-    values[i] = (chain_operand_t){.scratch = from->dead, .size = from->kernel->form.size[0], .index = (uint16_t)index};
+    values[i] = (chain_operand_t){.scratch = from->dead,
+                                  .size = (uint8_t)from->operand[0].size,
+                                  .has = (uint8_t)from->operand[0].has,
+                                  .index = (uint16_t)index};
     chain_step_t *const step = &plan->step[plan->steps++];
     fill_step(from, values, step, &numbers);
     step->operand[0] = values[i];
   }
   plan->scratch = scratch.bytes;
-  plan->block = MOST_BLOCK;
-  while (plan->block > LEAST_BLOCK && plan->block * plan->scratch > CHAIN_SCRATCH) plan->block /= 2;
+  if (!set_block(plan, group->segment)) {
+    hal_free(plan);
+    return HAL_UNIMPLEMENTED;
+  }
   *out_made = plan;
   return HAL_OK;
 }

@@ -33,14 +33,12 @@ static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel
   *n = number_of(&launch->args[first]);
   const pk_rows_t *const rows = form->rows ? launch->args[first + 2].value : NULL;
   uint32_t plain = 1;
-  step->launch = launch;
-  step->kernel = kernel;
-  step->readers = 0;
-  step->dead = step->dropped = 0;
+  *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
   for (uint32_t k = 0; k < form->operands; k++) {
     hal_fuse_operand_t *const operand = &step->operand[k];
     operand->address = *(char *const *)launch->args[k].value;
     operand->value = -1;
+    operand->size = form->size[k];
     set_extent(rows, k, *n, form->size[k], operand);
     plain &= operand->plain;
   }
@@ -54,18 +52,34 @@ static int overlaps(const hal_fuse_operand_t *one, const hal_fuse_operand_t *oth
   return one->low < other->high && other->low < one->high;
 }
 
-/* The same bytes, element by element. */
-static int coincides(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
-  return one->low == other->low && one->high == other->high && one->plain && other->plain;
+static int has_extent(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
+  return one->low == other->low && one->high == other->high;
 }
 
-/* Finds what computes an operand of a new step; 0 = a step computes some of it, or in another order. */
-static int find_value(const hal_fuse_group_t *group, hal_fuse_operand_t *operand) {
+/* The same bytes, element by element, or segment by segment. */
+static int coincides(const hal_fuse_operand_t *one, const hal_fuse_operand_t *other) {
+  return has_extent(one, other) && one->plain && other->plain && one->has == other->has;
+}
+
+/* Whether a step computes some of an operand into a result that is not its first one: that one is in memory only. */
+static int computes_beside(const hal_fuse_step_t *step, const hal_fuse_operand_t *operand) {
+  for (uint32_t k = 1; k < step->kernel->form.results; k++)
+    if (overlaps(operand, &step->operand[k])) return 1;
+  return 0;
+}
+
+/* Finds what computes operand k of a new step; 0 = a step computes some of it, or in another order. */
+static int find_value(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint32_t k) {
+  hal_fuse_operand_t *const operand = &step->operand[k];
   for (uint32_t i = group->steps; i-- > 0;) {
     const hal_fuse_operand_t *const result = &group->step[i].operand[0];
+    if (computes_beside(&group->step[i], operand)) return 0;
     if (!overlaps(operand, result)) continue;
     operand->value = (int32_t)i;
-    return coincides(operand, result);
+    if (!has_extent(operand, result) || result->has != CHAIN_EACH_SEGMENT || !hal_fuse_spreads(group, step, k))
+      return coincides(operand, result);
+    operand->has = CHAIN_EACH_SEGMENT;
+    return !hal_fuse_is_narrow(step);
   }
   return 1;
 }
@@ -73,17 +87,23 @@ static int find_value(const hal_fuse_group_t *group, hal_fuse_operand_t *operand
 /* Tells whether a new step may write its result: each block of elements goes through all steps before the next one does, so what an
  * earlier step reads or writes there must be the same elements. A dead result is never written there: a smaller tensor may have its
  * place already. */
-static int may_write(const hal_fuse_group_t *group, const hal_fuse_step_t *step) {
-  const hal_fuse_operand_t *const result = &step->operand[0];
+static int may_write_result(const hal_fuse_group_t *group, const hal_fuse_step_t *step, uint32_t which) {
+  const hal_fuse_operand_t *const result = &step->operand[which];
   for (uint32_t i = 0; i < group->steps; i++)
     for (uint32_t k = 0; k < group->step[i].kernel->form.operands; k++) {
       const hal_fuse_operand_t *const other = &group->step[i].operand[k];
       const int in_memory = k == 0 ? !group->step[i].dead : other->value < 0;
       if (in_memory && overlaps(result, other) && !coincides(result, other)) return 0;
     }
-  for (uint32_t k = 1; k < step->kernel->form.operands;
+  for (uint32_t k = which + 1; k < step->kernel->form.operands;
        k++) /* as it stands it may be its own affair, in blocks it is not */
     if (overlaps(result, &step->operand[k]) && !coincides(result, &step->operand[k])) return 0;
+  return 1;
+}
+
+static int may_write(const hal_fuse_group_t *group, const hal_fuse_step_t *step) {
+  for (uint32_t which = 0; which < step->kernel->form.results; which++)
+    if (!may_write_result(group, step, which)) return 0;
   return 1;
 }
 
@@ -105,7 +125,7 @@ static uint32_t take_pointers(hal_fuse_group_t *group, hal_fuse_step_t *step, in
 
 static uint32_t number_bytes(const hal_launch_t *launch, const hal_op_form_t *form) {
   uint32_t bytes = 0;
-  for (uint32_t i = 0; i < form->numbers; i++) bytes += (launch->args[form->operands + i].size + 7u) & ~7u;
+  for (uint32_t i = 0; i < form->numbers; i++) bytes += (launch->args[form->number_at + i].size + 7u) & ~7u;
   return bytes;
 }
 
@@ -116,26 +136,48 @@ static void kill(hal_fuse_group_t *group, hal_fuse_step_t *step) {
   step->dead = 1;
 }
 
+/* Whether a new step computes as many elements as the group, in segments of the same length if in any; or, by itself, as many numbers as there
+ * are segments: then all it has is for each of these. */
+static int fits(const hal_fuse_group_t *group, hal_fuse_step_t *step, uint64_t n) {
+  const uint64_t segment = group->segment;
+  if (step->segment && segment && step->segment != segment) return 0;
+  if (!group->steps || n == group->n) return 1;
+  if (step->segment || !segment || n != group->n / segment + (group->n % segment != 0)) return 0;
+  for (uint32_t k = 0; k < step->kernel->form.operands; k++) step->operand[k].has = CHAIN_EACH_SEGMENT;
+  return 1;
+}
+
+/* Whether a group that is one reduction and its surroundings may have a step that fits otherwise. */
+static int suits_fold(const hal_fuse_group_t *group, const hal_fuse_step_t *step) {
+  if (group->with_segments != HAL_FUSE_SEGMENTS_FOLD || (!group->segment && !step->segment)) return 1;
+  if (group->segment) return hal_fuse_is_narrow(step) && !step->segment && !step->rows;
+  for (uint32_t i = 0; i < group->steps; i++)
+    if (group->step[i].rows) return 0;
+  return step->reduce.chunks != 0;
+}
+
 /* Adds the step that was read behind the last one; 0 = the group ends before it. */
 static int add(hal_fuse_group_t *group, uint64_t n, uint32_t end) {
   hal_fuse_step_t *const step = &group->step[group->steps];
-  const uint32_t operands = step->kernel->form.operands;
+  const uint32_t operands = step->kernel->form.operands, results = step->kernel->form.results;
   const uint32_t numbers = number_bytes(step->launch, &step->kernel->form);
-  if (group->steps && n != group->n) return 0;
-  for (uint32_t k = 1; k < operands; k++)
-    if (!find_value(group, &step->operand[k])) return 0;
+  if (!fits(group, step, n) || !suits_fold(group, step)) return 0;
+  for (uint32_t k = results; k < operands; k++)
+    if (!find_value(group, step, k)) return 0;
   if (!may_write(group, step) || group->numbers + numbers > HAL_FUSE_NUMBERS) return 0;
   if (group->pointers + take_pointers(group, step, 0) + group->live + 1 > HAL_FUSE_POINTERS) return 0;
   take_pointers(group, step, 1);
   for (uint32_t k = 1; k < operands; k++)
     if (step->operand[k].value >= 0) group->step[step->operand[k].value].readers++;
   for (uint32_t i = 0; i < group->steps; i++)
-    if (overlaps(&step->operand[0], &group->step[i].operand[0]))
-      kill(group, &group->step[i]); /* they coincide, or it is dead */
+    for (uint32_t k = 0; k < results; k++)
+      if (overlaps(&step->operand[k], &group->step[i].operand[0]))
+        kill(group, &group->step[i]); /* they coincide, or it is dead */
+  if (step->segment) group->segment = step->segment;
   group->steps++;
   group->numbers += numbers;
   group->live++;
-  group->n = n;
+  group->n = group->steps == 1 ? n : group->n;
   group->end = end;
   return 1;
 }
@@ -154,7 +196,7 @@ static void drop(hal_fuse_group_t *group) {
   group->kept = group->steps;
   for (uint32_t i = group->steps; i-- > 0;) {
     hal_fuse_step_t *const step = &group->step[i];
-    if (!step->dead || step->readers) continue;
+    if (!step->dead || step->readers || step->kernel->form.results > 1) continue;
     step->dropped = 1;
     group->kept--;
     for (uint32_t k = 1; k < step->kernel->form.operands; k++)
@@ -167,7 +209,8 @@ static int read_launch(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_comma
                        uint64_t *n) {
   if (command->op == HAL_NO_OP) return 0;
   const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
-  return kernel && read_step(command->u.launch.launch, kernel, step, n);
+  if (!kernel || !kernel->form.behind) return kernel && read_step(command->u.launch.launch, kernel, step, n);
+  return fuse->group.with_segments && hal_fuse_read_segments(command->u.launch.launch, kernel, step, n);
 }
 
 static int moves_bytes(const hal_command_t *command) {
@@ -199,9 +242,11 @@ static int read_command(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t numbe
   return kernel && read_step(&bytes->launch, kernel, step, n);
 }
 
-uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin) {
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments) {
   hal_fuse_group_t *const group = &fuse->group;
   group->steps = group->pointers = group->live = group->numbers = 0;
+  group->segment = 0;
+  group->with_segments = with_segments;
   for (uint32_t i = begin; i < tape->command_count && group->steps < HAL_FUSE_STEPS; i++) {
     const hal_command_t *const command = &tape->commands[i];
     uint64_t n;

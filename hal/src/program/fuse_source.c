@@ -1,6 +1,5 @@
 /* fuse_source.c: a group as one kernel in the portable dialect, for devices that compile source. An item computes one element by the functions
  * of the operators' own templates; what only the group reads stays in its registers. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,108 +11,66 @@
 #include "op/queue.h"
 #include "op/source.h"
 #include "op/table.h"
-#include "program/fuse.h"
+#include "program/fuse_source.h"
 
 enum { MOST_ROWS = 2 /* steps with strides: 248 bytes of the 1024 that OpenCL guarantees for all arguments */ };
 
-/* Text that grows; `failed` once there was no memory. */
-typedef struct text_s {
-  char *data;
-  size_t size, room;
-  int failed;
-} text_t;
-
-static char *room_for(text_t *text, size_t size) {
-  if (text->room - text->size < size + 1) {
-    const size_t room = 2 * (text->size + size) + 1024;
-    char *const grown = hal_malloc(room);
-    if (!grown) {
-      text->failed = 1;
-      return NULL;
-    }
-    if (text->size) memcpy(grown, text->data, text->size);
-    hal_free(text->data);
-    text->data = grown;
-    text->room = room;
-  }
-  return text->data + text->size;
-}
-
-static void add(text_t *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add(text_t *text, const char *format, ...) {
-  char line[512];
-  va_list arguments;
-  va_start(arguments, format);
-  const int length = vsnprintf(line, sizeof line, format, arguments);
-  va_end(arguments);
-  char *const to = length >= 0 && (size_t)length < sizeof line ? room_for(text, (size_t)length) : NULL;
-  if (!to) {
-    text->failed = 1;
-    return;
-  }
-  memcpy(to, line, (size_t)length + 1);
-  text->size += (size_t)length;
-}
-
-/* ---- names ------------------------------------------------------------------------------------------------------------------- */
-
-static int ends_with(const char *name, const char *end) {
-  const size_t length = strlen(name), tail = strlen(end);
-  return length > tail && strcmp(name + length - tail, end) == 0;
-}
-
-/* The instance of a step's kernel: "add_f32_" of "add_f32_contig_s". */
-static void instance_of(const hal_fuse_step_t *step, char instance[48]) {
-  static const char *const variants[] = {"contig", "contig_s", "rows", "rows_s"};
+static int takes_number(const hal_fuse_step_t *step) {
   const char *const name = step->kernel->form.name;
-  size_t length = strlen(name);
-  for (size_t i = 0; i < 4; i++)
-    if (ends_with(name, variants[i])) length = strlen(name) - strlen(variants[i]);
-  memcpy(instance, name, length);
-  instance[length] = '\0';
+  const size_t length = strlen(name);
+  return length > 2 && strcmp(name + length - 2, "_s") == 0;
 }
 
-static int takes_number(const hal_fuse_step_t *step) { return ends_with(step->kernel->form.name, "_s"); }
+/* Whether the first of a step's numbers is of the kernel's dtype, and not one of a struct. */
+static int has_first(const hal_fuse_step_t *step) {
+  return takes_number(step) || step->segment || strncmp(step->kernel->form.name, "fill_", 5) == 0;
+}
 
 /* ---- text -------------------------------------------------------------------------------------------------------------------- */
 
 /* Adds the functions of the steps, each instance once. HAL_UNIMPLEMENTED: one has none. */
-static hal_status_t add_functions(text_t *text, const hal_fuse_group_t *group) {
-  char instance[48], before[48];
-  add(text, "#define PK_STEPS 1\n");
+static hal_status_t add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
+  char instance[HAL_FUSE_NAME], before[HAL_FUSE_NAME];
+  hal_fuse_text_add(text, "#define PK_STEPS 1\n");
   for (uint32_t i = 0; i < group->steps; i++) {
     int known = group->step[i].dropped;
-    instance_of(&group->step[i], instance);
+    hal_fuse_instance(&group->step[i], instance);
     for (uint32_t k = 0; k < i && !known; k++) {
-      instance_of(&group->step[k], before);
+      hal_fuse_instance(&group->step[k], before);
       known = !group->step[k].dropped && strcmp(before, instance) == 0;
     }
     if (known) continue;
     const size_t size = hal_op_source_step(instance, NULL);
     if (!size) return HAL_UNIMPLEMENTED;
-    char *const to = room_for(text, size);
+    char *const to = hal_fuse_text_room(text, size);
     if (!to) break;
     text->size += hal_op_source_step(instance, to);
   }
   return HAL_OK;
 }
 
-/* The list of the kernel's arguments: addresses, then of each step its numbers and its rows, then the number of elements. */
-static void add_arguments(text_t *text, const hal_fuse_group_t *group, uint32_t pointers) {
-  char instance[48];
-  add(text, "#define FUSED_ARGS(X) ");
-  for (uint32_t i = 0; i < pointers; i++) add(text, "X(BOTH, pk_u8, p%u), ", (unsigned)i);
+/* Adds one argument: of a kind, a type that the instance names, and a name that is a letter and a number. */
+static void add_argument(hal_fuse_text_t *text, int how, const char *kind, const char *instance, const char *type,
+                         char letter, uint32_t number) {
+  if (how == HAL_FUSE_LISTED) hal_fuse_text_add(text, "X(%s, %s%s, ", kind, instance, type);
+  if (how == HAL_FUSE_DECLARED) hal_fuse_text_add(text, "%s%s%s ", *kind == 'B' ? "PK_GLOBAL " : "", instance, type);
+  hal_fuse_text_add(text, "%s%c%u%s", how == HAL_FUSE_DECLARED && *kind == 'B' ? "*" : "", letter, (unsigned)number,
+                    how == HAL_FUSE_LISTED ? "), " : ", ");
+}
+
+void hal_fuse_add_arguments(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers, int how) {
+  char instance[HAL_FUSE_NAME];
+  for (uint32_t i = 0; i < pointers; i++) add_argument(text, how, "BOTH", "", "pk_u8", 'p', i);
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const step = &group->step[i];
     if (step->dropped) continue;
-    instance_of(step, instance);
+    hal_fuse_instance(step, instance);
     const uint32_t numbers = step->kernel->form.numbers;
-    const int first = takes_number(step) || strncmp(instance, "fill_", 5) == 0;
-    if (numbers && first) add(text, "X(NUMBER, %snumber_t, b%u), ", instance, (unsigned)i);
-    if (numbers > (uint32_t)first) add(text, "X(NUMBER, %snumbers_t, s%u), ", instance, (unsigned)i);
-    if (step->rows) add(text, "X(STRUCT, pk_rows_t, r%u), ", (unsigned)i);
+    const int first = has_first(step);
+    if (numbers && first) add_argument(text, how, "NUMBER", instance, "number_t", 'b', i);
+    if (numbers > (uint32_t)first) add_argument(text, how, "NUMBER", instance, "numbers_t", 's', i);
+    if (step->rows) add_argument(text, how, "STRUCT", "", "pk_rows_t", 'r', i);
   }
-  add(text, "X(VALUE, pk_u64, n)\n");
 }
 
 /* Writes the type in which a step reads an operand. */
@@ -126,71 +83,78 @@ static void name_type(const char *instance, uint32_t k, char type[64]) {
 
 /* Adds the functions by which a step reads what others computed: the same bits as an element of its own type, as if they had been to memory. A
  * strided copy of float32 is one of integers, and of numbers beside others there are several names for a type. */
-static void add_readers(text_t *text, const hal_fuse_group_t *group) {
-  char instance[48], from[48], type[64];
+static void add_readers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
+  char instance[HAL_FUSE_NAME], from[HAL_FUSE_NAME], type[64];
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const step = &group->step[i];
     if (step->dropped) continue;
-    instance_of(step, instance);
+    hal_fuse_instance(step, instance);
     for (uint32_t k = 1; k < step->kernel->form.operands; k++) {
       if (step->operand[k].value < 0) continue;
-      instance_of(&group->step[step->operand[k].value], from);
+      hal_fuse_instance(&group->step[step->operand[k].value], from);
       name_type(instance, k, type);
-      add(text, "PK_FN %s fused_read%u_%u(%sresult_t v) { union { %sresult_t from; %s to; } bits; ", type, (unsigned)i,
-          (unsigned)k, from, from, type);
-      add(text, "bits.from = v; return bits.to; }\n");
+      hal_fuse_text_add(text, "PK_FN %s fused_read%u_%u(%sresult_t v) { union { %sresult_t from; %s to; } bits; ", type,
+                        (unsigned)i, (unsigned)k, from, from, type);
+      hal_fuse_text_add(text, "bits.from = v; return bits.to; }\n");
     }
   }
 }
 
-static void add_operand(text_t *text, const hal_fuse_step_t *step, const char *instance, uint32_t i, uint32_t k) {
-  char type[64];
+void hal_fuse_add_operand(hal_fuse_text_t *text, const hal_fuse_step_t *step, uint32_t i, uint32_t k) {
+  char type[64], instance[HAL_FUSE_NAME];
   const hal_fuse_operand_t *const operand = &step->operand[k];
   if (operand->value >= 0) {
-    add(text, "fused_read%u_%u(v%d)", (unsigned)i, (unsigned)k, (int)operand->value);
+    hal_fuse_text_add(text, "fused_read%u_%u(v%d)", (unsigned)i, (unsigned)k, (int)operand->value);
     return;
   }
+  hal_fuse_instance(step, instance);
   name_type(instance, k, type);
-  add(text, "((PK_GLOBAL const %s *)p%u)", type, (unsigned)operand->pointer);
+  hal_fuse_text_add(text, "((PK_GLOBAL const %s *)p%u)", type, (unsigned)operand->pointer);
   if (step->rows)
-    add(text, "[a%u.offset[%u]]", (unsigned)i, (unsigned)k);
+    hal_fuse_text_add(text, "[a%u.offset[%u]]", (unsigned)i, (unsigned)k);
   else
-    add(text, "[i]");
+    hal_fuse_text_add(text, "[i]");
 }
 
-static void add_step(text_t *text, const hal_fuse_group_t *group, uint32_t i) {
-  char instance[48];
+void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t i) {
+  char instance[HAL_FUSE_NAME];
   const hal_fuse_step_t *const step = &group->step[i];
   const hal_op_form_t *const form = &step->kernel->form;
   const int number = takes_number(step);
   const char *comma = "";
-  instance_of(step, instance);
+  hal_fuse_instance(step, instance);
   if (step->rows)
-    add(text, "  pk_cursor_t a%u; pk_cursor_seek(&r%u, %u, i, &a%u);\n", (unsigned)i, (unsigned)i,
-        (unsigned)form->operands, (unsigned)i);
-  add(text, "  const %sresult_t v%u = %selement%s(", instance, (unsigned)i, instance, number ? "_s" : "");
+    hal_fuse_text_add(text, "  pk_cursor_t a%u; pk_cursor_seek(&r%u, %u, i, &a%u);\n", (unsigned)i, (unsigned)i,
+                      (unsigned)form->operands, (unsigned)i);
+  hal_fuse_text_add(text, "  const %sresult_t v%u = %selement%s(", instance, (unsigned)i, instance, number ? "_s" : "");
   for (uint32_t k = 1; k < form->operands; k++, comma = ", ") {
-    add(text, "%s", comma);
-    add_operand(text, step, instance, i, k);
+    hal_fuse_text_add(text, "%s", comma);
+    hal_fuse_add_operand(text, step, i, k);
   }
-  const int first = number || strncmp(instance, "fill_", 5) == 0;
-  if (form->numbers && first) add(text, "%sb%u", comma, (unsigned)i), comma = ", ";
-  if (form->numbers > (uint32_t)first) add(text, "%ss%u", comma, (unsigned)i);
-  add(text, ");\n");
+  const int first = has_first(step);
+  if (form->numbers && first) hal_fuse_text_add(text, "%sb%u", comma, (unsigned)i), comma = ", ";
+  if (form->numbers > (uint32_t)first) hal_fuse_text_add(text, "%ss%u", comma, (unsigned)i);
+  hal_fuse_text_add(text, ");\n");
+}
+
+void hal_fuse_add_store(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t i, uint32_t pointer) {
+  char instance[HAL_FUSE_NAME];
+  hal_fuse_instance(&group->step[i], instance);
+  hal_fuse_text_add(text, "  ((PK_GLOBAL %sresult_t *)p%u)[i] = v%u;\n", instance, (unsigned)pointer, (unsigned)i);
 }
 
 /* Values are stored behind all loads: an address may be read as one operand and written as another. */
-static void add_body(text_t *text, const hal_fuse_group_t *group, const uint32_t store[HAL_FUSE_STEPS]) {
-  char instance[48];
-  add(text, "PK_KERNEL(FUSED_NAME, FUSED_ARGS) { PK_PROLOGUE(FUSED_ARGS)\n PK_ITEM(i, n) {\n");
+static void add_elements(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers,
+                         const uint32_t store[HAL_FUSE_STEPS]) {
+  hal_fuse_text_add(text, "#define FUSED_ARGS(X) ");
+  hal_fuse_add_arguments(text, group, pointers, HAL_FUSE_LISTED);
+  hal_fuse_text_add(text, "X(VALUE, pk_u64, n)\n");
+  hal_fuse_text_add(text, "PK_KERNEL(FUSED_NAME, FUSED_ARGS) { PK_PROLOGUE(FUSED_ARGS)\n PK_ITEM(i, n) {\n");
   for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dropped) add_step(text, group, i);
-  for (uint32_t i = 0; i < group->steps; i++) {
-    if (group->step[i].dead) continue;
-    instance_of(&group->step[i], instance);
-    add(text, "  ((PK_GLOBAL %sresult_t *)p%u)[i] = v%u;\n", instance, (unsigned)store[i], (unsigned)i);
-  }
-  add(text, " }\n}\n");
+    if (!group->step[i].dropped) hal_fuse_add_step(text, group, i);
+  for (uint32_t i = 0; i < group->steps; i++)
+    if (!group->step[i].dead) hal_fuse_add_store(text, group, i, store[i]);
+  hal_fuse_text_add(text, " }\n}\n");
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------------------- */
@@ -206,17 +170,18 @@ static int suits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
   uint32_t rows = 0;
   for (uint32_t i = 0; i < group->steps; i++) rows += !group->step[i].dropped && group->step[i].rows != NULL;
   if (group->n > (uint64_t)INT32_MAX * HAL_OP_BLOCK) return 0;
+  if (group->segment) return !rows && hal_fuse_suits_fold(group);
   return rows <= MOST_ROWS && (!rows || fuse->device->ops->target.group_threads != 1);
 }
 
-static hal_status_t compile(const hal_fuse_t *fuse, text_t *text, made_t *made) {
-  char name[48];
+static hal_status_t compile(const hal_fuse_t *fuse, hal_fuse_text_t *text, made_t *made) {
+  char name[HAL_FUSE_NAME];
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add(&hash, text->data, text->size);
   snprintf(name, sizeof name, "fused_%016llx", (unsigned long long)hal_hash_low(&hash));
-  text_t whole = {.data = NULL};
-  add(&whole, "#define FUSED_NAME %s\n", name);
-  char *const to = whole.failed ? NULL : room_for(&whole, text->size);
+  hal_fuse_text_t whole = {.data = NULL};
+  hal_fuse_text_add(&whole, "#define FUSED_NAME %s\n", name);
+  char *const to = whole.failed ? NULL : hal_fuse_text_room(&whole, text->size);
   if (to) memcpy(to, text->data, text->size + 1);
   const hal_status_t status =
       to ? hal_kernel_compile(fuse->device->index, name, whole.data, &made->kernel) : HAL_RESOURCE_EXHAUSTED;
@@ -229,13 +194,15 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   uint32_t store[HAL_FUSE_STEPS];
   if (!suits(fuse, group)) return HAL_UNIMPLEMENTED;
   made_t *const made = hal_calloc(1, sizeof *made);
-  text_t text = {.data = NULL};
+  hal_fuse_text_t text = {.data = NULL};
   hal_status_t status = made ? add_functions(&text, group) : HAL_RESOURCE_EXHAUSTED;
   if (!status) {
     const uint32_t pointers = hal_fuse_addresses(group, address, store);
     add_readers(&text, group);
-    add_arguments(&text, group, pointers);
-    add_body(&text, group, store);
+    if (hal_fuse_fold_of(group) == HAL_FUSE_STEPS)
+      add_elements(&text, group, pointers, store);
+    else
+      hal_fuse_add_fold(&text, group, pointers, store);
     status = text.failed ? HAL_RESOURCE_EXHAUSTED : compile(fuse, &text, made);
   }
   hal_free(text.data);
@@ -249,26 +216,43 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   return HAL_OK;
 }
 
+/* How many segments a group of the device's takes: where one item loops, enough for its attention. */
+static uint64_t segments_of_item(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
+  enum { ENOUGH = 4096 /* elements, as of the blocks of rows */ };
+  return fuse->device->ops->target.group_threads != 1 || group->segment >= ENOUGH ? 1 : ENOUGH / group->segment;
+}
+
 hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
                                     hal_stream_t *stream) {
   char *address[HAL_FUSE_POINTERS];
-  uint32_t store[HAL_FUSE_STEPS], count = 0;
-  hal_arg_t args[HAL_FUSE_POINTERS + 3 * HAL_FUSE_STEPS + 1];
-  const uint32_t pointers = hal_fuse_addresses(group, address, store);
+  uint32_t store[HAL_FUSE_STEPS], count = 0, threads = HAL_OP_BLOCK;
+  hal_arg_t args[HAL_FUSE_POINTERS + 3 * HAL_FUSE_STEPS + 4];
+  const uint32_t pointers = hal_fuse_addresses(group, address, store), fold = hal_fuse_fold_of(group);
+  uint64_t groups = (group->n + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK, segment = group->segment, per_group = 1;
+  int64_t divisor = 0;
   for (; count < pointers; count++)
     args[count] = (hal_arg_t){.value = &address[count], .size = sizeof address[0], .kind = HAL_ARG_POINTER};
   for (uint32_t i = 0; i < group->steps; i++) {
     const hal_fuse_step_t *const step = &group->step[i];
     const hal_op_form_t *const form = &step->kernel->form;
     if (step->dropped) continue;
-    for (uint32_t k = 0; k < form->numbers; k++) args[count++] = step->launch->args[form->operands + k];
+    for (uint32_t k = 0; k < form->numbers; k++) args[count++] = step->launch->args[form->number_at + k];
     if (step->rows) args[count++] = (hal_arg_t){.value = step->rows, .size = sizeof *step->rows, .kind = HAL_ARG_VALUE};
   }
   args[count++] = (hal_arg_t){.value = &group->n, .size = sizeof group->n, .kind = HAL_ARG_VALUE};
-  const uint64_t blocks = (group->n + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK;
+  if (fold != HAL_FUSE_STEPS) {
+    const uint64_t segments = group->n / segment + (group->n % segment != 0);
+    per_group = segments_of_item(fuse, group);
+    divisor = group->step[fold].reduce.divisor;
+    groups = segments / per_group + (segments % per_group != 0);
+    threads = fuse->device->ops->target.group_threads;
+    args[count++] = (hal_arg_t){.value = &segment, .size = sizeof segment, .kind = HAL_ARG_VALUE};
+    args[count++] = (hal_arg_t){.value = &per_group, .size = sizeof per_group, .kind = HAL_ARG_VALUE};
+    args[count++] = (hal_arg_t){.value = &divisor, .size = sizeof divisor, .kind = HAL_ARG_VALUE};
+  }
   const hal_launch_t launch = {.struct_size = HAL_STRUCT_SIZE(hal_launch_t, args),
-                               .grid = {(uint32_t)blocks, 1, 1},
-                               .block = {HAL_OP_BLOCK, 1, 1},
+                               .grid = {(uint32_t)groups, 1, 1},
+                               .block = {threads, 1, 1},
                                .arg_count = count,
                                .args = args};
   hal_plugin_t *const plugin = fuse->device->plugin;

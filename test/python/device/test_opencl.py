@@ -84,6 +84,18 @@ def test_models_train_as_on_the_cpu_in_float32_and_under_autocast(run_tests, mod
     assert "7 passed" in run_tests("training/test_models.py", "-k", model)
 
 
+@pytest.mark.parametrize("form", ["cpu", "simt"])
+def test_reductions_end_groups_of_lazy_work(run_tests, form):
+    names = "every_device or (float32 and (squares or count or largest)) or (float16 and squares)"
+    assert "5 passed" in run_tests("device/test_lazy_segments.py", "-k", names, HAL_OPENCL_FORM=form)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["cpu", "simt"])
+def test_all_groups_with_reductions_of_lazy_work(run_tests, form):
+    run_tests("device/test_lazy_segments.py", HAL_OPENCL_FORM=form)
+
+
 def test_compiled_kernels_are_found_again_by_the_next_process(run):
     script = f"{TRAIN}\ntrain('ocl', 1)\nfrom torch_backend import _C\nstats = _C.kernel_stats(0)\nprint(stats['compiled'], stats['loaded'], stats['refused'])"
     run(script)

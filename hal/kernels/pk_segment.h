@@ -1,0 +1,31 @@
+/* pk_segment.h: what the items of a group accumulate along a segment: the elements that are reduced to one number. */
+#ifndef PK_SEGMENT_H_
+#define PK_SEGMENT_H_
+
+/* Accumulates `length` elements by COMBINE into y (PK_PRIV, as x is, which is used on the way): item l those at l, l + PK_LSIZE, ... No accumulator
+ * takes more than 64 elements or partial results one after the other. type: of accumulators; INIT: what changes nothing; VIEW(block, end): declares what AT
+ * needs for the `end` elements from `block` on; AT(i): the contribution of element i of these. */
+#define PK_SEGMENT(type, x, y, length, INIT, COMBINE, VIEW, AT)                         \
+  PK_EACH(l) { PK_P(y, l) = INIT; }                                                     \
+  for (pk_i64 block = 0; block < (length); block += 64 * PK_LSIZE) {                    \
+    const pk_i64 end = (length)-block < 64 * PK_LSIZE ? (length)-block : 64 * PK_LSIZE; \
+    pk_i64 j = 0;                                                                       \
+    VIEW(block, end)                                                                    \
+    PK_EACH(l) { PK_P(x, l) = INIT; }                                                   \
+    for (; j + 4 * PK_LSIZE <= end; j += 4 * PK_LSIZE) {                                \
+      PK_EACH(l) {                                                                      \
+        const type v = COMBINE(AT(j + l), AT(j + PK_LSIZE + l));                        \
+        const type w = COMBINE(AT(j + 2 * PK_LSIZE + l), AT(j + 3 * PK_LSIZE + l));     \
+        PK_P(x, l) = COMBINE(PK_P(x, l), COMBINE(v, w));                                \
+      }                                                                                 \
+    }                                                                                   \
+    for (; j + PK_LSIZE <= end; j += PK_LSIZE) {                                        \
+      PK_EACH(l) { PK_P(x, l) = COMBINE(PK_P(x, l), AT(j + l)); }                       \
+    }                                                                                   \
+    if (j < end) {                                                                      \
+      PK_EACH_BELOW(l, end - j) { PK_P(x, l) = COMBINE(PK_P(x, l), AT(j + l)); }        \
+    }                                                                                   \
+    PK_EACH(l) { PK_P(y, l) = COMBINE(PK_P(y, l), PK_P(x, l)); }                        \
+  }
+
+#endif /* PK_SEGMENT_H_ */

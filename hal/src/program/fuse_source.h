@@ -1,0 +1,55 @@
+/* fuse_source.h: the text of a group's kernel, for those who write parts of it. Private to hal/src/program. */
+#ifndef HAL_SRC_PROGRAM_FUSE_SOURCE_H_
+#define HAL_SRC_PROGRAM_FUSE_SOURCE_H_
+
+#include <stddef.h>
+
+#include "program/fuse.h"
+
+enum { HAL_FUSE_NAME = 48 }; /* bytes of an instance's name */
+
+/* Text that grows; `failed` once there was no memory. */
+typedef struct hal_fuse_text_s {
+  char *data;
+  size_t size, room;
+  int failed;
+} hal_fuse_text_t;
+
+/* Makes room for `size` bytes and a 0 behind the text, and gives it; NULL = there is no memory. */
+char *hal_fuse_text_room(hal_fuse_text_t *text, size_t size);
+
+/* Adds a line of at most 511 bytes, or a part of one. */
+void hal_fuse_text_add(hal_fuse_text_t *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* The instance of a step's kernel: "add_f32_" of "add_f32_contig_s". */
+void hal_fuse_instance(const hal_fuse_step_t *step, char instance[HAL_FUSE_NAME]);
+
+/* How the arguments of a group's kernel are written: as the list that makes its parameters, as the parameters of a function, and as
+ * those of its call. */
+enum { HAL_FUSE_LISTED = 0, HAL_FUSE_DECLARED = 1, HAL_FUSE_CALLED = 2 };
+
+/* Adds addresses, and of each step its numbers and its rows, each with a comma behind it. */
+void hal_fuse_add_arguments(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers, int how);
+
+/* Adds the statements that compute element `i` of step `number` as v<number>. */
+void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t number);
+
+/* Adds how operand k of a step is read: a value, or element `i` in memory. */
+void hal_fuse_add_operand(hal_fuse_text_t *text, const hal_fuse_step_t *step, uint32_t number, uint32_t k);
+
+/* Adds the statement that writes the result of a step to memory. */
+void hal_fuse_add_store(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t number, uint32_t pointer);
+
+/* ---- groups that end with a reduction (fuse_fold.c) ---- */
+
+/* The step that reduces; HAL_FUSE_STEPS: none does. */
+uint32_t hal_fuse_fold_of(const hal_fuse_group_t *group);
+
+/* Tells whether the reduction is needed, and finished where steps read it. */
+int hal_fuse_suits_fold(const hal_fuse_group_t *group);
+
+/* Adds the kernel of such a group. */
+void hal_fuse_add_fold(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers,
+                       const uint32_t store[HAL_FUSE_STEPS]);
+
+#endif /* HAL_SRC_PROGRAM_FUSE_SOURCE_H_ */
