@@ -47,7 +47,7 @@ class Elementwise(Family):
         """Whether the host computes it by float32's kernel. Sums and products of bfloat16, whose conversions are a few instructions that
         compilers put into vectors, are faster without the way through memory."""
         ring = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
-        return bool(dtype.element) and not op.rare and not (ring and dtype.token == "bf16")
+        return bool(dtype.element) and not op.rare and not op.expr_half and not (ring and dtype.token == "bf16")
 
     def macros(self, op, dtype):
         expr = {"bool": op.expr_bool}.get(dtype.token) or (op.expr_complex if dtype.complex else op.expr)
@@ -57,10 +57,17 @@ class Elementwise(Family):
         result = DTYPES[{"bool": "bool", "real": dtype.real}.get(op.result, dtype.token)]
         plain = "(x)" if dtype.complex else None  # no casts between structs
         yield "R", result.memory
-        yield "PK_V", value
-        yield "PK_LOAD(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))")
-        yield "PK_NUMBER(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))")
-        yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
+        if dtype.element and op.expr_half:
+            expr = op.expr_half
+            yield "PK_V", "pk_u32"
+            yield "PK_LOAD(x)", "((pk_u32)(x).bits)"
+            yield "PK_NUMBER(x)", "((pk_u32)PK_PUT((T)(x)).bits)"
+            yield "PK_STORE(x)", f"pk_of_bits_{dtype.token}(x)"
+        else:
+            yield "PK_V", value
+            yield "PK_LOAD(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))")
+            yield "PK_NUMBER(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))")
+            yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
         yield from self.numbers(op, dtype)
         yield "PK_RARE", "1" if op.rare else "0"
         if self.is_by_float(op, dtype):

@@ -83,7 +83,7 @@ DTYPES = {
     )
 }
 
-_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "dtypes", "result", "also", "route", "rare", "when",
+_KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
          "policy", "layout"}
 
@@ -106,6 +106,7 @@ class Op:
     expr: str = ""
     expr_bool: str = ""  # instead of expr, for bool
     expr_complex: str = ""  # instead of expr, for complex numbers
+    expr_half: str = ""  # instead of expr, for half precision: of the elements' bits, the sign of which is the highest of 16
     result: str = "same"
     route: str = "manual"
     also: dict = field(default_factory=dict, hash=False)  # {ATen's operator: its own `when`, or this one's}
@@ -228,6 +229,7 @@ def _op(number, entry, sets, path):
         expr=entry.get("expr", ""),
         expr_bool=entry.get("expr_bool", ""),
         expr_complex=entry.get("expr_complex", ""),
+        expr_half=entry.get("expr_half", ""),
         result=entry.get("result", "same"),
         route=entry.get("route", "manual"),
         also=_also(entry),

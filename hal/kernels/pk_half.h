@@ -22,6 +22,18 @@ PK_FN float pk_float_of_bits(pk_u32 bits) {
 }
 #endif
 
+/* Elements of the lower 16 bits. */
+PK_FN pk_f16 pk_of_bits_f16(pk_u32 bits) {
+  pk_f16 result;
+  result.bits = (pk_u16)bits;
+  return result;
+}
+PK_FN pk_bf16 pk_of_bits_bf16(pk_u32 bits) {
+  pk_bf16 result;
+  result.bits = (pk_u16)bits;
+  return result;
+}
+
 PK_FN float pk_get_bf16(pk_bf16 x) { return pk_float_of_bits((pk_u32)x.bits << 16); }
 
 PK_FN pk_bf16 pk_put_bf16(float x) {

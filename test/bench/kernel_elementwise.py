@@ -162,6 +162,8 @@ def main():
             if options.only and "layout" not in options.only:
                 continue
             compare(f"{name} {rows} x {columns}", build)
+    if not RATIOS:
+        raise SystemExit(f"no row is named {options.only}")
     print(f"{len(RATIOS)} rows, middle {statistics.median(RATIOS.values()):.2f}")
     for name in sorted(RATIOS, key=RATIOS.get)[:-11:-1]:
         print(f"worst: {name:34s} {RATIOS[name]:5.2f}")

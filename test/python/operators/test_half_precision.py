@@ -117,3 +117,15 @@ def test_a_row_reads_what_the_row_before_it_wrote_where_both_lie_in_the_same_mem
                 call(numbers.as_strided(sizes, strides))
                 results.append(numbers.cpu())
             assert torch.equal(*results), (name, sizes, strides)
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=str)
+def test_signs_of_every_number(dtype):
+    every = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    turned = every.flip(0)
+    calls = {"abs": torch.abs, "neg": torch.neg, "copysign": lambda x: torch.copysign(x, turned.to(x.device)),
+             "copysign a number": lambda x: torch.copysign(x, -0.0), "abs of every other": lambda x: x[::2].abs()}  # fmt: skip
+    for name, call in calls.items():
+        ours, theirs = call(every.to("fake")).cpu(), call(every)
+        assert torch.equal(ours.isnan(), theirs.isnan()), name
+        assert torch.equal(ours.nan_to_num(0.0).view(torch.int16), theirs.nan_to_num(0.0).view(torch.int16)), name

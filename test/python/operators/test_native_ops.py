@@ -41,7 +41,6 @@ TOLERANCE = {torch.float32: {"rtol": 3e-6, "atol": 3e-6}, torch.float64: {"rtol"
 # Where CPU torch is further than that from the true value (test_activations.py compares ours with mpmath), or, for
 # gelu_backward, both are: terms cancel.
 LESS_EXACT = {("gelu_backward", torch.float32): {"rtol": 1e-5, "atol": 1e-5},
-              **{("gelu_backward", half): {**TOLERANCE[half], "atol": 1e-5} for half in (torch.float16, torch.bfloat16)},  # as float32
               ("hardsigmoid_backward", torch.float64): {"rtol": 4e-8, "atol": 0},  # 1/6 in float32
               ("digamma", torch.float64): {"rtol": 1e-9, "atol": 1e-12}, ("special_airy_ai", torch.float64): {"rtol": 1e-5, "atol": 1e-5},
               ("igamma", torch.float64): {"rtol": 1e-9, "atol": 1e-12}, ("igammac", torch.float64): {"rtol": 1e-9, "atol": 1e-12},
@@ -49,7 +48,10 @@ LESS_EXACT = {("gelu_backward", torch.float32): {"rtol": 1e-5, "atol": 1e-5},
 
 
 def tolerance(op, dtype):
-    return LESS_EXACT.get((op, dtype), TOLERANCE.get(dtype, {}))
+    """Half precision is computed in float32, and is as far from the CPU as that may be."""
+    limits = LESS_EXACT.get((op, dtype), TOLERANCE.get(dtype, {}))
+    wide = LESS_EXACT.get((op, torch.float32), {}) if dtype in (torch.float16, torch.bfloat16) else {}
+    return {name: max(limit, wide.get(name, 0)) for name, limit in limits.items()}
 
 
 # Operands by (shape of the base, view); one row per case, as many columns as operators have operands.
@@ -581,4 +583,4 @@ def test_native_count_counts_every_form(device):
 
 
 def test_the_lists_of_exceptions_only_get_shorter():
-    assert all(len(x) <= limit for x, limit in ((ELSEWHERE, 7), (LAYOUT_DIFFERS, 5), (LESS_EXACT, 10), (CPU_IS_WRONG, 14)))
+    assert all(len(x) <= limit for x, limit in ((ELSEWHERE, 4), (LAYOUT_DIFFERS, 5), (LESS_EXACT, 10), (CPU_IS_WRONG, 14)))
