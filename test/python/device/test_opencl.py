@@ -86,7 +86,7 @@ def test_models_train_as_on_the_cpu_in_float32_and_under_autocast(run_tests, mod
 
 @pytest.mark.parametrize("form", ["cpu", "simt"])
 def test_reductions_end_groups_of_lazy_work(run_tests, form):
-    names = "every_device or (float32 and (squares or count or largest)) or (float16 and squares)"
+    names = "every_device or (float32 and (squares or count or largest)) or (bfloat16 and squares)"
     assert "5 passed" in run_tests("device/test_lazy_segments.py", "-k", names, HAL_OPENCL_FORM=form)
 
 
