@@ -1,6 +1,7 @@
 /* profile.c: records of the work that ran. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 
 #include "hal/status.h"
@@ -193,13 +194,24 @@ typedef struct filler_s {
   void *device;
   hal_status_t failure;
   atomic_int done;
+  atomic_uint readings; /* that have begun */
 } filler_t;
+
+/* Waits until a reading begins, without sleeping: what is queued then meets it, however busy the machine is. It does not wait for ever, as the
+ * case may be over. */
+static void await_reading(filler_t *with, unsigned *seen) {
+  const int64_t until = cts_now_ns() + INT64_C(1000000000);
+  while (atomic_load(&with->readings) == *seen && cts_now_ns() < until) sched_yield();
+  *seen = atomic_load(&with->readings);
+}
 
 /* Calls go round the page, where only one thread at a time can note what it calls. */
 static void *fill_many(void *data) {
   filler_t *const with = data;
   hal_plugin_t *const plugin = with->t->plugin;
+  unsigned seen = 0;
   for (int i = 0; i < MANY / 4 && !with->failure; i++) {
+    if (i % 250 == 0) await_reading(with, &seen);
     with->failure = hal_call_memory_fill(plugin, with->stream, with->t->device, with->device, "", 1, PIECE);
     if (i % 500 == 499 && !with->failure) with->failure = hal_call_stream_synchronize(plugin, with->stream);
   }
@@ -217,6 +229,7 @@ void cts_case_profile_meanwhile(cts_t *t) {
   CTS_CHECK(t, !pthread_create(&thread, NULL, fill_many, &with), "error of the suite: no thread can be made");
   do {
     CTS_JUDGE(t, profile_read, "Work may run meanwhile");
+    atomic_fetch_add(&with.readings, 1);
     read_into(t, &sum);
     cts_nap();
   } while (!atomic_load(&with.done));
