@@ -109,12 +109,12 @@ wheel-for-torch: $(STAMPS)/venv
 	@rm -rf $(WHEELS)
 	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
 
-# The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch, and the operator database with all dtypes,
+# The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch with other random numbers, and the operator database with all dtypes,
 # modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.
 test-full: test $(STAMPS)/install
 	ctest --test-dir build/release --output-on-failure -j $(JOBS) -L slow
 	$(VENV)/bin/pytest -q -m slow test/python
-	HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
+	TORCH_BACKEND_TEST_SEED=random HAL_FAKE_PROTECT=1 $(PYTEST) --deselect test/python/operators/test_opinfo.py::test_every_entry_gives_the_cpus_result
 	TORCH_BACKEND=fake $(VENV_PYTHON) test/opinfo/run.py --full
 	$(VENV_PYTHON) test/kernels/compile_kernels.py --all || [ $$? = 77 ]
 	for program in life failures; do \

@@ -2,10 +2,12 @@
 script in a process of its own."""
 
 import os
+import random
 import shutil
 import subprocess
 import sys
 import textwrap
+import zlib
 from pathlib import Path
 
 import pytest
@@ -22,8 +24,27 @@ SETTINGS = ("TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_DEVICE_BACKEND_AUTOLOA
             "HAL_FAKE_DEVICES", "HAL_FAKE_MEMORY", "PYTORCH_ALLOC_CONF")  # fmt: skip
 
 
+SEED = "TORCH_BACKEND_TEST_SEED"
+
+
 def pytest_configure(config):
+    if os.environ.setdefault(SEED, "0") == "random":
+        os.environ[SEED] = str(random.SystemRandom().randrange(1 << 32))  # the workers of the process inherit it
     config.addinivalue_line("markers", "host_memory(reason): needs device memory that the host may touch; left out with HAL_FAKE_PROTECT=1")
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed") or os.environ[SEED] != "0":
+        terminalreporter.write_line(f"random numbers: {SEED}={os.environ[SEED]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """A test draws the same numbers in every run, whatever ran before it; with TORCH_BACKEND_TEST_SEED=random others, and a run that fails tells which."""
+    seed = zlib.crc32(item.nodeid.encode()) + int(os.environ[SEED])
+    random.seed(seed)
+    torch.default_generator.manual_seed(seed)
+    torch.get_device_module(torch_backend.device_name()).manual_seed_all(seed)
 
 
 def pytest_collection_modifyitems(items):
