@@ -20,7 +20,7 @@ const char *hal_sensor_name(uint32_t sensor) { return is_sensor(sensor) ? sensor
 
 const char *hal_sensor_unit(uint32_t sensor) { return is_sensor(sensor) ? sensors[sensor].unit : NULL; }
 
-/* Whether nothing was told, or the plugin's own sentence said why. */
+/* The plugin's own sentence, where it gave one. */
 static hal_status_t no_answer(const hal_device_t *device, uint32_t slot, hal_status_t status, const char *what) {
   if (status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, slot, status);
   return hal_error_set(status, "device %s does not tell %s: plugin %s %s", device->label, what,

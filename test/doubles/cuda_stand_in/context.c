@@ -20,6 +20,15 @@ long long setting(const char *name, long long otherwise) {
 
 size_t memory_of_device(void) { return (size_t)setting("CUDA_STAND_IN_MEMORY", 8LL << 30); }
 
+/* For nvml.c: bytes that this process uses of a device, and all that it has. */
+API void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total);
+void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total) {
+  pthread_mutex_lock(&lock);
+  *out_used = contexts[device].used;
+  *out_total = memory_of_device();
+  pthread_mutex_unlock(&lock);
+}
+
 uint64_t clock_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
