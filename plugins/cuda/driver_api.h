@@ -220,6 +220,9 @@ typedef struct CUmemAccessDesc_st {
 typedef struct CUipcMemHandle_st {
   char reserved[64];
 } CUipcMemHandle;
+typedef struct CUipcEventHandle_st {
+  char reserved[64];
+} CUipcEventHandle;
 
 typedef union CUlaunchAttributeValue_union {
   char pad[64];
@@ -256,6 +259,7 @@ typedef struct CUlaunchConfig_st {
   X(offsetof(CUmemAccessDesc, flags), 8)                         \
   X(sizeof(CUmemAccessDesc), 12)                                 \
   X(sizeof(CUipcMemHandle), 64)                                  \
+  X(sizeof(CUipcEventHandle), 64)                                \
   X(sizeof(CUlaunchAttributeValue), 64)                          \
   X(sizeof(((CUlaunchAttributeValue *)0)->cooperative), 4)       \
   X(offsetof(CUlaunchAttributeValue, clusterDim.z), 8)           \
@@ -362,6 +366,8 @@ typedef struct CUlaunchConfig_st {
   X(cuIpcGetMemHandle, 4010, (CUipcMemHandle * handle, CUdeviceptr address))                                           \
   X(cuIpcOpenMemHandle, 11000, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags))                     \
   X(cuIpcCloseMemHandle, 4010, (CUdeviceptr address))                                                                  \
+  X(cuIpcGetEventHandle, 4010, (CUipcEventHandle * handle, CUevent event))                                             \
+  X(cuIpcOpenEventHandle, 4010, (CUevent * event, CUipcEventHandle handle))                                            \
   X(cuGetErrorName, 6000, (CUresult error, const char **text))
 
 /* Those of later drivers: NULL where the driver is older. */
