@@ -22,6 +22,7 @@ _active: str | None = None
 _requested: str | None = None  # the plugin list that is active
 _errors: list[str] = []
 _stand_ins: list[str] = []
+_choice = ""  # why these plugins, or none
 
 
 def is_active() -> bool:
@@ -42,6 +43,11 @@ def errors() -> list[str]:
     Never raised, so that `import torch` works and the other plugins of a list do.
     """
     return list(_errors)
+
+
+def choice() -> str:
+    """Says why the active plugins were chosen, or why none was looked for."""
+    return _choice or f"torch has not loaded the package by itself, and torch_backend.use was not called. {_HOW}"
 
 
 def plugins() -> list[_hal.Plugin]:
@@ -72,6 +78,7 @@ def use(plugin: str) -> None:
                 "plugins for life. Start another process, or name all plugins at once, as in TORCH_BACKEND=a,b."
             )
         _activate(plugin)
+        _chosen(f"the program asked for {plugin!r} by torch_backend.use")
 
 
 def autoload() -> None:
@@ -86,12 +93,22 @@ def autoload() -> None:
                 return
             if names:
                 _activate(names)
-            elif not _torch_has_accelerator():
+                _chosen(f"TORCH_BACKEND={names} asks for it")
+            elif own := _accelerator_of_torch():
+                _chosen(f"torch has an accelerator of its own, '{own}', so that no plugin is looked for; TORCH_BACKEND=NAME chooses one")
+            else:
                 _activate(None)
+                _chosen("TORCH_BACKEND is not set, torch has no accelerator of its own, and " + (
+                    f"'{_active}' is the first plugin that finds its hardware" if _active else "no plugin finds its hardware"))  # fmt: skip
     except Exception as error:
         _errors.append(f"{error}" if names else f"Looking for hardware plugins failed: {error}")
         if names:
             _tell(names)
+
+
+def _chosen(why: str) -> None:
+    global _choice
+    _choice = why
 
 
 def _tell(names: str) -> None:
@@ -130,13 +147,14 @@ def _stand_in(name: str, message: str) -> None:
         _stand_ins.append(name)
 
 
-def _torch_has_accelerator() -> bool:
-    """Tells whether this torch has a working accelerator of its own, without starting its driver."""
+def _accelerator_of_torch() -> str:
+    """Gives the type of a working accelerator of this torch's own, "" when there is none, without starting its driver."""
     import torch
 
     if torch.version.cuda or torch.version.hip:
-        return torch.cuda.device_count() > 0  # asks NVML; cuda.is_available() would poison fork
-    return torch.accelerator.current_accelerator(check_available=True) is not None
+        return "cuda" if torch.cuda.device_count() > 0 else ""  # asks NVML; cuda.is_available() would poison fork
+    own = torch.accelerator.current_accelerator(check_available=True)
+    return own.type if own is not None else ""
 
 
 def _activate(names: str | None) -> None:

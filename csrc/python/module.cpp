@@ -22,8 +22,10 @@
 #include "core/graph/graph.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
+#include "event.h"
 #include "kernel.h"
 #include "lazy.h"
+#include "sensor.h"
 
 namespace py = pybind11;
 
@@ -249,7 +251,9 @@ PYBIND11_MODULE(_C, module) {
   module.def("fallback_strict", &fallback_strict);
   module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));
 
+  bind_events(module);
   bind_kernels(module);
+  bind_sensors(module);
   bind_lazy(module);
 
   module.def("quiesce_autograd", wrap_pybind_function_no_gil(&quiesce_autograd), py::arg("seconds"));

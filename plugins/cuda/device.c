@@ -1,5 +1,6 @@
 /* device.c: what a device is: read once from the driver, told to the host. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "module.h"
@@ -52,6 +53,20 @@ static CUresult read_numbers(cuda_device_t *device) {
   return code;
 }
 
+/* Whether the user wants memory of the driver's pools, and there are some. */
+static int is_pooled(const cuda_device_t *device) {
+  char message[256];
+  const char *const setting = getenv("HAL_CUDA_POOLED");
+  int has = 0;
+  if (!setting || !*setting || strcmp(setting, "0") == 0) return 0;
+  if (!drv.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->handle) && has) return 1;
+  snprintf(message, sizeof message,
+           "cuda: HAL_CUDA_POOLED=%.16s: '%s' has no pools of memory; the host's allocator serves it as without",
+           setting, device->name);
+  hal_host->log(HAL_LOG_WARNING, message);
+  return 0;
+}
+
 hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
   CUuuid uuid = {{0}};
   CUresult code = drv.cuDeviceGet(&device->handle, ordinal);
@@ -69,6 +84,7 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
                                     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device->handle);
   if (code) return cuda_driver_error(code, "cuda: the device '%s' does not tell its limits", device->name);
   device->granularity = cuda_virtual_granularity(device);
+  device->pooled = is_pooled(device);
   return check_limits(device);
 }
 
@@ -76,18 +92,19 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
   const hal_status_t status = cuda_check_device(ordinal);
   if (status) return status;
   const cuda_device_t *const device = &cuda.devices[ordinal];
-  hal_device_info_t info = {.struct_size = out_info->struct_size,
-                            .flags = HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS,
-                            .total_memory = device->memory_bytes,
-                            .compute_units = (uint32_t)device->units,
-                            .subgroup_size = (uint32_t)device->warp,
-                            .max_block_threads = (uint32_t)device->most_threads,
-                            .max_shared_bytes = (uint32_t)device->shared_bytes,
-                            .pci_domain = (uint32_t)device->pci[0],
-                            .pci_bus = (uint32_t)device->pci[1],
-                            .pci_device = (uint32_t)device->pci[2],
-                            .base_alignment = 256,
-                            .virtual_granularity = device->granularity};
+  hal_device_info_t info = {
+      .struct_size = out_info->struct_size,
+      .flags = HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS | (device->pooled ? HAL_DEVICE_POOLED : 0),
+      .total_memory = device->memory_bytes,
+      .compute_units = (uint32_t)device->units,
+      .subgroup_size = (uint32_t)device->warp,
+      .max_block_threads = (uint32_t)device->most_threads,
+      .max_shared_bytes = (uint32_t)device->shared_bytes,
+      .pci_domain = (uint32_t)device->pci[0],
+      .pci_bus = (uint32_t)device->pci[1],
+      .pci_device = (uint32_t)device->pci[2],
+      .base_alignment = 256,
+      .virtual_granularity = device->granularity};
   memcpy(info.name, device->name, sizeof info.name);
   memcpy(info.uuid, device->uuid, sizeof info.uuid);
   snprintf(info.dialects, sizeof info.dialects, "%sptx,binary", cuda_compiler_open() ? "" : "cuda-c,");

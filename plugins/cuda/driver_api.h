@@ -63,27 +63,28 @@
   X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910)      \
   X(CUDA_ERROR_UNKNOWN, 999)
 
-#define CUDA_DEVICE_ATTRIBUTES(X)                                 \
-  X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)                 \
-  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 2)                       \
-  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 3)                       \
-  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 4)                       \
-  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 5)                        \
-  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 6)                        \
-  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 7)                        \
-  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)           \
-  X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                            \
-  X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                 \
-  X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                           \
-  X(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 34)                        \
-  X(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                   \
-  X(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 50)                        \
-  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)             \
-  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)             \
-  X(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 95)                   \
-  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)    \
-  X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102) \
-  X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103)
+#define CUDA_DEVICE_ATTRIBUTES(X)                                         \
+  X(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1)                         \
+  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 2)                               \
+  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 3)                               \
+  X(CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 4)                               \
+  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 5)                                \
+  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 6)                                \
+  X(CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 7)                                \
+  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8)                   \
+  X(CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10)                                    \
+  X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)                         \
+  X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                                   \
+  X(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 34)                                \
+  X(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 41)                           \
+  X(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 50)                                \
+  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 75)                     \
+  X(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 76)                     \
+  X(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 95)                           \
+  X(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 97)            \
+  X(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 102)         \
+  X(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 103) \
+  X(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 115)
 
 #define CUDA_POINTER_ATTRIBUTES(X)             \
   X(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2)       \
@@ -124,6 +125,11 @@
   X(CU_MEM_HANDLE_TYPE_NONE, 0) \
   X(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1)
 
+#define CUDA_POOL_ATTRIBUTES(X)              \
+  X(CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4)    \
+  X(CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5) \
+  X(CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 7)
+
 /* Of types with one enumerator that is used. */
 #define CUDA_KINDS(X)                    \
   X(CU_MEM_ALLOCATION_TYPE_PINNED, 1)    \
@@ -155,7 +161,7 @@
 #define CUDA_ATTRIBUTES(X) \
   CUDA_DEVICE_ATTRIBUTES(X) CUDA_POINTER_ATTRIBUTES(X) CUDA_FUNCTION_ATTRIBUTES(X) CUDA_LAUNCH_ATTRIBUTES(X)
 #define CUDA_CAPTURES(X) CUDA_CAPTURE_MODES(X) CUDA_CAPTURE_STATUSES(X) CUDA_UPDATE_RESULTS(X)
-#define CUDA_MEMORIES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_KINDS(X)
+#define CUDA_MEMORIES(X) CUDA_ACCESSES(X) CUDA_HANDLE_TYPES(X) CUDA_POOL_ATTRIBUTES(X) CUDA_KINDS(X)
 #define CUDA_ALL_NUMBERS(X) \
   CUDA_RESULTS(X) CUDA_ATTRIBUTES(X) CUDA_JIT_OPTIONS(X) CUDA_FLAGS(X) CUDA_CAPTURES(X) CUDA_MEMORIES(X)
 
@@ -217,9 +223,23 @@ typedef struct CUmemAccessDesc_st {
   CUmemLocation location;
   CUmemAccess_flags flags;
 } CUmemAccessDesc;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef enum { CUDA_POOL_ATTRIBUTES(CUDA_ENUMERATOR) } CUmemPool_attribute;
+typedef struct CUmemPoolProps_st {
+  CUmemAllocationType allocType;
+  CUmemAllocationHandleType handleTypes;
+  CUmemLocation location;
+  void *win32SecurityAttributes;
+  size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
+} CUmemPoolProps;
 typedef struct CUipcMemHandle_st {
   char reserved[64];
 } CUipcMemHandle;
+typedef struct CUipcEventHandle_st {
+  char reserved[64];
+} CUipcEventHandle;
 
 typedef union CUlaunchAttributeValue_union {
   char pad[64];
@@ -255,7 +275,11 @@ typedef struct CUlaunchConfig_st {
   X(sizeof(CUmemAllocationProp), 32)                             \
   X(offsetof(CUmemAccessDesc, flags), 8)                         \
   X(sizeof(CUmemAccessDesc), 12)                                 \
+  X(offsetof(CUmemPoolProps, location), 8)                       \
+  X(offsetof(CUmemPoolProps, maxSize), 24)                       \
+  X(sizeof(CUmemPoolProps), 88)                                  \
   X(sizeof(CUipcMemHandle), 64)                                  \
+  X(sizeof(CUipcEventHandle), 64)                                \
   X(sizeof(CUlaunchAttributeValue), 64)                          \
   X(sizeof(((CUlaunchAttributeValue *)0)->cooperative), 4)       \
   X(offsetof(CUlaunchAttributeValue, clusterDim.z), 8)           \
@@ -359,9 +383,18 @@ typedef struct CUlaunchConfig_st {
     (void *shared, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags))     \
   X(cuMemImportFromShareableHandle, 10020,                                                                             \
     (CUmemGenericAllocationHandle * handle, void *shared, CUmemAllocationHandleType type))                             \
+  X(cuMemPoolCreate, 11020, (CUmemoryPool * pool, const CUmemPoolProps *properties))                                   \
+  X(cuMemPoolSetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                     \
+  X(cuMemPoolGetAttribute, 11020, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value))                     \
+  X(cuMemPoolSetAccess, 11020, (CUmemoryPool pool, const CUmemAccessDesc *list, size_t count))                         \
+  X(cuMemPoolTrimTo, 11020, (CUmemoryPool pool, size_t keep))                                                          \
+  X(cuMemAllocFromPoolAsync, 11020, (CUdeviceptr * address, size_t bytes, CUmemoryPool pool, CUstream stream))         \
+  X(cuMemFreeAsync, 11020, (CUdeviceptr address, CUstream stream))                                                     \
   X(cuIpcGetMemHandle, 4010, (CUipcMemHandle * handle, CUdeviceptr address))                                           \
   X(cuIpcOpenMemHandle, 11000, (CUdeviceptr * address, CUipcMemHandle handle, unsigned int flags))                     \
   X(cuIpcCloseMemHandle, 4010, (CUdeviceptr address))                                                                  \
+  X(cuIpcGetEventHandle, 4010, (CUipcEventHandle * handle, CUevent event))                                             \
+  X(cuIpcOpenEventHandle, 4010, (CUevent * event, CUipcEventHandle handle))                                            \
   X(cuGetErrorName, 6000, (CUresult error, const char **text))
 
 /* Those of later drivers: NULL where the driver is older. */

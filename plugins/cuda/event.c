@@ -1,4 +1,4 @@
-/* event.c: events of the driver. */
+/* event.c: events of the driver, and those of other processes. */
 #include <string.h>
 
 #include "cuda_plugin.h"
@@ -12,33 +12,44 @@ struct hal_plugin_event_s {
 
 static unsigned driver_flags(uint32_t flags) {
   return (flags & HAL_EVENT_TIMING ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING) |
-         (flags & HAL_EVENT_BLOCKING ? CU_EVENT_BLOCKING_SYNC : 0);
+         (flags & HAL_EVENT_BLOCKING ? CU_EVENT_BLOCKING_SYNC : 0) |
+         (flags & HAL_EVENT_INTERPROCESS ? CU_EVENT_INTERPROCESS : 0);
 }
 
-hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
-  cuda_scope_t scope;
-  hal_status_t status = cuda_check_device(device);
-  if (status) return status;
-  if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING))
-    return cuda_error(HAL_UNIMPLEMENTED, 0, "cuda: events with flags 0x%x are not offered (only timing and blocking)",
+static hal_status_t check_flags(uint32_t flags) {
+  if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS))
+    return cuda_error(HAL_UNIMPLEMENTED, 0,
+                      "cuda: events with flags 0x%x are not offered (only timing, blocking and interprocess)",
                       (unsigned)flags);
-  status = cuda_check_alive(device);
-  if (!status) status = cuda_enter(device, &scope);
-  if (status) return status;
+  return HAL_OK;
+}
+
+/* Keeps what the driver gave, or gives it back where there is no memory for that. The context is current. */
+static hal_status_t keep(CUevent handle, int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   hal_plugin_event_t *const event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
-  CUevent handle = NULL;
-  CUresult code = event ? drv.cuEventCreate(&handle, driver_flags(flags)) : CUDA_SUCCESS;
-  cuda_leave(&scope);
-  if (!event) return cuda_error(HAL_RESOURCE_EXHAUSTED, 0, "cuda: no host memory for an event; free some memory");
-  if (!code && !handle) code = CUDA_ERROR_UNKNOWN;
-  if (code) {
-    hal_host->mem_free(event);
-    cuda_device_noticed(device, code);
-    return cuda_driver_error(code, "cuda: an event of device %d cannot be made", (int)device);
+  if (!event) {
+    drv.cuEventDestroy(handle);
+    return cuda_error(HAL_RESOURCE_EXHAUSTED, 0, "cuda: no host memory for an event; free some memory");
   }
   *event = (hal_plugin_event_t){.handle = handle, .device = device, .flags = flags};
   *out_event = event;
   return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  cuda_scope_t scope;
+  CUevent handle = NULL;
+  hal_status_t status = cuda_check_device(device);
+  if (!status) status = check_flags(flags);
+  if (!status) status = cuda_check_alive(device);
+  if (!status) status = cuda_enter(device, &scope);
+  if (status) return status;
+  CUresult code = drv.cuEventCreate(&handle, driver_flags(flags));
+  if (!code && !handle) code = CUDA_ERROR_UNKNOWN;
+  if (!code) status = keep(handle, device, flags, out_event);
+  cuda_leave(&scope);
+  cuda_device_noticed(device, code);
+  return code ? cuda_driver_error(code, "cuda: an event of device %d cannot be made", (int)device) : status;
 }
 
 hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
@@ -117,4 +128,47 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   if (!stream) return hal_plugin_event_synchronize(event);
   const hal_status_t status = cuda_submit_begin(&submit, stream, stream->device, "stream_wait_event");
   return status ? status : cuda_submit_end(&submit, drv.cuStreamWaitEvent(submit.handle, event->handle, 0));
+}
+
+/* ---- other processes ----------------------------------------------------------------------------------------------------------- */
+
+_Static_assert(sizeof(hal_ipc_handle_t) == sizeof(CUipcEventHandle), "the driver's handle is the host's");
+
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, hal_ipc_handle_t *out_handle) {
+  cuda_scope_t scope;
+  CUipcEventHandle handle;
+  if (!(event->flags & HAL_EVENT_INTERPROCESS))
+    return cuda_error(HAL_INVALID_ARGUMENT, 0,
+                      "cuda: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+  const hal_status_t status = cuda_enter(event->device, &scope);
+  if (status) return status;
+  const CUresult code = drv.cuIpcGetEventHandle(&handle, event->handle);
+  cuda_leave(&scope);
+  cuda_device_noticed(event->device, code);
+  if (code)
+    return cuda_driver_error(code, "cuda: an event of device %d cannot be given to other processes",
+                             (int)event->device);
+  memcpy(out_handle, &handle, sizeof *out_handle);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_plugin_event_t **out_event) {
+  cuda_scope_t scope;
+  CUipcEventHandle theirs;
+  CUevent made = NULL;
+  hal_status_t status = cuda_check_alive(device);
+  if (!status) status = cuda_enter(device, &scope);
+  if (status) return status;
+  memcpy(&theirs, handle, sizeof theirs);
+  CUresult code = drv.cuIpcOpenEventHandle(&made, theirs);
+  if (!code && !made) code = CUDA_ERROR_UNKNOWN;
+  if (!code) status = keep(made, device, HAL_EVENT_INTERPROCESS, out_event);
+  cuda_leave(&scope);
+  cuda_device_noticed(device, code);
+  if (!code) return status;
+  return cuda_driver_error(
+      code,
+      "cuda: an event of another process cannot be opened on device %d; is that process alive, and "
+      "another one than this",
+      (int)device);
 }

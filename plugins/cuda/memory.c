@@ -1,4 +1,5 @@
-/* memory.c: memory of devices, and page-locked host memory. */
+/* memory.c: memory of devices, in the order of streams too, and page-locked host memory. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "cuda_plugin.h"
@@ -97,6 +98,117 @@ static hal_status_t release(int32_t device, int32_t owner, void *ptr, const char
 
 hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {
   return ptr ? release(ordinal, ordinal, ptr, "memory_free") : HAL_OK;
+}
+
+/* ---- memory in the order of streams -------------------------------------------------------------------------------------------- */
+
+/* Other devices reach what comes from a pool only where that is said. */
+static CUresult let_peers(const cuda_device_t *device, CUmemoryPool pool) {
+  CUmemAccessDesc peers[CUDA_MAX_DEVICES];
+  size_t count = 0;
+  for (int32_t i = 0; i < cuda.device_count; i++) {
+    int can = 0;
+    if (&cuda.devices[i] == device || drv.cuDeviceCanAccessPeer(&can, cuda.devices[i].handle, device->handle) || !can)
+      continue;
+    peers[count++] =
+        (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, cuda.devices[i].handle}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  }
+  return count ? drv.cuMemPoolSetAccess(pool, peers, count) : CUDA_SUCCESS;
+}
+
+/* Bytes that the pool keeps for later allocations when a stream has been waited for: HAL_CUDA_POOL_KEEP, else all. */
+static cuuint64_t bytes_to_keep(void) {
+  const char *const setting = getenv("HAL_CUDA_POOL_KEEP");
+  char *end = NULL;
+  const unsigned long long bytes = setting && *setting ? strtoull(setting, &end, 10) : 0;
+  return end && !*end ? bytes : UINT64_MAX;
+}
+
+/* A pool of the plugin's own: the driver's default one has the settings of others. The context is current. */
+static CUresult pool_of(cuda_device_t *device, CUmemoryPool *out_pool) {
+  CUresult code = CUDA_SUCCESS;
+  pthread_mutex_lock(&device->lock);
+  if (!device->pool) {
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .handleTypes = CU_MEM_HANDLE_TYPE_NONE,
+                                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->handle}};
+    cuuint64_t keep = bytes_to_keep();
+    code = drv.cuMemPoolCreate(&device->pool, &properties);
+    if (!code) code = drv.cuMemPoolSetAttribute(device->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+    if (!code) code = let_peers(device, device->pool);
+    if (code) device->pool = NULL;
+  }
+  *out_pool = device->pool;
+  pthread_mutex_unlock(&device->lock);
+  return code;
+}
+
+/* What other streams have given back is not free before they have come there: waits for them where the device has no more. */
+static CUresult take_from_pool(cuda_device_t *device, CUstream stream, size_t size, CUdeviceptr *out_address) {
+  CUmemoryPool pool = NULL;
+  CUresult code = pool_of(device, &pool);
+  if (!code) code = drv.cuMemAllocFromPoolAsync(out_address, size, pool, stream);
+  if (code != CUDA_ERROR_OUT_OF_MEMORY || !pool) return code;
+  code = drv.cuCtxSynchronize();
+  if (!code) code = drv.cuMemPoolTrimTo(pool, 0);
+  return code ? code : drv.cuMemAllocFromPoolAsync(out_address, size, pool, stream);
+}
+
+/* Neither is a command that failures or profiles name. Errors: those of cuda_enter; HAL_FAILED_PRECONDITION on a captured stream. */
+static hal_status_t begin_async(int32_t ordinal, hal_plugin_stream_t *stream, const char *op, cuda_scope_t *scope,
+                                CUstream *out_handle) {
+  if (stream && cuda_stream_is_captured(stream))
+    return cuda_error(HAL_FAILED_PRECONDITION, 0,
+                      "cuda: %s on a stream that is captured: a graph's memory must stay its own, and comes from "
+                      "memory_alloc",
+                      op);
+  const hal_status_t status = cuda_enter(ordinal, scope);
+  if (!status) *out_handle = (stream ? stream : cuda.devices[ordinal].own)->handle;
+  return status;
+}
+
+hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t *stream, size_t size, void **out_ptr) {
+  cuda_scope_t scope;
+  CUstream handle = NULL;
+  CUdeviceptr address = 0;
+  hal_status_t status = cuda_check_alive(ordinal);
+  if (status) return status;
+  cuda_device_t *const device = &cuda.devices[ordinal];
+  if (!device->pooled) return hal_plugin_memory_alloc(ordinal, size, 0, out_ptr);
+  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc_async of 0 bytes; ask for at least one");
+  status = begin_async(ordinal, stream, "memory_alloc_async", &scope, &handle);
+  if (status) return status;
+  CUresult code = take_from_pool(device, handle, size, &address);
+  if (!code && !stream) code = drv.cuStreamSynchronize(handle);
+  cuda_leave(&scope);
+  if (!code && !address) code = CUDA_ERROR_OUT_OF_MEMORY;
+  cuda_device_noticed(ordinal, code);
+  if (code)
+    return cuda_driver_error(
+        code, "cuda: no %zu bytes of memory in the pool of '%s', which has %zu in all; free some tensors", size,
+        device->name, device->memory_bytes);
+  *out_ptr = (void *)(uintptr_t)address;
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_free_async(int32_t ordinal, hal_plugin_stream_t *stream, void *ptr) {
+  cuda_scope_t scope;
+  CUstream handle = NULL;
+  hal_status_t status = cuda_check_device(ordinal);
+  if (status || !ptr || atomic_load(&cuda.devices[ordinal].lost)) return status; /* memory goes with the context */
+  if (!cuda.devices[ordinal].pooled) {
+    if (stream) hal_plugin_stream_synchronize(stream);
+    return hal_plugin_memory_free(ordinal, ptr);
+  }
+  status = begin_async(ordinal, stream, "memory_free_async", &scope, &handle);
+  if (status) return status;
+  const CUresult code = drv.cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, handle);
+  cuda_leave(&scope);
+  cuda_device_noticed(ordinal, code);
+  if (!code || cuda_error_is_fatal(code)) return HAL_OK; /* its streams tell */
+  return cuda_driver_error(code,
+                           "cuda: memory_free_async(%d, %p): is this the start of such an allocation, and freed once",
+                           (int)ordinal, ptr);
 }
 
 hal_status_t hal_plugin_memory_info(int32_t ordinal, size_t *out_free, size_t *out_total) {

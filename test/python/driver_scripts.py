@@ -11,6 +11,8 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
 
+NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
+
 
 def cuda_settings(folder):
     """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder; skips where the libraries are not built."""

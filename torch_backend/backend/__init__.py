@@ -5,7 +5,7 @@ Asking for counts, names of types, or seeding starts no device; a device is init
 
 from __future__ import annotations
 
-from . import _utils, amp, graphs, memory, random, streams
+from . import _utils, amp, graphs, memory, random, sensors, streams
 from ._utils import _set_name
 from .amp import get_amp_supported_dtype, is_bf16_supported
 from .devices import (
@@ -59,20 +59,21 @@ from .random import (
     set_rng_state,
     set_rng_state_all,
 )
+from .sensors import clock_rate, device_memory_used, list_gpu_processes, memory_usage, power_draw, temperature, utilization
 from .streams import Event, Stream, StreamContext, current_stream, default_stream, set_stream, stream
 
 from torch import OutOfMemoryError
 
 __all__ = [
-    "DeviceProperties", "Event", "Graph", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "current_device",
-    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "DeviceProperties", "Event", "Graph", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "clock_rate", "current_device",
+    "current_stream", "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "graph", "graph_pool_handle", "graphs", "host_memory_stats",
-    "host_memory_stats_as_nested_dict", "init", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "make_graphed_callables",
+    "host_memory_stats_as_nested_dict", "init", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "list_gpu_processes", "make_graphed_callables",
     "manual_seed", "manual_seed_all", "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory", "memory_allocated",
-    "memory_reserved", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "random",
+    "memory_reserved", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_usage", "power_draw", "random",
     "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction", "set_rng_state",
-    "set_rng_state_all", "set_stream", "stream", "streams", "synchronize",
+    "set_rng_state_all", "set_stream", "stream", "streams", "synchronize", "temperature", "utilization",
 ]  # fmt: skip
 
 

@@ -80,6 +80,15 @@ def _plugins():
     return Finding("plugins")
 
 
+def _choice() -> list:
+    """Why these plugins were chosen, and a finding for each that the search has passed by."""
+    from torch_backend import _activation, _hal
+
+    chosen = ", ".join(plugin.name for plugin in _hal.plugins()) if _activation.is_active() else "no plugin"
+    passed = [line for line in _hal.report().splitlines() if line and line not in _hal.problems()]
+    return [Finding(f"choice of {chosen}: {_activation.choice()}"), *(Finding(f"passed by {line}") for line in passed)]
+
+
 def _integrations() -> list:
     """One finding for each library that is installed and would have to know the device."""
     from torch_backend import integrations
@@ -122,6 +131,7 @@ def collect() -> list:
     import torch_backend
 
     findings = [check() for check in (_versions, _other_backends, _settings, _plugin_path, _plugins)]
+    findings += _choice()
     findings += [Finding(f"plugin {plugin.name} {plugin.version}: {plugin.path}") for plugin in torch_backend.plugins()]
     findings += _integrations()
     if torch_backend.is_active():

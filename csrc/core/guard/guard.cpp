@@ -4,6 +4,7 @@
 
 #include "core/device.h"
 #include "core/dtypes.h"
+#include "core/guard/given_event.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 
@@ -103,6 +104,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
                 " does not match recording stream's device index ", static_cast<int>(stream.device_index()), ".");
     hal_stream_t *where = to_hal(stream);
     hal_event_t *target = to_event(*event);
+    if (target == nullptr) {
+      *event = GivenEvent::take();
+      if (*event != nullptr) return;
+    }
     const uint32_t flags = flag == c10::EventFlag::BACKEND_DEFAULT ? uint32_t{HAL_EVENT_TIMING} : 0;
     if (target == nullptr) check(hal_event_create(stream.device_index(), flags, &target));
     *event = target;  // owned by the c10 event from here on, also when the recording fails
@@ -128,4 +133,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 }  // namespace
+
+hal_event_t *&GivenEvent::given() {
+  static thread_local hal_event_t *event = nullptr;
+  return event;
+}
+
 }  // namespace torch_backend

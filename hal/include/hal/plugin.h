@@ -51,6 +51,7 @@
 #include "hal/plugin_base.h"
 #include "hal/plugin_op.h"
 #include "hal/plugin_program.h"
+#include "hal/plugin_sensor.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -119,7 +120,7 @@ typedef struct hal_memory_handle_s {
   uint8_t bytes[64]; /* HAL_HANDLE_FABRIC */
 } hal_memory_handle_t;
 
-/* event_create flags. HAL_EVENT_INTERPROCESS: not used yet */
+/* event_create flags. HAL_EVENT_INTERPROCESS, for event_ipc_export, never comes with HAL_EVENT_TIMING */
 enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
 
 typedef void (*hal_host_fn_t)(void *user_data);

@@ -8,23 +8,67 @@
 #include "hal/status.h"
 #include "plugin/call.h"
 
-hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event) {
-  hal_device_t *found;
-  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+/* The host's side of an event, whose handle is still to come. */
+static hal_event_t *make(hal_device_t *device, uint32_t flags) {
   hal_event_t *const event = hal_malloc(sizeof *event);
-  if (!event)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %s", found->label);
-  event->device = found;
+  if (!event) {
+    hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making an event of device %s", device->label);
+    return NULL;
+  }
+  event->device = device;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
   atomic_init(&event->asked, 0);
   atomic_init(&event->stream, NULL);
   atomic_init(&event->mark, 0);
   atomic_init(&event->recording, 0);
+  return event;
+}
+
+hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  if (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING)
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "an event that processes share has no times: make it without HAL_EVENT_TIMING "
+                         "(enable_timing=False), or without HAL_EVENT_INTERPROCESS");
+  hal_event_t *const event = make(found, flags);
+  if (!event) return HAL_RESOURCE_EXHAUSTED;
   const hal_status_t status = hal_call_event_create(found->plugin, found->ordinal, flags, &event->handle);
   if (status) {
     hal_free(event);
     return hal_error_plugin(found->plugin, HAL_SLOT_event_create, status);
+  }
+  *out_event = event;
+  return HAL_OK;
+}
+
+hal_status_t hal_event_ipc_export(hal_event_t *event, hal_ipc_handle_t *out_handle) {
+  hal_plugin_t *const plugin = event->device->plugin;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
+  if (!(event->flags & HAL_EVENT_INTERPROCESS))
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "an event of device %s was made for this process alone; make it with HAL_EVENT_INTERPROCESS "
+                         "(interprocess=True) to give it to others",
+                         event->device->label);
+  return hal_error_plugin(plugin, HAL_SLOT_event_ipc_export,
+                          hal_call_event_ipc_export(plugin, event->handle, out_handle));
+}
+
+hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_event_t **out_event) {
+  hal_device_t *found;
+  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
+  hal_event_t *const event = make(found, HAL_EVENT_INTERPROCESS);
+  if (!event) return HAL_RESOURCE_EXHAUSTED;
+  const hal_status_t status = hal_call_event_ipc_open(found->plugin, found->ordinal, handle, &event->handle);
+  if (status == HAL_UNIMPLEMENTED) {
+    hal_free(event);
+    return hal_error_set(status, "events of other processes cannot be opened on device %s: plugin %s does not share any",
+                         found->label, found->plugin->info.name);
+  }
+  if (status) {
+    hal_free(event);
+    return hal_error_plugin(found->plugin, HAL_SLOT_event_ipc_open, status);
   }
   *out_event = event;
   return HAL_OK;

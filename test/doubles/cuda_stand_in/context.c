@@ -20,6 +20,15 @@ long long setting(const char *name, long long otherwise) {
 
 size_t memory_of_device(void) { return (size_t)setting("CUDA_STAND_IN_MEMORY", 8LL << 30); }
 
+/* For nvml.c: bytes that this process uses of a device, and all that it has. */
+API void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total);
+void cuda_stand_in_memory(int device, unsigned long long *out_used, unsigned long long *out_total) {
+  pthread_mutex_lock(&lock);
+  *out_used = contexts[device].used;
+  *out_total = memory_of_device();
+  pthread_mutex_unlock(&lock);
+}
+
 uint64_t clock_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -127,6 +136,9 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
       break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       *value = 99 << 10;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
+      *value = setting("CUDA_STAND_IN_POOLS", 1) != 0;
       break;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       *value = 32;

@@ -118,6 +118,7 @@ static void *map_file(size_t size, int *out_file) {
 }
 
 void memory_release_all(CUcontext context) {
+  pools_release(context);
   for (range_t **at = &ranges; *at;) {
     range_t *const range = *at;
     if (range->context != context) {
@@ -178,6 +179,7 @@ API CUresult cuMemFree_v2(CUdeviceptr address) {
   if (!code) code = capture_forbids();
   if (code || !address) return code;
   context_drain(context);
+  if (pool_free_now(address)) return CUDA_SUCCESS;
   size_t whole = 0;
   int file = -1;
   if (memory_file_of(address, &whole) < 0) return CUDA_ERROR_INVALID_VALUE;

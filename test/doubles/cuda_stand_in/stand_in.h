@@ -94,6 +94,15 @@ int memory_take_mapped(void *base, size_t size);
 size_t memory_size_of(CUdeviceptr address);
 /* The memory file behind an allocation that begins there, -1 = there is none. */
 int memory_file_of(CUdeviceptr address, size_t *out_size);
+/* What cuMemFree does with memory of a pool (pool.c), when nothing is queued any more. Returns whether it was some. */
+int pool_free_now(CUdeviceptr address);
+/* Behind a synchronisation pools give back what they hold above their thresholds. */
+void pools_synchronised(CUcontext context);
+/* The end of a context's memory. `lock` is held. */
+void pools_release(CUcontext context);
+/* The handle by which another process opens a memory file of this one (virtual.c), of memory or of an event. */
+void process_handle_write(void *handle, int file, size_t size);
+CUresult process_handle_open(const void *handle, int *out_file, size_t *out_size);
 /* Frees what a context still has. `lock` is held. */
 void memory_release_all(CUcontext context);
 

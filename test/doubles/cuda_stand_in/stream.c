@@ -247,6 +247,7 @@ API CUresult cuStreamSynchronize(CUstream stream) {
   if (code) return code;
   const place_t end = end_of(stream);
   if (end.stream) stream_wait(end);
+  pools_synchronised(context);
   return (CUresult)atomic_load(&context->error);
 }
 

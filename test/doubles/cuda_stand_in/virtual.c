@@ -162,39 +162,51 @@ typedef struct theirs_s { /* in a CUipcMemHandle */
 } theirs_t;
 static const char magic[8] = "standin";
 
+void process_handle_write(void *handle, int file, size_t size) {
+  theirs_t own = {.process = getpid(), .file = file, .size = size};
+  memcpy(own.magic, magic, sizeof magic);
+  memset(handle, 0, sizeof(CUipcMemHandle));
+  memcpy(handle, &own, sizeof own);
+}
+
+CUresult process_handle_open(const void *handle, int *out_file, size_t *out_size) {
+  theirs_t theirs;
+  char path[64];
+  memcpy(&theirs, handle, sizeof theirs);
+  if (memcmp(theirs.magic, magic, sizeof magic) != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (theirs.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)theirs.process, (int)theirs.file);
+  *out_file = open(path, O_RDWR | O_CLOEXEC);
+  *out_size = theirs.size;
+  return *out_file < 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 API CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address) {
   CUcontext context;
   size_t size = 0;
   const CUresult code = enter(&context);
   if (code) return code;
-  theirs_t own = {.process = getpid(), .file = memory_file_of(address, &size)};
-  if (own.file < 0) return CUDA_ERROR_INVALID_VALUE;
-  own.size = size;
-  memcpy(own.magic, magic, sizeof magic);
-  memset(handle, 0, sizeof *handle);
-  memcpy(handle, &own, sizeof own);
+  const int file = memory_file_of(address, &size);
+  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
+  process_handle_write(handle, file, size);
   return CUDA_SUCCESS;
 }
 
 /* As the real one, not in the process that made it. */
 API CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags) {
   CUcontext context;
-  theirs_t theirs;
-  char path[64];
-  const CUresult code = enter(&context);
+  int file = -1;
+  size_t size = 0;
+  CUresult code = enter(&context);
   if (code) return code;
-  memcpy(&theirs, &handle, sizeof theirs);
-  if (memcmp(theirs.magic, magic, sizeof magic) != 0 || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
-    return CUDA_ERROR_INVALID_VALUE;
-  if (theirs.process == getpid()) return CUDA_ERROR_INVALID_CONTEXT;
-  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)theirs.process, (int)theirs.file);
-  const int file = open(path, O_RDWR | O_CLOEXEC);
-  if (file < 0) return CUDA_ERROR_INVALID_VALUE;
-  void *const base = mmap(NULL, theirs.size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  code = process_handle_open(&handle, &file, &size);
+  if (code) return code;
+  void *const base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   close(file);
   if (base == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  if (!memory_add_mapped(context, base, theirs.size)) {
-    munmap(base, theirs.size);
+  if (!memory_add_mapped(context, base, size)) {
+    munmap(base, size);
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
   *address = (CUdeviceptr)(uintptr_t)base;

@@ -16,6 +16,7 @@ MEMORY = ("empty_cache", "memory_allocated", "max_memory_allocated", "memory_res
           "memory_stats_as_nested_dict", "memory_summary", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "mem_get_info",
           "set_per_process_memory_fraction", "host_memory_stats", "host_memory_stats_as_nested_dict", "reset_peak_host_memory_stats",
           "reset_accumulated_host_memory_stats")  # fmt: skip
+SENSORS = ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate", "device_memory_used", "list_gpu_processes")
 AMP = ("autocast", "GradScaler", "custom_fwd", "custom_bwd")
 
 
@@ -27,7 +28,7 @@ def parameters(function):
     return [(parameter.name, parameter.kind, parameter.default is not parameter.empty) for parameter in found]
 
 
-@pytest.mark.parametrize("name", [*STATE, *STREAMS, *RANDOM, *MEMORY, "is_bf16_supported"])
+@pytest.mark.parametrize("name", [*STATE, *STREAMS, *RANDOM, *MEMORY, *SENSORS, "is_bf16_supported"])
 def test_the_signature_is_that_of_torch_cuda(module, name):
     assert parameters(getattr(module, name)) == parameters(getattr(torch.cuda, name))
 
@@ -97,6 +98,15 @@ INDEXED = ("synchronize", "get_device_name", "get_device_properties", "get_devic
            "memory_stats", "memory_stats_as_nested_dict", "memory_allocated", "max_memory_allocated", "memory_reserved",
            "max_memory_reserved", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "mem_get_info", "memory_summary",
            "get_rng_state")  # fmt: skip
+
+
+def test_what_the_device_does_not_measure_says_so(module, device):
+    """The fake device has memory and no chip."""
+    assert module.device_memory_used() >= module.memory_reserved()
+    for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"):
+        with pytest.raises(NotImplementedError, match=f"{device}:1 does not tell"):
+            getattr(module, name)(1)
+    assert module.list_gpu_processes(1).startswith("GPU:1\n")
 
 
 @pytest.mark.parametrize("index", [2, 99, -1, -3])

@@ -4,13 +4,11 @@ CPU's numbers, networks train, and compiled kernels are found again by the next 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import driver_scripts
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", ROOT / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
+DRIVER = driver_scripts.NPU_DRIVER
 PROBE = "import torch, torch_backend; torch_backend.use('npu'); print(torch.ones(3, device='npu').sum().item())"
 
 

@@ -18,7 +18,7 @@ def command(*arguments, **settings):
     return subprocess.run([*COMMAND, *arguments], env={**environment, **settings}, capture_output=True, text=True, timeout=120)
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["coverage", "--help"], ["demo", "--help"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["smi", "--help"], ["coverage", "--help"], ["demo", "--help"]])
 def test_help_explains(arguments):
     done = command(*arguments)
     assert done.returncode == 0 and "usage:" in done.stdout
@@ -56,6 +56,17 @@ def test_doctor_names_the_problem_and_a_cure(settings, check, word):
     assert done.returncode == 1, done.stdout
     (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == check]
     assert word in finding["problem"] + finding["cure"] and finding["problem"] and finding["cure"]
+
+
+def test_smi_tells_what_a_device_has_and_leaves_out_what_it_does_not_measure():
+    done = command("smi", "--json", TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2", HAL_FAKE_MEMORY="1000000000")
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = json.loads(done.stdout)
+    assert first["sensors"] == second["sensors"] == {"memory_used": {"value": 0, "unit": "bytes"}}
+    assert first["device"] == "fake:0" and first["total_memory"] == 1000000000 and first["processes"] == first["problems"] == []
+    done = command("smi", TORCH_BACKEND="fake")
+    heading, row = done.stdout.splitlines()
+    assert heading.split() == ["device", "name", "memory"] and row.startswith("fake:0") and "0 MiB of" in row
 
 
 def test_doctor_finds_a_folder_that_others_may_write_to(tmp_path):

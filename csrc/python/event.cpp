@@ -1,0 +1,68 @@
+// event.cpp: see event.h. torch's own Event makes nothing for other processes; one of ours is given to it.
+#include "event.h"
+
+#include <torch/csrc/Event.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <cstring>
+#include <string>
+
+#include "core/allocator/allocator.h"
+#include "core/device.h"
+#include "core/guard/given_event.h"
+#include "core/status.h"
+
+namespace py = pybind11;
+
+namespace torch_backend {
+namespace {
+
+c10::Event &event_in(const py::object &object) {
+  TORCH_CHECK_TYPE(THPEvent_Check(object.ptr()), "expected a torch.Event");
+  return reinterpret_cast<THPEvent *>(object.ptr())->event;
+}
+
+// Puts an event of the HAL's into a torch.Event that has not been used.
+void give(const py::object &object, hal_event_t *made) {
+  const GivenEvent given(made);
+  const c10::Device device(kDevice, static_cast<c10::DeviceIndex>(hal_event_device(made)));
+  event_in(object).record(c10::Stream(c10::Stream::DEFAULT, device));
+}
+
+void share_event(const py::object &object, int32_t device, bool blocking) {
+  hal_event_t *made = nullptr;
+  const uint32_t flags = HAL_EVENT_INTERPROCESS | (blocking ? uint32_t{HAL_EVENT_BLOCKING} : 0);
+  check(hal_event_create(device, flags, &made));
+  give(object, made);
+}
+
+void open_event(const py::object &object, int32_t device, const std::string &bytes) {
+  hal_ipc_handle_t handle{};
+  TORCH_CHECK_VALUE(bytes.size() == sizeof handle.bytes, "a handle of an event has ", sizeof handle.bytes,
+                    " bytes, and this one ", bytes.size(), "; pass what ipc_handle() gave in the other process");
+  std::memcpy(handle.bytes, bytes.data(), sizeof handle.bytes);
+  hal_event_t *made = nullptr;
+  check(hal_event_ipc_open(device, &handle, &made));
+  give(object, made);
+}
+
+py::bytes event_handle(const py::object &object) {
+  hal_ipc_handle_t handle{};
+  auto *const event = static_cast<hal_event_t *>(event_in(object).eventId());
+  TORCH_CHECK(event != nullptr,
+              "this event was made for this process alone; make it with interprocess=True to give it to others");
+  check(hal_event_ipc_export(event, &handle));
+  return py::bytes(reinterpret_cast<const char *>(handle.bytes), sizeof handle.bytes);
+}
+
+}  // namespace
+
+void bind_events(py::module_ &module) {
+  using torch::wrap_pybind_function;
+  module.def("share_event", wrap_pybind_function(&share_event), py::arg("event"), py::arg("device"),
+             py::arg("blocking"));
+  module.def("open_event", wrap_pybind_function(&open_event), py::arg("event"), py::arg("device"), py::arg("handle"));
+  module.def("event_handle", wrap_pybind_function(&event_handle), py::arg("event"));
+}
+
+}  // namespace torch_backend

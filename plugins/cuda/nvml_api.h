@@ -1,0 +1,78 @@
+/* nvml_api.h: what is called of NVML, the library that comes with NVIDIA's driver and tells what its devices measure; as driver_api.h, compared
+ * with the real nvml.h by the same test: where that was included before, it gives the types, and only the lists are ours. */
+#ifndef NVML_API_H_
+#define NVML_API_H_
+
+#include <stddef.h>
+
+/* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
+
+#define NVML_STATUSES(X)                    \
+  X(NVML_SUCCESS, 0)                        \
+  X(NVML_ERROR_UNINITIALIZED, 1)            \
+  X(NVML_ERROR_INVALID_ARGUMENT, 2)         \
+  X(NVML_ERROR_NOT_SUPPORTED, 3)            \
+  X(NVML_ERROR_NO_PERMISSION, 4)            \
+  X(NVML_ERROR_NOT_FOUND, 6)                \
+  X(NVML_ERROR_INSUFFICIENT_SIZE, 7)        \
+  X(NVML_ERROR_DRIVER_NOT_LOADED, 9)        \
+  X(NVML_ERROR_FUNCTION_NOT_FOUND, 13)      \
+  X(NVML_ERROR_GPU_IS_LOST, 15)             \
+  X(NVML_ERROR_LIB_RM_VERSION_MISMATCH, 18) \
+  X(NVML_ERROR_UNKNOWN, 999)
+
+#define NVML_CLOCKS(X) X(NVML_CLOCK_SM, 1) X(NVML_CLOCK_MEM, 2)
+#define NVML_TEMPERATURES(X) X(NVML_TEMPERATURE_GPU, 0)
+#define NVML_ALL_NUMBERS(X) NVML_STATUSES(X) NVML_CLOCKS(X) NVML_TEMPERATURES(X)
+
+/* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
+#ifndef NVML_API_VERSION
+#define NVML_ENUMERATOR(name, number) name = number,
+typedef enum { NVML_STATUSES(NVML_ENUMERATOR) } nvmlReturn_t;
+typedef enum { NVML_CLOCKS(NVML_ENUMERATOR) } nvmlClockType_t;
+typedef enum { NVML_TEMPERATURES(NVML_ENUMERATOR) } nvmlTemperatureSensors_t;
+typedef struct nvmlDevice_st *nvmlDevice_t;
+typedef struct {
+  unsigned int gpu, memory;
+} nvmlUtilization_t;
+typedef struct {
+  unsigned long long total, free, used;
+} nvmlMemory_t;
+typedef struct {
+  unsigned int pid;
+  unsigned long long usedGpuMemory; /* all bits set: not told */
+  unsigned int gpuInstanceId, computeInstanceId;
+} nvmlProcessInfo_t;
+#endif
+
+/* X(expression, number): how the structs lie in memory. */
+#define NVML_LAYOUTS(X)                            \
+  X(sizeof(nvmlReturn_t), 4)                       \
+  X(offsetof(nvmlUtilization_t, memory), 4)        \
+  X(sizeof(nvmlUtilization_t), 8)                  \
+  X(offsetof(nvmlMemory_t, used), 16)              \
+  X(sizeof(nvmlMemory_t), 24)                      \
+  X(offsetof(nvmlProcessInfo_t, usedGpuMemory), 8) \
+  X(sizeof(nvmlProcessInfo_t), 24)
+
+/* ---- functions -------------------------------------------------------------------------------------------------------------- */
+
+/* X(name, parameters): of every driver that the plugin works with. */
+#define NVML_CALLS(X)                                                                                       \
+  X(nvmlInit_v2, (void))                                                                                    \
+  X(nvmlDeviceGetHandleByPciBusId_v2, (const char *address, nvmlDevice_t *device))                          \
+  X(nvmlDeviceGetMemoryInfo, (nvmlDevice_t device, nvmlMemory_t * memory))                                  \
+  X(nvmlDeviceGetUtilizationRates, (nvmlDevice_t device, nvmlUtilization_t * shares))                       \
+  X(nvmlDeviceGetTemperature, (nvmlDevice_t device, nvmlTemperatureSensors_t which, unsigned int *degrees)) \
+  X(nvmlDeviceGetPowerUsage, (nvmlDevice_t device, unsigned int *milliwatts))                               \
+  X(nvmlDeviceGetEnforcedPowerLimit, (nvmlDevice_t device, unsigned int *milliwatts))                       \
+  X(nvmlDeviceGetTotalEnergyConsumption, (nvmlDevice_t device, unsigned long long *millijoules))            \
+  X(nvmlDeviceGetClockInfo, (nvmlDevice_t device, nvmlClockType_t which, unsigned int *megahertz))          \
+  X(nvmlDeviceGetFanSpeed, (nvmlDevice_t device, unsigned int *percent))
+
+/* Of some: the later one has MIG's processes, too, in the same struct. NULL where the driver lacks it. */
+#define NVML_LATER_CALLS(X)                                                                                       \
+  X(nvmlDeviceGetComputeRunningProcesses_v2, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list)) \
+  X(nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list))
+
+#endif /* NVML_API_H_ */

@@ -1,0 +1,158 @@
+/* nvml.c: a libnvidia-ml.so.1 whose devices are those of the libcuda.so.1 beside it. Nothing is measured here but memory: the other numbers are
+ * those that NVML_STAND_IN asks for, and what it leaves out is not supported. */
+#define _GNU_SOURCE /* RTLD_NOLOAD */
+#include "nvml_api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define API __attribute__((visibility("default")))
+#define DECLARE(name, parameters) API nvmlReturn_t name parameters;
+NVML_CALLS(DECLARE)
+NVML_LATER_CALLS(DECLARE)
+
+enum { DEVICES = 8 };
+struct nvmlDevice_st {
+  int ordinal;
+};
+static struct nvmlDevice_st devices[DEVICES];
+static int initialised;
+
+/* NVML_STAND_IN=name=number,...; the names are those below. */
+static const char all[] =
+    "utilization=37,memory_utilization=21,temperature=41,power=87250,power_limit=350000,energy=123456789,clock=1410,"
+    "memory_clock=1593,fan=30";
+
+static int find(const char *name, unsigned long long *out_value) {
+  const char *const asked = getenv("NVML_STAND_IN");
+  const size_t length = strlen(name);
+  for (const char *at = asked ? asked : all; at && *at; at = strchr(at, ','), at += at != NULL)
+    if (strncmp(at, name, length) == 0 && at[length] == '=') return *out_value = strtoull(at + length + 1, NULL, 10), 1;
+  return 0;
+}
+
+/* A function of the driver's library that this process has loaded; NULL = it has none. */
+static void *of_driver(const char *name) {
+  void *const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  void *const symbol = driver ? dlsym(driver, name) : NULL;
+  if (driver) dlclose(driver);
+  return symbol;
+}
+
+static nvmlReturn_t check(nvmlDevice_t device) {
+  unsigned long long code = 0;
+  if (!initialised) return NVML_ERROR_UNINITIALIZED;
+  if (find("fails", &code)) return (nvmlReturn_t)code;
+  return device < devices || device >= devices + DEVICES ? NVML_ERROR_INVALID_ARGUMENT : NVML_SUCCESS;
+}
+
+static nvmlReturn_t number(nvmlDevice_t device, const char *name, unsigned int *out_value) {
+  unsigned long long value = 0;
+  const nvmlReturn_t code = check(device);
+  if (code) return code;
+  if (!find(name, &value)) return NVML_ERROR_NOT_SUPPORTED;
+  *out_value = (unsigned)value;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlInit_v2(void) {
+  unsigned long long refused = 0;
+  if (find("init", &refused)) return (nvmlReturn_t)refused;
+  for (int i = 0; i < DEVICES; i++) devices[i].ordinal = i;
+  initialised = 1;
+  return NVML_SUCCESS;
+}
+
+/* The driver gives the device i the bus i + 1. */
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *device) {
+  unsigned domain = 0, bus = 0, slot = 0;
+  int count = 0, (*count_devices)(int *) = NULL;
+  void *const symbol = of_driver("cuDeviceGetCount");
+  memcpy(&count_devices, &symbol, sizeof symbol);
+  if (!initialised) return NVML_ERROR_UNINITIALIZED;
+  if (!count_devices || count_devices(&count) || sscanf(address, "%x:%x:%x.0", &domain, &bus, &slot) != 3 || domain ||
+      slot)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  if (bus < 1 || bus > (unsigned)count) return NVML_ERROR_NOT_FOUND;
+  *device = &devices[bus - 1];
+  return NVML_SUCCESS;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------------------- */
+
+nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+  void (*ask)(int, unsigned long long *, unsigned long long *) = NULL;
+  void *const symbol = of_driver("cuda_stand_in_memory");
+  const nvmlReturn_t code = check(device);
+  if (code) return code;
+  memcpy(&ask, &symbol, sizeof symbol);
+  if (!ask) return NVML_ERROR_NOT_SUPPORTED;
+  ask(device->ordinal, &memory->used, &memory->total);
+  memory->free = memory->total - memory->used;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *shares) {
+  nvmlUtilization_t found = {0, 0};
+  nvmlReturn_t code = number(device, "utilization", &found.gpu);
+  if (!code) code = number(device, "memory_utilization", &found.memory);
+  if (!code) *shares = found;
+  return code;
+}
+
+nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t device, nvmlTemperatureSensors_t which, unsigned int *degrees) {
+  return which == NVML_TEMPERATURE_GPU ? number(device, "temperature", degrees) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t nvmlDeviceGetPowerUsage(nvmlDevice_t device, unsigned int *milliwatts) {
+  return number(device, "power", milliwatts);
+}
+
+nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *milliwatts) {
+  return number(device, "power_limit", milliwatts);
+}
+
+nvmlReturn_t nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long *millijoules) {
+  const nvmlReturn_t code = check(device);
+  return code ? code : find("energy", millijoules) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
+}
+
+nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t which, unsigned int *megahertz) {
+  return number(device, which == NVML_CLOCK_MEM ? "memory_clock" : "clock", megahertz);
+}
+
+nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *percent) {
+  return number(device, "fan", percent);
+}
+
+/* ---- processes --------------------------------------------------------------------------------------------------------------- */
+
+/* This process, when it has memory there, once for each of `parts` parts of a divided device; and as many others as `others` says, numbered from
+ * 100,000 on, of whose memory nothing is told. */
+static nvmlReturn_t processes(nvmlDevice_t device, unsigned int *count, nvmlProcessInfo_t *list) {
+  nvmlMemory_t memory = {0, 0, 0};
+  unsigned long long others = 0, parts = 1;
+  const nvmlReturn_t code = nvmlDeviceGetMemoryInfo(device, &memory);
+  if (code) return code;
+  find("others", &others);
+  find("parts", &parts);
+  const unsigned room = *count, own = memory.used ? (unsigned)parts : 0;
+  *count = own + (unsigned)others;
+  if (room < *count) return NVML_ERROR_INSUFFICIENT_SIZE;
+  for (unsigned i = 0; i < own; i++) list[i] = (nvmlProcessInfo_t){(unsigned)getpid(), memory.used / own, i, i};
+  for (unsigned i = own; i < *count; i++) list[i] = (nvmlProcessInfo_t){100000 + i, ~0ULL, ~0u, ~0u};
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_t *list) {
+  return processes(device, count, list);
+}
+
+nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *count,
+                                                     nvmlProcessInfo_t *list) {
+  return processes(device, count, list);
+}

@@ -1,0 +1,85 @@
+/* Tests of what the CUDA plugin is told by NVML, on the library that stands in for it. */
+#include <unistd.h>
+
+#include "cuda_testing.h"
+
+enum { MEGA = 1 << 20 };
+
+Test(cuda_sensor, numbers_come_in_the_units_of_the_list) {
+  static const struct {
+    uint32_t sensor;
+    int64_t value;
+  } rows[] = {{HAL_SENSOR_UTILIZATION, 37}, {HAL_SENSOR_MEMORY_UTILIZATION, 21}, {HAL_SENSOR_TEMPERATURE, 41000},
+              {HAL_SENSOR_POWER, 87250},    {HAL_SENSOR_POWER_LIMIT, 350000},    {HAL_SENSOR_ENERGY, 123456789},
+              {HAL_SENSOR_CLOCK, 1410},     {HAL_SENSOR_MEMORY_CLOCK, 1593},     {HAL_SENSOR_FAN, 30}};
+  int64_t value = 0;
+  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
+  assert_ok(open_cuda_with(NULL, NULL));
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_ok(hal_device_sensor(1, rows[i].sensor, &value));
+    cr_assert_eq(value, rows[i].value, "%s is %lld", hal_sensor_name(rows[i].sensor), (long long)value);
+  }
+  cr_assert_not(hal_device_is_initialized(1)); /* no context was made */
+}
+
+Test(cuda_sensor, memory_is_that_of_the_device_that_is_asked) {
+  int64_t own = 0, other = 0;
+  hal_block_t *block = NULL;
+  open_cuda();
+  assert_ok(hal_memory_allocate(1, NULL, 48 * MEGA, &block));
+  assert_ok(hal_device_sensor(1, HAL_SENSOR_MEMORY_USED, &own));
+  assert_ok(hal_device_sensor(0, HAL_SENSOR_MEMORY_USED, &other));
+  cr_assert_geq(own, 48 * MEGA);
+  cr_assert_lt(other, 48 * MEGA);
+  hal_memory_release(block);
+}
+
+Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
+  int64_t value = 0;
+  setenv("NVML_STAND_IN", "power=1", 1);
+  open_cuda();
+  assert_ok(hal_device_sensor(0, HAL_SENSOR_POWER, &value));
+  cr_assert_eq(value, 1);
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_FAN, &value), HAL_UNIMPLEMENTED, "nvgpu:0 does not tell fan");
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_UTILIZATION, &value), HAL_UNIMPLEMENTED, "does not tell utilization");
+}
+
+Test(cuda_sensor, a_library_that_fails_says_which_status_and_what_to_do) {
+  int64_t value = 0;
+  setenv("NVML_STAND_IN", "init=18", 1);
+  open_cuda();
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE,
+               "NVML_ERROR_LIB_RM_VERSION_MISMATCH (18)");
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "start the machine again");
+  setenv("NVML_STAND_IN", "fails=4", 1); /* it starts now, and asks for rights */
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_FAILED_PRECONDITION, "NVML_ERROR_NO_PERMISSION (4)");
+  setenv("NVML_STAND_IN", "fails=15", 1);
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE, "NVML_ERROR_GPU_IS_LOST (15)");
+}
+
+typedef struct seen_s {
+  unsigned count, own, unknown;
+  uint64_t bytes;
+} seen_t;
+
+static void see(void *user_data, const hal_device_process_t *process) {
+  seen_t *const seen = user_data;
+  seen->count++;
+  if (process->pid == (uint64_t)getpid()) seen->own++, seen->bytes = process->memory_used;
+  if (process->memory_used == HAL_UNKNOWN_BYTES) seen->unknown++;
+}
+
+Test(cuda_sensor, processes_are_told_once_each_with_their_memory) {
+  seen_t seen = {0}, many = {0};
+  hal_block_t *block = NULL;
+  setenv("NVML_STAND_IN", "parts=3,others=2", 1);
+  open_cuda();
+  assert_ok(hal_memory_allocate(0, NULL, 48 * MEGA, &block));
+  assert_ok(hal_device_processes(0, see, &seen));
+  cr_assert(seen.count == 3 && seen.own == 1 && seen.unknown == 2, "%u, %u, %u", seen.count, seen.own, seen.unknown);
+  cr_assert_geq(seen.bytes, 48 * MEGA - 3);
+  setenv("NVML_STAND_IN", "others=5000", 1); /* more than the first list has room for */
+  assert_ok(hal_device_processes(0, see, &many));
+  cr_assert_eq(many.count, 5001);
+  hal_memory_release(block);
+}

@@ -1,0 +1,164 @@
+"""What the CUDA plugin has of its system, on the stand-ins: memory in the order of streams, events between processes, and what NVML measures."""
+
+import json
+import os
+import subprocess
+import sys
+
+import driver_scripts
+import pytest
+
+SMI = [sys.executable, "-P", "-m", "torch_backend", "smi"]
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory):
+    """Settings of processes that share compiled kernels; skips where the libraries are not built."""
+    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture
+def run(run_python, settings):
+    return lambda script, **more: run_python(script, timeout=300, **{**settings, **more})
+
+
+# ---- memory in the order of streams ----
+
+POOLED = """
+import gc
+gc.collect()
+torch.nvgpu.synchronize(0)
+before = torch.nvgpu.memory_allocated(0)
+x = torch.ones(1 << 20, device="nvgpu:0")
+y = x * 2
+assert torch.nvgpu.memory_allocated(0) - before == 8 << 20 == torch.nvgpu.memory_reserved(0) - before
+side = torch.Stream(device="nvgpu:0")
+with torch.nvgpu.stream(side):
+    z = torch.full((1 << 20,), 3.0, device="nvgpu:0")
+    z.record_stream(torch.nvgpu.default_stream(0))
+side.synchronize()
+assert (y + z).sum().item() == 5 * (1 << 20)
+del x, y, z
+torch.nvgpu.synchronize(0)
+torch.nvgpu.empty_cache()
+assert torch.nvgpu.memory_allocated(0) == before, torch.nvgpu.memory_summary()
+try:
+    torch.empty(64 << 30, dtype=torch.uint8, device="nvgpu:0")
+except torch.OutOfMemoryError as error:
+    assert "out of memory" in str(error)
+else:
+    raise AssertionError("64 GiB of 8")
+graph, static = torch.nvgpu.Graph(), torch.zeros(1000, device="nvgpu:0")
+with torch.nvgpu.graph(graph):
+    out = (static + 1) * 2
+for value in (1.0, 2.0, 3.0, 4.0):
+    static.fill_(value)
+    graph.replay()
+    assert out.sum().item() == 2000 * (value + 1)
+"""
+
+
+def test_a_network_trains_on_memory_in_the_order_of_streams_and_its_statistics_are_right(run):
+    run(driver_scripts.train_as_on_the_cpu("nvgpu") + POOLED, HAL_CUDA_POOLED="1")
+
+
+# ---- events between processes ----
+
+WAITS_FOR_ANOTHER_PROCESS = """
+import os, subprocess, sys, torch, torch_backend
+event = torch.nvgpu.Event("nvgpu:1", interprocess=True)
+assert isinstance(event, torch.Event) and event.device == torch.device("nvgpu:1")
+torch.nvgpu.set_device(1)
+x = torch.ones(1000, device="nvgpu:1")
+event.record()
+handle = event.ipc_handle()
+assert len(handle) == 64
+done = subprocess.run([sys.executable, "-P", "-c", os.environ["THERE"], handle.hex()], capture_output=True, text=True, timeout=120)
+assert done.stdout == "met\\n", done.stderr
+event.synchronize()
+assert event.query()
+"""
+
+THE_OTHER_PROCESS = """
+import sys, torch, torch_backend
+event = torch.nvgpu.Event.from_ipc_handle("nvgpu:1", bytes.fromhex(sys.argv[1]))
+stream = torch.Stream(device="nvgpu:1")
+event.wait(stream)
+stream.synchronize()
+assert event.query()
+event.record(stream)
+event.synchronize()
+for wrong, error in ((bytes(64), RuntimeError), (b"x", ValueError)):
+    try:
+        torch.nvgpu.Event.from_ipc_handle(1, wrong)
+    except error as said:
+        assert "handle" in str(said) or "process" in str(said), said
+    else:
+        raise AssertionError(wrong)
+print("met")
+"""
+
+
+def test_events_are_shared_by_processes(run):
+    run(WAITS_FOR_ANOTHER_PROCESS, THERE=THE_OTHER_PROCESS)
+
+
+def test_events_that_cannot_be_shared_say_so(run):
+    run("""
+import pytest, torch, torch_backend
+with pytest.raises(ValueError, match="no times"):
+    torch.nvgpu.Event(interprocess=True, enable_timing=True)
+plain = torch.nvgpu.Event()
+plain.record()
+with pytest.raises(NotImplementedError, match="ipc"):
+    plain.ipc_handle()
+assert type(plain) is torch.Event and isinstance(plain, torch.nvgpu.Event)
+own = torch.nvgpu.Event(interprocess=True)
+with pytest.raises(RuntimeError, match="another one than this"):
+    torch.nvgpu.Event.from_ipc_handle(0, own.ipc_handle())
+start, end = torch.nvgpu.Event(enable_timing=True), torch.nvgpu.Event(enable_timing=True)
+start.record(), end.record(), end.synchronize()
+assert start.elapsed_time(end) >= 0
+""")
+
+
+# ---- what NVML measures ----
+
+
+def test_smi_tells_what_nvml_measures_and_starts_no_context(settings, tmp_path):
+    environment = {**os.environ, **settings, "NVML_STAND_IN": "temperature=41,power=87250,utilization=37,memory_utilization=21,others=1"}
+    done = subprocess.run([*SMI, "--json"], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = json.loads(done.stdout)
+    assert first["device"] == "nvgpu:0" and second["device"] == "nvgpu:1" and first["total_memory"] == 8 << 30
+    assert first["sensors"] == {"memory_used": {"value": 0, "unit": "bytes"}, "utilization": {"value": 37, "unit": "percent"},
+                                "memory_utilization": {"value": 21, "unit": "percent"}, "power": {"value": 87250, "unit": "milliwatts"},
+                                "temperature": {"value": 41000, "unit": "millidegrees Celsius"}}  # fmt: skip
+    assert [process["memory_used"] for process in first["processes"]] == [None] and first["problems"] == []
+    done = subprocess.run(SMI, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    heading, row, _, process, _ = done.stdout.splitlines()
+    assert "temperature" in heading and "fan" not in heading and "41 C" in row and "87 W" in row and "0 MiB of 8192 MiB" in row
+    assert "process 100000 has an unknown amount of its memory" in process
+
+
+def test_the_module_tells_what_nvml_measures_in_torch_cudas_units(run):
+    run("""
+import os, torch, torch_backend
+module = torch.nvgpu
+assert (module.utilization(1), module.memory_usage(), module.temperature("nvgpu:1"), module.power_draw(), module.clock_rate()) == (37, 21, 41, 87250, 1410)
+assert module.device_memory_used(0) == 0 and not module.is_initialized()
+assert module.list_gpu_processes(0) == "GPU:0\\nno processes are running"
+x = torch.ones(1 << 20, device="nvgpu:0")
+assert module.device_memory_used(0) >= 4 << 20
+assert f"process {os.getpid():>10d} uses" in module.list_gpu_processes() and "MB GPU memory" in module.list_gpu_processes()
+""")
+
+
+def test_without_nvml_the_sentence_says_what_to_install(settings, tmp_path):
+    libraries = tmp_path / "driver"
+    libraries.mkdir()
+    for name in ("libcuda.so.1", "libnvrtc.so.13"):
+        (libraries / name).symlink_to(driver_scripts.CUDA_LIBRARIES / name)
+    environment = {**os.environ, **settings, "LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run(SMI, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and "libnvidia-ml.so.1 cannot be loaded" in done.stdout and "libnvidia-ml1" in done.stdout, done.stdout

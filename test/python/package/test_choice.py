@@ -1,0 +1,94 @@
+"""Which plugin a process gets when it names none: on machines with NVIDIA's driver, with Level Zero's, with both, and where torch has an accelerator
+of its own; `doctor` says why. The drivers are those of test/doubles."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import distribution
+from pathlib import Path
+
+import driver_scripts
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def doctor(folder, **settings):
+    """Runs the command in a process that names no plugin; gives the names of its findings."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("TORCH_BACKEND", "HAL_", "TORCH_DEVICE_BACKEND"))}
+    environment.update(settings, HAL_CACHE_DIR=str(folder), POCL_CACHE_DIR=str(folder / "pocl"))
+    done = subprocess.run([sys.executable, "-P", "-m", "torch_backend", "doctor", "--json"], env=environment, cwd=folder,
+                          capture_output=True, text=True, timeout=300)  # fmt: skip
+    return [finding["check"] for finding in json.loads(done.stdout)]
+
+
+@pytest.fixture(scope="module")
+def nvidia(tmp_path_factory):
+    settings = driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"))
+    del settings["TORCH_BACKEND"]
+    return {key: value for key, value in settings.items() if not key.startswith("HAL_")}
+
+
+@pytest.fixture(scope="module")
+def level_zero():
+    if not driver_scripts.NPU_DRIVER.exists():
+        pytest.skip(f"{driver_scripts.NPU_DRIVER} is not built; run `make test-c`, or name the driver in ZE_CPU_DRIVER")
+    return {"ZE_ENABLE_ALT_DRIVERS": str(driver_scripts.NPU_DRIVER)}
+
+
+def chosen(findings):
+    (found,) = [check for check in findings if check.startswith("choice of ")]
+    return found
+
+
+def passed_by(findings):
+    return " ".join(check for check in findings if check.startswith("passed by "))
+
+
+def test_nvidias_driver_is_enough_and_doctor_says_why(nvidia, tmp_path):
+    findings = doctor(tmp_path, **nvidia)
+    assert chosen(findings) == ("choice of nvgpu: TORCH_BACKEND is not set, torch has no accelerator of its own, and 'nvgpu' is the first plugin "
+                                "that finds its hardware")  # fmt: skip
+    assert "nvgpu:0" in findings
+
+
+def test_level_zeros_driver_is_enough_and_doctor_says_what_the_search_has_passed_by(level_zero, tmp_path):
+    findings = doctor(tmp_path, **level_zero)
+    if "libze_loader" in passed_by(findings):
+        pytest.skip("the Level Zero loader is not installed (Debian: libze1)")
+    assert chosen(findings).startswith("choice of npu: TORCH_BACKEND is not set, torch has no accelerator of its own, and 'npu'")
+    assert "libcuda.so.1" in passed_by(findings) and "install NVIDIA's driver" in passed_by(findings)
+
+
+def test_with_both_one_is_chosen_and_an_environment_that_names_one_has_its_way(nvidia, level_zero, tmp_path):
+    assert chosen(doctor(tmp_path, **nvidia, **level_zero)).startswith("choice of nvgpu: TORCH_BACKEND is not set")
+    findings = doctor(tmp_path, **nvidia, **level_zero, TORCH_BACKEND="fake")
+    assert chosen(findings) == "choice of fake: TORCH_BACKEND=fake asks for it"
+
+
+def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python, nvidia):
+    run_python(
+        """
+        import torch
+        torch.accelerator.current_accelerator = lambda check_available=False: torch.device("xpu")
+        import torch_backend
+        from torch_backend import _activation
+        assert not torch_backend.is_active() and torch_backend.errors() == []
+        assert _activation.choice() == ("torch has an accelerator of its own, 'xpu', so that no plugin is looked for; "
+                                        "TORCH_BACKEND=NAME chooses one"), _activation.choice()
+        from torch_backend.cli import doctor
+        assert doctor._choice()[0].check.startswith("choice of no plugin: torch has an accelerator of its own, 'xpu'")
+        torch_backend.use("fake")  # which a program may still ask for
+        assert _activation.choice() == "the program asked for 'fake' by torch_backend.use"
+        """,
+        TORCH_DEVICE_BACKEND_AUTOLOAD=0,
+        **nvidia,
+    )
+
+
+def test_every_plugin_of_this_repository_is_in_the_package():
+    """But for those that are there to be copied."""
+    installed = {file.name for file in distribution("torch_backend").files or () if file.name.startswith("libhal_")}
+    wanted = {f"libhal_{folder.name}.so" for folder in (ROOT / "plugins").iterdir() if (folder / "CMakeLists.txt").exists()}
+    assert installed >= wanted - {"libhal_template.so", "libhal_threads.so"}, installed
