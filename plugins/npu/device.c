@@ -116,7 +116,7 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .base_alignment = 256};
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.name);
   memcpy(info.uuid, device->facts.uuid.id, sizeof info.uuid);
-  snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", npu_compiler_found() ? "opencl-c," : "");
+  snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", hal_clang_path() ? "opencl-c," : "");
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }
