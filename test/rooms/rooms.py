@@ -39,6 +39,7 @@ ROOMS = {
     "house": (["hal/src/"], ["op", "ops", "program"]),  # hal/src/house.c, where the rooms meet
     "hal": (["hal/include/hal/hal.h"], ["op", "program"]),  # all public headers at once
     "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
+    "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),
@@ -52,7 +53,7 @@ ROOMS = {
 }
 
 # Where an include is looked for, after the folder of its own file.
-SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "csrc")
+SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "hal/pack", "csrc")
 
 # Tables that a lower room declares and a higher one defines: a call up goes through one of them.
 HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
