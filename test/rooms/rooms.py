@@ -21,7 +21,7 @@ FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend", "lazy_tensor_co
 ROOMS = {
     # The plugin ABI, which stands alone, and what is linked into plugins.
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
-             "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_kernels.h",
+             "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
     "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "transfer")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
@@ -30,7 +30,7 @@ ROOMS = {
     "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
     "plugin": (["hal/src/plugin/", "hal/include/hal/registry.h"], ["base", "sdk"]),
     "device": (["hal/src/device/"] + [f"hal/include/hal/{name}.h" for name in
-                                      ("device", "event", "stream", "generator", "profile")], ["plugin", "kernels"]),
+                                      ("device", "event", "stream", "generator", "profile", "sensor")], ["plugin", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
     "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h", "hal_op_source.inc"], ["memory"]),
     "program": (["hal/src/program/", "hal/include/hal/program.h", "hal/include/hal/lazy.h", "hal/include/hal/compiler.h"], ["op"]),

@@ -30,6 +30,7 @@
 #include "hal/profile.h"
 #include "hal/program.h"
 #include "hal/registry.h"
+#include "hal/sensor.h"
 #include "hal/status.h"
 #include "hal/stream.h"
 

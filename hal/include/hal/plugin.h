@@ -51,6 +51,7 @@
 #include "hal/plugin_base.h"
 #include "hal/plugin_op.h"
 #include "hal/plugin_program.h"
+#include "hal/plugin_sensor.h"
 
 #ifdef __cplusplus
 extern "C" {

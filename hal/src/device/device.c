@@ -87,21 +87,21 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
 
-static hal_status_t describe(hal_device_t *device) {
+static hal_status_t describe(const hal_device_t *device, hal_device_info_t *out_info) {
   hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
   const hal_status_t status = hal_call_device_info(device->plugin, device->ordinal, &info);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_device_info, status);
   info.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity);
   info.name[sizeof info.name - 1] = '\0';
   info.dialects[sizeof info.dialects - 1] = '\0';
-  device->info = info;
+  *out_info = info;
   return HAL_OK;
 }
 
 /* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use
  * tries again. */
 static hal_status_t build(hal_device_t *device) {
-  hal_status_t status = describe(device);
+  hal_status_t status = describe(device, &device->info);
   if (!status) status = hal_stream_create_default(device);
   if (status) return status;
   status = hal_device_hooks.build(device);
@@ -113,7 +113,7 @@ static hal_status_t build(hal_device_t *device) {
   return HAL_OK;
 }
 
-hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
+hal_status_t hal_device_start(int32_t device, hal_device_t **out_device) {
   if (device < 0 || device >= hal_device_count()) return hal_device_out_of_range(device);
   hal_device_t *const wanted = &hal_devices[device];
   const char *const name = wanted->plugin->info.name;
@@ -128,6 +128,13 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
                          "process",
                          wanted->label);
   HAL_RETURN_IF_ERROR(start_plugin(wanted->plugin));
+  *out_device = wanted;
+  return HAL_OK;
+}
+
+hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
+  hal_device_t *wanted = NULL;
+  HAL_RETURN_IF_ERROR(hal_device_start(device, &wanted));
   hal_lock(&wanted->lock);
   const int was_ready = atomic_load(&wanted->ready);
   const hal_status_t status = was_ready ? HAL_OK : build(wanted);
@@ -168,8 +175,12 @@ int32_t hal_device_count(void) {
 
 hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info) {
   hal_device_t *found = NULL;
-  HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_device_info_t info = found->info;
+  hal_device_info_t info;
+  HAL_RETURN_IF_ERROR(hal_device_start(device, &found));
+  if (hal_device_is_initialized(device))
+    info = found->info;
+  else
+    HAL_RETURN_IF_ERROR(describe(found, &info));
   if (out_info->struct_size < info.struct_size) info.struct_size = out_info->struct_size;
   memcpy(out_info, &info, info.struct_size);
   return HAL_OK;

@@ -90,6 +90,9 @@ extern _Thread_local hal_thread_t hal_thread;
 /* Gives the name of a device for messages; an index of none is itself. Valid until the thread's next such call. */
 const char *hal_device_label(int32_t device);
 
+/* Checks the index and initialises the plugin, and leaves the device cold: for questions that need no stream and no memory of it. */
+hal_status_t hal_device_start(int32_t device, hal_device_t **out_device);
+
 /* Slow path of hal_device_get: checks the index, initialises the plugin and the device. */
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
 

@@ -23,6 +23,7 @@
   X(CONST_ADDRESS, const void *, VALUE)                \
   X(HOST_FN, hal_host_fn_t, VALUE)                     \
   X(SINK, hal_profile_sink_t, VALUE)                   \
+  X(PROCESS_SINK, hal_process_sink_t, VALUE)           \
   X(STREAM, hal_plugin_stream_t *, HANDLE)             \
   X(EVENT, hal_plugin_event_t *, HANDLE)               \
   X(MODULE, hal_plugin_module_t *, HANDLE)             \

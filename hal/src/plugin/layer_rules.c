@@ -387,6 +387,22 @@ static hal_status_t after_program_compiler(hal_layer_call_t *call, hal_status_t 
                             "the plugin answered OK and left out name, accepts, compile, execute or destroy");
 }
 
+static int is_percent(uint32_t sensor) {
+#define UNIT(number, upper, name, unit, what) [number] = unit,
+  static const char *const units[] = {HAL_SENSORS(UNIT)};
+#undef UNIT
+  return sensor < sizeof units / sizeof *units && units[sensor] && strcmp(units[sensor], "percent") == 0;
+}
+
+static hal_status_t after_sensor(hal_layer_call_t *call, hal_status_t status) {
+  const uint32_t sensor = (uint32_t)value_of(call, "sensor");
+  const int64_t value = WRITTEN(call, 0, int64_t);
+  if (sensor == HAL_SENSOR_TEMPERATURE || (value >= 0 && (value <= 100 || !is_percent(sensor)))) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin answered %lld for sensor %u, where %s",
+                            (long long)value, (unsigned)sensor,
+                            is_percent(sensor) ? "0 to 100 percent can be" : "nothing below 0 can be");
+}
+
 const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_init] = {.after = after_init},
     [HAL_SLOT_shutdown] = {.before = before_shutdown, .after = after_shutdown},
@@ -433,6 +449,7 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_module_export] = {.before = before_export, .after = after_export},
     [HAL_SLOT_op_find] = {.after = after_op_find},
     [HAL_SLOT_program_compiler] = {.after = after_program_compiler},
+    [HAL_SLOT_device_sensor] = {.after = after_sensor},
     [HAL_SLOT_random_fill] = {.before = before_random},
     [HAL_SLOT_capture_begin] = {.before = hal_rule_before_capture_begin, .after = hal_rule_after_capture_begin},
     [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = hal_rule_before_capture_end, .after = hal_rule_after_capture_end},

@@ -256,6 +256,17 @@ Test(layer_validate, a_second_out_parameter_left_untouched_is_found) {
   assert_fault(hal_call_memory_info(plugin, 0, &available, &total), "memory_info", "2097152 bytes free of 1048576");
 }
 
+Test(layer_validate, a_sensor_beyond_its_unit_is_found) {
+  int64_t value = 0;
+  make_all();
+  setenv("ROGUE", "sensor_of_101", 1);
+  assert_ok(hal_call_device_sensor(plugin, 0, HAL_SENSOR_CLOCK, &value));
+  assert_fault(hal_call_device_sensor(plugin, 0, HAL_SENSOR_FAN, &value), "device_sensor", "101 for sensor 10");
+  setenv("ROGUE", "sensor_below_0", 1);
+  assert_ok(hal_call_device_sensor(plugin, 0, HAL_SENSOR_TEMPERATURE, &value));
+  assert_fault(hal_call_device_sensor(plugin, 0, HAL_SENSOR_POWER, &value), "device_sensor", "nothing below 0");
+}
+
 Test(layer_validate, bad_status_codes_are_found) {
   make_all();
   setenv("ROGUE", "strange_code", 1);

@@ -344,3 +344,9 @@ hal_status_t hal_plugin_comm_collective(hal_plugin_comm_t *comm, hal_plugin_stre
   (void)comm, (void)stream, (void)desc;
   return HAL_OK;
 }
+
+hal_status_t hal_plugin_device_sensor(int32_t device, uint32_t sensor, int64_t *out_value) {
+  (void)device, (void)sensor;
+  *out_value = is("sensor_of_101") ? 101 : is("sensor_below_0") ? -5 : 7;
+  return HAL_OK;
+}
