@@ -55,6 +55,18 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeMemFree)                               \
   X(zeMemGetAllocProperties)                 \
   X(zeMemGetAddressRange)                    \
+  X(zeMemGetIpcHandle)                       \
+  X(zeMemOpenIpcHandle)                      \
+  X(zeMemCloseIpcHandle)                     \
+  X(zeDriverGetIpcProperties)                \
+  X(zeVirtualMemReserve)                     \
+  X(zeVirtualMemFree)                        \
+  X(zeVirtualMemQueryPageSize)               \
+  X(zeVirtualMemMap)                         \
+  X(zeVirtualMemUnmap)                       \
+  X(zeVirtualMemSetAccessAttribute)          \
+  X(zePhysicalMemCreate)                     \
+  X(zePhysicalMemDestroy)                    \
   X(zeModuleCreate)                          \
   X(zeModuleDestroy)                         \
   X(zeModuleGetNativeBinary)                 \
@@ -181,6 +193,7 @@ typedef struct npu_device_s {
   uint64_t memory_bytes;
   uint32_t queue_group, subgroup, pattern_bytes; /* pattern_bytes: most of a fill */
   int few_wide;                                  /* few wide cores: HAL_DEVICE_CPU */
+  size_t granularity;                            /* of virtual memory */
   atomic_int lost;
   hal_plugin_stream_t *own; /* the NULL stream's */
   pthread_mutex_t lock;     /* of the list */
@@ -219,6 +232,9 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle);
 
 /* Device ticks as nanoseconds; `bits` of the counter are valid. */
 int64_t npu_device_time(const npu_device_t *device, uint64_t ticks, uint32_t bits);
+
+/* Bytes of which virtual memory is a multiple; 0 = the driver has none (virtual.c). */
+size_t npu_virtual_granularity(const npu_device_t *device);
 
 /* Makes a stream that is in no list. */
 hal_status_t npu_stream_make(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream);
