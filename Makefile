@@ -32,7 +32,7 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend lazy_tensor_core CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch wheel wheel-for-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
@@ -41,6 +41,8 @@ help:
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
+	@echo "make wheel PACKS=1    with the packs of 'make packs' in it"
+	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu, into $(PACK_FOLDER)/: some minutes of a processor"
 	@echo "make test-sanitizers  the C tests under address, undefined-behaviour and thread sanitizers"
 	@echo "make bench            the benchmarks, ours beside the peer"
 	@echo "make docs             the documentation, into build/docs/html; every warning is an error"
@@ -99,15 +101,25 @@ test-torch:
 	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make test-torch: name a torch, as in VERSION=2.15.0" >&2; exit 2; }
 	$(MAKE) test-python TORCH=$(VERSION)
 
+# What lies beside a plugin is found before any compiler (docs/packaging.md). The kernels do not depend on torch: one pack for all.
+PACKS ?=
+PACK_FOLDER := build/packs
+PACK_FORM := simt # of NPUs and GPUs
+packs: $(PACK_FOLDER)/libhal_npu.pack
+$(PACK_FOLDER)/libhal_npu.pack: $(STAMPS)/install $(STAMPS)/system-test
+	@mkdir -p $(@D)
+	$(VENV_PYTHON) -P -m torch_backend pack --form $(PACK_FORM) --jobs $(JOBS) --output $@
+WITH_PACKS = $(if $(PACKS),SKBUILD_CMAKE_DEFINE="TORCH_BACKEND_PACKS=$(abspath $(PACK_FOLDER))")
+
 # The build for each torch in an environment of its own, as above; what they share must be the same file in all of them.
-wheel:
+wheel: $(if $(PACKS),packs)
 	for version in $(TORCH_VERSIONS); do $(MAKE) wheel-for-torch TORCH=$$version; done
 	$(PYTHON) cmake/assemble_wheel.py dist $(TORCH_VERSIONS:%=build/wheels/%/*.whl)
 
 wheel-for-torch: WHEELS = build/wheels/$(or $(TORCH),$(DEFAULT_TORCH))
 wheel-for-torch: $(STAMPS)/venv
 	@rm -rf $(WHEELS)
-	TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
+	$(WITH_PACKS) TORCH_DEVICE_BACKEND_AUTOLOAD=0 $(PROGRESS) "$(WHEELS)" $(PIP) wheel -v --no-build-isolation --no-deps $(BUILD_SETTINGS) -w $(WHEELS) .
 
 # The tests that take minutes, forks, ends and failures two hundred times under load, the Python tests on memory that the host cannot touch with other random numbers, and the operator database with all dtypes,
 # modes and samples, and the operators in C on OpenCL in both forms of the kernels, of which `make test` runs a fast part.

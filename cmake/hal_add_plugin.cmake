@@ -1,5 +1,8 @@
 # hal_add_plugin(<name> <source>...): builds libhal_<name>.so, a plugin, from C or C++ sources. The target is hal_<name>.
 #
+# hal_add_kernel_pack(<name> [DESTINATION <folder>] [OPTIONS <option of hal-pack>...]): the target hal_<name>_pack compiles the portable
+# kernels ahead into libhal_<name>.pack beside the plugin. With DESTINATION it is part of every build and installed there.
+#
 # The SDK target hal_plugin carries every flag a plugin needs, so that an author cannot forget one; after the link
 # check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build. Out of the tree the functions come
 # with find_package(torch_backend_hal); including this file of an installed torch_backend does the same.
@@ -32,7 +35,7 @@ function(hal_plugin_sdk)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SOURCE_DIR;INCLUDE_DIR" "")
   add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c ${ARG_SOURCE_DIR}/library.c ${ARG_SOURCE_DIR}/worker.c
     ${ARG_SOURCE_DIR}/count.c ${ARG_SOURCE_DIR}/records.c ${ARG_SOURCE_DIR}/binary.c ${ARG_SOURCE_DIR}/spirv.c
-    ${ARG_SOURCE_DIR}/transfer.c)
+    ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/clang.c ${ARG_SOURCE_DIR}/freeze.c)
   target_include_directories(hal_plugin_archive PUBLIC ${ARG_INCLUDE_DIR})
   # No fused multiply-add: the numbers of random_fill are promised bit for bit.
   target_compile_options(hal_plugin_archive PRIVATE -ffp-contract=off)
@@ -51,6 +54,29 @@ function(hal_add_plugin name)
   target_link_libraries(${target} PRIVATE hal_plugin)
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM COMMAND ${CMAKE_COMMAND} -DPLUGIN=$<TARGET_FILE:${target}>
     -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF} -P ${HAL_CHECK_PLUGIN})
+endfunction()
+
+function(hal_add_kernel_pack name)
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "" "DESTINATION" "OPTIONS")
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "hal_add_kernel_pack(${name}): '${ARG_UNPARSED_ARGUMENTS}' is not known; options of hal-pack stand behind OPTIONS")
+  endif()
+  string(REGEX REPLACE "^hal_" "" name ${name})
+  set(program hal_pack)
+  if(TARGET torch_backend_hal::hal-pack)
+    set(program torch_backend_hal::hal-pack)
+  endif()
+  set(stamp ${CMAKE_CURRENT_BINARY_DIR}/hal_${name}_pack.stamp) # a file's name here cannot depend on the configuration
+  set(all "")
+  if(ARG_DESTINATION)
+    set(all ALL)
+    install(FILES $<TARGET_FILE_DIR:hal_${name}>/libhal_${name}.pack DESTINATION ${ARG_DESTINATION})
+  endif()
+  add_custom_command(OUTPUT ${stamp} VERBATIM
+    COMMAND ${program} --quiet --output $<TARGET_FILE_DIR:hal_${name}>/libhal_${name}.pack ${ARG_OPTIONS}
+    COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
+    DEPENDS ${program} COMMENT "Compiling the portable kernels of ${name} ahead")
+  add_custom_target(hal_${name}_pack ${all} DEPENDS ${stamp})
 endfunction()
 
 if(NOT TARGET hal_plugin AND NOT HAL_PLUGIN_FROM_CONFIG AND EXISTS ${CMAKE_CURRENT_LIST_DIR}/torch_backend_hal-config.cmake)

@@ -5,6 +5,7 @@ pieces and, for each kernel, the lists of its pieces (hal/src/op/source.c); `wri
 """
 from __future__ import annotations
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -113,7 +114,9 @@ def source_table(sources):
     lines += ["};", "static const char step_names[] =", *(f'    "{name}\\0"' for name in steps), "    ;"]
     lines += ["static const source_kernel_t source_steps[] = {"]
     lines += [f"    {{{start}, {{{', '.join(map(str, sources.steps[name]))}}}}}," for start, name in zip(_starts(len(name) + 1 for name in steps), steps)]
-    return "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
+    text = "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
+    version = hashlib.sha256(text.encode()).hexdigest()
+    return f"{text}#define SOURCE_VERSION {{0x{version[:16]}u, 0x{version[16:32]}u}} /* a hash of all this */\n"
 
 
 def write_units(sources, folder: Path):

@@ -189,6 +189,8 @@ py::dict kernel_stats(int32_t device) {
   result["cache"] = stats.cache;
   result["compiled"] = stats.compiled;
   result["loaded"] = stats.loaded;
+  result["packed"] = stats.packed;
+  result["pack"] = stats.pack;
   result["refused"] = stats.refused;
   result["compile_seconds"] = static_cast<double>(stats.compile_ns) * 1e-9;
   return result;

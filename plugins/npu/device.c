@@ -85,6 +85,7 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle) {
   if (code) return npu_driver_error(code, "npu: the device '%s' does not tell its limits", device->facts.name);
   const uint32_t sizes = device->compute.numSubGroupSizes; /* the middle one is what compilers mostly choose */
   device->subgroup = sizes && sizes <= ZE_SUBGROUPSIZE_COUNT ? device->compute.subGroupSizes[sizes / 2] : 1;
+  device->granularity = npu_virtual_granularity(device);
   const hal_status_t status = check_limits(device);
   return status ? status : read_form(device);
 }
@@ -113,10 +114,11 @@ hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info
       .subgroup_size = device->subgroup,
       .max_block_threads = device->compute.maxTotalGroupSize,
       .max_shared_bytes = device->compute.maxSharedLocalMemory,
-      .base_alignment = 256};
+      .base_alignment = 256,
+      .virtual_granularity = device->granularity};
   snprintf(info.name, sizeof info.name, "%.63s", device->facts.name);
   memcpy(info.uuid, device->facts.uuid.id, sizeof info.uuid);
-  snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", npu_compiler_found() ? "opencl-c," : "");
+  snprintf(info.dialects, sizeof info.dialects, "%sspirv,binary", hal_clang_path() ? "opencl-c," : "");
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }

@@ -1,9 +1,13 @@
-/* module.c: modules: SPIR-V, OpenCL C where there is a compiler (compile.c), and what module_export gave. */
+/* module.c: modules: SPIR-V, OpenCL C where there is a compiler, and what module_export gave. */
+#define _POSIX_C_SOURCE 200809L /* close */
 #include "module.h"
 
+#include <errno.h>
 #include <hal/plugin_binary.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { LOG_BYTES = 3000, LOG_MOST = 1 << 24 }; /* in a message; of a whole log */
 
@@ -37,6 +41,25 @@ static hal_status_t keep_words(hal_plugin_module_t *module, const void *data, si
   memcpy(module->words, data, size);
   module->word_count = size / sizeof *module->words;
   return HAL_OK;
+}
+
+/* Keeps the SPIR-V of a module in OpenCL C. */
+static hal_status_t compile(const npu_device_t *device, const hal_module_desc_t *desc, hal_plugin_module_t *module) {
+  hal_clang_result_t result;
+  hal_status_t status = hal_clang_spirv(desc->data, desc->size, desc->options ? desc->options : "",
+                                        (device->modules.flags & ZE_DEVICE_MODULE_FLAG_FP64) != 0, &result);
+  if (status == HAL_UNAVAILABLE) return npu_error(status, 0, "npu: %s, or give the module in 'spirv'", result.log);
+  if (status == HAL_INVALID_ARGUMENT)
+    return npu_error(status, result.code, "npu: '%s' cannot build a module in 'opencl-c' (%s ended with %d): %s",
+                     device->facts.name, hal_clang_path(), result.code, result.log);
+  if (status) return npu_error(status, result.code, "npu: %s", result.log);
+  void *const words = mmap(NULL, result.size, PROT_READ, MAP_PRIVATE, result.file, 0);
+  status = words == MAP_FAILED
+               ? npu_error(HAL_RESOURCE_EXHAUSTED, errno, "npu: no memory for a module; free some memory")
+               : keep_words(module, words, result.size);
+  if (words != MAP_FAILED) munmap(words, result.size);
+  close(result.file);
+  return status;
 }
 
 /* Hands a module to the driver. */
@@ -118,16 +141,13 @@ static hal_status_t create(const hal_module_desc_t *desc, hal_plugin_module_t *m
   if (!spirv && strcmp(dialect, "opencl-c") != 0)
     return npu_error(HAL_UNIMPLEMENTED, 0,
                      "npu: modules in the dialect '%s' are not accepted; '%s' takes %s'spirv' and 'binary'", dialect,
-                     device->facts.name, npu_compiler_found() ? "'opencl-c', " : "");
+                     device->facts.name, hal_clang_path() ? "'opencl-c', " : "");
   if (!desc->data || !desc->size || (spirv && desc->size % 4))
     return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: a module in '%s' has %zu bytes at %p; give its %s", dialect,
                      desc->size, desc->data, spirv ? "words of four bytes" : "source");
-  void *compiled = NULL;
-  size_t size = desc->size;
-  hal_status_t status = spirv ? HAL_OK : npu_compile(device, desc, &compiled, &size);
-  if (!status) status = keep_words(module, spirv ? desc->data : compiled, size);
-  hal_host->mem_free(compiled);
-  return status ? status : build(module, ZE_MODULE_FORMAT_IL_SPIRV, module->words, size, dialect);
+  const hal_status_t status = spirv ? keep_words(module, desc->data, desc->size) : compile(device, desc, module);
+  if (status) return status;
+  return build(module, ZE_MODULE_FORMAT_IL_SPIRV, module->words, module->word_count * sizeof *module->words, dialect);
 }
 
 hal_status_t hal_plugin_module_load(int32_t ordinal, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {

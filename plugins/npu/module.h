@@ -1,7 +1,8 @@
-/* module.h: modules and kernels, of module.c, kernel.c and compile.c. */
+/* module.h: modules and kernels, of module.c and kernel.c. */
 #ifndef MODULE_H_
 #define MODULE_H_
 
+#include <hal/plugin_clang.h>
 #include <hal/plugin_spirv.h>
 
 #include "npu.h"
@@ -29,12 +30,5 @@ struct hal_plugin_module_s {
 /* Makes a kernel of a module. Errors: HAL_NOT_FOUND. */
 hal_status_t npu_kernel_create(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel);
 void npu_kernel_destroy(hal_plugin_kernel_t *kernel);
-
-/* Tells whether OpenCL C can be compiled here: there are clang and llvm-spirv of one version. */
-int npu_compiler_found(void);
-
-/* Compiles OpenCL C to SPIR-V, released by hal_host->mem_free, `*out_size` bytes. Errors: HAL_INVALID_ARGUMENT with the compiler's log, HAL_UNAVAILABLE =
- * there is no compiler, with what to install. */
-hal_status_t npu_compile(const npu_device_t *device, const hal_module_desc_t *desc, void **out_spirv, size_t *out_size);
 
 #endif /* MODULE_H_ */

@@ -6,6 +6,7 @@
 #include <hal/plugin.h>
 #include <hal/plugin_records.h>
 #include <level_zero/ze_api.h>
+#include <level_zero/zes_api.h>
 #include <pthread.h>
 #include <stdalign.h>
 #include <stdatomic.h>
@@ -55,6 +56,18 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeMemFree)                               \
   X(zeMemGetAllocProperties)                 \
   X(zeMemGetAddressRange)                    \
+  X(zeMemGetIpcHandle)                       \
+  X(zeMemOpenIpcHandle)                      \
+  X(zeMemCloseIpcHandle)                     \
+  X(zeDriverGetIpcProperties)                \
+  X(zeVirtualMemReserve)                     \
+  X(zeVirtualMemFree)                        \
+  X(zeVirtualMemQueryPageSize)               \
+  X(zeVirtualMemMap)                         \
+  X(zeVirtualMemUnmap)                       \
+  X(zeVirtualMemSetAccessAttribute)          \
+  X(zePhysicalMemCreate)                     \
+  X(zePhysicalMemDestroy)                    \
   X(zeModuleCreate)                          \
   X(zeModuleDestroy)                         \
   X(zeModuleGetNativeBinary)                 \
@@ -65,6 +78,26 @@ enum { NPU_MAX_DEVICES = 64, NPU_MAX_ARGS = 64 };
   X(zeKernelGetProperties)                   \
   X(zeKernelSetGroupSize)                    \
   X(zeKernelSetArgumentValue)
+
+/* Of system management; any may be missing. */
+#define NPU_SYSMAN_CALLS(X)          \
+  X(zesDeviceEnumEngineGroups)       \
+  X(zesDeviceEnumFans)               \
+  X(zesDeviceEnumFrequencyDomains)   \
+  X(zesDeviceEnumMemoryModules)      \
+  X(zesDeviceEnumPowerDomains)       \
+  X(zesDeviceEnumTemperatureSensors) \
+  X(zesDeviceProcessesGetState)      \
+  X(zesEngineGetProperties)          \
+  X(zesEngineGetActivity)            \
+  X(zesFanGetState)                  \
+  X(zesFrequencyGetProperties)       \
+  X(zesFrequencyGetState)            \
+  X(zesMemoryGetState)               \
+  X(zesPowerGetEnergyCounter)        \
+  X(zesPowerGetLimits)               \
+  X(zesTemperatureGetProperties)     \
+  X(zesTemperatureGetState)
 
 /* Of Level Zero 1.10, whose header is not needed to build this. */
 typedef struct npu_init_desc_s {
@@ -77,6 +110,7 @@ typedef ze_result_t (*npu_init_drivers_fn)(uint32_t *count, ze_driver_handle_t *
 #define NPU_DECLARE_CALL(name) __typeof__(name) *name;
 typedef struct npu_table_s {
   NPU_CALLS(NPU_DECLARE_CALL)
+  NPU_SYSMAN_CALLS(NPU_DECLARE_CALL)
   npu_init_drivers_fn zeInitDrivers; /* NULL where the loader is older */
 } npu_table_t;
 extern npu_table_t ze;
@@ -173,6 +207,13 @@ struct hal_plugin_stream_s {
   hal_plugin_stream_t *next, *previous; /* in the device's list */
 };
 
+/* A counter of the device's when it was last asked, and what it counted in between. */
+typedef struct npu_counter_s {
+  uint64_t value, time;
+  int64_t rate;
+  int known, has_rate;
+} npu_counter_t;
+
 typedef struct npu_device_s {
   ze_device_handle_t handle;
   ze_device_properties_t facts;
@@ -181,6 +222,8 @@ typedef struct npu_device_s {
   uint64_t memory_bytes;
   uint32_t queue_group, subgroup, pattern_bytes; /* pattern_bytes: most of a fill */
   int few_wide;                                  /* few wide cores: HAL_DEVICE_CPU */
+  npu_counter_t active, energy;                  /* sensor.c */
+  size_t granularity;                            /* of virtual memory */
   atomic_int lost;
   hal_plugin_stream_t *own; /* the NULL stream's */
   pthread_mutex_t lock;     /* of the list */
@@ -219,6 +262,9 @@ hal_status_t npu_device_read(npu_device_t *device, ze_device_handle_t handle);
 
 /* Device ticks as nanoseconds; `bits` of the counter are valid. */
 int64_t npu_device_time(const npu_device_t *device, uint64_t ticks, uint32_t bits);
+
+/* Bytes of which virtual memory is a multiple; 0 = the driver has none (virtual.c). */
+size_t npu_virtual_granularity(const npu_device_t *device);
 
 /* Makes a stream that is in no list. */
 hal_status_t npu_stream_make(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream);

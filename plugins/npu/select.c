@@ -15,6 +15,8 @@ enum { INIT_DRIVER_TYPE_DESC = 0x00020021, EVERY_TYPE = 3 }; /* of zeInitDrivers
 static ze_result_t start(ze_driver_handle_t *drivers, uint32_t *count) {
   npu_init_desc_t desc = {.stype = INIT_DRIVER_TYPE_DESC, .flags = EVERY_TYPE};
   *count = MAX_DRIVERS;
+  setenv("ZES_ENABLE_SYSMAN", "1",
+         0); /* drivers look when they start: devices' handles are good for system management, too */
   if (ze.zeInitDrivers) {
     uint32_t found = 0; /* asked for the number first: some loaders only then make them ready */
     if (!ze.zeInitDrivers(&found, NULL, &desc) && found) {

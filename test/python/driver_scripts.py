@@ -1,6 +1,7 @@
-"""What tests of plugins over vendors' drivers run in processes of their own: scripts with the name of the device type in them, and tests of
-other files."""
+"""What tests of plugins over vendors' drivers run in processes of their own: scripts with the name of the device type in them, tests of
+other files, and the operator database."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
+NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
@@ -28,6 +30,25 @@ def run_tests(plugin, settings, folder, path, *options, timeout=1800):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, cwd=folder)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-3000:]}"
     assert "computed by the fallback" not in done.stdout + done.stderr
+    return done.stdout
+
+
+def run_database(plugin, settings, folder):
+    """Runs the operator database in float32 with gradients; gives the entries that do not have the CPU's results."""
+    path = folder / "outcomes.json"
+    command = [sys.executable, "-P", str(TESTS.parent / "opinfo/run.py"), "--plugin", plugin, "--full", "--dtype", "float32", "--mode", "async",
+               "--timeout", "400", "--json", str(path)]  # fmt: skip
+    subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=7200, cwd=folder)
+    outcomes = json.loads(path.read_text())
+    assert len(outcomes) > 600
+    return {outcome["entry"] for outcome in outcomes if outcome["kind"] not in ("pass", "unsampled")}
+
+
+def run_command(settings, folder, *words):
+    """Runs the command line; gives what it printed."""
+    command = [sys.executable, "-P", "-m", "torch_backend", *words]
+    done = subprocess.run(command, env={**os.environ, **settings}, cwd=folder, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
     return done.stdout
 
 
@@ -78,6 +99,37 @@ with stream:
     event.record(stream)
 torch.accelerator.current_stream("{kind}:1").wait_event(event)
 assert torch.equal((c + 1).cpu(), x * 2 + 3)
+"""
+
+
+def share_a_process(kind):
+    """Computes on two devices of the plugin and the first one of another, and copies among them."""
+    return f"""
+import torch, torch_backend
+x = torch.arange(1000.0)
+a = x.to("{kind}:0") * 2
+b = a.to("{kind}:2")  # the first device of the other plugin
+assert torch.equal((b + 1).to("{kind}:1").cpu(), x * 2 + 1)
+assert torch.{kind}.device_count() == 4
+"""
+
+
+def activate_by_itself(kind, plugin):
+    """Is there without a setting, and known by name, device type and file; no other plugin can be asked for then."""
+    return f"""
+import os
+os.environ.pop("TORCH_BACKEND")
+import torch, torch_backend
+assert torch.accelerator.current_accelerator().type == "{kind}"
+for name in ("{plugin}", "{kind}", torch_backend.plugins()[0].path):
+    torch_backend.use(name)
+for name in ("fake", "{plugin},fake"):
+    try:
+        torch_backend.use(name)
+    except RuntimeError as error:
+        assert "already active" in str(error)
+    else:
+        raise AssertionError(name)
 """
 
 

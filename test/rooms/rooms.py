@@ -23,7 +23,7 @@ ROOMS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "transfer")], ["abi"]),
+    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "transfer")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
     "plugins": (["plugins/"], ["tools"]),
     # The HAL.
@@ -39,6 +39,7 @@ ROOMS = {
     "house": (["hal/src/"], ["op", "ops", "program"]),  # hal/src/house.c, where the rooms meet
     "hal": (["hal/include/hal/hal.h"], ["op", "program"]),  # all public headers at once
     "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
+    "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead
     # The torch side.
     "core": (["csrc/core/", "csrc/precompiled.h"], ["hal"]),
     "prepare": (["csrc/aten/prepare/"], ["core"]),
@@ -52,7 +53,7 @@ ROOMS = {
 }
 
 # Where an include is looked for, after the folder of its own file.
-SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "csrc")
+SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "hal/pack", "csrc")
 
 # Tables that a lower room declares and a higher one defines: a call up goes through one of them.
 HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}

@@ -9,7 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from . import autocompare, coverage, doctor, info, new_plugin, smi, verify
+from . import autocompare, coverage, doctor, info, new_plugin, pack, smi, verify
 
 _COMMANDS = {
     "info": (info, "versions, plugins, devices and which plugin functions are defaults"),
@@ -19,7 +19,7 @@ _COMMANDS = {
     "new-plugin": (new_plugin, "writes the project of a plugin: C source, CMake, wheel and tests, which build and pass as they are"),
 }
 # Those that work where torch is not installed, or broken.
-_WITHOUT_TORCH = ("new-plugin", "verify")
+_WITHOUT_TORCH = ("new-plugin", "verify", "pack")
 
 
 class _Print(argparse.Action):
@@ -36,7 +36,7 @@ def _lacks_torch(command: str) -> bool:
 
     error = torch_backend._torch_error
     if error is not None:
-        print(f"torch-backend {command}: torch cannot be imported: {error}. Install it again; {' and '.join(_WITHOUT_TORCH)} need no torch.",
+        print(f"torch-backend {command}: torch cannot be imported: {error}. Install it again; {', '.join(_WITHOUT_TORCH)} need no torch.",
               file=sys.stderr)  # fmt: skip
     return error is not None
 
@@ -63,6 +63,9 @@ def main(argv=None) -> int:
     commands.add_parser("verify", help="holds a plugin's file to the contract of the plugin ABI: the conformance suite hal-cts", add_help=False)
     if argv[:1] == ["verify"]:  # another, with the options of hal-cts
         return verify.main(argv[1:])
+    commands.add_parser("pack", help="compiles the portable kernels ahead, for a plugin beside which the file will lie", add_help=False)
+    if argv[:1] == ["pack"]:
+        return pack.main(argv[1:])
     arguments = parser.parse_args(argv)
     if arguments.command not in _WITHOUT_TORCH and _lacks_torch(arguments.command):
         return 1

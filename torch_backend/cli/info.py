@@ -48,10 +48,11 @@ def collect() -> dict:
 
 def _kernels(stats: dict) -> str:
     """Says where a device's portable kernels come from."""
+    packed = f"{stats['packed']} in this process from the pack {stats['pack']}" if stats["pack"] else ""
     if stats["dialect"] in ("", "native"):
-        return "portable kernels: " + ("compiled into the plugin" if stats["dialect"] else "none, the device loads no modules")
+        return "portable kernels: " + (packed or ("compiled into the plugin" if stats["dialect"] else "none, the device loads no modules"))
     kept = f"kept in {stats['cache']}" if stats["cache"] else "not kept (HAL_CACHE_DIR is empty)"
-    return (f"portable kernels: compiled from {stats['dialect']} when first used, {kept}; in this process {stats['compiled']} compiled in "
+    return (f"portable kernels: {packed and packed + '; others '}compiled from {stats['dialect']} when first used, {kept}; in this process {stats['compiled']} compiled in "
             f"{stats['compile_seconds']:.1f} s, {stats['loaded']} found there, {stats['refused']} refused")
 
 

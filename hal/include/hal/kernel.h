@@ -75,7 +75,9 @@ typedef struct hal_kernel_stats_s {
   uint64_t refused;    /* kernels that the device's compiler failed on: their operators take the fallback */
   uint64_t compile_ns; /* time in the compiler */
   const char *dialect; /* that kernels come in, "native", "opencl-c" or "cuda-c"; "": the device takes none */
-  const char *cache;   /* the folder on disk; "": none. Both texts live as long as the device */
+  const char *cache;   /* the folder on disk; "": none. These texts live as long as the device */
+  uint64_t packed;     /* kernels found in packs, files beside the plugin that were built ahead */
+  const char *pack;    /* the first of the packs that serve the device; "": none */
 } hal_kernel_stats_t;
 
 /* Gives the statistics of a device's portable kernels. The caller sets `out_stats->struct_size`. Since 0.2. */

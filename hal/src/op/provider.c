@@ -52,9 +52,25 @@ static void find_cache(hal_disk_cache_t *cache) {
   hal_disk_cache_init(cache, root, "kernels");
 }
 
+/* Whether a device can take modules from a pack. */
+static int fits(const hal_provider_t *provider, const hal_pack_t *pack) {
+  return provider->dialect && hal_text_lists(provider->device->info.dialects, pack->header.dialect) &&
+         strcmp(pack->header.source, provider->dialect) == 0;
+}
+
+/* Opens the plugin's packs. A device without a dialect of its own takes that of the first pack whose modules it takes. */
+static void find_packs(hal_provider_t *provider) {
+  const char *const taken = provider->device->info.dialects;
+  provider->packs = hal_packs_open(provider->device->plugin->path);
+  for (const hal_pack_t *pack = hal_packs_first(provider->packs); pack && !provider->dialect; pack = pack->next)
+    if (hal_text_lists(taken, pack->header.dialect)) provider->dialect = best_dialect(pack->header.source);
+}
+
 void hal_provider_init(hal_provider_t *provider, hal_device_t *device) {
   provider->device = device;
   provider->dialect = best_dialect(device->info.dialects);
+  provider->compiles = provider->dialect != NULL;
+  if (!provider->dialect || strcmp(provider->dialect, "native") != 0) find_packs(provider);
   provider->native = provider->dialect && strcmp(provider->dialect, "native") == 0;
   provider->form = !(device->info.flags & HAL_DEVICE_CPU) ? HAL_FORM_SIMT
                    : provider->native                     ? HAL_FORM_HOST
@@ -77,13 +93,18 @@ void hal_provider_close(hal_provider_t *provider) {
     hal_free(at);
   }
   hal_disk_cache_close(&provider->cache);
+  hal_packs_close(provider->packs);
 }
 
-/* What a kernel's source is compiled with. Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
+/* Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
  * that, CUDA C an option. */
+const char *hal_provider_options(const char *dialect, uint32_t form, const char *source) {
+  if (strcmp(dialect, "cuda-c") == 0) return strstr(source, "#define PK_CONTRACT 1") ? "" : "--fmad=false";
+  return form == HAL_FORM_CPU_VECTOR ? "-DPK_CPU_VECTOR=1" : "";
+}
+
 static const char *options_of(const hal_provider_t *provider, const char *source) {
-  if (strcmp(provider->dialect, "cuda-c") == 0) return strstr(source, "#define PK_CONTRACT 1") ? "" : "--fmad=false";
-  return provider->form == HAL_FORM_CPU_VECTOR ? "-DPK_CPU_VECTOR=1" : "";
+  return hal_provider_options(provider->dialect, provider->form, source);
 }
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
@@ -161,17 +182,52 @@ static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plug
   return 1;
 }
 
-static void keep(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_module_t *module) {
+/* Gives a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
+static void *binary_of(hal_provider_t *provider, hal_plugin_module_t *module, size_t *out_size) {
   hal_plugin_t *const plugin = provider->device->plugin;
   size_t size = 0, written = 0;
-  if (!provider->binary || !provider->cache.path[0]) return;
-  if (!hal_call_module_export(plugin, module, NULL, 0, &size) && size && size <= HAL_DISK_CACHE_FILE_BYTES) {
-    void *const data = hal_malloc(size);
-    if (data && !hal_call_module_export(plugin, module, data, size, &written) && written == size)
-      hal_disk_cache_store(&provider->cache, key, data, size);
+  void *data = NULL;
+  if (!hal_call_module_export(plugin, module, NULL, 0, &size) && size && size <= HAL_DISK_CACHE_FILE_BYTES)
+    data = hal_malloc(size);
+  if (data && (hal_call_module_export(plugin, module, data, size, &written) || written != size)) {
     hal_free(data);
+    data = NULL;
   }
   hal_error_forget_plugin(); /* a module that is not exported is compiled again */
+  *out_size = size;
+  return data;
+}
+
+static void keep(hal_provider_t *provider, const hal_hash_t *key, hal_plugin_module_t *module) {
+  size_t size = 0;
+  if (!provider->binary || !provider->cache.path[0]) return;
+  void *const data = binary_of(provider, module, &size);
+  if (data) hal_disk_cache_store(&provider->cache, key, data, size);
+  hal_free(data);
+}
+
+/* Takes a module from a pack: of binaries, or of what the driver still compiles. Returns whether there was one that the plugin takes. */
+static int load_packed(hal_provider_t *provider, int binary, const char *name, const char *source, size_t size,
+                       hal_plugin_module_t **out_module) {
+  hal_pack_t *pack = hal_packs_first(provider->packs);
+  if (!pack) return 0;
+  const int fp64 = (provider->device->info.flags & HAL_DEVICE_FP64) != 0;
+  const hal_hash_t key = hal_pack_key(provider->dialect, options_of(provider, source), fp64, source, size);
+  for (; pack; pack = pack->next) {
+    size_t bytes = 0;
+    if (!fits(provider, pack) || (strcmp(pack->header.dialect, "binary") == 0) != binary) continue;
+    void *const data = hal_pack_load(pack, &key, &bytes);
+    if (!data) continue;
+    const hal_status_t status = load(provider, pack->header.dialect, data, bytes, out_module);
+    hal_free(data);
+    if (!status) {
+      atomic_fetch_add_explicit(&provider->packed, 1, memory_order_relaxed);
+      return 1;
+    }
+    hal_error_plugin(provider->device->plugin, HAL_SLOT_module_load, status);
+    hal_pack_refused(pack, name, hal_error_message());
+  }
+  return 0;
 }
 
 static hal_status_t compile(hal_provider_t *provider, const char *name, const char *source, size_t size,
@@ -187,12 +243,16 @@ static hal_status_t compile(hal_provider_t *provider, const char *name, const ch
   return hal_error_prefix(status, "while compiling the kernel \"%s\" as \"%s\": ", name, provider->dialect);
 }
 
-/* Finds a module on disk, else compiles it. */
+/* Finds a module in a pack or on disk, where what the driver made of a pack's module lies, too; else compiles it. */
 static hal_status_t make_module(hal_provider_t *provider, const char *name, const char *source, size_t size,
                                 hal_plugin_module_t **out_module) {
+  if (load_packed(provider, 1, name, source, size, out_module)) return HAL_OK;
   const hal_hash_t key = key_of(provider, source, size);
   if (load_cached(provider, &key, out_module)) return HAL_OK;
-  HAL_RETURN_IF_ERROR(compile(provider, name, source, size, out_module));
+  if (!load_packed(provider, 0, name, source, size, out_module)) {
+    if (!provider->compiles) return HAL_UNIMPLEMENTED;
+    HAL_RETURN_IF_ERROR(compile(provider, name, source, size, out_module));
+  }
   keep(provider, &key, *out_module);
   return HAL_OK;
 }
@@ -213,12 +273,34 @@ static int is_refusal(hal_status_t status) {
          status == HAL_INTERNAL || status == HAL_OUT_OF_RANGE;
 }
 
+int hal_provider_needs_fp64(const char *kernel) { return strstr(kernel, "_f64_") || strstr(kernel, "_c128_"); }
+
 /* A device without double precision has no kernel with such numbers. */
-static int needs_fp64(const char *name) { return strstr(name, "_f64_") || strstr(name, "_c128_"); }
+static int lacks(const hal_provider_t *provider, const char *kernel) {
+  return hal_provider_needs_fp64(kernel) && !(provider->device->info.flags & HAL_DEVICE_FP64);
+}
+
+hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, void **out_data, size_t *out_size) {
+  hal_plugin_module_t *module = NULL;
+  char *source = NULL;
+  size_t size = 0;
+  if (!provider->compiles || provider->native || !provider->binary || lacks(provider, kernel))
+    return hal_error_set(HAL_UNIMPLEMENTED, "device %s does not compile the kernel \"%s\" to a binary",
+                         provider->device->label, kernel);
+  HAL_RETURN_IF_ERROR(hal_op_source(kernel, &source, &size));
+  const hal_status_t status = compile(provider, kernel, source, size, &module);
+  hal_free(source);
+  if (status) return status;
+  *out_data = binary_of(provider, module, out_size);
+  hal_call_module_unload(provider->device->plugin, module);
+  if (*out_data) return HAL_OK;
+  return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s gives no binary of the kernel \"%s\"",
+                       provider->device->label, kernel);
+}
 
 static hal_status_t provide(hal_provider_t *provider, const char *name, hal_provided_t *out) {
   hal_plugin_t *const plugin = provider->device->plugin;
-  if (needs_fp64(name) && !(provider->device->info.flags & HAL_DEVICE_FP64)) return HAL_OK;
+  if (lacks(provider, name)) return HAL_OK;
   hal_status_t status = make_portable(provider, name, &out->module);
   if (!status) {
     status = get_kernel(provider, out->module, name, &out->kernel);
@@ -304,7 +386,7 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
 
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
                                   hal_kernel_t **out_kernel) {
-  if (!provider->dialect || provider->native)
+  if (!provider->compiles || provider->native)
     return hal_error_set(HAL_UNIMPLEMENTED,
                          "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
                          "opencl-c or cuda-c",
@@ -330,6 +412,13 @@ hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, co
 
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
+/* The path of the first pack that serves the device. */
+static const char *first_pack(const hal_provider_t *provider) {
+  const hal_pack_t *pack = hal_packs_first(provider->packs);
+  while (pack && !fits(provider, pack)) pack = pack->next;
+  return pack ? pack->path : "";
+}
+
 hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
@@ -339,8 +428,11 @@ hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats) {
   stats.loaded = atomic_load_explicit(&provider->loaded, memory_order_relaxed);
   stats.refused = atomic_load_explicit(&provider->refused, memory_order_relaxed);
   stats.compile_ns = atomic_load_explicit(&provider->compile_ns, memory_order_relaxed);
+  stats.packed = atomic_load_explicit(&provider->packed, memory_order_relaxed);
   stats.dialect = provider->dialect ? provider->dialect : "";
   stats.cache = provider->cache.path;
+  stats.pack = first_pack(provider);
+  if (!provider->compiles && provider->dialect) stats.dialect = "";
   const size_t known = sizeof stats < stats.struct_size ? sizeof stats : stats.struct_size;
   memcpy(out_stats, &stats, known);
   return HAL_OK;

@@ -1,7 +1,8 @@
 /* provider.h: where a device's portable kernels come from. A device that takes the dialect "native" has them compiled into its
  * plugin, a module per family. For one that takes "opencl-c" or "cuda-c" they are compiled when they are first needed, a
  * module per kernel, from source that this library carries (source.h); what the plugin's module_export gives of them is kept on
- * disk for later processes. Private to hal/src/op. */
+ * disk for later processes. What lies in packs beside the plugin (pack.h) is not compiled, and a device that takes such modules needs no
+ * compiler. Private to hal. */
 #ifndef HAL_SRC_OP_PROVIDER_H_
 #define HAL_SRC_OP_PROVIDER_H_
 
@@ -9,6 +10,7 @@
 #include "device/device.h"
 #include "hal/kernel.h"
 #include "hal_op_ids.h"
+#include "op/pack.h"
 #include "op/target.h"
 
 /* A module of one kernel. */
@@ -22,14 +24,18 @@ typedef struct hal_provided_s {
 
 typedef struct hal_provider_s {
   hal_device_t *device;
-  const char *dialect; /* "native", "opencl-c" or "cuda-c"; NULL: the device takes no portable kernels */
-  int native, binary;  /* the dialect is "native"; the device takes "binary" too */
-  uint32_t form;       /* HAL_FORM_* (target.h) */
+  const char *
+      dialect; /* "native", "opencl-c" or "cuda-c", of the sources that packs were made from, too; NULL: the device takes no portable
+                        * kernels */
+  int native, binary;                                /* the dialect is "native"; the device takes "binary" too */
+  int compiles;                                      /* the device takes the dialect itself, not only what packs have */
+  uint32_t form;                                     /* HAL_FORM_* (target.h) */
   hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT]; /* native */
   int module_missing[HAL_OP_FAMILY_COUNT];
   hal_provided_t *provided; /* from source */
   hal_disk_cache_t cache;
-  atomic_uint_fast64_t compiled, loaded, refused, compile_ns; /* hal_kernel_stats_t */
+  hal_packs_t *packs;
+  atomic_uint_fast64_t compiled, loaded, packed, refused, compile_ns; /* hal_kernel_stats_t */
 } hal_provider_t;
 
 void hal_provider_init(hal_provider_t *provider, hal_device_t *device);
@@ -39,6 +45,16 @@ void hal_provider_close(hal_provider_t *provider);
  * for ever; other errors may pass. */
 hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, const char *name,
                                  hal_plugin_kernel_t **out_kernel);
+
+/* What a kernel's source is compiled with in a dialect and form. */
+const char *hal_provider_options(const char *dialect, uint32_t form, const char *source);
+
+/* Whether a kernel of that name computes in double precision, which not every device has. */
+int hal_provider_needs_fp64(const char *kernel);
+
+/* Compiles a portable kernel from source and gives what module_export says of it, which the caller frees with hal_free: for packs. Errors:
+ * HAL_UNIMPLEMENTED = the device compiles nothing, lacks double precision or keeps its modules; others as module_load's. */
+hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, void **out_data, size_t *out_size);
 
 /* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds the table's lock. */
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,

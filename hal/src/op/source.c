@@ -89,6 +89,11 @@ hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *ou
   return HAL_OK;
 }
 
+void hal_op_source_version(uint64_t out_version[2]) {
+  static const uint64_t version[2] = SOURCE_VERSION;
+  memcpy(out_version, version, sizeof version);
+}
+
 size_t hal_op_source_count(void) { return KERNELS; }
 
 const char *hal_op_source_name(size_t index) {

@@ -18,6 +18,9 @@ hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *ou
  * unless `to` is NULL, and gives its size, without a 0 at its end; 0 = there is none. */
 size_t hal_op_source_step(const char *instance, char *to);
 
+/* Gives a hash of all sources of this library. */
+void hal_op_source_version(uint64_t out_version[2]);
+
 /* How many kernels there are, and the name of each, in the order of strcmp; NULL beyond the last. */
 size_t hal_op_source_count(void);
 const char *hal_op_source_name(size_t index);

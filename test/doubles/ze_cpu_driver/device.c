@@ -175,6 +175,17 @@ static ze_result_t context_destroy(ze_context_handle_t context) {
   return ZE_RESULT_SUCCESS;
 }
 
+static ze_result_t driver_ipc(ze_driver_handle_t driver, ze_driver_ipc_properties_t *out) {
+  (void)driver;
+  out->flags = driver_lacks("ipc") ? 0 : ZE_IPC_PROPERTY_FLAG_MEMORY;
+  return ZE_RESULT_SUCCESS;
+}
+
+int driver_lacks(const char *what) {
+  const char *const list = getenv("ZE_CPU_WITHOUT");
+  return list && strstr(list, what);
+}
+
 /* ---- tables ----------------------------------------------------------------------------------------------------------------- */
 
 static ze_result_t unsupported(void) { return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE; }
@@ -197,7 +208,8 @@ static void fill_unsupported(void *table, size_t bytes) {
 
 TABLE(Global, ze_global_dditable_t, t->pfnInit = init)
 TABLE(Driver, ze_driver_dditable_t, t->pfnGet = driver_get, t->pfnGetApiVersion = driver_version,
-      t->pfnGetProperties = driver_properties, t->pfnGetExtensionProperties = driver_extensions)
+      t->pfnGetProperties = driver_properties, t->pfnGetExtensionProperties = driver_extensions,
+      t->pfnGetIpcProperties = driver_ipc)
 TABLE(Device, ze_device_dditable_t, t->pfnGet = device_get, t->pfnGetProperties = device_properties,
       t->pfnGetComputeProperties = device_compute, t->pfnGetModuleProperties = device_module,
       t->pfnGetCommandQueueGroupProperties = device_queue_groups, t->pfnGetMemoryProperties = device_memory,
@@ -214,6 +226,6 @@ TABLE(Module, ze_module_dditable_t, module_fill_tables(t, NULL, NULL))
 TABLE(ModuleBuildLog, ze_module_build_log_dditable_t, module_fill_tables(NULL, t, NULL))
 TABLE(Kernel, ze_kernel_dditable_t, module_fill_tables(NULL, NULL, t))
 TABLE(Image, ze_image_dditable_t, (void)0)
-TABLE(PhysicalMem, ze_physical_mem_dditable_t, (void)0)
+TABLE(PhysicalMem, ze_physical_mem_dditable_t, virtual_fill_tables(NULL, t))
 TABLE(Sampler, ze_sampler_dditable_t, (void)0)
-TABLE(VirtualMem, ze_virtual_mem_dditable_t, (void)0)
+TABLE(VirtualMem, ze_virtual_mem_dditable_t, virtual_fill_tables(t, NULL))

@@ -24,6 +24,9 @@ typedef struct device_s {
 extern device_t devices[MAX_DEVICES];
 extern uint32_t device_count;
 
+/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual" and "sysman". */
+int driver_lacks(const char *what);
+
 /* Nanoseconds of the host's monotonic clock, which is every device's clock, too. */
 uint64_t clock_now(void);
 
@@ -54,6 +57,22 @@ void fault_command(device_t *device);
 /* ---- memory (memory.c) ------------------------------------------------------------------------------------------------------ */
 
 void memory_fill_table(ze_mem_dditable_t *table);
+
+/* Bytes of a device: ZE_CPU_MEMORY, 8 GiB otherwise. */
+unsigned long long memory_limit(void);
+
+/* Takes `size` bytes of a device's memory, or gives them back. Returns whether they were there. */
+int memory_take_bytes(device_t *device, size_t size);
+void memory_return_bytes(device_t *device, size_t size);
+
+/* Notes a range of addresses, or forgets it. What lies in it is checked when commands are appended. */
+enum { RANGE_ALLOCATED, RANGE_OPENED, RANGE_RESERVED };
+ze_result_t memory_note(void *base, size_t size, int kind, device_t *device);
+ze_result_t memory_forget(const void *base, int kind, size_t *out_size);
+
+/* ---- addresses and memory apart (virtual.c) ------------------------------------------------------------------------------------ */
+
+void virtual_fill_tables(ze_virtual_mem_dditable_t *addresses, ze_physical_mem_dditable_t *memories);
 
 /* Tells whether `device` may touch `size` bytes there: its own memory, a peer's, shared, host or any that is not the driver's. */
 ze_result_t memory_check(const void *ptr, size_t size);

@@ -104,7 +104,9 @@ static int open_device(char *log) {
 /* ---- SPIR-V to bitcode ------------------------------------------------------------------------------------------------------- */
 
 static int run_tool(const char *const *arguments) {
-  static const char *const names[] = {"llvm-spirv-14", "llvm-spirv-15", "llvm-spirv"};
+  /* On PATH, which tests take from the plugin, and where it mostly lies. */
+  static const char *const names[] = {"llvm-spirv-14", "llvm-spirv-15", "llvm-spirv", "/usr/bin/llvm-spirv-14",
+                                      "/usr/bin/llvm-spirv-15"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     pid_t child;
     int status = 0;

@@ -1,5 +1,5 @@
-/* others.c: the tables of tools and of system management. Loaders up to 1.8 refuse a driver that does not give them; nothing in them is
- * called, since nobody asks for tools or management. */
+/* others.c: the tables of tools and of system management. Loaders up to 1.8 refuse a driver that does not give them; nothing in these
+ * is called (sysman.c has the others). */
 #include <level_zero/ze_api.h>
 
 #define TABLE(NAME)                                                                                              \
@@ -23,19 +23,12 @@ TABLE(zetGetMetricQuery)
 TABLE(zetGetTracerExp)
 TABLE(zetGetDebug)
 TABLE(zesGetDriver)
-TABLE(zesGetDevice)
 TABLE(zesGetScheduler)
 TABLE(zesGetPerformanceFactor)
-TABLE(zesGetPower)
-TABLE(zesGetFrequency)
-TABLE(zesGetEngine)
 TABLE(zesGetStandby)
 TABLE(zesGetFirmware)
-TABLE(zesGetMemory)
 TABLE(zesGetFabricPort)
-TABLE(zesGetTemperature)
 TABLE(zesGetPsu)
-TABLE(zesGetFan)
 TABLE(zesGetLed)
 TABLE(zesGetRas)
 TABLE(zesGetDiagnostics)

@@ -38,3 +38,10 @@ add_test(NAME hal_sdk_violation_is_a_failed_build COMMAND ${CMAKE_CTEST_COMMAND}
   -DCMAKE_C_FLAGS=${sdk_flags} -DFIVE=${CMAKE_CURRENT_SOURCE_DIR}/plugins/five.c)
 set_tests_properties(hal_sdk_violation_is_a_failed_build PROPERTIES FIXTURES_REQUIRED hal_sdk_installed
   PASS_REGULAR_EXPRESSION "thread-local") # cmake breaks the sentence anywhere else
+add_test(NAME hal_sdk_pack_is_built_out_of_tree COMMAND ${CMAKE_CTEST_COMMAND}
+  --build-and-test ${CMAKE_CURRENT_SOURCE_DIR}/cmake/pack ${sdk_work}/pack --build-generator ${CMAKE_GENERATOR}
+  --build-options -Dtorch_backend_hal_DIR=${sdk_work}/prefix/${TORCH_BACKEND_CMAKEDIR} -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER}
+  -DCMAKE_C_FLAGS=${sdk_flags} -DFIVE=${CMAKE_CURRENT_SOURCE_DIR}/plugins/five.c -DCMAKE_INSTALL_PREFIX=${sdk_work}/pack/installed
+  --build-target install --test-command ${CMAKE_COMMAND} -E sha256sum ${sdk_work}/pack/installed/libhal_packed.pack)
+set_tests_properties(hal_sdk_pack_is_built_out_of_tree PROPERTIES FIXTURES_REQUIRED hal_sdk_installed
+  ENVIRONMENT "LSAN_OPTIONS=detect_leaks=0") # of the program as it is run by a build

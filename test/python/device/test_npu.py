@@ -2,11 +2,15 @@
 CPU's numbers, networks train, and compiled kernels are found again by the next process."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import driver_scripts
 import pytest
+
+import torch_backend
 
 DRIVER = driver_scripts.NPU_DRIVER
 PROBE = "import torch, torch_backend; torch_backend.use('npu'); print(torch.ones(3, device='npu').sum().item())"
@@ -76,3 +80,57 @@ def test_memory_crosses_between_devices_and_streams(run):
 
 def test_a_lost_device_is_an_error_of_python_and_not_the_processs_end(run):
     run(driver_scripts.lose("npu", 'os.environ["ZE_ENABLE_ALT_DRIVERS"]', "ze_cpu_fault_set"))
+
+
+def test_the_demos_network_trains_on_it(settings, tmp_path):
+    driver_scripts.run_command(settings, tmp_path, "demo", "--device", "npu")
+
+
+@pytest.mark.parametrize("command", ["info", "doctor"])
+def test_the_command_line_says_which_library_was_loaded_from_where(settings, tmp_path, command):
+    printed = driver_scripts.run_command(settings, tmp_path, command)
+    assert "libze_loader.so" in printed and f"driver {DRIVER}" in printed, printed
+
+
+@pytest.mark.parametrize("other", ["fake", "opencl"])
+def test_several_plugins_live_in_one_process(run, other):
+    """Among them one over the driver by which the double computes."""
+    run(driver_scripts.share_a_process("npu"), TORCH_BACKEND=f"npu,{other}", HAL_FAKE_DEVICES="2", POCL_DEVICES="pthread pthread")
+
+
+def test_it_activates_by_itself_and_is_known_by_its_file_and_its_device_type(run):
+    run(driver_scripts.activate_by_itself("npu", "npu"))
+
+
+@pytest.mark.slow
+def test_with_a_pack_and_without_a_compiler_a_network_trains_and_nothing_is_compiled(run, settings, tmp_path):
+    """PATH has nothing but the linker of the driver's own compiler."""
+    plugin, tools = tmp_path / "libhal_npu.so", tmp_path / "bin"
+    shutil.copy(Path(torch_backend.__file__).parent / "plugins/libhal_npu.so", plugin)
+    tools.mkdir()
+    (tools / "ld").symlink_to("/usr/bin/ld")
+    driver_scripts.run_command(settings, tmp_path, "pack", "--output", "libhal_npu.pack", "--kernels", "*_f32_*,*_i64_*,*_bool_*,*_u8_*", "--quiet")
+    script = driver_scripts.train_as_on_the_cpu("npu") + """
+from torch_backend import _C
+stats = _C.kernel_stats(1)
+assert stats["packed"] > 10 and stats["compiled"] == stats["loaded"] == stats["refused"] == 0, stats
+"""
+    run(script, TORCH_BACKEND=plugin, HAL_CACHE_DIR="", PATH=tools)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["simt", "cpu"])
+def test_the_models_train_as_on_the_cpu(settings, tmp_path, form):
+    driver_scripts.run_tests("npu", {**settings, "HAL_NPU_FORM": form}, tmp_path, "training/test_models.py", timeout=3600)
+
+
+@pytest.mark.slow
+def test_memory_streams_random_numbers_and_pinned_memory_are_as_on_every_device(settings, tmp_path):
+    for name in ("accelerator", "device", "memory", "streams", "random", "pinned", "dlpack", "graphs"):
+        driver_scripts.run_tests("npu", settings, tmp_path, f"device/test_{name}.py")
+
+
+@pytest.mark.slow
+def test_the_operator_database_gives_the_cpus_results_with_gradients(settings, tmp_path):
+    """But for logcumsumexp backward: a difference of large numbers, in which float32 on the CPU is as far from float64."""
+    assert driver_scripts.run_database("npu", settings, tmp_path) <= {"logcumsumexp"}

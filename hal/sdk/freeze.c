@@ -138,7 +138,7 @@ static int replace(char *ir, char *at) {
   return 1;
 }
 
-int npu_thaw(char *ir) {
+int hal_thaw(char *ir) {
   static const char word[] = " = freeze ";
   int count = 0;
   for (char *at = ir; (at = strstr(at, word)); count++)

@@ -1,9 +1,9 @@
-/* freeze.h: LLVM IR without `freeze` (freeze.c). Needs nothing of Level Zero. */
+/* freeze.h: LLVM IR without `freeze` (freeze.c). Private to hal/sdk. */
 #ifndef FREEZE_H_
 #define FREEZE_H_
 
 /* Takes `freeze` out of LLVM IR, a text that is changed in place and keeps its length. Returns how many there were; 0 = none, or one that
  * means something: then the text is of no use. */
-int npu_thaw(char *ir);
+int hal_thaw(char *ir);
 
 #endif /* FREEZE_H_ */

@@ -1,6 +1,9 @@
-/* compile.c: OpenCL C to SPIR-V by clang and llvm-spirv of one version, each a process of its own that reads and writes memory files. */
+/* clang.c: OpenCL C to SPIR-V (hal/plugin_clang.h). clang and llvm-spirv are processes of their own that read and write files in memory. */
 #define _GNU_SOURCE /* memfd_create */
+#include "hal/plugin_clang.h"
+
 #include <errno.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +14,10 @@
 #include <unistd.h>
 
 #include "freeze.h"
-#include "module.h"
 
 extern char **environ;
 
-enum { LOG_BYTES = 3000, MOST_OPTIONS = 64, MOST_WORDS = MOST_OPTIONS + 24 };
+enum { MOST_OPTIONS = 64, OPTION_BYTES = 4096, MOST_WORDS = MOST_OPTIONS + 24 };
 
 /* ---- the tools --------------------------------------------------------------------------------------------------------------- */
 
@@ -49,9 +51,9 @@ static void find_tools(void) {
   tools.clang[0] = tools.translator[0] = '\0';
 }
 
-int npu_compiler_found(void) {
+const char *hal_clang_path(void) {
   pthread_once(&tools.once, find_tools);
-  return tools.clang[0] != '\0';
+  return tools.clang[0] ? tools.clang : NULL;
 }
 
 /* ---- processes --------------------------------------------------------------------------------------------------------------- */
@@ -86,25 +88,10 @@ static int write_all(int file, const char *data, size_t size) {
 
 static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0; }
 
-/* Reads a whole file, a NUL behind it; NULL when it is empty or there is no memory. */
-static char *read_all(int file, size_t *out_size) {
+/* How many bytes a file has. */
+static size_t size_of(int file) {
   struct stat facts;
-  if (fstat(file, &facts) || facts.st_size <= 0) return NULL;
-  const size_t size = (size_t)facts.st_size;
-  char *const data = hal_host->mem_alloc(size + 1, 16);
-  size_t done = 0;
-  while (data && done < size) {
-    const ssize_t got = pread(file, data + done, size - done, (off_t)done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      hal_host->mem_free(data);
-      return NULL;
-    }
-    done += (size_t)got;
-  }
-  if (data) data[size] = '\0';
-  *out_size = size;
-  return data;
+  return fstat(file, &facts) || facts.st_size < 0 ? 0 : (size_t)facts.st_size;
 }
 
 /* ---- compiling --------------------------------------------------------------------------------------------------------------- */
@@ -124,7 +111,7 @@ static int add_options(char *options, const char **words, int count) {
  * are fewer passes. */
 typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, ATTEMPTS } attempt_e;
 
-static int compile_to(const npu_device_t *device, char *options, attempt_e attempt, int in, int out, int log) {
+static int compile_to(int fp64, char *options, attempt_e attempt, int in, int out, int log) {
   const char *words[MOST_WORDS] = {tools.clang,
                                    "-x",
                                    "cl",
@@ -137,7 +124,7 @@ static int compile_to(const npu_device_t *device, char *options, attempt_e attem
                                    "-emit-llvm",
                                    attempt == THAWED ? "-S" : "-c"};
   int count = 11;
-  if (!(device->modules.flags & ZE_DEVICE_MODULE_FLAG_FP64)) {
+  if (!fp64) {
     words[count++] = "-Xclang";
     words[count++] = "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64";
   }
@@ -171,11 +158,14 @@ static int assemble(int in, int out, int log) {
 
 /* Turns the text in a file into bitcode, by way of another, which it leaves empty. */
 static int thaw(int file, int other, int log) {
-  size_t size = 0;
-  char *const text = read_all(file, &size);
+  const size_t size = size_of(file);
   int code = -1;
-  if (text && npu_thaw(text) && write_all(other, text, size) && empty(file)) code = assemble(other, file, log);
-  hal_host->mem_free(text);
+  if (!size || ftruncate(file, (off_t)size + 1)) return -1; /* a NUL behind it */
+  char *const text = mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+  if (text == MAP_FAILED) return -1;
+  const int whole = hal_thaw(text) && write_all(other, text, size);
+  munmap(text, size + 1);
+  if (whole && empty(file)) code = assemble(other, file, log);
   return empty(other) ? code : -1;
 }
 
@@ -184,56 +174,64 @@ static int translate(int in, int out, int log) {
   return lseek(in, 0, SEEK_SET) == 0 ? run(words, in, out, log) : -1;
 }
 
-static hal_status_t say_log(const npu_device_t *device, int log, int code) {
-  size_t size = 0;
-  char *const text = read_all(log, &size);
-  const char *first = text ? strstr(text, "error") : NULL;
+/* The compiler's log from its first error on, in so far as it fits. */
+static void take_log(int file, char *log) {
+  const size_t size = size_of(file);
+  char *const text = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  if (text == MAP_FAILED) {
+    snprintf(log, HAL_CLANG_LOG, "the compiler left no log");
+    return;
+  }
+  const char *first = memmem(text, size, "error", 5);
   while (first && first > text && first[-1] != '\n') first--;
-  const hal_status_t status =
-      npu_error(HAL_INVALID_ARGUMENT, code, "npu: '%s' cannot build a module in 'opencl-c' (%s ended with %d): %.*s",
-                device->facts.name, tools.clang, code, LOG_BYTES,
-                first  ? first
-                : text ? text
-                       : "the compiler left no log");
-  hal_host->mem_free(text);
-  return status;
+  if (!first) first = text;
+  snprintf(log, HAL_CLANG_LOG, "%.*s", (int)(text + size - first), first);
+  munmap(text, size);
 }
 
-hal_status_t npu_compile(const npu_device_t *device, const hal_module_desc_t *desc, void **out_spirv,
-                         size_t *out_size) {
-  if (!npu_compiler_found())
-    return npu_error(
-        HAL_UNAVAILABLE, 0,
-        "npu: no compiler for OpenCL C was found on PATH; install clang and llvm-spirv of one version (Debian: "
-        "clang-14, llvm-spirv-14), or give the module in 'spirv'");
-  int files[4] = {-1, -1, -1, -1}, good = 1; /* source, bitcode, SPIR-V, log */
-  const char *const given = desc->options ? desc->options : "";
-  const size_t length = strlen(given) + 1;
-  char *const options = hal_host->mem_alloc(length, 1);
-  for (int i = 0; i < 4; i++) good &= (files[i] = memfd_create("npu", MFD_CLOEXEC)) >= 0;
-  hal_status_t status = HAL_OK;
-  if (!options || !good || !write_all(files[0], desc->data, desc->size)) {
-    status = npu_error(HAL_RESOURCE_EXHAUSTED, errno,
-                       "npu: no memory to compile a module of %zu bytes; free some memory", desc->size);
-    goto cleanup;
-  }
+/* Attempts one after the other; files: source, bitcode, SPIR-V, log. Returns 0, or the exit code of what failed. */
+static int attempt_all(const char *given, int fp64, const int *files) {
+  char options[OPTION_BYTES];
   int code = -1;
   for (attempt_e attempt = OPTIMISED; attempt < ATTEMPTS && code; attempt++) {
-    memcpy(options, given, length);
-    if (!empty(files[1]) || !empty(files[2]) || !empty(files[3]) || lseek(files[0], 0, SEEK_SET)) break;
-    code = compile_to(device, options, attempt, files[0], files[1], files[3]);
-    if (code) break; /* the source is wrong */
+    snprintf(options, sizeof options, "%s", given);
+    if (!empty(files[1]) || !empty(files[2]) || !empty(files[3]) || lseek(files[0], 0, SEEK_SET)) return -1;
+    code = compile_to(fp64, options, attempt, files[0], files[1], files[3]);
+    if (code) return code; /* the source is wrong */
     if (attempt == THAWED) code = thaw(files[1], files[2], files[3]);
     if (!code) code = translate(files[1], files[2], files[3]);
   }
-  char *const spirv = code ? NULL : read_all(files[2], out_size);
-  if (spirv)
-    *out_spirv = spirv;
-  else
-    status = say_log(device, files[3], code);
-cleanup:
+  return code || size_of(files[2]) ? code : -1;
+}
+
+hal_status_t hal_clang_spirv(const char *source, size_t size, const char *options, int fp64,
+                             hal_clang_result_t *out_result) {
+  int files[4] = {-1, -1, -1, -1}, good = 1;
+  hal_status_t status = HAL_OK;
+  *out_result = (hal_clang_result_t){.file = -1};
+  if (!hal_clang_path() || strlen(options) >= OPTION_BYTES) {
+    snprintf(out_result->log, sizeof out_result->log, "%s",
+             hal_clang_path()
+                 ? "the options are too long"
+                 : "no compiler for OpenCL C was found on PATH; install clang and llvm-spirv of one version "
+                   "(Debian: clang-14, llvm-spirv-14)");
+    return hal_clang_path() ? HAL_INVALID_ARGUMENT : HAL_UNAVAILABLE;
+  }
+  for (int i = 0; i < 4; i++) good &= (files[i] = memfd_create("hal_clang", MFD_CLOEXEC)) >= 0;
+  if (!good || !write_all(files[0], source, size)) {
+    out_result->code = errno;
+    snprintf(out_result->log, sizeof out_result->log, "no memory to compile a module of %zu bytes; free some memory",
+             size);
+    status = HAL_RESOURCE_EXHAUSTED;
+  } else if ((out_result->code = attempt_all(options, fp64, files)) != 0 || lseek(files[2], 0, SEEK_SET)) {
+    take_log(files[3], out_result->log);
+    status = HAL_INVALID_ARGUMENT;
+  } else {
+    out_result->file = files[2];
+    out_result->size = size_of(files[2]);
+    files[2] = -1;
+  }
   for (int i = 0; i < 4; i++)
     if (files[i] >= 0) close(files[i]);
-  hal_host->mem_free(options);
   return status;
 }

@@ -1,0 +1,67 @@
+/* pack.h: packs: files with modules of the portable kernels, built ahead by hal-pack, for devices whose compiler is not there at run time
+ * or is slow. Those of a plugin lie beside it: libhal_<name>.pack and libhal_<name>.<anything>.pack, in this order.
+ *
+ * A module is found by the hash of all that it was made from: source, its dialect, options, double precision. What was made from another
+ * source is so never found; what is damaged is told by check sums. Either is one warning for a file, and the device's compiler serves.
+ * A file is written under another name and renamed. Numbers are those of the machine that wrote it. Private to hal. */
+#ifndef HAL_SRC_OP_PACK_H_
+#define HAL_SRC_OP_PACK_H_
+
+#include <stdatomic.h>
+
+#include "base/hash.h"
+#include "hal/plugin.h"
+
+/* Its last sign is the format's version. */
+#define HAL_PACK_MAGIC UINT64_C(0x316b6361704c4148) /* "HALpack1" on machines with the low byte first */
+enum { HAL_PACK_DIALECT = 16, HAL_PACK_MAKER = 128, HAL_PACK_MOST = 1 << 20 /* entries */ };
+
+typedef struct hal_pack_header_s {
+  uint64_t magic;
+  uint64_t bytes;                 /* of the file */
+  uint64_t check[2];              /* hash of what follows, the entries included */
+  uint64_t count;                 /* entries, by key; modules lie behind them */
+  uint64_t kernels[2];            /* what sources it was made from: hal_op_source_version */
+  char source[HAL_PACK_DIALECT];  /* the dialect of the sources, "opencl-c" */
+  char dialect[HAL_PACK_DIALECT]; /* of the modules: "spirv" */
+  char maker[HAL_PACK_MAKER];     /* for people: what compiled it */
+} hal_pack_header_t;
+
+typedef struct hal_pack_entry_s {
+  uint64_t key[2], check[2];
+  uint64_t offset, size; /* of the module in the file */
+} hal_pack_entry_t;
+
+/* An open pack. */
+typedef struct hal_pack_s {
+  struct hal_pack_s *next;
+  int file;
+  atomic_int damaged; /* nothing more is taken from it */
+  atomic_int warned;
+  hal_pack_header_t header;
+  hal_pack_entry_t *entries;
+  char path[];
+} hal_pack_t;
+
+/* The key of a module: of a kernel's text, the dialect that it is compiled in with these options, with double precision or without. */
+hal_hash_t hal_pack_key(const char *source_dialect, const char *options, int fp64, const char *text, size_t size);
+
+/* The hash of header and entries, as it stands in the header. */
+hal_hash_t hal_pack_check(const hal_pack_header_t *header, const hal_pack_entry_t *entries);
+
+/* Opens the packs beside a plugin's file, but none where a process has more rights than its user. The devices of a plugin share them. Warns of those that are damaged or of another version, which are
+ * left out, and of those from other sources. Released by hal_packs_close, NULL too. */
+typedef struct hal_packs_s hal_packs_t;
+hal_packs_t *hal_packs_open(const char *plugin_path);
+void hal_packs_close(hal_packs_t *packs);
+
+/* The first of them, NULL when there is none. */
+hal_pack_t *hal_packs_first(const hal_packs_t *packs);
+
+/* Gives a module, which the caller frees with hal_free; NULL when the pack has none. Thread-safe. */
+void *hal_pack_load(hal_pack_t *pack, const hal_hash_t *key, size_t *out_size);
+
+/* Says once for a pack what is wrong with a module of it, "kernel \"add\": ...". */
+void hal_pack_refused(hal_pack_t *pack, const char *kernel, const char *why);
+
+#endif /* HAL_SRC_OP_PACK_H_ */

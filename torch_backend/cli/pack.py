@@ -1,0 +1,10 @@
+"""The command `pack`: compiles the portable kernels ahead into a file that lies beside a plugin, with the program hal-pack."""
+
+from __future__ import annotations
+
+from . import _program
+
+
+def main(argv) -> int:
+    """Builds a pack; the program's exit code."""
+    return _program.run("pack", "hal-pack", "--output FILE.pack [options of hal-pack]", argv)
