@@ -158,7 +158,7 @@ def test_without_the_library_the_portable_kernels_compute_and_say_so_only_when_a
     ("setting", "says"),
     [
         ({"CUBLASLT_STAND_IN_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
-        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1, and the driver is made for CUDA 12.4"),
+        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
         ({"CUBLASLT_STAND_IN_CREATE": "1"}, "CUBLAS_STATUS_NOT_INITIALIZED"),
         ({"HAL_CUDA_CUBLASLT": "/nowhere/libcublasLt.so"}, "/nowhere/libcublasLt.so cannot be loaded"),
         ({"HAL_CUDA_CUBLASLT": "libm.so.6"}, "lacks cublasLtGetProperty"),
@@ -179,7 +179,7 @@ def test_a_call_that_fails_is_an_error_that_names_operator_and_status(run):
 try:
     torch.ones(6, 8, device=d) @ torch.ones(8, 4, device=d)
 except RuntimeError as error:
-    assert "cuBLASLt refused mm" in str(error) and "CUBLAS_STATUS_EXECUTION_FAILED" in str(error), error
+    assert "cuBLAS refused mm" in str(error) and "CUBLAS_STATUS_EXECUTION_FAILED" in str(error), error
 else:
     raise AssertionError("no error")
 """, CUBLASLT_STAND_IN_FAILS="1")
