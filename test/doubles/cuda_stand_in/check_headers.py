@@ -1,9 +1,9 @@
-"""Compares the plugin's declarations of CUDA's driver, of NVRTC and of cuBLASLt with NVIDIA's own headers.
+"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt and cuDNN with NVIDIA's own headers.
 
 Usage: check_headers.py --compiler CC.
 
-The headers are those of the wheels nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-nvrtc and nvidia-cublas where this Python has them, or those
-of the folders CUDA_INCLUDE, CUDA_CRT_INCLUDE, NVRTC_INCLUDE and CUBLAS_INCLUDE. What lacks a header is left out, and what to install is printed; the exit code is 77 where nothing
+The headers are those of the wheels nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-nvrtc, nvidia-cublas and nvidia-cudnn-cu13 where this Python has
+them, or those of the folders CUDA_INCLUDE, CUDA_CRT_INCLUDE, NVRTC_INCLUDE, CUBLAS_INCLUDE and CUDNN_INCLUDE. What lacks a header is left out, and what to install is printed; the exit code is 77 where nothing
 was compared.
 """
 
@@ -19,9 +19,11 @@ PLUGIN = HERE.parents[2] / "plugins/cuda"
 
 # Where a header is looked for, and what brings it.
 HEADERS = {"cuda.h": ("CUDA_INCLUDE", "nvidia-cuda-runtime"), "nvrtc.h": ("NVRTC_INCLUDE", "nvidia-cuda-nvrtc"),
-           "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt")}  # fmt: skip
+           "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "cudnn.h": ("CUDNN_INCLUDE", "nvidia-cudnn-cu13"),
+           "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt")}  # fmt: skip
 # What is compared, with the headers that it needs.
-SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h")}
+SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h"),
+            "check_dnn_headers.c": ("cuda.h", "cudnn.h", "crt/host_defines.h")}  # fmt: skip
 
 
 def folder_of(header):
