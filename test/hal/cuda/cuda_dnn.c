@@ -221,6 +221,15 @@ Test(cuda_dnn, a_convolution_that_is_refused_at_the_call_says_what_it_was) {
                    "had an algorithm: CUDNN_STATUS_EXECUTION_FAILED (5000)");
 }
 
+Test(cuda_dnn, a_type_that_the_device_lacks_is_declined) {
+  open_with("CUDNN_STAND_IN_LACKS", "0");
+  const hal_op_own_t own = found("convolution_overrideable");
+  sample_t *const s = convolution_new();
+  cr_assert_eq(asked(&own, s), HAL_UNIMPLEMENTED);
+  cr_assert_eq(run(&own, s), HAL_UNIMPLEMENTED);
+  free(s);
+}
+
 /* That there is none is remembered; that there was no memory is not. */
 Test(cuda_dnn, a_want_of_memory_passes) {
   open_with("CUDNN_STAND_IN_REFUSES", "cudnnGetConvolutionForwardAlgorithm_v7=4003");
