@@ -163,14 +163,13 @@ static cudnnStatus_t call_backward(const norm_t *norm, const plan_t *plan) {
 
 /* The library computes all three gradients: those that nobody wants go to scratch memory. */
 static hal_status_t take_rooms(const hal_op_call_t *call, norm_t *norm) {
-  const size_t wide = norm->dtype == HAL_FLOAT64 ? 8 : 4, channels = (size_t)norm->image.sizes[1];
-  const size_t element = norm->dtype == HAL_FLOAT16 || norm->dtype == HAL_BFLOAT16 ? 2 : wide;
-  const size_t numel = (size_t)numbers_of_channel(&norm->image) * channels;
+  const size_t column = (size_t)norm->image.sizes[1] * (norm->dtype == HAL_FLOAT64 ? 8 : 4);
+  const size_t image = cuda_dnn_bytes(norm->dtype, &norm->image);
   hal_status_t status = HAL_OK;
   if (!norm->backward) return HAL_OK;
-  if (!norm->of_input) status = hal_host->scratch_alloc(call, numel * element, &norm->of_input);
-  if (!status && !norm->of_weight) status = hal_host->scratch_alloc(call, channels * wide, &norm->of_weight);
-  if (!status && !norm->of_bias) status = hal_host->scratch_alloc(call, channels * wide, &norm->of_bias);
+  if (!norm->of_input) status = hal_host->scratch_alloc(call, image, &norm->of_input);
+  if (!status && !norm->of_weight) status = hal_host->scratch_alloc(call, column, &norm->of_weight);
+  if (!status && !norm->of_bias) status = hal_host->scratch_alloc(call, column, &norm->of_bias);
   return status;
 }
 

@@ -81,21 +81,22 @@ static cudnnStatus_t call_pass(const dnn_work_t *work, const dnn_plan_t *plan, i
   const hal_dtype_t dtype = (hal_dtype_t)work->convolution.dtype;
   const void *const one = cuda_dnn_factor(dtype, 1), *const zero = cuda_dnn_factor(dtype, 0);
   void *const room = choice->workspace ? workspace : NULL;
+  void *const large = work->memory[pass->large], *const small = work->memory[pass->small],
+              *const filter = work->memory[pass->filter];
   const cudnnStatus_t code = dnn.cudnnSetConvolutionMathType(plan->convolution, choice->math);
   if (code) return code;
   switch (pass->direction) {
     case DNN_SMALL:
-      return dnn.cudnnConvolutionForward(plan->handle, one, plan->large, pass->large, plan->filter, pass->filter,
-                                         plan->convolution, choice->algorithm, room, choice->workspace, zero,
-                                         plan->small, pass->small);
+      return dnn.cudnnConvolutionForward(plan->handle, one, plan->large, large, plan->filter, filter, plan->convolution,
+                                         choice->algorithm, room, choice->workspace, zero, plan->small, small);
     case DNN_LARGE:
-      return dnn.cudnnConvolutionBackwardData(plan->handle, one, plan->filter, pass->filter, plan->small, pass->small,
+      return dnn.cudnnConvolutionBackwardData(plan->handle, one, plan->filter, filter, plan->small, small,
                                               plan->convolution, choice->algorithm, room, choice->workspace, zero,
-                                              plan->large, pass->large);
+                                              plan->large, large);
     default:
-      return dnn.cudnnConvolutionBackwardFilter(plan->handle, one, plan->large, pass->large, plan->small, pass->small,
+      return dnn.cudnnConvolutionBackwardFilter(plan->handle, one, plan->large, large, plan->small, small,
                                                 plan->convolution, choice->algorithm, room, choice->workspace, zero,
-                                                plan->filter, pass->filter);
+                                                plan->filter, filter);
   }
 }
 
@@ -107,16 +108,42 @@ static cudnnStatus_t call_bias(const dnn_work_t *work, const dnn_plan_t *plan) {
   const cudnnTensorDescriptor_t image = large ? plan->large : plan->small;
   if (work->bias)
     return dnn.cudnnAddTensor(plan->handle, one, plan->channels, work->bias, one, image,
-                              large ? first->large : first->small);
+                              work->memory[large ? first->large : first->small]);
   if (work->bias_gradient)
-    return dnn.cudnnConvolutionBackwardBias(plan->handle, one, image, work->gradient, zero, plan->channels,
+    return dnn.cudnnConvolutionBackwardBias(plan->handle, one, image, work->memory[0], zero, plan->channels,
                                             work->bias_gradient);
   return CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnStatus_t call_library(const cuda_submit_t *submit, const dnn_work_t *work, const dnn_plan_t *plan,
-                                  void *workspace) {
-  cudnnStatus_t code = dnn.cudnnSetStream(plan->handle, submit->handle);
+/* What lies repeated is added to nothing: zero times what the memory holds. */
+static cudnnStatus_t call_copy(const dnn_work_t *work, const dnn_plan_t *plan, const dnn_copy_t *copy, void *to) {
+  const hal_dtype_t dtype = (hal_dtype_t)work->convolution.dtype;
+  const void *const one = cuda_dnn_factor(dtype, 1), *const zero = cuda_dnn_factor(dtype, 0);
+  const void *const from = work->memory[copy->operand];
+  cudnnTensorDescriptor_t here = NULL, there = NULL;
+  cudnnStatus_t code = cuda_dnn_describe_strided(dtype, &copy->of, copy->strides, &here);
+  if (!code) code = cuda_dnn_describe(dtype, (cudnnTensorFormat_t)work->convolution.format, &copy->image, &there);
+  if (!code)
+    code = memcmp(&copy->of, &copy->image, sizeof copy->of) == 0
+               ? dnn.cudnnTransformTensor(plan->handle, one, here, from, zero, there, to)
+               : dnn.cudnnAddTensor(plan->handle, one, here, from, zero, there, to);
+  if (here) dnn.cudnnDestroyTensorDescriptor(here);
+  if (there) dnn.cudnnDestroyTensorDescriptor(there);
+  return code;
+}
+
+/* Before anything is written to a result: what the library cannot copy is the portable kernels'. */
+static cudnnStatus_t call_copies(dnn_work_t *work, const dnn_plan_t *plan, void *const rooms[DNN_OPERANDS]) {
+  cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
+  for (int i = 0; i < work->copy_count && !code; i++) {
+    code = call_copy(work, plan, &work->copies[i], rooms[i]);
+    work->memory[work->copies[i].operand] = rooms[i];
+  }
+  return code;
+}
+
+static cudnnStatus_t call_library(const dnn_work_t *work, const dnn_plan_t *plan, void *workspace) {
+  cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
   for (int i = 0; i < work->pass_count && !code; i++) code = call_pass(work, plan, i, workspace);
   return code ? code : call_bias(work, plan);
 }
@@ -128,26 +155,40 @@ static const char *name_of(const dnn_work_t *work) {
   return work->pass_count ? names[work->passes[0].direction] : "cudnnConvolutionBackwardBias";
 }
 
-static hal_status_t queue_plan(const hal_op_call_t *call, const dnn_work_t *work, const dnn_plan_t *plan) {
-  const dnn_image_t *const large = &work->convolution.large;
-  char what[160] = "";
-  cuda_submit_t submit;
-  void *workspace = NULL;
+/* Scratch memory: the larger of the passes' workspaces, and room for each copy. */
+static hal_status_t take_scratch(const hal_op_call_t *call, const dnn_work_t *work, const dnn_plan_t *plan,
+                                 void **out_workspace, void *out_rooms[DNN_OPERANDS]) {
   size_t bytes = 0;
   for (int i = 0; i < work->pass_count; i++)
     if (plan->choices[i].workspace > bytes) bytes = plan->choices[i].workspace;
-  hal_status_t status = bytes ? hal_host->scratch_alloc(call, bytes, &workspace) : HAL_OK;
+  hal_status_t status = bytes ? hal_host->scratch_alloc(call, bytes, out_workspace) : HAL_OK;
+  for (int i = 0; i < work->copy_count && !status; i++)
+    status = hal_host->scratch_alloc(call, cuda_dnn_bytes((hal_dtype_t)work->convolution.dtype, &work->copies[i].image),
+                                     &out_rooms[i]);
+  return status;
+}
+
+static hal_status_t queue_plan(const hal_op_call_t *call, dnn_work_t *work, const dnn_plan_t *plan) {
+  const dnn_image_t *const large = &work->convolution.large;
+  char what[160] = "";
+  cuda_submit_t submit;
+  void *workspace = NULL, *rooms[DNN_OPERANDS] = {NULL};
+  hal_status_t status = take_scratch(call, work, plan, &workspace, rooms);
   if (!status) status = cuda_submit_begin(&submit, call->stream, call->device, work->op);
   if (status) return status;
   submit.work.kernel = name_of(work);
-  const cudnnStatus_t code = call_library(&submit, work, plan, workspace);
+  cudnnStatus_t code = dnn.cudnnSetStream(plan->handle, submit.handle);
+  if (!code) code = call_copies(work, plan, rooms);
+  const int untouched = cuda_dnn_is_unsupported(code);
+  if (!code) code = call_library(work, plan, workspace);
   if (CUDA_UNLIKELY(code))
     snprintf(what, sizeof what, "%s of %d images of %d channels and %d x %d elements", work->op, large->sizes[0],
              large->sizes[1], large->sizes[large->ndim - 2], large->sizes[large->ndim - 1]);
-  return cuda_library_submitted(&cuda_dnn, &submit, (int)code, what);
+  status = cuda_library_submitted(&cuda_dnn, &submit, (int)code, what);
+  return untouched && status == HAL_INTERNAL ? HAL_UNIMPLEMENTED : status;
 }
 
-hal_status_t cuda_convolution_queue(const hal_op_call_t *call, const dnn_work_t *work) {
+hal_status_t cuda_convolution_queue(const hal_op_call_t *call, dnn_work_t *work) {
   dnn_plan_t plan;
   cuda_scope_t scope;
   hal_status_t status = cuda_enter(call->device, &scope);

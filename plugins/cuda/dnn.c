@@ -107,8 +107,9 @@ static int dimension_at(cudnnTensorFormat_t format, int ndim, int place) {
   return place == 0 ? 1 : place == ndim - 1 ? 0 : ndim - place;
 }
 
-static int lies_in(const hal_tensor_t *tensor, cudnnTensorFormat_t format) {
+int cuda_dnn_lies_in(const hal_tensor_t *tensor, cudnnTensorFormat_t format) {
   int64_t expected = 1;
+  if (tensor->ndim < 2 || (uintptr_t)tensor->data % ALIGNMENT) return 0;
   for (int place = 0; place < tensor->ndim; place++) {
     const int dim = dimension_at(format, tensor->ndim, place);
     if (tensor->sizes[dim] != 1 && tensor->strides[dim] != expected) return 0;
@@ -121,7 +122,7 @@ int cuda_dnn_format(const hal_tensor_t *const *tensors, size_t count) {
   static const cudnnTensorFormat_t formats[] = {CUDNN_TENSOR_NCHW, CUDNN_TENSOR_NHWC};
   for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
     size_t i = 0;
-    while (i < count && (!tensors[i] || (tensors[i]->ndim > 1 && lies_in(tensors[i], formats[f])))) i++;
+    while (i < count && (!tensors[i] || cuda_dnn_lies_in(tensors[i], formats[f]))) i++;
     if (i == count) return (int)formats[f];
   }
   return -1;
@@ -131,7 +132,7 @@ int cuda_dnn_image(const hal_tensor_t *tensor, dnn_image_t *out) {
   const int missing = tensor->ndim < 4 ? 4 - tensor->ndim : 0;
   int64_t elements = 1;
   *out = (dnn_image_t){.ndim = tensor->ndim + missing};
-  if (tensor->ndim < 2 || out->ndim > DNN_DIMS || (uintptr_t)tensor->data % ALIGNMENT) return 0;
+  if (tensor->ndim < 2 || out->ndim > DNN_DIMS) return 0;
   for (int i = 0; i < out->ndim; i++) out->sizes[i] = 1;
   for (int i = 0; i < tensor->ndim; i++) {
     if (tensor->sizes[i] < 1 || tensor->sizes[i] > INT32_MAX) return 0;
@@ -140,6 +141,12 @@ int cuda_dnn_image(const hal_tensor_t *tensor, dnn_image_t *out) {
     out->sizes[i < 2 ? i : i + missing] = (int)tensor->sizes[i];
   }
   return 1;
+}
+
+size_t cuda_dnn_bytes(hal_dtype_t dtype, const dnn_image_t *image) {
+  size_t bytes = dtype == HAL_FLOAT64 ? 8 : dtype == HAL_FLOAT32 ? 4 : 2;
+  for (int i = 0; i < image->ndim; i++) bytes *= (size_t)image->sizes[i];
+  return bytes;
 }
 
 cudnnDataType_t cuda_dnn_type(hal_dtype_t dtype) {
@@ -161,17 +168,22 @@ const void *cuda_dnn_factor(hal_dtype_t dtype, int number) {
   return dtype == HAL_FLOAT64 ? (const void *)&wide[number] : &narrow[number];
 }
 
+cudnnStatus_t cuda_dnn_describe_strided(hal_dtype_t dtype, const dnn_image_t *image, const int *strides,
+                                        cudnnTensorDescriptor_t *out) {
+  const cudnnStatus_t code = dnn.cudnnCreateTensorDescriptor(out);
+  if (code) return code;
+  return dnn.cudnnSetTensorNdDescriptor(*out, cuda_dnn_type(dtype), image->ndim, image->sizes, strides);
+}
+
 cudnnStatus_t cuda_dnn_describe(hal_dtype_t dtype, cudnnTensorFormat_t format, const dnn_image_t *image,
                                 cudnnTensorDescriptor_t *out) {
   int strides[DNN_DIMS], next = 1;
-  const cudnnStatus_t code = dnn.cudnnCreateTensorDescriptor(out);
-  if (code) return code;
   for (int place = 0; place < image->ndim; place++) {
     const int dim = dimension_at(format, image->ndim, place);
     strides[dim] = next;
     next *= image->sizes[dim];
   }
-  return dnn.cudnnSetTensorNdDescriptor(*out, cuda_dnn_type(dtype), image->ndim, image->sizes, strides);
+  return cuda_dnn_describe_strided(dtype, image, strides, out);
 }
 
 dnn_image_t cuda_dnn_channels(const dnn_image_t *image) {

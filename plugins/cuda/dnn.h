@@ -32,21 +32,28 @@ typedef struct dnn_image_s {
   int ndim, sizes[DNN_DIMS];
 } dnn_image_t;
 
+/* Whether a tensor lies densely in that order, at an address that the library's fast kernels take. */
+int cuda_dnn_lies_in(const hal_tensor_t *tensor, cudnnTensorFormat_t format);
+
 /* In which of the library's two orders all tensors lie, those that are NULL apart; -1 = in neither. */
 int cuda_dnn_format(const hal_tensor_t *const *tensors, size_t count);
 
-/* Returns 0 where there is no such image in the library: one without elements, of more dimensions or elements than it counts, or at an address
- * that its fast kernels do not take. */
+/* Returns 0 where there is no such image in the library: one without elements, of more dimensions or elements than it counts. */
 int cuda_dnn_image(const hal_tensor_t *tensor, dnn_image_t *out);
+
+/* Bytes of a dense image of that dtype. */
+size_t cuda_dnn_bytes(hal_dtype_t dtype, const dnn_image_t *image);
 
 cudnnDataType_t cuda_dnn_type(hal_dtype_t dtype);
 
 /* What alpha and beta point at, of 0 or 1. */
 const void *cuda_dnn_factor(hal_dtype_t dtype, int number);
 
-/* Makes a descriptor of an image that lies densely in that order. */
+/* Makes a descriptor of an image that lies densely in that order, or with those strides. */
 cudnnStatus_t cuda_dnn_describe(hal_dtype_t dtype, cudnnTensorFormat_t format, const dnn_image_t *image,
                                 cudnnTensorDescriptor_t *out);
+cudnnStatus_t cuda_dnn_describe_strided(hal_dtype_t dtype, const dnn_image_t *image, const int *strides,
+                                        cudnnTensorDescriptor_t *out);
 
 /* The image with one number for each channel. */
 dnn_image_t cuda_dnn_channels(const dnn_image_t *image);
@@ -67,10 +74,20 @@ typedef struct dnn_convolution_s {
   int pad[DNN_SPATIAL], step[DNN_SPATIAL], dilation[DNN_SPATIAL];
 } dnn_convolution_t;
 
+/* Where the memory of a call's tensors stands: operands in the order of its arguments, results. */
+enum { DNN_OPERANDS = 3, DNN_TENSORS = 5 };
+
 typedef struct dnn_pass_s {
   dnn_direction_t direction;
-  void *large, *small, *filter;
+  int large, small, filter; /* places of their memory */
 } dnn_pass_t;
+
+/* An operand that lies otherwise than the library takes it: passes read its dense copy in scratch memory. */
+typedef struct dnn_copy_s {
+  int operand;           /* its place */
+  dnn_image_t image, of; /* the copy; what it is of: a dimension that repeats has size 1 */
+  int strides[DNN_DIMS];
+} dnn_copy_t;
 
 enum { DNN_PASSES = 2 };
 
@@ -79,9 +96,11 @@ typedef struct dnn_work_s {
   const char *op; /* literal: the operator */
   dnn_convolution_t convolution;
   dnn_pass_t passes[DNN_PASSES];
-  int pass_count;
-  const void *bias, *gradient; /* or NULL; gradient: of the results */
-  void *bias_gradient;
+  dnn_copy_t copies[DNN_OPERANDS];
+  int pass_count, copy_count;
+  void *memory[DNN_TENSORS];
+  const void *bias;    /* or NULL */
+  void *bias_gradient; /* or NULL; of the first operand, the gradient of the results */
   int gradient_is_large;
 } dnn_work_t;
 
@@ -108,8 +127,8 @@ cudnnStatus_t cuda_dnn_choose(const dnn_plan_t *plan, const dnn_convolution_t *c
 /* Tells whether the library takes it: HAL_OK or HAL_UNIMPLEMENTED. Queues nothing. */
 hal_status_t cuda_convolution_query(const dnn_work_t *work);
 
-/* Queues it, with scratch memory of `call`. Errors: HAL_UNIMPLEMENTED = the library has none for it, nothing was queued; those of
- * cuda_submit_begin, scratch_alloc and cuda_library_submitted. */
-hal_status_t cuda_convolution_queue(const hal_op_call_t *call, const dnn_work_t *work);
+/* Queues it, with scratch memory of `call`; passes read copies then. Errors: HAL_UNIMPLEMENTED = the library has none for it, no result is
+ * touched; those of cuda_submit_begin, scratch_alloc and cuda_library_submitted. */
+hal_status_t cuda_convolution_queue(const hal_op_call_t *call, dnn_work_t *work);
 
 #endif /* DNN_H_ */

@@ -142,6 +142,9 @@ typedef struct {
   X(cudnnConvolutionBackwardBias, cudnnStatus_t,                                                                       \
     (cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t dy_descriptor, const void *dy, const void *beta, \
      cudnnTensorDescriptor_t db_descriptor, void *db))                                                                 \
+  X(cudnnTransformTensor, cudnnStatus_t,                                                                               \
+    (cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t from_descriptor, const void *from,               \
+     const void *beta, cudnnTensorDescriptor_t to_descriptor, void *to))                                               \
   X(cudnnAddTensor, cudnnStatus_t,                                                                                     \
     (cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t from_descriptor, const void *from,               \
      const void *beta, cudnnTensorDescriptor_t to_descriptor, void *to))

@@ -290,12 +290,18 @@ static int64_t channel_of(const struct cudnnTensorStruct *image, int64_t number)
   return number % image->sizes[1];
 }
 
-static void add_bias(const work_t *work) {
-  const struct cudnnTensorStruct *const image = &work->tensors[1], *const bias = &work->tensors[2];
+/* Adds a tensor whose dimensions of size 1 repeat; what is multiplied by zero is not read. */
+static void add(const work_t *work) {
+  const struct cudnnTensorStruct *const image = &work->tensors[1];
+  struct cudnnTensorStruct from = work->tensors[2];
+  for (int i = 0; i < from.ndim; i++) {
+    if (from.sizes[i] == 1) from.strides[i] = 0;
+    from.sizes[i] = image->sizes[i];
+  }
   for (int64_t i = 0; i < count_of(image); i++) {
     const int64_t at = place_of(image, i);
-    store(image, work->data[1], at,
-          work->beta * load(image, work->data[1], at) + work->alpha * load(bias, work->bias, channel_of(image, i)));
+    const double old = work->beta != 0 ? work->beta * load(image, work->data[1], at) : 0;
+    store(image, work->data[1], at, old + work->alpha * load(&from, work->bias, place_of(&from, i)));
   }
 }
 
@@ -309,18 +315,36 @@ static void sum_bias(const work_t *work) {
   free(sums);
 }
 
-cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t from_descriptor,
-                             const void *from, const void *beta, cudnnTensorDescriptor_t to_descriptor, void *to) {
-  const work_t work = {.compute = add_bias,
+static cudnnStatus_t queue_sum(const char *function, cudnnHandle_t handle, const void *alpha,
+                               cudnnTensorDescriptor_t from_descriptor, const void *from, const void *beta,
+                               cudnnTensorDescriptor_t to_descriptor, void *to) {
+  const work_t work = {.compute = add,
                        .tensors = {*to_descriptor, *to_descriptor, *from_descriptor},
                        .data = {NULL, to, NULL},
                        .bias = from,
                        .alpha = factor(to_descriptor->type, alpha),
                        .beta = factor(to_descriptor->type, beta)};
-  const cudnnStatus_t code = refused(__func__);
+  const cudnnStatus_t code = refused(function);
   if (code) return code;
-  if (!is_bias(from_descriptor, to_descriptor) || !from || !to) return CUDNN_STATUS_BAD_PARAM;
+  if (!from || !to || from_descriptor->type != to_descriptor->type || from_descriptor->ndim != to_descriptor->ndim)
+    return CUDNN_STATUS_BAD_PARAM;
+  for (int i = 0; i < to_descriptor->ndim; i++)
+    if (from_descriptor->sizes[i] != 1 && from_descriptor->sizes[i] != to_descriptor->sizes[i])
+      return CUDNN_STATUS_NOT_SUPPORTED;
   return queue_work(handle, &work);
+}
+
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t from_descriptor,
+                             const void *from, const void *beta, cudnnTensorDescriptor_t to_descriptor, void *to) {
+  return queue_sum(__func__, handle, alpha, from_descriptor, from, beta, to_descriptor, to);
+}
+
+cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t from_descriptor,
+                                   const void *from, const void *beta, cudnnTensorDescriptor_t to_descriptor,
+                                   void *to) {
+  for (int i = 0; i < to_descriptor->ndim; i++)
+    if (from_descriptor->sizes[i] != to_descriptor->sizes[i]) return CUDNN_STATUS_BAD_PARAM;
+  return queue_sum(__func__, handle, alpha, from_descriptor, from, beta, to_descriptor, to);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha,

@@ -81,16 +81,38 @@ for wanted in ((True, False, False), (False, True, False), (False, False, True))
     assert "validate: " not in done.stderr
 
 
-def test_what_the_library_has_no_words_for_is_the_portable_kernels(run):
-    run("""
+def test_operands_of_two_orders_with_gaps_repeated_or_at_any_address_are_copied_for_the_library(run):
+    done = run("""
 x, w, gradient_of_a_sum = torch.randn(2, 4, 7, 8), torch.randn(6, 4, 3, 3), torch.ones(1, 1, 1, 1).expand(2, 6, 5, 6)
-check(F.conv2d, BOTH, False, x, w.contiguous(memory_format=torch.channels_last))                      # two orders
-check(F.conv2d, BOTH, False, torch.randn(2, 4, 7, 9)[..., 1:], w)                                     # gaps
-odd = torch.randn(x.numel() + 1)                                                                      # an address in the middle
+last = torch.channels_last
+for dtype, tolerance in TYPES:
+    check(F.conv2d, BOTH, True, x.to(dtype), w.to(dtype).contiguous(memory_format=last), tolerance=tolerance, lies_as=last)
+    check(F.conv2d, BOTH, True, x.to(dtype), w.to(dtype), grad=gradient_of_a_sum.to(dtype), tolerance=tolerance)
+check(F.conv2d, BOTH, True, x.contiguous(memory_format=last), w, lies_as=last)
+check(F.conv2d, BOTH, True, torch.randn(2, 4, 7, 9)[..., 1:], w)
+check(F.conv2d, BOTH, True, torch.randn(7, 4, 8, 2).permute(3, 1, 0, 2), torch.randn(3, 3, 4, 6).permute(3, 2, 0, 1))
+check(F.conv2d, BOTH, True, torch.randn(1, 4, 1, 8).expand(2, 4, 7, 8), w, grad=torch.randn(2, 6, 5, 1).expand(2, 6, 5, 6))
+check(F.conv1d, BOTH, True, torch.randn(2, 9, 4).transpose(1, 2), torch.randn(6, 4, 3), torch.randn(6))
+check(F.conv_transpose3d, BOTH, True, torch.randn(1, 3, 3, 3, 2).permute(0, 4, 1, 2, 3)[..., ::2], torch.randn(2, 4, 2, 2, 3))
+odd = torch.randn(x.numel() + 1)
 ops.reset()
 close(F.conv2d(odd.to(d)[1:].view(2, 4, 7, 8), w.to(d)), F.conv2d(odd[1:].view(2, 4, 7, 8), w), 2e-5)
-answered(BOTH[:1], False)
-check(F.conv2d, BOTH[1:], False, x, w, grad=gradient_of_a_sum)
+answered(BOTH[:1], True)
+# One memory as two operands, which lie in it in two ways.
+x, w = torch.randn(2, 4, 5, 5), torch.randn(4, 4, 1, 1)
+backward = lambda x, w: torch.ops.aten.convolution_backward(x.transpose(2, 3), x, w, [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
+ops.reset()
+for ours, theirs in zip(backward(x.to(d), w.to(d)), backward(x, w)):
+    close(ours, theirs, 2e-5)
+answered(BOTH[1:], True)
+""")
+    assert "validate: " not in done.stderr
+
+
+def test_what_the_library_has_no_words_for_is_the_portable_kernels(run):
+    run("""
+x, w = torch.randn(2, 4, 7, 8), torch.randn(6, 4, 3, 3)
+check(F.conv2d, BOTH[:1], False, torch.randn(60).as_strided((2, 4, 4, 5), (1, 2, 3, 4)), w, backward=False)  # elements that overlap
 assert F.conv2d(torch.empty(0, 4, 7, 8, device=d), w.to(d)).shape == (0, 6, 5, 6)
 check(lambda t: F.batch_norm(t, None, None, training=True), NORMS, False, x)
 mean, var, p = torch.randn(4), torch.rand(4) + 0.5, [torch.randn(4) for _ in range(2)]
