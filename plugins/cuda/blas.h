@@ -1,9 +1,10 @@
-/* blas.h: matrix products by cuBLASLt: the library (blas.c), and products in its words (product.c), which op.c makes of operators. */
+/* blas.h: matrix products by cuBLASLt: the library (blas.c), and products in its words (product.c), which
+ * product_op.c makes of operators. */
 #ifndef BLAS_H_
 #define BLAS_H_
 
 #include "blas_api.h"
-#include "cuda_plugin.h"
+#include "library.h"
 
 #define BLAS_DECLARE_CALL(name, result, parameters) result(*name) parameters;
 typedef struct blas_table_s {
@@ -11,13 +12,10 @@ typedef struct blas_table_s {
 } blas_table_t;
 extern blas_table_t blas;
 
-/* Gives the device's handle, which lives as long as the process; the first call opens the library. Thread-safe.
- * Errors: HAL_NOT_FOUND = there is none, or it was refused before; HAL_UNAVAILABLE = one that was named and is none, is too old or too new
- * for the driver, or does not serve the device: with what to do; those of cuda_enter. */
-hal_status_t cuda_blas_handle(int32_t device, cublasLtHandle_t *out_handle);
+extern cuda_library_t cuda_blas;
 
-/* The name of a status of the library, such as "CUBLAS_STATUS_INVALID_VALUE". */
-const char *cuda_blas_status_name(cublasStatus_t status);
+/* The handle of a device that the library serves (cuda_library_serve). */
+cublasLtHandle_t cuda_blas_handle(int32_t device);
 
 /* A matrix, or a batch of them, column by column: what the library calls a layout. `transposed`: the product takes it transposed. */
 typedef struct blas_matrix_s {
@@ -38,10 +36,10 @@ typedef struct blas_product_s {
 } blas_product_t;
 
 /* Tells whether the library takes the product: HAL_OK or HAL_UNIMPLEMENTED. Queues nothing; of addresses the alignment counts alone. */
-hal_status_t cuda_product_query(int32_t device, cublasLtHandle_t handle, const blas_product_t *product);
+hal_status_t cuda_product_query(int32_t device, const blas_product_t *product);
 
 /* Queues the product, with scratch memory of `call`. Errors: HAL_UNIMPLEMENTED = the library has none for it, nothing was queued; those of
  * cuda_submit_begin and scratch_alloc; HAL_INTERNAL = the library refused what it had offered. */
-hal_status_t cuda_product_queue(const hal_op_call_t *call, cublasLtHandle_t handle, const blas_product_t *product);
+hal_status_t cuda_product_queue(const hal_op_call_t *call, const blas_product_t *product);
 
 #endif /* BLAS_H_ */

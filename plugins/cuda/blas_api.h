@@ -3,7 +3,7 @@
 #ifndef BLAS_API_H_
 #define BLAS_API_H_
 
-#include "driver_api.h"
+#include "library_api.h"
 
 /* ---- numbers ---------------------------------------------------------------------------------------------------------------- */
 
@@ -39,10 +39,8 @@
   X(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, 8)
 #define BLAS_REDUCTIONS(X) X(CUBLASLT_REDUCTION_SCHEME_NONE, 0) X(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 2)
 
-#define BLAS_PROPERTIES(X) X(MAJOR_VERSION, 0) X(MINOR_VERSION, 1) X(PATCH_LEVEL, 2)
-
 #define BLAS_CHOICES(X) \
-  BLAS_DATA_TYPES(X) BLAS_COMPUTE_TYPES(X) BLAS_OPERATIONS(X) BLAS_EPILOGUES(X) BLAS_REDUCTIONS(X) BLAS_PROPERTIES(X)
+  BLAS_DATA_TYPES(X) BLAS_COMPUTE_TYPES(X) BLAS_OPERATIONS(X) BLAS_EPILOGUES(X) BLAS_REDUCTIONS(X) LIBRARY_PROPERTIES(X)
 #define BLAS_SETTINGS(X) BLAS_LAYOUT_ATTRIBUTES(X) BLAS_PRODUCT_ATTRIBUTES(X) BLAS_PREFERENCES(X)
 #define BLAS_ALL_NUMBERS(X) BLAS_STATUSES(X) BLAS_CHOICES(X) BLAS_SETTINGS(X)
 
@@ -50,7 +48,6 @@
 #ifndef CUBLAS_VERSION
 #define BLAS_ENUMERATOR(name, number) name = number,
 typedef enum { BLAS_STATUSES(BLAS_ENUMERATOR) } cublasStatus_t;
-typedef enum { BLAS_PROPERTIES(BLAS_ENUMERATOR) } libraryPropertyType;
 typedef enum { BLAS_DATA_TYPES(BLAS_ENUMERATOR) } cudaDataType;
 typedef enum { BLAS_COMPUTE_TYPES(BLAS_ENUMERATOR) } cublasComputeType_t;
 typedef enum { BLAS_LAYOUT_ATTRIBUTES(BLAS_ENUMERATOR) } cublasLtMatrixLayoutAttribute_t;

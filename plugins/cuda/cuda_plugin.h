@@ -107,9 +107,6 @@ typedef struct cuda_device_s {
   hal_plugin_stream_t *streams;
   hal_records_t profile;
   struct cuda_clock_s *clock; /* of profiles (profile.c) */
-  struct cublasLtContext
-      *blas; /* under the lock, as what follows (blas.c); NULL = not asked for yet, or there is none */
-  int blas_refused;
 } cuda_device_t;
 
 typedef struct cuda_state_s {

@@ -1,180 +1,51 @@
-/* op.c: operators that NVIDIA's libraries compute: products of matrices, by cuBLASLt. The library takes matrices column by column; one that lies
- * row by row is the transposed one to it, and d' = b' a'. What the library cannot do exactly as ATen means it the portable kernels do:
- * its ReLU makes 0 of NaN, and its GELU is the approximation by tanh, so that no activation is left to it. */
-#include <limits.h>
+/* op.c: operators that NVIDIA's libraries compute where they are installed: products of matrices by cuBLASLt, convolutions and normalisation of
+ * batches by cuDNN. What a library has no words for the portable kernels compute. */
+#include "op.h"
+
 #include <string.h>
 
 #include "blas.h"
+#include "dnn.h"
 
-/* A row of operators: where its factors stand, and what is added. */
-typedef struct product_op_s {
-  const char *name; /* literal */
-  int dimensions;
-  int has_sum; /* self, a, b, beta, alpha; else a, b */
-} product_op_t;
-static const product_op_t products[] = {{"mm", 2, 0}, {"bmm", 3, 0}, {"addmm", 2, 1}, {"baddbmm", 3, 1}};
-enum { PRODUCT_COUNT = sizeof products / sizeof *products };
+#define PRODUCT(name, kind) \
+  { name, &cuda_blas, kind, cuda_product_run, cuda_product_ask }
+#define CONVOLUTION(name, kind) \
+  { name, &cuda_dnn, kind, cuda_convolution_run, cuda_convolution_ask }
+#define BATCH_NORM(name, kind) \
+  { name, &cuda_dnn, kind, cuda_batch_norm_run, cuda_batch_norm_ask }
 
-typedef struct product_state_s {
-  const product_op_t *op;
-  int32_t device;
-  cublasLtHandle_t handle;
-} product_state_t;
-static product_state_t states[CUDA_MAX_DEVICES][PRODUCT_COUNT];
+static const cuda_op_t ops[] = {PRODUCT("mm", 0),
+                                PRODUCT("bmm", CUDA_OP_BATCHES),
+                                PRODUCT("addmm", CUDA_OP_ADDS),
+                                PRODUCT("baddbmm", CUDA_OP_ADDS | CUDA_OP_BATCHES),
+                                CONVOLUTION("convolution_overrideable", 0),
+                                CONVOLUTION("convolution_backward_overrideable", CUDA_OP_BACKWARD),
+                                BATCH_NORM("native_batch_norm", 0),
+                                BATCH_NORM("native_batch_norm_backward", CUDA_OP_BACKWARD)};
+enum { OP_COUNT = sizeof ops / sizeof *ops };
+static cuda_op_state_t states[CUDA_MAX_DEVICES][OP_COUNT];
 
-/* ---- matrices ------------------------------------------------------------------------------------------------------------------- */
-
-/* A tensor as rows and columns, each with a stride; a stride of 0 repeats. */
-typedef struct view_s {
-  void *data;
-  int64_t rows, columns, row_stride, column_stride, batch_stride;
-} view_t;
-
-static view_t turned(view_t view) {
-  return (view_t){view.data, view.columns, view.rows, view.column_stride, view.row_stride, view.batch_stride};
-}
-
-/* The stride along dimension `dim` of `ndim` when the tensor is broadcast to `size` there; -1 = it cannot be. */
-static int64_t broadcast_stride(const hal_tensor_t *tensor, int32_t dim, int32_t ndim, int64_t size) {
-  const int32_t own = dim - (ndim - tensor->ndim);
-  if (own < 0) return 0;
-  if (tensor->sizes[own] == size) return tensor->strides[own];
-  return tensor->sizes[own] == 1 ? 0 : -1;
-}
-
-/* Returns 0 where the tensor does not broadcast to that. */
-static int view_of(const hal_tensor_t *tensor, int32_t ndim, int64_t batch, int64_t rows, int64_t columns,
-                   view_t *out) {
-  if (tensor->ndim > ndim) return 0;
-  *out = (view_t){.data = tensor->data, .rows = rows, .columns = columns};
-  out->row_stride = broadcast_stride(tensor, ndim - 2, ndim, rows);
-  out->column_stride = broadcast_stride(tensor, ndim - 1, ndim, columns);
-  if (ndim == 3) out->batch_stride = broadcast_stride(tensor, 0, ndim, batch);
-  return out->row_stride >= 0 && out->column_stride >= 0 && out->batch_stride >= 0;
-}
-
-/* Columns that lie densely, one behind the other. */
-static int by_columns(const view_t *view, blas_matrix_t *out) {
-  if (view->rows > 1 && view->row_stride != 1) return 0;
-  if (view->columns > 1 && view->column_stride < view->rows) return 0;
-  *out = (blas_matrix_t){.data = view->data,
-                         .rows = view->rows,
-                         .columns = view->columns,
-                         .leading = view->columns > 1 ? view->column_stride : view->rows,
-                         .batch_stride = view->batch_stride};
-  return 1;
-}
-
-static int as_factor(const view_t *view, blas_matrix_t *out) {
-  const view_t other = turned(*view);
-  if (by_columns(view, out)) return 1;
-  if (!by_columns(&other, out)) return 0;
-  out->transposed = 1;
-  return 1;
-}
-
-/* ---- what is added ---------------------------------------------------------------------------------------------------------------- */
-
-static int read_number(const hal_value_t *value, double *out_number) {
+int cuda_op_number(const hal_value_t *value, double *out_number) {
   if (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL) *out_number = (double)value->u.i;
   if (value->tag == HAL_VALUE_DOUBLE) *out_number = value->u.d;
   return value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_BOOL || value->tag == HAL_VALUE_DOUBLE;
 }
 
-/* One number for each row, as it is, is the library's bias; a whole matrix its c. Others are declined: a matrix whose columns repeat is none
- * to the library. */
-static int take_sum(blas_product_t *product, const view_t *sum) {
-  if (product->beta == 0) return 1; /* NaN in what is not added does not count */
-  if (product->beta == 1 && (sum->column_stride == 0 || sum->columns == 1) &&
-      (sum->row_stride == 1 || sum->rows == 1)) {
-    product->bias = sum->data;
-    product->bias_stride = sum->batch_stride;
-    product->beta = 0;
-    return 1;
-  }
-  return by_columns(sum, &product->c);
-}
-
-/* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
-
-/* The tensors of a call: result, factors and what is added, which may be NULL. Returns 0 where an argument is not what is expected. */
-static int take_tensors(const product_op_t *op, const hal_op_call_t *call, const hal_tensor_t *out[4]) {
-  const uint32_t first = op->has_sum ? 1 : 0;
-  if (call->arg_count < (op->has_sum ? 5 : 2) || call->result_count < 1 || !call->results[0]) return 0;
-  for (uint32_t i = 0; i < first + 2; i++)
-    if (call->args[i].tag != HAL_VALUE_TENSOR) return 0;
-  out[0] = call->results[0];
-  out[1] = call->args[first].u.t;
-  out[2] = call->args[first + 1].u.t;
-  out[3] = op->has_sum ? call->args[0].u.t : NULL;
-  for (int i = 0; i < 4; i++)
-    if (out[i] && out[i]->dtype != out[0]->dtype) return 0;
-  return out[0]->ndim == op->dimensions && out[1]->ndim == op->dimensions && out[2]->ndim == op->dimensions;
-}
-
-static int take_views(const product_op_t *op, const hal_tensor_t *const tensors[4], view_t views[4],
-                      int64_t *out_batch) {
-  const int32_t n = op->dimensions;
-  const int64_t batch = n == 3 ? tensors[0]->sizes[0] : 1, rows = tensors[0]->sizes[n - 2],
-                columns = tensors[0]->sizes[n - 1], inner = tensors[1]->sizes[n - 1];
-  if (batch < 1 || batch > INT32_MAX || rows < 1 || columns < 1 || inner < 1) return 0;
-  *out_batch = batch;
-  return view_of(tensors[0], n, batch, rows, columns, &views[0]) &&
-         view_of(tensors[1], n, batch, rows, inner, &views[1]) &&
-         view_of(tensors[2], n, batch, inner, columns, &views[2]) &&
-         (!tensors[3] || view_of(tensors[3], n, batch, rows, columns, &views[3]));
-}
-
-/* HAL_UNIMPLEMENTED = the library has no words for it. */
-static hal_status_t describe(const product_op_t *op, const hal_op_call_t *call, blas_product_t *out) {
-  const hal_tensor_t *tensors[4];
-  view_t views[4];
-  *out = (blas_product_t){.op = op->name, .alpha = 1};
-  if (!take_tensors(op, call, tensors) || !take_views(op, tensors, views, &out->batch)) return HAL_UNIMPLEMENTED;
-  if (op->has_sum && (!read_number(&call->args[3], &out->beta) || !read_number(&call->args[4], &out->alpha)))
-    return HAL_UNIMPLEMENTED;
-  out->dtype = tensors[0]->dtype;
-  view_t first = turned(views[2]), second = turned(views[1]), sum = op->has_sum ? turned(views[3]) : views[0];
-  const view_t result = turned(views[0]); /* the usual one: row by row */
-  if (!by_columns(&result, &out->d)) {
-    if (!by_columns(&views[0], &out->d)) return HAL_UNIMPLEMENTED;
-    first = views[1], second = views[2], sum = views[3];
-  }
-  out->c = out->d;
-  if (!as_factor(&first, &out->a) || !as_factor(&second, &out->b)) return HAL_UNIMPLEMENTED;
-  return op->has_sum && !take_sum(out, &sum) ? HAL_UNIMPLEMENTED : HAL_OK;
-}
-
-static hal_status_t run(void *state, const hal_op_call_t *call) {
-  const product_state_t *const own = state;
-  blas_product_t product;
-  const hal_status_t status = describe(own->op, call, &product);
-  return status ? status : cuda_product_queue(call, own->handle, &product);
-}
-
-static hal_status_t query(void *state, const hal_op_call_t *call) {
-  const product_state_t *const own = state;
-  blas_product_t product;
-  const hal_status_t status = describe(own->op, call, &product);
-  return status ? status : cuda_product_query(own->device, own->handle, &product);
-}
-
 hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *out_op) {
   int index = 0;
-  while (index < PRODUCT_COUNT && strcmp(name, products[index].name) != 0) index++;
-  if (index == PRODUCT_COUNT) return HAL_NOT_FOUND;
-  cublasLtHandle_t handle = NULL;
-  const hal_status_t status = cuda_blas_handle(device, &handle);
+  while (index < OP_COUNT && strcmp(name, ops[index].name) != 0) index++;
+  if (index == OP_COUNT) return HAL_NOT_FOUND;
+  const hal_status_t status = cuda_library_serve(ops[index].library, device);
   if (status) return status;
-  product_state_t *const state = &states[device][index];
-  *state = (product_state_t){.op = &products[index], .device = device, .handle = handle};
-  HAL_SET_FIELD(out_op, fn, run);
+  cuda_op_state_t *const state = &states[device][index];
+  *state = (cuda_op_state_t){.op = &ops[index], .device = device};
+  HAL_SET_FIELD(out_op, fn, ops[index].run);
   HAL_SET_FIELD(out_op, state, state);
   HAL_SET_FIELD(out_op, dtypes,
                 HAL_DTYPE_BIT(HAL_FLOAT16) | HAL_DTYPE_BIT(HAL_BFLOAT16) | HAL_DTYPE_BIT(HAL_FLOAT32) |
                     HAL_DTYPE_BIT(HAL_FLOAT64));
   HAL_SET_FIELD(out_op, layouts, HAL_TAKES_ALL);
   HAL_SET_FIELD(out_op, flags, HAL_OP_CAPTURABLE);
-  HAL_SET_FIELD(out_op, query, query);
+  HAL_SET_FIELD(out_op, query, ops[index].asks);
   return HAL_OK;
 }

@@ -1,4 +1,5 @@
 /* product.c: a product in cuBLASLt's words: descriptors, the algorithm that it would take, the call. */
+#include <stdio.h>
 #include <string.h>
 
 #include "blas.h"
@@ -100,7 +101,7 @@ static cublasStatus_t make_preference(plan_t *plan, const cuda_device_t *device,
 }
 
 /* CUBLAS_STATUS_NOT_SUPPORTED = the library has no way to compute it. */
-static cublasStatus_t make_plan(int32_t device, cublasLtHandle_t handle, const blas_product_t *product, plan_t *plan) {
+static cublasStatus_t make_plan(int32_t device, const blas_product_t *product, plan_t *plan) {
   int count = 0;
   memset(plan, 0, sizeof *plan);
   cublasStatus_t code = make_product(plan, product);
@@ -110,44 +111,42 @@ static cublasStatus_t make_plan(int32_t device, cublasLtHandle_t handle, const b
   if (!code) code = make_layout(&plan->d, product, &product->d);
   if (!code) code = make_preference(plan, &cuda.devices[device], product);
   if (!code)
-    code = blas.cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->a, plan->b, plan->c, plan->d,
-                                               plan->preference, 1, &plan->found, &count);
+    code = blas.cublasLtMatmulAlgoGetHeuristic(cuda_blas_handle(device), plan->product, plan->a, plan->b, plan->c,
+                                               plan->d, plan->preference, 1, &plan->found, &count);
   if (!code && (count < 1 || plan->found.state)) code = CUBLAS_STATUS_NOT_SUPPORTED;
   return code;
 }
 
 /* No memory is a failure; whatever else the library does not like, the portable kernels may. */
 static hal_status_t refuse_plan(const blas_product_t *product, cublasStatus_t code) {
-  if (code != CUBLAS_STATUS_ALLOC_FAILED) return HAL_UNIMPLEMENTED;
-  return cuda_error(HAL_RESOURCE_EXHAUSTED, (int64_t)code, "cuda: cuBLASLt has no host memory for %s; free some memory",
-                    product->op);
+  return code == CUBLAS_STATUS_ALLOC_FAILED ? cuda_library_no_memory(&cuda_blas, product->op, (int)code)
+                                            : HAL_UNIMPLEMENTED;
 }
 
-hal_status_t cuda_product_query(int32_t device, cublasLtHandle_t handle, const blas_product_t *product) {
+hal_status_t cuda_product_query(int32_t device, const blas_product_t *product) {
   plan_t plan;
   cuda_scope_t scope;
   const hal_status_t status = cuda_enter(device, &scope);
   if (status) return status;
-  const cublasStatus_t code = make_plan(device, handle, product, &plan);
+  const cublasStatus_t code = make_plan(device, product, &plan);
   drop_plan(&plan);
   cuda_leave(&scope);
   return code ? refuse_plan(product, code) : HAL_OK;
 }
 
-static cublasStatus_t call_library(const cuda_submit_t *submit, cublasLtHandle_t handle, const blas_product_t *product,
+static cublasStatus_t call_library(const cuda_submit_t *submit, int32_t device, const blas_product_t *product,
                                    const plan_t *plan, void *workspace) {
   const float narrow[] = {(float)product->alpha, (float)product->beta};
   const int wide = product->dtype == HAL_FLOAT64;
   const void *const alpha = wide ? (const void *)&product->alpha : &narrow[0];
   const void *const beta = wide ? (const void *)&product->beta : &narrow[1];
-  return blas.cublasLtMatmul(handle, plan->product, alpha, product->a.data, plan->a, product->b.data, plan->b, beta,
-                             product->c.data, plan->c, product->d.data, plan->d, &plan->found.algo, workspace,
-                             plan->found.workspaceSize, submit->handle);
+  return blas.cublasLtMatmul(cuda_blas_handle(device), plan->product, alpha, product->a.data, plan->a, product->b.data,
+                             plan->b, beta, product->c.data, plan->c, product->d.data, plan->d, &plan->found.algo,
+                             workspace, plan->found.workspaceSize, submit->handle);
 }
 
-/* The library does not tell whether the device was lost: the driver does. */
-static hal_status_t queue_plan(const hal_op_call_t *call, cublasLtHandle_t handle, const blas_product_t *product,
-                               const plan_t *plan) {
+static hal_status_t queue_plan(const hal_op_call_t *call, const blas_product_t *product, const plan_t *plan) {
+  char what[128] = "";
   cuda_submit_t submit;
   void *workspace = NULL;
   const size_t bytes = plan->found.workspaceSize;
@@ -155,26 +154,20 @@ static hal_status_t queue_plan(const hal_op_call_t *call, cublasLtHandle_t handl
   if (!status) status = cuda_submit_begin(&submit, call->stream, call->device, product->op);
   if (status) return status;
   submit.work.kernel = "cublasLtMatmul";
-  const cublasStatus_t code = call_library(&submit, handle, product, plan, workspace);
-  if (CUDA_LIKELY(!code)) return cuda_submit_end(&submit, CUDA_SUCCESS);
-  const CUresult driver = drv.cuStreamQuery(submit.handle);
-  status = cuda_submit_end(&submit, cuda_error_is_fatal(driver) ? driver : CUDA_ERROR_UNKNOWN);
-  if (cuda_error_is_fatal(driver)) return status;
-  return cuda_error(
-      HAL_INTERNAL, (int64_t)code,
-      "cuda: cuBLASLt refused %s of %lld matrices of %lld x %lld, for which it had an algorithm: %s (%d); "
-      "name another cuBLAS in HAL_CUDA_CUBLASLT",
-      product->op, (long long)product->batch, (long long)product->d.rows, (long long)product->d.columns,
-      cuda_blas_status_name(code), (int)code);
+  const cublasStatus_t code = call_library(&submit, call->device, product, plan, workspace);
+  if (CUDA_UNLIKELY(code))
+    snprintf(what, sizeof what, "%s of %lld matrices of %lld x %lld", product->op, (long long)product->batch,
+             (long long)product->d.rows, (long long)product->d.columns);
+  return cuda_library_submitted(&cuda_blas, &submit, (int)code, what);
 }
 
-hal_status_t cuda_product_queue(const hal_op_call_t *call, cublasLtHandle_t handle, const blas_product_t *product) {
+hal_status_t cuda_product_queue(const hal_op_call_t *call, const blas_product_t *product) {
   plan_t plan;
   cuda_scope_t scope;
   hal_status_t status = cuda_enter(call->device, &scope);
   if (status) return status;
-  const cublasStatus_t code = make_plan(call->device, handle, product, &plan);
-  status = code ? refuse_plan(product, code) : queue_plan(call, handle, product, &plan);
+  const cublasStatus_t code = make_plan(call->device, product, &plan);
+  status = code ? refuse_plan(product, code) : queue_plan(call, product, &plan);
   drop_plan(&plan);
   cuda_leave(&scope);
   return status;

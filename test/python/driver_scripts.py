@@ -16,11 +16,34 @@ NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/rele
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
 
-def cuda_settings(folder):
-    """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder; skips where the libraries are not built."""
+def cuda_settings(folder, libraries=False):
+    """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder, and with cuBLASLt and cuDNN where asked for; skips where
+    they are not built."""
     if not (CUDA_LIBRARIES / "libcuda.so.1").exists():
         pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
-    return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": str(CUDA_LIBRARIES), "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder)}
+    path = f"{CUDA_LIBRARIES}:{CUDA_LIBRARIES}/libraries" if libraries else str(CUDA_LIBRARIES)
+    return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": path, "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder)}
+
+
+# Tensors on the device that lie as those on the CPU (.to() keeps the strides of dense ones alone), and who computed calls.
+BY_LIBRARY = """
+import torch, torch_backend
+from torch_backend import ops
+
+d = "nvgpu"
+
+def alike(t):
+    if not t.numel():
+        return t.to(d)
+    last = sum((n - 1) * s for n, s in zip(t.size(), t.stride()))
+    base = torch.as_strided(t, (last + 1,), (1,), t.storage_offset())
+    return torch.as_strided(base.to(d), t.size(), t.stride())
+
+def answered(names, by_library):
+    rows = [row for row in ops.report() if row.op in names]
+    assert rows and not any(row.fallback for row in rows), rows
+    assert by_library is None or all(row.plugin == (row.native if by_library else 0) for row in rows), rows
+"""
 
 
 def run_tests(plugin, settings, folder, path, *options, timeout=1800):

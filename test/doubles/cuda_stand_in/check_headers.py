@@ -1,9 +1,9 @@
-"""Compares the plugin's declarations of CUDA's driver, of NVRTC, of cuBLASLt and of NVML with NVIDIA's own headers.
+"""Compares the plugin's declarations of CUDA's driver, of NVRTC, cuBLASLt, cuDNN and NVML with NVIDIA's own headers.
 
 Usage: check_headers.py --compiler CC.
 
-The headers are those of the wheels nvidia-cuda-runtime, nvidia-cuda-crt, nvidia-cuda-nvrtc, nvidia-cublas and nvidia-nvml-dev where this Python
-has them, or those of the folders CUDA_INCLUDE, CUDA_CRT_INCLUDE, NVRTC_INCLUDE, CUBLAS_INCLUDE and NVML_INCLUDE. What lacks a header is left out, and what to install is printed; the exit code is 77 where nothing
+The headers are those of the wheels in HEADERS where this Python has them, or those of the folders that the variables there name. What lacks a
+header is left out, and what to install is printed; the exit code is 77 where nothing
 was compared.
 """
 
@@ -19,11 +19,11 @@ PLUGIN = HERE.parents[2] / "plugins/cuda"
 
 # Where a header is looked for, and what brings it.
 HEADERS = {"cuda.h": ("CUDA_INCLUDE", "nvidia-cuda-runtime"), "nvrtc.h": ("NVRTC_INCLUDE", "nvidia-cuda-nvrtc"),
-           "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt"),
-           "nvml.h": ("NVML_INCLUDE", "nvidia-nvml-dev")}  # fmt: skip
+           "cublasLt.h": ("CUBLAS_INCLUDE", "nvidia-cublas"), "cudnn.h": ("CUDNN_INCLUDE", "nvidia-cudnn-cu13"),
+           "crt/host_defines.h": ("CUDA_CRT_INCLUDE", "nvidia-cuda-crt"), "nvml.h": ("NVML_INCLUDE", "nvidia-nvml-dev")}  # fmt: skip
 # What is compared, with the headers that it needs.
 SUBJECTS = {"check_headers.c": ("cuda.h", "nvrtc.h"), "check_blas_headers.c": ("cuda.h", "cublasLt.h", "crt/host_defines.h"),
-            "check_nvml_headers.c": ("nvml.h",)}
+            "check_dnn_headers.c": ("cuda.h", "cudnn.h", "crt/host_defines.h"), "check_nvml_headers.c": ("nvml.h",)}  # fmt: skip
 
 
 def folder_of(header):

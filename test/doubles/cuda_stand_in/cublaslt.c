@@ -1,12 +1,11 @@
 /* cublaslt.c: a libcublasLt.so whose products are sums in double of the definition, queued as host functions of the driver that the process
  * has loaded. It is stricter than the real one: whatever the plugin should not rely on is refused. */
-#define _GNU_SOURCE /* RTLD_NOLOAD */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "blas_api.h"
 #include "cublaslt.h"
+#include "vendor.h"
 
 #define API __attribute__((visibility("default")))
 #define DECLARE(name, result, parameters) API result name parameters;
@@ -18,21 +17,13 @@ struct cublasLtContext {
   int magic;
 };
 
-static long long setting(const char *name, long long otherwise) {
-  const char *const text = getenv(name);
-  return text && *text ? strtoll(text, NULL, 10) : otherwise;
-}
-
 cublasStatus_t cublasLtGetProperty(libraryPropertyType which, int *value) {
-  const int version = (int)setting("CUBLASLT_STAND_IN_VERSION", 130100);
-  const int parts[] = {version / 10000, version / 100 % 100, version % 100};
-  if (which > PATCH_LEVEL) return CUBLAS_STATUS_INVALID_VALUE;
-  *value = parts[which];
-  return CUBLAS_STATUS_SUCCESS;
+  return vendor_version("CUBLASLT_STAND_IN_VERSION", 130100, which, value) ? CUBLAS_STATUS_SUCCESS
+                                                                           : CUBLAS_STATUS_INVALID_VALUE;
 }
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
-  const cublasStatus_t refused = (cublasStatus_t)setting("CUBLASLT_STAND_IN_CREATE", 0);
+  const cublasStatus_t refused = (cublasStatus_t)vendor_setting("CUBLASLT_STAND_IN_CREATE", 0);
   *handle = refused ? NULL : calloc(1, sizeof **handle);
   if (!*handle) return refused ? refused : CUBLAS_STATUS_ALLOC_FAILED;
   (*handle)->magic = MAGIC;
@@ -193,7 +184,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const cublasStatus_t code = check(product, a, b, c, d);
   *count = 0;
   if (code) return code;
-  if (d->type == (cudaDataType)setting("CUBLASLT_STAND_IN_LACKS", -1)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (d->type == (cudaDataType)vendor_setting("CUBLASLT_STAND_IN_LACKS", -1)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const struct blas_layout_s *const layouts[] = {a, b, c, d};
   algorithm_t algorithm = {MAGIC, sum_of(product, layouts), preference->workspace < WORKSPACE ? 0 : WORKSPACE, 0};
   for (int i = 0; i < 4; i++) algorithm.alignments |= (uint64_t)preference->alignment[i] << 16 * i;
@@ -205,28 +196,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
 }
 
 /* ---- calls ------------------------------------------------------------------------------------------------------------------------ */
-
-/* The driver's: the process has loaded it before. */
-static void *driver_function(const char *name) {
-  static void *driver;
-  if (!driver) driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  return driver ? dlsym(driver, name) : NULL;
-}
-
-static CUresult queue(CUstream stream, CUhostFn function, void *data) {
-  CUresult (*launch)(CUstream, CUhostFn, void *) = NULL;
-  void *const found = driver_function("cuLaunchHostFunc");
-  memcpy(&launch, &found, sizeof found);
-  return launch ? launch(stream, function, data) : CUDA_ERROR_NOT_FOUND;
-}
-
-static int is_captured(CUstream stream) {
-  CUresult (*ask)(CUstream, CUstreamCaptureStatus *) = NULL;
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  void *const found = driver_function("cuStreamIsCapturing");
-  memcpy(&ask, &found, sizeof found);
-  return ask && !ask(stream, &status) && status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
 
 static int is_aligned(const algorithm_t *algorithm, const work_t *work) {
   const void *const addresses[] = {work->a, work->b, work->c, work->d};
@@ -256,14 +225,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t prod
   if (algorithm.magic != MAGIC || algorithm.sum != sum_of(product, layouts) || workspace_bytes < algorithm.workspace ||
       (algorithm.workspace && !workspace) || !is_aligned(&algorithm, &work))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (setting("CUBLASLT_STAND_IN_FAILS", 0)) return CUBLAS_STATUS_EXECUTION_FAILED;
+  if (vendor_setting("CUBLASLT_STAND_IN_FAILS", 0)) return CUBLAS_STATUS_EXECUTION_FAILED;
   work.alpha = wide ? *(const double *)alpha : (double)*(const float *)alpha;
   work.beta = wide ? *(const double *)beta : (double)*(const float *)beta;
-  work.again = is_captured(stream); /* a graph runs it any number of times: it is not released */
+  work.again = vendor_is_captured(stream); /* a graph runs it any number of times: it is not released */
   work_t *const own = malloc(sizeof *own);
   if (!own) return CUBLAS_STATUS_ALLOC_FAILED;
   *own = work;
-  if (!queue(stream, cublaslt_compute, own)) return CUBLAS_STATUS_SUCCESS;
+  if (!vendor_queue(stream, cublaslt_compute, own)) return CUBLAS_STATUS_SUCCESS;
   free(own);
   return CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -3,62 +3,12 @@
 #include <string.h>
 
 #include "cublaslt.h"
-
-/* ---- numbers ---------------------------------------------------------------------------------------------------------------------- */
-
-static double load(cudaDataType type, const void *base, int64_t index) {
-  uint16_t bits = 0;
-  uint32_t wide = 0;
-  float single = 0;
-  _Float16 half = 0;
-  switch (type) {
-    case CUDA_R_64F:
-      return ((const double *)base)[index];
-    case CUDA_R_16F:
-      memcpy(&half, (const char *)base + 2 * index, sizeof half);
-      return (double)half;
-    case CUDA_R_16BF:
-      memcpy(&bits, (const char *)base + 2 * index, sizeof bits);
-      wide = (uint32_t)bits << 16;
-      memcpy(&single, &wide, sizeof single);
-      return (double)single;
-    default:
-      return (double)((const float *)base)[index];
-  }
-}
-
-/* To the nearest, ties to even. */
-static uint16_t to_bfloat16(float value) {
-  uint32_t bits = 0;
-  memcpy(&bits, &value, sizeof bits);
-  if (value != value) return 0x7fc0;
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-static void store(cudaDataType type, void *base, int64_t index, double value) {
-  const _Float16 half = (_Float16)(float)value;
-  const uint16_t brain = to_bfloat16((float)value);
-  switch (type) {
-    case CUDA_R_64F:
-      ((double *)base)[index] = value;
-      break;
-    case CUDA_R_16F:
-      memcpy((char *)base + 2 * index, &half, sizeof half);
-      break;
-    case CUDA_R_16BF:
-      memcpy((char *)base + 2 * index, &brain, sizeof brain);
-      break;
-    default:
-      ((float *)base)[index] = (float)value;
-  }
-}
-
-/* ---- products --------------------------------------------------------------------------------------------------------------------- */
+#include "vendor.h"
 
 static double element(const struct blas_layout_s *layout, const void *base, int turn, int64_t batch, int64_t row,
                       int64_t column) {
   const int64_t i = turn == CUBLAS_OP_T ? column : row, j = turn == CUBLAS_OP_T ? row : column;
-  return load(layout->type, base, batch * layout->batch_stride + j * layout->leading + i);
+  return vendor_load(layout->type, base, batch * layout->batch_stride + j * layout->leading + i);
 }
 
 static void compute_one(const work_t *work, int64_t batch, int64_t row, int64_t column) {
@@ -71,8 +21,8 @@ static void compute_one(const work_t *work, int64_t batch, int64_t row, int64_t 
     sum += element(a, work->a, product->turn_a, batch, row, k) * element(b, work->b, product->turn_b, batch, k, column);
   sum *= work->alpha;
   if (work->beta != 0) sum += work->beta * element(c, work->c, CUBLAS_OP_N, batch, row, column);
-  if (product->bias) sum += load(d->type, product->bias, batch * product->bias_stride + row);
-  store(d->type, work->d, batch * d->batch_stride + column * d->leading + row, sum);
+  if (product->bias) sum += vendor_load(d->type, product->bias, batch * product->bias_stride + row);
+  vendor_store(d->type, work->d, batch * d->batch_stride + column * d->leading + row, sum);
 }
 
 void cublaslt_compute(void *data) {

@@ -39,7 +39,7 @@ static const hal_host_api_t host_api = {.struct_size = sizeof host_api,
     cr_assert_not_null(strstr(message, says), "%s", message); \
   } while (0)
 
-static inline void open_plugin(void) {
+static inline void open_plugin_with(const hal_host_api_t *host) {
   hal_plugin_entry_fn_t entry = NULL;
   int32_t count = 0;
   setenv("CUDA_STAND_IN_DEVICES", "2", 1);
@@ -48,11 +48,12 @@ static inline void open_plugin(void) {
   void *const symbol = dlsym(plugin, "hal_plugin_entry");
   memcpy(&entry, &symbol, sizeof entry);
   api.struct_size = sizeof api;
-  cr_assert_eq(entry(&host_api, &api), HAL_OK);
+  cr_assert_eq(entry(host, &api), HAL_OK);
   OK(api.device_count(&count));
   cr_assert_eq(count, 2);
   OK(api.init(""));
 }
+static inline void open_plugin(void) { open_plugin_with(&host_api); }
 
 static inline uint32_t *words_on(int32_t device, size_t bytes) {
   void *ptr = NULL;

@@ -4,35 +4,18 @@ layouts and sums; what it cannot do exactly is the portable kernels'; a library 
 import driver_scripts
 import pytest
 
-# A tensor on the device that lies as the one on the CPU (.to() keeps the strides of dense ones alone), and who computed a call.
-HEAD = """
-import torch, torch_backend
-from torch_backend import ops
-
-d = "nvgpu"
-
-def alike(t):
-    if not t.numel():
-        return t.to(d)
-    last = sum((n - 1) * s for n, s in zip(t.size(), t.stride()))
-    base = torch.as_strided(t, (last + 1,), (1,), t.storage_offset())
-    return torch.as_strided(base.to(d), t.size(), t.stride())
-
+HEAD = driver_scripts.BY_LIBRARY + """
 def check(call, by_library, *tensors, tolerance=1e-5, **more):
     ops.reset()
-    got = call(*[alike(t) for t in tensors], **more)
-    rows = [row for row in ops.report() if row.op in ("mm", "bmm", "addmm", "baddbmm")]
-    torch.testing.assert_close(got.cpu(), call(*tensors, **more), rtol=tolerance, atol=tolerance, equal_nan=True)
-    assert rows and not any(row.fallback for row in rows), rows
-    assert all(row.plugin == (row.native if by_library else 0) for row in rows), rows
+    expected = call(*tensors, **more)
+    torch.testing.assert_close(call(*map(alike, tensors), **more).cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    answered(("mm", "bmm", "addmm", "baddbmm"), by_library)
 """
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    more = driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"))
-    folder = driver_scripts.CUDA_LIBRARIES
-    return {**more, "LD_LIBRARY_PATH": f"{folder}:{folder}/libraries"}
+    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"), libraries=True)
 
 
 @pytest.fixture
@@ -158,7 +141,7 @@ def test_without_the_library_the_portable_kernels_compute_and_say_so_only_when_a
     ("setting", "says"),
     [
         ({"CUBLASLT_STAND_IN_VERSION": "110300"}, "is cuBLAS 11.3, too old"),
-        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1, and the driver is made for CUDA 12.4"),
+        ({"CUDA_STAND_IN_VERSION": "12040", "HAL_CUDA_CUBLASLT": "libcublasLt.so.13"}, "is cuBLAS 13.1 of CUDA 13, and the driver is made for CUDA 12.4"),
         ({"CUBLASLT_STAND_IN_CREATE": "1"}, "CUBLAS_STATUS_NOT_INITIALIZED"),
         ({"HAL_CUDA_CUBLASLT": "/nowhere/libcublasLt.so"}, "/nowhere/libcublasLt.so cannot be loaded"),
         ({"HAL_CUDA_CUBLASLT": "libm.so.6"}, "lacks cublasLtGetProperty"),
@@ -179,7 +162,7 @@ def test_a_call_that_fails_is_an_error_that_names_operator_and_status(run):
 try:
     torch.ones(6, 8, device=d) @ torch.ones(8, 4, device=d)
 except RuntimeError as error:
-    assert "cuBLASLt refused mm" in str(error) and "CUBLAS_STATUS_EXECUTION_FAILED" in str(error), error
+    assert "cuBLAS refused mm" in str(error) and "CUBLAS_STATUS_EXECUTION_FAILED" in str(error), error
 else:
     raise AssertionError("no error")
 """, CUBLASLT_STAND_IN_FAILS="1")

@@ -1,0 +1,51 @@
+/* library.h: NVIDIA's libraries of operators, which are opened at run time where they are installed: their files, their versions, the devices
+ * that they serve, and what they say to work. */
+#ifndef LIBRARY_H_
+#define LIBRARY_H_
+
+#include <hal/plugin_library.h>
+
+#include "cuda_plugin.h"
+#include "library_api.h"
+
+enum { CUDA_LIBRARY_FILES = HAL_LIBRARY_NAMES - 1, CUDA_LIBRARY_PATH = 4096 }; /* the last name is the toolkit's file */
+
+typedef struct cuda_library_version_s {
+  int major, minor, patch;
+  int cuda; /* the major version of CUDA that the library is made for: the driver's must not be an earlier one */
+} cuda_library_version_t;
+
+/* A library; a static variable, which lives for ever. Members up to `code_name` are given, the others zero. */
+typedef struct cuda_library_s {
+  hal_library_t opened;                  /* without names */
+  const char *name;                      /* "cuBLAS" */
+  const char *work;                      /* "matrix products": what the portable kernels compute without it */
+  const char *setting;                   /* the variable that names its file */
+  const char *linked;                    /* "libcublasLt.so": the file's name without its version */
+  const char *files[CUDA_LIBRARY_FILES]; /* names with versions, the latest first */
+  int cuda_of_file; /* the major version of CUDA that the first file is of, each further one's is one less; 0 = they do not tell */
+  int oldest; /* version that serves: major * 100 + minor */
+  void (*version)(cuda_library_version_t *out);
+  int (*serve)(
+      int32_t device); /* makes what it needs on a device, whose context is current; 0 or the library's status */
+  const char *(*code_name)(int code);
+  pthread_mutex_t lock;     /* of the rest */
+  uint64_t served, refused; /* bit d: device d */
+  int named;
+  char in_toolkit[CUDA_LIBRARY_PATH];
+} cuda_library_t;
+_Static_assert(CUDA_MAX_DEVICES <= 64, "a bit for each device");
+
+/* Makes the library serve a device; the first call opens it. Thread-safe. Errors: HAL_NOT_FOUND = there is none, or it was refused
+ * before; HAL_UNAVAILABLE = one that was named and is none, is too old or too new for the driver, or does not serve the device: with what to
+ * do; those of cuda_enter. */
+hal_status_t cuda_library_serve(cuda_library_t *library, int32_t device);
+
+/* Ends a command that was the library's, which answered `code`. Errors: HAL_INTERNAL = it refused `what`, which it had offered to
+ * compute; those of cuda_submit_end. */
+hal_status_t cuda_library_submitted(const cuda_library_t *library, cuda_submit_t *submit, int code, const char *what);
+
+/* HAL_RESOURCE_EXHAUSTED: the library has no memory of the host for the operator. */
+hal_status_t cuda_library_no_memory(const cuda_library_t *library, const char *op, int code);
+
+#endif /* LIBRARY_H_ */

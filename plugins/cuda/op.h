@@ -1,0 +1,43 @@
+/* op.h: the operators that NVIDIA's libraries compute: which there are (op.c), and what their files share. */
+#ifndef OP_H_
+#define OP_H_
+
+#include "library.h"
+
+enum { CUDA_OP_ADDS = 1, CUDA_OP_BATCHES = 2, CUDA_OP_BACKWARD = 4 };
+
+typedef struct cuda_op_s {
+  const char *name; /* as in codegen/ops.yaml */
+  cuda_library_t *library;
+  int kind;               /* CUDA_OP_* */
+  hal_op_fn_t run;        /* of a cuda_op_state_t */
+  hal_op_query_fn_t asks; /* the same */
+} cuda_op_t;
+
+typedef struct cuda_op_state_s {
+  const cuda_op_t *op;
+  int32_t device;
+} cuda_op_state_t;
+
+/* Products of matrices (product_op.c), convolutions (convolution_op.c), normalisation of batches (batch_norm.c). */
+hal_status_t cuda_product_run(void *state, const hal_op_call_t *call);
+hal_status_t cuda_product_ask(void *state, const hal_op_call_t *call);
+hal_status_t cuda_convolution_run(void *state, const hal_op_call_t *call);
+hal_status_t cuda_convolution_ask(void *state, const hal_op_call_t *call);
+hal_status_t cuda_batch_norm_run(void *state, const hal_op_call_t *call);
+hal_status_t cuda_batch_norm_ask(void *state, const hal_op_call_t *call);
+
+/* Reads a number, a truth value too. Returns whether it is one. */
+int cuda_op_number(const hal_value_t *value, double *out_number);
+
+/* The tensor that argument `index` is; NULL where it is none. */
+static inline const hal_tensor_t *cuda_op_tensor(const hal_op_call_t *call, uint32_t index) {
+  return index < call->arg_count && call->args[index].tag == HAL_VALUE_TENSOR ? call->args[index].u.t : NULL;
+}
+
+/* The result `index`; NULL where it is not wanted. */
+static inline const hal_tensor_t *cuda_op_result(const hal_op_call_t *call, uint32_t index) {
+  return index < call->result_count ? call->results[index] : NULL;
+}
+
+#endif /* OP_H_ */
