@@ -43,6 +43,13 @@
 #define PK_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/* Loops that are unrolled whole. */
+#if defined(PK_OPENCL) || defined(PK_CUDA)
+#define PK_UNROLLED _Pragma("unroll")
+#else
+#define PK_UNROLLED
+#endif
+
 #if defined(PK_OPENCL)
 #define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \
@@ -164,12 +171,20 @@ PK_DEFINE_NUMBERS(bool, pk_bool)
 #define PK_NAME(variant) PK_CAT(PK_PREFIX, variant)
 #define PK_C(x) ((T)(x))
 
+/* x / y, on devices of OpenCL with many threads in 32 bits where both numbers have no more; CUDA's division of 64 bits looks for itself. */
+PK_FN pk_u64 pk_divide_u64(pk_u64 x, pk_u64 y) {
+#if defined(PK_OPENCL) && !defined(PK_WIDE_CORES)
+  if ((x | y) >> 32 == 0) return (pk_u32)x / (pk_u32)y;
+#endif
+  return x / y;
+}
+
 /* Gives the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
  * a division of 64 bits takes as long as a vector loop over a short row. */
 PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 *offsets) {
   for (int k = 0; k < operands; k++) offsets[k] = 0;
   for (int d = 0; d < rows->ndim; d++) {
-    const pk_u64 q = d + 1 < rows->ndim ? r / (pk_u64)rows->size[d] : 0;
+    const pk_u64 q = d + 1 < rows->ndim ? pk_divide_u64(r, (pk_u64)rows->size[d]) : 0;
     const pk_i64 x = (pk_i64)(r - q * (pk_u64)rows->size[d]);
     for (int k = 0; k < operands; k++) offsets[k] += x * rows->stride[k][d];
     r = q;

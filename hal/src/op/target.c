@@ -24,7 +24,9 @@ hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32
                                         : form == HAL_FORM_CPU_VECTOR ? CPU_ROW_BLOCK
                                                                       : 1,
                            /* The host's number is fixed, so that results do not depend on the number of its cores. */
-                           .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT};
+                           .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT,
+                           /* Many threads count in 32 bits (kernels/pk_rows.h). */
+                           .most_reach = form == HAL_FORM_SIMT ? INT32_MAX : INT64_MAX};
 }
 
 const hal_op_target_t *hal_op_target(const hal_op_context_t *context) { return &context->device->ops->target; }

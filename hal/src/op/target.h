@@ -23,6 +23,7 @@ typedef struct hal_op_target_s {
   uint32_t group_threads; /* of a group kernel (PK_GROUP): PK_LSIZE, or 1 where one item loops */
   uint64_t row_block;     /* elements of an item of a row-form kernel */
   uint64_t wanted_groups; /* as many groups keep the device busy */
+  int64_t most_reach;     /* of a row-form kernel's launch: elements, and from the first of an operand to its last */
 } hal_op_target_t;
 
 /* The target of a launch. */
