@@ -219,12 +219,13 @@ static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int
   size_t size;
   on->weight = result->data;
   if (parts == 1) return launch(context, p, on, part, 1);
-  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(result->dtype), &size))
+  const hal_dtype_t sums = hal_op_accumulator(context, result->dtype);
+  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(sums), &size))
     return hal_op_too_large(context, UINT64_MAX);
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
   on->weight = scratch.address;
   hal_status_t status = launch(context, p, on, part, parts);
-  if (!status) status = hal_op_add_rows(context, parts, on->weight, result->dtype, result);
+  if (!status) status = hal_op_add_rows(context, parts, on->weight, sums, result);
   hal_op_scratch_release(&scratch);
   return status;
 }

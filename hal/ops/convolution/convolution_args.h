@@ -27,23 +27,24 @@ typedef struct {
 #define PK_CONV_PLACES 128      /* planes: of a plane of a window, at most */
 
 #define CONV_TURN_ARGS(X)                                                                    \
-  X(OUT, T, turned), X(IN, T, weight), X(VALUE, pk_u64, n), X(STRUCT, pk_conv_part_t, part), \
+  X(OUT, E, turned), X(IN, E, weight), X(VALUE, pk_u64, n), X(STRUCT, pk_conv_part_t, part), \
       X(VALUE, pk_i64, small_per_group), X(VALUE, pk_i64, large_per_group), X(VALUE, pk_i64, lines)
 
 #define CONV_TILES_ARGS(X)                                                                        \
-  X(OUT, T, grid), X(IN, T, image), X(IN, T, weight), X(IN, T, bias), X(VALUE, pk_i32, has_bias), \
+  X(OUT, E, grid), X(IN, E, image), X(IN, E, weight), X(IN, E, bias), X(VALUE, pk_i32, has_bias), \
       X(STRUCT, pk_conv_t, s), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
 
+/* The slope of half precision is in T where there are several parts. */
 #define CONV_SLOPE_ARGS(X)                                                                            \
-  X(OUT, T, slope), X(IN, T, image), X(IN, T, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
+  X(OUT, E, slope), X(IN, E, image), X(IN, E, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
       X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
 
 #define CONV_PLANES_ARGS(X)                                                                       \
-  X(OUT, T, grid), X(IN, T, image), X(IN, T, weight), X(IN, T, bias), X(VALUE, pk_i32, has_bias), \
+  X(OUT, E, grid), X(IN, E, image), X(IN, E, weight), X(IN, E, bias), X(VALUE, pk_i32, has_bias), \
       X(STRUCT, pk_conv_t, s), X(VALUE, pk_u64, n)
 
 #define CONV_PLANES_SLOPE_ARGS(X)                                                                     \
-  X(OUT, T, slope), X(IN, T, image), X(IN, T, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
+  X(OUT, E, slope), X(IN, E, image), X(IN, E, grid), X(STRUCT, pk_conv_t, s), X(VALUE, pk_i64, part), \
       X(VALUE, pk_u64, n)
 
 #endif /* CONVOLUTION_ARGS_H_ */

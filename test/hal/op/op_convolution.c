@@ -79,12 +79,20 @@ static tensor_t *small_numbers(hal_dtype_t dtype, int32_t ndim, const int64_t *s
   return t;
 }
 
+/* A number as a dtype has it. */
+static long double rounded(hal_dtype_t dtype, double number) {
+  unsigned char bytes[8];
+  store(dtype, bytes, (number_t){.f = number});
+  return load(dtype, bytes).f;
+}
+
 static void expect(const case_t *c, const char *what, tensor_t *got, const double *want, const double *bias) {
   tensor_download(got);
   const int64_t places = got->numel / (got->sizes[0] * got->sizes[1]);
   for (int64_t k = 0; k < got->numel; k++)
-    cr_assert_eq(tensor_get(got, k).f, want[k] + (bias ? bias[k / places % got->sizes[1]] : 0), "%s, %s: element %lld",
-                 c->what, what, (long long)k);
+    cr_assert_eq(tensor_get(got, k).f,
+                 rounded(got->desc.dtype, want[k] + (bias ? bias[k / places % got->sizes[1]] : 0)),
+                 "%s, %s: element %lld of dtype %d", c->what, what, (long long)k, (int)got->desc.dtype);
 }
 
 /* A result that nobody has written holds NaN. */
@@ -133,6 +141,19 @@ Test(op_convolution, results_and_gradients_are_the_sums_of_all_products, .timeou
     for (int transposed = 0; transposed < 2; transposed++)
       for (int dtype = 0; dtype < 2; dtype++) check(&cases[i], dtype ? HAL_FLOAT64 : HAL_FLOAT32, transposed);
   }
+}
+
+/* Where kernels compute in half precision: every sum is one in float32, which is rounded once. */
+Test(op_convolution, half_precision_is_rounded_once, .timeout = 300) {
+  open_device();
+  uint32_t op;
+  must(hal_op_id("convolution_overrideable", &op));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int transposed = 0; transposed < 2; transposed++)
+      for (int t = 0; t < 2; t++) {
+        const hal_dtype_t dtype = t ? HAL_BFLOAT16 : HAL_FLOAT16;
+        if (hal_op_dtypes(0, op) >> dtype & 1) check(&cases[i], dtype, transposed);
+      }
 }
 
 /* The gradients of a convolution whose sums are cut into blocks and parts. */
