@@ -85,11 +85,12 @@ DTYPES = {
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
-         "policy", "layout", "simt"}
+         "policy", "layout", "simt", "images"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
 POLICIES = ("exact", "number", "rounded", "moved", "truth")
 LAYOUTS = ("strided", "lines", "rows", "contiguous", "images")
+IMAGES = ("all", "simt")
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ class Op:
     meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
     policy: str = "exact"  # one of POLICIES
     layout: str = "strided"  # one of LAYOUTS
+    images: str = "all"  # of the layout `images`: the devices that read channels last, one of IMAGES
 
     @property
     def identifier(self):
@@ -222,7 +224,7 @@ def _op(number, entry, sets, path):
         sys.exit(f"{where}: only operators of an operand and an 'operand|number' say that they commute")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
-    for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS)):
+    for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS), ("images", IMAGES)):
         if entry.get(field_name, known[0]) not in known:
             sys.exit(f"{where}: {field_name} {entry[field_name]!r} is none of {list(known)}")
     return Op(
@@ -259,4 +261,5 @@ def _op(number, entry, sets, path):
         meta=entry.get("meta", ""),
         policy=entry.get("policy", POLICIES[0]),
         layout=entry.get("layout", LAYOUTS[0]),
+        images=entry.get("images", IMAGES[0]),
     )

@@ -13,7 +13,8 @@
                                                        : PK_C(0.0)
 
 #define PK_LOAD(half, first)                                                                     \
-  PK_GEMM_LOAD(PK_EDGE, la, half, first, depth, 1, rows, PK_GET(a[at * depth + k]))              \
+  PK_GEMM_LOAD(PK_EDGE, la, half, first, depth, 1, rows,                                         \
+               PK_GET(a[at * s.weight.batch + table[(half)*PK_DEPTH + row].to]))                 \
   PK_GEMM_LOAD(PK_EDGE, lb, half, first, depth, 0, columns, PK_CONV_UNFOLDED(window, half, row)) \
   PK_CONV_FILL(((half) ^ 1), (first) + PK_DEPTH, depth, pk_conv_row)
 
@@ -34,7 +35,8 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
                    column0 = (column_tile - group * s.tiles.tiles_n) * s.tiles.tile_n;
       const pk_i64 rows = s.rows - row0, columns = all_columns - column0; /* that are left */
       const pk_i64 channel0 = group * s.rows + row0;                      /* of the grid */
-      PK_GLOBAL const E *a = weight + channel0 * depth, *from = image + group * s.window.channels * s.image.channel;
+      PK_GLOBAL const E *a = weight + channel0 * s.weight.batch,
+                        *from = image + group * s.window.channels * s.image.channel;
       PK_EACH(l) {
         const pk_i64 column = l % PK_SIDE(PK_EDGE);
         window = pk_conv_window(&s, column < columns ? column0 + column : column0);

@@ -10,15 +10,19 @@
  * the grid in slope, and is a band of tile_m x tile_n windows in planes and planes_slope. */
 typedef struct {
   pk_window_t window;
-  pk_volume_t image, grid;
+  pk_volume_t image, grid, weight; /* the weight's: channel of the grid, of the image, place */
   pk_i64 batches, groups, rows;
   pk_i64 image_elements; /* of the whole image */
+  pk_i64
+      by_place; /* rows of the unfolded image are (place, channel), not (channel, place): conv_simt.h alone reads it */
   pk_tiles_t tiles;
 } pk_conv_t;
 
-/* The part of a window that places of one class see: `size` places of `all`, the first of which is `first`, `step` apart. */
+/* The part of a window that places of one class see: `size` places, the first of which is `first`, `step` apart, of a weight with these
+ * strides: channel of the small image, of the large one, place. */
 typedef struct {
-  pk_i64 all[3], size[3], first[3], step[3];
+  pk_volume_t weight;
+  pk_i64 size[3], first[3], step[3];
 } pk_conv_part_t;
 
 #define PK_CONV_ROWS 96         /* rows of a tile of slope, at most */
