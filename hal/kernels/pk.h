@@ -138,6 +138,26 @@ typedef double16 pk_vector_f64;
 #define PK_FOLD_STEP(s, d, combine)                         \
   PK_EACH_BELOW(l, d) { s[l] = combine(s[l], s[l + (d)]); } \
   PK_SYNC();
+#if defined(PK_CUDA)
+/* The last 32 in registers, without barriers: all items take part, the results of the second half are not used. */
+#define PK_FOLD_SHUFFLE(x, d, combine)                                                                 \
+  {                                                                                                    \
+    const auto pk_y = __shfl_down_sync(0xffffffffu, x, d); /* once, whatever `combine` does with it */ \
+    x = combine(x, pk_y);                                                                              \
+  }
+#define PK_FOLD(s, combine)                            \
+  PK_EACH(pk_l) {                                      \
+    auto pk_x = s[pk_l];                               \
+    if (pk_l < 32) pk_x = combine(pk_x, s[pk_l + 32]); \
+    PK_FOLD_SHUFFLE(pk_x, 16, combine)                 \
+    PK_FOLD_SHUFFLE(pk_x, 8, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 4, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 2, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 1, combine)                  \
+    if (pk_l == 0) s[0] = pk_x;                        \
+  }                                                    \
+  PK_SYNC();
+#else
 #define PK_FOLD(s, combine)    \
   PK_FOLD_STEP(s, 32, combine) \
   PK_FOLD_STEP(s, 16, combine) \
@@ -145,6 +165,7 @@ typedef double16 pk_vector_f64;
   PK_FOLD_STEP(s, 4, combine)  \
   PK_FOLD_STEP(s, 2, combine)  \
   PK_FOLD_STEP(s, 1, combine)
+#endif
 #define PK_PLUS(x, y) ((x) + (y))
 
 #define PK_CAT_(a, b) a##b

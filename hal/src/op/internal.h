@@ -67,6 +67,7 @@ struct hal_op_context_s {
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
   uint32_t group_threads;                  /* of group kernels: target.h */
+  uint64_t few_loops;                      /* target.h */
   uint32_t elsewhere; /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
 };
 
