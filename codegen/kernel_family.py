@@ -1,7 +1,7 @@
 """What a family of portable kernels is: a template, its variants and its instances (codegen/kernel_families.py has the families)."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oplist import DTYPES
 
@@ -54,14 +54,16 @@ class Family:
 
     def instances(self, op):
         """The instances that an op needs; the same instance may be asked for by several ops."""
-        for token in op.dtypes:
+        for token in (*op.dtypes, *op.simt):
             dtype = DTYPES[token]
             if dtype.complex and self.by_parts:
                 continue
             macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(op, dtype)))]
             macros += list(self.macros(op, dtype))
-            yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros),
-                           tuple(self.instance_variants(op, dtype)))
+            variants = self.instance_variants(op, dtype)
+            if token in op.simt:
+                variants = [replace(variant, host=False, simt=True) for variant in variants]
+            yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros), tuple(variants))
 
     def is_cloned(self, op, dtype):
         """Whether an instance is compiled for AVX2 and AVX-512 too."""

@@ -59,8 +59,13 @@ def collect_instances(ops):
     return files
 
 
+def on_host(files):
+    """The files of those that have a kernel in host C."""
+    return {file: pairs for file, pairs in files.items() if any(variant.host for instance, _ in pairs for variant in instance.variants)}
+
+
 def source_names(files):
-    return [f"pk_{unit_file}.c" for unit_file in sorted(files)]
+    return [f"pk_{unit_file}.c" for unit_file in sorted(on_host(files))]
 
 
 def instance_source(instances):
@@ -180,6 +185,7 @@ def op_row(op, first_handle, op_numbers):
         common += f", .launch_without_kernels = {family.without_kernels[op.kernel]}"
     return (f"    {{{common},\n     .variants = hal_op_variants_{family.name}, .variant_count = {len(variants)}, "
             f".launch = hal_op_launch_{family.name}, .dtypes = UINT64_C({op.dtype_mask:#x}),\n"
+            f"     .simt_dtypes = UINT64_C({op.simt_mask:#x}), .simt_images = {int(op.images == 'simt')},\n"
             f"     .family = {list(FAMILIES).index(family.name)}, .operands = {family.operands}, .scalars = {scalars}, "
             f".numbers = {numbers:#x}, .result = HAL_OP_RESULT_{result}{check}}},")
 
@@ -193,14 +199,14 @@ def main():
     ops = oplist.load(options.ops)
     files = collect_instances(ops)
     if options.list_sources or options.list_contracted:
-        print(";".join(source_names([name for name in files if options.list_sources or is_contracted(name)])))
+        print(";".join(source_names({name: pairs for name, pairs in files.items() if options.list_sources or is_contracted(name)})))
         return
     if options.sources:
         kernel_sources.write_units(device_sources(files), options.sources)
         return
     if not options.out:
         parser.error("--out is needed")
-    for unit_file, name in zip(sorted(files), source_names(files)):
+    for unit_file, name in zip(sorted(on_host(files)), source_names(files)):
         write(options.out / "kernels" / name, instance_source(files[unit_file]))
     write(options.out / "kernels" / "pk_table.inc", kernel_table(files))
     write(options.out / "hal_op_table.inc", op_table(ops))

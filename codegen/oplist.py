@@ -85,11 +85,12 @@ DTYPES = {
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
-         "policy", "layout"}
+         "policy", "layout", "simt", "images"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
 POLICIES = ("exact", "number", "rounded", "moved", "truth")
 LAYOUTS = ("strided", "lines", "rows", "contiguous", "images")
+IMAGES = ("all", "simt")
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Op:
     args: tuple  # names without "|number"
     number_args: frozenset  # names that may be given as a number
     dtypes: tuple
+    simt: tuple = ()  # dtypes with a kernel only on devices with many threads
     expr: str = ""
     expr_bool: str = ""  # instead of expr, for bool
     expr_complex: str = ""  # instead of expr, for complex numbers
@@ -128,6 +130,7 @@ class Op:
     meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
     policy: str = "exact"  # one of POLICIES
     layout: str = "strided"  # one of LAYOUTS
+    images: str = "all"  # of the layout `images`: the devices that read channels last, one of IMAGES
 
     @property
     def identifier(self):
@@ -137,6 +140,10 @@ class Op:
     @property
     def dtype_mask(self):
         return sum(1 << DTYPES[token].number for token in self.dtypes)
+
+    @property
+    def simt_mask(self):
+        return sum(1 << DTYPES[token].number for token in self.simt)
 
 
 @dataclass(frozen=True)
@@ -209,13 +216,15 @@ def _op(number, entry, sets, path):
     wrong = [token for token in dtypes if token not in DTYPES]
     if wrong:
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
+    if entry.get("simt", entry.get("dtypes")) not in sets and not composed:
+        sys.exit(f"{where}: simt {entry['simt']!r} is none of the sets {sorted(sets)}")
     if entry.get("rare") and any(arg.endswith("|number") for arg in entry["args"]):
         sys.exit(f"{where}: a rare operator has no form with a number; write its operands without '|number'")
     if entry.get("commutes") and (len(entry["args"]) != 2 or not entry["args"][1].endswith("|number")):
         sys.exit(f"{where}: only operators of an operand and an 'operand|number' say that they commute")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
-    for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS)):
+    for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS), ("images", IMAGES)):
         if entry.get(field_name, known[0]) not in known:
             sys.exit(f"{where}: {field_name} {entry[field_name]!r} is none of {list(known)}")
     return Op(
@@ -226,6 +235,7 @@ def _op(number, entry, sets, path):
         args=tuple(arg.split("|")[0] for arg in entry["args"]),
         number_args=frozenset(arg.split("|")[0] for arg in entry["args"] if arg.endswith("|number")),
         dtypes=tuple(token for token in DTYPES if token in dtypes),
+        simt=tuple(token for token in DTYPES if "simt" in entry and token in sets[entry["simt"]] and token not in dtypes),
         expr=entry.get("expr", ""),
         expr_bool=entry.get("expr_bool", ""),
         expr_complex=entry.get("expr_complex", ""),
@@ -251,4 +261,5 @@ def _op(number, entry, sets, path):
         meta=entry.get("meta", ""),
         policy=entry.get("policy", POLICIES[0]),
         layout=entry.get("layout", LAYOUTS[0]),
+        images=entry.get("images", IMAGES[0]),
     )

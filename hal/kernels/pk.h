@@ -43,6 +43,13 @@
 #define PK_INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
+/* Loops that are unrolled whole. */
+#if defined(PK_OPENCL) || defined(PK_CUDA)
+#define PK_UNROLLED _Pragma("unroll")
+#else
+#define PK_UNROLLED
+#endif
+
 #if defined(PK_OPENCL)
 #define PK_ITEM(i, n)                \
   const pk_u64 i = get_global_id(0); \
@@ -131,6 +138,26 @@ typedef double16 pk_vector_f64;
 #define PK_FOLD_STEP(s, d, combine)                         \
   PK_EACH_BELOW(l, d) { s[l] = combine(s[l], s[l + (d)]); } \
   PK_SYNC();
+#if defined(PK_CUDA)
+/* The last 32 in registers, without barriers: all items take part, the results of the second half are not used. */
+#define PK_FOLD_SHUFFLE(x, d, combine)                                                                 \
+  {                                                                                                    \
+    const auto pk_y = __shfl_down_sync(0xffffffffu, x, d); /* once, whatever `combine` does with it */ \
+    x = combine(x, pk_y);                                                                              \
+  }
+#define PK_FOLD(s, combine)                            \
+  PK_EACH(pk_l) {                                      \
+    auto pk_x = s[pk_l];                               \
+    if (pk_l < 32) pk_x = combine(pk_x, s[pk_l + 32]); \
+    PK_FOLD_SHUFFLE(pk_x, 16, combine)                 \
+    PK_FOLD_SHUFFLE(pk_x, 8, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 4, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 2, combine)                  \
+    PK_FOLD_SHUFFLE(pk_x, 1, combine)                  \
+    if (pk_l == 0) s[0] = pk_x;                        \
+  }                                                    \
+  PK_SYNC();
+#else
 #define PK_FOLD(s, combine)    \
   PK_FOLD_STEP(s, 32, combine) \
   PK_FOLD_STEP(s, 16, combine) \
@@ -138,6 +165,7 @@ typedef double16 pk_vector_f64;
   PK_FOLD_STEP(s, 4, combine)  \
   PK_FOLD_STEP(s, 2, combine)  \
   PK_FOLD_STEP(s, 1, combine)
+#endif
 #define PK_PLUS(x, y) ((x) + (y))
 
 #define PK_CAT_(a, b) a##b
@@ -164,12 +192,20 @@ PK_DEFINE_NUMBERS(bool, pk_bool)
 #define PK_NAME(variant) PK_CAT(PK_PREFIX, variant)
 #define PK_C(x) ((T)(x))
 
+/* x / y, on devices of OpenCL with many threads in 32 bits where both numbers have no more; CUDA's division of 64 bits looks for itself. */
+PK_FN pk_u64 pk_divide_u64(pk_u64 x, pk_u64 y) {
+#if defined(PK_OPENCL) && !defined(PK_WIDE_CORES)
+  if ((x | y) >> 32 == 0) return (pk_u32)x / (pk_u32)y;
+#endif
+  return x / y;
+}
+
 /* Gives the offsets of row r for the first `operands` operands. The last dimension takes no division: mostly it is the only one, and
  * a division of 64 bits takes as long as a vector loop over a short row. */
 PK_FN void pk_row_offsets(const pk_rows_t *rows, pk_u64 r, int operands, pk_i64 *offsets) {
   for (int k = 0; k < operands; k++) offsets[k] = 0;
   for (int d = 0; d < rows->ndim; d++) {
-    const pk_u64 q = d + 1 < rows->ndim ? r / (pk_u64)rows->size[d] : 0;
+    const pk_u64 q = d + 1 < rows->ndim ? pk_divide_u64(r, (pk_u64)rows->size[d]) : 0;
     const pk_i64 x = (pk_i64)(r - q * (pk_u64)rows->size[d]);
     for (int k = 0; k < operands; k++) offsets[k] += x * rows->stride[k][d];
     r = q;

@@ -2,10 +2,11 @@
  *
  * An item of a row-form kernel is a block of elements in the order of pk_rows_t, dimension 0 innermost. The launcher chooses
  * the block: 1 on devices with many threads, about a thousand on a CPU, where the division happens once per block and the
- * spans along dimension 0 are loops that the compiler vectorises. */
+ * spans along dimension 0 are loops that the compiler vectorises. A kernel is written once, for the latter. */
 #ifndef PK_ROWS_H_
 #define PK_ROWS_H_
 
+#ifdef PK_WIDE_CORES
 /* A place in the iteration: the index in each dimension and the offset in elements of each operand. */
 typedef struct {
   pk_i64 index[PK_MAXD];
@@ -47,5 +48,36 @@ PK_FN pk_u64 pk_block_size(pk_u64 n, pk_u64 block, pk_u64 i) {
   const pk_u64 left = n - i * block;
   return left < block ? left : block;
 }
+PK_FN pk_u64 pk_block_start(pk_u64 block, pk_u64 i) { return i * block; }
+
+/* The distance of the elements of operand k in a span. */
+#define PK_INNER(rows, k) ((rows).stride[k][0])
+#else /* an item is one element: the block is 1, and so is every span */
+typedef struct {
+  pk_i32 offset[PK_ROW_OPERANDS];
+} pk_cursor_t;
+
+/* In 32 bits: launchers cut what is larger (hal/src/op/iterator.c). Dimensions are unrolled, so that nothing is looked up by a number that is
+ * not a constant: that would put the arguments on an item's stack. */
+PK_FN void pk_cursor_seek(const pk_rows_t *rows, int operands, pk_u64 position, pk_cursor_t *at) {
+  pk_u32 left = (pk_u32)position;
+  for (int k = 0; k < operands; k++) at->offset[k] = 0;
+  PK_UNROLLED for (int d = 0; d < PK_MAXD; d++) {
+    if (d < rows->ndim) {
+      const pk_u32 next = d + 1 < rows->ndim ? left / (pk_u32)rows->size[d] : 0;
+      const pk_i32 index = (pk_i32)(left - next * (pk_u32)rows->size[d]);
+      for (int k = 0; k < operands; k++) at->offset[k] += index * (pk_i32)rows->stride[k][d];
+      left = next;
+    }
+  }
+}
+
+#define pk_cursor_span(rows, at, left) ((pk_u64)1)
+#define pk_cursor_next_row(rows, operands, at) ((void)0)
+#define pk_block_count(n, block) (n)
+#define pk_block_size(n, block, i) ((pk_u64)1)
+#define pk_block_start(block, i) (i)
+#define PK_INNER(rows, k) 1 /* any: there is no next element */
+#endif
 
 #endif /* PK_ROWS_H_ */

@@ -82,7 +82,7 @@ Destination::Destination(const at::Tensor &result, c10::ScalarType dtype, bool a
 }
 
 Call::Call(uint32_t op, c10::DeviceIndex device, c10::ScalarType dtype)
-    : op_(op), device_(device), layout_(rule_of(op).layout) {
+    : op_(op), device_(device), layout_(layout_of(device, op)) {
   const auto found = computing(device, op, dtype);
   possible_ = found.has_value();
   if (found) computing_ = *found;

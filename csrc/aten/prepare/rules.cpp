@@ -25,6 +25,11 @@ Computing same(ScalarType dtype) { return {dtype, static_cast<hal_dtype_t>(dtype
 
 Rule rule_of(uint32_t op) { return kRules[op]; }
 
+Layout layout_of(c10::DeviceIndex device, uint32_t op) {
+  const Layout layout = rule_of(op).layout;
+  return layout == Layout::kImages && !hal_op_takes_channels_last(device, op) ? Layout::kContiguous : layout;
+}
+
 std::optional<ScalarType> kernel_dtype(uint64_t kernels, ScalarType dtype) {
   if (C10_LIKELY(has(kernels, dtype))) return dtype;
   if (dtype == ScalarType::Float || c10::isReducedFloatingType(dtype))

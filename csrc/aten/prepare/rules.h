@@ -37,6 +37,9 @@ struct Rule {
 
 Rule rule_of(uint32_t op);
 
+// The layout that the device's kernel of an operator reads.
+Layout layout_of(c10::DeviceIndex device, uint32_t op);
+
 // What an operator's tensors are cast to, and what its kernel is told that they are: the same but for elements that are moved,
 // and for bools that are bytes to it.
 struct Computing {

@@ -33,6 +33,10 @@ HAL_API uint64_t hal_op_own_dtypes(int32_t device, uint32_t op);
  * an array look-up. Since 0.2. */
 HAL_API uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op);
 
+/* Tells whether the device's portable kernel of an operator on images reads and writes those in channels-last order as they lie (1), or
+ * wants them contiguous (0, also when the device cannot be used). Cached: costs an array look-up. Since 0.2. */
+HAL_API int32_t hal_op_takes_channels_last(int32_t device, uint32_t op);
+
 /* Makes every device answer HAL_UNIMPLEMENTED to an operator (`enabled` 0), or run it again (1): to find out whether a wrong
  * result is a kernel's, and to test fallbacks. HAL_DISABLE_OPS in the environment does the same for the whole process: a comma
  * list of names ("sort.stable"), of their first parts ("sort"), or "*". Not while another thread runs operators.

@@ -208,34 +208,33 @@ PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
 #undef PK_CONV_LANES
 #else /* ---- devices ---- */
 /* The sum of what a window sees of a channel of a group, times the weight's places. */
-PK_FN T PK_NAME(window_sum)(const pk_conv_t *s, const pk_conv_spot_t *window, PK_GLOBAL const T *from, pk_i64 channel,
-                            PK_GLOBAL const T *weight) {
+PK_FN T PK_NAME(window_sum)(const pk_conv_t *s, const pk_conv_spot_t *window, PK_GLOBAL const E *from, pk_i64 channel,
+                            PK_GLOBAL const E *weight) {
   T sum = PK_C(0.0);
   for (pk_i64 kz = 0; kz < s->window.size[0]; kz++)
     for (pk_i64 ky = 0; ky < s->window.size[1]; ky++)
       for (pk_i64 kx = 0; kx < s->window.size[2]; kx++) {
         const pk_conv_spot_t place = pk_conv_place(s, channel, kz, ky, kx);
-        if (PK_CONV_SEEN(*s, *window, place)) sum += *weight * from[window->at + place.at];
-        weight++;
+        if (PK_CONV_SEEN(*s, *window, place)) sum += PK_GET(weight[place.to]) * PK_GET(from[window->at + place.at]);
       }
   return sum;
 }
 
 PK_KERNEL(PK_NAME(planes), CONV_PLANES_ARGS) {
-  const pk_i64 in_window = pk_conv_places(&s.window), windows = pk_conv_windows(&s.window);
+  const pk_i64 windows = pk_conv_windows(&s.window);
   PK_ITEM(r, n) {
     pk_u64 rest = r;
     const pk_conv_band_t b = pk_conv_band(&s, &rest);
     const pk_i64 channel = pk_window_digit(&rest, s.groups * s.rows), batch = (pk_i64)rest;
-    PK_GLOBAL const T *from = image + channel / s.rows * s.window.channels * s.image.channel;
+    PK_GLOBAL const E *from = image + channel / s.rows * s.window.channels * s.image.channel;
     for (pk_i64 y = b.y; y < b.y + b.height; y++) {
       for (pk_i64 x = b.x; x < b.x + b.width; x++) {
         const pk_conv_spot_t window =
             pk_conv_window(&s, batch * windows + (b.z * s.window.out[1] + y) * s.window.out[2] + x);
-        T sum = has_bias ? bias[channel] : PK_C(0.0);
+        T sum = has_bias ? PK_GET(bias[channel]) : PK_C(0.0);
         for (pk_i64 c = 0; c < s.window.channels; c++)
-          sum += PK_NAME(window_sum)(&s, &window, from, c, weight + (channel * s.window.channels + c) * in_window);
-        grid[channel * s.grid.channel + window.to] = sum;
+          sum += PK_NAME(window_sum)(&s, &window, from, c, weight + channel * s.weight.batch);
+        grid[channel * s.grid.channel + window.to] = PK_PUT(sum);
       }
     }
   }
@@ -249,7 +248,9 @@ PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
         pk_window_digit(&rest, s.window.channels * s.window.size[0]) * in_plane; /* of the unfolded image */
     const pk_i64 channel = pk_window_digit(&rest, s.groups * s.rows), first = (pk_i64)rest * part;
     const pk_i64 last = s.batches - first < part ? s.batches : first + part;
-    PK_GLOBAL const T *from = image + channel / s.rows * s.window.channels * s.image.channel;
+    PK_GLOBAL const E *from = image + channel / s.rows * s.window.channels * s.image.channel;
+    const pk_i64 to =
+        (pk_i64)rest * s.groups * s.rows * s.window.channels * pk_conv_places(&s.window) + channel * s.weight.batch;
     for (pk_i64 k = 0; k < in_plane; k++) {
       const pk_conv_spot_t place = pk_conv_row(&s, row + k);
       T total = PK_C(0.0);
@@ -258,11 +259,11 @@ PK_KERNEL(PK_NAME(planes_slope), CONV_PLANES_SLOPE_ARGS) {
         for (pk_i64 j = batch * windows; j < (batch + 1) * windows; j++) {
           const pk_conv_spot_t window = pk_conv_window(&s, j);
           if (PK_CONV_SEEN(s, window, place))
-            sum += from[window.at + place.at] * grid[channel * s.grid.channel + window.to];
+            sum += PK_GET(from[window.at + place.at]) * PK_GET(grid[channel * s.grid.channel + window.to]);
         }
         total += sum;
       }
-      slope[(pk_i64)r * in_plane + k] = total;
+      PK_CONV_PUT_SLOPE(to + place.to, total, part < s.batches)
     }
   }
 }

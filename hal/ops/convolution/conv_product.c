@@ -26,18 +26,12 @@ static int64_t most_rows(const hal_op_context_t *context, int slope) {
   return slope ? PK_CONV_ROWS : PK_GEMM_TILE_M;
 }
 
-/* Strides of a contiguous image. */
-static pk_volume_t dense(int64_t channels, const int64_t space[3]) {
+pk_volume_t hal_op_conv_dense(int64_t channels, const int64_t space[3]) {
   const int64_t plane = space[0] * space[1] * space[2];
   return (pk_volume_t){.batch = channels * plane, .channel = plane, .space = {space[1] * space[2], space[2], 1}};
 }
 
 static int64_t product(const int64_t list[3]) { return list[0] * list[1] * list[2]; }
-
-static pk_volume_t large_strides(const hal_op_conv_t *conv) { return dense(conv->window.channels, conv->window.in); }
-static pk_volume_t small_strides(const hal_op_conv_t *conv) {
-  return dense(conv->groups * conv->small_per_group, conv->window.out);
-}
 
 /* Units of all groups, and how many of them a group of items takes. */
 static void count_units(const hal_op_context_t *context, const product_t *p, int64_t depth, uint64_t *out_units,
@@ -52,6 +46,7 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
+  p->by_place = p->image.channel == 1; /* channels last: neighbours along a sum are neighbours in memory */
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
                                most_rows(context, 0), 0);
   count_units(context, p, depth, &units, &per_group);
@@ -75,12 +70,13 @@ static hal_status_t multiply(hal_op_context_t *context, product_t *p, void *grid
 /* The windows over the large image and the places of the small one. */
 static product_t product_over_large(const hal_op_conv_t *conv) {
   product_t p = {.window = conv->window,
-                 .image = large_strides(conv),
-                 .grid = small_strides(conv),
+                 .image = conv->large,
+                 .grid = conv->small,
+                 .weight = conv->weight,
                  .batches = conv->batches,
                  .groups = conv->groups,
                  .rows = conv->small_per_group,
-                 .image_elements = large_strides(conv).batch * conv->batches};
+                 .image_elements = conv->batches * conv->window.channels * product(conv->window.in)};
   p.window.channels = conv->large_per_group;
   return p;
 }
@@ -107,7 +103,7 @@ static void see(const pk_window_t *w, int d, int64_t first, part_t *part, pk_win
   int64_t k = 0;
   while (k < apart && k < w->size[d] && (first + w->pad[d] - k * w->dilation[d]) % step != 0) k++;
   const int64_t seen = k < apart && k < w->size[d] ? (w->size[d] - k + apart - 1) / apart : 0;
-  part->all[d] = w->size[d], part->size[d] = seen, part->first[d] = k, part->step[d] = apart;
+  part->size[d] = seen, part->first[d] = k, part->step[d] = apart;
   out->in[d] = w->out[d];
   out->out[d] = (w->in[d] - first + step - 1) / step;
   out->size[d] = seen;
@@ -133,21 +129,21 @@ static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *
 /* Makes the places of one class; `turned` has room for the part of the weight that they see. */
 static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
                                const int64_t first[3], char *turned) {
-  const pk_volume_t whole = large_strides(conv);
-  part_t part;
+  part_t part = {.weight = conv->weight};
   product_t p = {.window = {.channels = conv->small_per_group},
-                 .image = small_strides(conv),
-                 .grid = whole,
+                 .image = conv->small,
+                 .grid = conv->large,
                  .batches = conv->batches,
                  .groups = conv->groups,
                  .rows = conv->large_per_group,
-                 .image_elements = small_strides(conv).batch * conv->batches};
+                 .image_elements = conv->batches * conv->groups * conv->small_per_group * product(conv->window.out)};
   int64_t offset = 0;
   for (int d = 0; d < 3; d++) {
     see(&conv->window, d, first[d], &part, &p.window);
     p.grid.space[d] *= conv->window.step[d];
-    offset += first[d] * whole.space[d];
+    offset += first[d] * conv->large.space[d];
   }
+  p.weight = hal_op_conv_dense(conv->small_per_group, part.size);
   if (product(part.size)) HAL_RETURN_IF_ERROR(turn_weight(context, conv, image, &part, turned));
   char *const grid = (char *)image->result->data + offset * (int64_t)hal_op_dtype_size(image->result->dtype);
   return multiply(context, &p, grid, turned, image);
@@ -219,12 +215,13 @@ static hal_status_t add_parts(hal_op_context_t *context, const product_t *p, int
   size_t size;
   on->weight = result->data;
   if (parts == 1) return launch(context, p, on, part, 1);
-  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(result->dtype), &size))
+  const hal_dtype_t sums = hal_op_accumulator(context, result->dtype);
+  if (__builtin_mul_overflow((size_t)numel, (size_t)parts * hal_op_dtype_size(sums), &size))
     return hal_op_too_large(context, UINT64_MAX);
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
   on->weight = scratch.address;
   hal_status_t status = launch(context, p, on, part, parts);
-  if (!status) status = hal_op_add_rows(context, parts, on->weight, result->dtype, result);
+  if (!status) status = hal_op_add_rows(context, parts, on->weight, sums, result);
   hal_op_scratch_release(&scratch);
   return status;
 }
@@ -246,6 +243,7 @@ hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *
   } else {
     const int64_t rows = conv->large_per_group * product(conv->window.size);
     all *= product(conv->window.out);
+    p.by_place = conv->weight.channel == 1; /* the gradient's order in memory */
     p.tiles = hal_op_gemm_tiles(context, rows, p.rows, 1, p.groups, hal_op_dtype_size(result->dtype),
                                 most_rows(context, 1), 0);
     part = choose_part(context, &p, all);

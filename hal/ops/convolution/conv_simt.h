@@ -8,11 +8,13 @@
 /* Fills a half of the table with the spots of `first` and those behind it. */
 #define PK_CONV_FILL(half, first, last, FIND) \
   if (l < PK_DEPTH && (first) + l < (last)) table[(half)*PK_DEPTH + l] = FIND(&s, (first) + l);
-#define PK_CONV_UNFOLDED(own, half, row) \
-  PK_CONV_SEEN(s, own, table[(half)*PK_DEPTH + (row)]) ? from[own.at + table[(half)*PK_DEPTH + (row)].at] : PK_C(0.0)
+#define PK_CONV_UNFOLDED(own, half, row)                                                                          \
+  PK_CONV_SEEN(s, own, table[(half)*PK_DEPTH + (row)]) ? PK_GET(from[own.at + table[(half)*PK_DEPTH + (row)].at]) \
+                                                       : PK_C(0.0)
 
 #define PK_LOAD(half, first)                                                                     \
-  PK_GEMM_LOAD(PK_EDGE, la, half, first, depth, 1, rows, a[at * depth + k])                      \
+  PK_GEMM_LOAD(PK_EDGE, la, half, first, depth, 1, rows,                                         \
+               PK_GET(a[at * s.weight.batch + table[(half)*PK_DEPTH + row].to]))                 \
   PK_GEMM_LOAD(PK_EDGE, lb, half, first, depth, 0, columns, PK_CONV_UNFOLDED(window, half, row)) \
   PK_CONV_FILL(((half) ^ 1), (first) + PK_DEPTH, depth, pk_conv_row)
 
@@ -33,7 +35,8 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
                    column0 = (column_tile - group * s.tiles.tiles_n) * s.tiles.tile_n;
       const pk_i64 rows = s.rows - row0, columns = all_columns - column0; /* that are left */
       const pk_i64 channel0 = group * s.rows + row0;                      /* of the grid */
-      PK_GLOBAL const T *a = weight + channel0 * depth, *from = image + group * s.window.channels * s.image.channel;
+      PK_GLOBAL const E *a = weight + channel0 * s.weight.batch,
+                        *from = image + group * s.window.channels * s.image.channel;
       PK_EACH(l) {
         const pk_i64 column = l % PK_SIDE(PK_EDGE);
         window = pk_conv_window(&s, column < columns ? column0 + column : column0);
@@ -43,7 +46,8 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
       PK_SYNC();
       PK_GEMM_SUMS(PK_EDGE, 0, depth, PK_LOAD)
       PK_GEMM_PUT(PK_EDGE, rows, columns, {
-        grid[(channel0 + i) * s.grid.channel + places[j]] = x[e] + (has_bias ? bias[channel0 + i] : PK_C(0.0));
+        grid[(channel0 + i) * s.grid.channel + places[j]] =
+            PK_PUT(x[e] + (has_bias ? PK_GET(bias[channel0 + i]) : PK_C(0.0)));
       })
       PK_SYNC();
     }
@@ -54,7 +58,7 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
 #define PK_LOAD(half, first)                                                               \
   PK_GEMM_LOAD(PK_EDGE, la, half, first, end, 0, rows, PK_CONV_UNFOLDED(place, half, row)) \
   PK_GEMM_LOAD(PK_EDGE, lb, half, first, end, 1, channels,                                 \
-               places[at * s.grid.channel + table[(half)*PK_DEPTH + row].to])              \
+               PK_GET(places[at * s.grid.channel + table[(half)*PK_DEPTH + row].to]))      \
   PK_CONV_FILL(((half) ^ 1), (first) + PK_DEPTH, end, pk_conv_window)
 
 PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
@@ -74,9 +78,9 @@ PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
       const pk_i64 index = group_tile / s.groups, group = group_tile - index * s.groups, begin = index * part;
       const pk_i64 end = all_columns - begin < part ? all_columns : begin + part;
       const pk_i64 rows = all_rows - row0, channels = s.rows - channel0; /* that are left */
-      PK_GLOBAL const T *from = image + group * s.window.channels * s.image.channel;
-      PK_GLOBAL const T *places = grid + (group * s.rows + channel0) * s.grid.channel;
-      PK_GLOBAL T *to = slope + ((index * s.groups + group) * s.rows + channel0) * all_rows + row0;
+      PK_GLOBAL const E *from = image + group * s.window.channels * s.image.channel;
+      PK_GLOBAL const E *places = grid + (group * s.rows + channel0) * s.grid.channel;
+      const pk_i64 to = ((index * s.groups + group) * s.rows + channel0) * all_rows + row0;
       PK_EACH(l) {
         const pk_i64 row = l % PK_SIDE(PK_EDGE);
         place = pk_conv_row(&s, row < rows ? row0 + row : row0);
@@ -84,7 +88,7 @@ PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
       }
       PK_SYNC();
       PK_GEMM_SUMS(PK_EDGE, begin, end, PK_LOAD)
-      PK_GEMM_PUT(PK_EDGE, rows, channels, { to[j * all_rows + i] = x[e]; })
+      PK_GEMM_PUT(PK_EDGE, rows, channels, {PK_CONV_PUT_SLOPE(to + j * all_rows + i, x[e], part < all_columns)})
       PK_SYNC();
     }
   }

@@ -2,7 +2,8 @@
  * once each for the many elements that share them. The divisions of 64 bits are all here. */
 #ifndef PK_CONV_SPOT_T_
 #define PK_CONV_SPOT_T_
-/* Coordinates, the element of the image, and of a window also that of the grid, from a group's first channel on. */
+/* Coordinates, the element of the image, and of a window also that of the grid, of a place that of the weight, from a group's first channel
+ * on. */
 typedef struct {
   pk_i64 at, to;
   pk_i32 z, y, x;
@@ -27,7 +28,7 @@ PK_FN pk_conv_spot_t pk_conv_place(const pk_conv_t *s, pk_i64 channel, pk_i64 z,
   const pk_i64 *const dilation = s->window.dilation;
   pk_conv_spot_t spot;
   spot.at = pk_volume_at(&s->image, 0, channel, z * dilation[0], y * dilation[1]) + x * dilation[2] * s->image.space[2];
-  spot.to = 0;
+  spot.to = pk_volume_at(&s->weight, 0, channel, z, y) + x * s->weight.space[2];
   spot.z = (pk_i32)(z * dilation[0]), spot.y = (pk_i32)(y * dilation[1]), spot.x = (pk_i32)(x * dilation[2]);
   return spot;
 }
@@ -35,9 +36,10 @@ PK_FN pk_conv_spot_t pk_conv_place(const pk_conv_t *s, pk_i64 channel, pk_i64 z,
 /* The place of a row. */
 PK_FN pk_conv_spot_t pk_conv_row(const pk_conv_t *s, pk_i64 row) {
   pk_u64 rest = (pk_u64)row;
+  const pk_i64 first = s->by_place ? pk_window_digit(&rest, s->window.channels) : 0;
   const pk_i64 x = pk_window_digit(&rest, s->window.size[2]), y = pk_window_digit(&rest, s->window.size[1]);
   const pk_i64 z = pk_window_digit(&rest, s->window.size[0]);
-  return pk_conv_place(s, (pk_i64)rest, z, y, x);
+  return pk_conv_place(s, s->by_place ? first : (pk_i64)rest, z, y, x);
 }
 
 /* Whether a place of a window is in the image. */

@@ -1,15 +1,39 @@
 /* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
- * HAL_UNIMPLEMENTED. */
+ * HAL_UNIMPLEMENTED, but those that are channels last where threads are many (`images` of codegen/ops.yaml). */
 #include <string.h>
 
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/convolution/convolution.h"
 
+/* Contiguous as (batch, spatial dimensions, channel), where a dimension of size 1 has any stride. */
+static int is_channels_last(const hal_tensor_t *tensor) {
+  if (tensor->ndim < 3) return 0;
+  int64_t next = tensor->sizes[1];
+  if (next != 1 && tensor->strides[1] != 1) return 0;
+  for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
+    if (d == 1) continue;
+    if (tensor->sizes[d] != 1 && tensor->strides[d] != next) return 0;
+    next *= tensor->sizes[d];
+  }
+  return 1;
+}
+
+/* The strides of a tensor that passed check_tensor, also of dimensions of size 1. */
+static pk_volume_t strides_of(const hal_tensor_t *tensor, const hal_op_volume_t *volume) {
+  pk_volume_t strides = hal_op_conv_dense(volume->channels, volume->space);
+  if (hal_op_is_contiguous(tensor)) return strides;
+  strides.channel = 1;
+  strides.space[2] = volume->channels;
+  for (int d = 1; d >= 0; d--) strides.space[d] = strides.space[d + 1] * volume->space[d + 1];
+  return strides;
+}
+
 static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                  const hal_tensor_t *like) {
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, tensor, "an operand", like, "the input"));
-  return hal_op_is_contiguous(tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
+  const int last = hal_op_target(context)->form == HAL_FORM_SIMT && is_channels_last(tensor);
+  return last || hal_op_is_contiguous(tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
 /* Reads the lists from argument `first` on: stride, padding, dilation, transposed, output_padding (told by the sizes), groups.
@@ -26,6 +50,9 @@ static hal_status_t read_conv(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, first + 5, &groups));
   const hal_op_volume_t *large = transposed ? &y : &x, *small = transposed ? &x : &y;
   memset(out, 0, sizeof *out);
+  out->large = strides_of(transposed ? result : input, large);
+  out->small = strides_of(transposed ? input : result, small);
+  out->weight = strides_of(weight, &w);
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, first, x.spatial, 1, 1, out->window.step));
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, first + 1, x.spatial, 0, 0, out->window.pad));
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, first + 2, x.spatial, 1, 1, out->window.dilation));
@@ -69,6 +96,7 @@ static hal_status_t launch_forward(hal_op_context_t *context, const hal_op_call_
 
 static hal_status_t launch_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *grad, *input, *weight;
+  hal_op_volume_t made;
   hal_op_conv_t conv;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &grad));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 1, &input));
@@ -85,10 +113,15 @@ static hal_status_t launch_backward(hal_op_context_t *context, const hal_op_call
   if (grad_input) {
     HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, grad_input, "the input's gradient", input, "`input`"));
     const hal_op_conv_image_t image = {conv.transposed, grad_input, grad, weight, NULL};
-    HAL_RETURN_IF_ERROR(hal_op_conv_image(context, &conv, &image));
+    hal_op_conv_t to_input = conv;
+    HAL_RETURN_IF_ERROR(hal_op_volume(context, grad_input, "the input's gradient", &made));
+    *(conv.transposed ? &to_input.small : &to_input.large) = strides_of(grad_input, &made);
+    HAL_RETURN_IF_ERROR(hal_op_conv_image(context, &to_input, &image));
   }
   if (!grad_weight) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, grad_weight, "the weight's gradient", weight, "`weight`"));
+  HAL_RETURN_IF_ERROR(hal_op_volume(context, grad_weight, "the weight's gradient", &made));
+  conv.weight = strides_of(grad_weight, &made);
   return conv.transposed ? hal_op_conv_weight(context, &conv, grad_weight, grad, input)
                          : hal_op_conv_weight(context, &conv, grad_weight, input, grad);
 }

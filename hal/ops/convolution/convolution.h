@@ -10,16 +10,20 @@
 #include "ops/gemm/gemm.h"
 
 typedef struct hal_op_conv_s {
-  pk_window_t window; /* channels and in of the large image, out of the small one */
+  pk_window_t window;               /* channels and in of the large image, out of the small one */
+  pk_volume_t large, small, weight; /* strides */
   int64_t batches, groups, small_per_group, large_per_group;
   int transposed;
 } hal_op_conv_t;
 
-/* One of the two images that a call makes, from the other; `bias` may be NULL. All tensors are contiguous and fit the convolution. */
+/* One of the two images that a call makes, from the other; `bias` may be NULL. All tensors fit the convolution, whose strides are theirs. */
 typedef struct hal_op_conv_image_s {
   int small; /* which of the two */
   const hal_tensor_t *result, *from, *weight, *bias;
 } hal_op_conv_image_t;
+
+/* Strides of contiguous images of so many channels. */
+pk_volume_t hal_op_conv_dense(int64_t channels, const int64_t space[3]);
 
 /* Queue the image, and the gradient of the weight. */
 hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image);

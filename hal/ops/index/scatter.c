@@ -8,8 +8,8 @@
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
 #include "op/dims.h"
-#include "ops/index/index.h"
 #include "ops/index/index_args.h"
+#include "ops/index/scatter.h"
 
 HAL_OP_LAUNCHER(queue_scatter_columns, loops, SCATTER_COLUMNS_ARGS)
 
@@ -19,17 +19,6 @@ _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT
 
 /* Neighbouring places that an item takes at once where that is the order of memory: a run of two pages of float32. */
 #define STRIP 2048
-/* Units below which devices with many threads divide the indexed dimension of the result among items. */
-#define FEW_UNITS 4096
-
-/* One launch: the kept dimensions, the indexed one apart. */
-typedef struct scatter_s {
-  hal_op_iterator_t kept; /* result, src, index */
-  pk_index_limit_t limit;
-  int64_t n, src_step, index_step;
-  hal_dtype_t dtype;
-  uint32_t variant;
-} scatter_t;
 
 /* Removes dimension `dim` of a tensor in the index's shape. */
 static hal_tensor_t without_dim(const hal_tensor_t *tensor, const hal_tensor_t *index, int64_t dim, int64_t *sizes,
@@ -63,8 +52,8 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
 }
 
 /* Queues the kernel for the places of the first PK_MAXD kept dimensions. */
-static hal_status_t launch_one(hal_op_context_t *context, const scatter_t *s, hal_plugin_kernel_t *kernel, void *error,
-                               char *const *address) {
+static hal_status_t launch_one(hal_op_context_t *context, const hal_op_scatter_t *s, hal_plugin_kernel_t *kernel,
+                               void *error, char *const *address) {
   pk_rows_t kept;
   memset(&kept, 0, sizeof kept);
   kept.ndim = s->kept.ndim < PK_MAXD ? s->kept.ndim : PK_MAXD;
@@ -75,25 +64,26 @@ static hal_status_t launch_one(hal_op_context_t *context, const scatter_t *s, ha
     for (int32_t k = 0; k < 3; k++) kept.stride[k][d] = s->kept.stride[k][d];
   }
   const int cpu = hal_op_target(context)->form != HAL_FORM_SIMT;
-  int64_t strip = cpu && s->src_step != 1 && s->index_step != 1 ? STRIP : 1, parts = 1;
+  int64_t strip = cpu && s->src_step != 1 && s->index_step != 1 ? STRIP : 1;
   if (s->n > 1 && kept.stride[2][0] == 0 && kept.stride[0][0] == 1 && cpu)
     strip = STRIP; /* rows by a list of indices */
   uint64_t units = rows * (uint64_t)((kept.size[0] + strip - 1) / strip);
-  if (!cpu && units < FEW_UNITS && s->n >= FEW_UNITS) parts = (int64_t)(FEW_UNITS / units);
-  if (parts > s->limit.bound) parts = s->limit.bound > 0 ? s->limit.bound : 1;
-  units *= (uint64_t)parts;
   const int64_t width = strip < kept.size[0] ? strip : kept.size[0];
   uint64_t per_item = hal_op_units_per_group(context, (uint64_t)s->n * (uint64_t)width);
   return queue_scatter_columns(context, kernel, (units + per_item - 1) / per_item, address[0], address[1], address[2],
-                               &s->limit, error, &kept, units, per_item, strip, parts, s->n, s->src_step,
-                               s->index_step);
+                               &s->limit, error, &kept, units, per_item, strip, s->n, s->src_step, s->index_step);
 }
 
-static hal_status_t launch(hal_op_context_t *context, const scatter_t *s) {
+static hal_status_t launch(hal_op_context_t *context, const hal_op_scatter_t *s) {
   const uint32_t sizes[3] = {hal_op_dtype_size(s->dtype), hal_op_dtype_size(s->dtype), 8};
   hal_plugin_kernel_t *kernel;
   void *error = NULL;
   uint64_t launches = 1;
+  if (hal_op_scatter_sorts(context, s)) {
+    HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
+    HAL_RETURN_IF_ERROR(hal_op_scatter_sorted(context, s, error));
+    return hal_op_report_launched(context);
+  }
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, s->variant, &kernel));
   if (s->kept.numel == 0 || s->n == 0) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_report_address(context, &error));
@@ -121,7 +111,7 @@ static hal_status_t run(hal_op_context_t *context, const hal_op_call_t *call, in
   hal_tensor_t views[3];
   const hal_tensor_t *const tensors[3] = {&views[0], &views[1], &views[2]};
   int64_t dim, checked = 0, sizes[HAL_OP_MAX_DIMS], strides[3][HAL_OP_MAX_DIMS];
-  scatter_t s = {.variant = variant};
+  hal_op_scatter_t s = {.variant = variant, .moves = moves};
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
   HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 0, result, &dim));
   HAL_RETURN_IF_ERROR(hal_op_index_tensor(context, call, 1, result, &index));
@@ -152,7 +142,7 @@ hal_status_t hal_op_launch_scatter(hal_op_context_t *context, const hal_op_call_
 hal_status_t hal_op_launch_scatter_reduce(hal_op_context_t *context, const hal_op_call_t *call) {
   int64_t reduce;
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &reduce));
-  if (reduce < 0 || reduce >= HAL_SCATTER_REDUCE_VARIANT_COUNT)
+  if (reduce < 0 || reduce >= HAL_OP_SCATTER_REDUCTIONS)
     return hal_op_invalid(context, "reduction %lld; 0 (sum), 1 (prod), 2 (amax) and 3 (amin) are known",
                           (long long)reduce);
   return run(context, call, 0, (uint32_t)reduce, 4);

@@ -2,8 +2,7 @@
  * other in the order of the indexed dimension, for every place of the other ("kept") dimensions: of equal indices the last one
  * wins, sums have one order, and the bits do not depend on how a launch is divided.
  *
- * A unit of work is up to `strip` neighbouring places of kept dimension 0. Where the kept dimensions give few units, `parts` of
- * the indexed dimension of out are owned by one item each, which passes over the indices of the others.
+ * A unit of work is up to `strip` neighbouring places of kept dimension 0.
  * Operand 0 of `kept` is out (without the indexed dimension), 1 is b, 2 the index; n, b_step and index_step are the indexed
  * dimension of those two. A bad index is passed over. */
 PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
@@ -12,10 +11,9 @@ PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
     const pk_u64 strips = (pk_u64)((kept.size[0] + strip - 1) / strip);
     const pk_i64 so = kept.stride[0][0], sb = kept.stride[1][0], si = kept.stride[2][0];
     for (pk_u64 u = i * per_item; u < last; u++) {
-      const pk_u64 place = u / (pk_u64)parts, row = place / strips;
-      const pk_i64 part = (pk_i64)(u - place * (pk_u64)parts), column = (pk_i64)(place - row * strips) * strip;
+      const pk_u64 row = u / strips;
+      const pk_i64 column = (pk_i64)(u - row * strips) * strip;
       const pk_i64 width = kept.size[0] - column < strip ? kept.size[0] - column : strip;
-      const pk_i64 owned = limit.bound / parts + (limit.bound % parts != 0), low = part * owned;
       pk_i64 offset[3];
       pk_row_offsets(&kept, row * (pk_u64)kept.size[0], 3, offset);
       PK_GLOBAL E *to = out + offset[0] + column * so;
@@ -24,7 +22,7 @@ PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
       for (pk_i64 j = 0; j < n; j++, from += b_step, where += index_step) {
         if (si == 0) { /* one index for the whole strip */
           const pk_i64 at = pk_index(where[0], limit, error);
-          if (at < 0 || (pk_u64)(at - low) >= (pk_u64)owned) continue;
+          if (at < 0) continue;
           PK_GLOBAL E *line = to + at * limit.step;
           if (so == 1 && sb == 1) {
             PK_VECTOR_LOOP(k, (pk_u64)width) { line[k] = PK_JOIN(line[k], from[k]); }
@@ -34,7 +32,7 @@ PK_KERNEL(PK_NAME(PK_VARIANT), SCATTER_COLUMNS_ARGS) {
         } else {
           for (pk_i64 k = 0; k < width; k++) {
             const pk_i64 at = pk_index(where[k * si], limit, error);
-            if (at < 0 || (pk_u64)(at - low) >= (pk_u64)owned) continue;
+            if (at < 0) continue;
             PK_GLOBAL E *cell = to + k * so + at * limit.step;
             *cell = PK_JOIN(*cell, from[k * sb]);
           }

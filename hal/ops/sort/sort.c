@@ -18,14 +18,11 @@ HAL_OP_LAUNCHER(queue_sort_tally, loops, SORT_TALLY_ARGS)
 HAL_OP_LAUNCHER(queue_sort_offsets, groups, SORT_OFFSETS_ARGS)
 HAL_OP_LAUNCHER(queue_sort_move, loops, SORT_MOVE_ARGS)
 
-#define SHORT_ROW 2048 /* longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more */
 #define RUN PK_SORT_RUN
-/* Chunks of a row, at most, and their elements, at least: what a tally of 256 counts is worth. Where an item is one of thousands, more
- * of them. */
+/* Chunks of a row, at most, and their elements, at least: what a tally of 256 counts is worth. */
 #define MOST_CHUNKS INT64_C(64)
 #define LEAST_CHUNK INT64_C(16384)
-#define MOST_SIMT_CHUNKS INT64_C(512)
-#define LEAST_SIMT_CHUNK INT64_C(1024)
+#define LEAST_SIMT_CHUNK INT64_C(128)
 
 void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64_t bits) {
   s->dtype = dtype;
@@ -70,20 +67,29 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   return hal_op_sort_dims(s, s->tensors, dim);
 }
 
+/* Elements of a chunk of a long row. Where an item is one of thousands, an item goes through a chunk twice, and one of the 64 of a group through
+ * four tallies of each chunk twice: the square root of 4n makes the sum of both smallest. */
+static int64_t chunk_of(const hal_op_context_t *context, int64_t n) {
+  if (hal_op_target(context)->form != HAL_FORM_SIMT) {
+    const int64_t wanted = n / MOST_CHUNKS + 1;
+    return wanted > LEAST_CHUNK ? wanted : LEAST_CHUNK;
+  }
+  int64_t chunk = LEAST_SIMT_CHUNK;
+  while (chunk < n / chunk * 4) chunk *= 2;
+  return chunk;
+}
+
 /* Both pairs of buffers and, for long rows, the tallies in one block; 64-bit parts first. */
 hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s) {
   size_t entries, tallies = 0, size;
   s->chunk = s->n;
   s->chunks = 1;
-  if (s->n > SHORT_ROW) {
-    const int simt = hal_op_target(context)->form == HAL_FORM_SIMT;
-    const int64_t wanted = s->n / (simt ? MOST_SIMT_CHUNKS : MOST_CHUNKS) + 1;
-    const int64_t least = simt ? LEAST_SIMT_CHUNK : LEAST_CHUNK;
-    s->chunk = wanted > least ? wanted : least;
+  if (s->n > HAL_OP_SORT_SHORT) {
+    s->chunk = chunk_of(context, s->n);
     s->chunks = s->n / s->chunk + (s->n % s->chunk != 0);
   }
   if (s->n > UINT32_MAX || __builtin_mul_overflow((size_t)s->rows, (size_t)s->n, &entries) ||
-      (s->n > SHORT_ROW && __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies)) ||
+      (s->n > HAL_OP_SORT_SHORT && __builtin_mul_overflow((size_t)s->rows * 256, (size_t)s->chunks, &tallies)) ||
       __builtin_mul_overflow(entries, 2 * (sizeof(uint64_t) + sizeof(uint32_t)), &size) ||
       __builtin_add_overflow(size, tallies * sizeof(uint32_t), &size))
     return hal_op_too_large(context, (uint64_t)s->n);
@@ -139,7 +145,7 @@ static hal_status_t sort_short(hal_op_context_t *context, const hal_op_sort_t *s
                           s->places[1], rows, per_item, s->n, passes);
 }
 
-static hal_status_t sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
+hal_status_t hal_op_sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
   hal_plugin_kernel_t *tally, *offsets, *move;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_TALLY, &tally));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_OFFSETS, &offsets));
@@ -161,7 +167,8 @@ static hal_status_t sort_by_radix(hal_op_context_t *context, const hal_op_sort_t
 hal_status_t hal_op_sort_finish(hal_op_context_t *context, const hal_op_sort_t *s, int sorted) {
   int buffer = 0;
   if (sorted && s->n > 1)
-    HAL_RETURN_IF_ERROR(s->n > SHORT_ROW ? sort_by_radix(context, s, &buffer) : sort_short(context, s, &buffer));
+    HAL_RETURN_IF_ERROR(s->n > HAL_OP_SORT_SHORT ? hal_op_sort_by_radix(context, s, &buffer)
+                                                 : sort_short(context, s, &buffer));
   return put_values(context, s, s->places[buffer]);
 }
 

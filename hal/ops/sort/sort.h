@@ -4,6 +4,9 @@
 
 #include "op/dims.h"
 
+/* Longer rows are sorted by radix: 4 to 8 passes against 7 of merges and more. */
+#define HAL_OP_SORT_SHORT 2048
+
 /* Rows of n entries each, of elements along `dim`. */
 typedef struct hal_op_sort_s {
   const hal_tensor_t *tensors[3]; /* values, self, indices */
@@ -26,6 +29,10 @@ void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64
 
 /* Allocates `scratch`: keys[0] and places[0], which the caller fills with the entries, and what sorting needs. */
 hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s);
+
+/* Queues the sort of the entries of rows longer than HAL_OP_SORT_SHORT by `bytes` of their keys, with the kernels of the operator sort of int64,
+ * whose context it gets. Gives the buffer that they end in. */
+hal_status_t hal_op_sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer);
 
 /* Queues the sort of the entries (not when `sorted` is 0), and writes values and indices. */
 hal_status_t hal_op_sort_finish(hal_op_context_t *context, const hal_op_sort_t *s, int sorted);

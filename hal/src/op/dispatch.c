@@ -115,6 +115,7 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .handles = entry->handles,
                               .op = target->op,
                               .group_threads = target->device->ops->target.group_threads,
+                              .few_loops = target->device->ops->target.few_loops,
                               .elsewhere = elsewhere};
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
   return entry->launch(&context, call);

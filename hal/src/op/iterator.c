@@ -103,7 +103,8 @@ int hal_op_iterator_is_dense(const hal_op_iterator_t *it) {
   return 1;
 }
 
-hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it,
+/* Queues the kernel once for each place of the dimensions that do not fit into pk_rows_t. */
+static hal_status_t launch_whole(hal_op_context_t *context, const hal_op_iterator_t *it,
                                  const hal_op_rows_call_t *call) {
   hal_op_line_t line = {.n = 1, .block = hal_op_target(context)->row_block};
   uint64_t launches = 1;
@@ -133,4 +134,44 @@ hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterato
     if (status) return status == HAL_UNIMPLEMENTED && launch > 0 ? HAL_INTERNAL : status;
   }
   return HAL_OK;
+}
+
+/* Whether a launch over the dimensions of pk_rows_t stays within `most` elements, and each operand within that distance; else the
+ * dimension to cut: the one that reaches farthest. */
+static int stays_within(const hal_op_iterator_t *it, int64_t most, int32_t *out_widest) {
+  const int32_t ndim = it->ndim < PK_MAXD ? it->ndim : PK_MAXD;
+  int64_t count = 1, reach[HAL_OP_MAX_OPERANDS] = {0}, widest = 0;
+  int within = 1;
+  for (int32_t d = 0; d < ndim; d++) {
+    int64_t farthest = it->size[d] - 1;
+    within &= !__builtin_mul_overflow(count, it->size[d], &count);
+    for (int32_t k = 0; k < it->operands; k++) {
+      int64_t along;
+      if (__builtin_mul_overflow(it->size[d] - 1, magnitude(it->stride[k][d]), &along)) along = INT64_MAX;
+      within &= !__builtin_add_overflow(reach[k], along, &reach[k]);
+      within &= reach[k] <= most;
+      if (along > farthest) farthest = along;
+    }
+    if (farthest > widest) widest = farthest, *out_widest = d;
+  }
+  return within && count <= most;
+}
+
+/* Queues one half after the other, and halves of these. */
+static hal_status_t launch_halves(hal_op_context_t *context, const hal_op_iterator_t *it,
+                                  const hal_op_rows_call_t *call) {
+  int32_t d = 0;
+  if (stays_within(it, hal_op_target(context)->most_reach, &d)) return launch_whole(context, it, call);
+  hal_op_iterator_t half = *it;
+  half.size[d] = it->size[d] / 2;
+  HAL_RETURN_IF_ERROR(launch_halves(context, &half, call));
+  for (int32_t k = 0; k < it->operands; k++) half.start[k] += half.size[d] * it->stride[k][d];
+  half.size[d] = it->size[d] - half.size[d];
+  const hal_status_t status = launch_halves(context, &half, call);
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the first half is queued already */
+}
+
+hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *it,
+                                 const hal_op_rows_call_t *call) {
+  return (hal_op_target(context)->most_reach == INT64_MAX ? launch_whole : launch_halves)(context, it, call);
 }

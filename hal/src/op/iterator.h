@@ -49,7 +49,8 @@ typedef struct hal_op_rows_call_s {
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                 const hal_op_rows_call_t *call);
 
-/* The same in the order of the iteration, once for each place of the dimensions that do not fit into pk_rows_t. */
+/* The same in the order of the iteration, once for each place of the dimensions that do not fit into pk_rows_t, and in parts that stay within
+ * the target's `most_reach`. */
 hal_status_t hal_op_launch_lines(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                  const hal_op_rows_call_t *call);
 

@@ -17,7 +17,7 @@ static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint
                         hal_plugin_kernel_t **out_kernel) {
   const hal_op_info_t *const info = context->info;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (info->dtypes >> dtype & 1) {
+  if (hal_op_table_dtypes(context->device->ops, info) >> dtype & 1) {
     char name[96];
     snprintf(name, sizeof name, "%s_%s_%s", info->kernel, hal_op_dtype_tokens[hal_op_dtype_slots[dtype]],
              info->variants[variant]);

@@ -22,6 +22,12 @@ hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin
   return recorder->calls->launch(recorder, kernel, launch);
 }
 
+hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
+                               const hal_arg_t *args, uint32_t arg_count) {
+  const uint32_t block = hal_op_target(context)->least_block;
+  return hal_op_launch_blocks(context, kernel, (uint32_t)((items + block - 1) / block), block, args, arg_count);
+}
+
 hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *from, size_t size) {
   if (plans(context)) return HAL_OK;
   hal_device_t *const device = context->device;

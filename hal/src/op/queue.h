@@ -43,12 +43,17 @@ static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_pl
                               args, arg_count);
 }
 
+/* Queues an item kernel over fewer than `few_loops` items of the target, at least one, in its smallest blocks. */
+hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
+                               const hal_arg_t *args, uint32_t arg_count);
+
 /* The same of items that are loops over many elements. Where cores are few and wide each is a block of its own, so that a few of them
  * keep all cores busy; threads beside each other win nothing there. */
 static inline hal_status_t hal_op_launch_loops(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
                                                const hal_arg_t *args, uint32_t arg_count) {
-  if (context->group_threads != 1) return hal_op_launch_items(context, kernel, items, args, arg_count);
   if (HAL_UNLIKELY(items == 0)) return HAL_OK;
+  if (items < context->few_loops) return hal_op_launch_few(context, kernel, items, args, arg_count);
+  if (context->group_threads != 1) return hal_op_launch_items(context, kernel, items, args, arg_count);
   if (HAL_UNLIKELY(items > INT32_MAX)) return hal_op_too_large(context, items);
   return hal_op_launch_blocks(context, kernel, (uint32_t)items, 1, args, arg_count);
 }

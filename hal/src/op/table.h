@@ -32,6 +32,11 @@ struct hal_op_table_s {
   _Atomic(hal_plugin_kernel_t *) handles[HAL_OP_HANDLE_COUNT];
 };
 
+/* Dtypes with a portable kernel in the form of the device. */
+static inline uint64_t hal_op_table_dtypes(const hal_op_table_t *table, const hal_op_info_t *info) {
+  return info->dtypes | (table->target.form == HAL_FORM_SIMT ? info->simt_dtypes : 0);
+}
+
 /* Create is called once under device->lock, destroy by hal_registry_close. */
 hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table);
 void hal_op_table_destroy(hal_op_table_t *table);

@@ -2,6 +2,7 @@
 #include "op/target.h"
 
 #include "kernels/pk_types.h"
+#include "op/queue.h"
 #include "op/table.h"
 
 /* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
@@ -12,19 +13,31 @@
 /* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
 
+/* Whole subgroups, of 32 threads at least. */
+static uint32_t least_block(uint32_t subgroup) {
+  enum { LEAST = 32 };
+  const uint32_t block = (LEAST + subgroup - 1) / subgroup * subgroup;
+  return block < HAL_OP_BLOCK ? block : HAL_OP_BLOCK;
+}
+
 hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes) {
   const uint32_t units = compute_units ? compute_units : UNKNOWN_UNITS;
+  const uint32_t in_step = subgroup ? subgroup : UNKNOWN_SUBGROUP;
   const int host = form == HAL_FORM_HOST;
   return (hal_op_target_t){.form = form,
                            .units = units,
-                           .subgroup = subgroup ? subgroup : UNKNOWN_SUBGROUP,
+                           .subgroup = in_step,
+                           .least_block = least_block(in_step),
+                           .few_loops = form == HAL_FORM_SIMT ? (uint64_t)units * HAL_OP_BLOCK : 0,
                            .local_bytes = local_bytes ? local_bytes : LEAST_LOCAL_BYTES,
                            .group_threads = form == HAL_FORM_CPU_VECTOR ? 1 : PK_LSIZE,
                            .row_block = host                          ? HOST_ROW_BLOCK
                                         : form == HAL_FORM_CPU_VECTOR ? CPU_ROW_BLOCK
                                                                       : 1,
                            /* The host's number is fixed, so that results do not depend on the number of its cores. */
-                           .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT};
+                           .wanted_groups = host ? HOST_GROUPS : (uint64_t)units * GROUPS_PER_UNIT,
+                           /* Many threads count in 32 bits (kernels/pk_rows.h). */
+                           .most_reach = form == HAL_FORM_SIMT ? INT32_MAX : INT64_MAX};
 }
 
 const hal_op_target_t *hal_op_target(const hal_op_context_t *context) { return &context->device->ops->target; }

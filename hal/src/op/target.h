@@ -16,13 +16,17 @@ enum {
 };
 
 typedef struct hal_op_target_s {
-  uint32_t form;          /* HAL_FORM_* */
-  uint32_t units;         /* compute units that run groups at the same time */
-  uint32_t subgroup;      /* threads that run in step */
+  uint32_t form;        /* HAL_FORM_* */
+  uint32_t units;       /* compute units that run groups at the same time */
+  uint32_t subgroup;    /* threads that run in step */
+  uint32_t least_block; /* threads of a block of an item kernel, at least */
+  uint64_t
+      few_loops; /* fewer items that are loops go into such blocks: with larger ones some units would have no work */
   uint32_t local_bytes;   /* of a group */
   uint32_t group_threads; /* of a group kernel (PK_GROUP): PK_LSIZE, or 1 where one item loops */
   uint64_t row_block;     /* elements of an item of a row-form kernel */
   uint64_t wanted_groups; /* as many groups keep the device busy */
+  int64_t most_reach;     /* of a row-form kernel's launch: elements, and from the first of an operand to its last */
 } hal_op_target_t;
 
 /* The target of a launch. */

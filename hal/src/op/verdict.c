@@ -48,14 +48,24 @@ static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
   return HAL_LIKELY(op < HAL_OP_BUILTIN_COUNT) ? hal_op_entry(owner->ops, op) : hal_op_defined_entry(owner, op);
 }
 
+/* Those of an entry's device, which is there. */
+static uint64_t with_kernel(int32_t device, const hal_op_entry_t *entry) {
+  return entry->launch ? hal_op_table_dtypes(hal_devices[device].ops, entry->info) : 0;
+}
+
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return !entry ? 0 : entry->own.dtypes | (entry->launch ? entry->info->dtypes : 0);
+  return !entry ? 0 : entry->own.dtypes | with_kernel(device, entry);
 }
 
 uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return entry && entry->launch ? entry->info->dtypes : 0;
+  return entry ? with_kernel(device, entry) : 0;
+}
+
+int32_t hal_op_takes_channels_last(int32_t device, uint32_t op) {
+  const hal_op_entry_t *entry = entry_of(device, op);
+  return entry && (!entry->info->simt_images || hal_devices[device].ops->target.form == HAL_FORM_SIMT);
 }
 
 uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {

@@ -30,6 +30,16 @@ CUDA_STAND_IN_FN void __syncthreads() {
   cuda_stand_in_yield();
   threadIdx = own;
 }
+/* The value of the thread `distance` places behind in the warp, or one's own. All threads of the block call it. */
+template <typename T> CUDA_STAND_IN_FN T __shfl_down_sync(unsigned, T value, unsigned distance) {
+  static thread_local T values[1024];
+  const unsigned own = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+  values[own] = value;
+  __syncthreads();
+  const T other = own % 32 + distance < 32 ? values[own + distance] : value;
+  __syncthreads();
+  return other;
+}
 CUDA_STAND_IN_FN void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 CUDA_STAND_IN_FN void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 

@@ -164,7 +164,7 @@ static void write_name(reader_t *reader) {
   } else if (is_name(name, length, "extern") && note_shared(reader)) {
     return;
   } else {
-    reader->out->has_barrier |= is_name(name, length, "__syncthreads");
+    reader->out->has_barrier |= is_name(name, length, "__syncthreads") || is_name(name, length, "__shfl_down_sync");
     for (unsigned i = 0; i < reader->shared_count; i++)
       if (is_name(name, length, reader->shared[i].name)) {
         fprintf(reader->to, "((%s *)cuda_stand_in_shared)", reader->shared[i].type);

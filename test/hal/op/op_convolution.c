@@ -67,49 +67,74 @@ static void add_products(const case_t *c, const int64_t *large, const int64_t *s
   }
 }
 
-/* Small integers on the device, and as doubles. */
-static tensor_t *small_numbers(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int seed, double **out_numbers) {
+/* What lies in channels-last order. */
+enum { LARGE = 1, SMALL = 2, WEIGHT = 4, ALL = 7 };
+
+/* A tensor whose channels come last, where it is one of `last`. */
+static tensor_t *image_new(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int last) {
   tensor_t *t = tensor_new(dtype, ndim, sizes, CONTIGUOUS);
+  int64_t next = ndim == 5 ? sizes[1] : 1;
+  for (int32_t d = 4; ndim == 5 && last && d >= 0; d--) {
+    if (d != 1) t->strides[d] = next, next *= sizes[d];
+    if (d == 1) t->strides[1] = 1;
+  }
+  return t;
+}
+
+/* Small integers on the device, and as doubles. */
+static tensor_t *small_numbers(hal_dtype_t dtype, int32_t ndim, const int64_t *sizes, int seed, double **out_numbers,
+                               int last) {
+  tensor_t *t = image_new(dtype, ndim, sizes, last);
   *out_numbers = calloc((size_t)t->numel + 1, sizeof **out_numbers);
   for (int64_t k = 0; k < t->numel; k++) {
     (*out_numbers)[k] = (double)((k * 7 + k / 9 * 5 + seed) % 9 - 4);
-    store(dtype, t->host + (size_t)k * t->element, (number_t){.f = (*out_numbers)[k]});
+    store(dtype, t->host + (size_t)tensor_place(t, k) * t->element, (number_t){.f = (*out_numbers)[k]});
   }
   tensor_upload(t);
   return t;
+}
+
+/* A number as a dtype has it. */
+static long double rounded(hal_dtype_t dtype, double number) {
+  unsigned char bytes[8];
+  store(dtype, bytes, (number_t){.f = number});
+  return load(dtype, bytes).f;
 }
 
 static void expect(const case_t *c, const char *what, tensor_t *got, const double *want, const double *bias) {
   tensor_download(got);
   const int64_t places = got->numel / (got->sizes[0] * got->sizes[1]);
   for (int64_t k = 0; k < got->numel; k++)
-    cr_assert_eq(tensor_get(got, k).f, want[k] + (bias ? bias[k / places % got->sizes[1]] : 0), "%s, %s: element %lld",
-                 c->what, what, (long long)k);
+    cr_assert_eq(tensor_get(got, k).f,
+                 rounded(got->desc.dtype, want[k] + (bias ? bias[k / places % got->sizes[1]] : 0)),
+                 "%s, %s: element %lld of dtype %d", c->what, what, (long long)k, (int)got->desc.dtype);
 }
 
 /* A result that nobody has written holds NaN. */
-static tensor_t *unwritten(hal_dtype_t dtype, const int64_t *sizes) {
-  tensor_t *t = tensor_new(dtype, 5, sizes, CONTIGUOUS);
+static tensor_t *unwritten(hal_dtype_t dtype, const int64_t *sizes, int last) {
+  tensor_t *t = image_new(dtype, 5, sizes, last);
   for (int64_t k = 0; k < t->numel; k++)
     store(dtype, t->host + (size_t)k * t->element, (number_t){.f = (long double)NAN});
   tensor_upload(t);
   return t;
 }
 
-static void check(const case_t *c, hal_dtype_t dtype, int transposed) {
+static void check(const case_t *c, hal_dtype_t dtype, int transposed, int last) {
   int64_t large[5], small[5], weight[5], zero[] = {0, 0, 0};
   sizes_of(c, large, small, weight);
   sums_t sums;
   double *bias_numbers;
-  tensor_t *l = small_numbers(dtype, 5, large, 1, &sums.large), *w = small_numbers(dtype, 5, weight, 2, &sums.weight);
-  tensor_t *s = small_numbers(dtype, 5, small, 3, &sums.small);
+  tensor_t *l = small_numbers(dtype, 5, large, 1, &sums.large, last & LARGE);
+  tensor_t *w = small_numbers(dtype, 5, weight, 2, &sums.weight, last & WEIGHT);
+  tensor_t *s = small_numbers(dtype, 5, small, 3, &sums.small, last & SMALL);
   double *memory = calloc((size_t)(l->numel + w->numel + s->numel), sizeof *memory);
   sums.to_large = memory, sums.to_weight = memory + l->numel, sums.to_small = memory + l->numel + w->numel;
   add_products(c, large, small, &sums);
   tensor_t *input = transposed ? s : l, *grad = transposed ? l : s;
-  tensor_t *result = unwritten(dtype, transposed ? large : small), *to_weight = unwritten(dtype, weight);
-  tensor_t *to_input = unwritten(dtype, transposed ? small : large);
-  tensor_t *bias = small_numbers(dtype, 1, &result->sizes[1], 5, &bias_numbers);
+  tensor_t *result = unwritten(dtype, transposed ? large : small, last & LARGE);
+  tensor_t *to_weight = unwritten(dtype, weight, last & WEIGHT);
+  tensor_t *to_input = unwritten(dtype, transposed ? small : large, last & SMALL);
+  tensor_t *bias = small_numbers(dtype, 1, &result->sizes[1], 5, &bias_numbers, 0);
   hal_value_t args[] = {of_tensor(input),    of_tensor(w),       of_tensor(bias),
                         of_list(c->step, 3), of_list(c->pad, 3), of_list(c->dilation, 3),
                         of_int(transposed),  of_list(zero, 3),   of_int(c->groups)};
@@ -131,8 +156,33 @@ Test(op_convolution, results_and_gradients_are_the_sums_of_all_products, .timeou
   open_device();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     for (int transposed = 0; transposed < 2; transposed++)
-      for (int dtype = 0; dtype < 2; dtype++) check(&cases[i], dtype ? HAL_FLOAT64 : HAL_FLOAT32, transposed);
+      for (int dtype = 0; dtype < 2; dtype++) check(&cases[i], dtype ? HAL_FLOAT64 : HAL_FLOAT32, transposed, 0);
   }
+}
+
+/* Where kernels compute in half precision: every sum is one in float32, which is rounded once. */
+Test(op_convolution, half_precision_is_rounded_once, .timeout = 300) {
+  open_device();
+  uint32_t op;
+  must(hal_op_id("convolution_overrideable", &op));
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int transposed = 0; transposed < 2; transposed++)
+      for (int t = 0; t < 2; t++) {
+        const hal_dtype_t dtype = t ? HAL_BFLOAT16 : HAL_FLOAT16;
+        if (hal_op_dtypes(0, op) >> dtype & 1) check(&cases[i], dtype, transposed, t ? ALL : 0);
+      }
+}
+
+/* Where kernels read it as it lies. */
+Test(op_convolution, channels_may_come_last, .timeout = 300) {
+  open_device();
+  static const int orders[] = {ALL, LARGE, SMALL, WEIGHT, LARGE | WEIGHT};
+  uint32_t op;
+  must(hal_op_id("convolution_overrideable", &op));
+  if (!hal_op_takes_channels_last(0, op)) return;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (int transposed = 0; transposed < 2; transposed++)
+      check(&cases[i], HAL_FLOAT32, transposed, orders[(i + (size_t)transposed) % 5]);
 }
 
 /* The gradients of a convolution whose sums are cut into blocks and parts. */
@@ -140,8 +190,8 @@ static void compute_gradients(unsigned char *out, size_t size) {
   const int64_t large[] = {6, 20, 1, 24, 24}, small[] = {6, 12, 1, 12, 12}, weight[] = {12, 20, 1, 3, 3};
   const int64_t step[] = {1, 2, 2}, pad[] = {0, 1, 1}, one[] = {1, 1, 1}, zero[] = {0, 0, 0};
   tensor_t *x = tensor_new(HAL_FLOAT32, 5, large, CONTIGUOUS), *w = tensor_new(HAL_FLOAT32, 5, weight, CONTIGUOUS);
-  tensor_t *g = tensor_new(HAL_FLOAT32, 5, small, CONTIGUOUS), *to_x = unwritten(HAL_FLOAT32, large),
-           *to_w = unwritten(HAL_FLOAT32, weight);
+  tensor_t *g = tensor_new(HAL_FLOAT32, 5, small, CONTIGUOUS), *to_x = unwritten(HAL_FLOAT32, large, 0),
+           *to_w = unwritten(HAL_FLOAT32, weight, 0);
   tensor_fill_ordinary(x, 1), tensor_fill_ordinary(w, 2), tensor_fill_ordinary(g, 3);
   const hal_value_t args[] = {of_tensor(g),    of_tensor(x), of_tensor(w),     of_list(step, 3), of_list(pad, 3),
                               of_list(one, 3), of_int(0),    of_list(zero, 3), of_int(1)};
@@ -163,12 +213,12 @@ Test(op_convolution, wrong_calls_are_refused_with_a_message) {
   sizes_of(c, large, small, weight);
   double *numbers[4];
   const int64_t two = 2;
-  tensor_t *l = small_numbers(HAL_FLOAT32, 5, large, 1, &numbers[0]),
-           *w = small_numbers(HAL_FLOAT32, 5, weight, 2, &numbers[1]);
-  tensor_t *other = small_numbers(HAL_FLOAT64, 5, weight, 2, &numbers[2]),
-           *b = small_numbers(HAL_FLOAT32, 1, &two, 2, &numbers[3]);
-  tensor_t *result = unwritten(HAL_FLOAT32, small), *to_weight = unwritten(HAL_FLOAT32, weight),
-           *to_input = unwritten(HAL_FLOAT32, large);
+  tensor_t *l = small_numbers(HAL_FLOAT32, 5, large, 1, &numbers[0], 0),
+           *w = small_numbers(HAL_FLOAT32, 5, weight, 2, &numbers[1], 0);
+  tensor_t *other = small_numbers(HAL_FLOAT64, 5, weight, 2, &numbers[2], 0),
+           *b = small_numbers(HAL_FLOAT32, 1, &two, 2, &numbers[3], 0);
+  tensor_t *result = unwritten(HAL_FLOAT32, small, 0), *to_weight = unwritten(HAL_FLOAT32, weight, 0),
+           *to_input = unwritten(HAL_FLOAT32, large, 0);
   const hal_value_t right[] = {of_tensor(l),        of_tensor(w),       {.tag = HAL_VALUE_NONE},
                                of_list(c->step, 3), of_list(c->pad, 3), of_list(c->dilation, 3),
                                of_int(0),           of_list(zero, 3),   of_int(c->groups)};

@@ -1,10 +1,13 @@
 /* profiles.c: a plugin of devices that compute nothing: they say what a phone's GPU, a large GPU and a CPU would say, take kernels from
- * source, and write a line for each launch, with kernel, groups and threads, to the file that PROFILES_LOG names. Over five.c's memory. */
+ * source, and write a line for each launch, with kernel, groups, threads, local bytes and tiles, to the file that PROFILES_LOG names. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "profiles_source.h"
+#include "profiles_tile.h"
 
 /* As in launch_plan.c. */
 enum { PHONE, LARGE, CPU, DEVICES };
@@ -18,9 +21,11 @@ static const struct {
 
 struct hal_plugin_module_s {
   int32_t device;
+  char *source;
 };
 struct hal_plugin_kernel_s {
   char name[128];
+  long local_bytes;
 };
 
 static int known(int32_t device) { return device >= 0 && device < DEVICES; }
@@ -76,24 +81,26 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
 }
 
 hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
-  (void)desc;
   hal_plugin_module_t *const module = malloc(sizeof *module);
-  if (!module) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "profiles: out of memory");
-  module->device = device;
+  char *const source = strndup(desc->data, desc->size);
+  if (!module || !source) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "profiles: out of memory");
+  *module = (hal_plugin_module_t){.device = device, .source = source};
   *out_module = module;
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
+  free(module->source);
   free(module);
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
-  (void)module;
   hal_plugin_kernel_t *const kernel = malloc(sizeof *kernel); /* as long as the process */
   if (!kernel) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "profiles: out of memory");
   snprintf(kernel->name, sizeof kernel->name, "%s", name);
+  /* Of few wide cores an item's own memory takes the place of local memory. */
+  kernel->local_bytes = profiles[module->device].flags & HAL_DEVICE_CPU ? 0 : profile_local_bytes(module->source);
   *out_kernel = kernel;
   return HAL_OK;
 }
@@ -104,8 +111,11 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
   const char *const path = getenv("PROFILES_LOG");
   FILE *const log = path ? fopen(path, "a") : NULL;
   if (!log) return hal_host->error_set(HAL_INTERNAL, 0, "profiles: PROFILES_LOG names no file that can be written");
-  fprintf(log, "  %-34s %7lu groups of %3lu\n", kernel->name,
+  char tile[100], local[50] = "";
+  profile_tile(kernel->name, launch, tile, sizeof tile);
+  if (kernel->local_bytes) snprintf(local, sizeof local, ", %ld local bytes", kernel->local_bytes);
+  fprintf(log, "  %-34s %7lu groups of %3lu%s%s\n", kernel->name,
           (unsigned long)launch->grid[0] * launch->grid[1] * launch->grid[2],
-          (unsigned long)launch->block[0] * launch->block[1] * launch->block[2]);
+          (unsigned long)launch->block[0] * launch->block[1] * launch->block[2], local, tile);
   return fclose(log) ? HAL_INTERNAL : HAL_OK;
 }
