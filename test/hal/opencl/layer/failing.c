@@ -2,11 +2,12 @@
  * demand. CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error; CL_FAIL_LATE=1: the launch is accepted and fails when it runs.
  * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: clFinish still can. CL_FAIL_FLUSH=1: clFlush fails. Command buffers:
  * CL_FAIL_BUFFERS=1: one is replayed without its first launch; 2: with its second launch first; 3: none can be made; 4: after the first two, no queue fits.
- * What was asked for is counted. */
+ * What was asked for is counted. CL_FAIL_BUILD=n: the compiler ends the process in the n-th build, behind its work. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cl_icd_dispatch *below;
 static cl_icd_dispatch own;
@@ -51,6 +52,15 @@ static CL_API_ENTRY cl_int CL_API_CALL finish(cl_command_queue queue) {
 
 static CL_API_ENTRY cl_int CL_API_CALL flush(cl_command_queue queue) {
   return setting("CL_FAIL_FLUSH") ? CL_OUT_OF_HOST_MEMORY : below->clFlush(queue);
+}
+
+static CL_API_ENTRY cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *devices,
+                                             const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                             void *data) {
+  static long builds;
+  const cl_int code = below->clBuildProgram(program, count, devices, options, notify, data);
+  if (++builds == setting("CL_FAIL_BUILD")) _exit(86);
+  return code;
 }
 
 /* ---- command buffers ---- */
@@ -129,6 +139,7 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
   own.clWaitForEvents = wait_for_events;
   own.clFinish = finish;
   own.clFlush = flush;
+  own.clBuildProgram = build;
   own.clGetExtensionFunctionAddressForPlatform = extension;
   *own_count = sizeof own / sizeof(void *);
   *layer = &own;
