@@ -32,12 +32,13 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend lazy_tensor_core CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers, all operators on OpenCL"
+	@echo "make test-intel-opencl  the tests of OpenCL on Intel's runtime for CPUs, which it installs into build/intel-opencl (1.1 GB)"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
@@ -132,6 +133,12 @@ test-full: test $(STAMPS)/install
 	for program in life failures; do \
 	  HAL_TEST_REPEAT=200 HAL_ALLOW_UNSAFE_PLUGINS=1 build/release/test/hal/hal_stress_$$program; \
 	done
+
+# What PoCL lacks: unified shared memory, SPIR-V, half precision. Says why, and passes, where the runtime cannot be had or does not run.
+test-intel-opencl: $(STAMPS)/install $(STAMPS)/venv-test
+	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	$(PROGRESS) "C tests" cmake --build --preset release
+	$(VENV_PYTHON) -P test/intel_opencl.py
 
 # The libraries that users bring, from PyPI; without them these tests skip, and `make test` runs what is left.
 test-integrations: $(STAMPS)/install $(STAMPS)/venv-integrations $(STAMPS)/timm

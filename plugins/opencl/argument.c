@@ -53,8 +53,8 @@ static __attribute__((noinline)) hal_status_t find_segment(const hal_plugin_kern
 }
 
 /* Sets a pointer where memory is buffer objects; `*at` is the index of the parameter, and moves on. */
-static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, uint32_t index, void *address, int offsets,
-                               cl_uint *at, ocl_views_t *views) {
+static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, cl_kernel handle, uint32_t index, void *address,
+                               int offsets, cl_uint *at, ocl_views_t *views) {
   ocl_segment_t *const near = &views->near;
   hal_status_t status = HAL_OK;
   cl_mem memory = NULL;
@@ -68,20 +68,20 @@ static hal_status_t set_buffer(const hal_plugin_kernel_t *kernel, uint32_t index
       status = make_view(kernel, index, offset, near->size - offset, views, &memory);
     if (OCL_UNLIKELY(status)) return status;
   }
-  cl_int code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof memory, memory ? &memory : NULL);
-  if (offsets && !code) code = icd.clSetKernelArg(kernel->handle, (*at)++, sizeof offset, &offset);
+  cl_int code = icd.clSetKernelArg(handle, (*at)++, sizeof memory, memory ? &memory : NULL);
+  if (offsets && !code) code = icd.clSetKernelArg(handle, (*at)++, sizeof offset, &offset);
   if (code) return ocl_driver_error(code, "opencl: argument %u of '%s' was refused", (unsigned)index, kernel->name);
   return HAL_OK;
 }
 
-static cl_int set_pointer(const hal_plugin_kernel_t *kernel, cl_uint at, void *address) {
-  if (ocl.memory == OCL_MEMORY_USM) return ocl.usm.set_arg(kernel->handle, at, address);
-  return icd.clSetKernelArgSVMPointer(kernel->handle, at, address);
+static cl_int set_pointer(cl_kernel handle, cl_uint at, void *address) {
+  if (ocl.memory == OCL_MEMORY_USM) return ocl.usm.set_arg(handle, at, address);
+  return icd.clSetKernelArgSVMPointer(handle, at, address);
 }
 
 /* Sets one argument. The driver reads the value here and now. */
-static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, const hal_arg_t *arg, int offsets,
-                            cl_uint *at, ocl_views_t *views) {
+static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, cl_kernel handle, uint32_t index, const hal_arg_t *arg,
+                            int offsets, cl_uint *at, ocl_views_t *views) {
   const uint32_t parameter = kernel->parameters[*at];
   cl_int code = CL_SUCCESS;
   if (OCL_UNLIKELY(arg->kind > HAL_ARG_LOCAL || (parameter && parameter != arg->kind + 1) || !arg->size ||
@@ -91,17 +91,18 @@ static hal_status_t set_arg(const hal_plugin_kernel_t *kernel, uint32_t index, c
   if (arg->kind == HAL_ARG_POINTER) {
     void *address;
     memcpy(&address, arg->value, sizeof address);
-    if (ocl.memory == OCL_MEMORY_BUFFER) return set_buffer(kernel, index, address, offsets, at, views);
-    code = set_pointer(kernel, (*at)++, address);
+    if (ocl.memory == OCL_MEMORY_BUFFER) return set_buffer(kernel, handle, index, address, offsets, at, views);
+    code = set_pointer(handle, (*at)++, address);
   } else {
-    code = icd.clSetKernelArg(kernel->handle, (*at)++, arg->size, arg->value);
+    code = icd.clSetKernelArg(handle, (*at)++, arg->size, arg->value);
   }
   if (OCL_LIKELY(!code)) return HAL_OK;
   return ocl_driver_error(code, "opencl: argument %u of '%s' of %u bytes was refused", (unsigned)index, kernel->name,
                           (unsigned)arg->size);
 }
 
-hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views) {
+hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, cl_kernel handle, const hal_launch_t *launch,
+                                 ocl_views_t *views) {
   uint32_t pointers = 0;
   if (ocl.memory == OCL_MEMORY_BUFFER && kernel->arg_count != launch->arg_count)
     for (uint32_t i = 0; i < launch->arg_count; i++) pointers += launch->args[i].kind == HAL_ARG_POINTER;
@@ -111,7 +112,7 @@ hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_la
                      (unsigned)launch->arg_count, (unsigned)kernel->arg_count);
   cl_uint at = 0;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
-    const hal_status_t status = set_arg(kernel, i, &launch->args[i], offsets, &at, views);
+    const hal_status_t status = set_arg(kernel, handle, i, &launch->args[i], offsets, &at, views);
     if (OCL_UNLIKELY(status)) return status;
   }
   return HAL_OK;

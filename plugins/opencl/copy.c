@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "opencl.h"
+#include "capture.h"
 
 enum { MAX_PATTERN = 16 };
 
@@ -33,6 +33,9 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   if (!dst || !src)
     return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: copy of %zu bytes from %p to %p; neither may be NULL", size, src,
                      dst);
+  if (ocl_is_captured(stream))
+    return dst_device == src_device && dst_device == stream->device ? ocl_capture_copy(stream, dst, src, size)
+                                                                    : ocl_capture_refuse(stream, "memory_copy");
   if (dst_device == HAL_HOST && src_device == HAL_HOST) return copy_on_host(stream, dst, src, size);
   ocl_place_t to, from;
   ocl_segment_t near = {.base = NULL};
@@ -99,6 +102,9 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
         size, pattern_size);
   if (!size) return HAL_OK;
   if (!dst) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: fill of %zu bytes at address 0", size);
+  if (ocl_is_captured(stream))
+    return device == stream->device ? ocl_capture_fill(stream, dst, pattern, pattern_size, size)
+                                    : ocl_capture_refuse(stream, "memory_fill");
   if ((uintptr_t)dst % pattern_size) return fill_unaligned(stream, device, dst, pattern, pattern_size, size);
   return fill_part(stream, device, dst, pattern, pattern_size, size);
 }

@@ -59,15 +59,24 @@ static void read_place(ocl_device_t *device) {
     icd.clGetDeviceInfo(device->id, PCI_BUS_INFO_KHR, sizeof device->pci, device->pci, NULL);
 }
 
-/* Which form of the portable kernels the device gets: HAL_OPENCL_FORM, else what its type asks for. */
-static hal_status_t read_form(ocl_device_t *device) {
-  const char *const wanted = getenv("HAL_OPENCL_FORM");
-  device->few_wide = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+/* Reads a setting with two values: which of them, or what `*out_first` says. */
+static hal_status_t read_choice(const char *name, const char *first, const char *second, int *out_first) {
+  const char *const wanted = getenv(name);
   if (!wanted || !*wanted) return HAL_OK;
-  device->few_wide = strcmp(wanted, "cpu") == 0;
-  if (device->few_wide || strcmp(wanted, "simt") == 0) return HAL_OK;
-  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: HAL_OPENCL_FORM is '%.100s'; set it to cpu or simt, or unset it",
-                   wanted);
+  *out_first = strcmp(wanted, first) == 0;
+  if (*out_first || strcmp(wanted, second) == 0) return HAL_OK;
+  return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: %s is '%.100s'; set it to %s or %s, or unset it", name, wanted,
+                   first, second);
+}
+
+/* The form of the portable kernels, and what graphs become. A CPU's driver does for each launch of a command buffer what it does for each that
+ * is queued, and more. */
+static hal_status_t read_choices(ocl_device_t *device) {
+  const int is_cpu = (device->type & CL_DEVICE_TYPE_CPU) != 0;
+  device->few_wide = is_cpu;
+  device->wants_buffers = !is_cpu;
+  const hal_status_t status = read_choice("HAL_OPENCL_FORM", "cpu", "simt", &device->few_wide);
+  return status ? status : read_choice("HAL_OPENCL_GRAPHS", "buffers", "launches", &device->wants_buffers);
 }
 
 /* Everything that is launched or allocated later divides by these numbers or trusts them. */
@@ -122,7 +131,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   device->subgroup = read_subgroup(device);
   read_place(device);
   const hal_status_t status = check_limits(device);
-  return status ? status : read_form(device);
+  return status ? status : read_choices(device);
 }
 
 hal_status_t hal_plugin_device_info(int32_t ordinal, hal_device_info_t *out_info) {

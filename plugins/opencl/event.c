@@ -2,7 +2,7 @@
  * own, whose end is the time. */
 #include <string.h>
 
-#include "opencl.h"
+#include "capture.h"
 
 struct hal_plugin_event_s {
   int32_t device;
@@ -11,6 +11,7 @@ struct hal_plugin_event_s {
   cl_event handle;      /* NULL: nothing to wait for */
   cl_command_queue queue;
   int recorded;
+  ocl_mark_t mark; /* where in a capture it was recorded */
 };
 
 hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
@@ -37,13 +38,14 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   return HAL_OK;
 }
 
-/* Replaces the record; takes over the reference to `handle`. */
-static void set_record(hal_plugin_event_t *event, cl_event handle, cl_command_queue queue) {
+/* Replaces the record, by one in a capture if `mark` is given; takes over the reference to `handle`. */
+static void set_record(hal_plugin_event_t *event, cl_event handle, cl_command_queue queue, const ocl_mark_t *mark) {
   pthread_mutex_lock(&event->lock);
   const cl_event old = event->handle;
   event->handle = handle;
   event->queue = queue;
   event->recorded = 1;
+  event->mark = mark ? *mark : (ocl_mark_t){0};
   pthread_mutex_unlock(&event->lock);
   if (old) icd.clReleaseEvent(old);
 }
@@ -63,15 +65,38 @@ static cl_event take_handle(hal_plugin_event_t *event, cl_command_queue *out_que
 static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
-  set_record(event, ocl_work_last(stream), stream->queue); /* flushed: another queue may wait for it */
+  set_record(event, ocl_work_last(stream), stream->queue, NULL); /* flushed: another queue may wait for it */
   pthread_mutex_unlock(&stream->lock);
   return HAL_OK;
+}
+
+/* Nothing is queued; streams that wait for it are captured, too. */
+static hal_status_t record_captured(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  const ocl_mark_t mark = ocl_capture_mark(stream);
+  set_record(event, NULL, NULL, &mark);
+  return HAL_OK;
+}
+
+static ocl_mark_t mark_of(hal_plugin_event_t *event) {
+  pthread_mutex_lock(&event->lock);
+  const ocl_mark_t mark = event->mark;
+  pthread_mutex_unlock(&event->lock);
+  return mark;
+}
+
+/* What is recorded in a capture does not happen. */
+static hal_status_t refuse_captured(hal_plugin_event_t *event, const char *op) {
+  const ocl_mark_t mark = mark_of(event);
+  if (OCL_LIKELY(!ocl_capture_is_on(&mark))) return HAL_OK;
+  return ocl_error(HAL_FAILED_PRECONDITION, 0,
+                   "opencl: %s of an event that was recorded on a captured stream; only streams may wait for it", op);
 }
 
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
   ocl_submit_t submit;
   hal_status_t status = ocl_check_device(event->device);
   if (status) return status;
+  if (ocl_is_captured(stream)) return record_captured(event, stream);
   if (stream && !(event->flags & HAL_EVENT_TIMING)) return record_last(event, stream);
   status = ocl_submit_begin(&submit, stream, event->device, "event_record");
   if (status) return status;
@@ -80,14 +105,15 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   const cl_int code = icd.clEnqueueMarkerWithWaitList(submit.queue, 0, NULL, &submit.work.event);
   if (!code && submit.work.event) {
     icd.clRetainEvent(submit.work.event);
-    set_record(event, submit.work.event, submit.queue);
+    set_record(event, submit.work.event, submit.queue, NULL);
   }
   return ocl_submit_end(&submit, code);
 }
 
 /* Failed work is done, too: its stream tells. */
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
-  const hal_status_t status = ocl_check_device(event->device);
+  hal_status_t status = ocl_check_device(event->device);
+  if (!status) status = refuse_captured(event, "event_query");
   if (status) return status;
   const cl_event handle = take_handle(event, NULL, NULL);
   if (!handle) return HAL_OK;
@@ -97,7 +123,8 @@ hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
-  const hal_status_t status = ocl_check_device(event->device);
+  hal_status_t status = ocl_check_device(event->device);
+  if (!status) status = refuse_captured(event, "event_synchronize");
   if (status) return status;
   cl_command_queue queue = NULL;
   const cl_event handle = take_handle(event, &queue, NULL);
@@ -145,7 +172,13 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   hal_status_t status = ocl_check_device(stream->device);
   if (status) return status;
   cl_command_queue queue = NULL;
+  const ocl_mark_t mark = mark_of(event);
   const cl_event handle = take_handle(event, &queue, NULL);
+  if (OCL_UNLIKELY(ocl_is_captured(stream) || mark.capture)) {
+    status = ocl_capture_wait(stream, &mark, !handle || ocl_event_status(handle) <= CL_COMPLETE);
+    if (handle) icd.clReleaseEvent(handle);
+    return status;
+  }
   if (!handle) return HAL_OK;
   /* A queue waits for its own past anyway. A queue that is gone has left no event that is not complete. */
   if (queue != stream->queue && ocl_event_status(handle) > CL_COMPLETE) {

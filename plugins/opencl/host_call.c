@@ -4,7 +4,7 @@
 #include <hal/plugin_worker.h>
 #include <time.h>
 
-#include "opencl.h"
+#include "capture.h"
 
 typedef struct host_call_s {
   hal_worker_item_t item;
@@ -49,6 +49,7 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   if (!fn) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: stream_host_call without a function");
   hal_status_t status = stream ? ocl_check_device(stream->device) : HAL_OK;
   if (status) return status;
+  if (ocl_is_captured(stream)) return ocl_capture_refuse(stream, "stream_host_call");
   if (!stream || ocl.devices[stream->device].user_events_hang) {
     if (stream) ocl_work_drain(stream);
     fn(user_data);

@@ -1,6 +1,7 @@
 /* kernel.c: kernels and their launches. */
 #include <string.h>
 
+#include "capture.h"
 #include "module.h"
 
 /* ---- life -------------------------------------------------------------------------------------------------------------------- */
@@ -148,17 +149,17 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *kernel, hal_plugin_st
                                       const hal_launch_t *launch) {
   hal_status_t status = check_launch(kernel, stream, launch);
   if (OCL_UNLIKELY(status)) return status;
-  const uint32_t *grid = launch->grid, *block = launch->block;
-  const size_t local[3] = {block[0], block[1], block[2]};
-  const size_t global[3] = {(size_t)grid[0] * block[0], (size_t)grid[1] * block[1], (size_t)grid[2] * block[2]};
-  const cl_uint dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
+  if (ocl_is_captured(stream)) return ocl_capture_launch(stream, kernel, launch);
+  size_t local[3], global[3];
+  cl_uint dimensions;
+  ocl_launch_sizes(launch, &dimensions, global, local);
   ocl_submit_t submit;
   ocl_views_t views;
   views.count = 0; /* the rest of the array need not be cleared */
   views.near.base = NULL;
   cl_int code = CL_SUCCESS;
   pthread_mutex_lock(&kernel->lock);
-  status = ocl_kernel_set_args(kernel, launch, &views);
+  status = ocl_kernel_set_args(kernel, kernel->handle, launch, &views);
   if (OCL_LIKELY(!status)) status = ocl_submit_begin(&submit, stream, kernel->module->device, "kernel_launch");
   if (OCL_LIKELY(!status)) {
     submit.work.kernel = kernel->name;

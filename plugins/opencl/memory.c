@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "opencl.h"
+#include "capture.h"
 
 static const char *const kind_names[OCL_MEMORY_KINDS] = {"usm", "svm-fine", "svm-coarse", "buffer"};
 
@@ -152,7 +152,7 @@ static void unmake(const ocl_segment_t *segment) {
   }
 }
 
-hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
+hal_status_t ocl_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = ocl_check_device(ordinal);
   if (status) return status;
   const ocl_device_t *device = &ocl.devices[ordinal];
@@ -180,6 +180,11 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   }
   *out_ptr = segment.base;
   return HAL_OK;
+}
+
+hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
+  const hal_status_t status = ocl_capture_forbid(NULL, "memory_alloc");
+  return status ? status : ocl_memory_alloc(ordinal, size, flags, out_ptr);
 }
 
 hal_status_t hal_plugin_memory_free(int32_t ordinal, void *ptr) {

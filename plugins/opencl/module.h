@@ -38,9 +38,20 @@ typedef struct ocl_views_s {
   cl_mem views[OCL_MAX_ARGS];
 } ocl_views_t;
 
-/* Sets the arguments of a launch; the kernel's lock is held. `views` are released when the kernel is queued.
- * Errors: HAL_INVALID_ARGUMENT. */
-hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, const hal_launch_t *launch, ocl_views_t *views);
+/* Sets the arguments of a launch on `handle`, the kernel's own, whose lock is held, or another object of it. `views` are released when
+ * the kernel is queued, or recorded no more. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t ocl_kernel_set_args(const hal_plugin_kernel_t *kernel, cl_kernel handle, const hal_launch_t *launch,
+                                 ocl_views_t *views);
 void ocl_views_release(ocl_views_t *views);
+
+/* A launch in the driver's terms: items in all, and of a group. */
+static inline void ocl_launch_sizes(const hal_launch_t *launch, cl_uint *out_dimensions, size_t *global,
+                                    size_t *local) {
+  for (int i = 0; i < 3; i++) {
+    local[i] = launch->block[i];
+    global[i] = (size_t)launch->grid[i] * launch->block[i];
+  }
+  *out_dimensions = global[2] > 1 ? 3 : global[1] > 1 ? 2 : 1;
+}
 
 #endif /* MODULE_H_ */

@@ -136,6 +136,15 @@ typedef struct ocl_failure_s {
   char op[64], kernel[96];
 } ocl_failure_t;
 
+/* A stream's part in a capture (capture.c), whose lock guards it. */
+typedef struct ocl_capture_s ocl_capture_t;
+typedef struct ocl_captured_s {
+  _Atomic(ocl_capture_t *) by; /* NULL: the stream is not captured */
+  hal_plugin_stream_t *next;   /* of the same capture */
+  uint64_t at;                 /* when it was last given something, on the capture's clock */
+  int awaited;                 /* another stream of the capture has waited for all of that */
+} ocl_captured_t;
+
 /* An in-order queue, and its commands that nobody has seen complete yet, oldest first, in a ring. */
 struct hal_plugin_stream_s {
   cl_command_queue queue;
@@ -145,8 +154,9 @@ struct hal_plugin_stream_s {
   ocl_work_t *ring;
   uint32_t first, count, room; /* room: a power of two, or 0 */
   uint32_t unflushed;
-  ocl_failure_t failure, told;          /* not yet reported; reported last */
-  struct hal_worker_s *host;            /* calls host functions; made for the first one */
+  ocl_failure_t failure, told; /* not yet reported; reported last */
+  struct hal_worker_s *host;   /* calls host functions; made for the first one */
+  ocl_captured_t captured;
   hal_plugin_stream_t *next, *previous; /* in the device's list */
 };
 
@@ -165,6 +175,7 @@ typedef struct ocl_device_s {
   hal_plugin_stream_t *streams;
   hal_records_t profile;
   int few_wide;         /* few wide cores: HAL_DEVICE_CPU */
+  int wants_buffers;    /* graphs are command buffers of the driver, if those work */
   int user_events_hang; /* PoCL's "basic", later "cpu-minimal", deadlocks on a command that waits for one */
 } ocl_device_t;
 
@@ -220,6 +231,9 @@ uint32_t ocl_memory_alignment(const ocl_device_t *device);
 
 /* Chooses the kind of memory for the devices of the context. Errors: HAL_INVALID_ARGUMENT or HAL_UNAVAILABLE, naming what they lack. */
 hal_status_t ocl_memory_choose(void);
+
+/* memory_alloc, which may be called while streams are captured. */
+hal_status_t ocl_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr);
 
 /* A range of addresses that the plugin has given. */
 typedef struct ocl_segment_s {

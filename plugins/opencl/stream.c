@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "opencl.h"
+#include "capture.h"
 
 hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
   hal_status_t status = ocl_check_device(ordinal);
@@ -45,6 +45,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   const hal_status_t status = ocl_check_device(stream->device);
   if (status) return status;
+  ocl_capture_leave(stream);
   ocl_work_drain(stream);
   if (stream->failure.status)
     hal_host->log(HAL_LOG_ERROR,
@@ -75,7 +76,8 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  const hal_status_t status = ocl_check_device(stream->device);
+  hal_status_t status = ocl_check_device(stream->device);
+  if (!status) status = ocl_capture_forbid(stream, "stream_synchronize");
   if (status) return status;
   ocl_work_drain(stream);
   return take_failure(stream);
@@ -83,7 +85,8 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  const hal_status_t status = ocl_check_device(stream->device);
+  hal_status_t status = ocl_check_device(stream->device);
+  if (!status) status = ocl_capture_forbid(stream, "stream_query");
   if (status) return status;
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
@@ -154,6 +157,7 @@ static cl_int wait_lasts(lasts_t *lasts) {
 hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   lasts_t lasts;
   hal_status_t status = ocl_check_device(ordinal);
+  if (!status) status = ocl_capture_forbid(NULL, "device_synchronize");
   if (status) return status;
   ocl_device_t *device = &ocl.devices[ordinal];
   pthread_mutex_lock(&device->lock);

@@ -15,9 +15,10 @@ from sample import Placed
 from torch.utils._pytree import tree_leaves
 
 # HAL_FAKE_ASYNC and HAL_FAKE_PROTECT of each mode; strict forbids fallbacks besides, lazy puts work off (torch_backend.lazy), and lazy_device has tensors of the type
-# "lazy". A process opens its device once, so it serves
+# "lazy"; compiled is the default mode through torch.compile. A process opens its device once, so it serves
 # modes of the same values.
-MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0"), "lazy_device": ("1", "0")}
+MODES = {"async": ("1", "0"), "inline": ("0", "0"), "strict": ("0", "0"), "staged": ("1", "1"), "lazy": ("1", "0"), "lazy_device": ("1", "0"),
+         "compiled": ("1", "0")}  # fmt: skip
 FALLBACK = "fallback.strict(False)"  # in the message of a forbidden fallback
 
 
@@ -196,9 +197,17 @@ class Check:
                 steps["fallbacks"] = [row.op for row in fallback.report()]
         return result
 
+    def _called(self, mode):
+        if mode != "compiled":
+            return self.op
+        torch._dynamo.reset()
+        function = self.op.op
+        return torch.compile(lambda *args, **kwargs: function(*args, **kwargs))
+
     def _forward(self, mode, sample, operands, reference, steps):
         _seed()
-        steps["result"] = ours = self._device_work(mode, steps, lambda: operands.call(self.op))
+        called = self._called(mode)
+        steps["result"] = ours = self._device_work(mode, steps, lambda: operands.call(called))
         theirs = reference.result
         if self.name in FLOAT_STATISTICS:
             ours = narrowed(ours, theirs)
@@ -210,7 +219,7 @@ class Check:
         if reference.draws and self.name in self.plan["random"]:
             steps["random"] = True
             _seed()
-            return same_distribution(ours, self._place(sample).call(self.op), theirs)
+            return same_distribution(ours, self._place(sample).call(called), theirs)
         message = same_values(ours, theirs, lambda: reference.exact("result"))
         if message:
             return message

@@ -14,7 +14,7 @@ SEVERITY = {"error": 0, "wrong": 1, "crash": 2}
 TIGHTEN = "run `python test/opinfo/run.py --full --tighten` or edit it by hand"
 
 # kind: pass, wrong, error, crash or unsampled; at: (sample, index in STEPS) of the failure, or None
-AS_ASYNC = ("staged", "lazy", "lazy_device")
+AS_ASYNC = ("staged", "lazy", "lazy_device", "compiled")
 Outcome = namedtuple("Outcome", "entry dtype mode kind at message records")
 
 

@@ -2,6 +2,7 @@
 
     python test/opinfo/run.py           float32, forward, first sample (what `make test` runs, through pytest)
     python test/opinfo/run.py --plugin PATH.so --mode inline      the same on another plugin's device
+    python test/opinfo/run.py --plugin opencl --mode compiled --every 8      each eighth through torch.compile, whose compiler takes a second for each
     python test/opinfo/run.py --full    six dtypes, several samples, float32 with backward; modes async with delays, inline, strict, staged, lazy, lazy_device
 
 Prints a table per dtype and exits with 1 when a result differs from the committed lists (expected.json, native.json).
@@ -28,7 +29,7 @@ from runner import run_jobs
 FULL = ("float32", "float16", "bfloat16", "int64", "bool", "complex64")
 DELAY = 200  # microseconds
 BATCH = 12  # jobs of a process
-SETTINGS = (("async",), ("lazy",), ("lazy_device",), ("inline", "strict"), ("staged",))  # modes that one process can serve
+SETTINGS = (("async",), ("lazy",), ("lazy_device",), ("inline", "strict"), ("staged",), ("compiled",))  # modes that one process can serve
 
 
 def arguments():
@@ -38,6 +39,7 @@ def arguments():
     parser.add_argument("--mode", action="append", choices=tuple(MODES), help="only this mode (may be repeated)")
     parser.add_argument("--entry", action="append", help="only this entry: name or name.variant (may be repeated)")
     parser.add_argument("--plugin", default="fake", help="name or path of the plugin (fake); of another one no native operators are expected")
+    parser.add_argument("--every", type=int, default=1, help="only each n-th entry")
     parser.add_argument("--samples", type=int, help="samples per entry (1, full: 3)")
     parser.add_argument("--slots", type=int, default=min(8, len(os.sched_getaffinity(0))), help="processes at a time")
     parser.add_argument("--timeout", type=float, default=120, help="seconds for an entry with one dtype and setting")
@@ -50,11 +52,11 @@ def plans(options, lists):
     """The jobs: (entry's name, dtype's name, plan)."""
     from torch.testing._internal.common_methods_invocations import op_db
 
-    modes = options.mode or (tuple(MODES) if options.full else ("async",))
+    modes = options.mode or (tuple(mode for mode in MODES if mode != "compiled") if options.full else ("async",))
     dtypes = options.dtype or (FULL if options.full else ("float32",))
     let_the_caller_seed()
     entries = {entry_name(op): op for op in op_db}
-    wanted = options.entry or entries
+    wanted = options.entry or list(entries)[:: options.every]
     for name in wanted:
         if name not in entries:
             sys.exit(f"run.py: no entry '{name}' in the operator database of torch {torch.__version__}")

@@ -1,4 +1,7 @@
 /* Tests of what the OpenCL plugin says when a command fails: at once, or when it runs. A layer below the loader lets it fail. */
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "opencl_testing.h"
 
 TestSuite(opencl_failure, .fini = close_opencl);
@@ -156,4 +159,58 @@ Test(opencl_failure, commands_that_the_driver_keeps_to_itself_are_a_failure_of_t
   setenv("CL_FAIL_FLUSH", "0", 1);
   assert_ok(add_one(stream, to));
   assert_ok(hal_stream_synchronize(stream));
+}
+
+/* ---- the compiler ends the process ---- */
+
+/* x + x by a kernel of the second name, behind one of the first. */
+static void compile_and_run(void) {
+  static const char text[] =
+      "#define ARGS(X) X(BOTH, pk_i32, to), X(VALUE, pk_u64, n)\n"
+      "PK_KERNEL(%s, ARGS) { PK_PROLOGUE(ARGS)\n"
+      "  PK_ITEM(i, n) { to[i] = to[i] + to[i]; }\n"
+      "}\n";
+  static const char *const names[] = {"first", "second"};
+  const uint32_t three = 3;
+  const uint64_t n = 8;
+  char source[512];
+  char *const to = device_bytes(0, 32);
+  const hal_arg_t args[] = {POINTER(to), VALUE(n)};
+  assert_ok(hal_memory_fill(NULL, 0, to, &three, 4, 32));
+  for (int i = 0; i < 2; i++) {
+    hal_kernel_t *kernel;
+    snprintf(source, sizeof source, text, names[i]);
+    assert_ok(hal_kernel_compile(0, names[i], source, &kernel));
+    assert_ok(hal_kernel_launch_items(kernel, NULL, n, args, 2));
+  }
+  assert_ok(hal_device_synchronize(0));
+  cr_assert_eq(read_back(to, NULL), 12);
+}
+
+/* What the first process kept is whole, and what it was compiling when it ended is compiled anew. */
+Test(opencl_failure, a_compiler_that_ends_the_process_leaves_nothing_that_the_next_one_trusts) {
+  char folder[] = "/tmp/opencl_crash_XXXXXX";
+  hal_kernel_stats_t stats = {.struct_size = sizeof stats};
+  int status = 0;
+  cr_assert_not_null(mkdtemp(folder));
+  setenv("HAL_CACHE_DIR", folder, 1);
+  const pid_t child = fork();
+  if (child == 0) { /* no process of Criterion's: it says nothing to it */
+    hal_device_info_t info = {.struct_size = sizeof info};
+    setenv("CL_FAIL_BUILD", "2", 1);
+    setenv("OPENCL_LAYERS", CL_LAYER, 1);
+    if (!hal_registry_add_path(PLUGIN_DIR) && !hal_registry_open("opencl") && !hal_device_info(0, &info))
+      compile_and_run();
+    _exit(1);
+  }
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  open_opencl();
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 86) skip("this loader takes no layers");
+  compile_and_run();
+  assert_ok(hal_kernel_stats(0, &stats));
+  cr_assert(stats.loaded == 1 && stats.compiled == 1, "%u loaded, %u compiled", (unsigned)stats.loaded,
+            (unsigned)stats.compiled);
+  char command[64];
+  snprintf(command, sizeof command, "rm -rf %s", folder);
+  cr_assert_eq(system(command), 0);
 }

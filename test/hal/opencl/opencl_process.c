@@ -62,21 +62,23 @@ Test(opencl_process, devices_are_chosen_by_type_number_and_name) {
   cr_assert_eq(count_with("0:"), 0);
 }
 
-Test(opencl_process, a_kind_of_memory_that_is_none_or_not_there_is_refused_by_name) {
+static void refuses(const char *setting, const char *value) {
+  char quoted[32];
   hal_device_info_t info = {.struct_size = sizeof info};
-  setenv("HAL_OPENCL_MEMORY", "fast", 1);
+  setenv(setting, value, 1);
   assert_ok(hal_registry_add_path(PLUGIN_DIR));
   if (hal_registry_open("opencl")) cr_skip_test("no OpenCL device: %s", hal_error_message());
-  assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, "'fast'");
+  snprintf(quoted, sizeof quoted, "'%s'", value);
+  assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, quoted);
 }
 
-Test(opencl_process, a_form_of_kernels_that_is_none_is_refused_by_name) {
-  hal_device_info_t info = {.struct_size = sizeof info};
-  setenv("HAL_OPENCL_FORM", "wide", 1);
-  assert_ok(hal_registry_add_path(PLUGIN_DIR));
-  if (hal_registry_open("opencl")) cr_skip_test("no OpenCL device: %s", hal_error_message());
-  assert_fails(hal_device_info(0, &info), HAL_INVALID_ARGUMENT, "'wide'");
+Test(opencl_process, a_kind_of_memory_that_is_none_or_not_there_is_refused_by_name) {
+  refuses("HAL_OPENCL_MEMORY", "fast");
 }
+
+Test(opencl_process, a_form_of_kernels_that_is_none_is_refused_by_name) { refuses("HAL_OPENCL_FORM", "wide"); }
+
+Test(opencl_process, a_kind_of_graphs_that_is_none_is_refused_by_name) { refuses("HAL_OPENCL_GRAPHS", "deep"); }
 
 static uint64_t flags_in_form(const char *form) {
   hal_device_info_t info = {.struct_size = sizeof info};

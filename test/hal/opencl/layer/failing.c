@@ -1,14 +1,17 @@
 /* failing.c: a layer between the OpenCL loader and the driver (OPENCL_LAYERS) that lets the n-th launch fail, as hardware does on no
  * demand. CL_FAIL_LAUNCH=n, CL_FAIL_CODE=the driver's error; CL_FAIL_LATE=1: the launch is accepted and fails when it runs.
- * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: clFinish still can. CL_FAIL_FLUSH=1: clFlush fails. */
+ * CL_FAIL_WAIT=1: no call can wait; CL_FAIL_WAIT=2: clFinish still can. CL_FAIL_FLUSH=1: clFlush fails. Command buffers:
+ * CL_FAIL_BUFFERS=1: one is replayed without its first launch; 2: with its second launch first; 3: none can be made; 4: after the first two, no queue fits.
+ * What was asked for is counted. CL_FAIL_BUILD=n: the compiler ends the process in the n-th build, behind its work. */
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_layer.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const cl_icd_dispatch *below;
 static cl_icd_dispatch own;
-static long launches;
+long launches, buffers_queued;
 static cl_event failed; /* kept for as long as the process lives */
 
 static long setting(const char *name) {
@@ -51,6 +54,73 @@ static CL_API_ENTRY cl_int CL_API_CALL flush(cl_command_queue queue) {
   return setting("CL_FAIL_FLUSH") ? CL_OUT_OF_HOST_MEMORY : below->clFlush(queue);
 }
 
+static CL_API_ENTRY cl_int CL_API_CALL build(cl_program program, cl_uint count, const cl_device_id *devices,
+                                             const char *options, void(CL_CALLBACK *notify)(cl_program, void *),
+                                             void *data) {
+  static long builds;
+  const cl_int code = below->clBuildProgram(program, count, devices, options, notify, data);
+  if (++builds == setting("CL_FAIL_BUILD")) _exit(86);
+  return code;
+}
+
+/* ---- command buffers ---- */
+static clCreateCommandBufferKHR_fn create_below;
+static clCommandNDRangeKernelKHR_fn record_below;
+static clEnqueueCommandBufferKHR_fn enqueue_below;
+static long recorded; /* in the buffer that was made last */
+static cl_kernel held;
+static size_t held_global[3], held_local[3];
+
+static CL_API_ENTRY cl_command_buffer_khr CL_API_CALL create(cl_uint count, const cl_command_queue *queues,
+                                                             const cl_command_buffer_properties_khr *properties,
+                                                             cl_int *code) {
+  recorded = 0;
+  if (setting("CL_FAIL_BUFFERS") != 3) return create_below(count, queues, properties, code);
+  *code = CL_INVALID_PROPERTY;
+  return NULL;
+}
+
+static CL_API_ENTRY cl_int CL_API_CALL record(cl_command_buffer_khr buffer, cl_command_queue queue,
+                                              const cl_ndrange_kernel_command_properties_khr *properties,
+                                              cl_kernel kernel, cl_uint dimensions, const size_t *offset,
+                                              const size_t *global, const size_t *local, cl_uint count,
+                                              const cl_sync_point_khr *list, cl_sync_point_khr *point,
+                                              cl_mutable_command_khr *command) {
+  const long number = ++recorded, how = setting("CL_FAIL_BUFFERS");
+  if (number == 1 && (how == 1 || how == 2)) {
+    held = kernel;
+    memcpy(held_global, global, sizeof held_global);
+    memcpy(held_local, local, sizeof held_local);
+    return CL_SUCCESS;
+  }
+  const cl_int code =
+      record_below(buffer, queue, properties, kernel, dimensions, offset, global, local, count, list, point, command);
+  if (code || number != 2 || how != 2) return code;
+  return record_below(buffer, queue, properties, held, 1, NULL, held_global, held_local, count, list, point, command);
+}
+
+static CL_API_ENTRY cl_int CL_API_CALL enqueue(cl_uint count, cl_command_queue *queues, cl_command_buffer_khr buffer,
+                                               cl_uint wait_count, const cl_event *list, cl_event *event) {
+  const cl_int incompatible = -1139; /* CL_INCOMPATIBLE_COMMAND_QUEUE_KHR */
+  if (++buffers_queued > 2 && setting("CL_FAIL_BUFFERS") == 4) return incompatible;
+  return enqueue_below(count, queues, buffer, wait_count, list, event);
+}
+
+static CL_API_ENTRY void *CL_API_CALL extension(cl_platform_id platform, const char *name) {
+  void *const found = below->clGetExtensionFunctionAddressForPlatform(platform, name);
+  union {
+    void *address;
+    clCreateCommandBufferKHR_fn create;
+    clCommandNDRangeKernelKHR_fn record;
+    clEnqueueCommandBufferKHR_fn enqueue;
+  } of = {found}, by = {found}; /* ISO C has no cast between the two */
+  if (!found) return found;
+  if (strcmp(name, "clCreateCommandBufferKHR") == 0) create_below = of.create, by.create = create;
+  if (strcmp(name, "clCommandNDRangeKernelKHR") == 0) record_below = of.record, by.record = record;
+  if (strcmp(name, "clEnqueueCommandBufferKHR") == 0) enqueue_below = of.enqueue, by.enqueue = enqueue;
+  return by.address;
+}
+
 CL_API_ENTRY cl_int CL_API_CALL clGetLayerInfo(cl_layer_info what, size_t room, void *value, size_t *size) {
   const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
   if (what != CL_LAYER_API_VERSION) return CL_INVALID_VALUE;
@@ -69,6 +139,8 @@ CL_API_ENTRY cl_int CL_API_CALL clInitLayer(cl_uint count, const cl_icd_dispatch
   own.clWaitForEvents = wait_for_events;
   own.clFinish = finish;
   own.clFlush = flush;
+  own.clBuildProgram = build;
+  own.clGetExtensionFunctionAddressForPlatform = extension;
   *own_count = sizeof own / sizeof(void *);
   *layer = &own;
   return CL_SUCCESS;
