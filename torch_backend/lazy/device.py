@@ -36,8 +36,9 @@ def enable(*, lines: bool | None = None) -> None:
 
     from torch_backend import lazy
 
-    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, *lazy.text_file())
+    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.wants_groups(), *lazy.text_file())
     _install_opaque()
+    _install_autocast()
     _enabled = True
 
 
@@ -69,3 +70,23 @@ def _install_opaque() -> None:
 
     torch.Tensor._reduce_ex_internal = _reduce_ex_internal
     torch.Tensor.data_ptr = data_ptr
+
+
+def _install_autocast() -> None:
+    """`torch.autocast("lazy")` and what it is made of: torch has no such setting for the type, so that of c10's type xla, which has no tensors beside ours, is
+    the lazy tensors'."""
+
+    def named(original):
+        @functools.wraps(original)
+        def function(device_type=None, *args, **keywords):
+            if device_type is None:  # old forms, which name none
+                return original(*args, **keywords)
+            return original("xla" if device_type == "lazy" else device_type, *args, **keywords)
+
+        return function
+
+    for module, name in (
+        (torch, "is_autocast_enabled"), (torch, "set_autocast_enabled"), (torch, "get_autocast_dtype"), (torch, "set_autocast_dtype"),
+        (torch._C, "_is_autocast_available"),
+    ):  # fmt: skip
+        setattr(module, name, named(getattr(module, name)))

@@ -160,6 +160,17 @@ def test_without_a_plugin_the_error_names_the_missing_backend_and_the_cure(run_p
     """, TORCH_BACKEND="")
 
 
+@pytest.mark.parametrize("make", [
+    lambda x: x.to_sparse(), lambda x: x.to_sparse_csr(), lambda x: torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.ones(2), (3,), device="lazy"),
+    lambda x: torch.sparse_csr_tensor([0, 1], [0], [1.0], device="lazy"), lambda x: torch.eye(3).to_sparse().to("lazy"), lambda x: torch.nested.nested_tensor([torch.ones(2)], device="lazy"),
+    lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+], ids=["coo", "csr", "coo made", "csr made", "moved", "nested", "quantized"])
+def test_tensors_of_other_layouts_are_refused_with_the_device_that_has_them(device, make):
+    with pytest.raises(NotImplementedError, match=f"no tensor of device type 'lazy'; compute it on '{device}") as refused:
+        make(torch.eye(3, device="lazy"))
+    assert len(str(refused.value).strip().splitlines()[0]) < 200
+
+
 def test_what_has_no_lazy_tensor_says_so():
     with pytest.raises(NotImplementedError, match="lazy"):
         torch.eye(3, device="lazy").to_sparse()
