@@ -44,7 +44,10 @@ void cast(c10::IValue &value, c10::ScalarType dtype) {
 
 bool holds_float(const c10::IValue &value) {
   const auto is_float = [](const at::Tensor &tensor) {
-    return is_eligible(tensor) && tensor.scalar_type() == c10::kFloat;
+    if (!is_eligible(tensor)) return false;
+    TORCH_CHECK(tensor.scalar_type() == c10::kFloat || tensor.scalar_type() == lower(), "Unexpected floating ",
+                tensor.scalar_type(), " among operands that autocast promotes: they may be float32 and ", lower());
+    return tensor.scalar_type() == c10::kFloat;
   };
   if (value.isTensor()) return is_float(value.toTensor());
   if (!value.isTensorList()) return false;

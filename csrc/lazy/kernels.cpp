@@ -2,6 +2,7 @@
 // functionalised.
 #include "lazy/kernels.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
@@ -232,6 +233,8 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
+  if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
   try {
@@ -302,6 +305,12 @@ void take_over(torch::Library &library) {
   }
 }
 
+void refuse_sparse(const c10::OperatorHandle &op, Stack *) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
+                              ": a sparse tensor has no tensor of device type 'lazy'; compute it on '",
+                              c10::Device(kDevice), "', which has them (device='", c10::Device(kDevice), "')");
+}
+
 }  // namespace
 
 void enable_lazy_device() {
@@ -316,6 +325,9 @@ void enable_lazy_device() {
   libraries.push_back(
       std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
+  libraries.push_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::SparseLazy, __FILE__, __LINE__));
+  libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>());
   libraries.push_back(
       std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->impl("view", &reshaped);

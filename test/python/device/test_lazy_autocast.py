@@ -57,6 +57,8 @@ def test_other_device_types_keep_their_own_setting(device):
     x, y = torch.ones(2, 2, device="lazy"), torch.ones(2, 2, device=device)
     with torch.autocast("lazy", dtype=torch.bfloat16):
         assert (y @ y).dtype == (y.cpu() @ y.cpu()).dtype == torch.float32
+    with torch.autocast("lazy"), pytest.raises(RuntimeError, match="Unexpected floating Half"):
+        torch.addcmul(x, x.half(), x)
     with torch.autocast(device, dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.float32 and (y @ y).dtype == torch.bfloat16
 
@@ -80,8 +82,10 @@ def test_a_checkpointed_part_is_computed_again_in_the_same_dtypes():
     assert torch.equal(*gradients)
 
 
-@pytest.mark.parametrize("name", ["digits", "transformer"])
-def test_networks_train_with_the_losses_of_the_devices_own_autocast(device, name):
+@pytest.mark.parametrize("name, rel", [("digits", 1e-5), ("transformer", 1e-3)])
+def test_networks_train_with_the_losses_of_the_devices_own_autocast(device, name, rel):
+    """Where a weight serves twice, its gradients are added in float32 here, and in the lower precision on the device, where torch casts it once for both."""
+
     def train(where):
         torch.manual_seed(3)
         model = models.MODELS[name]().to(where)
@@ -98,7 +102,7 @@ def test_networks_train_with_the_losses_of_the_devices_own_autocast(device, name
             losses.append(loss.item())
         return losses
 
-    assert train("lazy") == pytest.approx(train(device), rel=1e-5)
+    assert train("lazy") == pytest.approx(train(device), rel=rel)
 
 
 def test_gradients_are_scaled():
