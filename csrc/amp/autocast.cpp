@@ -6,19 +6,14 @@
 #include <optional>
 
 #include "core/compat.h"
+#include "core/refused.h"
 
 namespace torch_backend {
 namespace {
 
-// Half precision loses too much where a probability is close to 0 or 1, so CUDA refuses it; the sentence is CUDA's.
 at::Tensor refuse_binary_cross_entropy(const at::Tensor &, const at::Tensor &, const std::optional<at::Tensor> &,
                                        int64_t) {
-  TORCH_CHECK(false,
-              "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
-              "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
-              "In this case, combine the two layers using torch.nn.functional.binary_cross_entropy_with_logits\n"
-              "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
-              "safe to autocast.");
+  TORCH_CHECK(false, kRefusedBinaryCrossEntropy);
 }
 
 }  // namespace

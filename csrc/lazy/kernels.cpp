@@ -2,6 +2,7 @@
 // functionalised.
 #include "lazy/kernels.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/SmallVector.h>
 #include <torch/library.h>
@@ -18,6 +19,7 @@
 #include "core/device.h"
 #include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"
+#include "lazy/autocast.h"
 #include "lazy/guard.h"
 
 namespace torch_backend {
@@ -78,6 +80,7 @@ struct Call {
   void wrap(c10::IValue &value);
   void refresh();
   void narrow();
+  void widen_indices();
   at::Tensor wrap_narrowed(const at::Tensor &result) const;
 };
 
@@ -132,9 +135,41 @@ bool names_dtype(const c10::Argument &argument) {
   return type->kind() == c10::TypeKind::ScalarTypeType;
 }
 
+// Arguments that operators take as long alone.
+const std::unordered_set<std::string> &takes_long() {
+  static const std::unordered_set<std::string> names = {"index",         "indices",        "target", "targets",
+                                                        "input_lengths", "target_lengths", "offsets"};
+  return names;
+}
+
+// Where long is computed as int (LTC_USE_32BIT_LONG): what places elements is long for the operator.
+void Call::widen_indices() {
+  const auto widened = [this](const at::Tensor &inner) {
+    const auto says_long = [&inner](const at::Tensor &wrapper) {
+      return wrapper.scalar_type() == c10::kLong && lazy_inner(wrapper).is_same(inner);
+    };
+    const bool wide =
+        inner.defined() && inner.scalar_type() == c10::kInt && std::any_of(wrappers.begin(), wrappers.end(), says_long);
+    return wide ? inner.to(c10::kLong) : inner;
+  };
+  for (size_t i = 0; i < schema().arguments().size(); ++i) {
+    c10::IValue &value = stack[base + i];
+    if (takes_long().count(schema().arguments()[i].name()) == 0) continue;
+    if (value.isTensor()) {
+      value = widened(value.toTensor());
+    } else if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list = value.toOptionalTensorList().copy();
+      for (size_t k = 0; k < list.size(); ++k)
+        if (const std::optional<at::Tensor> one = list.get(k)) list.set(k, widened(*one));
+      value = std::move(list);
+    }
+  }
+}
+
 // Where dtypes are narrowed: an argument that names a dtype names what it is computed in; a copy to another device has the dtype that was said.
 void Call::narrow() {
   const LazyDtypes &dtypes = lazy_dtypes();
+  if (dtypes.of_long != c10::kLong && !wrappers.empty()) widen_indices();
   for (size_t i = 0; i < schema().arguments().size(); ++i) {
     if (!names_dtype(schema().arguments()[i])) continue;
     c10::IValue &value = stack[base + i];
@@ -198,6 +233,8 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
+  if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
   try {
@@ -268,6 +305,12 @@ void take_over(torch::Library &library) {
   }
 }
 
+void refuse_sparse(const c10::OperatorHandle &op, Stack *) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, op.schema().name(),
+                              ": a sparse tensor has no tensor of device type 'lazy'; compute it on '",
+                              c10::Device(kDevice), "', which has them (device='", c10::Device(kDevice), "')");
+}
+
 }  // namespace
 
 void enable_lazy_device() {
@@ -283,11 +326,15 @@ void enable_lazy_device() {
       std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&run>());
   libraries.push_back(
+      std::make_unique<torch::Library>(torch::Library::IMPL, "_", c10::DispatchKey::SparseLazy, __FILE__, __LINE__));
+  libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>());
+  libraries.push_back(
       std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
   libraries.back()->impl("view", &reshaped);
   libraries.back()->impl("_reshape_alias", &reshape_alias);
   libraries.back()->impl("as_strided", &as_strided);
   take_over(*libraries.back());
+  enable_lazy_autocast();
   install_lazy_guard();
   lazy_dtypes_wanted(true);  // throws what is wrong with the environment now
   enabled = true;

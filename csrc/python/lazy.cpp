@@ -37,10 +37,9 @@ class Notes {
     desc.struct_size = sizeof(desc);
     desc.state = this;
     desc.compiled = note_compiled;
-    if (lines_) {
-      desc.origin = line_here;
-      desc.describe = describe_line;
-    }
+    desc.describe = describe_line;
+    if (lines_) desc.origin = line_here;
+    desc.limit_origin = line_now;
     if (file_.empty()) return;
     desc.flags |= HAL_LAZY_DESCRIBED;
     desc.format = dot_ ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
@@ -64,6 +63,14 @@ class Notes {
   using Compilation = std::pair<uint64_t, std::string>;
 
   static uint64_t line_here(void *self) { return static_cast<Notes *>(self)->lines_->here(); }
+
+  // Where lines are not noted: of the warning that the limit was reached.
+  static uint64_t line_now(void *self) {
+    Notes &notes = *static_cast<Notes *>(self);
+    const py::gil_scoped_acquire gil;  // guards `lines_`
+    if (!notes.lines_) notes.lines_ = std::make_unique<Lines>();
+    return notes.lines_->here();
+  }
 
   static void describe_line(void *self, uint64_t line, char *text, size_t room) {
     std::snprintf(text, room, "%s", static_cast<const Notes *>(self)->lines_->text(line).c_str());
@@ -195,9 +202,10 @@ hal_lazy_t *kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex
 
 Notes *kept_notes = nullptr;  // lives as long as the process, as kernels of the type do
 
-void enable_lazy(bool lines, const std::string &file, bool dot) {
+void enable_lazy(bool lines, bool fuse, const std::string &file, bool dot) {
   enable_lazy_device();
   hal_lazy_desc_t desc{};
+  desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
   kept_notes = new Notes(lines, file, dot);
   kept_notes->describe(desc);
   describe_kept(desc);
@@ -252,8 +260,8 @@ void bind_lazy(py::module_ &module) {
       .def("info", wrap_pybind_function(&info))
       .def("text", wrap_pybind_function(&text), py::arg("dot"))
       .def("take_compilations", wrap_pybind_function(&take_compilations));
-  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy), py::arg("lines"), py::arg("file"),
-             py::arg("dot"));
+  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy), py::arg("lines"), py::arg("fuse"),
+             py::arg("file"), py::arg("dot"));
   module.def("stop_lazy_device", torch::wrap_pybind_function_no_gil(&stop_lazy));
   module.def("flush_kept_lazy", wrap_pybind_function(&flush_kept), py::arg("device"));
   module.def("kept_lazy_infos", wrap_pybind_function(&kept_infos));

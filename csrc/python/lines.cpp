@@ -45,7 +45,7 @@ std::vector<std::string> library_folders() {
 
 // The forward lines of nodes of autograd, by the number that the node has: of the last ones, a step's worth.
 struct Forward {
-  uint64_t sequence = 0, line = 0;
+  uint64_t sequence = UINT64_MAX, line = 0;
 };
 
 struct Lines::State {

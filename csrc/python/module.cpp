@@ -179,6 +179,12 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t
 
 void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
 
+uintptr_t begin_pool(MemoryPool &pool, int32_t device) {
+  check(hal_device_ensure(device));
+  return pool.begin(device);
+}
+void end_pool(MemoryPool &pool, uintptr_t stream) { pool.end(stream); }
+
 // What became of a device's portable kernels in this process.
 py::dict kernel_stats(int32_t device) {
   hal_kernel_stats_t stats{};
@@ -223,6 +229,10 @@ PYBIND11_MODULE(_C, module) {
   module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
   module.def("synchronize", wrap_pybind_function_no_gil(&synchronize_device), py::arg("device"));
 
+  py::class_<MemoryPool>(module, "MemoryPool")
+      .def(py::init<c10::MempoolId_t>(), py::arg("id"))
+      .def("begin", wrap_pybind_function_no_gil(&begin_pool), py::arg("device"))
+      .def("end", wrap_pybind_function_no_gil(&end_pool), py::arg("stream"));
   module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
   module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
   module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });

@@ -28,6 +28,7 @@ from .devices import (
 )
 from .graphs import Graph, graph, graph_pool_handle, is_current_stream_capturing, make_graphed_callables
 from .memory import (
+    MemPool,
     empty_cache,
     host_memory_stats,
     host_memory_stats_as_nested_dict,
@@ -44,6 +45,7 @@ from .memory import (
     reset_peak_host_memory_stats,
     reset_peak_memory_stats,
     set_per_process_memory_fraction,
+    use_mem_pool,
 )
 from .random import (
     _get_generator,
@@ -65,7 +67,7 @@ from .streams import Event, Stream, StreamContext, current_stream, default_strea
 from torch import OutOfMemoryError
 
 __all__ = [
-    "DeviceProperties", "Event", "Graph", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "clock_rate", "current_device",
+    "DeviceProperties", "Event", "Graph", "MemPool", "OutOfMemoryError", "Stream", "StreamContext", "amp", "can_device_access_peer", "clock_rate", "current_device",
     "current_stream", "default_generators", "default_stream", "device", "device_count", "device_memory_used", "device_of", "empty_cache", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "graph", "graph_pool_handle", "graphs", "host_memory_stats",
     "host_memory_stats_as_nested_dict", "init", "initial_seed", "is_available", "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "list_gpu_processes", "make_graphed_callables",
@@ -73,7 +75,7 @@ __all__ = [
     "memory_reserved", "memory_stats", "memory_stats_as_nested_dict", "memory_summary", "memory_usage", "power_draw", "random",
     "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_peak_host_memory_stats",
     "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_per_process_memory_fraction", "set_rng_state",
-    "set_rng_state_all", "set_stream", "stream", "streams", "synchronize", "temperature", "utilization",
+    "set_rng_state_all", "set_stream", "stream", "streams", "synchronize", "temperature", "use_mem_pool", "utilization",
 ]  # fmt: skip
 
 

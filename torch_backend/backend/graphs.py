@@ -7,23 +7,20 @@ once, at the capture.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 
 import torch
 from torch.accelerator import Graph
 from torch.utils import _pytree
 
+from .memory import new_pool_id
 from .streams import Stream, current_stream, stream as on_stream
 
 __all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
 
-_handles = itertools.count(1)
-
-
 def graph_pool_handle() -> tuple[int, int]:
     """Gives an id under which several graphs share memory, as `pool` of a graph."""
-    return (next(_handles), 0)
+    return new_pool_id()
 
 
 def is_current_stream_capturing() -> bool:

@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+from collections.abc import Iterator
+
 import torch
 
 from torch_backend import _C
 
 from ._utils import Device, existing_index
+
+
+_handles = itertools.count(1)
+
+
+def new_pool_id() -> tuple[int, int]:
+    """Gives an id of memory that graphs and a `MemPool` may share."""
+    return (next(_handles), 0)
+
+
+class MemPool:
+    """Memory of its own: what is allocated while it is in use (`use_mem_pool`) comes from it, and what is freed of that is given to its users alone,
+    which may be graphs (`pool=MemPool().id`). It is of the device that uses it first; at its end its memory is the device's again."""
+
+    def __init__(self):
+        self.id = new_pool_id()
+        self._pool = _C.MemoryPool(self.id)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
+    """Lets what is allocated on a device's current stream (default: the current device), by any thread, come from a `MemPool`. Raises RuntimeError when the
+    stream allocates from a pool already, or the pool is another device's."""
+    stream = pool._pool.begin(existing_index(device))
+    try:
+        yield
+    finally:
+        pool._pool.end(stream)
 
 
 def empty_cache() -> None:

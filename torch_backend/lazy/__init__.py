@@ -62,7 +62,7 @@ _MEASURED = {  # by the numbers of hal/lazy.h, in their order: how many of the u
 PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 
 _lock = threading.Lock()
-_active: dict = {}  # the recording of each device
+_active: collections.defaultdict[int, list] = collections.defaultdict(list)  # the recordings of each device, of as many streams
 _ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
 _steps = 0
 _compilations: list[Compilation] = []
@@ -93,6 +93,11 @@ def wants_lines() -> bool:
     return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0")
 
 
+def wants_groups() -> bool:
+    """Whether the environment lets groups of operators run as one kernel, not one by one."""
+    return os.environ.get("SYNC_TENSORS_OPBYOP", "0") in ("", "0")
+
+
 def text_file() -> tuple[str, bool]:
     """The file that the environment wants what is queued in, "" = none, and whether as a graph."""
     form = os.environ.get("LTC_SAVE_TENSORS_FMT", "text")
@@ -102,12 +107,13 @@ def text_file() -> tuple[str, bool]:
 
 
 @contextlib.contextmanager
-def record(device=None, *, lines: bool | None = None, fuse: bool = True, limit: int = 0, piece: int = 0) -> Iterator[None]:
+def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, limit: int = 0, piece: int = 0) -> Iterator[None]:
     """Puts off what is queued on the current stream of a device (default: the current one), by any thread, until the block ends.
 
     `piece`: operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the rest is
-    recorded; 0 = 128. `limit`: operators that are put off before they are queued without being asked for, whatever they are, with one warning;
-    0 = 16384. `lines`: notes the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1). `fuse`: False queues everything as it was recorded.
+    recorded; 0 = 128. `limit`: operators that are put off before they are queued without being asked for, whatever they are, with one warning, which names
+    the line; 0 = 16384. `lines`: notes the Python line of each operator, for errors (None: if LTC_IR_DEBUG=1). `fuse`: False queues everything as it was recorded
+    (None: if SYNC_TENSORS_OPBYOP=1).
     Raises RuntimeError when the stream is lazy or captured already, and, where something could not be queued, what the device said, with
     the operator and its line; what stood behind it is dropped. With LTC_SAVE_TENSORS_FILE=FILE in the environment what is queued is
     appended there as text, and why it is queued; with LTC_SAVE_TENSORS_FMT=dot in the language of Graphviz.
@@ -117,18 +123,14 @@ def record(device=None, *, lines: bool | None = None, fuse: bool = True, limit: 
         yield
         _c().flush_kept_lazy(index)
         return
-    lazy = _c().begin_lazy(index, wants_lines() if lines is None else lines, fuse, limit, piece, *text_file())
+    lazy = _c().begin_lazy(index, wants_lines() if lines is None else lines, wants_groups() if fuse is None else fuse, limit, piece, *text_file())
     with _lock:
-        outer = _active.get(index)
-        _active[index] = lazy
+        _active[index].append(lazy)
     try:
         yield
     finally:
         with _lock:
-            if outer is None:
-                del _active[index]
-            else:
-                _active[index] = outer
+            _active[index].remove(lazy)
         try:
             lazy.flush()
         finally:
@@ -141,7 +143,7 @@ def record(device=None, *, lines: bool | None = None, fuse: bool = True, limit: 
 def is_recording(device=None) -> bool:
     """Tells whether work of a device (default: the current one) is put off somewhere."""
     with _lock:
-        return _index(device) in _active or _c().is_kept_lazy(_index(device))
+        return bool(_active[_index(device)]) or _c().is_kept_lazy(_index(device))
 
 
 def mark_step(device=None, wait: bool = False) -> None:
@@ -149,7 +151,7 @@ def mark_step(device=None, wait: bool = False) -> None:
     global _steps
     with _lock:
         indices = range(_c().device_count()) if device is None else [_index(device)]
-        lazies = [_active[index] for index in indices if index in _active]
+        lazies = [lazy for index in indices for lazy in _active[index]]
         _steps += 1
     for lazy in lazies:
         try:
@@ -175,7 +177,7 @@ def compilations() -> list[Compilation]:
     """Gives the groups that were compiled since the start or `reset_metrics`, with the cause of each. In a steady loop the list does not grow: what it
     tells of later steps is what varies there."""
     with _lock:
-        lazies = list(_active.values())
+        lazies = [lazy for recordings in _active.values() for lazy in recordings]
     for lazy in (*lazies, None):
         _note_compilations(lazy)
     with _lock:
@@ -187,8 +189,8 @@ def text(device=None, *, dot: bool = False) -> str:
     "" when nothing is recorded there."""
     index = _index(device)
     with _lock:
-        lazy = _active.get(index)
-        return lazy.text(dot) if lazy else _c().kept_lazy_text(index, dot)
+        lazies = list(_active[index])
+    return "".join(lazy.text(dot) for lazy in lazies) or _c().kept_lazy_text(index, dot)
 
 
 def measurements() -> dict[str, Measurement]:
@@ -215,7 +217,8 @@ def metrics() -> dict[str, int]:
     `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)
-        for counts in (*(lazy.info() for lazy in _active.values()), *_c().kept_lazy_infos()):
+        lazies = [lazy for recordings in _active.values() for lazy in recordings]
+        for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
             total.update(counts)
         counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "programs", "pending"), 0)
         return counts | total | {"steps": _steps}

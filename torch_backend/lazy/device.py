@@ -7,6 +7,7 @@ tensors, so views, in-place writes and random numbers are real; between "lazy" a
 from __future__ import annotations
 
 import functools
+import types
 
 import torch
 
@@ -36,8 +37,10 @@ def enable(*, lines: bool | None = None) -> None:
 
     from torch_backend import lazy
 
-    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, *lazy.text_file())
+    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.wants_groups(), *lazy.text_file())
     _install_opaque()
+    _install_autocast()
+    torch._register_device_module("lazy", _Module("torch.lazy", "The device module of torch_backend's devices, for the type lazy: see torch.<name>."))
     _enabled = True
 
 
@@ -69,3 +72,47 @@ def _install_opaque() -> None:
 
     torch.Tensor._reduce_ex_internal = _reduce_ex_internal
     torch.Tensor.data_ptr = data_ptr
+
+
+class _Module(types.ModuleType):
+    """`torch.lazy`: what the devices' own module has, where devices may be said as lazy:N."""
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(torch.get_device_module(device_name()), name)
+        if isinstance(found, type) or not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def function(*args, **keywords):
+            return found(*map(_own, args), **{key: _own(value) for key, value in keywords.items()})
+
+        return function
+
+
+def _own(value):
+    """A device of the type lazy as that of the devices' own type; anything else is itself."""
+    if not isinstance(value, (str, torch.device)) or str(value).partition(":")[0] != "lazy":
+        return value
+    return torch.device(device_name(), torch.device(value).index)
+
+
+def _install_autocast() -> None:
+    """`torch.autocast("lazy")` and what it is made of: torch has no such setting for the type, so that of c10's type xla, which has no tensors beside ours, is
+    the lazy tensors'."""
+
+    def named(original):
+        @functools.wraps(original)
+        def function(device_type=None, *args, **keywords):
+            if device_type is None:  # old forms, which name none
+                return original(*args, **keywords)
+            return original("xla" if device_type == "lazy" else device_type, *args, **keywords)
+
+        return function
+
+    for module, name in (
+        (torch, "is_autocast_enabled"), (torch, "set_autocast_enabled"), (torch, "get_autocast_dtype"), (torch, "set_autocast_dtype"),
+        (torch._C, "_is_autocast_available"),
+    ):  # fmt: skip
+        setattr(module, name, named(getattr(module, name)))

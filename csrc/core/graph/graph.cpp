@@ -162,6 +162,21 @@ class Graph final : public at::GraphImplInterface {
 
 }  // namespace
 
+MemoryPool::~MemoryPool() {
+  if (!pool_) return;
+  hal_memory_pool_release(pool_);
+  pools().leave(id_);
+}
+
+uintptr_t MemoryPool::begin(int32_t device) {
+  hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device));
+  if (!pool_) pool_ = pools().take(id_, device).release();
+  check(hal_memory_pool_begin(pool_, stream));
+  return reinterpret_cast<uintptr_t>(stream);
+}
+
+void MemoryPool::end(uintptr_t stream) { check(hal_memory_pool_end(pool_, reinterpret_cast<hal_stream_t *>(stream))); }
+
 void register_graphs() {
   const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // as torch looks it up
   if (at::GraphImplRegistry()->Has(name)) return;

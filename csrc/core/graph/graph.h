@@ -1,7 +1,31 @@
 // graph.h: torch.accelerator.Graph over recorded programs (hal/program.h).
 #pragma once
 
+#include <c10/core/Allocator.h>
+
+#include <cstdint>
+
+#include "hal/memory.h"
+
 namespace torch_backend {
+
+// Memory that a program sets apart (torch.<name>.MemPool), by an id that graphs may have too. Its pool is of the device that uses it first, and
+// lives as long as one of them.
+class MemoryPool {
+ public:
+  explicit MemoryPool(c10::MempoolId_t id) : id_(std::move(id)) {}
+  ~MemoryPool();
+  MemoryPool(const MemoryPool &) = delete;
+  MemoryPool &operator=(const MemoryPool &) = delete;
+
+  // What the device's current stream allocates comes from it, until the end, which takes what this gives.
+  uintptr_t begin(int32_t device);
+  void end(uintptr_t stream);
+
+ private:
+  c10::MempoolId_t id_;
+  hal_memory_pool_t *pool_ = nullptr;
+};
 
 // Makes torch.accelerator.Graph work for the device type; once it has its name.
 void register_graphs();

@@ -21,10 +21,13 @@ bool is_on(const char *name) {
 }  // namespace
 
 LazyDtypes lazy_dtypes_wanted(bool has_double) {
+  LazyDtypes wanted;
   const bool down = is_on("XLA_USE_BF16") || is_on("LTC_DOWNCAST_BF16") || is_on("XLA_DOWNCAST_BF16");
-  if (is_on("LTC_USE_BF16")) return {c10::kBFloat16, c10::kBFloat16};
-  if (down) return {c10::kBFloat16, c10::kFloat};
-  return {c10::kFloat, has_double ? c10::kDouble : c10::kFloat};
+  if (is_on("LTC_USE_32BIT_LONG") || is_on("XLA_USE_32BIT_LONG")) wanted.of_long = c10::kInt;
+  if (down || !has_double) wanted.of_double = c10::kFloat;
+  if (down) wanted.of_float = c10::kBFloat16;
+  if (is_on("LTC_USE_BF16")) wanted.of_float = wanted.of_double = c10::kBFloat16;
+  return wanted;
 }
 
 const LazyDtypes &lazy_dtypes() { return current; }

@@ -7,12 +7,15 @@
 namespace torch_backend {
 namespace {
 
+// The second one: csrc/lazy/autocast.cpp.
+constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::Lazy, c10::DispatchKey::AutocastXLA});
+
 c10::Device lazy_device(const at::Tensor &inner) { return c10::Device(kLazyType, inner.device().index()); }
 
 }  // namespace
 
 LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
-    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::Lazy), c10::scalarTypeToTypeMeta(said), lazy_device(inner)),
+    : c10::TensorImpl(kKeys, c10::scalarTypeToTypeMeta(said), lazy_device(inner)),
       inner_(std::move(inner)),
       computed_(inner_.scalar_type()) {
   set_storage_access_should_throw();

@@ -49,6 +49,8 @@ typedef struct hal_lazy_desc_s {
   hal_lazy_compiled_fn_t compiled; /* NULL: not told */
   hal_lazy_queueing_fn_t queueing; /* NULL: not told, and no text is made */
   void *state;                     /* for all of them; they may be called until hal_lazy_end has returned */
+  hal_lazy_origin_fn_t
+      limit_origin; /* asked by the warning that `limit` was reached, where `origin` is NULL; NULL: not asked */
 } hal_lazy_desc_t;
 
 /* Makes a stream lazy (NULL: current). `desc` may be NULL. Ended by hal_lazy_end. Any thread.

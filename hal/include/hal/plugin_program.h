@@ -86,7 +86,8 @@ typedef struct hal_compiler_s {
   /* Makes a program of a graph. HAL_UNIMPLEMENTED = this one is not compiled: its operators run one by one, and it is not asked again. Other failures do the same, with a warning. */
   hal_status_t (*compile)(void *state, const hal_ir_t *ir, void **out_program);
 
-  /* Queues a program. A failure is that of whoever asked for the work. */
+  /* Queues a program. What it needs besides is memory of its own, not of the stream's pool (hal_memory_allocate): what is free there by now may hold what work behind the program reads.
+   * A failure is that of whoever asked for the work. */
   hal_status_t (*execute)(void *state, void *program, const hal_ir_run_t *run);
 
   /* Writes what a program is, as text with its 0, for reports. May be NULL. */

@@ -5,6 +5,7 @@
 #ifndef HAL_SRC_DEVICE_H_
 #define HAL_SRC_DEVICE_H_
 
+#include "base/thread_local.h"
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
@@ -79,13 +80,18 @@ struct hal_device_s {
 /* In the order of their indices; hal_registry.device_count of them. */
 extern hal_device_t hal_devices[HAL_MAX_DEVICES];
 
-/* The calling thread's current device and streams; plain thread-local data without destructors, NULL = default stream.
- */
+/* The calling thread's current device and streams; plain thread-local data without destructors. */
 typedef struct hal_thread_s {
   int32_t device;
-  hal_stream_t *stream[HAL_MAX_DEVICES];
+  int32_t has_streams; /* 1 = it has set some; else all are the default ones */
 } hal_thread_t;
-extern _Thread_local hal_thread_t hal_thread;
+extern HAL_FAST_THREAD_LOCAL hal_thread_t hal_thread;
+extern _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES]; /* NULL = the default one */
+
+static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {
+  hal_thread.has_streams = 1;
+  hal_thread_streams[device] = stream;
+}
 
 /* Gives the name of a device for messages; an index of none is itself. Valid until the thread's next such call. */
 const char *hal_device_label(int32_t device);
@@ -111,7 +117,8 @@ static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_dev
 /* Gives the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */
 static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stream_t *stream) {
   if (stream) return stream;
-  stream = hal_thread.stream[device->index];
+  if (HAL_LIKELY(!hal_thread.has_streams)) return &device->default_stream;
+  stream = hal_thread_streams[device->index];
   return stream ? stream : &device->default_stream;
 }
 

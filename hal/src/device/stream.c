@@ -117,7 +117,7 @@ hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_pre
   HAL_RETURN_IF_ERROR(resolve(&stream));
   hal_device_t *const device = stream->device;
   if (out_previous) *out_previous = hal_stream_or_current(device, NULL);
-  hal_thread.stream[device->index] = stream;
+  hal_thread_set_stream(device->index, stream);
   return HAL_OK;
 }
 

@@ -12,6 +12,7 @@ typedef struct request_s {
   size_t size; /* rounded */
   size_t segment;
   hal_block_t *ready; /* free_fn to run when the lock is given up */
+  int alone;          /* nothing that the cache holds is given back for it */
 } request_t;
 
 /* ---- cache hit ---- */
@@ -129,6 +130,11 @@ static void run_ready(request_t *request) {
  * no larger than needed. The lock is held. */
 static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
+  const size_t least = (request->size + HAL_MEM_SEGMENT_ROUND - 1) & ~(HAL_MEM_SEGMENT_ROUND - 1);
+  if (request->alone) {
+    const hal_status_t first = attempt(request, request->segment, out_block);
+    return first == HAL_RESOURCE_EXHAUSTED && least < request->segment ? attempt(request, least, out_block) : first;
+  }
   if (allocator->config.garbage_collection_threshold > 0) hal_mem_segment_collect(allocator, request->segment);
   hal_status_t status = attempt(request, request->segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
@@ -140,7 +146,6 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   run_ready(request);
   hal_mem_segment_trim_all(allocator);
   status = attempt(request, request->segment, out_block);
-  const size_t least = (request->size + HAL_MEM_SEGMENT_ROUND - 1) & ~(HAL_MEM_SEGMENT_ROUND - 1);
   if (status == HAL_RESOURCE_EXHAUSTED && least < request->segment) status = attempt(request, least, out_block);
   return status;
 }
@@ -224,38 +229,38 @@ static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
                        stream->device->label, hal_device_label(device));
 }
 
-/* Everything of hal_memory_allocate but the cache hit. */
-static hal_status_t __attribute__((noinline))
-allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
-  request_t request = {.allocator = allocator, .size = hal_mem_config_round(&allocator->config, size)};
-  hal_block_t *block = NULL;
-  hal_status_t status = HAL_OK;
+/* Finds the block of a request in one of two pools by size, which are made where there is none, or makes it. The lock is held. */
+static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                                 hal_block_t **out_block) {
+  hal_allocator_t *allocator = request->allocator;
+  const uint32_t kind = request->size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE;
+  request->pool = pools[kind];
+  if (allocator->pooled && !(request->pool && request->pool->owner))
+    return allocate_pooled(request, stream, size, out_block);
+  if (!request->pool) {
+    HAL_RETURN_IF_ERROR(hal_mem_pool_create(allocator, stream, kind, &request->pool));
+    pools[kind] = request->pool;
+  }
+  HAL_RETURN_IF_ERROR(find(allocator, request->pool, kind, request->size)
+                          ? attempt(request, request->segment, out_block)
+                          : allocate_miss(request, out_block));
+  (*out_block)->state = HAL_MEM_PLAIN;
+  (*out_block)->requested = size;
+  account(allocator, kind, (*out_block)->size, size);
+  note_active(allocator);
+  return HAL_OK;
+}
+
+hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                              int alone, hal_block_t **out_block) {
+  request_t request = {.allocator = allocator, .size = hal_mem_config_round(&allocator->config, size), .alone = alone};
   if (!size) return allocate_empty(allocator, stream, out_block);
   request.segment = request.size ? hal_mem_config_segment(&allocator->config, request.size) : 0;
   if (!request.segment || request.segment > INT64_MAX) return hal_mem_error_exhausted(allocator, "allocate", size, "");
-  const uint32_t kind = request.size <= HAL_MEM_SMALL_LIMIT ? HAL_MEM_SMALL : HAL_MEM_LARGE;
+  hal_block_t *block = NULL;
   hal_lock(&allocator->lock);
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_pending_poll(allocator, &request.ready);
-  request.pool = allocator->pools[stream->id][kind];
-  if (allocator->pooled && !(request.pool && request.pool->owner)) {
-    status = allocate_pooled(&request, stream, size, &block);
-  } else {
-    if (!request.pool) {
-      status = hal_mem_pool_create(allocator, stream, kind, &request.pool);
-      if (!status) allocator->pools[stream->id][kind] = request.pool;
-    }
-    if (!status && find(allocator, request.pool, kind, request.size)) {
-      status = attempt(&request, request.segment, &block);
-    } else if (!status) {
-      status = allocate_miss(&request, &block);
-    }
-    if (!status) {
-      block->state = HAL_MEM_PLAIN;
-      block->requested = size;
-      account(allocator, kind, block->size, size);
-      note_active(allocator);
-    }
-  }
+  const hal_status_t status = find_or_make(&request, pools, stream, size, &block);
   if (status == HAL_RESOURCE_EXHAUSTED) allocator->stats.num_ooms++;
   hal_unlock(&allocator->lock);
   hal_mem_ready_run(request.ready);
@@ -267,6 +272,12 @@ allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal
   if (status) return hal_error_prefix(status, "device %s: allocating %zu bytes: ", allocator->device->label, size);
   *out_block = block;
   return HAL_OK;
+}
+
+/* Everything of hal_memory_allocate but the cache hit. */
+static hal_status_t __attribute__((noinline))
+allocate_slow(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, hal_block_t **out_block) {
+  return hal_mem_allocate(allocator, allocator->pools[stream->id], stream, size, 0, out_block);
 }
 
 hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t size, hal_block_t **out_block) {

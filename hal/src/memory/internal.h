@@ -142,6 +142,11 @@ void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
 
 /* ---- life.c: creation and end ---- */
+/* Allocates from two pools by size, which are made where they are NULL (allocator.c); `alone`: nothing that the cache holds is given back for it. Errors: as of
+ * hal_memory_allocate. */
+hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
+                              int alone, hal_block_t **out_block);
+
 /* Makes a pool of a stream, which is in no table yet. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
                                  hal_mem_pool_t **out_pool);

@@ -3,6 +3,7 @@
  * While a stream allocates from a private pool, the pool stands in the stream's own one's place in the allocator's table, so the cache hit knows nothing
  * of it; a released block finds its way back by its own pool pointer. Free segments of a private pool are nobody else's: no
  * trimming touches them. At its end its segments join the streams' own pools. */
+#include "memory/allocator.h"
 #include "memory/pool.h"
 
 /* The pools of one stream in a private pool. */
@@ -125,6 +126,18 @@ hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t *stream
 
 hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream) {
   return route("hal_memory_pool_end", pool, stream, end);
+}
+
+hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *stream, size_t size,
+                                      hal_block_t **out_block) {
+  hal_allocator_t *allocator = pool->allocator;
+  hal_status_t status = HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(allocator->device));
+  hal_lock(&allocator->lock);
+  share_t *share = share_of(pool, stream);
+  if (!share) status = share_create(pool, stream, &share);
+  hal_unlock(&allocator->lock);
+  return status ? status : hal_mem_allocate(allocator, share->pools, stream, size, 1, out_block);
 }
 
 /* ---- the end ---- */

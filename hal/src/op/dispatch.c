@@ -75,7 +75,8 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
 
 /* Asks the plugin's own op, which exists. */
 static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
-  const hal_status_t status = hal_op_own_call(&target->entry->own, target->entry->info->name, target->stream, call);
+  const hal_status_t status =
+      hal_op_own_call(&target->entry->own, target->entry->info->name, target->stream, NULL, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
 }

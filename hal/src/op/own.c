@@ -9,6 +9,7 @@
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "memory/allocator.h"
 #include "op/internal.h"
 #include "plugin/call.h"
 
@@ -102,7 +103,9 @@ static hal_status_t give_scratch(hal_op_kept_t *kept, size_t size, void **out_pt
     block = next_block(kept);
     if (!block)
       return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while giving %zu bytes of scratch memory", size);
-    HAL_RETURN_IF_ERROR(hal_memory_allocate(kept->stream->device->index, kept->stream, size, &block->block));
+    HAL_RETURN_IF_ERROR(kept->pool
+                            ? hal_memory_pool_allocate(kept->pool, kept->stream, size, &block->block)
+                            : hal_memory_allocate(kept->stream->device->index, kept->stream, size, &block->block));
     block->size = size;
     kept->count++;
   }
@@ -163,8 +166,9 @@ static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device,
   return status;
 }
 
-hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call) {
-  hal_op_kept_t scratch = {.stream = stream};
+hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_memory_pool_t *pool,
+                             hal_op_call_t *call) {
+  hal_op_kept_t scratch = {.stream = stream, .pool = pool};
   const hal_status_t status = hal_op_own_call_kept(own, name, stream, call, &scratch);
   if (HAL_UNLIKELY(scratch.blocks != NULL)) hal_op_kept_release(&scratch);
   return status;

@@ -11,7 +11,8 @@ void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t 
 
 /* Scratch memory that outlives the calls that ask for it, which use it one after another: for work that a graph of the plugin's runs again. */
 typedef struct hal_op_kept_s {
-  hal_stream_t *stream; /* in whose order it is used */
+  hal_stream_t *stream;    /* in whose order it is used */
+  hal_memory_pool_t *pool; /* where it comes from; NULL: where the stream's memory does */
   struct hal_op_kept_block_s {
     hal_block_t *block;
     size_t size;
@@ -23,9 +24,10 @@ typedef struct hal_op_kept_s {
 /* Gives it back, in the order of its stream; all of it is zero then. */
 void hal_op_kept_release(hal_op_kept_t *kept);
 
-/* Calls the plugin's op, which exists. HAL_UNIMPLEMENTED = it declined, or its descriptor does not let the call through;
- * failures name plugin and operator. */
-hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call);
+/* Calls the plugin's op, which exists. `pool`: of its scratch memory, as above. HAL_UNIMPLEMENTED = it declined, or its descriptor does not
+ * let the call through; failures name plugin and operator. */
+hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_memory_pool_t *pool,
+                             hal_op_call_t *call);
 
 /* The same, with scratch memory that stays the op's when it has returned. */
 hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call,

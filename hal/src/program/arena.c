@@ -6,8 +6,37 @@
 
 #include "base/host_malloc.h"
 #include "base/likely.h"
+#include "base/lock.h"
 
-enum { CHUNK = 65536 };
+enum { CHUNK = 65536, MOST_KEPT = 16 };
+
+/* Chunks that no arena has, for the next one: fresh memory costs more than what is written into it. */
+static struct {
+  hal_lock_t lock;
+  hal_arena_chunk_t *first;
+  uint32_t count;
+} kept;
+
+static hal_arena_chunk_t *take_kept(void) {
+  hal_lock(&kept.lock);
+  hal_arena_chunk_t *const chunk = kept.first;
+  if (chunk) kept.first = chunk->next;
+  kept.count -= chunk != NULL;
+  hal_unlock(&kept.lock);
+  return chunk;
+}
+
+static void give_back(hal_arena_chunk_t *chunk) {
+  hal_lock(&kept.lock);
+  const int keeps = chunk->room == CHUNK && kept.count < MOST_KEPT;
+  if (keeps) {
+    chunk->next = kept.first;
+    kept.first = chunk;
+    kept.count++;
+  }
+  hal_unlock(&kept.lock);
+  if (!keeps) hal_free(chunk);
+}
 
 static int grow(hal_arena_t *arena, size_t size) {
   hal_arena_chunk_t *chunk = arena->spare;
@@ -16,7 +45,8 @@ static int grow(hal_arena_t *arena, size_t size) {
   } else {
     const size_t room = size > CHUNK ? size : CHUNK;
     if (room > SIZE_MAX - sizeof(hal_arena_chunk_t)) return 0;
-    chunk = hal_malloc(sizeof *chunk + room);
+    chunk = room == CHUNK ? take_kept() : NULL;
+    if (!chunk) chunk = hal_malloc(sizeof *chunk + room);
     if (!chunk) return 0;
     chunk->room = room;
   }
@@ -60,6 +90,6 @@ void hal_arena_destroy(hal_arena_t *arena) {
   while (arena->spare) {
     hal_arena_chunk_t *const chunk = arena->spare;
     arena->spare = chunk->next;
-    hal_free(chunk);
+    give_back(chunk);
   }
 }

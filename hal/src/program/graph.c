@@ -174,7 +174,7 @@ static int may_launch(const hal_program_t *program, const hal_stream_t *stream) 
 
 static hal_status_t queue_commands(const hal_program_t *program, uint32_t begin, uint32_t end, hal_stream_t *stream) {
   const int profiled = hal_profile_is_on();
-  for (uint32_t i = begin; i < end; i++) HAL_RETURN_IF_ERROR(hal_tape_queue(&program->tape, i, stream, profiled));
+  for (uint32_t i = begin; i < end; i++) HAL_RETURN_IF_ERROR(hal_tape_queue(&program->tape, i, stream, NULL, profiled));
   return HAL_OK;
 }
 

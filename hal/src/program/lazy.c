@@ -149,6 +149,15 @@ static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->families >> hal_op_infos[op].family & 1;
 }
 
+/* Writes " at train.py:17" of the operator that begins; nothing where nobody knows. */
+static void write_here(const hal_lazy_desc_t *desc, char *text, size_t room) {
+  const hal_lazy_origin_fn_t origin = desc->origin ? desc->origin : desc->limit_origin;
+  char where[256] = "";
+  *text = '\0';
+  if (origin && desc->describe) desc->describe(desc->state, origin(desc->state), where, sizeof where);
+  if (*where) snprintf(text, room, " at %s", where);
+}
+
 /* Queues what there is when it has become much. */
 static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
   flush_quietly(lazy, "the limit of operators");
@@ -157,12 +166,14 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
   const int warn = !lazy->warned;
   lazy->warned = 1;
   hal_unlock(&lazy->queueing);
-  if (warn)
-    hal_log(HAL_LOG_WARNING,
-            "stream %lld of device %s: %u operators were put off and nothing asked for them, so they are queued now; "
-            "mark the "
-            "steps of the loop",
-            (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit);
+  if (!warn) return;
+  char where[280];
+  write_here(&lazy->desc, where, sizeof where);
+  hal_log(
+      HAL_LOG_WARNING,
+      "stream %lld of device %s: %u operators were put off%s and nothing asked for them, so they are queued now; mark "
+      "the steps of the loop",
+      (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit, where);
 }
 
 /* Shows the call of the operator that begins to who describes or compiles it. */
@@ -242,12 +253,10 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
 /* Queues what a copy to the host reads, and where the caller is about to wait for it, waits. */
 static hal_status_t before_download(hal_lazy_t *lazy, const void *dst, size_t size) {
   int32_t device;
-  char where[256] = "", cause[320];
-  const hal_lazy_desc_t *const desc = &lazy->desc;
+  char where[280] = "", cause[320];
   const int64_t begin = hal_metric_begin();
-  if (HAL_UNLIKELY(desc->queueing && desc->origin && desc->describe))
-    desc->describe(desc->state, desc->origin(desc->state), where, sizeof where);
-  snprintf(cause, sizeof cause, "a copy to the host%s%s", *where ? " at " : "", where);
+  if (HAL_UNLIKELY(lazy->desc.queueing && lazy->desc.origin)) write_here(&lazy->desc, where, sizeof where);
+  snprintf(cause, sizeof cause, "a copy to the host%s", where);
   HAL_RETURN_IF_ERROR(flush(lazy, cause, 1));
   if (!lazy->fuse) return HAL_OK;
   hal_metric_add(&lazy->fuse->metrics, HAL_LAZY_DOWNLOAD_BYTES, size);
@@ -315,6 +324,7 @@ static void destroy(hal_lazy_t *lazy) {
   hal_tape_destroy(&lazy->tape);
   hal_tape_destroy(&lazy->program.tape);
   hal_compiler_leave(lazy->programs);
+  hal_memory_pool_release(lazy->scratch);
   hal_free(lazy);
 }
 
@@ -335,6 +345,11 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   program->stream = stream;
   program->current_op = HAL_NO_OP;
   program->recording = 1;
+  const hal_status_t status = hal_memory_pool_create(stream->device->index, &lazy->scratch);
+  if (status) {
+    destroy(lazy);
+    return status;
+  }
   lazy->fuse = hal_fuse_of(stream->device);
   if (!(lazy->desc.flags & HAL_LAZY_PLAIN)) lazy->programs = hal_compiler_enter(stream->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */

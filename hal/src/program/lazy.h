@@ -27,6 +27,8 @@ struct hal_lazy_s {
   uint64_t families;              /* of element-wise operators */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
   hal_lazy_info_t info;                   /* counts; of `queueing` */
+  hal_memory_pool_t
+      *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */
   int warned;
 };
 

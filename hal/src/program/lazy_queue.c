@@ -23,7 +23,7 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
   const int profiled = hal_profile_is_on();
   for (uint32_t i = begin; i < end; i++) {
     if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED) continue;
-    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, profiled);
+    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
     lazy->info.queued++;
   }

@@ -155,7 +155,7 @@ typedef struct hal_program_here_s {
   int described, accepted;
   uint32_t depth; /* of operators within this one, which are not told apart from it: where there is a compiler */
 } hal_program_here_t;
-extern _Thread_local hal_program_here_t hal_program_here;
+extern HAL_FAST_THREAD_LOCAL hal_program_here_t hal_program_here;
 
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
@@ -163,8 +163,10 @@ hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
 /* Frees what a tape holds. */
 void hal_tape_destroy(hal_tape_t *tape);
 
-/* Queues one command of a tape on a stream; `profiled`: with the operator's brackets of the profile. Errors name command and operator. */
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, int profiled);
+/* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
+ * brackets of the profile. Errors name command and operator. */
+hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
+                            int profiled);
 
 /* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
 hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept);

@@ -28,7 +28,7 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-_Thread_local hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
+HAL_FAST_THREAD_LOCAL hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
 
 static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_program_here_t *here, int is_split) {
   hal_program_op_t *const op = &tape->ops[here->index];
@@ -107,15 +107,15 @@ static void end_op(hal_recorder_t *recorder, uint32_t outer) {
 
 /* ---- commands ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes where an argument is the address of the stream's error record, which is another one in each run. Lazy work runs on its
- * own stream. */
-static hal_status_t note_patch(hal_program_t *program, hal_arg_t *argument) {
-  void **const place = (void **)(uintptr_t)argument->value;
-  if (argument->kind != HAL_ARG_POINTER || program->recorder.lazy || !hal_kernel_error_holds(program->device, *place))
-    return HAL_OK;
-  if (!fits((void **)&program->patches, program->patch_count, &program->patch_room, sizeof *program->patches))
-    return out_of_memory();
-  program->patches[program->patch_count++] = place;
+/* Notes where an argument is the address of the stream's error record, which is another one in each run. */
+static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *program, const hal_launch_t *launch) {
+  for (uint32_t i = 0; i < launch->arg_count; i++) {
+    void **const place = (void **)(uintptr_t)launch->args[i].value;
+    if (launch->args[i].kind != HAL_ARG_POINTER || !hal_kernel_error_holds(program->device, *place)) continue;
+    if (!fits((void **)&program->patches, program->patch_count, &program->patch_room, sizeof *program->patches))
+      return out_of_memory();
+    program->patches[program->patch_count++] = place;
+  }
   return HAL_OK;
 }
 
@@ -123,9 +123,27 @@ static inline size_t value_size(const hal_arg_t *argument) {
   return argument->kind == HAL_ARG_LOCAL ? 0 : argument->kind == HAL_ARG_POINTER ? sizeof(void *) : argument->size;
 }
 
+/* Copies the arguments of a launch, and behind them their values, each at a multiple of 8 bytes. Gives what is behind these. */
+static inline char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
+  char *to = (char *)(args + count);
+  for (uint32_t i = 0; i < count; i++) {
+    const size_t size = value_size(&from[i]);
+    args[i] = from[i];
+    if (HAL_UNLIKELY(!size)) continue;
+    args[i].value = to;
+    if (HAL_LIKELY(size == 8))
+      memcpy(to, from[i].value, 8);
+    else if (HAL_LIKELY(size == 4))
+      memcpy(to, from[i].value, 4);
+    else
+      memcpy(to, from[i].value, size);
+    to += (size + 7) & ~(size_t)7;
+  }
+  return to;
+}
+
 /* Copies a launch with its arguments, their values and attributes: one piece of memory. */
 static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *launch, const hal_launch_t **out_launch) {
-  const size_t known = launch->struct_size < sizeof *launch ? launch->struct_size : sizeof *launch;
   const size_t attributes =
       HAL_HAS_FIELD(launch, attributes) ? launch->attribute_count * sizeof *launch->attributes : 0;
   const uint32_t count = launch->arg_count;
@@ -133,27 +151,19 @@ static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *laun
   for (uint32_t i = 0; i < count; i++) values += (value_size(&launch->args[i]) + 7) & ~(size_t)7;
   hal_launch_t *const copy =
       hal_arena_take(&program->tape.arena, sizeof *copy + count * sizeof(hal_arg_t) + values + attributes);
-  if (!copy) return out_of_memory();
-  hal_arg_t *const args = (hal_arg_t *)(copy + 1);
-  char *to = (char *)(args + count);
-  *copy = (hal_launch_t){.struct_size = 0};
-  memcpy(copy, launch, known);
-  copy->args = args;
-  for (uint32_t i = 0; i < count; i++) {
-    const size_t size = value_size(&launch->args[i]);
-    args[i] = launch->args[i];
-    if (launch->args[i].kind == HAL_ARG_LOCAL) continue;
-    if (HAL_LIKELY(size == 8))
-      memcpy(to, args[i].value, 8);
-    else
-      memcpy(to, args[i].value, size);
-    args[i].value = to;
-    to += (size + 7) & ~(size_t)7;
-    HAL_RETURN_IF_ERROR(note_patch(program, &args[i]));
+  if (HAL_UNLIKELY(!copy)) return out_of_memory();
+  if (HAL_LIKELY(launch->struct_size == HAL_STRUCT_SIZE(hal_launch_t, args))) {
+    memcpy(copy, launch, HAL_STRUCT_SIZE(hal_launch_t, args));
+  } else {
+    *copy = (hal_launch_t){.struct_size = 0};
+    memcpy(copy, launch, launch->struct_size < sizeof *copy ? launch->struct_size : sizeof *copy);
   }
-  if (attributes) copy->attributes = memcpy(to, launch->attributes, attributes);
+  hal_arg_t *const args = (hal_arg_t *)(copy + 1);
+  char *const end = copy_arguments(args, launch->args, count);
+  copy->args = args;
+  if (HAL_UNLIKELY(attributes)) copy->attributes = memcpy(end, launch->attributes, attributes);
   *out_launch = copy;
-  return HAL_OK;
+  return program->recorder.lazy ? HAL_OK : note_patches(program, copy); /* lazy work runs on its own stream */
 }
 
 static hal_status_t record_launch(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {

@@ -14,14 +14,20 @@ static const uint32_t slots[] = {
     [HAL_COMMAND_FILL] = HAL_SLOT_memory_fill,     [HAL_COMMAND_RANDOM] = HAL_SLOT_random_fill,
     [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call};
 
+/* Where the plugin's operators have their scratch memory: `kept`, which stays; else `pool`, and it is given back; both NULL: the stream's. */
+typedef struct scratch_s {
+  hal_op_kept_t *kept;
+  hal_memory_pool_t *pool;
+} scratch_t;
+
 /* A plugin's operator; it has copied what it needs when it returns, so the recorded call serves again. */
-static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream, hal_op_kept_t *kept) {
+static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *stream, const scratch_t *scratch) {
   hal_op_call_t *const call = command->u.own_op.call;
   const hal_op_own_t *const own = command->u.own_op.own;
   const char *const name = command->u.own_op.name;
   call->stream = stream->handle;
-  const hal_status_t status =
-      kept ? hal_op_own_call_kept(own, name, stream, call, kept) : hal_op_own_call(own, name, stream, call);
+  const hal_status_t status = scratch->kept ? hal_op_own_call_kept(own, name, stream, call, scratch->kept)
+                                            : hal_op_own_call(own, name, stream, scratch->pool, call);
   if (status != HAL_UNIMPLEMENTED) return status;
   return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
 }
@@ -35,9 +41,8 @@ static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *p
                               sizeof state);
 }
 
-/* `kept`: scratch memory that stays the program's; NULL = it is given back. */
 static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_t *plugin, int32_t ordinal,
-                                       hal_stream_t *stream, hal_op_kept_t *kept) {
+                                       hal_stream_t *stream, const scratch_t *scratch) {
   hal_plugin_stream_t *const handle = stream->handle;
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
@@ -51,7 +56,7 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
     case HAL_COMMAND_RANDOM:
       return hal_call_random_fill(plugin, handle, command->u.random);
     case HAL_COMMAND_OWN_OP:
-      return run_own_op(command, stream, kept);
+      return run_own_op(command, stream, scratch);
     case HAL_COMMAND_DRAW:
       return run_draw(command->u.draw, plugin, ordinal, handle);
     default:
@@ -68,19 +73,22 @@ static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_de
                           (unsigned)tape->command_count, name ? ", " : "", name ? name : "");
 }
 
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, int profiled) {
+hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
+                            int profiled) {
   const hal_command_t *const command = &tape->commands[number];
   const hal_device_t *const device = stream->device;
   const int in_op = HAL_UNLIKELY(profiled) && command->op != HAL_NO_OP;
   const uint32_t outer = in_op ? hal_profile_begin_op(tape->ops[command->op].op) : 0;
-  const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, NULL);
+  const scratch_t scratch = {.pool = pool};
+  const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, &scratch);
   if (in_op) hal_profile_end_op(outer);
   return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
 }
 
 hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept) {
   const hal_device_t *const device = stream->device;
-  const hal_status_t status = run_command(&tape->commands[number], device->plugin, device->ordinal, stream, kept);
+  const scratch_t scratch = {.kept = kept};
+  const hal_status_t status = run_command(&tape->commands[number], device->plugin, device->ordinal, stream, &scratch);
   return status ? failed(tape, number, device, status) : HAL_OK;
 }
 

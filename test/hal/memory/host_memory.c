@@ -152,7 +152,7 @@ Test(host_memory, a_stream_of_another_device_is_waited_for) {
 
 Test(host_memory, null_means_the_current_stream) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_thread.stream[0] = double_stream(0, 3);
+  hal_thread_set_stream(0, double_stream(0, 3));
   char *a = take(4096);
   double_enqueue(double_stream(0, 3), a, 4096);
   cr_assert_eq(hal_host_record_stream(a, NULL), HAL_OK);

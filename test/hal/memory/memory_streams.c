@@ -30,7 +30,7 @@ Test(memory_streams, a_stream_gets_no_memory_of_another) {
 
 Test(memory_streams, the_current_stream_is_meant_by_null) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
-  hal_thread.stream[0] = double_stream(0, 3);
+  hal_thread_set_stream(0, double_stream(0, 3));
   hal_block_t *a = take_on(NULL, 4096);
   cr_expect_eq(a->stream, double_stream(0, 3));
   hal_memory_release(a);

@@ -40,6 +40,19 @@ static hal_status_t run_scratch(void *state, const hal_op_call_t *call) {
   return HAL_OK;
 }
 
+/* Writes over scratch memory of as many sizes as there are. */
+static hal_status_t run_scribbles(void *state, const hal_op_call_t *call) {
+  (void)state;
+  for (size_t size = 512; size <= (size_t)1 << 20; size *= 2) {
+    void *memory = NULL;
+    const hal_status_t status = hal_host->scratch_alloc(call, size, &memory);
+    if (status) return status;
+    memset(memory, 0xff, size);
+  }
+  RESULT(call) = 1;
+  return HAL_OK;
+}
+
 static hal_status_t run_much_scratch(void *state, const hal_op_call_t *call) {
   void *much = NULL;
   (void)state;
@@ -72,6 +85,8 @@ static const struct {
     {"test::always", {.fn = run, .flags = HAL_OP_NEVER_DECLINES, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::declines", {.fn = decline, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::scratch", {.fn = run_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
+    {"test::scribbles",
+     {.fn = run_scribbles, .flags = HAL_OP_NEVER_DECLINES, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::much_scratch", {.fn = run_much_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::stray_scratch", {.fn = run_stray_scratch, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::draw", {.fn = run_draw, .flags = HAL_OP_RANDOM_STATE, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},

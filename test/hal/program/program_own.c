@@ -121,6 +121,29 @@ Test(program_own, its_random_numbers_are_those_of_the_run, .init = setup) {
   hal_generator_destroy(generator);
 }
 
+/* A tensor of the recording, written before the operator, read behind it, and given back before anything runs. */
+static void scribbles_between(size_t bytes) {
+  hal_block_t *kept = NULL, *block = NULL;
+  hal_lazy_t *lazy;
+  const uint32_t seven = 7;
+  assert_ok(hal_memory_allocate(0, stream, bytes, &kept));
+  assert_ok(hal_lazy_begin(stream, NULL, &lazy));
+  assert_ok(hal_memory_allocate(0, stream, bytes, &block));
+  assert_ok(hal_memory_fill(stream, 0, hal_memory_block_address(block), &seven, sizeof seven, bytes));
+  assert_ok(call_op("test::scribbles", 4, (hal_draw_t){.seed = 0}));
+  assert_ok(hal_memory_copy(stream, hal_memory_block_address(kept), 0, hal_memory_block_address(block), 0, bytes));
+  hal_memory_release(block);
+  assert_ok(hal_lazy_end(lazy));
+  assert_ok(hal_stream_synchronize(stream));
+  const uint32_t *const words = hal_memory_block_address(kept);
+  cr_expect(words[0] == 7 && words[bytes / sizeof *words - 1] == 7, "%zu bytes: %u", bytes, (unsigned)words[0]);
+  hal_memory_release(kept);
+}
+
+Test(program_own, its_scratch_memory_is_none_that_work_put_off_still_reads, .init = setup) {
+  for (size_t bytes = 512; bytes <= (size_t)4 << 20; bytes *= 2) scribbles_between(bytes);
+}
+
 Test(program_own, the_text_shows_lists_and_numbers, .init = setup) {
   char text[2048];
   size_t size;

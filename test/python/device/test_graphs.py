@@ -320,6 +320,33 @@ def test_graphs_share_a_pool(device, module):
     assert y[0] == 6
 
 
+def test_memory_of_a_pool_is_its_users_alone_and_graphs_share_it(device, module):
+    pool, other = module.MemPool(), module.MemPool()
+    assert pool.id != other.id
+    with module.use_mem_pool(pool):
+        inside = torch.ones(1000, device=device)
+        with pytest.raises(RuntimeError, match="allocates from memory pool"):
+            with module.use_mem_pool(other):
+                pass
+    address = inside.data_ptr()
+    del inside
+    outside = [torch.ones(1000, device=device) for _ in range(20)]
+    assert address not in [x.data_ptr() for x in outside], "what was freed is the pool's"
+    with module.use_mem_pool(pool):
+        assert torch.ones(1000, device=device).data_ptr() == address
+    graph = torch.accelerator.Graph(pool=pool.id)
+    x = torch.ones(1000, device=device)
+    with module.graph(graph):
+        y = x + 1
+    x.fill_(4)
+    graph.replay()
+    assert (y == 5).all()
+    reserved = module.memory_reserved()
+    del pool, graph, y
+    module.empty_cache()
+    assert module.memory_reserved() < reserved, "at the end it is the device's again"
+
+
 def test_a_graph_that_is_kept_is_instantiated_on_request_or_by_its_first_replay(device, capture):
     x = torch.zeros(3, device=device)
     for explicit in (True, False):

@@ -284,6 +284,29 @@ def test_losses_and_weights_are_those_of_eager_mode(device, name):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
 
 
+def test_the_peak_of_a_transformers_step_is_that_of_eager_mode(device):
+    module = torch.get_device_module(device)
+
+    def peak(context):
+        torch.manual_seed(3)
+        model = models.MODELS["transformer"]().to(device)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        batch = [part.to(device) for part in models.batches("transformer", 1)[0]]
+        with context:
+            for _ in range(3):
+                gc.collect()
+                module.reset_peak_memory_stats()
+                optimizer.zero_grad()
+                model.loss(batch).backward()
+                optimizer.step()
+                lazy.mark_step()
+            return module.max_memory_allocated()
+
+    eager = peak(torch.autograd.profiler.record_function("eager"))
+    gc.collect()
+    assert peak(lazy.record()) <= eager
+
+
 def test_memory_is_flat_over_many_steps_and_each_shape_compiles_once(device):
     model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
     optimizer = torch.optim.Adam(model.parameters())

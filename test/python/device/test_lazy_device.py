@@ -160,6 +160,36 @@ def test_without_a_plugin_the_error_names_the_missing_backend_and_the_cure(run_p
     """, TORCH_BACKEND="")
 
 
+NO_TENSOR = "no tensor of device type 'lazy'; compute it on 'fake"
+
+
+@pytest.mark.parametrize("make, sentence", [
+    (lambda x: x.to_sparse(), NO_TENSOR), (lambda x: x.to_sparse_csr(), NO_TENSOR), (lambda x: torch.eye(3).to_sparse().to("lazy"), NO_TENSOR),
+    (lambda x: torch.sparse_coo_tensor(torch.zeros(1, 2, dtype=torch.int64), torch.ones(2), (3,), device="lazy"), NO_TENSOR),
+    (lambda x: torch.sparse_csr_tensor([0, 1], [0], [1.0], device="lazy"), "'lazy:0' device"), (lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantized"),
+    (lambda x: torch.nested.nested_tensor([torch.ones(2)], device="lazy"), "LazyTensorImpl"),
+], ids=["coo", "csr", "moved", "coo made", "csr made", "quantized", "nested"])
+@pytest.mark.filterwarnings("ignore")
+def test_tensors_of_other_layouts_are_refused_by_a_sentence(device, make, sentence):
+    with pytest.raises(NotImplementedError, match=sentence.replace("fake", device)) as refused:
+        make(torch.eye(3, device="lazy"))
+    assert len(str(refused.value).strip().splitlines()[0]) < 250
+
+
+def test_the_type_has_a_device_module():
+    module = torch.get_device_module("lazy")
+    assert module is torch.lazy and module.current_device() == 0 and module.device_count() >= 1 and module.is_available()
+    module.synchronize("lazy:0")
+    state = module.get_rng_state("lazy")
+    x = torch.rand(5, device="lazy")
+    module.set_rng_state(state, torch.device("lazy:0"))
+    assert torch.equal(torch.rand(5, device="lazy").cpu(), x.cpu())
+    with module.device("lazy:0"):
+        assert torch.ones(1, device="lazy").device.index == 0
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        module.nothing_like_this
+
+
 def test_what_has_no_lazy_tensor_says_so():
     with pytest.raises(NotImplementedError, match="lazy"):
         torch.eye(3, device="lazy").to_sparse()

@@ -1,4 +1,4 @@
-"""LTC_USE_BF16 and its kind: lazy tensors are computed in narrower dtypes than they say. Each test has a process of its own: the environment decides once."""
+"""LTC_USE_BF16, LTC_USE_32BIT_LONG and their kind: lazy tensors are computed in narrower dtypes than they say. Each test has a process of its own: the environment decides once."""
 
 import textwrap
 
@@ -103,6 +103,35 @@ def test_a_network_trains_narrowed_and_is_saved_as_what_it_says(run):
         back = torch.load("net.pt", map_location="cpu")
         assert {v.dtype for v in back.values()} == {torch.float32, torch.int64} and back["4.weight"].bfloat16().float().equal(back["4.weight"])
     """, LTC_USE_BF16=1)
+
+
+@pytest.mark.parametrize("name", ["LTC_USE_32BIT_LONG", "XLA_USE_32BIT_LONG"])
+def test_long_is_32_bits_and_indices_work(run, name):
+    run("""
+        from torch.nn import functional as F
+        assert holds(lambda: torch.arange(1 << 20).to(device)) >> 20 == 4 and holds(lambda: torch.arange(1 << 20, device=device)) >> 20 == 4
+        x, host = torch.arange(12, device=device), torch.arange(12)
+        assert x.dtype == torch.int64 and x.cpu().dtype == torch.int64 and (x + 1).dtype == torch.int64 and x.to("fake").dtype == torch.int64
+        big = torch.full((2,), 2**31 - 1, dtype=torch.int64, device=device) + 1
+        assert big.tolist() == [-(2**31)] * 2, "as 32 bits do"
+        short = torch.ones(3, dtype=torch.int32, device=device)
+        assert (short + short).dtype == torch.int32 and (short + x[:3]).dtype == torch.int64 and x.sum().dtype == torch.int64 and x.sum().item() == 66
+        assert (x / 2).dtype == torch.float32 and (x > 3).sum().item() == 8 and x.float().long().dtype == torch.int64 and torch.randint(9, (3,), device=device).dtype == torch.int64
+        m = torch.arange(12.0).view(3, 4)
+        g, i = m.to(device), torch.tensor([2, 0, 1])
+        lazily = i.to(device)
+        for call in (lambda m, i: m[i], lambda m, i: m.gather(1, i[:, None]), lambda m, i: m.index_select(0, i), lambda m, i: torch.take(m, i), lambda m, i: m.scatter(1, i[:, None], -1.0),
+                     lambda m, i: F.cross_entropy(m, i), lambda m, i: F.embedding(i, m), lambda m, i: F.one_hot(i, 4), lambda m, i: m.scatter_add(0, i[:, None], m[:, :1]), lambda m, i: m.topk(2).indices,
+                     lambda m, i: m.argmax(1), lambda m, i: m.index_add(0, i, m), lambda m, i: F.nll_loss(m, i), lambda m, i: m.index_put((i,), m), lambda m, i: i.sort().indices, lambda m, i: m.argsort(1),
+                     lambda m, i: i.bincount(), lambda m, i: torch.where(i > 0, i, -i), lambda m, i: i.cumsum(0), lambda m, i: i.unique(), lambda m, i: torch.nonzero(i), lambda m, i: i.max(0).indices):
+            expected, given = call(m, i), call(g, lazily)
+            assert given.dtype == expected.dtype and torch.equal(given.cpu(), expected), (given, expected)
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Embedding(10, 8), nn.Flatten(), nn.Linear(32, 5)).to(device)
+        loss = F.cross_entropy(net(torch.randint(10, (6, 4)).to(device)), torch.randint(5, (6,)).to(device))
+        loss.backward()
+        assert net[0].weight.grad.cpu().abs().sum() > 0
+    """, **{name: 1})  # fmt: skip
 
 
 def test_a_value_that_means_nothing_is_refused(run):
