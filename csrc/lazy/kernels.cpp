@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/allocator/allocator.h"
 #include "core/device.h"
 #include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"

@@ -93,7 +93,7 @@ static const hal_host_kernel_t fill_kernel = {"memory_fill", fill_range, 3, HAL_
  * delayed, counted or watched. The lock keeps others from queueing meanwhile. */
 static int copy_at_once(hal_plugin_stream_t *stream, void *dst, const void *src, size_t size) {
   const fake_settings_t *settings = &fake.settings;
-  if (size > AT_ONCE_BYTES || !stream || !settings->async) return 0;
+  if (size > AT_ONCE_BYTES || !stream || !settings->async || fake_is_captured(stream)) return 0;
   if (FAKE_UNLIKELY(settings->delay_us || settings->fault || settings->protect)) return 0;
   if (fake_stream_done(stream) != fake_stream_tail(stream)) return 0;
   fake_lock(&stream->lock);
@@ -115,7 +115,7 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   void *to = dst, *from = (void *)(uintptr_t)src;
   fake_note_t room;
   const fake_note_t *note = NULL;
-  if (fake_profile_any()) note = fake_note_copy(&room, stream, dst_device, src_device, size);
+  if (fake_takes_notes(stream)) note = fake_note_copy(&room, stream, dst_device, src_device, size);
   if (FAKE_UNLIKELY(fake.settings.protect)) {
     hal_status_t status = fake_protect_range("memory_copy", dst_device, dst, size, &to);
     if (!status) status = fake_protect_range("memory_copy", src_device, src, size, &from);
@@ -145,7 +145,7 @@ hal_status_t hal_plugin_memory_fill(hal_plugin_stream_t *stream, int32_t device,
   }
   fake_note_t room;
   const fake_note_t *note = NULL;
-  if (fake_profile_any()) note = fake_note_fill(&room, stream, device, size);
+  if (fake_takes_notes(stream)) note = fake_note_fill(&room, stream, device, size);
   char block[BLOCK];
   for (size_t i = 0; i < BLOCK; i += pattern_size) memcpy(block + i, pattern, pattern_size);
   const hal_arg_t args[] = {

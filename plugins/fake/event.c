@@ -14,6 +14,7 @@ struct hal_plugin_event_s {
   uint64_t number;
   uint64_t generation; /* of the last record: an older time stamp does not count */
   int64_t time_ns;
+  fake_mark_t mark; /* of a record on a captured stream */
 };
 
 /* Events share these locks by address. They are not in the event, since after a fork the child could not find the
@@ -85,13 +86,45 @@ static void set_record(hal_plugin_event_t *event, uint64_t generation, hal_plugi
     event->stream = stream;
     event->number = number;
     event->recorded = 1;
+    event->mark = (fake_mark_t){0};
     if (!stream) event->time_ns = fake_now();
   }
   fake_unlock(lock_of(event));
   if (old) fake_stream_unref(old);
 }
 
+/* A record on a captured stream takes no time: it marks what was captured so far. */
+static hal_status_t record_captured(hal_plugin_event_t *event, const hal_plugin_stream_t *stream) {
+  fake_mark_t mark = {.stream = stream};
+  mark.capture = fake_capture_mark(stream, &mark.number);
+  fake_lock(lock_of(event));
+  hal_plugin_stream_t *const old = event->stream;
+  event->generation++;
+  event->stream = NULL;
+  event->recorded = 0;
+  event->mark = mark;
+  fake_unlock(lock_of(event));
+  if (old) fake_stream_unref(old);
+  return HAL_OK;
+}
+
+static fake_mark_t mark_of(hal_plugin_event_t *event) {
+  fake_lock(lock_of(event));
+  const fake_mark_t mark = event->mark;
+  fake_unlock(lock_of(event));
+  return mark;
+}
+
+/* HAL_OK, or why nobody can wait for the event. */
+static hal_status_t check_waited(hal_plugin_event_t *event, const char *call) {
+  if (FAKE_LIKELY(!mark_of(event).capture)) return HAL_OK;
+  return fake_error(
+      HAL_FAILED_PRECONDITION, 0,
+      "fake: %s of an event that was recorded on a captured stream, whose work did not run; record it anew", call);
+}
+
 hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  if (stream && fake_is_captured(stream)) return record_captured(event, stream);
   fake_lock(lock_of(event));
   const uint64_t generation = ++event->generation;
   fake_unlock(lock_of(event));
@@ -107,7 +140,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   uint64_t number = fake_stream_tail(stream);
   if (event->flags & HAL_EVENT_TIMING) {
     fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_RECORD);
-    if (!item) return HAL_RESOURCE_EXHAUSTED;
+    if (!item) return fake_queue_refused(stream);
     atomic_fetch_add_explicit(&event->refs, 1, memory_order_relaxed);
     item->u.record.event = event;
     item->u.record.generation = generation;
@@ -119,13 +152,14 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
 }
 
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
-  return is_done(event, NULL, NULL) ? HAL_OK : HAL_NOT_READY;
+  if (!is_done(event, NULL, NULL)) return HAL_NOT_READY;
+  return check_waited(event, "event_query");
 }
 
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   hal_plugin_stream_t *stream = NULL;
   uint64_t number = 0;
-  if (is_done(event, &stream, &number)) return HAL_OK;
+  if (is_done(event, &stream, &number)) return check_waited(event, "event_synchronize");
   fake_stream_wait(stream, number);
   fake_stream_unref(stream);
   return HAL_OK;
@@ -147,6 +181,8 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
     fake_lock(lock_of(events[i]));
     const uint32_t recorded = events[i]->recorded;
     fake_unlock(lock_of(events[i]));
+    const hal_status_t waited = check_waited(events[i], "event_elapsed");
+    if (waited) return waited;
     if (!recorded)
       return fake_error(HAL_FAILED_PRECONDITION, 0,
                         "fake: elapsed time of an event that was never recorded; record both");
@@ -159,24 +195,38 @@ hal_status_t hal_plugin_event_elapsed(hal_plugin_event_t *start, hal_plugin_even
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
-  if (!stream) return hal_plugin_event_synchronize(event);
-  hal_plugin_stream_t *other = NULL;
-  uint64_t number = 0;
-  if (is_done(event, &other, &number)) return HAL_OK;
-  if (other == stream) { /* its own past */
-    fake_stream_unref(other);
-    return HAL_OK;
-  }
+hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number) {
   fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_WAIT);
-  if (!item) {
-    fake_stream_unref(other);
-    return HAL_RESOURCE_EXHAUSTED;
-  }
-  item->u.wait.stream = other; /* with the reference */
+  if (!item) return fake_queue_refused(stream);
+  fake_stream_ref(other); /* the item's */
+  item->u.wait.stream = other;
   item->u.wait.number = number;
   fake_queue_commit(stream, item);
   return HAL_OK;
+}
+
+/* Whether an event was recorded on a stream that was not captured. */
+static int is_outside(hal_plugin_event_t *event) {
+  fake_lock(lock_of(event));
+  const int outside = event->recorded != 0;
+  fake_unlock(lock_of(event));
+  return outside;
+}
+
+hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugin_event_t *event) {
+  if (FAKE_UNLIKELY(atomic_load_explicit(&fake.captures, memory_order_relaxed) != 0)) {
+    const fake_mark_t mark = mark_of(event);
+    if (mark.capture || (stream && fake_is_captured(stream) && is_outside(event)))
+      return fake_capture_wait(stream, &mark);
+  }
+  if (!stream) return hal_plugin_event_synchronize(event);
+  hal_plugin_stream_t *other = NULL;
+  uint64_t number = 0;
+  if (is_done(event, &other, &number)) return check_waited(event, "stream_wait_event");
+  const hal_status_t status =
+      other == stream ? HAL_OK /* its own past */ : fake_stream_wait_number(stream, other, number);
+  fake_stream_unref(other);
+  return status;
 }
 
 void fake_event_fork_child(void) {

@@ -70,6 +70,7 @@ typedef struct fake_state_s {
   fake_device_t devices[FAKE_MAX_DEVICES];
   _Atomic uint64_t launches; /* counted only when settings.fault */
   atomic_uint profiled;      /* devices that collect records */
+  atomic_uint captures;      /* that have begun and not ended */
   atomic_uint keep_names;    /* records may name kernels: the names outlive their modules */
 } fake_state_t;
 
@@ -140,10 +141,18 @@ enum {
   FAKE_ITEM_LAUNCH = 1,
   FAKE_ITEM_RECORD = 2,
   FAKE_ITEM_WAIT = 3,
-  FAKE_ITEM_HOST_CALL = 4
+  FAKE_ITEM_HOST_CALL = 4,
+  FAKE_ITEM_GRAPH = 5
 };
 
-enum { FAKE_ITEM_FAULT = 1 /* fails instead of running */, FAKE_ITEM_NOTED = 2 /* a note stands at the end */ };
+enum {
+  FAKE_ITEM_FAULT = 1,  /* fails instead of running */
+  FAKE_ITEM_NOTED = 2,  /* a note stands at the end */
+  FAKE_ITEM_COUNTED = 4 /* of a recording: HAL_FAKE_FAULT counts it each time that it runs */
+};
+
+typedef struct fake_recording_s fake_recording_t;
+typedef struct fake_capture_s fake_capture_t;
 
 typedef struct fake_item_s {
   uint32_t size; /* bytes to the next item, a multiple of 16 */
@@ -166,6 +175,7 @@ typedef struct fake_item_s {
       hal_host_fn_t fn;
       void *user_data;
     } host;
+    fake_recording_t *graph; /* a reference */
   } u;
   void *args[]; /* a launch's: addresses of the values, which follow */
 } fake_item_t;
@@ -215,15 +225,32 @@ struct hal_plugin_stream_s {
   uint64_t wait_number;
   hal_plugin_stream_t *ready_next;                /* in the pool's list, under the pool's lock */
   hal_plugin_stream_t *list_next, *list_previous; /* of the device, under its lock */
+
+  _Atomic(fake_capture_t *) capture; /* graph.c; changes under the lock */
+  hal_plugin_stream_t *capture_next; /* of the capture, as are these, under the lock of the captures */
+  uint64_t capture_number;           /* nodes of the recording up to the stream's last one */
+  uint32_t capture_merged;           /* another stream of the capture has waited for those */
 };
 
 /* A program that reads a number after every few launches does these itself while it waits, sooner than a worker would come: no worker
  * is woken for so few items. A launch that is worth several threads counts as many. */
 #define FAKE_MUCH 4u
 
+static inline int fake_is_captured(const hal_plugin_stream_t *stream) {
+  return FAKE_UNLIKELY(atomic_load_explicit(&stream->capture, memory_order_relaxed) != NULL);
+}
+/* Whether work for the stream is queued or recorded; else it runs when it is called. */
+static inline int fake_queues(const hal_plugin_stream_t *stream) {
+  return stream && (fake.settings.async || fake_is_captured(stream));
+}
+
 /* Makes room for an item of `size` bytes (header, arguments, values) at the end of the stream's queue and locks the
- * stream. NULL, not locked: no memory, the message is set. */
+ * stream. NULL, not locked: no memory, or no such item can be captured; the message is set. */
 fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind);
+/* The status of that. */
+static inline hal_status_t fake_queue_refused(const hal_plugin_stream_t *stream) {
+  return fake_is_captured(stream) ? HAL_FAILED_PRECONDITION : HAL_RESOURCE_EXHAUSTED;
+}
 /* Publishes the reserved item, unlocks, and sees to it that somebody runs it. Gives the item's number. */
 uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item);
 /* Who has claimed the stream: the first item (there is one), and its removal. */
@@ -259,12 +286,47 @@ void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number);
 int fake_stream_wait_timeout(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns);
 /* The part of fake_queue_commit for a stream that was idle: hands it to the pool; `much` as for fake_pool_push. */
 void fake_stream_schedule(hal_plugin_stream_t *stream, int much);
+/* Runs what an item says. */
+void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item);
 
 /* ---- event.c
  * -------------------------------------------------------------------------------------------------------------- */
 /* The RECORD item: stamps the time if this is still the event's last record, and drops the item's reference. */
 void fake_event_stamp(hal_plugin_event_t *event, uint64_t generation);
 void fake_event_fork_child(void);
+/* Queues that the stream waits until item `number` of another one is done. */
+hal_status_t fake_stream_wait_number(hal_plugin_stream_t *stream, hal_plugin_stream_t *other, uint64_t number);
+
+/* ---- graph.c: capture and graphs
+ * --------------------------------------------------------------------------------------- */
+/* What an event marks that was recorded on a captured stream. */
+typedef struct fake_mark_s {
+  uint64_t capture;                  /* 0: the record is of no capture */
+  const hal_plugin_stream_t *stream; /* only compared */
+  uint64_t number;
+} fake_mark_t;
+
+/* As fake_queue_reserve and fake_queue_commit: an item becomes a node of the recording. The lock that is held is the captures'. */
+fake_item_t *fake_capture_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind);
+void fake_capture_commit(hal_plugin_stream_t *stream, fake_item_t *item);
+/* Gives the number of the stream's capture, 0 = it has ended, and of its last node. */
+uint64_t fake_capture_mark(const hal_plugin_stream_t *stream, uint64_t *out_number);
+/* A stream waits for a mark, and joins the capture; or it is captured, and waits for what is outside. */
+hal_status_t fake_capture_wait(hal_plugin_stream_t *stream, const fake_mark_t *mark);
+/* Calls that no graph can hold: spoils the captures whose mode forbids such a call of this thread, and says so. */
+hal_status_t fake_captures_forbid(const char *call);
+static inline hal_status_t fake_captures_check(const char *call) {
+  const int any = atomic_load_explicit(&fake.captures, memory_order_relaxed) != 0;
+  return FAKE_UNLIKELY(any) ? fake_captures_forbid(call) : HAL_OK;
+}
+/* Spoils the stream's capture by a call that waits for it. */
+hal_status_t fake_capture_refuses(hal_plugin_stream_t *stream, const char *call);
+/* A captured stream is destroyed. */
+void fake_capture_forget(hal_plugin_stream_t *stream);
+void fake_capture_fork_child(void);
+/* Runs the nodes in their order on the calling thread. Gives the kernel that HAL_FAKE_FAULT made fail, if one did. */
+const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording);
+void fake_recording_unref(fake_recording_t *recording);
 
 /* ---- profile.c: records of what ran
  * --------------------------------------------------------------------------------------- */
@@ -280,12 +342,18 @@ typedef struct fake_note_s {
 static inline int fake_profile_any(void) {
   return FAKE_UNLIKELY(atomic_load_explicit(&fake.profiled, memory_order_relaxed) != 0);
 }
+/* Whether work that is submitted may need a note: what is captured runs later, when there may be a profile. */
+static inline int fake_takes_notes(const hal_plugin_stream_t *stream) {
+  return fake_profile_any() || (stream && fake_is_captured(stream));
+}
 int fake_profile_is_on(int32_t device);
 /* Write a note and give it; NULL, not written: the device of the work collects none. */
 const fake_note_t *fake_note_launch(fake_note_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
                                     uint32_t arg_count);
 const fake_note_t *fake_note_copy(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,
                                   int32_t src_device, uint64_t size);
+/* The same of a captured note, whose work is launched anew. */
+const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream);
 const fake_note_t *fake_note_fill(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t device, uint64_t size);
 /* fake_run, and a record of it. */
 void fake_run_noted(const fake_note_t *note, hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel,
@@ -301,6 +369,10 @@ static inline const fake_note_t *fake_item_note(const fake_item_t *item) {
 /* Runs a launch, or queues it with copies of the arguments and of the note (NULL: none). */
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                          const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note);
+/* Counts a launch that runs, with HAL_FAKE_FAULT; whether it is the one that fails. */
+int fake_launch_fails(void);
+/* Makes a launch fail: the stream keeps the failure; without a stream it is returned. */
+hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel);
 
 /* ---- pool.c: the worker threads of the process
  * ------------------------------------------------------------------------------ */

@@ -204,6 +204,7 @@ void fake_memory_refund(int32_t device, uint64_t bytes) {
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = fake_check_device(device);
+  if (!status) status = fake_captures_check("memory_alloc");
   if (status) return status;
   if (!size || flags)
     return fake_error(HAL_INVALID_ARGUMENT, 0,
@@ -230,6 +231,7 @@ hal_status_t hal_plugin_memory_free(int32_t device, void *ptr) {
   size_t mapped = 0;
   if (!ptr) return HAL_OK;
   hal_status_t status = fake_check_device(device);
+  if (!status) status = fake_captures_check("memory_free");
   if (!status) status = unmap_segment(device, ptr, "memory_free", &mapped);
   if (!status) fake_memory_refund(device, mapped);
   return status;

@@ -1,9 +1,11 @@
 /* module.c: modules, kernels and launches. Two dialects: "native", the portable kernels compiled ahead of time into this
  * plugin, and "host", kernels that the caller has compiled into its own library. A kernel handle is the address of the
- * kernel's entry in such a table, which lives as long as its module. */
+ * kernel's entry in such a table, which lives as long as its module. The first can be had as bytes, dialect "binary". */
+#include <stdio.h>
 #include <string.h>
 
 #include "fake.h"
+#include "hal/plugin_binary.h"
 
 struct hal_plugin_module_s {
   int32_t device;
@@ -45,15 +47,56 @@ static const hal_host_kernel_t *copy_table(char *room, const hal_host_kernel_t *
   return (const hal_host_kernel_t *)(const void *)room;
 }
 
-hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
-  const hal_status_t status = fake_check_device(device);
-  if (status) return status;
-  const int host = desc->dialect && strcmp(desc->dialect, "host") == 0;
-  if (!host && (!desc->dialect || strcmp(desc->dialect, "native") != 0))
+/* ---- modules as bytes: the code is in the plugin, so that they name the kernels that it must have, and are sealed for such a build ---- */
+
+static const char content[] = "fake: the portable kernels";
+
+static void describe_build(char out_maker[HAL_BINARY_MAKER]) {
+  snprintf(out_maker, HAL_BINARY_MAKER, "a fake plugin with %zu portable kernels", hal_host_kernel_count());
+}
+
+hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, size_t room, size_t *out_size) {
+  char maker[HAL_BINARY_MAKER];
+  if (module->kernels)
     return fake_error(HAL_UNIMPLEMENTED, 0,
-                      "fake: modules in the dialect '%s' are not accepted; the device takes 'native' and 'host'",
-                      desc->dialect ? desc->dialect : "");
-  if (host && check_table(desc)) return HAL_INVALID_ARGUMENT;
+                      "fake: a module in the dialect 'host' is code of this process, which no other can load as bytes");
+  *out_size = HAL_BINARY_SEAL + sizeof content;
+  if (!data || room < *out_size) return HAL_OK;
+  memcpy((char *)data + HAL_BINARY_SEAL, content, sizeof content);
+  describe_build(maker);
+  hal_binary_seal(data, sizeof content, maker);
+  return HAL_OK;
+}
+
+static hal_status_t check_binary(const hal_module_desc_t *desc) {
+  char maker[HAL_BINARY_MAKER];
+  const void *bytes = NULL;
+  size_t size = 0;
+  describe_build(maker);
+  const hal_status_t status = hal_binary_open("fake", desc, maker, &bytes, &size);
+  if (!status && (size != sizeof content || memcmp(bytes, content, size) != 0))
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: a module of %zu bytes in 'binary' is not what module_export gave",
+                      desc->size);
+  return status;
+}
+
+/* What a module is made of: `*out_host`, a table of the caller's, or the portable kernels. */
+static hal_status_t check_module(const hal_module_desc_t *desc, int *out_host) {
+  const char *const dialect = desc->dialect ? desc->dialect : "";
+  *out_host = strcmp(dialect, "host") == 0;
+  if (*out_host) return check_table(desc);
+  if (strcmp(dialect, "binary") == 0) return check_binary(desc);
+  if (strcmp(dialect, "native") == 0) return HAL_OK;
+  return fake_error(
+      HAL_UNIMPLEMENTED, 0,
+      "fake: modules in the dialect '%s' are not accepted; the device takes 'native', 'host' and 'binary'", dialect);
+}
+
+hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
+  int host = 0;
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = check_module(desc, &host);
+  if (status) return status;
   const hal_host_kernel_t *kernels = host ? desc->data : NULL;
   const size_t count = host ? desc->size / sizeof *kernels : 0;
   hal_plugin_module_t *module =
@@ -165,7 +208,7 @@ static hal_status_t enqueue(hal_plugin_stream_t *stream, const hal_host_kernel_t
   for (uint32_t i = 0; i < arg_count; i++) bytes += value_bytes(args[i].size);
   if (FAKE_UNLIKELY(note != NULL)) bytes += (uint32_t)sizeof *note;
   fake_item_t *item = fake_queue_reserve(stream, bytes, FAKE_ITEM_LAUNCH);
-  if (!item) return HAL_RESOURCE_EXHAUSTED;
+  if (!item) return fake_queue_refused(stream);
   item->flags = (uint16_t)flags;
   item->u.launch.kernel = kernel;
   item->u.launch.units = units;
@@ -202,16 +245,21 @@ static hal_status_t run_now(hal_plugin_stream_t *stream, const hal_host_kernel_t
   return HAL_OK;
 }
 
+int fake_launch_fails(void) {
+  return FAKE_UNLIKELY(fake.settings.fault) &&
+         atomic_fetch_add_explicit(&fake.launches, 1, memory_order_relaxed) + 1 == fake.settings.fault;
+}
+
 hal_status_t fake_submit(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel, uint64_t units,
                          const hal_arg_t *args, uint32_t arg_count, const fake_note_t *note) {
-  if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, 0, note);
+  if (fake_queues(stream)) return enqueue(stream, kernel, units, args, arg_count, 0, note);
   void *values[FAKE_MAX_ARGS];
   for (uint32_t i = 0; i < arg_count; i++) values[i] = (void *)(uintptr_t)args[i].value;
   return run_now(stream, kernel, units, values, note);
 }
 
 /* HAL_FAKE_FAULT=n: the n-th launch of the process fails when it runs, as a kernel on a device would. */
-static hal_status_t inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel) {
+hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel) {
   if (!stream)
     return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' failed on the device (injected by HAL_FAKE_FAULT=%llu)",
                       kernel->name, (unsigned long long)fake.settings.fault);
@@ -258,7 +306,7 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
     if (FAKE_UNLIKELY(!args[i].value || !is_known(&args[i]))) return refuse(kernel, launch);
     values[i] = (void *)(uintptr_t)args[i].value;
   }
-  if (fake_profile_any()) note = fake_note_launch(&room, stream, args, arg_count);
+  if (fake_takes_notes(stream)) note = fake_note_launch(&room, stream, args, arg_count);
   if (FAKE_UNLIKELY(fake.settings.protect)) {
     const hal_status_t status = fake_protect_args(kernel, args, arg_count, translated, pointers);
     if (status) return status;
@@ -267,10 +315,9 @@ hal_status_t hal_plugin_kernel_launch(hal_plugin_kernel_t *handle, hal_plugin_st
   }
   uint64_t units = launch->grid[0];
   if (kernel->unit == HAL_HOST_ITEMS) units *= launch->block[0];
-  uint32_t flags = 0;
-  if (FAKE_UNLIKELY(fake.settings.fault) &&
-      atomic_fetch_add_explicit(&fake.launches, 1, memory_order_relaxed) + 1 == fake.settings.fault)
-    flags = FAKE_ITEM_FAULT;
+  if (stream && fake_is_captured(stream))
+    return enqueue(stream, kernel, units, args, arg_count, fake.settings.fault ? FAKE_ITEM_COUNTED : 0, note);
+  const uint32_t flags = fake_launch_fails() ? FAKE_ITEM_FAULT : 0;
   if (stream && fake.settings.async) return enqueue(stream, kernel, units, args, arg_count, flags, note);
-  return FAKE_UNLIKELY(flags) ? inject(stream, kernel) : run_now(stream, kernel, units, values, note);
+  return FAKE_UNLIKELY(flags) ? fake_launch_inject(stream, kernel) : run_now(stream, kernel, units, values, note);
 }

@@ -62,6 +62,7 @@ static void fork_parent(void) {
 static void fork_child(void) {
   fake_stream_fork_child();
   fake_event_fork_child();
+  fake_capture_fork_child();
   fake_profile_fork_child();
   fake_memory_fork_child();
   fake_pool_fork_child();
@@ -106,7 +107,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   if (status) return status;
   const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
-                            .dialects = "native,host",
+                            .dialects = "native,host,binary",
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
                             .total_memory = fake.settings.memory,

@@ -23,7 +23,8 @@ static int32_t device_of(const hal_arg_t *args, uint32_t arg_count) {
 }
 
 static const fake_note_t *note(fake_note_t *out_note, int32_t device, hal_plugin_stream_t *stream, uint32_t kind) {
-  if (!fake_profile_is_on(device)) return NULL;
+  const int captured = stream && fake_is_captured(stream); /* the work runs later, when records may be collected */
+  if (!fake_profile_is_on(device) && !captured) return NULL;
   const int asks = hal_host->struct_size >= HAL_STRUCT_SIZE(hal_host_api_t, profile_correlation);
   *out_note = (fake_note_t){.correlation = asks ? hal_host->profile_correlation() : 0,
                             .stream = stream,
@@ -35,6 +36,13 @@ static const fake_note_t *note(fake_note_t *out_note, int32_t device, hal_plugin
 const fake_note_t *fake_note_launch(fake_note_t *out_note, hal_plugin_stream_t *stream, const hal_arg_t *args,
                                     uint32_t arg_count) {
   return note(out_note, stream ? stream->device : device_of(args, arg_count), stream, HAL_PROFILE_KERNEL);
+}
+
+const fake_note_t *fake_note_again(fake_note_t *out_note, const fake_note_t *captured, hal_plugin_stream_t *stream) {
+  if (!note(out_note, captured->device, stream, captured->kind)) return NULL;
+  out_note->bytes = captured->bytes;
+  out_note->direction = captured->direction;
+  return out_note;
 }
 
 const fake_note_t *fake_note_copy(fake_note_t *out_note, hal_plugin_stream_t *stream, int32_t dst_device,

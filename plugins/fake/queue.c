@@ -63,7 +63,12 @@ static void lock_with_room(hal_plugin_stream_t *stream) {
 
 fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint32_t kind) {
   size = (size + 15) & ~15u;
+  if (fake_is_captured(stream)) return fake_capture_reserve(stream, size, kind);
   lock_with_room(stream);
+  if (fake_is_captured(stream)) { /* since a moment */
+    fake_unlock(&stream->lock);
+    return fake_capture_reserve(stream, size, kind);
+  }
   if (FAKE_UNLIKELY(!stream->write_chunk || stream->write_offset + size > CHUNK_ROOM) && add_chunk(stream)) {
     fake_unlock(&stream->lock);
     fake_error(HAL_RESOURCE_EXHAUSTED, 0,
@@ -81,10 +86,14 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
 /* What an item counts towards FAKE_MUCH. */
 static uint32_t weight(const fake_item_t *item) {
   const int large = item->kind == FAKE_ITEM_LAUNCH && item->u.launch.units >= item->u.launch.kernel->grain;
-  return large ? FAKE_MUCH : 1;
+  return large || item->kind == FAKE_ITEM_GRAPH ? FAKE_MUCH : 1;
 }
 
 uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
+  if (fake_is_captured(stream)) {
+    fake_capture_commit(stream, item);
+    return 0;
+  }
   stream->write_offset += item->size;
   const uint64_t number = atomic_load_explicit(&stream->tail, memory_order_relaxed) + 1;
   atomic_store_explicit(&stream->tail, number, memory_order_release);

@@ -129,11 +129,17 @@ static void run_flagged(hal_plugin_stream_t *stream, const fake_item_t *item) {
     fake_run_noted(fake_item_note(item), stream, kernel, item->u.launch.units, item->args);
 }
 
-static void run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
+static void run_graph(hal_plugin_stream_t *stream, fake_recording_t *recording) {
+  const hal_host_kernel_t *const failed = fake_recording_run(stream, recording);
+  if (FAKE_UNLIKELY(failed != NULL)) fake_stream_fail(stream, HAL_INTERNAL, failed->name);
+  fake_recording_unref(recording);
+}
+
+void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
   if (FAKE_UNLIKELY(fake.settings.delay_us)) pause_randomly();
   switch (item->kind) {
     case FAKE_ITEM_LAUNCH:
-      if (FAKE_UNLIKELY(item->flags))
+      if (FAKE_UNLIKELY(item->flags & (FAKE_ITEM_FAULT | FAKE_ITEM_NOTED)))
         run_flagged(stream, item);
       else
         fake_run(stream, item->u.launch.kernel, item->u.launch.units, item->args);
@@ -144,6 +150,9 @@ static void run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
     case FAKE_ITEM_WAIT:
       fake_stream_unref(item->u.wait.stream);
       break; /* the wait is over: run_items looked */
+    case FAKE_ITEM_GRAPH:
+      run_graph(stream, item->u.graph);
+      break;
     default:
       item->u.host.fn(item->u.host.user_data);
       break;
@@ -161,7 +170,7 @@ static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
     const fake_item_t *item = fake_queue_front(stream);
     if (item->kind == FAKE_ITEM_WAIT && fake_stream_done(item->u.wait.stream) < item->u.wait.number)
       return RAN_INTO_WAIT;
-    run_item(stream, item);
+    fake_run_item(stream, item);
     fake_queue_pop(stream, item);
     complete(stream, ++done);
   }

@@ -48,6 +48,7 @@ static void drain(hal_plugin_stream_t *stream) {
 
 hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
+  if (fake_is_captured(stream)) fake_capture_forget(stream);
   drain(stream);
   if (atomic_load_explicit(&stream->failed, memory_order_acquire))
     hal_host->log(HAL_LOG_ERROR,
@@ -125,12 +126,14 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
+  if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_synchronize");
   drain(stream);
   return take_failure(stream);
 }
 
 hal_status_t hal_plugin_stream_synchronize_timeout(hal_plugin_stream_t *stream, int64_t timeout_ns) {
   if (!stream) return HAL_OK;
+  if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_synchronize_timeout");
   if (!fake.settings.async) return hal_plugin_stream_query(stream);
   if (!fake_stream_wait_timeout(stream, fake_stream_tail(stream), timeout_ns)) return HAL_NOT_READY;
   return take_failure(stream);
@@ -138,6 +141,7 @@ hal_status_t hal_plugin_stream_synchronize_timeout(hal_plugin_stream_t *stream, 
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
+  if (fake_is_captured(stream)) return fake_capture_refuses(stream, "stream_query");
   if (!fake.settings.async && atomic_load_explicit(&stream->lock.word, memory_order_acquire)) return HAL_NOT_READY;
   if (fake_stream_done(stream) < fake_stream_tail(stream)) return HAL_NOT_READY;
   return take_failure(stream);
@@ -145,6 +149,7 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
 
 hal_status_t hal_plugin_device_synchronize(int32_t device) {
   hal_status_t status = fake_check_device(device);
+  if (!status) status = fake_captures_check("device_synchronize");
   if (status) return status;
   hal_plugin_stream_t **streams = NULL;
   size_t count = 0, i = 0;
@@ -178,14 +183,14 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
     fn(user_data);
     return HAL_OK;
   }
-  if (!fake.settings.async) {
+  if (!fake_queues(stream)) {
     fake_lock(&stream->lock);
     fn(user_data);
     fake_unlock(&stream->lock);
     return HAL_OK;
   }
   fake_item_t *item = fake_queue_reserve(stream, sizeof *item, FAKE_ITEM_HOST_CALL);
-  if (!item) return HAL_RESOURCE_EXHAUSTED;
+  if (!item) return fake_queue_refused(stream);
   item->u.host.fn = fn;
   item->u.host.user_data = user_data;
   fake_queue_commit(stream, item);
@@ -214,6 +219,7 @@ void fake_stream_fork_child(void) {
       stream->state = FAKE_STREAM_IDLE;
       stream->listed = stream->sleepers = 0;
       stream->waiters = stream->wait_stream = stream->ready_next = NULL;
+      atomic_store_explicit(&stream->capture, NULL, memory_order_relaxed);
       fake_queue_clear(stream, 1);
       stream->error = busy ? HAL_ABORTED : HAL_OK;
       atomic_store_explicit(&stream->failed, (unsigned)busy, memory_order_relaxed);

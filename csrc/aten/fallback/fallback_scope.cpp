@@ -5,6 +5,7 @@
 #include "aten/fallback/fallback_shells.h"
 #include "aten/prepare/op_call.h"
 #include "aten/sparse/sparse_parts.h"
+#include "core/stream/stream.h"
 
 namespace torch_backend {
 namespace {
