@@ -41,7 +41,7 @@ def folder_of(header):
 
 def compare(compiler, source, folders):
     """Whether the compiler finds our declarations equal to those of the headers in these folders."""
-    command = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", "-iquote", str(PLUGIN), str(HERE / source)]
+    command = [compiler, "-std=gnu11", "-fsyntax-only", "-Wall", "-Werror", "-iquote", str(PLUGIN), "-iquote", str(PLUGIN / "libraries"), str(HERE / source)]
     for folder in folders.values():
         command += ["-isystem", str(folder)]
     equal = subprocess.run(command).returncode == 0
