@@ -134,7 +134,7 @@ assert rows["mm"].native == 1 and rows["mm"].plugin == %d
 def test_without_the_library_the_portable_kernels_compute_and_say_so_only_when_asked(run):
     none = {"LD_LIBRARY_PATH": str(driver_scripts.CUDA_LIBRARIES)}
     assert "cuBLAS" not in run(SUM % 0, **none).stderr
-    assert "no libcublasLt is found" in run(SUM % 0, HAL_LOG="info", **none).stderr
+    assert "no libcublasLt.so is found" in run(SUM % 0, HAL_LOG="info", **none).stderr
 
 
 @pytest.mark.parametrize(
