@@ -222,18 +222,6 @@ def test_events_cannot_be_shared_between_processes_and_say_so(device):
         event.ipc_handle()
 
 
-def test_the_fake_devices_events_are_of_this_process_alone_and_the_module_says_so(module, device):
-    with pytest.raises(NotImplementedError, match="event_create.*flags 0x4"):
-        module.Event(interprocess=True)
-    with pytest.raises(NotImplementedError, match="does not share any"):
-        module.Event.from_ipc_handle(device, bytes(64))
-    with pytest.raises(ValueError, match="64 bytes"):
-        module.Event.from_ipc_handle(device, b"short")
-    with pytest.raises(ValueError, match="no times"):
-        module.Event(interprocess=True, enable_timing=True)
-    assert type(module.Event(enable_timing=True)) is torch.Event and isinstance(torch.Event(device=device), module.Event)
-
-
 def test_a_stream_of_another_device_type_is_refused(module, device):
     stream = torch.Stream(device="cpu")
     for use in (lambda: module.set_stream(stream), lambda: module.stream(stream).__enter__(), lambda: torch.Event(device=device).record(stream),
