@@ -15,9 +15,10 @@ extern "C" {
  * HAL_OUT_OF_RANGE; what init answered. Since 0.2. */
 HAL_API hal_status_t hal_device_sensor(int32_t device, uint32_t sensor, int64_t *out_value);
 
-/* Gives a sensor's name, such as "power", and its unit, such as "milliwatts"; NULL for a number without a sensor. Numbers begin at 1 and
- * have no gaps. Since 0.2. */
+/* Gives a sensor's name, such as "power"; NULL for a number without a sensor. Numbers begin at 1 and have no gaps. Since 0.2. */
 HAL_API const char *hal_sensor_name(uint32_t sensor);
+
+/* Gives a sensor's unit, such as "milliwatts"; NULL as above. Since 0.2. */
 HAL_API const char *hal_sensor_unit(uint32_t sensor);
 
 /* Hands each process that uses the device to `fn`.

@@ -189,4 +189,57 @@ Test(cuda_stand_in, handles_of_another_context_are_refused) {
   GOOD(drv.cuEventCreate(&event, CU_EVENT_DEFAULT));
   cr_assert_eq(drv.cuEventRecord(event, stream), CUDA_ERROR_INVALID_HANDLE);
   cr_assert_eq(drv.cuMemsetD32Async(words(1), 1, 1, stream), CUDA_ERROR_INVALID_HANDLE);
+  GOOD(drv.cuEventDestroy(event));
+}
+
+/* ---- pools ------------------------------------------------------------------------------------------------------------------------- */
+
+static CUmemoryPool new_pool(void) {
+  CUmemoryPool pool = NULL;
+  const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                     .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  GOOD(drv.cuMemPoolCreate(&pool, &properties));
+  return pool;
+}
+
+static size_t reserved(CUmemoryPool pool) {
+  cuuint64_t bytes = 0;
+  GOOD(drv.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &bytes));
+  return bytes;
+}
+
+Test(cuda_stand_in, a_pool_keeps_as_much_as_its_threshold_when_a_stream_has_been_waited_for) {
+  CUdeviceptr first = 0, second = 0;
+  CUstream stream = NULL;
+  CUmemoryPool const pool = new_pool();
+  cuuint64_t keep = 8192;
+  GOOD(drv.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+  GOOD(drv.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+  GOOD(drv.cuMemAllocFromPoolAsync(&first, 8192, pool, stream));
+  GOOD(drv.cuMemAllocFromPoolAsync(&second, 100, pool, stream));
+  cr_assert_eq(reserved(pool), 8192 + 512);
+  GOOD(drv.cuMemFreeAsync(first, stream));
+  GOOD(drv.cuMemFreeAsync(second, stream));
+  GOOD(drv.cuStreamSynchronize(stream));
+  cr_assert_leq(reserved(pool), 8192);
+  GOOD(drv.cuMemPoolTrimTo(pool, 0));
+  cr_assert_eq(reserved(pool), 0);
+  GOOD(drv.cuStreamDestroy(stream));
+}
+
+Test(cuda_stand_in, what_is_no_memory_of_a_pool_and_what_was_freed_is_refused) {
+  CUdeviceptr address = 0;
+  CUstream stream = NULL;
+  CUmemoryPool const pool = new_pool();
+  GOOD(drv.cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+  GOOD(drv.cuMemAllocFromPoolAsync(&address, 4096, pool, stream));
+  GOOD(drv.cuMemsetD32Async(address, 7, 1024, stream));
+  cr_assert_eq(drv.cuMemFreeAsync(address + 512, stream), CUDA_ERROR_INVALID_VALUE);
+  GOOD(drv.cuMemFreeAsync(address, stream));
+  cr_assert_eq(drv.cuMemFreeAsync(address, stream), CUDA_ERROR_INVALID_VALUE);
+  cr_assert_neq(drv.cuMemsetD32Async(address, 7, 1024, stream), CUDA_SUCCESS);
+  cr_assert_eq(drv.cuMemAllocFromPoolAsync(&address, 0, pool, stream), CUDA_ERROR_INVALID_VALUE);
+  GOOD(drv.cuMemAllocFromPoolAsync(&address, 4096, pool, stream));
+  GOOD(drv.cuMemFree(address)); /* as well as any other memory */
+  GOOD(drv.cuStreamDestroy(stream));
 }

@@ -154,6 +154,7 @@ assert f"process {os.getpid():>10d} uses" in module.list_gpu_processes() and "MB
 """)
 
 
+@pytest.mark.slow
 def test_without_nvml_the_sentence_says_what_to_install(settings, tmp_path):
     libraries = tmp_path / "driver"
     libraries.mkdir()

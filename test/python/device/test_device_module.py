@@ -109,6 +109,18 @@ def test_what_the_device_does_not_measure_says_so(module, device):
     assert module.list_gpu_processes(1).startswith("GPU:1\n")
 
 
+def test_the_fake_devices_events_are_of_this_process_alone_and_the_module_says_so(module, device):
+    with pytest.raises(NotImplementedError, match="event_create.*flags 0x4"):
+        module.Event(interprocess=True)
+    with pytest.raises(NotImplementedError, match="does not share any"):
+        module.Event.from_ipc_handle(device, bytes(64))
+    with pytest.raises(ValueError, match="64 bytes"):
+        module.Event.from_ipc_handle(device, b"short")
+    with pytest.raises(ValueError, match="no times"):
+        module.Event(interprocess=True, enable_timing=True)
+    assert type(module.Event(enable_timing=True)) is torch.Event and isinstance(torch.Event(device=device), module.Event)
+
+
 @pytest.mark.parametrize("index", [2, 99, -1, -3])
 @pytest.mark.parametrize("name", INDEXED)
 def test_an_index_that_no_device_has_is_refused(module, name, index):

@@ -61,6 +61,7 @@ def test_level_zeros_driver_is_enough_and_doctor_says_what_the_search_has_passed
     assert "libcuda.so.1" in passed_by(findings) and "install NVIDIA's driver" in passed_by(findings)
 
 
+@pytest.mark.slow
 def test_with_both_one_is_chosen_and_an_environment_that_names_one_has_its_way(nvidia, level_zero, tmp_path):
     assert chosen(doctor(tmp_path, **nvidia, **level_zero)).startswith("choice of nvgpu: TORCH_BACKEND is not set")
     findings = doctor(tmp_path, **nvidia, **level_zero, TORCH_BACKEND="fake")
