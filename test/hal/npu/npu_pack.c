@@ -332,7 +332,8 @@ Test(npu_pack, the_same_kernels_give_the_same_bytes_and_a_failure_leaves_the_old
 
 Test(npu_pack, what_is_the_same_in_both_forms_has_one_key) {
   build_pack(
-      "--kernels 'add_f32_contig' --source cuda-c --dialect ptx --compiler cp --form simt --form cpu --fp64 yes");
+      "--kernels 'add_f32_contig' --source cuda-c --dialect ptx --form simt --form cpu --fp64 yes "
+      "--compiler 'take() { cp \"$1\" \"$2\"; }; take'");
   read_pack();
   cr_assert_eq(((const hal_pack_header_t *)(const void *)bytes)->count, 1);
 }
