@@ -67,10 +67,15 @@ static int collect(content_t *content, const packed_t *modules, size_t count) {
     add(content, &modules[i].key, &modules[i], place, &check);
     if (modules[i].same_without) add(content, &modules[i].key_without, &modules[i], place, &check);
   }
+  qsort(content->entries, (size_t)content->count, sizeof *content->entries, by_key);
+  uint64_t kept = 0; /* CUDA C is the same in both forms */
+  for (uint64_t i = 0; i < content->count; i++)
+    if (!kept || by_key(&content->entries[kept - 1], &content->entries[i]))
+      content->entries[kept++] = content->entries[i];
+  content->count = kept;
   const uint64_t begin = sizeof(hal_pack_header_t) + content->count * sizeof *content->entries;
   for (uint64_t i = 0; i < content->count; i++) content->entries[i].offset += begin;
   content->bytes += begin;
-  qsort(content->entries, (size_t)content->count, sizeof *content->entries, by_key);
   return 1;
 }
 

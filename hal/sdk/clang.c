@@ -108,8 +108,8 @@ static int add_options(char *options, const char **words, int count) {
 }
 
 /* What optimisers make is not always in the translator's reach ("freeze"): then it is taken out where that changes nothing, and else there
- * are fewer passes. */
-typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, ATTEMPTS } attempt_e;
+ * are fewer passes; at last there are none, and the driver's compiler does it all. */
+typedef enum attempt_e { OPTIMISED, THAWED, PLAIN, BARE, ATTEMPTS } attempt_e;
 
 static int compile_to(int fp64, char *options, attempt_e attempt, int in, int out, int log) {
   const char *words[MOST_WORDS] = {tools.clang,
@@ -129,6 +129,10 @@ static int compile_to(int fp64, char *options, attempt_e attempt, int in, int ou
     words[count++] = "-cl-ext=-cl_khr_fp64,-__opencl_c_fp64";
   }
   if (attempt == PLAIN) words[count++] = "-O1";
+  if (attempt == BARE) {
+    words[count++] = "-Xclang";
+    words[count++] = "-disable-llvm-passes";
+  }
   count = add_options(options, words, count);
   if (count < 0) return -1;
   words[count++] = "-o";

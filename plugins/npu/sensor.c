@@ -94,6 +94,17 @@ static hal_status_t memory_used(int32_t ordinal, int64_t *out_value) {
   return found ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
+hal_status_t hal_plugin_memory_info(int32_t ordinal, size_t *out_free, size_t *out_total) {
+  int64_t used = 0;
+  hal_status_t status = npu_check_alive(ordinal);
+  if (!status) status = memory_used(ordinal, &used);
+  if (status) return status;
+  const uint64_t total = npu.devices[ordinal].memory_bytes;
+  *out_total = (size_t)total;
+  *out_free = (uint64_t)used < total ? (size_t)(total - (uint64_t)used) : 0;
+  return HAL_OK;
+}
+
 static hal_status_t temperature(int32_t ordinal, int64_t *out_value) {
   static const zes_temp_sensors_t wanted[] = {ZES_TEMP_SENSORS_GPU, ZES_TEMP_SENSORS_GLOBAL};
   PARTS(zes_temp_handle_t, zesDeviceEnumTemperatureSensors);

@@ -330,6 +330,20 @@ Test(npu_pack, the_same_kernels_give_the_same_bytes_and_a_failure_leaves_the_old
   cr_assert(size == length && memcmp(bytes, before, size) == 0);
 }
 
+Test(npu_pack, what_is_the_same_in_both_forms_has_one_key) {
+  build_pack(
+      "--kernels 'add_f32_contig' --source cuda-c --dialect ptx --form simt --form cpu --fp64 yes "
+      "--compiler 'take() { cp \"$1\" \"$2\"; }; take'");
+  read_pack();
+  cr_assert_eq(((const hal_pack_header_t *)(const void *)bytes)->count, 1);
+}
+
+Test(npu_pack, kernels_whose_freeze_means_something_are_translated_without_passes) {
+  build_pack("--kernels 'scatter_i64_columns,scatter_reduce_f32_sum'");
+  read_pack();
+  cr_assert_eq(((const hal_pack_header_t *)(const void *)bytes)->count, 4);
+}
+
 Test(npu_pack, wrong_usage_is_told) {
   static const char *const wrong[] = {"",
                                       "--output x --form round",

@@ -53,6 +53,9 @@ Test(npu_sensor, memory_and_processes_are_told_each_process_once) {
   assert_ok(hal_device_processes(0, note, &found));
   cr_expect_eq(found.pid, (uint64_t)getpid());
   cr_expect_eq(found.memory_used, (uint64_t)after);
+  size_t room = 0, total = 0;
+  assert_ok(hal_memory_info(0, &room, &total));
+  cr_expect_eq(room + (size_t)after, total);
 }
 
 static void assert_nothing(const char *name, const char *value) {

@@ -82,6 +82,7 @@ def test_a_lost_device_is_an_error_of_python_and_not_the_processs_end(run):
     run(driver_scripts.lose("npu", 'os.environ["ZE_ENABLE_ALT_DRIVERS"]', "ze_cpu_fault_set"))
 
 
+@pytest.mark.slow
 def test_the_demos_network_trains_on_it(settings, tmp_path):
     driver_scripts.run_command(settings, tmp_path, "demo", "--device", "npu")
 
