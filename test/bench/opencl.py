@@ -3,7 +3,7 @@
     python test/bench/opencl.py [--row NAME ...]
 
 Each side is measured in turn, best of several rounds of calls with one synchronisation at the end. The last column is the ratio of the
-times and the target, which is meant for PoCL on a machine that does nothing else. Exit code 1 when a row misses its target.
+times and the target, which is meant for PoCL on a machine that does nothing else. HAL_OPENCL_FORM=simt measures the kernels for many threads. Exit code 1 when a row misses its target.
 """
 
 import argparse
@@ -46,6 +46,25 @@ def rows(torch):
 
         return build
 
+    def scattered(function, shape, result):
+        """Elements, or rows, put at random places of the first dimension."""
+
+        def build(device):
+            places = torch.randint(0, result[0], shape[:1], generator=torch.Generator().manual_seed(1)).to(device)
+            out, values = torch.zeros(result, device=device), make(*shape)(device)
+            return lambda: function(out, places, values)
+
+        return build
+
+    def cast(how, *shapes):
+        """A convolution of operands that are changed before."""
+
+        def build(device):
+            tensors = [how(make(*shape)(device)) for shape in shapes]
+            return lambda: functional.conv2d(*tensors, padding=1)
+
+        return build
+
     large = (4096, 4096)
     image, weight = (16, 64, 32, 32), (64, 64, 3, 3)
     heads = (4, 8, 256, 64)
@@ -67,6 +86,11 @@ def rows(torch):
         "conv 3x3 stride 2 backward": (gradients(lambda x, w: functional.conv2d(x, w, padding=1, stride=2), image, weight), 5, 2.0),
         "attention 4x8x256x64": (unary(lambda q: functional.scaled_dot_product_attention(q, q, q), heads), 5, 1 / 0.7),
         "attention backward": (gradients(functional.scaled_dot_product_attention, heads, heads, heads), 5, 1.5),
+        "scatter_add 1M into 1000": (scattered(lambda out, at, x: out.scatter_add_(0, at, x), (1 << 20,), (1000,)), 3, None),
+        "scatter 1M into 1M": (scattered(lambda out, at, x: out.scatter_(0, at, x), (1 << 20,), (1 << 20,)), 3, None),
+        "index_add 8192 rows of 128": (scattered(lambda out, at, x: out.index_add_(0, at, x), (8192, 128), (50000, 128)), 3, None),
+        "conv 3x3 float16": (cast(lambda t: t.half(), image, weight), 3, None),
+        "conv 3x3 channels last": (cast(lambda t: t.to(memory_format=torch.channels_last), image, weight), 3, None),
         "uniform 16M": (unary(lambda a: a.uniform_(), large), 3, 0.2),
     }
 

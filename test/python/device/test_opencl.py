@@ -84,6 +84,34 @@ def test_models_train_as_on_the_cpu_in_float32_and_under_autocast(run_tests, mod
     assert "7 passed" in run_tests("training/test_models.py", "-k", model)
 
 
+CONVOLVE = """
+import torch
+from torch_backend import fallback
+def convolve(place, dtype, image, weight, transposed):
+    torch.manual_seed(0)
+    kind = torch.nn.ConvTranspose2d if transposed else torch.nn.Conv2d
+    layer = kind(6, 8, 3, stride=2, padding=1, groups=2).to(dtype).to(place).to(memory_format=weight)
+    x = torch.randn(2, 6, 9, 8).to(dtype).to(place).to(memory_format=image).detach().requires_grad_()
+    y = layer(x)
+    y.float().sin().sum().backward()
+    return y, x.grad, layer.weight.grad, layer.bias.grad
+dense, last = torch.contiguous_format, torch.channels_last
+for dtype, tolerance in ((torch.float32, 1e-4), (torch.float16, 2e-2), (torch.bfloat16, 2e-2)):
+    for case in ((dense, dense, False), (last, dense, False), (last, last, True), (dense, last, False)):
+        for ours, theirs in zip(convolve("ocl", dtype, *case), convolve("cpu", dtype, *case), strict=True):
+            assert ours.stride() == theirs.stride(), (dtype, case)
+            torch.testing.assert_close(ours.cpu(), theirs, rtol=tolerance, atol=tolerance)
+assert not fallback.report(), fallback.report()
+"""
+
+
+@pytest.mark.parametrize("form", [pytest.param("cpu", marks=SLOW), pytest.param("simt", marks=SLOW)])
+def test_convolutions_of_every_dtype_and_order_are_the_cpus(run, form):
+    """With many threads, half precision and channels last are read as they lie; the other form casts and copies."""
+    done = run(CONVOLVE, HAL_OPENCL_FORM=form)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 @pytest.mark.parametrize("form", ["cpu", "simt"])
 def test_reductions_end_groups_of_lazy_work(run_tests, form):
     names = "every_device or (float32 and (squares or count or largest)) or (bfloat16 and squares)"
