@@ -58,17 +58,20 @@ def _row(native, functional, listed):
     for name in (str(native.func.name), str(functional.func.name)):
         row = listed.get(name)
         positions = _order(row, functional) if row else None
-        if positions:
+        if positions is not None:
             return row, positions
     return None, ()
 
 
 def _order(row, functional):
     """The positions in ATen's list of the arguments of a frozen list; None where that list has others. What it does not have is told by
-    the result (`shapes`), by absent results (`output_mask`), or says nothing (`unused`)."""
-    position = {argument.name: i for i, argument in enumerate(functional.func.arguments.flat_all)}
+    the result (`shapes`), by absent results (`output_mask`), is a result itself, is a generator, whose state is in the call, or says
+    nothing (`unused`)."""
+    arguments = functional.func.arguments.flat_all
+    position = {argument.name: i for i, argument in enumerate(arguments)}
+    told = {argument.name for argument in arguments if argument.is_write or argument.type.is_generator_like()}
     names = (*row.args, *row.further)
-    if not set(names) <= set(position) or set(position) - set(names) - {*row.unused, *row.shapes, "output_mask"}:
+    if not set(names) <= set(position) or set(position) - set(names) - told - {*row.unused, *row.shapes, "output_mask"}:
         return None
     return tuple(position[name] for name in names)
 
@@ -94,11 +97,13 @@ def _registration(body):
     devices = "kOurs" if body.native.device_check is DeviceCheckType.NoCheck and body.entry.way != "fills" else "kOne"
     yield f"static Entry entry({operator_name(body.native)}, Devices::{devices}, Way::{_way(body)});"
     functional = body.group.functional if body.group else body.native
-    if body.asked:
-        shown = "entry" if functional is body.native or _way(body) == "kMakes" else "functional"  # whose results are as many
-        if shown != "entry":
-            yield f"static const AtenOp functional({operator_name(functional)});"
-        composed = "true" if body.asked.family == "none" else "false"
+    composed = "true" if body.asked and body.asked.family == "none" else "false"
+    if body.asked and body.asked.asks_itself:
+        yield f"entry.answers(HAL_OP_ID_{body.asked.identifier}, {composed});"
+    elif body.asked:
+        shown = "entry" if _makes(functional) and functional is body.native or _way(body) == "kMakes" else "functional"
+        if shown != "entry":  # the form whose results are as many
+            yield f"static const AtenOp functional({operator_name(functional) if _makes(functional) else _name_of(body.asked)});"
         written = f", {{{', '.join(map(str, _written(body)))}}}" if _written(body) and body.entry.way in KINDS else ""
         yield f"entry.asks(HAL_OP_ID_{body.asked.identifier}, {composed}, {shown}, {{{', '.join(map(str, body.order))}}}{written});"
     function = f"({body.entry.function})" if "<" in body.entry.function else body.entry.function
@@ -114,9 +119,21 @@ def _results(body, functional):
     if body.entry.way == "fills":
         meta_class = f"at::meta::structured_{meta.name(body.group)}"
         return f", any_function(&StructuredMeta<{meta_class}, {functional_type(functional)}>::run)"
+    if body.asked and body.asked.results and body.entry.way == "makes":
+        return f", nullptr, any_function(&{body.asked.results})"
     if body.asked and body.asked.results and _way(body) == "kMakes":
         return f", any_function(&{body.asked.results})"
     return ""
+
+
+def _makes(native):
+    """Tells whether a form makes its results, or writes arguments of its own."""
+    return native.func.kind() is not SchemaKind.out
+
+
+def _name_of(row):
+    name, _, overload = row.name.partition(".")
+    return f'"aten::{name}", "{overload}"'
 
 
 def _written(body):

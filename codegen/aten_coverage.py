@@ -14,7 +14,7 @@ MEMORY_FILES = ("storage/factories", "storage/storage_ops", "storage/views", "co
 # Bodies that decline odd calls only, and are else made of other operators, whatever the kernels.
 COMPOSED = ("cat", "cat.out", "roll", "channel_shuffle", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
 # Bodies without kernels that the fallback serves, with operands in another dtype at most.
-SERVED = ("grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward")
+SERVED = ("grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward", "mode", "mode.values")
 ATEN = Path(__file__).resolve().parents[1] / "csrc/aten"
 
 
@@ -45,7 +45,8 @@ def coverage(model):
 def support(model):
     """Gives, for each registered form of an ATen operator, what the plugin is asked for with the user's operands (`asks`), the
     operators of the list whose kernels it may call (`kernels`), and who answers without any of them (`else`). JSON."""
-    sources, rows = Sources(ATEN), {row.identifier: row.name for row in (*(op.op for op in model.ops), *model.manual)}
+    sources = Sources(ATEN)
+    rows = {row.identifier: row.name for row in (*(op.op for op in model.ops), *model.manual) if row.family != "none"}
     found = {}
     for op in model.ops:
         kernels = sorted({op.op.name, *(case.op.name for case in op.cases)})

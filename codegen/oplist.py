@@ -85,7 +85,7 @@ DTYPES = {
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
-         "policy", "layout", "simt", "images"}
+         "policy", "layout", "simt", "images", "asks"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
 POLICIES = ("exact", "number", "rounded", "moved", "truth")
@@ -127,6 +127,7 @@ class Op:
     further: tuple = ()  # arguments behind those of the portable kernel
     writes: tuple = ()  # ATen's arguments that are results too, though its schema does not say so
     results: str = ""  # C++ function of ATen's arguments that allocates the results which the plugin's own op is to fill
+    asks_itself: bool = False  # the body asks the plugin's own op, with ATen's arguments (`asks: body`)
     meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
     policy: str = "exact"  # one of POLICIES
     layout: str = "strided"  # one of LAYOUTS
@@ -224,6 +225,8 @@ def _op(number, entry, sets, path):
         sys.exit(f"{where}: only operators of an operand and an 'operand|number' say that they commute")
     if entry.get("result", "same") not in ("same", "bool", "real"):
         sys.exit(f"{where}: result {entry['result']!r} is none of 'same', 'bool', 'real'")
+    if entry.get("asks", "body") != "body" or "asks" in entry and "results" in entry:
+        sys.exit(f"{where}: `asks` says that the body asks (`body`), which then has no `results`")
     for field_name, known in (("policy", POLICIES), ("layout", LAYOUTS), ("images", IMAGES)):
         if entry.get(field_name, known[0]) not in known:
             sys.exit(f"{where}: {field_name} {entry[field_name]!r} is none of {list(known)}")
@@ -258,6 +261,7 @@ def _op(number, entry, sets, path):
         further=tuple(entry.get("further", ())),
         writes=tuple(entry.get("writes", ())),
         results=entry.get("results", ""),
+        asks_itself="asks" in entry,
         meta=entry.get("meta", ""),
         policy=entry.get("policy", POLICIES[0]),
         layout=entry.get("layout", LAYOUTS[0]),

@@ -71,6 +71,7 @@ static hal_status_t make(int32_t device, size_t size, int file, int charged, hal
 hal_status_t hal_plugin_virtual_create(int32_t device, size_t size, uint32_t handle_kinds,
                                        hal_plugin_physical_t **out_memory) {
   hal_status_t status = check(device, size);
+  if (!status) status = fake_captures_check("virtual_create");
   if (status) return status;
   if (handle_kinds & ~(uint32_t)HAL_HANDLE_FILE) return HAL_UNIMPLEMENTED;
   if (!fake_memory_charge(device, size))

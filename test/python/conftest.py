@@ -108,7 +108,7 @@ def build_plugin(tmp_path_factory):
         plugin = folder / f"libhal_{name}.so"
         if not plugin.exists():
             sdk = package / "cmake"
-            files = [PLUGIN_SOURCES / source for source in sources or (f"{name}.c",)]
+            files = [PLUGIN_SOURCES / source for source in sources] or sorted({PLUGIN_SOURCES / f"{name}.c", *PLUGIN_SOURCES.glob(f"{name}_*.c")})
             # raw.c has an entry of its own, as another version of the SDK, or none, would make it; maker.c has another plugin's
             entry = [] if {"raw.c", "maker.c"} & {file.name for file in files} else [sdk / "entry.c", "-Wl,-u,hal_plugin_entry"]
             command = [compiler, "-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-shared", f"-I{package / 'include'}", f"-I{sdk}",

@@ -8,9 +8,13 @@
 #include <optional>
 #include <tuple>
 
-#include "aten/prepare/operand.h"
+#include "aten/prepare/call.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
+
+constexpr uint32_t kAttention = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE;
+constexpr uint32_t kAttentionBackward = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE_BACKWARD;
 
 // One call's shapes: `heads` query heads share `kv_heads` heads of keys and values, in groups of neighbours.
 struct AttentionShapes {
@@ -32,11 +36,12 @@ bool is_broadcast_of(const at::Tensor &mask, const AttentionShapes &shapes);
 // result.
 at::Tensor empty_in_order_of(const at::Tensor &model, c10::IntArrayRef sizes);
 
-// What a call is asked for beside its tensors; `scale` is resolved.
+// What a call is asked for beside its tensors; `scale` is resolved. `state`: of the numbers that a dropout draws.
 struct AttentionOptions {
   double dropout;
   bool causal, return_weights;
   double scale;
+  PhiloxState state{0, 0, nullptr};
 };
 
 // The outputs of the forward operator: result, log(sum(exp(scores))) of each row as float32, two unused tensors, the largest
@@ -46,17 +51,18 @@ using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tenso
 // Gradients of query, key, value and bias; those that are not wanted are undefined.
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
-// Seed and offset of the dropout as host numbers, as CUDA saves its state outside of graphs.
-at::Tensor state_number(uint64_t number);
-uint64_t state_number(const at::Tensor &number);
+AttentionResult attention_result(at::Tensor result, at::Tensor logarithms, const AttentionShapes &shapes,
+                                 PhiloxState state, at::Tensor weights);
+
+// An uninitialised gradient of a tensor; undefined where it is not wanted.
+at::Tensor room_for_gradient(bool wanted, const at::Tensor &like);
 
 // ---- as products of matrices and a softmax (attention_composed.cpp) ----
 AttentionResult composed_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
                                    const OptionalTensor &bias, const AttentionOptions &options);
 AttentionGradients composed_attention_backward(const at::Tensor &grad, const at::Tensor &query, const at::Tensor &key,
                                                const at::Tensor &value, const at::Tensor &bias,
-                                               std::array<bool, 4> wanted, const AttentionOptions &options,
-                                               const at::Tensor &seed, const at::Tensor &offset);
+                                               std::array<bool, 4> wanted, const AttentionOptions &options);
 
 // ---- in one kernel (attention_fused.cpp); nothing where the device has none for such a call ----
 std::optional<AttentionResult> fused_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,

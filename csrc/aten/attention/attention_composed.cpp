@@ -3,6 +3,7 @@
 // weights are computed again in the backward pass instead of being kept, and so is the dropout, from the Philox state that
 // the forward pass saved.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/OpMathType.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_softmax.h>
 #include <ATen/ops/_softmax_backward_data.h>
@@ -25,10 +26,7 @@ using at::Tensor;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Half precision is computed in float, as the CPU does.
-Tensor widened(const Tensor &tensor) {
-  const bool half = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
-  return half ? tensor.to(at::kFloat) : tensor;
-}
+Tensor widened(const Tensor &tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 
 // The operands as batches of matrices in the computing dtype, the query scaled.
 struct Matrices {
@@ -84,28 +82,6 @@ Tensor dropout_factors(const Tensor &weights, double p, PhiloxState state) {
   return kept.to(weights.scalar_type()).mul_(p == 1 ? 0.0 : 1 / (1 - p));
 }
 
-PhiloxState reserve_dropout(const Tensor &weights, double p) {
-  if (p == 0) return {0, 0, nullptr};
-  // A block of Philox gives four words, and a bool takes one.
-  return reserve_philox(std::nullopt, weights.device().index(), (static_cast<uint64_t>(weights.numel()) + 3) / 4);
-}
-
-// What the backward pass is handed, as numbers: seed and offset, or in a recording the address of the state and the offset, marked by the
-// highest bit, which no offset has.
-constexpr uint64_t kRecorded = uint64_t{1} << 63;
-
-Tensor seed_of(PhiloxState state) {
-  return state_number(state.state == nullptr ? state.seed : reinterpret_cast<uintptr_t>(state.state));
-}
-Tensor offset_of(PhiloxState state) {
-  return state_number(state.state == nullptr ? state.offset : state.offset | kRecorded);
-}
-PhiloxState state_of(const Tensor &seed, const Tensor &offset) {
-  const uint64_t first = state_number(seed), block = state_number(offset);
-  if ((block & kRecorded) == 0) return {first, block, nullptr};
-  return {0, block & ~kRecorded, reinterpret_cast<const uint64_t *>(static_cast<uintptr_t>(first))};
-}
-
 Tensor in_order_of(const Tensor &model, c10::IntArrayRef sizes, const Tensor &value) {
   return empty_in_order_of(model, sizes).copy_(value.reshape(sizes));
 }
@@ -118,25 +94,20 @@ AttentionResult composed_attention(const Tensor &query, const Tensor &key, const
   const Tensor scores = scores_of(m, bias, options.causal);
   Tensor weights = weights_of(scores, bias && bias->defined());
   Tensor logarithms = log_sum_exp(scores, weights);
-  const PhiloxState state = reserve_dropout(weights, options.dropout);
-  if (options.dropout > 0) weights = weights.mul(dropout_factors(weights, options.dropout, state));
+  if (options.dropout > 0) weights = weights.mul(dropout_factors(weights, options.dropout, options.state));
   c10::SmallVector<int64_t, 4> sizes(query.sizes());
   sizes.back() = m.shapes.value_size;
   Tensor result = in_order_of(query, sizes, at::bmm(m.by_matrix(weights), m.value));
-  return {
-      std::move(result), std::move(logarithms), Tensor(),
-      Tensor(),          m.shapes.queries,      m.shapes.keys,
-      seed_of(state),    offset_of(state),      options.return_weights ? weights.to(query.scalar_type()) : Tensor()};
+  return attention_result(std::move(result), std::move(logarithms), m.shapes, options.state,
+                          options.return_weights ? weights.to(query.scalar_type()) : Tensor());
 }
 
 AttentionGradients composed_attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key,
                                                const Tensor &value, const Tensor &bias, std::array<bool, 4> wanted,
-                                               const AttentionOptions &options, const Tensor &seed,
-                                               const Tensor &offset) {
+                                               const AttentionOptions &options) {
   const Matrices m(query, key, value, options.scale);
   const Tensor weights = weights_of(scores_of(m, bias, options.causal), bias.defined());
-  const Tensor factors =
-      options.dropout > 0 ? dropout_factors(weights, options.dropout, state_of(seed, offset)) : Tensor();
+  const Tensor factors = options.dropout > 0 ? dropout_factors(weights, options.dropout, options.state) : Tensor();
   const Tensor grad_result = widened(grad).reshape({m.shapes.matrices(), m.shapes.rows(), m.shapes.value_size});
   Tensor grad_query, grad_key, grad_value, grad_bias;
   if (wanted[2]) {

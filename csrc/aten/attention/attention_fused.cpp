@@ -5,16 +5,12 @@
 #include <ATen/core/Tensor.h>
 
 #include "aten/attention/attention.h"
-#include "aten/prepare/call.h"
-#include "hal_op_ids.h"
+#include "aten/prepare/vendor_call.h"
 
 namespace torch_backend {
 namespace {
 
 using at::Tensor;
-
-constexpr uint32_t kForward = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE;
-constexpr uint32_t kBackward = HAL_OP_ID__SCALED_DOT_PRODUCT_FUSED_ATTENTION_OVERRIDEABLE_BACKWARD;
 
 // Of the logarithms that the operator gives and takes.
 c10::ScalarType logarithm_dtype(c10::ScalarType dtype) { return dtype == at::kDouble ? at::kDouble : at::kFloat; }
@@ -44,7 +40,8 @@ Call &give(Call &call, const Tensor &result) {
 bool run_forward(const AttentionShapes &shapes, const Tensor &query, const Tensor &key, const Tensor &value,
                  const OptionalTensor &bias, const AttentionOptions &options, const Tensor &result,
                  const Tensor &logarithms) {
-  Call call(kForward, query);
+  const Declined asked_before(kAttention);
+  Call call(kAttention, query);
   add_operands(call, shapes, query, key, value, bias).put(options.causal).put(options.scale);
   return give(call, result).out(logarithms, logarithms.scalar_type()).run();
 }
@@ -59,14 +56,14 @@ std::optional<AttentionResult> fused_attention(const Tensor &query, const Tensor
                                                const OptionalTensor &bias, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
   const auto device = query.device().index();
-  const auto dtype = computing_dtype(device, kForward, query.scalar_type());
+  const Declined asked_before(kAttention);
+  const auto dtype = computing_dtype(device, kAttention, query.scalar_type());
   if (!dtype || options.dropout > 0 || options.return_weights || !takes_bias(bias, query, shapes)) return std::nullopt;
   at::DimVector sizes(query.sizes());
   sizes.back() = shapes.value_size;
   const Tensor result = empty_in_order_of(query, sizes), logarithms = new_logarithms(shapes, *dtype, device);
   if (!run_forward(shapes, query, key, value, bias, options, result, logarithms)) return std::nullopt;
-  return AttentionResult{result,      logarithms.to(at::kFloat), Tensor(),        Tensor(), shapes.queries,
-                         shapes.keys, state_number(0),           state_number(0), Tensor()};
+  return attention_result(result, logarithms.to(at::kFloat), shapes, options.state, {});
 }
 
 std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, const Tensor &query, const Tensor &key,
@@ -75,7 +72,8 @@ std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, c
                                                            const Tensor &logarithms, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
   const auto device = query.device().index();
-  const auto dtype = computing_dtype(device, kBackward, query.scalar_type());
+  const Declined asked_before(kAttentionBackward);
+  const auto dtype = computing_dtype(device, kAttentionBackward, query.scalar_type());
   if (!dtype || options.dropout > 0 || (wanted[3] && bias.defined()) || !takes_bias(bias, query, shapes))
     return std::nullopt;
   Tensor sums = logarithms.contiguous();
@@ -84,11 +82,9 @@ std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, c
     const Tensor again = make_empty(result.sizes(), *dtype, device);
     if (!run_forward(shapes, query, key, value, bias, options, again, sums)) return std::nullopt;
   }
-  const auto room = [](bool wants, const Tensor &like) {
-    return wants ? empty_in_order_of(like, like.sizes()) : Tensor();
-  };
-  const Tensor grads[] = {room(wanted[0], query), room(wanted[1], key), room(wanted[2], value)};
-  Call call(kBackward, query);
+  const Tensor grads[] = {room_for_gradient(wanted[0], query), room_for_gradient(wanted[1], key),
+                          room_for_gradient(wanted[2], value)};
+  Call call(kAttentionBackward, query);
   add_operands(add(call, grad), shapes, query, key, value, bias);
   add(call, result).in(sums, sums.scalar_type()).put(options.causal).put(options.scale);
   for (const Tensor &gradient : grads) give(call, gradient);

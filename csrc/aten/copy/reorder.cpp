@@ -3,9 +3,9 @@
 #include <ATen/WrapDimUtils.h>
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty_like.h>
 
 #include "aten/copy/copy.h"
-#include "aten/pointwise/pointwise.h"
 #include "aten/prepare/operand.h"
 #include "hal_op_ids.h"
 
@@ -14,7 +14,7 @@ namespace {
 
 std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
   const auto flipped = at::dim_list_to_bitset(dims, static_cast<size_t>(self.dim()));
-  at::Tensor result = result_like(self, self.scalar_type());
+  at::Tensor result = at::empty_like(self);
   if (self.numel() == 0) return result;
   Operand from(self), to(result);
   const hal_dtype_t dtype = dtype_of_size(self.itemsize());
@@ -54,7 +54,7 @@ at::Tensor channel_shuffle(const at::Tensor &self, int64_t groups) {
   TORCH_CHECK(groups > 0, "Number of groups to divide channels in must be positive.", " Value of groups:", groups);
   TORCH_CHECK(self.size(1) % groups == 0, "Number of channels must be divisible by groups. Got ", self.size(1),
               " channels and ", groups, " groups.");
-  at::Tensor result = result_like(self, self.scalar_type());
+  at::Tensor result = at::empty_like(self);
   if (self.numel() == 0) return result;
   const at::Tensor channels = self.unflatten(1, {groups, -1}).transpose(1, 2);
   copy_raw(channels, result.unflatten(1, {-1, groups}));

@@ -1,8 +1,8 @@
 // fallback_results.cpp: results of the fallback: from CPU tensors to device tensors.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/fallback/fallback_scope.h"
+#include "aten/fallback/sparse_parts.h"
 #include "aten/prepare/op_call.h"
-#include "aten/sparse/sparse_parts.h"
 
 namespace torch_backend {
 

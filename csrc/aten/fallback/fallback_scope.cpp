@@ -3,8 +3,8 @@
 #include "aten/fallback/fallback_scope.h"
 
 #include "aten/fallback/fallback_shells.h"
+#include "aten/fallback/sparse_parts.h"
 #include "aten/prepare/op_call.h"
-#include "aten/sparse/sparse_parts.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {

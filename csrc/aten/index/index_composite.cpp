@@ -6,12 +6,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/zeros.h>
 
 #include <tuple>
+
+#include "aten/prepare/asked.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
@@ -28,33 +30,51 @@ at::Tensor unfold_gradient(const at::Tensor &grad, c10::IntArrayRef sizes, int64
   return result.index_add_(dim, places, grad.movedim(-1, dim + 1).flatten(dim, dim + 1));
 }
 
-at::Tensor interleave(const at::Tensor &repeats, std::optional<int64_t> output_size) {
+// Where each number's repetitions end.
+at::Tensor ends_of(const at::Tensor &repeats) {
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
               "repeats has to be Long or Int tensor");
-  if (repeats.size(0) == 0) return at::empty_like(repeats);
-  const at::Tensor ends = repeats.cumsum(0);
   TORCH_CHECK(!repeats.lt(0).any().item<bool>(), "repeats can not be negative");
-  const int64_t total = output_size ? *output_size : ends.select(0, -1).item<int64_t>();
-  const at::Tensor places = at::arange(total, ends.options());
+  return repeats.cumsum(0);
+}
+
+int64_t total_of(const at::Tensor &ends, std::optional<int64_t> known) {
+  return ends.size(0) == 0 ? 0 : known ? *known : ends.select(0, -1).item<int64_t>();
+}
+
+at::Tensor empty_repeats(const at::Tensor &repeats, std::optional<int64_t> output_size) {
+  return at::empty({total_of(ends_of(repeats), output_size)}, repeats.options());
+}
+
+at::Tensor interleave(const at::Tensor &repeats, std::optional<int64_t> output_size) {
+  const at::Tensor ends = ends_of(repeats);
+  const at::Tensor places = at::arange(total_of(ends, output_size), ends.options());
   return at::searchsorted(ends, places, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
 }
 
-at::Tensor count_numbers(const at::Tensor &self, const std::optional<at::Tensor> &weights, int64_t minlength) {
+// Checks a call; the counts, not made yet.
+at::Tensor empty_bins(const at::Tensor &self, const OptionalTensor &weights, int64_t minlength) {
   TORCH_CHECK(minlength >= 0, "minlength should be >= 0");
   TORCH_CHECK_NOT_IMPLEMENTED(c10::isIntegralType(self.scalar_type(), false), "\"bincount\" not implemented for '",
                               c10::toString(self.scalar_type()), "'");
-  const bool weighted = weights && weights->defined();
-  if (self.dim() == 1 && self.numel() == 0) return at::zeros({minlength}, self.options().dtype(at::kLong));
+  const bool weighted = is_given(weights);
+  if (self.dim() == 1 && self.numel() == 0) return at::empty({minlength}, self.options().dtype(at::kLong));
   TORCH_CHECK(self.dim() == 1 && self.min().item<int64_t>() >= 0,
               "bincount only supports 1-d non-negative integral inputs.");
   TORCH_CHECK(!weighted || (weights->dim() == 1 && weights->size(0) == self.size(0)),
               "weights should be 1-d and have the same length as input");
   const int64_t bins = std::max(self.max().item<int64_t>() + 1, minlength);
   const c10::ScalarType dtype = !weighted ? at::kLong : weights->scalar_type() == at::kFloat ? at::kFloat : at::kDouble;
-  const at::Tensor counts = at::zeros({bins}, self.options().dtype(dtype));
-  const at::Tensor values = weighted ? weights->to(dtype) : at::ones({1}, counts.options()).expand(self.sizes());
-  return at::Tensor(counts).index_add_(0, self.to(at::kLong), values);
+  return at::empty({bins}, self.options().dtype(dtype));
+}
+
+at::Tensor count_numbers(const at::Tensor &self, const OptionalTensor &weights, int64_t minlength) {
+  at::Tensor counts = empty_bins(self, weights, minlength).zero_();
+  if (self.numel() == 0) return counts;
+  const at::Tensor values =
+      is_given(weights) ? weights->to(counts.scalar_type()) : at::ones({1}, counts.options()).expand(self.sizes());
+  return counts.index_add_(0, self.to(at::kLong), values);
 }
 
 // ---- unique elements ----
@@ -86,7 +106,28 @@ Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArra
   return {values.index_select(0, starts), inverse, counts};
 }
 
-std::optional<Unique> unique(const at::Tensor &self, bool, bool return_inverse, bool return_counts) {
+// What the plugin's own operator finds, into results for as many as there may be; nothing = it has none, or declines.
+std::optional<Unique> found_by_plugin(uint32_t row, std::initializer_list<Given> arguments, const at::Tensor &self,
+                                      bool return_inverse, bool return_counts) {
+  const c10::DeviceIndex device = self.device().index();
+  if (self.numel() == 0 || !has_own(device, row)) return std::nullopt;
+  at::Tensor values = make_empty(self.numel(), self.scalar_type(), device),
+             inverse = make_wanted(return_inverse, self.sizes(), at::kLong, device),
+             counts = make_wanted(return_counts, self.numel(), at::kLong, device),
+             count = make_empty({}, at::kLong, device);
+  if (!ask(row, arguments, {values, inverse, counts, count})) return std::nullopt;
+  const int64_t found = count.item<int64_t>();
+  values.resize_(found);
+  return_counts ? counts.resize_(found) : counts = make_empty(0, at::kLong, device);
+  if (!return_inverse) inverse = make_empty(0, at::kLong, device);
+  return Unique{std::move(values), std::move(inverse), std::move(counts)};
+}
+
+std::optional<Unique> unique(const at::Tensor &self, bool sort, bool return_inverse, bool return_counts) {
+  if (auto found =
+          found_by_plugin(HAL_OP_ID__UNIQUE2, {given(self), given(sort), given(return_inverse), given(return_counts)},
+                          self, return_inverse, return_counts))
+    return found;
   if (self.numel() == 0 || self.is_complex()) return std::nullopt;
   const auto [values, order] = self.reshape(-1).sort(/*stable=*/true, 0, false);
   return unique_of(values, order, self.sizes(), return_inverse, return_counts);
@@ -94,6 +135,12 @@ std::optional<Unique> unique(const at::Tensor &self, bool, bool return_inverse, 
 
 std::optional<Unique> unique_runs(const at::Tensor &self, bool return_inverse, bool return_counts,
                                   std::optional<int64_t> dim) {
+  if (auto found = !dim || self.dim() == 1
+                       ? found_by_plugin(HAL_OP_ID_UNIQUE_CONSECUTIVE,
+                                         {given(self), given(return_inverse), given(return_counts), given(dim)}, self,
+                                         return_inverse, return_counts)
+                       : std::nullopt)
+    return found;
   if (self.numel() == 0 || (dim && self.dim() != 1)) return std::nullopt;
   return unique_of(self.reshape(-1), {}, self.sizes(), return_inverse, return_counts);
 }

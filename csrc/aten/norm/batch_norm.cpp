@@ -61,9 +61,9 @@ std::optional<Three> gradients(const at::Tensor &dy, const at::Tensor &input, co
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM_BACKWARD, device, dtype);
   if (!call.possible()) return std::nullopt;
   const auto format = input.suggest_memory_format();
-  const auto room = [&](bool wants) { return wants ? make_empty({input.size(1)}, wide, device) : at::Tensor(); };
-  const at::Tensor dx = wanted[0] ? make_empty(input.sizes(), dtype, device, format) : at::Tensor();
-  const at::Tensor dweight = room(wanted[1]), dbias = room(wanted[2]);
+  const at::Tensor dx = make_wanted(wanted[0], input.sizes(), dtype, device, format),
+                   dweight = make_wanted(wanted[1], input.size(1), wide, device),
+                   dbias = make_wanted(wanted[2], input.size(1), wide, device);
   call.in(dy.contiguous(format)).in(input).in(weight, wide);
   if (training) call.none().none();
   call.in(mean, wide).in(scale, wide);

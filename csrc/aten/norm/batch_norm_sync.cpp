@@ -19,14 +19,6 @@ void check_input(const at::Tensor &input) {
   TORCH_CHECK(input.is_floating_point(), "batch normalisation needs a floating input, got ", input.dtype());
 }
 
-// All dimensions but that of the channels.
-at::DimVector without_channels(const at::Tensor &input) {
-  at::DimVector dims;
-  for (int64_t d = 0; d < input.dim(); d++)
-    if (d != 1) dims.push_back(d);
-  return dims;
-}
-
 // Numbers of the channels in the computing dtype, to be broadcast to the input.
 at::Tensor spread(const at::Tensor &numbers, const at::Tensor &input) {
   at::DimVector sizes(static_cast<size_t>(input.dim()), 1);
@@ -38,7 +30,7 @@ at::Tensor rstd_of(const at::Tensor &variance, double eps) { return variance.add
 
 Two statistics(const at::Tensor &input, double eps) {
   check_input(input);
-  const auto [variance, mean] = at::var_mean(widened(input), without_channels(input), 0, false);
+  const auto [variance, mean] = at::var_mean(widened(input), dims_but(input.dim(), 1), 0, false);
   return {mean, rstd_of(variance, eps)};
 }
 
@@ -88,7 +80,7 @@ Two gather(const at::Tensor &input, const at::Tensor &means, const at::Tensor &r
 Four backward_reduce(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &mean, const at::Tensor &rstd,
                      const OptionalTensor &weight, bool input_wanted, bool weight_wanted, bool bias_wanted) {
   check_input(input);
-  const at::DimVector dims = without_channels(input);
+  const at::DimVector dims = dims_but(input.dim(), 1);
   const at::Tensor dy = widened(grad), sum = dy.sum(dims);
   const at::Tensor product = dy.mul(widened(input).sub(spread(mean, input))).sum(dims);
   const c10::ScalarType as = is_given(weight) ? weight->scalar_type() : input.scalar_type();

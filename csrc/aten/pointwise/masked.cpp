@@ -53,6 +53,14 @@ void check_places(const char *name, const Outputs &outputs, const at::Tensor &se
   at::assert_no_overlap(*given, self);
 }
 
+// As on the CPU a new or resized result lies column by column, which is how indexing reads it.
+at::DimVector nonzero_strides(int64_t total) { return {1, std::max<int64_t>(total, 1)}; }
+
+at::Tensor empty_nonzero(const at::Tensor &self) {
+  const int64_t total = self.numel() ? self.count_nonzero().item<int64_t>() : 0, sizes[] = {total, self.dim()};
+  return make_empty_strided(sizes, nonzero_strides(total), at::kLong, self.device().index());
+}
+
 bool nonzero(Outputs &outputs, const at::Tensor &self) {
   check_places("nonzero", outputs, self);
   if (self.dim() > 6) return false;
@@ -66,11 +74,10 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
     if (!Call(HAL_OP_ID__NONZERO_COUNT, self).in(flags).places(counts).run()) return false;
     total = counts.select(0, -1).item<int64_t>();
   }
-  // As on the CPU a resized result lies column by column, which is how indexing reads it.
-  const int64_t sizes[] = {total, self.dim()}, strides[] = {1, std::max<int64_t>(total, 1)};
-  outputs.set(0, sizes, strides, self.options().dtype(at::kLong));
+  const int64_t sizes[] = {total, self.dim()};
+  outputs.set(0, sizes, nonzero_strides(total), self.options().dtype(at::kLong));
   if (outputs[0].numel() == 0) return true;
-  Call call(HAL_OP_ID_NONZERO, self);
+  Call call(HAL_OP_ID_NONZERO_PLACES, self);
   return call.in(flags).index(counts).layout(Layout::kStrided).places(outputs[0]).run();
 }
 
@@ -90,8 +97,18 @@ bool nonzero_static(Outputs &outputs, const at::Tensor &self, int64_t size, int6
 
 // ---- masked_select, masked_scatter ----
 
-bool masked_select(Outputs &outputs, const at::Tensor &self, const at::Tensor &mask) {
+void check_selecting(const at::Tensor &mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+}
+
+at::Tensor empty_selection(const at::Tensor &self, const at::Tensor &mask) {
+  check_selecting(mask);
+  const int64_t total = mask.expand(at::infer_size(mask.sizes(), self.sizes())).sum().item<int64_t>();
+  return make_empty({total}, self.scalar_type(), self.device().index());
+}
+
+bool masked_select(Outputs &outputs, const at::Tensor &self, const at::Tensor &mask) {
+  check_selecting(mask);
   if (const at::Tensor *out = outputs.given(0)) {
     TORCH_CHECK(self.scalar_type() == out->scalar_type(),
                 "masked_select(): self and result must have the same scalar type");

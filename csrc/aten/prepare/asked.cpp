@@ -4,6 +4,8 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
+
 namespace torch_backend {
 
 // ---- what ATen's meta functions are shown ----
@@ -88,7 +90,7 @@ bool fill_given(VendorCall &call, const Entry &entry, c10::ArrayRef<Given> argum
 bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results) {
   Results written;
   for (const at::Tensor &result : results) {
-    written.push_back(call.reads(result) ? at::empty_like(result) : result);
+    written.push_back(result.defined() && call.reads(result) ? at::empty_like(result) : result);
     call.add_result(written.back());
   }
   if (!call.run(row)) return false;
@@ -97,10 +99,27 @@ bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results) {
   return true;
 }
 
-bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results) {
+bool ask_for(const Entry &entry, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results) {
+  const bool known = std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
+  VendorCall call;
+  return known && shown(call, entry, arguments) && fill(call, entry.row, results);
+}
+
+namespace {
+thread_local uint32_t answered_row = kNoOp;  // the row that a body has asked the plugin for, which answered
+}
+
+bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results, PhiloxState philox) {
   VendorCall call;
   for (const Given &each : arguments) each.type->show(call, each.argument);
-  return call.may_ask(row) && fill(call, row, results);
+  call.set_state(philox);
+  if (!call.may_ask(row) || !fill(call, row, results)) return false;
+  answered_row = row;
+  return true;
+}
+
+void count_answered(const Entry &entry) {
+  if (entry.composed && std::exchange(answered_row, kNoOp) != entry.row) count_composed(entry.row);
 }
 
 bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results) {
@@ -126,9 +145,9 @@ bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Give
   VendorCall call;
   if (!shown(call, entry, arguments)) return false;
   Results results;
-  if (entry.results || outputs.given(0)) {
+  if (entry.meta || outputs.given(0)) {
     for (size_t i = 0; i < count; i++) results.push_back(outputs[static_cast<int64_t>(i)]);
-    return entry.results ? fill(call, entry.row, results) : fill_given(call, entry, arguments, results);
+    return entry.meta ? fill(call, entry.row, results) : fill_given(call, entry, arguments, results);
   }
   if (!metas(*entry.functional, arguments, results)) return false;
   allocate_results(results, device);

@@ -95,10 +95,10 @@ enum class Way : uint8_t { kMakes, kWrites, kInplace, kOut };
 enum class Devices : uint8_t { kOne, kOurs };
 
 // Places in a list of arguments.
-class Places {
+class ArgumentPlaces {
  public:
   template <class... Place>
-  constexpr Places(Place... place) : count_(sizeof...(Place)), places_{static_cast<uint8_t>(place)...} {}
+  constexpr ArgumentPlaces(Place... place) : count_(sizeof...(Place)), places_{static_cast<uint8_t>(place)...} {}
   const uint8_t *begin() const { return places_.data(); }
   const uint8_t *end() const { return places_.data() + count_; }
 
@@ -121,7 +121,8 @@ struct Entry : AtenOp {
 
   // That operator `row` of codegen/ops.yaml has the arguments at `order`, and results at `written`, behind those that are returned.
   // `composed`: there is no kernel of ours. `functional`: the form whose meta function says what results are.
-  void asks(uint32_t number, bool is_composed, const AtenOp &form, Places arguments, Places results_too = {}) {
+  void asks(uint32_t number, bool is_composed, const AtenOp &form, ArgumentPlaces arguments,
+            ArgumentPlaces results_too = {}) {
     row = number;
     composed = is_composed;
     functional = &form;
@@ -129,14 +130,21 @@ struct Entry : AtenOp {
     written = results_too;
   }
 
+  // That the body answers for that row, and asks the plugin itself.
+  void answers(uint32_t number, bool is_composed) {
+    row = number;
+    composed = is_composed;
+  }
+
   const Devices devices;
   const Way way;
   bool composed = false;
-  uint32_t row = kNoOp;  // kNoOp: nobody is asked
-  const AtenOp *functional = nullptr;
-  Places order, written;  // `written` of bodies with ATen's own arguments
+  uint32_t row = kNoOp;
+  const AtenOp *functional = nullptr;  // nullptr: nobody is asked, or the body asks
+  ArgumentPlaces order, written;       // `written` of bodies with ATen's own arguments
   AnyFunction body = nullptr;
-  AnyFunction results = nullptr;  // allocates what a Plain one returns; runs the meta function of one that Fills
+  AnyFunction meta = nullptr;     // runs the meta function of one that Fills
+  AnyFunction results = nullptr;  // allocates what the functional form returns
 };
 
 // Tells whether the body may answer: one that is a few calls of other operators is switched off with its own row.
@@ -144,8 +152,11 @@ inline bool may_answer(const Entry &entry) { return !entry.composed || C10_LIKEL
 
 // Tells whether the device's plugin has an operator of its own for this row.
 inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
-  return entry.row != kNoOp && C10_UNLIKELY(hal_op_own_dtypes(device, entry.row) != 0);
+  return entry.functional && has_own(device, entry.row);
 }
+
+// Counts a call that the body of a composed operator has answered; not one for which that body has asked the plugin, which answered.
+void count_answered(const Entry &entry);
 
 // Asks with the arguments of one form. `results`: what it returns, as far as it is known; where it is not, ATen's meta function says
 // what is to be allocated, or how what is given (out=, self) is to be resized. False = the plugin has declined.
@@ -155,8 +166,13 @@ bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> argum
 bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
          size_t count);
 
-// The same with arguments in the order of the frozen list, and with results that are there: an operand may read from one.
-bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results);
+// The same with results that are there, for arguments of the functional form.
+bool ask_for(const Entry &entry, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results);
+
+// The same with arguments in the order of the frozen list: an operand may read from a result. So bodies ask, those that draw numbers
+// with the state that they have reserved.
+bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results,
+         PhiloxState philox = {0, 0, nullptr});
 
 // Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
 bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results);

@@ -136,11 +136,10 @@ Call &Call::write(const at::Tensor &result, Computing as, bool keeps) {
   return add(results_.back().tensor(), as);
 }
 
-Call &Call::random(const std::optional<at::Generator> &generator, int64_t count, c10::ScalarType dtype) {
-  if (!possible_) return *this;
+PhiloxState reserve_words(const std::optional<at::Generator> &generator, c10::DeviceIndex device, int64_t count,
+                          c10::ScalarType dtype) {
   const uint64_t per_block = c10::elementSize(dtype) == 8 ? 2 : 4;  // of four 32-bit words
-  philox_ = reserve_philox(generator, device_, (static_cast<uint64_t>(count) + per_block - 1) / per_block);
-  return *this;
+  return reserve_philox(generator, device, (static_cast<uint64_t>(count) + per_block - 1) / per_block);
 }
 
 bool Call::run(uint32_t flags) {

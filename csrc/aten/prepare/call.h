@@ -52,6 +52,10 @@ class Destination {
   at::Tensor result_, temporary_;
 };
 
+// Reserves words of the generator, or of the device's own, for `count` elements of a dtype: one each, two for one of 8 bytes.
+PhiloxState reserve_words(const std::optional<at::Generator> &generator, c10::DeviceIndex device, int64_t count,
+                          c10::ScalarType dtype);
+
 // One call of an operator. Arguments are given in the order of its frozen list, then the results.
 class Call {
  public:
@@ -112,11 +116,11 @@ class Call {
     elementwise_ = true;
     return *this;
   }
-  // Reserves words of the generator, or of the device's own, for `count` elements: one each, two for a dtype of 8 bytes.
-  Call &random(const std::optional<at::Generator> &generator, int64_t count) {
-    return random(generator, count, computing_.dtype);
+  // The state of the generator that the kernel draws from.
+  Call &random(PhiloxState state) {
+    philox_ = state;
+    return *this;
   }
-  Call &random(const std::optional<at::Generator> &generator, int64_t count, c10::ScalarType dtype);
 
   // Runs the operator and brings the results where they belong. False = no kernel, nothing was written.
   bool run(uint32_t flags = 0);

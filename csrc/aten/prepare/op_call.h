@@ -3,6 +3,7 @@
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
+#include <c10/util/DimVector.h>
 
 #include <cstdint>
 #include <optional>
@@ -81,11 +82,28 @@ inline bool has_kernel(c10::DeviceIndex device, uint32_t op, c10::ScalarType dty
   return (native_dtypes(device, op) >> static_cast<unsigned>(dtype)) & 1;
 }
 
+// Whether the device's plugin has an operator of its own for a row.
+inline bool has_own(c10::DeviceIndex device, uint32_t op) { return C10_UNLIKELY(hal_op_own_dtypes(device, op) != 0); }
+
 // A new contiguous (or `format`) tensor on a device, uninitialised.
 inline at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::DeviceIndex device,
                              std::optional<c10::MemoryFormat> format = std::nullopt) {
   const CurrentDevice current(device);
   return at::Tensor(at::detail::empty_generic(sizes, allocator(), kKeySet, dtype, format));
+}
+
+// The same of a result that may not be wanted; undefined then.
+inline at::Tensor make_wanted(bool wanted, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::DeviceIndex device,
+                              std::optional<c10::MemoryFormat> format = std::nullopt) {
+  return wanted ? make_empty(sizes, dtype, device, format) : at::Tensor();
+}
+
+// The dimensions but one.
+inline at::DimVector dims_but(int64_t ndim, int64_t dim) {
+  at::DimVector dims;
+  for (int64_t d = 0; d < ndim; d++)
+    if (d != dim) dims.push_back(d);
+  return dims;
 }
 
 // A new contiguous tensor of the sizes of one that exists, whose elements were counted then: without the checks of the sizes and

@@ -212,7 +212,7 @@ struct Plain<Result(Params...)> {
       if (ask(entry, device, given, results)) return registered::given_back<Result>(args...);
     } else if constexpr (registered::is_of_tensors<Result>) {
       if (entry.results) registered::list(results, reinterpret_cast<Result (*)(Params...)>(entry.results)(args...));
-      if (ask(entry, device, given, results))
+      if (entry.results ? ask_for(entry, given, results) : ask(entry, device, given, results))
         return registered::gathered<Result>([&](size_t i) { return std::move(results[i]); });
     }
     const Declined declined(entry.row);
@@ -223,7 +223,7 @@ struct Plain<Result(Params...)> {
     if (C10_UNLIKELY(!may_answer(entry))) return FallbackCall<Result(Params...)>::call(entry, args...);
     auto answered = reinterpret_cast<Body *>(entry.body)(args...);
     if (!answered) return FallbackCall<Result(Params...)>::call(entry, args...);
-    if (entry.composed) count_composed(entry.row);
+    count_answered(entry);
     if constexpr (registered::is_written<Result>)
       return registered::given_back<Result>(args...);
     else
@@ -288,24 +288,40 @@ struct Forms<Result(Inputs...)> {
     outputs.for_each_given([&](const at::Tensor &given) { registered::look(first, entry.devices, given); });
     const CurrentDevice current(registered::device_of(first));
     Declined declined;
-    const bool is_structured = entry.results;
+    const bool is_structured = entry.meta;
     if (!is_structured && ask_first(entry, declined, first, outputs, inputs...)) return true;
     bool taken = (registered::takes(inputs) && ...);
     outputs.for_each_given([&](const at::Tensor &given) { taken = taken && registered::takes(given); });
     if (!taken) return false;
     if (is_structured) {
-      reinterpret_cast<void (*)(Outputs &, Inputs...)>(entry.results)(outputs, inputs...);
+      reinterpret_cast<void (*)(Outputs &, Inputs...)>(entry.meta)(outputs, inputs...);
       if (ask_first(entry, declined, &outputs[0], outputs, inputs...)) return true;
     }
     if (!may_answer(entry) || !reinterpret_cast<Body *>(entry.body)(outputs, inputs...)) return false;
-    if (entry.composed) count_composed(entry.row);
+    count_answered(entry);
+    return true;
+  }
+
+  // With results that a function of the file makes; those that are given must be of their dtypes.
+  static bool ask_for_made(const Entry &entry, c10::ArrayRef<Given> arguments, Outputs &outputs,
+                           const Inputs &...inputs) {
+    Results results;
+    registered::list(results, reinterpret_cast<Result (*)(Inputs...)>(entry.results)(inputs...));
+    for (size_t i = 0; i < results.size(); i++)
+      if (outputs.given(i) && results[i].defined() && outputs.given(i)->scalar_type() != results[i].scalar_type())
+        return false;
+    if (!ask_for(entry, arguments, results)) return false;
+    for (size_t i = 0; i < results.size(); i++) outputs.put(static_cast<int64_t>(i), std::move(results[i]));
     return true;
   }
 
   static bool ask_first(const Entry &entry, Declined &declined, const at::Tensor *on, Outputs &outputs,
                         const Inputs &...inputs) {
     if (!on || on->device().type() != kDevice || !is_asked(entry, on->device().index())) return false;
-    if (ask(entry, on->device().index(), {given(inputs)...}, outputs, registered::count_of<Result>)) return true;
+    const bool taken =
+        entry.results ? ask_for_made(entry, {given(inputs)...}, outputs, inputs...)
+                      : ask(entry, on->device().index(), {given(inputs)...}, outputs, registered::count_of<Result>);
+    if (taken) return true;
     declined.set(entry.row);
     return false;
   }
@@ -315,11 +331,12 @@ struct Forms<Result(Inputs...)> {
 
 // Registered gives the type of bodies, and what one returns that gives the result itself.
 template <class Registered, auto kBody>
-void set_body(Entry &entry, AnyFunction results) {
+void set_body(Entry &entry, AnyFunction meta, AnyFunction results) {
   using Fitting = registered::Fitting<kBody, typename Registered::Returned, typename Registered::Body>;
   constexpr auto body = Fitting::function();
   static_assert(body != nullptr, "the installed torch has another schema for this operator than its body");
   entry.body = any_function(body);
+  entry.meta = meta;
   entry.results = results;
   if (Fitting::gives_result()) entry.composed = false;  // who answered is the body's to know
 }
@@ -327,7 +344,7 @@ void set_body(Entry &entry, AnyFunction results) {
 // Registers one form of an operator with its body, Direct or Plain.
 template <template <class> class Kind, class Op, auto kBody>
 void enroll(Entry &entry, AnyFunction results = nullptr) {
-  set_body<Kind<Signature<Op>>, kBody>(entry, results);
+  set_body<Kind<Signature<Op>>, kBody>(entry, nullptr, results);
   enroll<Op>(entry, &Kind<Signature<Op>>::call);
 }
 
@@ -346,9 +363,9 @@ constexpr auto written_form(std::type_identity<Result(First, Rest...)>) {
 
 // Registers one form of an operator with a body for all: the functional form, one in place, or one with out=.
 template <class Functional, class Op, auto kBody>
-void enroll_form(Entry &entry, AnyFunction meta = nullptr) {
+void enroll_form(Entry &entry, AnyFunction meta = nullptr, AnyFunction results = nullptr) {
   using All = Forms<Functional>;
-  set_body<All, kBody>(entry, meta);
+  set_body<All, kBody>(entry, meta, results);
   if constexpr (std::is_same_v<Functional, Signature<Op>>)
     enroll<Op>(entry, &All::make);
   else

@@ -111,13 +111,13 @@ bool VendorCall::reads(const at::Tensor &result) const {
 }
 
 bool VendorCall::may_ask(uint32_t op) const {
-  if (!possible_ || !first_) return false;
+  if (!possible_ || !first_) return possible_;
   const uint64_t dtypes = hal_op_own_dtypes(first_->device().index(), op);
   return (dtypes >> static_cast<unsigned>(first_->scalar_type())) & 1;
 }
 
 bool VendorCall::run(uint32_t op) {
-  if (!may_ask(op)) return false;
+  if (!first_ || !may_ask(op)) return false;
   const auto tensor = [this](int32_t number) { return number == kAbsent ? nullptr : &tensors_[number]; };
   c10::SmallVector<const hal_tensor_t *, kUsual> listed, results;
   for (const auto &[position, members] : lists_)
@@ -141,6 +141,9 @@ bool VendorCall::run(uint32_t op) {
   call.result_count = static_cast<uint32_t>(results.size());
   call.args = values_.data();
   call.results = results.data();
+  call.seed = philox_.seed;
+  call.offset = philox_.offset;
+  call.random_state = philox_.state;
   const hal_status_t status = hal_op_run_own(first_->device().index(), op, nullptr, &call);
   if (status != HAL_OK && status != HAL_UNIMPLEMENTED) throw_work_status(status);
   return status == HAL_OK;

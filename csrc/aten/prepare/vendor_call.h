@@ -63,7 +63,10 @@ class VendorCall {
     for (const at::Tensor &tensor : list) add_result(tensor);
   }
 
-  // Tells whether the plugin is asked at all: it has the operator, for the dtype of the first operand.
+  // The state of the generator, for operators that draw numbers.
+  void set_state(PhiloxState philox) { philox_ = philox; }
+
+  // Tells whether the plugin is asked at all: it has the operator, for the dtype of the first operand or, without one, result.
   bool may_ask(uint32_t op) const;
 
   // Tells whether an operand lies in the memory of a result.
@@ -81,6 +84,7 @@ class VendorCall {
   size_t place(const at::Tensor &tensor);
 
   bool possible_ = true;
+  PhiloxState philox_{0, 0, nullptr};
   const at::Tensor *first_ = nullptr;
   c10::SmallVector<const void *, kUsual> storages_;  // of the operands
   c10::SmallVector<hal_value_t, kUsual> values_;
@@ -89,7 +93,6 @@ class VendorCall {
   c10::SmallVector<int32_t, 6> results_;                                        // -1: not wanted
   c10::SmallVector<std::pair<size_t, c10::SmallVector<int32_t, 6>>, 2> lists_;  // by the number of their value
   c10::SmallVector<std::string, 1> texts_;
-  c10::SmallVector<c10::SmallVector<int64_t, 4>, 1> flags_;
   c10::SmallVector<std::array<double, 2>, 2> complex_;
 };
 

@@ -5,7 +5,8 @@
 
 #include <limits>
 
-#include "aten/prepare/structured.h"
+#include "aten/random/random_draw.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
@@ -23,9 +24,17 @@ bool is_valid(const at::Tensor &self, int64_t count, bool replacement) {
   return known.bitwise_and(self.sum(-1).gt(0).all()).item<bool>();
 }
 
-at::Tensor sample(const at::Tensor &self, int64_t count, bool replacement, std::optional<at::Generator> generator) {
-  at::DimVector sizes(self.sizes());
+at::Tensor sample(const at::Tensor &self, int64_t count, bool replacement, OptionalGenerator generator) {
+  at::DimVector chosen(self.sizes()), sizes(self.sizes());
+  chosen.back() = count;
   if (replacement) sizes.insert(sizes.end() - 1, count);
+  const c10::DeviceIndex device = self.device().index();
+  if (has_own(device, HAL_OP_ID_MULTINOMIAL)) {
+    const at::Tensor result = make_empty(chosen, at::kLong, device);
+    if (ask_to_draw(HAL_OP_ID_MULTINOMIAL, device, generator, c10::multiply_integers(sizes), self.scalar_type(),
+                    {given(self), given(count), given(replacement)}, result))
+      return result;
+  }
   at::Tensor times = make_empty(sizes, self.scalar_type(), self.device().index());
   times.exponential_(1, std::move(generator));
   const at::Tensor speeds = (replacement ? self.unsqueeze(-2) : self).div(times);
@@ -34,7 +43,7 @@ at::Tensor sample(const at::Tensor &self, int64_t count, bool replacement, std::
 }
 
 bool multinomial(Outputs &outputs, const at::Tensor &self, int64_t count, bool replacement,
-                 const std::optional<at::Generator> &generator) {
+                 const OptionalGenerator &generator) {
   if (outputs.given(0) && outputs.given(0)->scalar_type() != at::kLong) return false;
   if (!is_valid(self, count, replacement)) return false;
   outputs.put(0, sample(self, count, replacement, generator));

@@ -125,31 +125,40 @@ at::Tensor &random_to(at::Tensor &self, int64_t to, OptionalGenerator generator)
 // One Philox block per element at most, which is what few elements take (hal/ops/random/permutation.c).
 bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   if (!is_device_tensor(out) || out.is_complex()) return false;
-  Call call(HAL_OP_ID_RANDPERM, out.device().index(), at::kLong);
-  if (!call.possible()) return false;
+  const c10::DeviceIndex device = out.device().index();
+  const bool own = has_own(device, HAL_OP_ID_RANDPERM);
+  const Declined asked_here(HAL_OP_ID_RANDPERM);
+  Call call(HAL_OP_ID_RANDPERM, device, at::kLong);
+  if (!call.possible() && !own) return false;
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
   at::native::check_supported_max_int_with_precision(n, out);
   out.resize_({n});
-  return n == 0 || call.random(generator, 2 * n).out(out).run();
+  if (n == 0) return true;
+  const PhiloxState state = reserve_words(generator, device, 2 * n, at::kLong);
+  return (own && ask(HAL_OP_ID_RANDPERM, {}, out, state)) || call.random(state).out(out).run();
 }
 
 // A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is
 // reported by the kernel.
-bool bernoulli_of(at::Tensor &self, const at::Tensor &probabilities, const OptionalGenerator &generator) {
+bool bernoulli_of(at::Tensor &self, const at::Tensor &probabilities, OptionalGenerator generator) {
   if (!is_device_tensor(self) || !probabilities.is_floating_point() || self.is_complex()) return false;
   at::assert_no_internal_overlap(self);
   const c10::ScalarType dtype = probabilities.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (ask_to_draw(HAL_OP_ID_BERNOULLI_TENSOR, self.device().index(), generator, self.numel(), dtype,
+                  {given(probabilities)}, self))
+    return true;
   const at::Tensor limits = probabilities.to(self.device(), dtype).expand(self.sizes());
   const at::Tensor numbers = make_empty(self.sizes(), dtype, self.device().index());
   if (!draw(numbers, HAL_OP_ID_UNIFORM, generator, dtype, 0.0, 1.0)) return false;
   const at::Tensor drawn = make_empty(self.sizes(), at::kBool, self.device().index());
-  if (!Call(HAL_OP_ID_BERNOULLI_TENSOR, numbers).in(numbers).in(limits).out(drawn, at::kBool).run()) return false;
+  if (!Call(HAL_OP_ID_BERNOULLI_BELOW, numbers).in(numbers).in(limits).out(drawn, at::kBool).run()) return false;
   self.copy_(drawn);
   return true;
 }
 
 // ATen's function asks a stub that only its own devices have.
 at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator generator, at::Tensor &out) {
+  if (probabilities.device() != out.device()) throw_two_devices(probabilities.device(), out.device());
   out.resize_(probabilities.sizes());
   return out.bernoulli_(probabilities, std::move(generator));
 }

@@ -4,21 +4,41 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/Tensor.h>
 
-#include "aten/prepare/call.h"
+#include "aten/prepare/asked.h"
 
 namespace torch_backend {
 
 using OptionalGenerator = std::optional<at::Generator>;
 
 // Fills `self` by random operator `op`, whose kernel makes numbers where ATen makes those of `dtype`; element i of the sequence is
-// element i in C order whatever the strides. False = no kernel for it; no number was drawn.
+// element i in C order whatever the strides. The plugin's own operator is asked first, with `self` as it is. False = no kernel for it;
+// no number was drawn.
 template <class... Numbers>
 bool draw(const at::Tensor &self, uint32_t op, const OptionalGenerator &generator, c10::ScalarType dtype,
           const Numbers &...numbers) {
   if (self.numel() == 0) return true;
-  Call call(op, self.device().index(), dtype);
+  const c10::DeviceIndex device = self.device().index();
+  const bool own = has_own(device, op);
+  const Declined asked_here(op);
+  Call call(op, device, dtype);
+  if (!call.possible() && !own) return false;
   (call.put(numbers), ...);
-  return call.random(generator, self.numel()).out(self).run();
+  const PhiloxState state =
+      reserve_words(generator, device, self.numel(), call.possible() ? call.dtype() : self.scalar_type());
+  if (own && ask(op, {given(numbers)...}, self, state)) return true;
+  return call.random(state).out(self).run();
+}
+
+// Asks for the plugin's own operator of a `row` that is made of others here: with words for `count` elements of a dtype, which
+// `generator` gives again to whoever draws after it has declined.
+inline bool ask_to_draw(uint32_t row, c10::DeviceIndex device, OptionalGenerator &generator, int64_t count,
+                        c10::ScalarType dtype, std::initializer_list<Given> arguments,
+                        c10::ArrayRef<at::Tensor> results) {
+  if (!has_own(device, row)) return false;
+  const PhiloxState state = reserve_words(generator, device, count, dtype);
+  if (ask(row, arguments, results, state)) return true;
+  generator = generator_at(device, state);
+  return false;
 }
 
 }  // namespace torch_backend

@@ -2,9 +2,12 @@
 // distribution. ATen's templates check the calls.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #define AT_PER_OPERATOR_HEADERS
+#include <ATen/ExpandUtils.h>
 #include <ATen/native/DistributionTemplates.h>
+#include <ATen/native/Resize.h>
 
 #include "aten/random/random_draw.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
@@ -17,15 +20,47 @@ struct Normal {
   }
 };
 
-// Numbers or tensors, of which one is a tensor at least.
+void check_deviation(double std) { CHECK_NORMAL_STD(std); }
+void check_deviation(const at::Tensor &std) { CHECK_NORMAL_TENSOR_STD(std); }
+
+// Numbers or tensors, of which one is a tensor at least: the one that says what the result is, and the result's sizes.
+const at::Tensor &model_of(const at::Tensor &mean, double) { return mean; }
+template <class Mean>
+const at::Tensor &model_of(const Mean &, const at::Tensor &std) {
+  return std;
+}
+at::DimVector sizes_of(const at::Tensor &mean, const at::Tensor &std) {
+  return at::infer_size_dimvector(mean.sizes(), std.sizes());
+}
 template <class Mean, class Std>
+at::DimVector sizes_of(const Mean &mean, const Std &std) {
+  return at::DimVector(model_of(mean, std).sizes());
+}
+
+// Whether the plugin's own operator has filled `out`, which is resized.
+template <uint32_t kRow, class Mean, class Std>
+bool is_drawn(const Mean &mean, const Std &std, OptionalGenerator &generator, const at::Tensor &out) {
+  const c10::DeviceIndex device = out.device().index();
+  if (!has_own(device, kRow) || !out.is_floating_point()) return false;
+  check_deviation(std);
+  at::native::resize_output(out, sizes_of(mean, std));
+  return ask_to_draw(kRow, device, generator, out.numel(), out.scalar_type(), {given(mean), given(std)}, out);
+}
+
+template <uint32_t kRow, class Mean, class Std>
 at::Tensor normal_of(const Mean &mean, const Std &std, OptionalGenerator generator) {
+  const at::Tensor &model = model_of(mean, std);
+  if (has_own(model.device().index(), kRow)) {
+    const at::Tensor out = make_empty(sizes_of(mean, std), model.scalar_type(), model.device().index());
+    if (is_drawn<kRow>(mean, std, generator, out)) return out;
+  }
   return at::native::templates::normal_impl<Normal, void>(mean, std, std::move(generator));
 }
 
-template <class Mean, class Std>
+template <uint32_t kRow, class Mean, class Std>
 bool normal_into(const Mean &mean, const Std &std, OptionalGenerator generator, at::Tensor &out) {
-  return at::native::templates::normal_out_impl<Normal, void>(out, mean, std, std::move(generator)).defined();
+  return is_drawn<kRow>(mean, std, generator, out) ||
+         at::native::templates::normal_out_impl<Normal, void>(out, mean, std, std::move(generator)).defined();
 }
 
 }  // namespace

@@ -2,12 +2,14 @@
 // one product serves all steps, and the biases are added in it. So there are two products a step less in the backward, and no sums and
 // accumulations of the biases' gradients. Composed of differentiable operators, so it has no formula of its own.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_thnn_fused_lstm_cell.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/lstm_ops.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/stack.h>
 #include <torch/library.h>
@@ -17,6 +19,7 @@
 #include <vector>
 
 #include "aten/prepare/op_call.h"
+#include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
@@ -78,6 +81,17 @@ std::tuple<Tensor, Tensor, Tensor> run_direction(const Tensor &input, const Weig
   return {at::stack(states, 0), std::move(h), std::move(c)};
 }
 
+// Results for the plugin's own operator; none where numbers would be dropped, or ATen words an error.
+std::tuple<Tensor, Tensor, Tensor> empty_lstm(const Tensor &input, at::TensorList hx, at::TensorList params,
+                                              bool has_biases, int64_t layers, double dropout, bool train,
+                                              bool bidirectional, bool batch_first) {
+  const bool drops = dropout != 0 && train && layers > 1;
+  if (drops || !is_regular(input, hx, params, has_biases, layers, bidirectional, batch_first)) return {};
+  const int64_t sizes[] = {input.size(0), input.size(1), (bidirectional ? 2 : 1) * hx[0].size(2)};
+  const auto room = [&](c10::IntArrayRef of) { return make_empty(of, input.scalar_type(), input.device().index()); };
+  return {room(sizes), room(hx[0].sizes()), room(hx[1].sizes())};
+}
+
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor &input, at::TensorList hx, at::TensorList params, bool has_biases,
                                         int64_t layers, double dropout, bool train, bool bidirectional,
                                         bool batch_first) {
@@ -102,7 +116,21 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor &input, at::TensorList hx, 
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm)); }
+// With gradients an LSTM is the operators that it is composed of, so that autograd sees those. Without, a plugin may have the whole.
+static std::tuple<Tensor, Tensor, Tensor> lstm_of_autograd(const Tensor &input, at::TensorList hx,
+                                                           at::TensorList params, bool has_biases, int64_t layers,
+                                                           double dropout, bool train, bool bidirectional,
+                                                           bool batch_first) {
+  const auto wants = [](const Tensor &tensor) { return tensor.requires_grad(); };
+  const bool gradients = at::GradMode::is_enabled() && (wants(input) || std::any_of(hx.begin(), hx.end(), wants) ||
+                                                        std::any_of(params.begin(), params.end(), wants));
+  if (gradients || !is_plain(input) || !has_own(input.device().index(), HAL_OP_ID_LSTM_INPUT))
+    return torch_backend::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return at::_ops::lstm_input::call(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
+}
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN(lstm_of_autograd)); }
 
 }  // namespace torch_backend
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/addbmm_native.h>
 #include <ATen/ops/addr_native.h>
 
+#include "aten/prepare/asked.h"
 #include "aten/prepare/structured_calls.h"
 #include "hal_op_ids.h"
 
@@ -147,6 +148,10 @@ std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
       self.is_complex())
     return std::nullopt;
   if (self.sizes() != other.sizes()) return false;
+  if (self.numel() != 0 && has_own(self.device().index(), HAL_OP_ID_EQUAL)) {
+    const at::Tensor same = make_empty({}, at::kBool, self.device().index());
+    if (ask(HAL_OP_ID_EQUAL, {given(self), given(other)}, same)) return same.item<bool>();
+  }
   return self.numel() == 0 || self.eq(other).all().item<bool>();
 }
 

@@ -72,11 +72,8 @@ bool vector_product(const Outputs &outputs, const at::Tensor &self, const at::Te
 bool renorm(const Outputs &outputs, const at::Tensor &self, const c10::Scalar &p, int64_t dim,
             const c10::Scalar &largest) {
   if (!computing_dtype(self.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, self.scalar_type())) return false;
-  const int64_t kept = at::maybe_wrap_dim(dim, self.dim());
-  DimVector dims;
-  for (int64_t d = 0; d < self.dim(); d++)
-    if (d != kept) dims.push_back(d);
-  const at::Tensor lengths = at::linalg_vector_norm(self, p, dims, true);
+  const at::Tensor lengths =
+      at::linalg_vector_norm(self, p, dims_but(self.dim(), at::maybe_wrap_dim(dim, self.dim())), true);
   const at::Tensor factors =
       at::where(lengths.gt(largest), lengths.add(1e-7).reciprocal().mul(largest), c10::Scalar(1.0));
   at::Tensor result = outputs[0];

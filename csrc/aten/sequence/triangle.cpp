@@ -4,7 +4,7 @@
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/copy/copy.h"
-#include "aten/prepare/structured.h"
+#include "aten/prepare/asked.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -41,11 +41,17 @@ std::optional<at::Tensor> places(int64_t rows, int64_t columns, int64_t offset, 
                                  std::optional<c10::Layout> layout, std::optional<c10::Device> device,
                                  std::optional<bool> pin_memory) {
   const c10::DeviceIndex index = checked_index(device);
-  if (!has_kernel(index, kOp, at::kLong)) return std::nullopt;
+  if (!has_kernel(index, kOp, at::kLong) && !has_own(index, kOp)) return std::nullopt;
   at::native::check_args(rows, columns, layout);
   const int64_t count = kOp == HAL_OP_ID_TRIL_INDICES
                             ? at::native::get_tril_size(rows, columns, offset)
                             : rows * columns - at::native::get_tril_size(rows, columns, offset - 1);
+  if (has_own(index, kOp)) {
+    const at::Tensor list = make_empty({2, count}, dtype.value_or(at::kLong), index);
+    if (count == 0 || ask(kOp, {given(rows), given(columns), given(offset)}, list)) return list;
+  }
+  const Declined asked_here(kOp);
+  if (!has_kernel(index, kOp, at::kLong)) return std::nullopt;
   const at::Tensor list = make_empty({2, count}, at::kLong, index);
   Call call(kOp, list);
   if (count != 0 && !call.put(rows).put(columns).put(offset).out(list).run()) return std::nullopt;

@@ -98,6 +98,17 @@ bool median_of_all(Outputs &outputs, const at::Tensor &self) {
   return found.has_value();
 }
 
+// Results for the plugin's own operator; none where the CPU's says what is wrong.
+std::tuple<at::Tensor, at::Tensor> empty_mode(const at::Tensor &self, int64_t dim, bool keepdim) {
+  if (self.numel() == 0) return {};
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  at::DimVector sizes(self.sizes());
+  if (self.dim() && keepdim) sizes[static_cast<size_t>(dim)] = 1;
+  if (self.dim() && !keepdim) sizes.erase(sizes.begin() + dim);
+  const c10::DeviceIndex device = self.device().index();
+  return {make_empty(sizes, self.scalar_type(), device), make_empty(sizes, at::kLong, device)};
+}
+
 // ATen's function for other devices than its own refuses them: the fallback answers.
 bool mode(Outputs &, const at::Tensor &, int64_t, bool) { return false; }
 

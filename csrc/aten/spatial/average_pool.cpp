@@ -30,7 +30,7 @@ LinearMap average(const AveragedWindows &w, int64_t in, int64_t out) {
   return map;
 }
 
-LinearMap adaptive_average(int64_t in, int64_t out) {
+LinearMap adaptive_average(size_t, int64_t in, int64_t out) {
   LinearMap map(in);
   for (int64_t o = 0; o < out; o++) {
     const int64_t first = o * in / out, last = ((o + 1) * in + out - 1) / out;
@@ -44,15 +44,12 @@ LinearMap adaptive_average(int64_t in, int64_t out) {
 std::vector<LinearMap> average_maps(size_t dims, c10::IntArrayRef input, c10::IntArrayRef result, c10::IntArrayRef size,
                                     c10::IntArrayRef step, c10::IntArrayRef pad, bool count_padding,
                                     std::optional<int64_t> divisor) {
-  std::vector<LinearMap> maps;
-  for (size_t d = 0; d < dims; d++) {
+  return maps_along(dims, input, result, [&](size_t d, int64_t in, int64_t out) {
     // A given divisor holds for the whole window: the first dimension divides, the others sum.
     const std::optional<int64_t> own = divisor ? std::optional<int64_t>(d == 0 ? *divisor : 1) : std::nullopt;
-    const AveragedWindows windows{at_dim(size, d), at_dim(step.empty() ? size : step, d), at_dim(pad, d), count_padding,
-                                  own};
-    maps.push_back(average(windows, input[input.size() - dims + d], result[result.size() - dims + d]));
-  }
-  return maps;
+    return average({at_dim(size, d), at_dim(step.empty() ? size : step, d), at_dim(pad, d), count_padding, own}, in,
+                   out);
+  });
 }
 
 template <size_t kDims>
@@ -74,14 +71,6 @@ bool avg_pool_backward(const Outputs &outputs, const at::Tensor &grad, const at:
 
 // ---- adaptive: not structured; a call that is not right goes to the CPU's function, which says why ----
 
-std::vector<LinearMap> adaptive_maps(size_t dims, c10::IntArrayRef input, c10::IntArrayRef result) {
-  std::vector<LinearMap> maps;
-  for (size_t d = 0; d < dims; d++) {
-    maps.push_back(adaptive_average(input[input.size() - dims + d], result[result.size() - dims + d]));
-  }
-  return maps;
-}
-
 bool is_image(const at::Tensor &self, int64_t dims) {
   if (!self.is_floating_point() || (self.dim() != dims + 1 && self.dim() != dims + 2)) return false;
   const c10::IntArrayRef space = self.sizes().slice(static_cast<size_t>(self.dim() - dims));
@@ -98,7 +87,7 @@ bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRe
   }
   const auto format = kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous;  // as on the CPU
   const at::Tensor &result = outputs.make(0, sizes, self, format);
-  return apply_maps(self, adaptive_maps(kDims, self.sizes(), sizes), result);
+  return apply_maps(self, maps_along(kDims, self.sizes(), sizes, adaptive_average), result);
 }
 
 template <size_t kDims>
@@ -108,7 +97,7 @@ bool adaptive_avg_pool_backward(Outputs &outputs, const at::Tensor &grad, const 
       grad.scalar_type() != self.scalar_type() || channels(grad) != channels(self))
     return false;
   const at::Tensor &result = outputs.make(0, self.sizes(), self, self.suggest_memory_format());
-  return apply_maps(grad, transposed(adaptive_maps(kDims, self.sizes(), grad.sizes())), result);
+  return apply_maps(grad, transposed(maps_along(kDims, self.sizes(), grad.sizes(), adaptive_average)), result);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <ATen/core/stack.h>
 
 #include "aten/fallback/fallback_route.h"
-#include "aten/prepare/call.h"
+#include "aten/spatial/images.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -47,10 +47,6 @@ Gradients backward_on_cpu(const at::Tensor &grad, const at::Tensor &input, const
 }
 
 // ---- the operators ----
-
-int64_t windows_over(int64_t in, int64_t size, int64_t step, int64_t pad, int64_t dilation) {
-  return (in + 2 * pad - dilation * (size - 1) - 1) / step + 1;
-}
 
 // The large image of a transposed convolution over images of size `small`.
 int64_t covered_by(int64_t small, int64_t size, int64_t step, int64_t pad, int64_t dilation, int64_t more) {
@@ -107,11 +103,9 @@ Gradients make_gradients(const at::Tensor &grad, const at::Tensor &input, const 
                          std::array<bool, 3> mask) {
   const auto device = input.device().index();
   const auto format = format_of(input, weight);
-  Gradients made;
-  if (mask[0]) std::get<0>(made) = make_empty(input.sizes(), input.scalar_type(), device, format);
-  if (mask[1]) std::get<1>(made) = make_empty(weight.sizes(), weight.scalar_type(), device, format);
-  if (mask[2]) std::get<2>(made) = make_empty({grad.size(1)}, grad.scalar_type(), device);
-  return made;
+  return {make_wanted(mask[0], input.sizes(), input.scalar_type(), device, format),
+          make_wanted(mask[1], weight.sizes(), weight.scalar_type(), device, format),
+          make_wanted(mask[2], grad.size(1), grad.scalar_type(), device)};
 }
 
 at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &bias,
@@ -128,27 +122,16 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
   return convolution_on_cpu(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
 }
 
-at::Tensor bias_gradient(const at::Tensor &grad) {
-  at::DimVector dims;
-  for (int64_t d = 0; d < grad.dim(); d++) {
-    if (d != 1) dims.push_back(d);
-  }
-  return grad.sum(dims);
-}
-
 Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &weight,
                                c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
                                c10::IntArrayRef output_pad, int64_t groups, std::array<bool, 3> mask) {
   Call call(HAL_OP_ID_CONVOLUTION_BACKWARD_OVERRIDEABLE, input);
   if (call.possible() && are_images({grad, input, weight})) {
     call.in(grad).in(input).in(weight).put(step).put(pad).put(dilation).put(transposed).put(output_pad).put(groups);
-    const auto room = [&](bool wanted, const at::Tensor &like) {
-      if (!wanted) return at::Tensor();
-      return make_empty(like.sizes(), like.scalar_type(), like.device().index(), format_of(input, weight));
-    };
-    const at::Tensor grad_input = room(mask[0], input), grad_weight = room(mask[1], weight);
+    auto [grad_input, grad_weight, grad_bias] = make_gradients(grad, input, weight, step, pad, dilation, transposed,
+                                                               output_pad, groups, {mask[0], mask[1], false});
     if (call.out(grad_input).out(grad_weight).run())
-      return {grad_input, grad_weight, mask[2] ? bias_gradient(grad) : at::Tensor()};
+      return {grad_input, grad_weight, mask[2] ? grad.sum(dims_but(grad.dim(), 1)) : at::Tensor()};
   }
   return backward_on_cpu(grad, input, weight, step, pad, dilation, transposed, output_pad, groups, mask);
 }

@@ -14,15 +14,15 @@
 namespace torch_backend {
 namespace {
 
-bool is_half(const at::Tensor &tensor) {
-  return tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
+// The fallback is as good for others.
+bool is_widened(const at::Tensor &input, const at::Tensor &grid) {
+  return c10::isReducedFloatingType(input.scalar_type()) && grid.scalar_type() == input.scalar_type();
 }
 
-// Nothing = the fallback is as good.
 template <class Op>
 std::optional<at::Tensor> sample(const at::Tensor &input, const at::Tensor &grid, int64_t interpolation,
                                  int64_t padding, bool align_corners) {
-  if (!is_half(input) || grid.scalar_type() != input.scalar_type()) return std::nullopt;
+  if (!is_widened(input, grid)) return std::nullopt;
   return Op::call(input.to(at::kFloat), grid.to(at::kFloat), interpolation, padding, align_corners)
       .to(input.scalar_type());
 }
@@ -32,7 +32,7 @@ std::optional<std::tuple<at::Tensor, at::Tensor>> sample_backward(const at::Tens
                                                                   const at::Tensor &grid, int64_t interpolation,
                                                                   int64_t padding, bool align_corners,
                                                                   std::array<bool, 2> wanted) {
-  if (!is_half(input) || grid.scalar_type() != input.scalar_type()) return std::nullopt;
+  if (!is_widened(input, grid)) return std::nullopt;
   const auto [dx, dgrid] = Op::call(grad.to(at::kFloat), input.to(at::kFloat), grid.to(at::kFloat), interpolation,
                                     padding, align_corners, wanted);
   const auto narrowed = [&](const at::Tensor &tensor) {

@@ -35,6 +35,15 @@ class LinearMap {
   std::vector<double> weights_;
 };
 
+// The maps of the last `dims` dimensions: what `map(d, in, out)` gives for each, of tensors of these sizes.
+template <class Map>
+std::vector<LinearMap> maps_along(size_t dims, c10::IntArrayRef input, c10::IntArrayRef result, const Map &map) {
+  std::vector<LinearMap> maps;
+  for (size_t d = 0; d < dims; d++)
+    maps.push_back(map(d, input[input.size() - dims + d], result[result.size() - dims + d]));
+  return maps;
+}
+
 std::vector<LinearMap> transposed(const std::vector<LinearMap> &maps);
 
 // Applies maps to the last dimensions of `self`, one each, and writes `result`, whose sizes are right. float16 and

@@ -53,17 +53,15 @@ bool is_valid(bool reflects, const at::Tensor &self, c10::IntArrayRef padding, i
 }
 
 std::vector<LinearMap> padding_maps(bool reflects, const at::Tensor &self, c10::IntArrayRef padding, int64_t dims) {
-  std::vector<LinearMap> maps;
-  for (int64_t d = 0; d < dims; d++) {
-    const int64_t in = self.size(self.dim() - dims + d), front = before(padding, dims, d);
+  const auto padded = padded_sizes(self, padding, dims);
+  return maps_along(static_cast<size_t>(dims), self.sizes(), padded, [&](size_t d, int64_t in, int64_t out) {
     LinearMap map(in);
-    for (int64_t o = 0; o < in + front + after(padding, dims, d); o++) {
-      map.add(padding_source(reflects, o, front, in), 1);
+    for (int64_t o = 0; o < out; o++) {
+      map.add(padding_source(reflects, o, before(padding, dims, static_cast<int64_t>(d)), in), 1);
       map.end_row();
     }
-    maps.push_back(std::move(map));
-  }
-  return maps;
+    return map;
+  });
 }
 
 // Integers and bool: only copies of elements. The places of all dimensions come by one upload.

@@ -9,16 +9,12 @@
 namespace torch_backend {
 namespace {
 
-int64_t window_count(int64_t in, int64_t size, int64_t dilation, int64_t pad, int64_t step) {
-  return (in + 2 * pad - (dilation * (size - 1) + 1)) / step + 1;
-}
-
 struct Counts {
   int64_t values[2];
   Counts(c10::IntArrayRef image, c10::IntArrayRef size, c10::IntArrayRef dilation, c10::IntArrayRef pad,
          c10::IntArrayRef step) {
     for (size_t d = 0; d < 2; d++) {
-      values[d] = window_count(image[image.size() - 2 + d], size[d], dilation[d], pad[d], step[d]);
+      values[d] = windows_over(image[image.size() - 2 + d], size[d], step[d], pad[d], dilation[d]);
     }
   }
 };

@@ -108,12 +108,10 @@ struct Upsample {
     (options.take(rest), ...);
     const c10::IntArrayRef input_size = (kBackward ? options.input_size : self.sizes()).slice(2);
     if (!self.is_floating_point()) return false;
-    std::vector<LinearMap> maps;
-    for (size_t d = 0; d < output_size.size(); d++) {
-      const bool wide = self.scalar_type() == at::kDouble;
-      maps.push_back((wide ? interpolation<double> : interpolation<float>)(kKind, input_size[d], output_size[d],
-                                                                           options.align_corners, options.scales[d]));
-    }
+    const auto map = self.scalar_type() == at::kDouble ? interpolation<double> : interpolation<float>;
+    const auto maps = maps_along(output_size.size(), input_size, output_size, [&](size_t d, int64_t in, int64_t out) {
+      return map(kKind, in, out, options.align_corners, options.scales[d]);
+    });
     return apply_maps(self, kBackward ? transposed(maps) : maps, outputs[0]);
   }
 };

@@ -80,8 +80,7 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
   hal_memory_handle_t handle = {.file = -1};
   if (flags || whole < size || whole > SIZE_MAX / 4)
     return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
-  hal_status_t status = whole_forbid(NULL);
-  if (!status) status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
+  hal_status_t status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
   if (status == HAL_UNIMPLEMENTED) return whole_good.memory_alloc(device, size, flags, out_ptr); /* in this setting */
   if (status) return status;
   status = whole_good.virtual_export(device, memory, HAL_HANDLE_FILE, &handle);
@@ -247,7 +246,7 @@ static hal_status_t queue_mark(stream_t *stream, between_t *event, uint64_t numb
 
 hal_status_t whole_event_record(event_t *event, stream_t *stream) {
   between_t *const between = find_event(event, 1);
-  if (!between) return whole_capture_record(event, stream);
+  if (!between) return whole_good.event_record(event, stream);
   return queue_mark(stream, between, atomic_fetch_add(&between->shared->recorded, 1) + 1, note_done);
 }
 
@@ -273,7 +272,7 @@ hal_status_t whole_event_elapsed(event_t *start, event_t *end, int64_t *out_nano
 }
 hal_status_t whole_stream_wait_event(stream_t *stream, event_t *event) {
   between_t *const between = find_event(event, 1);
-  if (!between) return whole_capture_wait(stream, event);
+  if (!between) return whole_good.stream_wait_event(stream, event);
   return queue_mark(stream, between, atomic_load(&between->shared->recorded), wait_until_done);
 }
 

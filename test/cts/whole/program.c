@@ -100,7 +100,7 @@ static hal_status_t execute(void *state, void *compiled, const hal_ir_run_t *run
   memcpy(execution->program, program, size);
   memcpy(execution->addresses, run->buffers, program->buffers * sizeof(char *));
   for (uint32_t n = 0; n < program->count; n++) execution->numbers[n] = number_of(run->calls[n]);
-  const hal_status_t status = whole_stream_host_call(run->plugin_stream, compute, execution);
+  const hal_status_t status = whole_good.stream_host_call(run->plugin_stream, compute, execution);
   if (status) drop(execution);
   return status;
 }

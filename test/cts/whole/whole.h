@@ -1,6 +1,6 @@
 /* whole.h: what the parts of the whole plugin share. It opens a good plugin, HAL_WHOLE_OF, whose device is the host's CPU and whose
  * memory the host sees, and adds in plain C what no plugin of this repository has yet: memory and events of other processes,
- * registered host memory, graphs, collectives, operators of its own. The conformance suite's cases for these run on it. */
+ * registered host memory, collectives, operators of its own. The conformance suite's cases for these run on it. */
 #ifndef TEST_CTS_WHOLE_H_
 #define TEST_CTS_WHOLE_H_
 
@@ -20,11 +20,5 @@ hal_status_t whole_refuse(hal_status_t status, const char *why);
 #define HAL_OP(since, kind, group, need, name, params, args) hal_status_t whole_##name params;
 #include "hal/plugin_ops.def"
 #undef HAL_OP
-
-/* capture.c: records and waits, of events of this process. */
-hal_status_t whole_capture_record(event_t *event, stream_t *stream);
-/* A call that no graph can hold: spoils captures that forbid it, and then fails. */
-hal_status_t whole_forbid(const stream_t *stream);
-hal_status_t whole_capture_wait(stream_t *stream, event_t *event);
 
 #endif /* TEST_CTS_WHOLE_H_ */

@@ -1,28 +1,10 @@
 """A plugin's own operators are asked first, with what the user gave: operands in their dtype, layout and shape, before anything is
 cast, copied or made contiguous; what they decline goes to the portable kernel, not to the CPU. The plugin is hand-written C against
-the installed header (test/hal/plugins/maker.c)."""
-
-import json
-from pathlib import Path
+the installed header (test/hal/plugins/maker*.c). What makes numbers, fills, or has results of a size that the data say is in
+test_vendor_sized.py."""
 
 import pytest
-
-import torch_backend
-
-BFLOAT16, FLOAT32, FLOAT16, INT64, INT8 = 15, 6, 5, 4, 1
-BASE = Path(torch_backend.__file__).parent / "plugins" / "libhal_fake.so"
-
-PREAMBLE = """
-import torch, torch_backend
-from torch_backend.fallback import strict
-torch.manual_seed(0)
-
-def same(ours, theirs, **tolerance):
-    ours, theirs = (x if isinstance(x, (tuple, list)) else (x,) for x in (ours, theirs))
-    for a, b in zip(ours, theirs):
-        assert a.device.type == "maker" and a.dtype == b.dtype and a.stride() == b.stride(), (a.dtype, b.dtype, a.stride(), b.stride())
-        torch.testing.assert_close(a.cpu(), b, **tolerance)
-"""
+from maker import BFLOAT16, FLOAT16, FLOAT32, INT8, INT64, run, tensor  # noqa: F401
 
 CONVOLUTION = """
 x = torch.randn(2, 3, 8, 6).bfloat16().to(memory_format=torch.channels_last)
@@ -140,24 +122,6 @@ PROGRAMS = {"convolution_overrideable": CONVOLUTION, "avg_pool2d": POOLING, "cat
             "native_layer_norm": LAYER_NORM, "cumsum": SCAN, "reflection_pad1d": PADDING,
             "sum.dim_IntList": REDUCTION, "_fused_sgd": OPTIMIZER, "add.Tensor": SUM, "relu": RECTIFIER, "max": LARGEST,
             "_native_batch_norm_legit": BATCH_NORM}  # fmt: skip
-
-
-@pytest.fixture
-def run(run_python, build_plugin, tmp_path):
-    """Runs a program on the plugin's device; gives what its operators have seen."""
-
-    def run(program, **settings):
-        log = tmp_path / "calls"
-        log.unlink(missing_ok=True)
-        run_python(PREAMBLE + program, TORCH_BACKEND=build_plugin("maker"), HAL_ALLOW_UNSAFE_PLUGINS="1",
-                   MAKER_BASE=BASE, MAKER_LOG=log, HAL_FAKE_ASYNC="0", **settings)  # fmt: skip
-        return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-
-    return run
-
-
-def tensor(dtype, sizes, strides):
-    return {"dtype": dtype, "sizes": list(sizes), "strides": list(strides)}
 
 
 def test_a_convolution_is_shown_bfloat16_in_channels_last_order(run):
@@ -328,14 +292,15 @@ WHOLE = {
 def test_an_operator_is_shown_as_a_whole_what_its_kernel_is_given_in_parts(run, name):
     program, op, arguments, shapes = WHOLE[name]
     check = "\nours, theirs = call('maker'), call('cpu')\nsame(ours, theirs, rtol=1e-2, atol=1e-2)\n"
-    seen = [call for call in run(program + check) if call["op"] == op]
+    seen = [call for call in run(program + check, MAKER_WATCHES=op) if call["op"] == op]
     assert seen and seen[0]["declined"]
     assert seen[0]["args"] == arguments
     assert [result["sizes"] for result in seen[0]["results"]] == shapes
 
 
 def test_a_mask_is_not_shown_as_nobody_knows_the_results_size(run):
-    assert not [call for call in run("x = torch.arange(4.0).to('maker')\nassert x[x > 1].tolist() == [2, 3]") if call["op"] == "index.Tensor"]
+    program = "x = torch.arange(4.0).to('maker')\nassert x[x > 1].tolist() == [2, 3]"
+    assert not [call for call in run(program, MAKER_WATCHES="index.Tensor") if call["op"] == "index.Tensor"]
 
 
 def test_an_attention_layer_in_evaluation_is_shown_as_a_whole(run):
@@ -347,5 +312,5 @@ with torch.no_grad():
     theirs = model(x, x, x, need_weights=False)[0]
     y = x.to("maker")
     same(model.to("maker")(y, y, y, need_weights=False)[0], theirs)
-""") if call["op"] == "_native_multi_head_attention"]  # fmt: skip
+""", MAKER_WATCHES="_native_multi_head_attention") if call["op"] == "_native_multi_head_attention"]  # fmt: skip
     assert call["args"][:5] == [tensor(FLOAT32, (2, 3, 8), (24, 8, 1))] * 3 + [8, 2]

@@ -1,5 +1,5 @@
 // sparse_parts.cpp: see sparse_parts.h.
-#include "aten/sparse/sparse_parts.h"
+#include "aten/fallback/sparse_parts.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
