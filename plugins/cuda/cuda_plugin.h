@@ -97,7 +97,7 @@ typedef struct cuda_device_s {
   uint8_t uuid[16];
   size_t memory_bytes, granularity; /* granularity: of virtual memory; 0 = there is none */
   int shares_files;                 /* virtual memory crosses to other processes as a file descriptor */
-  int pooled;                       /* memory is the driver's pool's: HAL_CUDA_POOLED, where the device has pools */
+  int has_pools, pooled;            /* pooled: the host leaves its memory to them: HAL_CUDA_POOLED */
   CUmemoryPool pool;                /* under the lock; NULL before its first use */
   int most_threads, most_block[3], most_grid[3], shared_bytes, most_shared_bytes, warp, units, pci[3], capability;
   atomic_int lost;          /* CUresult that ended the context; 0: it lives */

@@ -57,9 +57,8 @@ static CUresult read_numbers(cuda_device_t *device) {
 static int is_pooled(const cuda_device_t *device) {
   char message[256];
   const char *const setting = getenv("HAL_CUDA_POOLED");
-  int has = 0;
   if (!setting || !*setting || strcmp(setting, "0") == 0) return 0;
-  if (!drv.cuDeviceGetAttribute(&has, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->handle) && has) return 1;
+  if (device->has_pools) return 1;
   snprintf(message, sizeof message,
            "cuda: HAL_CUDA_POOLED=%.16s: '%s' has no pools of memory; the host's allocator serves it as without",
            setting, device->name);
@@ -84,6 +83,8 @@ hal_status_t cuda_device_read(cuda_device_t *device, int32_t ordinal) {
                                     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device->handle);
   if (code) return cuda_driver_error(code, "cuda: the device '%s' does not tell its limits", device->name);
   device->granularity = cuda_virtual_granularity(device);
+  if (drv.cuDeviceGetAttribute(&device->has_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device->handle))
+    device->has_pools = 0;
   device->pooled = is_pooled(device);
   return check_limits(device);
 }

@@ -154,7 +154,8 @@ static CUresult take_from_pool(cuda_device_t *device, CUstream stream, size_t si
   return code ? code : drv.cuMemAllocFromPoolAsync(out_address, size, pool, stream);
 }
 
-/* Neither is a command that failures or profiles name. Errors: those of cuda_enter; HAL_FAILED_PRECONDITION on a captured stream. */
+/* Both are asynchronous where the device has pools, whether the host asks for them or not; elsewhere they are memory_alloc and memory_free.
+ * Neither is a command that failures or profiles name. Errors: those of cuda_enter; HAL_FAILED_PRECONDITION on a captured stream. */
 static hal_status_t begin_async(int32_t ordinal, hal_plugin_stream_t *stream, const char *op, cuda_scope_t *scope,
                                 CUstream *out_handle) {
   if (stream && cuda_stream_is_captured(stream))
@@ -174,7 +175,7 @@ hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t 
   hal_status_t status = cuda_check_alive(ordinal);
   if (status) return status;
   cuda_device_t *const device = &cuda.devices[ordinal];
-  if (!device->pooled) return hal_plugin_memory_alloc(ordinal, size, 0, out_ptr);
+  if (!device->has_pools) return hal_plugin_memory_alloc(ordinal, size, 0, out_ptr);
   if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc_async of 0 bytes; ask for at least one");
   status = begin_async(ordinal, stream, "memory_alloc_async", &scope, &handle);
   if (status) return status;
@@ -196,7 +197,7 @@ hal_status_t hal_plugin_memory_free_async(int32_t ordinal, hal_plugin_stream_t *
   CUstream handle = NULL;
   hal_status_t status = cuda_check_device(ordinal);
   if (status || !ptr || atomic_load(&cuda.devices[ordinal].lost)) return status; /* memory goes with the context */
-  if (!cuda.devices[ordinal].pooled) {
+  if (!cuda.devices[ordinal].has_pools) {
     if (stream) hal_plugin_stream_synchronize(stream);
     return hal_plugin_memory_free(ordinal, ptr);
   }
