@@ -15,15 +15,6 @@ pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_t
                             .site = checked ? 0 : (int64_t)context->op << 8 | dim};
 }
 
-hal_status_t hal_op_index_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
-                              const hal_tensor_t *tensor, int64_t *out_dim) {
-  HAL_RETURN_IF_ERROR(hal_op_int(context, call, index, out_dim));
-  if (*out_dim < 0 || *out_dim >= tensor->ndim)
-    return hal_op_invalid(context, "dimension %lld is out of range for a tensor with %d dimensions",
-                          (long long)*out_dim, (int)tensor->ndim);
-  return HAL_OK;
-}
-
 hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                  const hal_tensor_t *like, const hal_tensor_t **out_tensor) {
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_tensor));

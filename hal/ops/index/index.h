@@ -10,10 +10,6 @@
 pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim, int wraps,
                                     int checked);
 
-/* Reads argument `index` as a dimension of `tensor`, 0 to ndim - 1. Errors: HAL_INVALID_ARGUMENT. */
-hal_status_t hal_op_index_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
-                              const hal_tensor_t *tensor, int64_t *out_dim);
-
 /* Reads argument `index` as an int64 tensor with as many dimensions as `like`. Errors: HAL_INVALID_ARGUMENT. */
 hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                  const hal_tensor_t *like, const hal_tensor_t **out_tensor);

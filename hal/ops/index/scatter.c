@@ -113,7 +113,7 @@ static hal_status_t run(hal_op_context_t *context, const hal_op_call_t *call, in
   int64_t dim, checked = 0, sizes[HAL_OP_MAX_DIMS], strides[3][HAL_OP_MAX_DIMS];
   hal_op_scatter_t s = {.variant = variant, .moves = moves};
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
-  HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 0, result, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_read_dim(context, call, 0, result, &dim));
   HAL_RETURN_IF_ERROR(hal_op_index_tensor(context, call, 1, result, &index));
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 2, &src));
   if (context->info->argument_count > checked_at) HAL_RETURN_IF_ERROR(hal_op_int(context, call, checked_at, &checked));

@@ -4,7 +4,8 @@
  * chunk what its followers found of it. Entries of bad indices have the key `bound` and come last. */
 PK_KERNEL(PK_NAME(PK_CAT(PK_VARIANT, _runs)), SCATTER_RUNS_ARGS) {
   PK_ITEM(i, (pk_u64)how.places * (pk_u64)how.chunks) {
-    const pk_i64 c = (pk_i64)(pk_divide_u64(i, (pk_u64)how.places)), place = (pk_i64)(i - (pk_u64)c * (pk_u64)how.places);
+    const pk_i64 c = (pk_i64)(pk_divide_u64(i, (pk_u64)how.places)),
+                 place = (pk_i64)(i - (pk_u64)c * (pk_u64)how.places);
     const pk_i64 first = c * how.chunk, end = how.n - first < how.chunk ? how.n : first + how.chunk;
     PK_GLOBAL const pk_u64 *key = keys + (pk_i64)pk_divide_u64((pk_u64)place, (pk_u64)how.shared) * how.n;
     PK_GLOBAL const pk_u32 *from = places + (pk_i64)pk_divide_u64((pk_u64)place, (pk_u64)how.shared) * how.n;
@@ -29,7 +30,8 @@ PK_KERNEL(PK_NAME(PK_CAT(PK_VARIANT, _runs)), SCATTER_RUNS_ARGS) {
 
 PK_KERNEL(PK_NAME(PK_CAT(PK_VARIANT, _ends)), SCATTER_RUNS_ARGS) {
   PK_ITEM(i, (pk_u64)how.places * (pk_u64)(how.chunks - 1)) {
-    const pk_i64 c = (pk_i64)(pk_divide_u64(i, (pk_u64)how.places)), place = (pk_i64)(i - (pk_u64)c * (pk_u64)how.places);
+    const pk_i64 c = (pk_i64)(pk_divide_u64(i, (pk_u64)how.places)),
+                 place = (pk_i64)(i - (pk_u64)c * (pk_u64)how.places);
     const pk_i64 first = c * how.chunk, next = first + how.chunk;
     PK_GLOBAL const pk_u64 *key = keys + (pk_i64)pk_divide_u64((pk_u64)place, (pk_u64)how.shared) * how.n;
     const pk_u64 at = key[next];

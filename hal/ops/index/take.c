@@ -6,6 +6,7 @@
 
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
+#include "op/dims.h"
 #include "ops/index/index.h"
 #include "ops/index/index_args.h"
 
@@ -60,7 +61,7 @@ hal_status_t hal_op_launch_take(hal_op_context_t *context, const hal_op_call_t *
   int64_t dim, checked = 0, strides[HAL_OP_MAX_DIMS];
   hal_dtype_t dtype;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
-  HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  HAL_RETURN_IF_ERROR(hal_op_read_dim(context, call, 1, self, &dim));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &tensors[0]));
   HAL_RETURN_IF_ERROR(hal_op_index_tensor(context, call, 2, tensors[0], &tensors[2]));
   if (context->info->argument_count > 3) HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &checked));

@@ -4,7 +4,6 @@
 
 #include "hal_op_variants.h"
 #include "op/dims.h"
-#include "ops/index/index.h"
 #include "ops/scan/scan_args.h"
 
 HAL_OP_LAUNCHER(queue_scan_rows, loops, SCAN_ROWS_ARGS)
@@ -34,7 +33,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &out_scan->tensors[1]));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &out_scan->tensors[0]));
   const hal_tensor_t *self = out_scan->tensors[1];
-  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_read_dim(context, call, 1, self, &dim));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", out_scan->tensors[0], "the result"));
   if (out_scan->tensors[0]->dtype != self->dtype)
     return hal_op_invalid(context, "the result has dtype %s, self %s", hal_op_dtype_name(out_scan->tensors[0]->dtype),

@@ -6,7 +6,6 @@
 
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
-#include "ops/index/index.h"
 #include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
 
@@ -52,7 +51,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &s->tensors[0]));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 1, &s->tensors[2]));
   const hal_tensor_t *self = s->tensors[1];
-  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 1, self, &dim));
+  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_read_dim(context, call, 1, self, &dim));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 2, &descending));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &bits));
   HAL_RETURN_IF_ERROR(hal_op_check_same_shape(context, self, "self", s->tensors[0], "the values"));

@@ -3,7 +3,6 @@
  *
  * args: self, k, dim, largest, sorted. Results: values and int64 indices, in self's shape but k along dim. */
 #include "hal_op_variants.h"
-#include "ops/index/index.h"
 #include "ops/sort/sort.h"
 #include "ops/sort/sort_args.h"
 
@@ -39,7 +38,7 @@ static hal_status_t read_call(const hal_op_context_t *context, const hal_op_call
   int64_t dim = 0, largest;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &in->k));
-  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_index_dim(context, call, 2, self, &dim));
+  if (self->ndim > 0) HAL_RETURN_IF_ERROR(hal_op_read_dim(context, call, 2, self, &dim));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 3, &largest));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 4, out_sorted));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &values));

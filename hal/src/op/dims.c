@@ -23,6 +23,15 @@ hal_status_t hal_op_dim_mask(const hal_op_context_t *context, int32_t ndim, cons
   return HAL_OK;
 }
 
+hal_status_t hal_op_read_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                             const hal_tensor_t *tensor, int64_t *out_dim) {
+  HAL_RETURN_IF_ERROR(hal_op_int(context, call, index, out_dim));
+  if (*out_dim < 0 || *out_dim >= tensor->ndim)
+    return hal_op_invalid(context, "dimension %lld is out of range for a tensor with %d dimensions",
+                          (long long)*out_dim, (int)tensor->ndim);
+  return HAL_OK;
+}
+
 hal_status_t hal_op_check_keepdim(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                   const hal_tensor_t *result, uint64_t mask) {
   if (result->ndim != tensor->ndim)

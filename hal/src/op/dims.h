@@ -21,6 +21,10 @@ typedef struct hal_op_dims_s {
 hal_status_t hal_op_dim_mask(const hal_op_context_t *context, int32_t ndim, const int64_t *list, uint32_t count,
                              uint64_t *out_mask);
 
+/* Reads argument `index` as a dimension of `tensor`, 0 to ndim - 1. Errors: HAL_INVALID_ARGUMENT. */
+hal_status_t hal_op_read_dim(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
+                             const hal_tensor_t *tensor, int64_t *out_dim);
+
 /* Checks that `result` has the shape of `tensor` with the dimensions of `mask` made 1 (keepdim). */
 hal_status_t hal_op_check_keepdim(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                   const hal_tensor_t *result, uint64_t mask);
