@@ -8,6 +8,28 @@
 namespace torch_backend {
 namespace {
 
+// Results for the plugin's own operators (`results` of codegen/ops.yaml), of which ATen has no meta function but in Python; none where the
+// CPU's says what is wrong.
+Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &, const OptionalTensor &,
+                      const OptionalTensor &, bool training, double, double) {
+  if (input.dim() < 2 || (training && input.numel() == 0)) return {};
+  const auto device = input.device().index();
+  const auto wide = at::toOpMathType(input.scalar_type());
+  const int64_t channels[] = {training ? input.size(1) : 0};
+  return {make_empty(input.sizes(), input.scalar_type(), device, input.suggest_memory_format()),
+          make_empty(channels, wide, device), make_empty(channels, wide, device)};
+}
+
+Three make_batch_norm_gradients(const at::Tensor &, const at::Tensor &input, const OptionalTensor &weight,
+                                const OptionalTensor &, const OptionalTensor &, const OptionalTensor &,
+                                const OptionalTensor &, bool, double, std::array<bool, 3> wanted) {
+  if (input.dim() < 2) return {};
+  const auto device = input.device().index();
+  const auto dtype = parameter_dtype(input, {&weight});
+  return {make_wanted(wanted[0], input.sizes(), input.scalar_type(), device, input.suggest_memory_format()),
+          make_wanted(wanted[1], input.size(1), dtype, device), make_wanted(wanted[2], input.size(1), dtype, device)};
+}
+
 // Outputs: result, saved mean, saved rstd; the latter are empty in evaluation. Nothing = there is no kernel for the call.
 std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                                 const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training,
