@@ -18,7 +18,7 @@
 #include "plugin/call.h"
 #include "plugin/trial.h"
 
-HAL_FAST_THREAD_LOCAL hal_thread_t hal_thread;
+_Thread_local hal_thread_t hal_thread;
 _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES];
 
 hal_device_t hal_devices[HAL_MAX_DEVICES];

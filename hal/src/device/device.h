@@ -5,7 +5,6 @@
 #ifndef HAL_SRC_DEVICE_H_
 #define HAL_SRC_DEVICE_H_
 
-#include "base/thread_local.h"
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
@@ -85,7 +84,7 @@ typedef struct hal_thread_s {
   int32_t device;
   int32_t has_streams; /* 1 = it has set some; else all are the default ones */
 } hal_thread_t;
-extern HAL_FAST_THREAD_LOCAL hal_thread_t hal_thread;
+extern _Thread_local hal_thread_t hal_thread;
 extern _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES]; /* NULL = the default one */
 
 static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {

@@ -155,7 +155,7 @@ typedef struct hal_program_here_s {
   int described, accepted;
   uint32_t depth; /* of operators within this one, which are not told apart from it: where there is a compiler */
 } hal_program_here_t;
-extern HAL_FAST_THREAD_LOCAL hal_program_here_t hal_program_here;
+extern _Thread_local hal_program_here_t hal_program_here;
 
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);

@@ -28,7 +28,7 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-HAL_FAST_THREAD_LOCAL hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
+_Thread_local hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
 
 static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_program_here_t *here, int is_split) {
   hal_program_op_t *const op = &tape->ops[here->index];

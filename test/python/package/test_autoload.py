@@ -163,6 +163,19 @@ def test_the_hal_does_not_depend_on_torch():
     assert "c10" not in needed and "stdc++" not in needed
 
 
+def test_no_library_needs_memory_that_a_running_process_has_little_of():
+    """What is thread-local of a library that says STATIC_TLS lies in a reserve of the process, some hundred bytes that all libraries share."""
+    import subprocess
+    from pathlib import Path
+
+    libraries = [path for path in Path(torch_backend.__file__).parent.rglob("*.so*") if path.read_bytes()[:4] == b"\x7fELF"]
+    assert {"libtorch_backend_hal.so.0", "libtorch_backend.so", "libhal_fake.so"} <= {path.name for path in libraries}
+    for library in libraries:
+        told = subprocess.run(["readelf", "-dlW", library], capture_output=True, text=True, check=True).stdout
+        block = next((int(line.split()[5], 16) for line in told.splitlines() if line.split()[:1] == ["TLS"]), 0)
+        assert "STATIC_TLS" not in told or block <= 64, f"{library}: {block} bytes"
+
+
 def test_info_lists_the_plugins_functions(run_python):
     import json
 
