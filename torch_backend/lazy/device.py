@@ -81,7 +81,7 @@ class _Module(types.ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         found = getattr(torch.get_device_module(device_name()), name)
-        if isinstance(found, type) or not callable(found):
+        if (isinstance(found, type) and name != "device") or not callable(found):  # `device` is a context of one
             return found
 
         @functools.wraps(found)

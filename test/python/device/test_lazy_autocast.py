@@ -58,7 +58,7 @@ def test_other_device_types_keep_their_own_setting(device):
     with torch.autocast("lazy", dtype=torch.bfloat16):
         assert (y @ y).dtype == (y.cpu() @ y.cpu()).dtype == torch.float32
     with torch.autocast("lazy"), pytest.raises(RuntimeError, match="Unexpected floating Half"):
-        torch.addcmul(x, x.half(), x)
+        torch.addcmul(x.half(), x, x)
     with torch.autocast(device, dtype=torch.bfloat16):
         assert (x @ x).dtype == torch.float32 and (y @ y).dtype == torch.bfloat16
 
