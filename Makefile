@@ -35,7 +35,7 @@ SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codeg
 .PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
-	@echo "make demo             train a small network on the fake device, beside the CPU"
+	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers, all operators on OpenCL"
 	@echo "make test-intel-opencl  the tests of OpenCL on Intel's runtime for CPUs, which it installs into build/intel-opencl (1.1 GB)"
@@ -85,7 +85,7 @@ setup: $(STAMPS)/venv-test $(STAMPS)/venv-docs
 install: $(STAMPS)/install
 
 demo: $(STAMPS)/install
-	TORCH_BACKEND=fake $(VENV_PYTHON) -P -m torch_backend.demo
+	TORCH_BACKEND=$${TORCH_BACKEND:-fake} $(VENV_PYTHON) -P -m torch_backend.demo
 
 test: test-c test-python
 

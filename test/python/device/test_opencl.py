@@ -258,6 +258,13 @@ def test_the_operator_database_gives_the_cpus_results(sweep, mode):
 
 
 @pytest.mark.slow
+def test_compiled_operators_give_the_cpus_results(sweep):
+    """By inductor, an eighth of the database: each entry starts a compiler."""
+    kinds, _ = sweep("--dtype", "float32", "--mode", "compiled", "--every", "8")
+    assert kinds.count("pass") >= 83 and not {"wrong", "error", "crash"} & set(kinds)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "int64", "bool"])
 def test_the_operator_database_gives_the_cpus_results_in_other_dtypes(sweep, dtype):
     kinds, _ = sweep("--dtype", dtype, "--mode", "async")
