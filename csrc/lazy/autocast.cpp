@@ -87,7 +87,7 @@ std::string name_of(std::string listed) {
 }
 
 template <Policy policy>
-void enroll(torch::Library &library, const char *listed) {
+void add_casts(torch::Library &library, const char *listed) {
   library.impl(name_of(listed).c_str(), torch::CppFunction::makeFromBoxedFunction<&run<policy>>());
 }
 
@@ -100,10 +100,10 @@ void enable_lazy_autocast() {
                                                          __FILE__, __LINE__));
   libraries[0]->fallback(torch::CppFunction::makeFallthrough());
   torch::Library &library = *libraries[1];
-#define LOWER(...) enroll<Policy::kLower>(library, #__VA_ARGS__);
-#define FLOAT(...) enroll<Policy::kFloat>(library, #__VA_ARGS__);
-#define FLOAT_BY_DTYPE(...) enroll<Policy::kFloatByDtype>(library, #__VA_ARGS__);
-#define WIDEST(...) enroll<Policy::kWidest>(library, #__VA_ARGS__);
+#define LOWER(...) add_casts<Policy::kLower>(library, #__VA_ARGS__);
+#define FLOAT(...) add_casts<Policy::kFloat>(library, #__VA_ARGS__);
+#define FLOAT_BY_DTYPE(...) add_casts<Policy::kFloatByDtype>(library, #__VA_ARGS__);
+#define WIDEST(...) add_casts<Policy::kWidest>(library, #__VA_ARGS__);
   AT_FORALL_LOWER_PRECISION_FP(LOWER)
   AT_FORALL_FP32(FLOAT)
   TORCH_BACKEND_FORALL_FURTHER_FP32(FLOAT)
@@ -113,8 +113,8 @@ void enable_lazy_autocast() {
 #undef FLOAT
 #undef FLOAT_BY_DTYPE
 #undef WIDEST
-  enroll<Policy::kFloat>(library, "norm.Scalar");
-  enroll<Policy::kFloat>(library, "norm.ScalarOpt_dim");
+  add_casts<Policy::kFloat>(library, "norm.Scalar");
+  add_casts<Policy::kFloat>(library, "norm.ScalarOpt_dim");
   library.impl("binary_cross_entropy", torch::CppFunction::makeFromBoxedFunction<&refuse>());
 }
 

@@ -99,10 +99,16 @@ bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results) {
   return true;
 }
 
+namespace {
+// A function of a file that makes results makes none where there is something wrong with the call.
+bool are_made(c10::ArrayRef<at::Tensor> results) {
+  return std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
+}
+}  // namespace
+
 bool ask_for(const Entry &entry, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results) {
-  const bool known = std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
   VendorCall call;
-  return known && shown(call, entry, arguments) && fill(call, entry.row, results);
+  return are_made(results) && shown(call, entry, arguments) && fill(call, entry.row, results);
 }
 
 namespace {
@@ -131,6 +137,7 @@ bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> argum
     const size_t inputs = arguments.size() - (entry.way == Way::kOut ? written.size() : 0);
     return fill_given(call, entry, arguments.slice(0, inputs), written);
   }
+  if (!results.empty() && !are_made(results)) return false;
   if (entry.way == Way::kMakes && results.empty()) {
     if (!metas(*entry.functional, arguments, results)) return false;
     allocate_results(results, device);

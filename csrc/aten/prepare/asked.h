@@ -158,7 +158,7 @@ inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
 // Counts a call that the body of a composed operator has answered; not one for which that body has asked the plugin, which answered.
 void count_answered(const Entry &entry);
 
-// Asks with the arguments of one form. `results`: what it returns, as far as it is known; where it is not, ATen's meta function says
+// Asks with the arguments of one form. `results`: what it returns, where a function of the file has made it; where none has, ATen's meta function says
 // what is to be allocated, or how what is given (out=, self) is to be resized. False = the plugin has declined.
 bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
 

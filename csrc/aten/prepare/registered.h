@@ -212,7 +212,7 @@ struct Plain<Result(Params...)> {
       if (ask(entry, device, given, results)) return registered::given_back<Result>(args...);
     } else if constexpr (registered::is_of_tensors<Result>) {
       if (entry.results) registered::list(results, reinterpret_cast<Result (*)(Params...)>(entry.results)(args...));
-      if (entry.results ? ask_for(entry, given, results) : ask(entry, device, given, results))
+      if (ask(entry, device, given, results))
         return registered::gathered<Result>([&](size_t i) { return std::move(results[i]); });
     }
     const Declined declined(entry.row);

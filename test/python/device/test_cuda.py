@@ -37,6 +37,7 @@ def test_a_lost_device_is_an_error_of_python_and_not_the_processs_end(run):
     run(driver_scripts.lose("nvgpu", '"libcuda.so.1"', "cuda_stand_in_fault_set"))
 
 
+@pytest.mark.slow
 def test_the_demos_network_trains_on_it(settings, tmp_path):
     driver_scripts.run_command(settings, tmp_path, "demo", "--device", "nvgpu")
 
