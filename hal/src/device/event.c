@@ -63,7 +63,8 @@ hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, 
   const hal_status_t status = hal_call_event_ipc_open(found->plugin, found->ordinal, handle, &event->handle);
   if (status == HAL_UNIMPLEMENTED) {
     hal_free(event);
-    return hal_error_set(status, "events of other processes cannot be opened on device %s: plugin %s does not share any",
+    return hal_error_set(status,
+                         "events of other processes cannot be opened on device %s: plugin %s does not share any",
                          found->label, found->plugin->info.name);
   }
   if (status) {
