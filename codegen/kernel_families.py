@@ -298,7 +298,7 @@ class Scan(Family):
         yield "PK_IS_LOG", "1" if op.kernel == "logcumsumexp" else "0"
         yield "PK_WIDE", "double" if dtype.floating else dtype.ring
         first = {"cumsum": "0", "cumprod": "1"}.get(op.kernel, "(-(PK_C(1.0) / PK_C(0.0)))")
-        yield "PK_FIRST", f"((PK_W){first})"
+        yield "PK_FIRST", f"PK_WIDEN({first})"
         yield "PK_STEP(x, y)", {"cumsum": "((x) + (y))", "cumprod": "((x) * (y))"}.get(op.kernel, "PK_NAME(join)(x, y)")
 
 

@@ -1,4 +1,4 @@
-/* op_scan.c: launchers of the families `scan` (cumsum, cumprod, logcumsumexp) and `scan_index` (cummax, cummin).
+/* scan.c: launchers of the families `scan` (cumsum, cumprod, logcumsumexp) and `scan_index` (cummax, cummin).
  * args: self, dim. Results have self's shape and, values, its dtype. */
 #include <string.h>
 
@@ -92,7 +92,8 @@ static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, 
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_TOTALS, &totals));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_SCAN_VARIANT_PREFIX, &prefix));
   uint64_t rows = (uint64_t)scan->outputs, units = rows * (uint64_t)chunks, per_item = 1;
-  HAL_RETURN_IF_ERROR(hal_op_scratch(context, units * sizeof(double), &scratch));
+  HAL_RETURN_IF_ERROR(
+      hal_op_scratch(context, units * 2 * sizeof(double), &scratch)); /* at most: a value and its rest */
   void *sums = scratch.address;
   hal_status_t status = queue_scan_totals(context, totals, units, sums, scan->tensors[1]->data, &scan->rows, units,
                                           per_item, scan->dim.size, chunk, chunks, scan->dim.stride[1]);
