@@ -13,8 +13,6 @@ TESTS = Path(__file__).resolve().parent
 CUDA_LIBRARIES = Path(os.environ.get("CUDA_STAND_IN", TESTS.parents[1] / "build/release/test/doubles/cuda_stand_in"))
 NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
 
-NPU_DRIVER = Path(os.environ.get("ZE_CPU_DRIVER", TESTS.parents[1] / "build/release/test/doubles/ze_cpu_driver/libze_cpu_driver.so"))
-
 
 def cuda_settings(folder, libraries=False):
     """Settings of processes on the stand-ins of CUDA, with compiled kernels in that folder, and with cuBLASLt and cuDNN where asked for; skips where
@@ -23,6 +21,30 @@ def cuda_settings(folder, libraries=False):
         pytest.skip(f"{CUDA_LIBRARIES}/libcuda.so.1 is not built; run `make test-c`, or name its folder in CUDA_STAND_IN")
     path = f"{CUDA_LIBRARIES}:{CUDA_LIBRARIES}/libraries" if libraries else str(CUDA_LIBRARIES)
     return {"TORCH_BACKEND": "cuda", "LD_LIBRARY_PATH": path, "CUDA_STAND_IN_DEVICES": "2", "HAL_CACHE_DIR": str(folder)}
+
+
+def cuda_fixture(libraries=False, **more):
+    """A fixture `settings` of processes on the stand-ins of CUDA that share compiled kernels."""
+
+    @pytest.fixture(scope="module")
+    def settings(tmp_path_factory):
+        return {**cuda_settings(tmp_path_factory.mktemp("kernels"), libraries), **more}
+
+    return settings
+
+
+def npu_settings(folder):
+    """Settings of processes on the CPU driver behind the real Level Zero loader; skips where loader, driver or compilers are missing."""
+    if not NPU_DRIVER.exists():
+        pytest.skip(f"{NPU_DRIVER} is not built; run `make test-c`, or name the driver in ZE_CPU_DRIVER")
+    settings = {"TORCH_BACKEND": "npu", "ZE_ENABLE_ALT_DRIVERS": str(NPU_DRIVER), "ZE_CPU_DEVICES": "2", "HAL_CACHE_DIR": str(folder),
+                "POCL_CACHE_DIR": str(folder / "pocl")}  # fmt: skip
+    script = "import torch, torch_backend; torch_backend.use('npu'); print(torch.ones(3, device='npu').sum().item())"
+    done = subprocess.run([sys.executable, "-P", "-c", script], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
+    if "libze_loader" in done.stderr:
+        pytest.skip(f"the Level Zero loader is not installed (Debian: libze1): {done.stderr.strip()[-300:]}")
+    assert done.stdout.strip() == "3.0", done.stderr
+    return settings
 
 
 # Tensors on the device that lie as those on the CPU (.to() keeps the strides of dense ones alone), and who computed calls.
@@ -135,6 +157,23 @@ a = x.to("{kind}:0") * 2
 b = a.to("{kind}:2")  # the first device of the other plugin
 assert torch.equal((b + 1).to("{kind}:1").cpu(), x * 2 + 1)
 assert torch.{kind}.device_count() == 4
+"""
+
+
+def sum_logarithms(kind):
+    """Running logarithms of sums are as near to the truth in double precision as float32 can be, however long the rows."""
+    return f"""
+import torch, torch_backend
+from torch_backend import fallback
+torch.manual_seed(0)
+for shape, dim in (((100003,), 0), ((5, 3000), 1), ((3000, 5), 0), ((64, 64), 1)):
+    x = torch.randn(shape) * 4
+    torch.testing.assert_close(x.to("{kind}").logcumsumexp(dim).cpu().double(), x.double().logcumsumexp(dim), rtol=1.2e-7, atol=2e-8)
+infinity, nan = float("inf"), float("nan")
+for row in ((-infinity, -1, -infinity, 2, infinity, 1), (-infinity, -infinity, nan, 2, infinity), (infinity, -infinity, 3)):
+    x = torch.tensor(row)
+    torch.testing.assert_close(x.to("{kind}").logcumsumexp(0).cpu(), x.logcumsumexp(0), equal_nan=True)
+assert not fallback.report(), fallback.report()
 """
 
 

@@ -37,16 +37,7 @@ def check(call, names, by_library, *operands, tolerance=2e-5, lies_as=None, grad
 BOTH = ("convolution_overrideable", "convolution_backward_overrideable")
 NORMS = ("native_batch_norm", "native_batch_norm_backward")
 """
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"), libraries=True)
-
-
-@pytest.fixture
-def run(run_python, settings):
-    return lambda script, **more: run_python(HEAD + script, timeout=300, **{**settings, "HAL_LAYERS": "validate", **more})
+settings = driver_scripts.cuda_fixture(libraries=True, HAL_LAYERS="validate")
 
 
 def test_convolutions_of_all_types_and_layouts_and_their_gradients_are_the_librarys_and_the_cpus_numbers(run):

@@ -11,16 +11,7 @@ def check(call, by_library, *tensors, tolerance=1e-5, **more):
     torch.testing.assert_close(call(*map(alike, tensors), **more).cpu(), expected, rtol=tolerance, atol=tolerance, equal_nan=True)
     answered(("mm", "bmm", "addmm", "baddbmm"), by_library)
 """
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"), libraries=True)
-
-
-@pytest.fixture
-def run(run_python, settings):
-    return lambda script, **more: run_python(HEAD + script, timeout=300, **{**settings, "HAL_LAYERS": "validate", **more})
+settings = driver_scripts.cuda_fixture(libraries=True, HAL_LAYERS="validate")
 
 
 def test_the_library_computes_products_in_all_its_types_and_layouts_as_the_cpu(run):

@@ -9,17 +9,7 @@ import driver_scripts
 import pytest
 
 SMI = [sys.executable, "-P", "-m", "torch_backend", "smi"]
-
-
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory):
-    """Settings of processes that share compiled kernels; skips where the libraries are not built."""
-    return driver_scripts.cuda_settings(tmp_path_factory.mktemp("kernels"))
-
-
-@pytest.fixture
-def run(run_python, settings):
-    return lambda script, **more: run_python(script, timeout=300, **{**settings, **more})
+settings = driver_scripts.cuda_fixture()
 
 
 # ---- memory in the order of streams ----

@@ -9,12 +9,7 @@ from torch.utils.checkpoint import checkpoint
 import models
 from torch_backend import lazy
 
-
-@pytest.fixture(autouse=True)
-def lazy_type(device):
-    lazy.device.enable()
-    yield
-    lazy.device.stop()
+pytestmark = pytest.mark.usefixtures("lazy_type")
 
 
 def operators(where, dtype):

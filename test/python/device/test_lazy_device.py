@@ -11,12 +11,7 @@ from torch.nn import functional as F
 import models
 from torch_backend import lazy
 
-
-@pytest.fixture(autouse=True)
-def lazy_type(device):
-    lazy.device.enable()
-    yield
-    lazy.device.stop()
+pytestmark = pytest.mark.usefixtures("lazy_type")
 
 
 def test_a_tensor_is_made_printed_and_read():

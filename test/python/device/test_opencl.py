@@ -17,7 +17,7 @@ PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.o
 
 
 @pytest.fixture(scope="module")
-def caches(tmp_path_factory):
+def settings(tmp_path_factory):
     """Settings of processes that share compiled kernels; skips where there is no OpenCL device."""
     folder = tmp_path_factory.mktemp("kernels")
     settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl")}
@@ -28,16 +28,11 @@ def caches(tmp_path_factory):
 
 
 @pytest.fixture
-def run(run_python, caches):
-    return lambda script, **settings: run_python(script, timeout=300, **{**caches, **settings})
-
-
-@pytest.fixture
-def run_tests(caches, tmp_path):
+def run_tests(settings, tmp_path):
     """Runs tests of other files on the OpenCL device; gives what pytest printed."""
 
-    def run(path, *options, timeout=1800, **settings):
-        return driver_scripts.run_tests("opencl", {**caches, **settings}, tmp_path, path, *options, timeout=timeout)
+    def run(path, *options, timeout=1800, **more):
+        return driver_scripts.run_tests("opencl", {**settings, **more}, tmp_path, path, *options, timeout=timeout)
 
     return run
 
@@ -204,10 +199,14 @@ def test_half_precision_integers_and_complex_numbers_give_the_cpus_numbers(run):
     )
 
 
-def test_uniform_numbers_are_those_of_the_fake_device_bit_for_bit(run_python, caches):
+def test_running_logarithms_of_sums_are_as_exact_as_their_type(run):
+    run(driver_scripts.sum_logarithms("ocl"))
+
+
+def test_uniform_numbers_are_those_of_the_fake_device_bit_for_bit(run_python, settings):
     script = "import torch; torch.manual_seed(7); print(torch.rand(1003, device='{}').cpu().view(torch.int32).sum().item())"
     other = run_python(script.format("fake"), TORCH_BACKEND="fake")
-    assert run_python(script.format("ocl"), **caches).stdout == other.stdout
+    assert run_python(script.format("ocl"), **settings).stdout == other.stdout
 
 
 def test_a_compiler_that_fails_leaves_the_fallback_and_says_so(run):
@@ -224,22 +223,22 @@ def test_a_compiler_that_fails_leaves_the_fallback_and_says_so(run):
 
 
 @pytest.mark.slow
-def test_the_demo_trains(caches, tmp_path):
+def test_the_demo_trains(settings, tmp_path):
     command = [sys.executable, "-P", "-m", "torch_backend.demo", "--quiet", "--json", "--picture", str(tmp_path / "loss.png")]
-    done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout[done.stdout.index("{") :])
     assert summary["parameter_device"] == "ocl:0" and summary["accuracy"] >= 0.93 and summary["loss_difference"] <= 1e-4
 
 
 @pytest.fixture
-def sweep(caches, tmp_path):
+def sweep(settings, tmp_path):
     """Runs the operator database; gives the kinds of the outcomes and what it printed. What differs from the committed lists, which hold
     few entries with a reason each, fails."""
 
     def run(*options):
         command = [sys.executable, "-P", str(OPINFO), "--plugin", "opencl", "--timeout", "400", "--json", str(tmp_path / "o.json"), *options]
-        done = subprocess.run(command, env={**os.environ, **caches}, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
+        done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True, timeout=3000, cwd=tmp_path)
         assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
         return [outcome["kind"] for outcome in json.loads((tmp_path / "o.json").read_text())], done.stdout
 

@@ -1,0 +1,90 @@
+"""The plugins over vendors' drivers from torch, each on the library of test/doubles that stands in for its driver: portable kernels give the CPU's
+numbers, networks train without a fallback, and compiled kernels are found again by the next process."""
+
+from collections import namedtuple
+
+import driver_scripts
+import pytest
+
+# Name of the plugin and of its device type; the driver as `info` names it; what loses a device; settings of the device's own forms.
+Driver = namedtuple("Driver", "plugin kind settings named library lose forms slow_forms")
+
+DRIVERS = {
+    "cuda": Driver("cuda", "nvgpu", driver_scripts.cuda_settings, f"driver {driver_scripts.CUDA_LIBRARIES}/libcuda.so.1 of CUDA 13.0", '"libcuda.so.1"',
+                   "cuda_stand_in_fault_set", [{}], [{}]),
+    "npu": Driver("npu", "npu", driver_scripts.npu_settings, f"driver {driver_scripts.NPU_DRIVER}", 'os.environ["ZE_ENABLE_ALT_DRIVERS"]',
+                  "ze_cpu_fault_set", [{"HAL_NPU_FORM": form, "HAL_NPU_MEMORY": memory} for form in ("simt", "cpu") for memory in ("device", "shared")],
+                  [{"HAL_NPU_FORM": "simt"}, {"HAL_NPU_FORM": "cpu"}]),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=DRIVERS)
+def driver(request):
+    return DRIVERS[request.param]
+
+
+@pytest.fixture(scope="module")
+def settings(driver, tmp_path_factory):
+    return driver.settings(tmp_path_factory.mktemp("kernels"))
+
+
+def test_a_network_trains_as_on_the_cpu_without_a_fallback(run, driver):
+    for form in driver.forms:
+        run(driver_scripts.train_as_on_the_cpu(driver.kind), **form)
+
+
+def test_kernels_are_compiled_once_for_all_processes(run, driver, tmp_path):
+    script, form = driver_scripts.count_compiled(driver.kind), driver.forms[-1]
+    first, second = ([int(word) for word in run(script, HAL_CACHE_DIR=str(tmp_path), **form).stdout.split()] for _ in range(2))
+    assert first[0] > 5 and first[2] == 0
+    assert second == [0, first[0] + first[1], 0]
+
+
+def test_running_logarithms_of_sums_are_as_exact_as_their_type(run, driver):
+    run(driver_scripts.sum_logarithms(driver.kind))
+
+
+def test_memory_crosses_between_devices_and_streams(run, driver):
+    run(driver_scripts.cross_devices(driver.kind))
+
+
+def test_a_lost_device_is_an_error_of_python_and_not_the_processs_end(run, driver):
+    run(driver_scripts.lose(driver.kind, driver.library, driver.lose))
+
+
+@pytest.mark.parametrize("command", ["info", "doctor"])
+def test_the_command_line_says_which_library_was_loaded_from_where(settings, driver, tmp_path, command):
+    printed = driver_scripts.run_command(settings, tmp_path, command)
+    assert driver.named in printed and (driver.plugin != "npu" or "libze_loader.so" in printed), printed
+
+
+@pytest.mark.parametrize("other", ["fake", "opencl"])
+def test_several_plugins_live_in_one_process(run, driver, other):
+    """Among them one over the driver by which npu's double computes."""
+    run(driver_scripts.share_a_process(driver.kind), TORCH_BACKEND=f"{driver.plugin},{other}", HAL_FAKE_DEVICES="2", POCL_DEVICES="pthread pthread")
+
+
+def test_it_activates_by_itself_and_is_known_by_its_file_and_its_device_type(run, driver):
+    run(driver_scripts.activate_by_itself(driver.kind, driver.plugin))
+
+
+@pytest.mark.slow
+def test_the_demos_network_trains_on_it(settings, driver, tmp_path):
+    driver_scripts.run_command(settings, tmp_path, "demo", "--device", driver.kind)
+
+
+@pytest.mark.slow
+def test_the_models_train_as_on_the_cpu(settings, driver, tmp_path):
+    for form in driver.slow_forms:
+        driver_scripts.run_tests(driver.plugin, {**settings, **form}, tmp_path, "training/test_models.py", timeout=3600)
+
+
+@pytest.mark.slow
+def test_memory_streams_random_numbers_and_pinned_memory_are_as_on_every_device(settings, driver, tmp_path):
+    for name in ("accelerator", "device", "memory", "streams", "random", "pinned", "dlpack", "graphs"):
+        driver_scripts.run_tests(driver.plugin, settings, tmp_path, f"device/test_{name}.py")
+
+
+@pytest.mark.slow
+def test_the_operator_database_gives_the_cpus_results_with_gradients(settings, driver, tmp_path):
+    assert not driver_scripts.run_database(driver.plugin, settings, tmp_path)
