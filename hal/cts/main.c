@@ -151,80 +151,88 @@ static int is_setting(const char *text) {
   return fprintf(stderr, "hal-cts: --fault \"%s\" is not NAME=VALUE\n", text), 0;
 }
 
-int main(int argc, char **argv) {
-  static const struct option options[] = {{"plugin", 1, 0, 'p'},
-                                          {"suite", 1, 0, 's'},
-                                          {"case", 1, 0, 'c'},
-                                          {"device", 1, 0, 'd'},
-                                          {"list", 0, 0, 'l'},
-                                          {"rules", 0, 0, 'R'},
-                                          {"report", 1, 0, 'r'},
-                                          {"junit", 1, 0, 'j'},
-                                          {"tap", 0, 0, 't'},
-                                          {"limit", 1, 0, 'L'},
-                                          {"unsupported", 1, 0, 'u'},
-                                          {"xfail", 1, 0, 'x'},
-                                          {"skip-code", 1, 0, 'k'},
-                                          {"fault", 1, 0, 'f'},
-                                          {"stop", 0, 0, 'S'},
-                                          {"help", 0, 0, 'h'},
-                                          {0, 0, 0, 0}};
-  static char path[PATH_MAX];
-  const char *plugin = NULL, *html = NULL, *junit = NULL;
+/* What the command line asks for beside the run's own settings. */
+typedef struct wish_s {
+  const char *plugin, *html, *junit;
+  int list, rules, help;
+} wish_t;
+
+static const struct option options[] = {{"plugin", 1, 0, 'p'},
+                                        {"suite", 1, 0, 's'},
+                                        {"case", 1, 0, 'c'},
+                                        {"device", 1, 0, 'd'},
+                                        {"list", 0, 0, 'l'},
+                                        {"rules", 0, 0, 'R'},
+                                        {"report", 1, 0, 'r'},
+                                        {"junit", 1, 0, 'j'},
+                                        {"tap", 0, 0, 't'},
+                                        {"limit", 1, 0, 'L'},
+                                        {"unsupported", 1, 0, 'u'},
+                                        {"xfail", 1, 0, 'x'},
+                                        {"skip-code", 1, 0, 'k'},
+                                        {"fault", 1, 0, 'f'},
+                                        {"stop", 0, 0, 'S'},
+                                        {"help", 0, 0, 'h'},
+                                        {0, 0, 0, 0}};
+
+/* Reads one option with its value in optarg; 0 when it is wrong, and what was wrong has been said. */
+static int read_option(int option, wish_t *wish) {
   long number = 0;
   int good = 1;
+  switch (option) {
+    case 'p':
+      wish->plugin = optarg;
+      break;
+    case 's':
+      run.suite = optarg, good = is_suite(optarg);
+      break;
+    case 'c':
+      run.only = optarg, good = is_case(optarg);
+      break;
+    case 'd':
+      good = read_number(optarg, 0, 1023, &number), run.device = (int32_t)number;
+      break;
+    case 'L':
+      good = read_number(optarg, 1, 86400, &number), run.limit_s = (int)number;
+      break;
+    case 'k':
+      good = read_number(optarg, 0, 125, &number), skip_code = (int)number;
+      break;
+    case 'r':
+      wish->html = optarg;
+      break;
+    case 'j':
+      wish->junit = optarg;
+      break;
+    case 'u':
+      good = read_list(optarg, &run.unsupported, &run.unsupported_count);
+      break;
+    case 'x':
+      good = read_list(optarg, &run.xfail, &run.xfail_count);
+      break;
+    case 'f':
+      run.fault = optarg, good = is_setting(optarg);
+      break;
+    default:
+      wish->list |= option == 'l', wish->rules |= option == 'R', wish->help |= option == 'h';
+      tap |= option == 't', run.stop |= option == 'S';
+      good = option != '?';
+  }
+  return good;
+}
+
+int main(int argc, char **argv) {
+  static char path[PATH_MAX];
+  wish_t wish = {.plugin = NULL};
+  int good = 1;
   run.limit_s = LIMIT_S;
-  for (int option; good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1;) switch (option) {
-      case 'p':
-        plugin = optarg;
-        break;
-      case 's':
-        run.suite = optarg, good = is_suite(optarg);
-        break;
-      case 'c':
-        run.only = optarg, good = is_case(optarg);
-        break;
-      case 'd':
-        good = read_number(optarg, 0, 1023, &number), run.device = (int32_t)number;
-        break;
-      case 'L':
-        good = read_number(optarg, 1, 86400, &number), run.limit_s = (int)number;
-        break;
-      case 'k':
-        good = read_number(optarg, 0, 125, &number), skip_code = (int)number;
-        break;
-      case 'l':
-        return list_cases();
-      case 'R':
-        return list_rules();
-      case 'r':
-        html = optarg;
-        break;
-      case 'j':
-        junit = optarg;
-        break;
-      case 't':
-        tap = 1;
-        break;
-      case 'u':
-        good = read_list(optarg, &run.unsupported, &run.unsupported_count);
-        break;
-      case 'x':
-        good = read_list(optarg, &run.xfail, &run.xfail_count);
-        break;
-      case 'f':
-        run.fault = optarg, good = is_setting(optarg);
-        break;
-      case 'S':
-        run.stop = 1;
-        break;
-      case 'h':
-        return fputs(usage, stdout), 0;
-      default:
-        good = 0;
-    }
-  if (!good || !plugin || optind != argc) return fputs(usage, stderr), 2;
-  run.path = realpath(plugin, path) ? path : plugin; /* the loader says what is wrong with it */
+  for (int option; good && (option = getopt_long(argc, argv, "h", options, NULL)) != -1;)
+    good = read_option(option, &wish);
+  if (good && wish.help) return fputs(usage, stdout), 0;
+  if (good && wish.list) return list_cases();
+  if (good && wish.rules) return list_rules();
+  if (!good || !wish.plugin || optind != argc) return fputs(usage, stderr), 2;
+  run.path = realpath(wish.plugin, path) ? path : wish.plugin; /* the loader says what is wrong with it */
   run.page = mmap(NULL, sizeof *run.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (run.page == MAP_FAILED) return fprintf(stderr, "hal-cts: no memory\n"), 2;
   const int findings = cts_run_all(&run, tell);
@@ -234,7 +242,7 @@ int main(int argc, char **argv) {
     printf("1..%d\n", count);
   }
   summarise(&run);
-  if (html && !cts_report_html(&run, html)) return 2;
-  if (junit && !cts_report_junit(&run, junit)) return 2;
+  if (wish.html && !cts_report_html(&run, wish.html)) return 2;
+  if (wish.junit && !cts_report_junit(&run, wish.junit)) return 2;
   return findings ? 1 : run.loaded ? 0 : skip_code;
 }
