@@ -1,5 +1,7 @@
 /* event.c: events. A record is the driver's event of the last command of the stream; an event with HAL_EVENT_TIMING has a command of its
- * own, which writes the device's clock. */
+ * own, which writes the device's clock. Level Zero's events are for one record each, also between processes: an event with
+ * HAL_EVENT_INTERPROCESS is one of hal/plugin_shared_event.h. */
+#include <hal/plugin_shared_event.h>
 #include <string.h>
 
 #include "npu.h"
@@ -7,19 +9,15 @@
 struct hal_plugin_event_s {
   int32_t device;
   uint32_t flags;
+  hal_shared_event_t *shared;        /* of an event between processes: the rest is not used */
   pthread_mutex_t lock;              /* of the rest */
   npu_event_t *handle;               /* NULL: nothing to wait for */
   const hal_plugin_stream_t *stream; /* only compared */
   int recorded;
 };
 
-hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
-  const hal_status_t status = npu_check_device(device);
-  if (status) return status;
-  if (flags & ~(uint32_t)(HAL_EVENT_TIMING | HAL_EVENT_BLOCKING))
-    return npu_error(HAL_UNIMPLEMENTED, 0, "npu: events with flags 0x%x are not offered (only timing and blocking)",
-                     (unsigned)flags);
-  hal_plugin_event_t *event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
+static hal_status_t make(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  hal_plugin_event_t *const event = hal_host->mem_alloc(sizeof *event, alignof(hal_plugin_event_t));
   if (!event) return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory for an event; free some memory");
   *event = (hal_plugin_event_t){.device = device, .flags = flags};
   pthread_mutex_init(&event->lock, NULL);
@@ -27,15 +25,115 @@ hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_
   return HAL_OK;
 }
 
+static void unmake(hal_plugin_event_t *event) {
+  hal_shared_event_release(event->shared);
+  pthread_mutex_destroy(&event->lock);
+  hal_host->mem_free(event);
+}
+
+hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
+  const uint32_t known = HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS;
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = npu_check_device(device);
+  if (status) return status;
+  if (flags & ~known || (flags & HAL_EVENT_INTERPROCESS && flags & HAL_EVENT_TIMING))
+    return npu_error(HAL_UNIMPLEMENTED, 0,
+                     "npu: events with flags 0x%x are not offered (only timing, or between processes; blocking)",
+                     (unsigned)flags);
+  status = make(device, flags, &event);
+  if (status) return status;
+  if (flags & HAL_EVENT_INTERPROCESS) status = hal_shared_event_make("npu", &event->shared);
+  if (status)
+    unmake(event);
+  else
+    *out_event = event;
+  return status;
+}
+
 hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
   if (!event) return HAL_OK;
   const hal_status_t status = npu_check_device(event->device);
   if (status) return status;
   if (event->handle) npu_event_release(event->handle);
-  pthread_mutex_destroy(&event->lock);
-  hal_host->mem_free(event);
+  unmake(event);
   return HAL_OK;
 }
+
+/* ---- between processes -------------------------------------------------------------------------------------------------------- */
+
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, hal_ipc_handle_t *out_handle) {
+  const hal_status_t status = npu_check_device(event->device);
+  if (status) return status;
+  if (!event->shared)
+    return npu_error(HAL_INVALID_ARGUMENT, 0,
+                     "npu: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
+  hal_shared_event_export(event->shared, out_handle);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_plugin_event_t **out_event) {
+  hal_plugin_event_t *event = NULL;
+  hal_status_t status = npu_check_device(device);
+  if (!status) status = make(device, HAL_EVENT_INTERPROCESS, &event);
+  if (status) return status;
+  status = hal_shared_event_open("npu", handle, &event->shared);
+  if (status)
+    unmake(event);
+  else
+    *out_event = event;
+  return status;
+}
+
+/* What a host function of a stream is to do with a record. */
+typedef struct turn_s {
+  hal_shared_event_t *event;
+  hal_plugin_stream_t *stream;
+  uint64_t ticket;
+} turn_t;
+
+static void complete(void *argument) {
+  turn_t *const turn = argument;
+  hal_shared_event_complete(turn->event, turn->ticket);
+  hal_shared_event_release(turn->event);
+  hal_host->mem_free(turn);
+}
+
+static void await(void *argument) {
+  turn_t *const turn = argument;
+  if (hal_shared_event_wait(turn->event, turn->ticket))
+    npu_stream_fail(turn->stream, HAL_ABORTED, "stream_wait_event",
+                    "the process that recorded the event has ended before its work was done");
+  hal_shared_event_release(turn->event);
+  hal_host->mem_free(turn);
+}
+
+static hal_status_t queue_turn(hal_plugin_stream_t *stream, hal_shared_event_t *event, uint64_t ticket,
+                               hal_host_fn_t fn) {
+  turn_t *const turn = hal_host->mem_alloc(sizeof *turn, alignof(turn_t));
+  if (!turn) return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory for an event's turn; free some memory");
+  *turn = (turn_t){.event = event, .stream = stream, .ticket = ticket};
+  hal_shared_event_keep(event);
+  const hal_status_t status = hal_plugin_stream_host_call(stream, fn, turn);
+  if (!status) return HAL_OK;
+  hal_shared_event_release(event);
+  hal_host->mem_free(turn);
+  return status;
+}
+
+static hal_status_t record_shared(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  const uint64_t ticket = hal_shared_event_record(event->shared);
+  const hal_status_t status = queue_turn(stream, event->shared, ticket, complete);
+  if (status) hal_shared_event_complete(event->shared, ticket); /* nobody is left waiting */
+  return status;
+}
+
+static hal_status_t wait_shared(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  const uint64_t ticket = hal_shared_event_last(event->shared);
+  if (hal_shared_event_done(event->shared, ticket)) return HAL_OK;
+  return queue_turn(stream, event->shared, ticket, await);
+}
+
+/* ---- within this one ----------------------------------------------------------------------------------------------------------- */
 
 /* Replaces the record; takes over the reference to `handle`. */
 static void set_record(hal_plugin_event_t *event, npu_event_t *handle, const hal_plugin_stream_t *stream) {
@@ -71,6 +169,7 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
   npu_submit_t submit;
   hal_status_t status = npu_check_alive(stream ? stream->device : event->device);
   if (status) return status;
+  if (event->shared) return record_shared(event, stream);
   if (stream && !(event->flags & HAL_EVENT_TIMING)) return record_last(event, stream);
   status = npu_submit_begin(&submit, stream, event->device, "event_record");
   if (status) return status;
@@ -88,6 +187,8 @@ hal_status_t hal_plugin_event_record(hal_plugin_event_t *event, hal_plugin_strea
 hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
   const hal_status_t status = npu_check_device(event->device);
   if (status) return status;
+  if (event->shared)
+    return hal_shared_event_done(event->shared, hal_shared_event_last(event->shared)) ? HAL_OK : HAL_NOT_READY;
   npu_event_t *const handle = take_handle(event, NULL);
   if (!handle) return HAL_OK;
   const ze_result_t code = ze.zeEventQueryStatus(handle->handle);
@@ -98,6 +199,7 @@ hal_status_t hal_plugin_event_query(hal_plugin_event_t *event) {
 hal_status_t hal_plugin_event_synchronize(hal_plugin_event_t *event) {
   const hal_status_t status = npu_check_device(event->device);
   if (status) return status;
+  if (event->shared) return hal_shared_event_wait(event->shared, hal_shared_event_last(event->shared));
   npu_event_t *const handle = take_handle(event, NULL);
   if (!handle) return HAL_OK;
   const ze_result_t code = ze.zeEventHostSynchronize(handle->handle, UINT64_MAX);
@@ -146,6 +248,7 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
   const hal_plugin_stream_t *recorded = NULL;
   hal_status_t status = npu_check_alive(stream->device);
   if (status) return status;
+  if (event->shared) return wait_shared(event, stream);
   npu_event_t *const handle = take_handle(event, &recorded);
   if (!handle) return HAL_OK;
   /* A stream waits for its own past anyway. */

@@ -192,6 +192,7 @@ typedef struct npu_failure_s {
   hal_status_t status;
   ze_result_t code;
   char op[64], kernel[96];
+  const char *why; /* of a host function; NULL: the driver said `code` */
 } npu_failure_t;
 
 /* An immediate command list. Each command waits for the one before it, since Level Zero promises no order, and those that nobody has
@@ -305,6 +306,9 @@ void npu_work_reap(hal_plugin_stream_t *stream, uint32_t most);
 
 /* Does that for all streams of a device: no ring then names a kernel whose work has ended. */
 void npu_work_reap_all(int32_t device);
+
+/* Keeps a failure of a host function, unless there was one before; `why` lives for ever. No lock is held. */
+void npu_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *op, const char *why);
 
 /* Gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
 npu_event_t *npu_work_last(hal_plugin_stream_t *stream);

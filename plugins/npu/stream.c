@@ -78,8 +78,15 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   return HAL_OK;
 }
 
+static const char *tell_why(const npu_failure_t *failure, char *text, size_t room) {
+  if (failure->why) return failure->why;
+  snprintf(text, room, "the driver said %s (0x%x)", npu_error_name(failure->code), (unsigned)failure->code);
+  return text;
+}
+
 /* Reports the stream's failure, if there is one, and clears it; a lost device stays one. */
 static hal_status_t take_failure(hal_plugin_stream_t *stream) {
+  char why[128];
   pthread_mutex_lock(&stream->lock);
   const npu_failure_t failure = stream->failure;
   if (failure.status) stream->told = failure;
@@ -87,9 +94,9 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
   pthread_mutex_unlock(&stream->lock);
   if (NPU_LIKELY(!failure.status)) return npu_check_alive(stream->device);
   return npu_error(failure.status, (int64_t)failure.code,
-                   "npu: %s%s%s failed on device %d (%s): the driver said %s (0x%x); its results are undefined",
-                   failure.op, failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device,
-                   npu.devices[stream->device].facts.name, npu_error_name(failure.code), (unsigned)failure.code);
+                   "npu: %s%s%s failed on device %d (%s): %s; its results are undefined", failure.op,
+                   failure.kernel[0] ? " of " : "", failure.kernel, (int)stream->device,
+                   npu.devices[stream->device].facts.name, tell_why(&failure, why, sizeof why));
 }
 
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
@@ -121,7 +128,8 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
       .struct_size = out_error->struct_size, .status = told.status, .native_code = (int64_t)told.code};
   memcpy(error.op, told.op, sizeof error.op);
   memcpy(error.kernel, told.kernel, sizeof error.kernel);
-  snprintf(error.message, sizeof error.message, "the driver said %s", npu_error_name(told.code));
+  char why[128];
+  snprintf(error.message, sizeof error.message, "%s", tell_why(&told, why, sizeof why));
   memcpy(out_error, &error, error.struct_size < sizeof error ? error.struct_size : sizeof error);
   return HAL_OK;
 }

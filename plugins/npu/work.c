@@ -7,14 +7,17 @@
 
 enum { FIRST_ROOM = 64 };
 
-static void keep_failure(hal_plugin_stream_t *stream, const npu_work_t *work, ze_result_t code) {
-  npu_device_noticed(stream->device, code);
+static void keep_failure(hal_plugin_stream_t *stream, const npu_work_t *work, npu_failure_t failure) {
   if (stream->failure.status) return; /* the first is the cause of the others */
-  npu_failure_t *failure = &stream->failure;
-  failure->code = code;
-  failure->status = npu_error_status(code);
-  snprintf(failure->op, sizeof failure->op, "%s", work->op);
-  snprintf(failure->kernel, sizeof failure->kernel, "%s", work->kernel ? work->kernel : "");
+  snprintf(failure.op, sizeof failure.op, "%s", work->op);
+  snprintf(failure.kernel, sizeof failure.kernel, "%s", work->kernel ? work->kernel : "");
+  stream->failure = failure;
+}
+
+void npu_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *op, const char *why) {
+  pthread_mutex_lock(&stream->lock);
+  keep_failure(stream, &(npu_work_t){.op = op}, (npu_failure_t){.status = status, .why = why});
+  pthread_mutex_unlock(&stream->lock);
 }
 
 /* Lets go of the events of work that has ended, or was never queued. */
@@ -29,9 +32,10 @@ void npu_work_reap(hal_plugin_stream_t *stream, uint32_t most) {
     npu_work_t *work = &stream->ring[stream->first];
     const ze_result_t code = ze.zeEventQueryStatus(work->event->handle);
     if (code == ZE_RESULT_NOT_READY) return;
-    if (NPU_UNLIKELY(code))
-      keep_failure(stream, work, code);
-    else if (NPU_UNLIKELY(work->noted))
+    if (NPU_UNLIKELY(code)) {
+      npu_device_noticed(stream->device, code);
+      keep_failure(stream, work, (npu_failure_t){.status = npu_error_status(code), .code = code});
+    } else if (NPU_UNLIKELY(work->noted))
       npu_profile_append(stream->device, stream == npu.devices[stream->device].own ? NULL : stream, work);
     release_events(work);
     stream->first = (stream->first + 1) & (stream->room - 1);

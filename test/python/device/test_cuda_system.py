@@ -1,4 +1,4 @@
-"""What the CUDA plugin has of its system, on the stand-ins: memory in the order of streams, events between processes, and what NVML measures."""
+"""What the CUDA plugin has of its system, on the stand-ins: memory in the order of streams, and what NVML measures."""
 
 import json
 import os
@@ -50,66 +50,6 @@ for value in (1.0, 2.0, 3.0, 4.0):
 
 def test_a_network_trains_on_memory_in_the_order_of_streams_and_its_statistics_are_right(run):
     run(driver_scripts.train_as_on_the_cpu("nvgpu") + POOLED, HAL_CUDA_POOLED="1")
-
-
-# ---- events between processes ----
-
-WAITS_FOR_ANOTHER_PROCESS = """
-import os, subprocess, sys, torch, torch_backend
-event = torch.nvgpu.Event("nvgpu:1", interprocess=True)
-assert isinstance(event, torch.Event) and event.device == torch.device("nvgpu:1")
-torch.nvgpu.set_device(1)
-x = torch.ones(1000, device="nvgpu:1")
-event.record()
-handle = event.ipc_handle()
-assert len(handle) == 64
-done = subprocess.run([sys.executable, "-P", "-c", os.environ["THERE"], handle.hex()], capture_output=True, text=True, timeout=120)
-assert done.stdout == "met\\n", done.stderr
-event.synchronize()
-assert event.query()
-"""
-
-THE_OTHER_PROCESS = """
-import sys, torch, torch_backend
-event = torch.nvgpu.Event.from_ipc_handle("nvgpu:1", bytes.fromhex(sys.argv[1]))
-stream = torch.Stream(device="nvgpu:1")
-event.wait(stream)
-stream.synchronize()
-assert event.query()
-event.record(stream)
-event.synchronize()
-for wrong, error in ((bytes(64), RuntimeError), (b"x", ValueError)):
-    try:
-        torch.nvgpu.Event.from_ipc_handle(1, wrong)
-    except error as said:
-        assert "handle" in str(said) or "process" in str(said), said
-    else:
-        raise AssertionError(wrong)
-print("met")
-"""
-
-
-def test_events_are_shared_by_processes(run):
-    run(WAITS_FOR_ANOTHER_PROCESS, THERE=THE_OTHER_PROCESS)
-
-
-def test_events_that_cannot_be_shared_say_so(run):
-    run("""
-import pytest, torch, torch_backend
-with pytest.raises(ValueError, match="no times"):
-    torch.nvgpu.Event(interprocess=True, enable_timing=True)
-plain = torch.nvgpu.Event()
-plain.record()
-with pytest.raises(NotImplementedError, match="ipc"):
-    plain.ipc_handle()
-assert type(plain) is torch.Event and isinstance(plain, torch.nvgpu.Event)
-own = torch.nvgpu.Event(interprocess=True)
-with pytest.raises(RuntimeError, match="another one than this"):
-    torch.nvgpu.Event.from_ipc_handle(0, own.ipc_handle())
-start, end = torch.nvgpu.Event(enable_timing=True), torch.nvgpu.Event(enable_timing=True)
-start.record(), end.record(), end.synchronize()
-assert start.elapsed_time(end) >= 0
-""")
 
 
 # ---- what NVML measures ----

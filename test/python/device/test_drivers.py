@@ -68,6 +68,70 @@ def test_it_activates_by_itself_and_is_known_by_its_file_and_its_device_type(run
     run(driver_scripts.activate_by_itself(driver.kind, driver.plugin))
 
 
+# ---- events between processes ----
+
+WAITS_FOR_ANOTHER_PROCESS = """
+import os, subprocess, sys, torch, torch_backend
+event = torch.KIND.Event("KIND:1", interprocess=True)
+assert isinstance(event, torch.Event) and event.device == torch.device("KIND:1")
+torch.KIND.set_device(1)
+x = torch.ones(1000, device="KIND:1")
+event.record()
+handle = event.ipc_handle()
+assert len(handle) == 64
+done = subprocess.run([sys.executable, "-P", "-c", os.environ["THERE"], handle.hex()], capture_output=True, text=True, timeout=120)
+assert done.stdout == "met\\n", done.stderr
+event.synchronize()
+assert event.query()
+"""
+
+THE_OTHER_PROCESS = """
+import sys, torch, torch_backend
+event = torch.KIND.Event.from_ipc_handle("KIND:1", bytes.fromhex(sys.argv[1]))
+stream = torch.Stream(device="KIND:1")
+event.wait(stream)
+stream.synchronize()
+assert event.query()
+event.record(stream)
+event.synchronize()
+for wrong, error in ((bytes(64), RuntimeError), (b"x", ValueError)):
+    try:
+        torch.KIND.Event.from_ipc_handle(1, wrong)
+    except error as said:
+        assert "handle" in str(said) or "process" in str(said), said
+    else:
+        raise AssertionError(wrong)
+print("met")
+"""
+
+
+def test_events_are_shared_by_processes(run, driver):
+    run(WAITS_FOR_ANOTHER_PROCESS.replace("KIND", driver.kind), THERE=THE_OTHER_PROCESS.replace("KIND", driver.kind))
+
+
+def test_events_that_cannot_be_shared_say_so(run, driver):
+    script = """
+import pytest, torch, torch_backend
+with pytest.raises(ValueError, match="no times"):
+    torch.KIND.Event(interprocess=True, enable_timing=True)
+plain = torch.KIND.Event()
+plain.record()
+with pytest.raises(NotImplementedError, match="ipc"):
+    plain.ipc_handle()
+assert type(plain) is torch.Event and isinstance(plain, torch.KIND.Event)
+own = torch.KIND.Event(interprocess=True)
+with pytest.raises(RuntimeError, match="another one than this"):
+    torch.KIND.Event.from_ipc_handle(0, own.ipc_handle())
+start, end = torch.KIND.Event(enable_timing=True), torch.KIND.Event(enable_timing=True)
+start.record(), end.record(), end.synchronize()
+assert start.elapsed_time(end) >= 0
+"""
+    run(script.replace("KIND", driver.kind))
+
+
+# ---- what takes long ----
+
+
 @pytest.mark.slow
 def test_the_demos_network_trains_on_it(settings, driver, tmp_path):
     driver_scripts.run_command(settings, tmp_path, "demo", "--device", driver.kind)

@@ -1,0 +1,192 @@
+/* shared_event.c: events between processes (hal/plugin_shared_event.h): a page in memory that both map. Another process finds it by the
+ * number of its file in /proc, so that nothing is left behind by whoever ends. */
+#define _GNU_SOURCE /* memfd_create, getrandom, syscall */
+#include "hal/plugin_shared_event.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SLOTS = 64, NONCE = 16, LOOK_MS = 100 };
+
+/* What processes share. A ticket's slot is its remainder by SLOTS: `done` is the highest completed ticket there, `process` who recorded
+ * the latest. */
+typedef struct page_s {
+  unsigned char nonce[NONCE];
+  _Atomic uint64_t taken, queued; /* tickets: given out; to be waited for */
+  _Atomic uint64_t done[SLOTS];
+  _Atomic int32_t process[SLOTS];
+  _Atomic uint32_t turn; /* changes with each completion: what sleepers look at */
+} page_t;
+
+struct hal_shared_event_s {
+  page_t *page;
+  const char *plugin;
+  int file; /* of the process that made it, else -1 */
+  atomic_uint users;
+};
+
+/* A handle: how to find the file, and how to know it. */
+typedef struct parcel_s {
+  char magic[8];
+  int32_t process, file;
+  unsigned char nonce[NONCE];
+} parcel_t;
+static const char magic[8] = "halevent";
+
+_Static_assert(sizeof(parcel_t) <= sizeof(hal_ipc_handle_t), "a parcel is a handle");
+_Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the numbers without a lock");
+
+static hal_status_t failed(const char *plugin, hal_status_t status, int code, const char *what) {
+  char message[256];
+  snprintf(message, sizeof message, "%s: %s%s%s", plugin, what, code ? ": " : "", code ? strerror(code) : "");
+  return hal_host->error_set(status, code, message);
+}
+
+/* Maps the file, whose number belongs to the event from now on where it is kept. */
+static hal_status_t map(const char *plugin, int file, int kept, hal_shared_event_t **out_event) {
+  void *const page = mmap(NULL, sizeof(page_t), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (page == MAP_FAILED)
+    return failed(plugin, HAL_RESOURCE_EXHAUSTED, errno, "the memory of an event between processes cannot be mapped");
+  hal_shared_event_t *const event = hal_host->mem_alloc(sizeof *event, _Alignof(hal_shared_event_t));
+  if (!event) {
+    munmap(page, sizeof(page_t));
+    return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "no host memory for an event between processes; free some memory");
+  }
+  *event = (hal_shared_event_t){.page = page, .plugin = plugin, .file = kept ? file : -1};
+  atomic_init(&event->users, 1);
+  *out_event = event;
+  return HAL_OK;
+}
+
+hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_event) {
+  const int file = memfd_create("hal_event", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, sizeof(page_t))) {
+    const int code = errno;
+    if (file >= 0) close(file);
+    return failed(plugin, HAL_RESOURCE_EXHAUSTED, code, "the system gives no file for an event between processes");
+  }
+  const hal_status_t status = map(plugin, file, 1, out_event);
+  if (status) {
+    close(file);
+    return status;
+  }
+  unsigned char *const nonce = (*out_event)->page->nonce;
+  if (getrandom(nonce, NONCE, GRND_NONBLOCK) == NONCE) return HAL_OK;
+  hal_shared_event_release(*out_event);
+  return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "the system gives no random numbers to know an event's file by");
+}
+
+void hal_shared_event_export(const hal_shared_event_t *event, hal_ipc_handle_t *out_handle) {
+  parcel_t parcel = {.process = (int32_t)getpid(), .file = event->file};
+  memcpy(parcel.magic, magic, sizeof magic);
+  memcpy(parcel.nonce, event->page->nonce, NONCE);
+  memset(out_handle, 0, sizeof *out_handle);
+  memcpy(out_handle, &parcel, sizeof parcel);
+}
+
+hal_status_t hal_shared_event_open(const char *plugin, const hal_ipc_handle_t *handle, hal_shared_event_t **out_event) {
+  parcel_t parcel;
+  char path[64];
+  struct stat facts;
+  memcpy(&parcel, handle, sizeof parcel);
+  if (memcmp(parcel.magic, magic, sizeof magic) != 0 || parcel.process <= 0 || parcel.file < 0)
+    return failed(plugin, HAL_INVALID_ARGUMENT, 0, "this is no handle of an event; give one of event_ipc_export");
+  if (parcel.process == (int32_t)getpid())
+    return failed(plugin, HAL_INVALID_ARGUMENT, 0,
+                  "an event's handle was opened in the process that made it; open it in another one than this");
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)parcel.process, (int)parcel.file);
+  const int file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
+    return failed(plugin, HAL_NOT_FOUND, errno,
+                  "an event of another process cannot be opened; is that process alive, and of this user");
+  const int is_page = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size == (off_t)sizeof(page_t);
+  hal_status_t status = is_page ? map(plugin, file, 0, out_event) : HAL_NOT_FOUND;
+  close(file);
+  if (!status && memcmp((*out_event)->page->nonce, parcel.nonce, NONCE) != 0) {
+    hal_shared_event_release(*out_event);
+    status = HAL_NOT_FOUND;
+  }
+  if (status == HAL_NOT_FOUND)
+    return failed(plugin, status, 0,
+                  "an event of another process is no longer there; keep it until all have opened it");
+  return status;
+}
+
+void hal_shared_event_keep(hal_shared_event_t *event) {
+  atomic_fetch_add_explicit(&event->users, 1, memory_order_relaxed);
+}
+
+void hal_shared_event_release(hal_shared_event_t *event) {
+  if (!event || atomic_fetch_sub_explicit(&event->users, 1, memory_order_acq_rel) != 1) return;
+  if (event->file >= 0) close(event->file);
+  munmap(event->page, sizeof(page_t));
+  hal_host->mem_free(event);
+}
+
+/* Raises a number to at least `value`. */
+static void raise_to(_Atomic uint64_t *number, uint64_t value) {
+  uint64_t old = atomic_load(number);
+  while (old < value && !atomic_compare_exchange_weak(number, &old, value)) continue;
+}
+
+uint64_t hal_shared_event_record(hal_shared_event_t *event) {
+  page_t *const page = event->page;
+  const uint64_t ticket = atomic_fetch_add(&page->taken, 1) + 1;
+  atomic_store(&page->process[ticket % SLOTS], (int32_t)getpid());
+  raise_to(&page->queued, ticket); /* behind the line above: who sees the ticket sees whose it is */
+  return ticket;
+}
+
+void hal_shared_event_complete(hal_shared_event_t *event, uint64_t ticket) {
+  page_t *const page = event->page;
+  if (ticket > SLOTS) hal_shared_event_wait(event, ticket - SLOTS); /* of a process that has ended: nobody's any more */
+  raise_to(&page->done[ticket % SLOTS], ticket);
+  atomic_fetch_add(&page->turn, 1);
+  syscall(SYS_futex, &page->turn, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+uint64_t hal_shared_event_last(const hal_shared_event_t *event) { return atomic_load(&event->page->queued); }
+
+int hal_shared_event_done(const hal_shared_event_t *event, uint64_t ticket) {
+  return !ticket || atomic_load(&event->page->done[ticket % SLOTS]) >= ticket;
+}
+
+/* Whether a process has ended; one that nobody has waited for yet has, too. */
+static int has_ended(int32_t process) {
+  char path[32], line[512];
+  if (kill(process, 0)) return errno == ESRCH;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? 0 : read(file, line, sizeof line - 1);
+  if (file >= 0) close(file);
+  line[length > 0 ? length : 0] = '\0';
+  const char *const name = strrchr(line, ')'); /* which may have blanks in it; the state stands behind it */
+  return name && (strncmp(name, ") Z", 3) == 0 || strncmp(name, ") X", 3) == 0);
+}
+
+hal_status_t hal_shared_event_wait(const hal_shared_event_t *event, uint64_t ticket) {
+  static const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+  page_t *const page = event->page;
+  for (;;) {
+    const uint32_t turn = atomic_load(&page->turn);
+    if (hal_shared_event_done(event, ticket)) return HAL_OK;
+    const int32_t process = atomic_load(&page->process[ticket % SLOTS]);
+    if (has_ended(process)) {
+      if (hal_shared_event_done(event, ticket)) return HAL_OK; /* it ended behind its work */
+      return failed(event->plugin, HAL_ABORTED, 0,
+                    "the process that recorded an event has ended before its work was done");
+    }
+    syscall(SYS_futex, &page->turn, FUTEX_WAIT, turn, &look, NULL, 0);
+  }
+}

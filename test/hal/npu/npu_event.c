@@ -1,0 +1,52 @@
+/* Tests of events between processes over the Level Zero plugin, whose driver has them for one record only. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include "npu_testing.h"
+#include "shared_event_testing.h"
+
+TestSuite(npu_event, .init = begin_shared, .fini = close_opencl, .timeout = 120);
+
+Test(npu_event, an_event_of_one_process_is_waited_for_and_recorded_by_another) { share_an_event(open_npu); }
+
+/* Records behind a gate that never opens, and is ended. */
+static void end_before_the_work(void (*open)(void)) {
+  hal_stream_t *stream = NULL;
+  open();
+  record_behind_gate(&stream);
+  for (;;) nap();
+}
+
+Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
+  hal_event_t *event = NULL;
+  hal_stream_t *stream = NULL;
+  int state = 0;
+  const pid_t child = start_there(end_before_the_work, open_npu);
+  open_npu();
+  await(1);
+  assert_ok(hal_event_ipc_open(0, &page->handle, &event));
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  assert_ok(hal_stream_wait_event(stream, event));
+  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
+  kill(child, SIGKILL); /* it stays a zombie while the stream finds out */
+  assert_fails(hal_stream_synchronize(stream), HAL_ABORTED, "the process that recorded the event has ended");
+  assert_fails(hal_event_synchronize(event), HAL_ABORTED, "has ended before its work was done");
+  assert_ok(hal_event_record(event, stream)); /* anew, by this process */
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_stream_synchronize(stream));
+  cr_assert_eq(waitpid(child, &state, 0), child);
+  cr_assert_neq(hal_event_ipc_open(0, &page->handle, &event), HAL_OK, "it opened the event of a process that is gone");
+  hal_event_destroy(event);
+}
+
+Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
+  hal_event_t *event = NULL, *opened = NULL;
+  hal_ipc_handle_t handle = {{0}};
+  open_npu();
+  assert_fails(hal_event_ipc_open(0, &handle, &opened), HAL_INVALID_ARGUMENT, "no handle of an event");
+  assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
+  assert_ok(hal_event_query(event)); /* never recorded */
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_event_ipc_export(event, &handle));
+  assert_fails(hal_event_ipc_open(0, &handle, &opened), HAL_INVALID_ARGUMENT, "another one than this");
+  cr_assert_null(opened);
+  hal_event_destroy(event);
+}

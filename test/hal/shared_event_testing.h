@@ -1,0 +1,95 @@
+/* shared_event_testing.h: an event that two processes share, over any plugin that has them. */
+#ifndef TEST_HAL_SHARED_EVENT_TESTING_H_
+#define TEST_HAL_SHARED_EVENT_TESTING_H_
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support.h"
+
+/* What two processes tell each other, and the gate of the first one's stream. */
+typedef struct shared_page_s {
+  hal_ipc_handle_t handle;
+  atomic_int stage, is_open;
+} shared_page_t;
+
+static shared_page_t *page;
+
+static inline void begin_shared(void) {
+  page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(page, MAP_FAILED);
+}
+
+static inline void nap(void) { nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL); }
+static inline void reach(int stage) { atomic_store(&page->stage, stage); }
+static inline void await(int stage) {
+  while (atomic_load(&page->stage) < stage) nap();
+}
+static inline void wait_for_gate(void *unused) {
+  (void)unused;
+  while (!atomic_load(&page->is_open)) nap();
+}
+
+/* The other process: sees the first record end when the gate opens, and not before; and a second one, after it waited for it on a stream. */
+static inline void wait_there(void (*open)(void)) {
+  hal_event_t *event = NULL;
+  hal_stream_t *stream = NULL;
+  await(1);
+  open();
+  assert_ok(hal_event_ipc_open(0, &page->handle, &event));
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  cr_assert_eq(hal_event_query(event), HAL_NOT_READY);
+  assert_ok(hal_stream_wait_event(stream, event));
+  cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
+  atomic_store(&page->is_open, 1);
+  assert_ok(hal_stream_synchronize(stream));
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_event_query(event));
+  assert_ok(hal_event_record(event, stream)); /* here, for the first one to wait for */
+  assert_ok(hal_stream_synchronize(stream));
+  reach(2);
+  await(3);
+  hal_event_destroy(event);
+}
+
+/* Starts a process that does so, or another thing. */
+static inline pid_t start_there(void (*there)(void (*open)(void)), void (*open)(void)) {
+  const pid_t child = fork(); /* before either has started the driver */
+  if (child) return child;
+  there(open);
+  _exit(0);
+}
+
+/* An event of this process behind a gate, which another process may open. */
+static inline hal_event_t *record_behind_gate(hal_stream_t **out_stream) {
+  hal_event_t *event = NULL;
+  assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS, &event));
+  assert_ok(hal_stream_acquire(0, 0, out_stream));
+  assert_ok(hal_stream_host_call(*out_stream, wait_for_gate, NULL));
+  assert_ok(hal_event_record(event, *out_stream));
+  assert_ok(hal_event_ipc_export(event, &page->handle));
+  reach(1);
+  return event;
+}
+
+/* One process records and the other waits for it, and the other way round. */
+static inline void share_an_event(void (*open)(void)) {
+  int state = 1;
+  hal_stream_t *stream = NULL;
+  const pid_t child = start_there(wait_there, open);
+  open();
+  hal_event_t *const event = record_behind_gate(&stream);
+  await(2);
+  assert_ok(hal_event_synchronize(event));
+  assert_ok(hal_stream_synchronize(stream));
+  hal_event_destroy(event);
+  reach(3);
+  cr_assert_eq(waitpid(child, &state, 0), child);
+  cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "%d", state);
+}
+
+#endif /* TEST_HAL_SHARED_EVENT_TESTING_H_ */
