@@ -1,0 +1,108 @@
+"""Each family of portable kernels, in the forms that devices with compilers get: for many threads, where an item is one element or a group's work,
+and for few wide cores. One sample or two of a family, large enough that a launch has several items, against the CPU's numbers."""
+
+import json
+from pathlib import Path
+
+import driver_scripts
+import pytest
+
+FAMILIES = Path(__file__).resolve().parents[3] / "hal/ops"
+
+HEAD = """
+import json, os, torch, torch_backend
+from torch_backend import fallback
+from torch.nn import functional as F
+
+torch.manual_seed(0)
+d = torch_backend.device_name()
+N = 70001
+x, y, m, index = torch.randn(N), torch.randn(N), torch.randn(67, 131), torch.randint(0, 900, (N,))
+image, weight, rows = torch.randn(2, 3, 17, 19), torch.randn(5, 3, 3, 3), torch.randn(6, 40, 33)
+
+def step_of_adam(w, g):
+    w = w.clone().requires_grad_()
+    w.grad = g
+    torch.optim.AdamW([w], lr=0.1, fused=True).step()
+    return w.detach()
+
+def unscaled(g):
+    g, found = g.clone(), torch.zeros((), device=g.device)
+    torch._amp_foreach_non_finite_check_and_unscale_([g], found, torch.full((), 0.5, device=g.device))
+    return g, found
+
+def trained(call):
+    def run(*operands):
+        operands = [t.detach().clone().requires_grad_() if t.is_floating_point() else t for t in operands]
+        y = call(*operands)
+        (y * y).sum().backward()
+        return [y.detach(), *(t.grad for t in operands if t.grad is not None)]
+    return run
+
+q = torch.randn(2, 3, 37, 16)
+CASES = {
+    "attention": (trained(lambda q: F.scaled_dot_product_attention(q, q * 2, q + 1, is_causal=True)), q),
+    "batch_norm": (trained(lambda x: F.batch_norm(x, None, None, training=True)), image),
+    "check": (lambda i: i // (i * 0 + 3), index),
+    "columns": (lambda x: F.unfold(x, 3, padding=1), image),
+    "convolution": (trained(lambda x, w: F.conv2d(x, w, stride=2, padding=1)), image, weight),
+    "copy": (lambda m, i: (m.t().contiguous(), m.half(), i.float(), torch.cat([m, m], 1)), m, index),
+    "elementwise": (lambda x, y: (x + y, torch.where(x > y, x, y), torch.addcmul(x, x, y), x.tanh(), torch.zeros_like(x)), x, y),
+    "gemm": (lambda m: (m @ m.t(), torch.addmm(m[:, 0], m, m.t())), m),
+    "index": (lambda x, i, m: (x[:900][i], (x > 0.5).nonzero(), x[x > 0.5], torch.zeros(900, device=x.device).index_add(0, i, x),
+                               torch.zeros(900, device=x.device).scatter_reduce(0, i, x, "amax"), m[i[:3] % 67, i[3:6] % 131], m.gather(1, i[:67, None] % 131)),
+              x, index, m),
+    "layer_norm": (trained(lambda x: F.layer_norm(x, (33,))), rows),
+    "lstm_cell": (trained(lambda x: torch.lstm_cell(x, (x[:, :11], x[:, 11:22]), *WEIGHTS[x.device.type])[1]), rows[0]),
+    "max_pool": (trained(lambda x: F.max_pool2d(x, 3, 2)), image),
+    "nll": (trained(lambda x, i: F.nll_loss(x, i[:40] % 33)), rows[0], index),
+    "optimizer": (step_of_adam, x, y),
+    "random": (lambda x: (F.dropout(x, 0.5) != 0).float().mean().round(decimals=1), x),
+    "reduce": (lambda x, m: (x.sum(), m.sum(0), m.sum(1), x.argmax(), m.var(1), m.amax(0), m.norm(), x.median() * 0), x, m),
+    "resample": (trained(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear")), image),
+    "scan": (lambda x, m: (m.cumsum(1), m.cummax(1)[1], x.logcumsumexp(0), m.cumprod(0)), x, m),
+    "sequence": (lambda x: torch.arange(3, 40000, 7, device=x.device), x),
+    "softmax": (trained(lambda x: F.log_softmax(x, 1)), rows),
+    "sort": (lambda x, m, i: (x.sort()[0], i.sort(stable=True)[1], m.topk(5)[0], torch.searchsorted(m[0].sort()[0], x)), x, m, index),
+    "triangle": (lambda m: (m.tril(3), torch.triu_indices(30, 41, device=m.device)), m),
+    "unscale": (unscaled, x),
+}
+WEIGHTS = {"cpu": [torch.randn(44, 33), torch.randn(44, 11), torch.randn(44), torch.randn(44)]}
+WEIGHTS[d] = [w.to(d) for w in WEIGHTS["cpu"]]
+
+def on_cpu(result):
+    return result.cpu() if isinstance(result, torch.Tensor) else [on_cpu(part) for part in result]
+
+for name, (call, *operands) in CASES.items():
+    try:
+        torch.testing.assert_close(on_cpu(call(*(t.to(d) for t in operands))), on_cpu(call(*operands)), rtol=1e-4, atol=1e-4)
+    except Exception as error:
+        raise AssertionError(name) from error
+assert not fallback.report(), fallback.report()
+print(json.dumps(sorted(CASES)))
+"""
+
+
+def opencl_settings(folder):
+    return {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl")}
+
+
+# Plugin and form of its kernels; the first is what `make test` has of them: the form for many threads, on the driver that compiles fastest.
+DEVICES = {
+    "cuda": (driver_scripts.cuda_settings, {}),
+    "opencl-simt": (opencl_settings, {"HAL_OPENCL_FORM": "simt"}),
+    "opencl-cpu": (opencl_settings, {"HAL_OPENCL_FORM": "cpu"}),
+    "npu-simt": (driver_scripts.npu_settings, {"HAL_NPU_FORM": "simt"}),
+    "npu-cpu": (driver_scripts.npu_settings, {"HAL_NPU_FORM": "cpu"}),
+}
+
+
+@pytest.fixture(scope="module", params=[name if name == "cuda" else pytest.param(name, marks=pytest.mark.slow) for name in DEVICES])
+def settings(request, tmp_path_factory):
+    make, form = DEVICES[request.param]
+    return {**make(tmp_path_factory.mktemp("kernels")), **form}
+
+
+def test_each_family_of_kernels_gives_the_cpus_numbers(run):
+    families = sorted(folder.name for folder in FAMILIES.iterdir() if folder.is_dir())
+    assert json.loads(run("").stdout) == families, "a family of hal/ops without a case"
