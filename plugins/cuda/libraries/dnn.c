@@ -36,10 +36,7 @@ cuda_library_t cuda_dnn = {
                    "for NVIDIA's convolutions install cuDNN 8.9 or later (libcudnn, or the Python package "
                    "nvidia-cudnn-cu13 or -cu12), and name its file in HAL_CUDA_CUDNN where it is not found; without it "
                    "the portable kernels compute them",
-               .symbols = symbols,
-               .symbol_count = sizeof symbols / sizeof *symbols,
-               .table = &dnn,
-               .lock = PTHREAD_MUTEX_INITIALIZER},
+               CUDA_LIBRARY_CALLS(symbols, dnn)},
     .name = "cuDNN",
     .work = "convolutions and normalisation of batches",
     .setting = "HAL_CUDA_CUDNN",
