@@ -5,7 +5,6 @@
 #include "dnn.h"
 
 enum { MOST = 8, REMEMBERED = 256 };
-#define MOST_WORKSPACE ((size_t)1 << 29)
 
 /* ---- the three directions, which the library has functions of their own for -------------------------------------------------------- */
 
@@ -62,7 +61,7 @@ static cudnnStatus_t choose(const dnn_plan_t *plan, hal_dtype_t dtype, dnn_direc
   for (int i = 0; i < count; i++) {
     if (!may_use(dtype, &found[i], out)) continue;
     if (dnn.cudnnSetConvolutionMathType(plan->convolution, out->math)) continue;
-    if (!measure(plan, direction, out->algorithm, &out->workspace) && out->workspace <= MOST_WORKSPACE)
+    if (!measure(plan, direction, out->algorithm, &out->workspace) && out->workspace <= DNN_MOST_WORKSPACE)
       return CUDNN_STATUS_SUCCESS;
   }
   return CUDNN_STATUS_NOT_SUPPORTED;
@@ -84,10 +83,7 @@ static struct {
 } memories = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static memory_t *place_of(const dnn_convolution_t *convolution, dnn_direction_t direction) {
-  const unsigned char *const bytes = (const unsigned char *)convolution;
-  uint32_t hash = 2166136261u ^ direction;
-  for (size_t i = 0; i < sizeof *convolution; i++) hash = (hash ^ bytes[i]) * 16777619u;
-  return &memories.list[(hash ^ hash >> 16) % REMEMBERED];
+  return &memories.list[cuda_dnn_hash(convolution, sizeof *convolution, direction) % REMEMBERED];
 }
 
 static int remembered(const dnn_convolution_t *convolution, dnn_direction_t direction, memory_t *out) {

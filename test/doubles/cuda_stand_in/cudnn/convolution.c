@@ -1,10 +1,10 @@
-/* cudnn_convolution.c: convolutions of the stand-in for cuDNN. What it advises has traps, which the plugin is not to take: an algorithm whose sums
+/* convolution.c: convolutions of the stand-in for cuDNN. What it advises has traps, which the plugin is not to take: an algorithm whose sums
  * are not the same each time, one on tensor cores, and one whose workspace is larger than most devices' memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudnn_work.h"
+#include "work.h"
 
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_CONVOLUTION_CALLS(DECLARE)
