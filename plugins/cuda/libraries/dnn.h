@@ -13,7 +13,7 @@ typedef struct dnn_table_s {
 extern dnn_table_t dnn;
 extern cuda_library_t cuda_dnn;
 
-/* Its version, as 90200; of a library that serves. */
+/* Its version, as 92800; of a library that serves. */
 int cuda_dnn_version(void);
 
 /* Bytes of scratch memory that a plan of the library's may want. */

@@ -46,7 +46,7 @@ cudnnStatus_t refused(const char *function) {
 }
 
 cudnnStatus_t cudnnGetProperty(libraryPropertyType which, int *value) {
-  return vendor_version("CUDNN_STAND_IN_VERSION", 90200, which, value) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  return vendor_version("CUDNN_STAND_IN_VERSION", 92800, which, value) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 size_t cudnnGetCudartVersion(void) { return (size_t)vendor_setting("CUDNN_STAND_IN_CUDART", 13000); }
