@@ -10,7 +10,14 @@
 enum { OLDEST = 90000, ALIGNMENT = 16, GRAIN = 8, LEAST_CAPABILITY = 80, HOPPER = 90, BLACKWELL = 100 };
 
 /* The first versions of cuDNN that may be trusted with what fails in earlier ones, by NVIDIA's own list (cudnn-frontend). */
-enum { FAULTY = 91000, MENDED = 91002, ONE_QUERY = 91000, ANY_KEYS = 91501, KEYS_GRAIN = 128 };
+enum {
+  FAULTY = 91000,
+  MENDED = 91002,
+  ONE_QUERY = 91000,
+  BLACKWELL_BACKWARD = 91800,
+  ANY_KEYS = 91501,
+  KEYS_GRAIN = 128
+};
 
 /* ---- where ------------------------------------------------------------------------------------------------------------------------------ */
 
@@ -22,9 +29,9 @@ hal_status_t cuda_attention_serves(int32_t device) {
   if (!old && capability >= LEAST_CAPABILITY) return HAL_OK;
   if (old)
     snprintf(message, sizeof message,
-             "cuda: attention is computed by the portable kernels: cuDNN %d.%d.%d %s; install a later one%s",
+             "cuda: attention is computed by the portable kernels: cuDNN %d.%d.%d %s; install %s or later",
              version / 10000, version / 100 % 100, version % 100,
-             faulty ? "computes it wrongly in some cases" : "is too old for it", faulty ? "" : " than 9.0");
+             faulty ? "computes it wrongly in some cases" : "is too old for it", faulty ? "9.10.2" : "9.0");
   else
     snprintf(message, sizeof message,
              "cuda: attention is computed by the portable kernels: cuDNN has it for devices of compute capability 8.0 "
@@ -132,6 +139,7 @@ static int is_computed(const attention_t *of) {
   if (of->size % GRAIN || of->value_size % GRAIN || of->size > most || of->value_size > most) return 0;
   if (!of->backward) return !(of->causal && of->queries == 1 && version < ONE_QUERY);
   if (of->queries == 1 && of->keys == 1) return 0;
+  if (capability >= BLACKWELL && version < BLACKWELL_BACKWARD) return 0; /* gives other bits each time */
   return version >= ANY_KEYS || of->keys % KEYS_GRAIN == 0;
 }
 

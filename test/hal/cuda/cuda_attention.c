@@ -231,10 +231,10 @@ static void is_not_offered(const char *setting, const char *value, const char *s
 }
 
 Test(cuda_attention, version_8_computes_all_but_attention_and_it_is_said_when_asked_for) {
-  is_not_offered("CUDNN_STAND_IN_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install a later one than 9.0");
+  is_not_offered("CUDNN_STAND_IN_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install 9.0 or later");
 }
 Test(cuda_attention, a_version_that_is_known_to_be_wrong_is_not_taken) {
-  is_not_offered("CUDNN_STAND_IN_VERSION", "91001", "cuDNN 9.10.1 computes it wrongly in some cases");
+  is_not_offered("CUDNN_STAND_IN_VERSION", "91001", "cuDNN 9.10.1 computes it wrongly in some cases; install 9.10.2 or later");
 }
 Test(cuda_attention, a_device_that_is_too_old_is_named_with_its_capability) {
   is_not_offered("CUDA_STAND_IN_CAPABILITY", "75", "of compute capability 8.0 and later");
