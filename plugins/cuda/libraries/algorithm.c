@@ -5,6 +5,7 @@
 #include "dnn.h"
 
 enum { MOST = 8, REMEMBERED = 256 };
+#define MOST_WORKSPACE ((size_t)1 << 29)
 
 /* ---- the three directions, which the library has functions of their own for -------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ static cudnnStatus_t choose(const dnn_plan_t *plan, hal_dtype_t dtype, dnn_direc
   for (int i = 0; i < count; i++) {
     if (!may_use(dtype, &found[i], out)) continue;
     if (dnn.cudnnSetConvolutionMathType(plan->convolution, out->math)) continue;
-    if (!measure(plan, direction, out->algorithm, &out->workspace) && out->workspace <= DNN_MOST_WORKSPACE)
+    if (!measure(plan, direction, out->algorithm, &out->workspace) && out->workspace <= MOST_WORKSPACE)
       return CUDNN_STATUS_SUCCESS;
   }
   return CUDNN_STATUS_NOT_SUPPORTED;

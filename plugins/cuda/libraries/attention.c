@@ -8,6 +8,9 @@
 
 enum { PLACES = 128 };
 
+/* Bytes of a plan's workspace: gradients that are the same bits each time hold the weights of all pairs of a query and a key. */
+#define MOST_WORKSPACE (INT64_C(1) << 31)
+
 /* ---- plans: by a hash, a later one in the place of an earlier one --------------------------------------------------------------------- */
 
 typedef struct place_s {
@@ -63,7 +66,7 @@ static cudnnStatus_t make_plan(const attention_t *of, cudnnHandle_t handle, dnn_
   if (!graph) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   cuda_attention_graph(graph, of);
   cuda_graph_close(graph, handle);
-  const cudnnStatus_t code = graph->code ? graph->code : cuda_graph_choose(graph, handle, DNN_MOST_WORKSPACE);
+  const cudnnStatus_t code = graph->code ? graph->code : cuda_graph_choose(graph, handle, MOST_WORKSPACE);
   if (!code)
     *out = graph;
   else

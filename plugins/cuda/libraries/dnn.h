@@ -16,9 +16,6 @@ extern cuda_library_t cuda_dnn;
 /* Its version, as 92800; of a library that serves. */
 int cuda_dnn_version(void);
 
-/* Bytes of scratch memory that a plan of the library's may want. */
-#define DNN_MOST_WORKSPACE ((size_t)1 << 29)
-
 /* Of what is remembered by its bytes; `more` goes into it as well. */
 uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more);
 
