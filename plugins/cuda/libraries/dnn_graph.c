@@ -57,70 +57,78 @@ dnn_node_t cuda_graph_tensor(dnn_graph_t *graph, dnn_place_t place, int64_t id, 
   return tensor;
 }
 
-static dnn_node_t make_operation(dnn_graph_t *graph, cudnnBackendDescriptorType_t type) {
+/* A tensor of an operation, or how it computes. NULL: it has none. */
+typedef struct port_s {
+  cudnnBackendAttributeName_t name;
+  dnn_node_t node;
+} port_t;
+
+static void operate(dnn_graph_t *graph, cudnnBackendDescriptorType_t type, const port_t *ports, size_t count) {
   if (graph->operation_count == DNN_GRAPH_OPERATIONS && !graph->code) graph->code = CUDNN_STATUS_NOT_SUPPORTED;
-  const dnn_node_t node = make(graph, type);
-  if (node) graph->operations[graph->operation_count++] = node;
-  return node;
+  const dnn_node_t operation = make(graph, type);
+  if (operation) graph->operations[graph->operation_count++] = operation;
+  for (size_t i = 0; i < count; i++) set_node(graph, operation, ports[i].name, ports[i].node);
+  finish(graph, operation);
+}
+#define OPERATE(graph, type, ports) operate(graph, type, ports, sizeof(ports) / sizeof *(ports))
+
+/* How an operation computes, in float32 mostly; finished by its operation's caller. */
+static dnn_node_t make_computing(dnn_graph_t *graph, cudnnBackendDescriptorType_t type,
+                                 cudnnBackendAttributeName_t name, cudnnDataType_t computed) {
+  const dnn_node_t how = make(graph, type);
+  set(graph, how, name, CUDNN_TYPE_DATA_TYPE, 1, &computed);
+  return how;
 }
 
 void cuda_graph_matmul(dnn_graph_t *graph, dnn_node_t a, dnn_node_t b, dnn_node_t c) {
-  const dnn_node_t how = make(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR);
-  const cudnnDataType_t computed = CUDNN_DATA_FLOAT;
-  set(graph, how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &computed);
+  const dnn_node_t how =
+      make_computing(graph, CUDNN_BACKEND_MATMUL_DESCRIPTOR, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+  const port_t ports[] = {{CUDNN_ATTR_OPERATION_MATMUL_ADESC, a},
+                          {CUDNN_ATTR_OPERATION_MATMUL_BDESC, b},
+                          {CUDNN_ATTR_OPERATION_MATMUL_CDESC, c},
+                          {CUDNN_ATTR_OPERATION_MATMUL_DESC, how}};
   finish(graph, how);
-  const dnn_node_t operation = make_operation(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, a);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
-  finish(graph, operation);
+  OPERATE(graph, CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, ports);
 }
 
-static void point(dnn_graph_t *graph, dnn_node_t how, cudnnPointwiseMode_t mode, dnn_node_t x, dnn_node_t b,
-                  dnn_node_t which, dnn_node_t y) {
-  const cudnnDataType_t computed = mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT;
+/* `axis`: of an index, else NULL. */
+static void point(dnn_graph_t *graph, cudnnPointwiseMode_t mode, const int64_t *axis, const dnn_node_t tensors[4]) {
+  const dnn_node_t how = make_computing(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR, CUDNN_ATTR_POINTWISE_MATH_PREC,
+                                        mode == CUDNN_POINTWISE_CMP_GE ? CUDNN_DATA_BOOLEAN : CUDNN_DATA_FLOAT);
+  const port_t ports[] = {{CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how},
+                          {CUDNN_ATTR_OPERATION_POINTWISE_XDESC, tensors[0]},
+                          {CUDNN_ATTR_OPERATION_POINTWISE_BDESC, tensors[1]},
+                          {CUDNN_ATTR_OPERATION_POINTWISE_TDESC, tensors[2]},
+                          {CUDNN_ATTR_OPERATION_POINTWISE_YDESC, tensors[3]}};
   set(graph, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  set(graph, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &computed);
+  if (axis) set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, axis);
   finish(graph, how);
-  const dnn_node_t operation = make_operation(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_TDESC, which);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  finish(graph, operation);
+  OPERATE(graph, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, ports);
 }
 
 void cuda_graph_pointwise(dnn_graph_t *graph, cudnnPointwiseMode_t mode, dnn_node_t x, dnn_node_t b, dnn_node_t which,
                           dnn_node_t y) {
-  point(graph, make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR), mode, x, b, which, y);
+  point(graph, mode, NULL, (const dnn_node_t[]){x, b, which, y});
 }
 
 void cuda_graph_index(dnn_graph_t *graph, int64_t axis, dnn_node_t x, dnn_node_t y) {
-  const dnn_node_t how = make(graph, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  set(graph, how, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &axis);
-  point(graph, how, CUDNN_POINTWISE_GEN_INDEX, x, NULL, NULL, y);
+  point(graph, CUDNN_POINTWISE_GEN_INDEX, &axis, (const dnn_node_t[]){x, NULL, NULL, y});
 }
 
 void cuda_graph_reduce(dnn_graph_t *graph, cudnnReduceTensorOp_t op, dnn_node_t x, dnn_node_t y) {
-  const dnn_node_t how = make(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
-  const cudnnDataType_t computed = CUDNN_DATA_FLOAT;
+  const dnn_node_t how =
+      make_computing(graph, CUDNN_BACKEND_REDUCTION_DESCRIPTOR, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  const port_t ports[] = {{CUDNN_ATTR_OPERATION_REDUCTION_DESC, how},
+                          {CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x},
+                          {CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y}};
   set(graph, how, CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
-  set(graph, how, CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &computed);
   finish(graph, how);
-  const dnn_node_t operation = make_operation(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_DESC, how);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
-  finish(graph, operation);
+  OPERATE(graph, CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR, ports);
 }
 
 void cuda_graph_reshape(dnn_graph_t *graph, dnn_node_t x, dnn_node_t y) {
-  const dnn_node_t operation = make_operation(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);
-  set_node(graph, operation, CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
-  finish(graph, operation);
+  const port_t ports[] = {{CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x}, {CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y}};
+  OPERATE(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, ports);
 }
 
 void cuda_graph_close(dnn_graph_t *graph, cudnnHandle_t handle) {

@@ -234,7 +234,8 @@ Test(cuda_attention, version_8_computes_all_but_attention_and_it_is_said_when_as
   is_not_offered("CUDNN_STAND_IN_VERSION", "80907", "cuDNN 8.9.7 is too old for it; install 9.0 or later");
 }
 Test(cuda_attention, a_version_that_is_known_to_be_wrong_is_not_taken) {
-  is_not_offered("CUDNN_STAND_IN_VERSION", "91001", "cuDNN 9.10.1 computes it wrongly in some cases; install 9.10.2 or later");
+  is_not_offered("CUDNN_STAND_IN_VERSION", "91001",
+                 "cuDNN 9.10.1 computes it wrongly in some cases; install 9.10.2 or later");
 }
 Test(cuda_attention, a_device_that_is_too_old_is_named_with_its_capability) {
   is_not_offered("CUDA_STAND_IN_CAPABILITY", "75", "of compute capability 8.0 and later");
@@ -407,6 +408,35 @@ Test(cuda_attention, plans_are_kept_in_bounded_number) {
   }
   cr_assert_gt(descriptors(), made);
   cr_assert_leq(descriptors(), 128 * made);
+}
+
+/* Its kernels are the graph's as well, which does not keep them. */
+Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
+  hal_plugin_graph_t *graph = NULL;
+  hal_plugin_graph_exec_t *exec = NULL;
+  open_with(NULL, NULL);
+  const hal_op_own_t own = found(FORWARD);
+  sample_t *const s = sample_of(4, 2, 5, 7, 1);
+  find_descriptors();
+  OK(api.stream_create(0, 0, &s->call.stream));
+  OK(asked(&own, forward_of(s)));
+  const long made = descriptors();
+  OK(api.capture_begin(s->call.stream, HAL_CAPTURE_RELAXED, 0));
+  OK(run(&own, forward_of(s)));
+  OK(api.capture_end(s->call.stream, &graph));
+  OK(api.graph_instantiate(graph, &exec));
+  setenv("CUDNN_STAND_IN_LACKS", "2", 1); /* what takes its place is none */
+  for (int64_t keys = 1; keys <= 1500; keys++) {
+    sample_t *const other = sample_of(1, 1, 2, keys, 0);
+    cr_assert_eq(asked(&own, forward_of(other)), HAL_UNIMPLEMENTED);
+    drop(other);
+  }
+  cr_assert_eq(asked(&own, forward_of(s)), HAL_UNIMPLEMENTED); /* its place was taken */
+  cr_assert_eq(descriptors(), made);
+  OK(api.graph_launch(exec, s->call.stream));
+  OK(api.stream_synchronize(s->call.stream));
+  define(s);
+  expect(s, RESULT, 2e-3);
 }
 
 static hal_op_own_t shared[2];
