@@ -400,12 +400,12 @@ Test(cuda_attention, plans_are_kept_in_bounded_number) {
   long made = 0;
   found(FORWARD);
   find_descriptors();
-  for (int64_t keys = 1; keys <= 400; keys++) {
-    sample_t *const s = sample_of(1, 1, 2, keys, 0);
+  sample_t *const s = sample_of(1, 1, 2, 3, 0);
+  for (int i = 0; i < 400; i++, s->strides[QUERY][0] += 8) {
     OK(asked(&own, forward_of(s)));
-    if (keys == 1) made = descriptors();
-    drop(s);
+    if (i == 0) made = descriptors();
   }
+  drop(s);
   cr_assert_gt(descriptors(), made);
   cr_assert_leq(descriptors(), 128 * made);
 }
@@ -426,11 +426,10 @@ Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
   OK(api.capture_end(s->call.stream, &graph));
   OK(api.graph_instantiate(graph, &exec));
   setenv("CUDNN_STAND_IN_LACKS", "2", 1); /* what takes its place is none */
-  for (int64_t keys = 1; keys <= 1500; keys++) {
-    sample_t *const other = sample_of(1, 1, 2, keys, 0);
+  sample_t *const other = sample_of(1, 1, 2, 3, 0);
+  for (int i = 0; i < 1500; i++, other->strides[QUERY][0] += 8)
     cr_assert_eq(asked(&own, forward_of(other)), HAL_UNIMPLEMENTED);
-    drop(other);
-  }
+  drop(other);
   cr_assert_eq(asked(&own, forward_of(s)), HAL_UNIMPLEMENTED); /* its place was taken */
   cr_assert_eq(descriptors(), made);
   OK(api.graph_launch(exec, s->call.stream));
