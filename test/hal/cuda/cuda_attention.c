@@ -452,7 +452,7 @@ static void *attend_often(void *unused) {
   OK(api.stream_synchronize(s->call.stream));
   expect(s, RESULT, 2e-3);
   for (int i = GRAD_QUERY; i <= GRAD_VALUE; i++) expect(s, i, 1e-2);
-  free(s);
+  drop(s);
   return NULL;
 }
 
