@@ -156,8 +156,8 @@ static int64_t ask(dnn_graph_t *graph, dnn_node_t configs[ADVICES]) {
   return graph->code ? 0 : count < ADVICES ? count : ADVICES;
 }
 
-/* Whether an engine gives the same bits each time. */
-static int is_steady(dnn_graph_t *graph, dnn_node_t config) {
+/* Whether an engine gives the same bits each time, from the operands as they are, with sums in float32. */
+static int is_exact(dnn_graph_t *graph, dnn_node_t config) {
   cudnnBackendNumericalNote_t notes[NOTES];
   dnn_node_t engine = make(graph, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   int64_t count = 0;
@@ -168,7 +168,9 @@ static int is_steady(dnn_graph_t *graph, dnn_node_t config) {
     graph->code = dnn.cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                                NOTES, &count, notes);
   for (int64_t i = 0; i < count && i < NOTES && !graph->code; i++)
-    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return 0;
+    if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+        notes[i] == CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION)
+      return 0;
   return !graph->code;
 }
 
@@ -207,7 +209,7 @@ cudnnStatus_t cuda_graph_choose(dnn_graph_t *graph, cudnnHandle_t handle, int64_
   if (graph->code) failed = graph->code;
   for (int64_t i = 0; i < count && !graph->plan; i++) {
     const int before = graph->made_count;
-    if (is_steady(graph, configs[i]) && plan_by(graph, handle, configs[i], most_workspace)) break;
+    if (is_exact(graph, configs[i]) && plan_by(graph, handle, configs[i], most_workspace)) break;
     if (cuda_dnn_has_no_memory(graph->code)) failed = graph->code;
     graph->code = CUDNN_STATUS_SUCCESS; /* the next one may do */
     drop_after(graph, before);

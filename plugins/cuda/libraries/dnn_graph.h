@@ -43,7 +43,7 @@ void cuda_graph_reshape(dnn_graph_t *graph, dnn_node_t x, dnn_node_t y);
 /* Ends the graph: `whole`. */
 void cuda_graph_close(dnn_graph_t *graph, cudnnHandle_t handle);
 
-/* Makes the plan of a closed graph: the first that the library advises which gives the same bits each time, with a workspace of at most that many
+/* Makes the plan of a closed graph: the first that the library advises which gives the same bits each time and adds up in float32, with a workspace of at most that many
  * bytes. CUDNN_STATUS_NOT_SUPPORTED = it has none. */
 cudnnStatus_t cuda_graph_choose(dnn_graph_t *graph, cudnnHandle_t handle, int64_t most_workspace);
 

@@ -1,12 +1,12 @@
 /* engine.c: engines of the stand-in for cuDNN's backend, their plans, and calls. What it advises has traps, as for convolutions: an engine that says
- * not to be deterministic, and is off; one whose workspace is larger than most devices' memory; one of which no plan can be made. */
+ * not to be deterministic, and one that adds up in a short type, which are off; one whose workspace is larger than most devices' memory; one of which no plan can be made. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "backend.h"
 
-enum { UNSTEADY, HUGE_WORKSPACE, NO_PLAN, PLAIN, ENGINES, GRAIN = 8, MOST_HEAD = 256, ALIGNMENT = 16 };
-static const int64_t workspaces[ENGINES] = {0, INT64_C(1) << 40, 0, 1024};
+enum { UNSTEADY, SHORT_SUMS, HUGE_WORKSPACE, NO_PLAN, PLAIN, ENGINES, GRAIN = 8, MOST_HEAD = 256, ALIGNMENT = 16 };
+static const int64_t workspaces[ENGINES] = {0, 0, INT64_C(1) << 40, 0, 1024};
 
 /* ---- what engines take ------------------------------------------------------------------------------------------------------------------ */
 
@@ -74,8 +74,10 @@ static cudnnStatus_t tell_results(const descriptor_t *heuristics, int64_t room, 
 }
 
 static cudnnStatus_t tell_notes(const descriptor_t *engine, int64_t room, int64_t *count, void *values) {
-  const int notes[] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC};
-  *count = engine->engine == UNSTEADY ? 2 : 1;
+  const int notes[] = {CUDNN_NUMERICAL_NOTE_TENSOR_CORE, engine->engine == UNSTEADY
+                                                             ? CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC
+                                                             : CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION};
+  *count = engine->engine == UNSTEADY || engine->engine == SHORT_SUMS ? 2 : 1;
   memcpy(values, notes, (size_t)(*count < room ? *count : room) * sizeof *notes);
   return CUDNN_STATUS_SUCCESS;
 }
@@ -137,7 +139,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   graph_run_t *const run = calloc(1, sizeof *run);
   if (!run) return CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED;
   run->graph = *own->graph;
-  run->factor = own->engine == UNSTEADY ? 1.02 : 1;
+  run->factor = own->engine == UNSTEADY || own->engine == SHORT_SUMS ? 1.02 : 1;
   const work_t work = {.compute = compute_graph,
                        .run = run,
                        .workspace = *workspace,
