@@ -1,4 +1,4 @@
-/* library.c: a libcudnn.so whose convolutions and norms are sums in double of the definitions, queued as host functions of the driver that the
+/* library.c: a libcudnn.so whose convolutions, norms and graphs are sums in double of the definitions, queued as host functions of the driver that the
  * process has loaded. It is stricter than the real one: whatever the plugin should not rely on is refused. Here: handles, descriptors, queues. */
 #include <pthread.h>
 #include <stdio.h>
