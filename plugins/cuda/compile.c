@@ -29,10 +29,7 @@ static hal_library_t library = {
     .advice =
         "install NVIDIA's run-time compiler for CUDA C (a toolkit's libnvrtc, or the Python package "
         "nvidia-cuda-nvrtc), and name its file in HAL_CUDA_NVRTC where it is not found",
-    .symbols = symbols,
-    .symbol_count = sizeof symbols / sizeof *symbols,
-    .table = &rtc,
-    .lock = PTHREAD_MUTEX_INITIALIZER};
+    CUDA_LIBRARY_CALLS(symbols, rtc)};
 static char in_toolkit[PATH_MAX];
 
 /* NVRTC looks for its builtins by name alone: next to a library that was opened by its path they have to be opened before. */

@@ -16,6 +16,11 @@
 
 enum { CUDA_MAX_DEVICES = 64, CUDA_MAX_ARGS = 64 };
 
+/* In the initialiser of a hal_library_t (hal/plugin_library.h): the functions that are looked for in it, a list of hal_library_symbol_t, and the
+ * table that they go to. */
+#define CUDA_LIBRARY_CALLS(list, calls) \
+  .symbols = (list), .symbol_count = sizeof(list) / sizeof *(list), .table = &(calls), .lock = PTHREAD_MUTEX_INITIALIZER
+
 /* ---- entry points (loader.c) ----------------------------------------------------------------------------------------------- */
 
 #define CUDA_DECLARE_CALL(name, version, parameters) CUresult(*name) parameters;

@@ -40,10 +40,7 @@ static void *find(void *handle, size_t index) {
 static hal_library_t library = {.plugin = "cuda",
                                 .names = {"libcuda.so.1"}, /* libcuda.so is the linker's, and may be a stub */
                                 .advice = "install NVIDIA's driver, of version 465 (CUDA 11.3) or later",
-                                .symbols = symbols,
-                                .symbol_count = sizeof symbols / sizeof *symbols,
-                                .table = &drv,
-                                .lock = PTHREAD_MUTEX_INITIALIZER,
+                                CUDA_LIBRARY_CALLS(symbols, drv),
                                 .find = find};
 
 hal_status_t cuda_loader_open(void) { return hal_library_open(&library); }

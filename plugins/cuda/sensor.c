@@ -22,10 +22,7 @@ static hal_library_t library = {
     .advice =
         "it tells load, temperature and power, and comes with NVIDIA's driver: install the driver's package for "
         "it (libnvidia-ml1, or nvidia-utils)",
-    .symbols = symbols,
-    .symbol_count = sizeof symbols / sizeof *symbols,
-    .table = &nvml,
-    .lock = PTHREAD_MUTEX_INITIALIZER};
+    CUDA_LIBRARY_CALLS(symbols, nvml)};
 
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
 static int started;

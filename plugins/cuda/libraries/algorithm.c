@@ -84,10 +84,7 @@ static struct {
 } memories = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static memory_t *place_of(const dnn_convolution_t *convolution, dnn_direction_t direction) {
-  const unsigned char *const bytes = (const unsigned char *)convolution;
-  uint32_t hash = 2166136261u ^ direction;
-  for (size_t i = 0; i < sizeof *convolution; i++) hash = (hash ^ bytes[i]) * 16777619u;
-  return &memories.list[(hash ^ hash >> 16) % REMEMBERED];
+  return &memories.list[cuda_dnn_hash(convolution, sizeof *convolution, direction) % REMEMBERED];
 }
 
 static int remembered(const dnn_convolution_t *convolution, dnn_direction_t direction, memory_t *out) {

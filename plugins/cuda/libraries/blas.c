@@ -37,10 +37,7 @@ cuda_library_t cuda_blas = {
                    "for NVIDIA's matrix products install cuBLAS 11.4 or later (a toolkit's libcublasLt, or the Python "
                    "package nvidia-cublas), and name its file in HAL_CUDA_CUBLASLT where it is not found; without it "
                    "the portable kernels compute them",
-               .symbols = symbols,
-               .symbol_count = sizeof symbols / sizeof *symbols,
-               .table = &blas,
-               .lock = PTHREAD_MUTEX_INITIALIZER},
+               CUDA_LIBRARY_CALLS(symbols, blas)},
     .name = "cuBLAS",
     .work = "matrix products",
     .setting = "HAL_CUDA_CUBLASLT",

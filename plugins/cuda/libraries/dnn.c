@@ -17,6 +17,12 @@ static void version(cuda_library_version_t *out) {
   out->cuda = (int)(dnn.cudnnGetCudartVersion() / 1000);
 }
 
+int cuda_dnn_version(void) {
+  cuda_library_version_t own = {0, 0, 0, 0};
+  version(&own);
+  return own.major * 10000 + own.minor * 100 + own.patch;
+}
+
 /* The first handle, which takes a while to make: none is made while streams are captured, unless several threads compute. */
 static int serve(int32_t device) {
   cudnnHandle_t handle = NULL;
@@ -33,15 +39,13 @@ static const char *code_name(int code) {
 cuda_library_t cuda_dnn = {
     .opened = {.plugin = "cuda",
                .advice =
-                   "for NVIDIA's convolutions install cuDNN 8.9 or later (libcudnn, or the Python package "
+                   "for NVIDIA's convolutions install cuDNN 8.9 or later, for its attention 9.0 (libcudnn, or the "
+                   "Python package "
                    "nvidia-cudnn-cu13 or -cu12), and name its file in HAL_CUDA_CUDNN where it is not found; without it "
                    "the portable kernels compute them",
-               .symbols = symbols,
-               .symbol_count = sizeof symbols / sizeof *symbols,
-               .table = &dnn,
-               .lock = PTHREAD_MUTEX_INITIALIZER},
+               CUDA_LIBRARY_CALLS(symbols, dnn)},
     .name = "cuDNN",
-    .work = "convolutions and normalisation of batches",
+    .work = "convolutions, normalisation of batches and attention",
     .setting = "HAL_CUDA_CUDNN",
     .linked = "libcudnn.so",
     .files = {"libcudnn.so.9", "libcudnn.so.8"},
@@ -50,6 +54,13 @@ cuda_library_t cuda_dnn = {
     .serve = serve,
     .code_name = code_name,
     .lock = PTHREAD_MUTEX_INITIALIZER};
+
+uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more) {
+  const unsigned char *const bytes = data;
+  uint32_t hash = 2166136261u ^ more;
+  for (size_t i = 0; i < size; i++) hash = (hash ^ bytes[i]) * 16777619u;
+  return hash ^ hash >> 16;
+}
 
 /* ---- handles ----------------------------------------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* dnn.h: convolutions and normalisation of batches by cuDNN: the library, its handles, and images in its words (dnn.c); convolutions in its
+/* dnn.h: convolutions and normalisation of batches by cuDNN (attention: attention.h): the library, its handles, and images in its words (dnn.c); convolutions in its
  * words (convolution.c) and the algorithms for them (algorithm.c), which convolution_op.c and batch_norm.c make of operators. */
 #ifndef DNN_H_
 #define DNN_H_
@@ -12,6 +12,12 @@ typedef struct dnn_table_s {
 } dnn_table_t;
 extern dnn_table_t dnn;
 extern cuda_library_t cuda_dnn;
+
+/* Its version, as 92800; of a library that serves. */
+int cuda_dnn_version(void);
+
+/* Of what is remembered by its bytes; `more` goes into it as well. */
+uint32_t cuda_dnn_hash(const void *data, size_t size, uint32_t more);
 
 /* ---- handles: each is one thread's at a time ------------------------------------------------------------------------------------- */
 

@@ -19,14 +19,22 @@
 /* Those of version 8 that are looked at: under the names of version 9, with numbers that are none of its. */
 #define DNN_STATUSES_8(X) X(CUDNN_STATUS_ALLOC_FAILED, 2) X(CUDNN_STATUS_NOT_SUPPORTED, 9)
 
-#define DNN_DATA_TYPES(X) X(CUDNN_DATA_FLOAT, 0) X(CUDNN_DATA_DOUBLE, 1) X(CUDNN_DATA_HALF, 2) X(CUDNN_DATA_BFLOAT16, 9)
+#define DNN_DATA_TYPES(X)   \
+  X(CUDNN_DATA_FLOAT, 0)    \
+  X(CUDNN_DATA_DOUBLE, 1)   \
+  X(CUDNN_DATA_HALF, 2)     \
+  X(CUDNN_DATA_INT32, 4)    \
+  X(CUDNN_DATA_BFLOAT16, 9) \
+  X(CUDNN_DATA_BOOLEAN, 11)
 #define DNN_FORMATS(X) X(CUDNN_TENSOR_NCHW, 0) X(CUDNN_TENSOR_NHWC, 1)
 #define DNN_MATHS(X) X(CUDNN_DEFAULT_MATH, 0) X(CUDNN_TENSOR_OP_MATH, 1) X(CUDNN_FMA_MATH, 3)
 #define DNN_MODES(X) X(CUDNN_CONVOLUTION, 0) X(CUDNN_CROSS_CORRELATION, 1)
 #define DNN_DETERMINISMS(X) X(CUDNN_NON_DETERMINISTIC, 0) X(CUDNN_DETERMINISTIC, 1)
 #define DNN_NORM_MODES(X) X(CUDNN_BATCHNORM_SPATIAL, 1)
 #define DNN_CHOICES(X) \
-  DNN_DATA_TYPES(X) DNN_FORMATS(X) DNN_MATHS(X) DNN_MODES(X) DNN_DETERMINISMS(X) DNN_NORM_MODES(X) LIBRARY_PROPERTIES(X)
+  DNN_DATA_TYPES(X)    \
+  DNN_FORMATS(X)       \
+  DNN_MATHS(X) DNN_MODES(X) DNN_DETERMINISMS(X) DNN_NORM_MODES(X) LIBRARY_PROPERTIES(X) DNN_GRAPH_CHOICES(X)
 
 /* ---- types, unless the vendor's header gave them ------------------------------------------------------------------------------- */
 #ifndef CUDNN_MAJOR
@@ -54,6 +62,8 @@ typedef struct {
   int reserved[3];
 } cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdFilterAlgoPerf_t;
 #endif
+
+#include "dnn_graph_api.h"
 
 /* X(expression, number): how the structs lie in memory. */
 #define DNN_FOUND_LAYOUT(X, type)    \
@@ -167,6 +177,7 @@ typedef struct {
      cudnnTensorDescriptor_t channels, const void *scale, void *dscale, void *dbias, double eps,                       \
      const void *saved_mean, const void *saved_rstd))
 
-#define DNN_CALLS(X) DNN_LIBRARY_CALLS(X) DNN_DESCRIPTOR_CALLS(X) DNN_CONVOLUTION_CALLS(X) DNN_NORM_CALLS(X)
+#define DNN_CALLS(X) \
+  DNN_LIBRARY_CALLS(X) DNN_DESCRIPTOR_CALLS(X) DNN_CONVOLUTION_CALLS(X) DNN_NORM_CALLS(X) DNN_GRAPH_CALLS(X)
 
 #endif /* DNN_API_H_ */

@@ -9,9 +9,11 @@ enum { CUDA_OP_ADDS = 1, CUDA_OP_BATCHES = 2, CUDA_OP_BACKWARD = 4 };
 typedef struct cuda_op_s {
   const char *name; /* as in codegen/ops.yaml */
   cuda_library_t *library;
-  int kind;               /* CUDA_OP_* */
-  hal_op_fn_t run;        /* of a cuda_op_state_t */
-  hal_op_query_fn_t asks; /* the same */
+  int kind;                               /* CUDA_OP_* */
+  hal_op_fn_t run;                        /* of a cuda_op_state_t */
+  hal_op_query_fn_t asks;                 /* the same */
+  uint64_t dtypes;                        /* HAL_DTYPE_BIT: of all tensors of a call */
+  hal_status_t (*serves)(int32_t device); /* HAL_NOT_FOUND: the library serves it not for this operator; NULL: always */
 } cuda_op_t;
 
 typedef struct cuda_op_state_s {
@@ -19,13 +21,16 @@ typedef struct cuda_op_state_s {
   int32_t device;
 } cuda_op_state_t;
 
-/* Products of matrices (product_op.c), convolutions (convolution_op.c), normalisation of batches (batch_norm.c). */
+/* Products of matrices (product_op.c), convolutions (convolution_op.c), normalisation of batches (batch_norm.c), attention (attention_op.c). */
 hal_status_t cuda_product_run(void *state, const hal_op_call_t *call);
 hal_status_t cuda_product_ask(void *state, const hal_op_call_t *call);
 hal_status_t cuda_convolution_run(void *state, const hal_op_call_t *call);
 hal_status_t cuda_convolution_ask(void *state, const hal_op_call_t *call);
 hal_status_t cuda_batch_norm_run(void *state, const hal_op_call_t *call);
 hal_status_t cuda_batch_norm_ask(void *state, const hal_op_call_t *call);
+hal_status_t cuda_attention_run(void *state, const hal_op_call_t *call);
+hal_status_t cuda_attention_ask(void *state, const hal_op_call_t *call);
+hal_status_t cuda_attention_serves(int32_t device);
 
 /* Reads a number, a truth value too. Returns whether it is one. */
 int cuda_op_number(const hal_value_t *value, double *out_number);

@@ -1,10 +1,10 @@
-/* cudnn_convolution.c: convolutions of the stand-in for cuDNN. What it advises has traps, which the plugin is not to take: an algorithm whose sums
+/* convolution.c: convolutions of the stand-in for cuDNN. What it advises has traps, which the plugin is not to take: an algorithm whose sums
  * are not the same each time, one on tensor cores, and one whose workspace is larger than most devices' memory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudnn_work.h"
+#include "work.h"
 
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_CONVOLUTION_CALLS(DECLARE)
@@ -230,22 +230,24 @@ static cudnnStatus_t call(const char *function, cudnnHandle_t handle, cudnnStatu
   return queue_work(handle, work);
 }
 
-#define CONVOLUTION(x, y, w, is)                                                                              \
-  {                                                                                                           \
-    .tensors = {*(x), *(y), (w)->dense}, .convolution = *convolution, .target = (is), .workspace = workspace, \
-    .alpha = factor((x)->type, alpha), .beta = factor((x)->type, beta)                                        \
-  }
+/* The three, with the names that all three functions give them; `x` and so on are the memory of large, small and filter. */
+#define CONVOLVE(x_descriptor, x, y_descriptor, y, w_descriptor, w, is)                                  \
+  work_t work = {.tensors = {*(x_descriptor), *(y_descriptor), (w_descriptor)->dense},                   \
+                 .convolution = *convolution,                                                            \
+                 .target = (is),                                                                         \
+                 .data = {(void *)(uintptr_t)(x), (void *)(uintptr_t)(y), (void *)(uintptr_t)(w)},       \
+                 .workspace = workspace,                                                                 \
+                 .alpha = factor((x_descriptor)->type, alpha),                                           \
+                 .beta = factor((x_descriptor)->type, beta)};                                            \
+  return call(__func__, handle, check(x_descriptor, y_descriptor, w_descriptor, convolution), algorithm, \
+              workspace_bytes, &work)
 
 cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, cudnnTensorDescriptor_t x_descriptor,
                                       const void *x, cudnnFilterDescriptor_t w_descriptor, const void *w,
                                       cudnnConvolutionDescriptor_t convolution, cudnnConvolutionFwdAlgo_t algorithm,
                                       void *workspace, size_t workspace_bytes, const void *beta,
                                       cudnnTensorDescriptor_t y_descriptor, void *y) {
-  work_t work = CONVOLUTION(x_descriptor, y_descriptor, w_descriptor, TARGET_SMALL);
-  const void *const data[] = {x, y, w};
-  memcpy(work.data, data, sizeof data);
-  return call(__func__, handle, check(x_descriptor, y_descriptor, w_descriptor, convolution), algorithm,
-              workspace_bytes, &work);
+  CONVOLVE(x_descriptor, x, y_descriptor, y, w_descriptor, w, TARGET_SMALL);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha,
@@ -255,11 +257,7 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace,
                                            size_t workspace_bytes, const void *beta,
                                            cudnnTensorDescriptor_t dx_descriptor, void *dx) {
-  work_t work = CONVOLUTION(dx_descriptor, dy_descriptor, w_descriptor, TARGET_LARGE);
-  const void *const data[] = {dx, dy, w};
-  memcpy(work.data, data, sizeof data);
-  return call(__func__, handle, check(dx_descriptor, dy_descriptor, w_descriptor, convolution), algorithm,
-              workspace_bytes, &work);
+  CONVOLVE(dx_descriptor, dx, dy_descriptor, dy, w_descriptor, w, TARGET_LARGE);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha,
@@ -269,11 +267,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm, void *workspace,
                                              size_t workspace_bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw_descriptor, void *dw) {
-  work_t work = CONVOLUTION(x_descriptor, dy_descriptor, dw_descriptor, TARGET_FILTER);
-  const void *const data[] = {x, dy, dw};
-  memcpy(work.data, data, sizeof data);
-  return call(__func__, handle, check(x_descriptor, dy_descriptor, dw_descriptor, convolution), algorithm,
-              workspace_bytes, &work);
+  CONVOLVE(x_descriptor, x, dy_descriptor, dy, dw_descriptor, dw, TARGET_FILTER);
 }
 
 /* ---- biases ------------------------------------------------------------------------------------------------------------------------ */

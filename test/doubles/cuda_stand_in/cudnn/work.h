@@ -1,4 +1,4 @@
-/* cudnn_work.h: what the files of the stand-in for cuDNN share: what its handles point at, and a computation on its way. */
+/* work.h: what the files of the stand-in for cuDNN share: what its handles point at, and a computation on its way. */
 #ifndef CUDNN_WORK_H_
 #define CUDNN_WORK_H_
 
@@ -48,7 +48,8 @@ typedef struct work_s {
   double alpha, beta, momentum, eps;
   const void *scale, *bias, *grad, *mean, *spread; /* spread: a variance, or 1 / deviation where it was saved */
   void *saved_mean, *saved_rstd, *running_mean, *running_var, *dscale, *dbias;
-  int again; /* it runs more than once */
+  int again;               /* it runs more than once */
+  struct graph_run_s *run; /* of a graph (backend.h) */
 } work_t;
 
 /* The dimension at a place of a dense tensor, the innermost one first. */
@@ -57,7 +58,7 @@ static inline int dimension_at(cudnnTensorFormat_t format, int ndim, int place) 
   return place == 0 ? 1 : place == ndim - 1 ? 0 : ndim - place;
 }
 
-/* The status that CUDNN_STAND_IN_REFUSES says for a function, "name=status,...", else 0. */
+/* The status that CUDNN_STAND_IN_REFUSES says for a function, "name=status,...", else 0; "name=status/spared": so many of its calls go well before. */
 cudnnStatus_t refused(const char *function);
 
 /* The number at a place of a tensor's memory. */

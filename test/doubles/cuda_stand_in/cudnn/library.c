@@ -1,9 +1,11 @@
-/* cudnn.c: a libcudnn.so whose convolutions and norms are sums in double of the definitions, queued as host functions of the driver that the
+/* library.c: a libcudnn.so whose convolutions, norms and graphs are sums in double of the definitions, queued as host functions of the driver that the
  * process has loaded. It is stricter than the real one: whatever the plugin should not rely on is refused. Here: handles, descriptors, queues. */
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cudnn_work.h"
+#include "work.h"
 
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_LIBRARY_CALLS(DECLARE)
@@ -13,20 +15,38 @@ enum { MAGIC = 0x64656570, LEAST_DIMS = 4 };
 
 /* ---- the library ------------------------------------------------------------------------------------------------------------------- */
 
+/* Whether this is one of the first `spared` calls since the setting became another. */
+static int is_spared(const char *setting, long spared) {
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char last[256];
+  static long calls;
+  pthread_mutex_lock(&lock);
+  if (strncmp(last, setting, sizeof last - 1) != 0) {
+    snprintf(last, sizeof last, "%s", setting);
+    calls = 0;
+  }
+  const int spares = calls++ < spared;
+  pthread_mutex_unlock(&lock);
+  return spares;
+}
+
 cudnnStatus_t refused(const char *function) {
   const char *text = getenv("CUDNN_STAND_IN_REFUSES");
   const size_t length = strlen(function);
   for (; text && *text; text += *text == ',') {
     const size_t name = strcspn(text, "=,");
-    if (name == length && !strncmp(text, function, length) && text[name] == '=')
-      return (cudnnStatus_t)strtol(text + name + 1, NULL, 10);
+    if (name == length && !strncmp(text, function, length) && text[name] == '=') {
+      char *end = NULL;
+      const long status = strtol(text + name + 1, &end, 10);
+      return *end == '/' && is_spared(text, strtol(end + 1, NULL, 10)) ? CUDNN_STATUS_SUCCESS : (cudnnStatus_t)status;
+    }
     text += strcspn(text, ",");
   }
   return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t cudnnGetProperty(libraryPropertyType which, int *value) {
-  return vendor_version("CUDNN_STAND_IN_VERSION", 90200, which, value) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+  return vendor_version("CUDNN_STAND_IN_VERSION", 92800, which, value) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
 size_t cudnnGetCudartVersion(void) { return (size_t)vendor_setting("CUDNN_STAND_IN_CUDART", 13000); }

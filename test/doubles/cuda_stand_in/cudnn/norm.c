@@ -1,7 +1,7 @@
-/* cudnn_norm.c: normalisation of batches of the stand-in for cuDNN: each channel by its definition, in double, rounded once. */
+/* norm.c: normalisation of batches of the stand-in for cuDNN: each channel by its definition, in double, rounded once. */
 #include <math.h>
 
-#include "cudnn_work.h"
+#include "work.h"
 
 #define DECLARE(name, result, parameters) API result name parameters;
 DNN_NORM_CALLS(DECLARE)
