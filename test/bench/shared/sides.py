@@ -82,10 +82,15 @@ def modes(plugin):
     return [({"HAL_FAKE_ASYNC": mode}, title, mode) for mode, title in MODES]
 
 
+def run_python(*arguments, stderr=None, **settings):
+    """Runs Python with arguments and environment settings; gives what it prints."""
+    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
+    return subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, stderr=stderr, text=True).stdout
+
+
 def run_json(*arguments, **settings):
     """Runs Python with arguments and environment settings; gives the JSON that it prints last."""
-    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
-    output = subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    output = run_python(*arguments, **settings)
     return json.loads(output[re.search(r"^[\[{]", output, re.MULTILINE).start() :])
 
 
