@@ -14,6 +14,12 @@ typedef pk_u16 pk_halves_t __attribute__((vector_size(32), aligned(2), may_alias
 #define PK_PAIRS_LOW(x, y) __builtin_shufflevector(x, y, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define PK_PAIRS_HIGH(x, y) __builtin_shufflevector(x, y, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 
+/* Fetches what follows the elements of two k, which the next square of these k reads: lines a page apart are not fetched ahead otherwise. */
+PK_FN void PK_NAME(ahead)(const pk_half_t *from, pk_i64 line) {
+  __builtin_prefetch(from + 2 * PK_PAIRS);
+  __builtin_prefetch(from + line + 2 * PK_PAIRS);
+}
+
 /* Packs a square to rows that are `step` apart. Its lines in memory are `line` apart: the pairs of an element each, or, `across`, the
  * elements of one k each. `turned`: rows are the other of both. */
 PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across, const int turned, pk_pair_t *to,
@@ -21,6 +27,7 @@ PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across,
   pk_pairs_t x[PK_PAIRS], y[PK_PAIRS];
 #pragma GCC unroll 16
   for (int r = 0; r < PK_PAIRS; r++) {
+    if (across && turned) PK_NAME(ahead)(from + 2 * r * line, line);
     if (across)
       x[r] = __builtin_convertvector(*(const pk_halves_t *)(from + 2 * r * line), pk_pairs_t) |
              __builtin_convertvector(*(const pk_halves_t *)(from + (2 * r + 1) * line), pk_pairs_t) << 16;
@@ -41,20 +48,41 @@ PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across,
   for (int r = 0; r < PK_PAIRS; r++) *(pk_pairs_t *)(to + r * step) = x[r];
 }
 
-#define PK_DEFINE_SQUARES(suffix, attribute)                                                    \
-  attribute static __attribute__((noinline)) void PK_CAT(PK_NAME(squares), suffix)(             \
-      const pk_half_t *from, pk_i64 line, int across, int turned, pk_pair_t *to, pk_i64 step) { \
-    if (across) {                                                                               \
-      if (turned)                                                                               \
-        PK_NAME(square)(from, line, 1, 1, to, step);                                            \
-      else                                                                                      \
-        PK_NAME(square)(from, line, 1, 0, to, step);                                            \
-    } else {                                                                                    \
-      if (turned)                                                                               \
-        PK_NAME(square)(from, line, 0, 1, to, step);                                            \
-      else                                                                                      \
-        PK_NAME(square)(from, line, 0, 0, to, step);                                            \
-    }                                                                                           \
+/* Packs two squares side by side, the elements of one k each in memory and in the rows: whole lines of the cache, each read once. */
+PK_FN void PK_NAME(wide_square)(const pk_half_t *from, pk_i64 line, pk_pair_t *to) {
+  for (int r = 0; r < PK_PAIRS; r++, from += 2 * line, to += 2 * PK_PAIRS) {
+#pragma GCC unroll 2
+    for (int e = 0; e < 2 * PK_PAIRS; e += PK_PAIRS)
+      *(pk_pairs_t *)(to + e) = __builtin_convertvector(*(const pk_halves_t *)(from + e), pk_pairs_t) |
+                                __builtin_convertvector(*(const pk_halves_t *)(from + line + e), pk_pairs_t) << 16;
+  }
+}
+
+/* One of the above: which, PK_SQUARE_*. */
+#define PK_SQUARE_ALONG 0
+#define PK_SQUARE_ALONG_TURNED 1
+#define PK_SQUARE_ACROSS 2
+#define PK_SQUARE_ACROSS_TURNED 3
+#define PK_SQUARE_WIDE 4
+#define PK_DEFINE_SQUARES(suffix, attribute)                                        \
+  attribute static __attribute__((noinline)) void PK_CAT(PK_NAME(squares), suffix)( \
+      const pk_half_t *from, pk_i64 line, int which, pk_pair_t *to, pk_i64 step) {  \
+    switch (which) {                                                                \
+      case PK_SQUARE_ALONG:                                                         \
+        PK_NAME(square)(from, line, 0, 0, to, step);                                \
+        break;                                                                      \
+      case PK_SQUARE_ALONG_TURNED:                                                  \
+        PK_NAME(square)(from, line, 0, 1, to, step);                                \
+        break;                                                                      \
+      case PK_SQUARE_ACROSS:                                                        \
+        PK_NAME(square)(from, line, 1, 0, to, step);                                \
+        break;                                                                      \
+      case PK_SQUARE_ACROSS_TURNED:                                                 \
+        PK_NAME(square)(from, line, 1, 1, to, step);                                \
+        break;                                                                      \
+      default:                                                                      \
+        PK_NAME(wide_square)(from, line, to);                                       \
+    }                                                                               \
   }
 PK_DEFINE_SQUARES(_base, )
 #ifdef PK_HAS_CLONES
@@ -67,40 +95,51 @@ PK_DEFINE_SQUARES(_avx512, PK_TARGET_AVX512)
 #undef PK_PAIRS_LOW
 #undef PK_PAIRS_HIGH
 
-/* Packs `count` elements, `next` apart, of `depth` numbers each, `along` apart, as a panel of `width` elements (16 or 32): pair k of element
- * e at k * width + e; or, `lying`, in squares, of which those with the same k follow each other: pair k of element e at k + e * 16. */
-PK_FN void PK_NAME(pack_pairs)(const int pk_isa, const E *from, pk_i64 next, pk_i64 along, pk_i64 depth, pk_i64 count,
-                               const pk_i64 width, const int lying, pk_pair_t *to) {
+/* How an operand is packed: element e's number k lies at e * next + k * along. It goes into panels of `width` elements (16 or 32): pair k of
+ * element e at k * width + e; or, `lying`, into squares, of which those with the same k follow each other: at k + e * 16. */
+typedef struct {
+  pk_i64 next, along, width;
+  int lying;
+} pk_packing_t;
+
+/* A square at the edge, or of elements that lie apart: gathered before. */
+PK_FN void PK_NAME(pack_edge)(const int pk_isa, const pk_packing_t *p, const pk_half_t *first, pk_i64 elements,
+                              pk_i64 deep, pk_pair_t *to, pk_i64 step) {
   enum { SPAN = 2 * PK_PAIRS };
   pk_half_t edge[PK_PAIRS * SPAN] __attribute__((aligned(64)));
+  memset(edge, 0, sizeof edge);
+  for (pk_i64 i = 0; i < elements; i++)
+    for (pk_i64 j = 0; j < deep; j++) edge[i * SPAN + j] = first[i * p->next + j * p->along];
+  PK_SQUARES(edge, SPAN, p->lying ? PK_SQUARE_ALONG : PK_SQUARE_ALONG_TURNED, to, step);
+}
+
+/* Packs `count` elements of `depth` numbers each, filled up to whole panels and squares. Panels are PK_PAIRS_DEEP(depth) squares deep. */
+PK_FN void PK_NAME(pack_pairs)(const int pk_isa, const pk_packing_t *p, const E *from, pk_i64 depth, pk_i64 count,
+                               pk_pair_t *to) {
+  enum { SPAN = 2 * PK_PAIRS };
+  const pk_i64 step = p->lying ? PK_PAIRS : p->width, end = (count + p->width - 1) & -p->width;
   for (pk_i64 k = 0; k < depth; k += SPAN) {
-    for (pk_i64 e = 0; e < width; e += PK_PAIRS) {
-      const pk_half_t *const first = (const pk_half_t *)(from + e * next + k * along);
-      pk_pair_t *const square = lying ? to + k / 2 * width + e * PK_PAIRS : to + k / 2 * width + e;
-      const pk_i64 step = lying ? PK_PAIRS : width;
-      const int whole = depth - k >= SPAN && count - e >= PK_PAIRS;
-      if (whole && along == 1) {
-        PK_SQUARES(first, next, 0, !lying, square, step);
-      } else if (whole && next == 1) {
-        PK_SQUARES(first, along, 1, lying, square, step);
+    const pk_i64 deep = depth - k < SPAN ? depth - k : SPAN;
+    for (pk_i64 e = 0; e < end; e += PK_PAIRS) {
+      const pk_half_t *const first = (const pk_half_t *)(from + e * p->next + k * p->along);
+      const pk_i64 inside = e & (p->width - 1), panel = (e - inside) * PK_PAIRS_DEEP(depth) * PK_PAIRS;
+      pk_pair_t *const square = to + panel + k / 2 * p->width + inside * (p->lying ? PK_PAIRS : 1);
+      const int whole = deep == SPAN && count - e >= PK_PAIRS;
+      if (whole && p->along == 1) {
+        PK_SQUARES(first, p->next, p->lying ? PK_SQUARE_ALONG : PK_SQUARE_ALONG_TURNED, square, step);
+      } else if (whole && p->next == 1 && !p->lying && p->width == SPAN && e % SPAN == 0 && count - e >= SPAN) {
+        PK_SQUARES(first, p->along, PK_SQUARE_WIDE, square, step);
+        e += PK_PAIRS;
+      } else if (whole && p->next == 1) {
+        PK_SQUARES(first, p->along, p->lying ? PK_SQUARE_ACROSS_TURNED : PK_SQUARE_ACROSS, square, step);
       } else {
-        const pk_i64 elements = count - e < PK_PAIRS ? count - e : PK_PAIRS, deep = depth - k < SPAN ? depth - k : SPAN;
-        memset(edge, 0, sizeof edge);
-        for (pk_i64 i = 0; i < elements; i++)
-          for (pk_i64 j = 0; j < deep; j++) edge[i * SPAN + j] = first[i * next + j * along];
-        PK_SQUARES(edge, SPAN, 0, !lying, square, step);
+        const pk_i64 left = count - e < PK_PAIRS ? count - e : PK_PAIRS;
+        PK_NAME(pack_edge)(pk_isa, p, first, left < 0 ? 0 : left, deep, square, step);
       }
     }
   }
 }
 
-/* Packs a block of b in panels of PK_GEMM_N columns, PK_PAIRS_PANEL(depth) apart. */
-#define PK_PAIRS_PANEL(depth) (PK_PAIRS_DEEP(depth) * PK_PAIRS * PK_GEMM_N)
-PK_FN void PK_NAME(pack_pairs_b)(const int pk_isa, const E *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns,
-                                 pk_pair_t *panels) {
-  for (pk_i64 j = 0; j < columns; j += PK_GEMM_N, panels += PK_PAIRS_PANEL(depth))
-    PK_NAME(pack_pairs)(pk_isa, b + j * col, col, row, depth, columns - j, PK_GEMM_N, 0, panels);
-}
 #endif
 
 #if defined(PK_IS_BF16) && defined(PK_HAS_CLONES)

@@ -44,43 +44,55 @@ PK_FN void PK_NAME(block_converted)(const int pk_isa, const pk_gemm_t *s, const 
   }
 }
 
-#ifdef PK_HAS_PAIRS
-PK_FN void PK_NAME(block_in_pairs)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
-                                   PK_NAME(half_t) * own) {
-  const pk_pair_t *const a = (const pk_pair_t *)own->rows, *const panels = (const pk_pair_t *)own->panels;
-  PK_NAME(pack_pairs_b)(pk_isa, block->b, s->b_row, s->b_col, block->depth, block->columns, (pk_pair_t *)own->panels);
-  for (pk_i64 i = 0, rows; i < block->rows; i += rows) {
-    rows = PK_NAME(micro_rows)(block->rows - i);
-    if (i % PK_PAIRS == 0)
-      PK_NAME(pack_pairs)
-      (pk_isa, block->a + i * s->a_row, s->a_row, s->a_col, block->depth, block->rows - i, PK_PAIRS, 0,
-       (pk_pair_t *)own->rows);
-    for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N) {
-      const pk_i64 width = block->columns - j < PK_GEMM_N ? block->columns - j : PK_GEMM_N;
-      PK_NAME(micro_pairs)
-      (rows, (block->depth + 1) / 2, a + i % PK_PAIRS, panels + j / PK_GEMM_N * PK_PAIRS_PANEL(block->depth),
-       own->product);
-      PK_NAME(gather)(own->sums + i * PK_GEMM_TILE_N + j, own->product, rows, width, block->first);
-    }
+#ifdef PK_IS_BF16
+/* Packs the block's columns of b, and gives the panel of column j. */
+PK_FN void PK_NAME(pack_panels)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
+                                PK_NAME(half_t) * own) {
+  const pk_packing_t columns = {s->b_col, s->b_row, PK_GEMM_N, 0};
+  PK_NAME(pack_pairs)(pk_isa, &columns, block->b, block->depth, block->columns, (pk_pair_t *)own->panels);
+}
+PK_FN const pk_pair_t *PK_NAME(panel_of)(const PK_NAME(half_block_t) * block, const PK_NAME(half_t) * own, pk_i64 j) {
+  return (const pk_pair_t *)own->panels + j * PK_PAIRS_DEEP(block->depth) * PK_PAIRS;
+}
+
+/* Packs rows of a from row i on, those that are left up to `rows->width`. */
+PK_FN void PK_NAME(pack_rows_of_a)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block, pk_i64 i,
+                                   const pk_packing_t *rows, PK_NAME(half_t) * own) {
+  const pk_i64 left = block->rows - i;
+  PK_NAME(pack_pairs)
+  (pk_isa, rows, block->a + i * s->a_row, block->depth, left < rows->width ? left : rows->width,
+   (pk_pair_t *)own->rows);
+}
+
+PK_FN void PK_NAME(block_in_squares)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
+                                     PK_NAME(half_t) * own) {
+  PK_NAME(pack_panels)(pk_isa, s, block, own);
+  for (pk_i64 i = 0; i < block->rows; i += 2 * PK_PAIRS) {
+    const int tall = block->rows - i > PK_PAIRS;
+    const pk_packing_t rows = {s->a_row, s->a_col, tall ? 2 * PK_PAIRS : PK_PAIRS, 1};
+    PK_NAME(pack_rows_of_a)(pk_isa, s, block, i, &rows, own);
+    for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N) PK_OF_AMX(rows)
+    (own->amx, PK_PAIRS_DEEP(block->depth), tall, !block->first, (const pk_pair_t *)own->rows,
+     PK_NAME(panel_of)(block, own, j), own->sums + i * PK_GEMM_TILE_N + j);
   }
 }
 #endif
 
-#ifdef PK_IS_BF16
-PK_FN void PK_NAME(block_in_squares)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
-                                     PK_NAME(half_t) * own) {
-  enum { TALL = 2 * PK_PAIRS };
-  const pk_pair_t *const a = (const pk_pair_t *)own->rows, *const panels = (const pk_pair_t *)own->panels;
-  PK_NAME(pack_pairs_b)(pk_isa, block->b, s->b_row, s->b_col, block->depth, block->columns, (pk_pair_t *)own->panels);
-  for (pk_i64 i = 0; i < block->rows; i += TALL) {
-    const int tall = block->rows - i > PK_PAIRS;
-    PK_NAME(pack_pairs)
-    (pk_isa, block->a + i * s->a_row, s->a_row, s->a_col, block->depth, block->rows - i, tall ? TALL : PK_PAIRS, 1,
-     (pk_pair_t *)own->rows);
-    for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N)
-      PK_OF_AMX(rows)
-      (own->amx, PK_PAIRS_DEEP(block->depth), tall, !block->first, a,
-       panels + j / PK_GEMM_N * PK_PAIRS_PANEL(block->depth), own->sums + i * PK_GEMM_TILE_N + j);
+#ifdef PK_HAS_PAIRS
+PK_FN void PK_NAME(block_in_pairs)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
+                                   PK_NAME(half_t) * own) {
+  const pk_packing_t packing = {s->a_row, s->a_col, PK_PAIRS, 0};
+  PK_NAME(pack_panels)(pk_isa, s, block, own);
+  for (pk_i64 i = 0, rows; i < block->rows; i += rows) {
+    rows = PK_NAME(micro_rows)(block->rows - i);
+    if (i % PK_PAIRS == 0) PK_NAME(pack_rows_of_a)(pk_isa, s, block, i, &packing, own);
+    for (pk_i64 j = 0; j < block->columns; j += PK_GEMM_N) {
+      const pk_i64 width = block->columns - j < PK_GEMM_N ? block->columns - j : PK_GEMM_N;
+      PK_NAME(micro_pairs)
+      (rows, (block->depth + 1) / 2, (const pk_pair_t *)own->rows + i % PK_PAIRS, PK_NAME(panel_of)(block, own, j),
+       own->product);
+      PK_NAME(gather)(own->sums + i * PK_GEMM_TILE_N + j, own->product, rows, width, block->first);
+    }
   }
 }
 #endif
