@@ -36,6 +36,25 @@ static pk_bf16 small_number(pk_u32 *state) {
   return pk_put_bf16(random < 32 ? (float)(random % 5) - 2.0f : 0.0f);
 }
 
+void pk_amx_multiply(hal_host_kernel_fn_t product, int m, int n, int k, const pk_bf16 *a, const pk_bf16 *b,
+                     pk_bf16 *result) {
+  pk_gemm_t s = {.m = m,
+                 .n = n,
+                 .k = k,
+                 .a_row = k,
+                 .a_col = 1,
+                 .b_row = n,
+                 .b_col = 1,
+                 .result_row = n,
+                 .result_col = 1,
+                 .tiles = {.tile_m = m, .tile_n = n, .tiles_m = 1, .tiles_n = 1}};
+  const hal_host_range_t range = {.begin = 0, .end = 1};
+  float alpha = 1, beta = 0;
+  pk_u64 units = 1, per_group = 1;
+  void *const args[] = {&result, &a, &b, &result, &s, &alpha, &beta, &units, &per_group};
+  product(&range, args);
+}
+
 int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other) {
   static pk_bf16 a[M * K], b[K * N]; /* the same numbers for all callers */
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -44,25 +63,8 @@ int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other) {
   pthread_mutex_lock(&lock);
   for (int i = 0; i < M * K; i++) a[i] = small_number(&state);
   for (int i = 0; i < K * N; i++) b[i] = small_number(&state);
-  pk_gemm_t s = {.m = M,
-                 .n = N,
-                 .k = K,
-                 .a_row = K,
-                 .a_col = 1,
-                 .b_row = N,
-                 .b_col = 1,
-                 .result_row = N,
-                 .result_col = 1,
-                 .tiles = {.tile_m = M, .tile_n = N, .tiles_m = 1, .tiles_n = 1}};
-  const hal_host_range_t range = {.begin = 0, .end = 1};
-  float alpha = 1, beta = 0;
-  pk_u64 units = 1, per_group = 1;
-  for (int side = 0; side < 2; side++) {
-    const void *from[] = {a, b, result[side]};
-    void *to = result[side];
-    void *const args[] = {&to, &from[0], &from[1], &from[2], &s, &alpha, &beta, &units, &per_group};
-    (side ? other : product)(&range, args);
-  }
+  pk_amx_multiply(product, M, N, K, a, b, result[0]);
+  pk_amx_multiply(other, M, N, K, a, b, result[1]);
   pthread_mutex_unlock(&lock);
   int differs = 0;
   for (int i = 0; i < M * N; i++) differs |= result[0][i].bits != result[1][i].bits;

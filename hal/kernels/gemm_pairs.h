@@ -24,7 +24,7 @@ PK_FN void PK_NAME(ahead)(const pk_half_t *from, pk_i64 line) {
  * elements of one k each. `turned`: rows are the other of both. */
 PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across, const int turned, pk_pair_t *to,
                            pk_i64 step) {
-  pk_pairs_t x[PK_PAIRS], y[PK_PAIRS];
+  pk_pairs_t x[PK_PAIRS], y[PK_PAIRS] __attribute__((unused));
 #pragma GCC unroll 16
   for (int r = 0; r < PK_PAIRS; r++) {
     if (across && turned) PK_NAME(ahead)(from + 2 * r * line, line);
@@ -34,16 +34,7 @@ PK_FN void PK_NAME(square)(const pk_half_t *from, pk_i64 line, const int across,
     else
       x[r] = *(const pk_pairs_t *)(from + r * line);
   }
-#pragma GCC unroll 4
-  for (int round = 0; turned && round < 4; round++) { /* as `transpose` of gemm_micro.h */
-#pragma GCC unroll 8
-    for (int r = 0; r < PK_PAIRS / 2; r++) {
-      y[2 * r] = PK_PAIRS_LOW(x[r], x[r + PK_PAIRS / 2]);
-      y[2 * r + 1] = PK_PAIRS_HIGH(x[r], x[r + PK_PAIRS / 2]);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < PK_PAIRS; r++) x[r] = y[r];
-  }
+  if (turned) PK_TURN(x, y, PK_PAIRS, 4, PK_PAIRS_LOW, PK_PAIRS_HIGH)
 #pragma GCC unroll 16
   for (int r = 0; r < PK_PAIRS; r++) *(pk_pairs_t *)(to + r * step) = x[r];
 }

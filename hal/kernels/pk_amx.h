@@ -63,6 +63,10 @@ extern const pk_amx_machine_t pk_amx_this_machine;
 /* As pk_amx_isa, on a machine and with the widest instruction set that is asked for; writes a line for the log, and whether it is a warning. */
 int pk_amx_choose(const pk_amx_machine_t *machine, int widest, char *line, size_t size, int *warns);
 
+/* result = a @ b by a kernel, of matrices that lie row by row and fit into one tile. */
+void pk_amx_multiply(hal_host_kernel_fn_t product, int m, int n, int k, const pk_bf16 *a, const pk_bf16 *b,
+                     pk_bf16 *result);
+
 /* Whether two kernels of products agree on a small one of whole numbers, which no order of summation rounds. */
 int pk_amx_agrees(hal_host_kernel_fn_t product, hal_host_kernel_fn_t other);
 

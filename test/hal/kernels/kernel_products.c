@@ -45,29 +45,14 @@ Test(kernel_products, infinities_and_nan_reach_their_elements_and_no_others) {
   for (int isa = 0; isa < PK_ISA_COUNT; isa++) {
     const hal_host_kernel_fn_t fn = pk_host_kernel_fn("gemm_bf16_tiles", isa);
     if (!fn) continue;
-    static pk_u16 a[N * K], b[K * N], result[N * N];
-    for (int i = 0; i < N * K; i++) a[i] = b[i] = narrowed(1.0f);
-    a[3 * K + 69] = narrowed(INFINITY), a[5 * K + 2] = 0x7fc0, a[20 * K] = narrowed(INFINITY),
-              a[20 * K + 31] = narrowed(-INFINITY);
-    pk_gemm_t s = {.m = N,
-                   .n = N,
-                   .k = K,
-                   .a_row = K,
-                   .a_col = 1,
-                   .b_row = N,
-                   .b_col = 1,
-                   .result_row = N,
-                   .result_col = 1,
-                   .tiles = {N, N, 1, 1}};
-    void *at[] = {result, a, b, result};
-    float alpha = 1, beta = 0;
-    pk_u64 units = 1, per_group = 1;
-    void *const args[] = {&at[0], &at[1], &at[2], &at[3], &s, &alpha, &beta, &units, &per_group};
-    const hal_host_range_t range = {0, 1};
-    fn(&range, args);
+    static pk_bf16 a[N * K], b[K * N], result[N * N];
+    for (int i = 0; i < N * K; i++) a[i].bits = b[i].bits = narrowed(1.0f);
+    a[3 * K + 69].bits = narrowed(INFINITY), a[5 * K + 2].bits = 0x7fc0;
+    a[20 * K].bits = narrowed(INFINITY), a[20 * K + 31].bits = narrowed(-INFINITY);
+    pk_amx_multiply(fn, N, N, K, a, b, result);
     for (int i = 0; i < N; i++)
       for (int j = 0; j < N; j++) {
-        const float x = widened(result[i * N + j]);
+        const float x = widened(result[i * N + j].bits);
         cr_assert(i == 3              ? x > 0 && isinf(x)
                   : i == 5 || i == 20 ? isnan(x)
                                       : x == K,
