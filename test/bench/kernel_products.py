@@ -1,7 +1,9 @@
 """Products of matrices in bfloat16 and float32 beside CPU torch in one run, both with all cores: GFLOP/s of each side.
 
-Usage: python kernel_products.py [--check] [--quick]. Targets, of the CPU's GFLOP/s: float32 0.95, bfloat16 0.5. The first line says which
+Usage: python kernel_products.py [--check] [--quick] [--one-thread]. Targets, of the CPU's GFLOP/s: float32 0.95, bfloat16 0.5. The first line says which
 instructions the bfloat16 products of ours and of CPU torch are made of.
+
+With --one-thread each side has one thread, inline, and its processor time is measured: for a machine on which others work.
 
 The sides take turns, with a pause before each and a call that is not timed; a time is the median of the turns' best calls. With
 --check the exit code is 1 when a target is missed.
@@ -11,6 +13,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent / "shared"))
@@ -32,16 +35,19 @@ def operands(torch, device, shape, way, dtype):
     return a.t() if way == "g.t() @ x" else a, b.t() if way == "a @ w.t()" else b, torch.empty(m, n, dtype=dtype, device=device)
 
 
-def child(rounds):
+def child(rounds, one_thread):
     """Measures every row in this process's mode and prints them as JSON."""
     torch = sides.torch_with_device()
+    clock = time.thread_time if one_thread else time.perf_counter
+    if one_thread:
+        torch.set_num_threads(1)
     rows = []
     for dtype in TARGETS:
         for shape in SHAPES:
             calls = max(1, round(2e8 / (shape[0] * shape[1] * shape[2])))
             for way in WAYS:
                 both = [(operands(torch, device, shape, way, getattr(torch, dtype)), sides.synchronizer(torch, device)) for device in ("fake", "cpu")]
-                times = [lambda x=x, wait=wait: min([sides.time_row(lambda: torch.mm(x[0], x[1], out=x[2]), wait, calls) for _ in range(4)][1:])
+                times = [lambda x=x, wait=wait: min([sides.time_row(lambda: torch.mm(x[0], x[1], out=x[2]), wait, calls, clock) for _ in range(4)][1:])
                          for x, wait in both]  # fmt: skip
                 ours, peer = sides.alternate(*times, rounds)
                 flops = 2e-9 * shape[0] * shape[1] * shape[2]
@@ -68,15 +74,18 @@ def form() -> str:
 
 def main() -> int:
     """Prints the rows of both modes; returns the exit code."""
-    options = sides.parser(__doc__).parse_args()
+    parser = sides.parser(__doc__)
+    parser.add_argument("--one-thread", action="store_true", help="measure the processor time of one thread each, inline")
+    options = parser.parse_args()
     if options.child:
-        child(3 if options.quick else 7)
+        child(3 if options.quick else 7, options.one_thread)
         return 0
     print(form())
     table = sides.Table(28, 10, 10, 10, 8, 8)
-    for mode, title in sides.MODES:
-        table.head(title, "dtype", "fake", "cpu GFLOP/s", "of it", "target")
-        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode):
+    threads = {"HAL_FAKE_THREADS": "1"} if options.one_thread else {}
+    for mode, title in sides.MODES[: 1 if options.one_thread else 2]:
+        table.head(title, "dtype", "fake", "cpu", "of it", "target")
+        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode, **threads):
             ratio, target = row["ours"] / row["peer"], TARGETS[row["dtype"]]
             table.row(row["what"], row["dtype"], f"{row['ours']:.0f}", f"{row['peer']:.0f}", f"{ratio:.2f}", f"{target:.2f}", met=ratio >= target)
     return table.exit_code(options)
