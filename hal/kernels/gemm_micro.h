@@ -19,6 +19,17 @@ typedef T PK_NAME(v64) __attribute__((vector_size(64), aligned(sizeof(T)), may_a
 typedef T PK_NAME(v32) __attribute__((vector_size(32), aligned(sizeof(T)), may_alias));
 typedef T PK_NAME(v16) __attribute__((vector_size(16), aligned(sizeof(T)), may_alias));
 
+/* Turns a square of `rows` vectors around: rounds of interleaving row r with row r + half (low and high give the halves of that), a perfect
+ * shuffle of the element's address bits. y is room. */
+#define PK_TURN(x, y, rows, rounds, low, high)                             \
+  _Pragma("GCC unroll 4") for (int round = 0; round < (rounds); round++) { \
+    _Pragma("GCC unroll 8") for (int r = 0; r < (rows) / 2; r++) {         \
+      y[2 * r] = low(x[r], x[r + (rows) / 2]);                             \
+      y[2 * r + 1] = high(x[r], x[r + (rows) / 2]);                        \
+    }                                                                      \
+    _Pragma("GCC unroll 16") for (int r = 0; r < (rows); r++) x[r] = y[r]; \
+  }
+
 #if PK_WIDENED /* half precision is converted as it is packed, once for all the products that read it */
 /* Packs a block of b. */
 PK_FN void PK_NAME(pack_b)(const E *b, pk_i64 row, pk_i64 col, pk_i64 depth, pk_i64 columns, T *panels) {
@@ -54,22 +65,12 @@ PK_FN void PK_NAME(pack_a)(const E *a, pk_i64 row, pk_i64 col, pk_i64 depth, pk_
 #define PK_ZIP_ROUNDS 2
 #endif
 
-/* target[i * target_stride + j] = source[j * source_stride + i] for a square: rounds of interleaving row r with row
- * r + half, a perfect shuffle of the element's address bits. */
+/* target[i * target_stride + j] = source[j * source_stride + i] for a square. */
 PK_FN void PK_NAME(transpose)(const T *source, pk_i64 source_stride, T *target, pk_i64 target_stride) {
   PK_NAME(v32) x[PK_TRANSPOSE], y[PK_TRANSPOSE];
 #pragma GCC unroll 8
   for (int r = 0; r < PK_TRANSPOSE; r++) x[r] = *(const PK_NAME(v32) *)(source + r * source_stride);
-#pragma GCC unroll 3
-  for (int round = 0; round < PK_ZIP_ROUNDS; round++) {
-#pragma GCC unroll 4
-    for (int r = 0; r < PK_TRANSPOSE / 2; r++) {
-      y[2 * r] = PK_ZIP_LOW(x[r], x[r + PK_TRANSPOSE / 2]);
-      y[2 * r + 1] = PK_ZIP_HIGH(x[r], x[r + PK_TRANSPOSE / 2]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < PK_TRANSPOSE; r++) x[r] = y[r];
-  }
+  PK_TURN(x, y, PK_TRANSPOSE, PK_ZIP_ROUNDS, PK_ZIP_LOW, PK_ZIP_HIGH)
 #pragma GCC unroll 8
   for (int r = 0; r < PK_TRANSPOSE; r++) *(PK_NAME(v32) *)(target + r * target_stride) = x[r];
 }

@@ -1,12 +1,15 @@
 /* host_table.c: the kernels compiled for the host, found by name (hal/plugin_kernels.h). The table is filled once, with
- * the widest instruction set that this CPU has. */
+ * the widest instruction set that this CPU has and HAL_HOST_ISA permits; products of bfloat16 when one is first asked for. */
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "hal/plugin_kernels.h"
 #define PK_CAT_(a, b) a##b
 #define PK_CAT(a, b) PK_CAT_(a, b)
-#include "pk_host.h"
+#include "pk_amx.h"
 
 #define X(name, unit, grain) extern const pk_host_entry_t name##_entry;
 #include "pk_table.inc"
@@ -23,9 +26,18 @@ static const struct {
 #define COUNT (sizeof(rows) / sizeof(rows[0]))
 
 static hal_host_kernel_t table[COUNT];
-static pthread_once_t table_once = PTHREAD_ONCE_INIT;
+static pthread_once_t table_once = PTHREAD_ONCE_INIT, products_once = PTHREAD_ONCE_INIT, isa_once = PTHREAD_ONCE_INIT;
 
-int pk_host_isa(void) {
+/* ---- instruction sets ----------------------------------------------------------------------------------------------------------- */
+static const char *const isa_names[PK_ISA_COUNT] = {"base", "avx2", "avx512", "avx512_bf16", "amx", "amx_model"};
+static int host_isa, wanted_isa = PK_ISA_AMX;
+
+/* What the log should say, until it has. */
+static char setting_line[320], products_line[320];
+static int products_warn;
+static _Atomic(const char *) setting_note, products_note;
+
+static int cpu_isa(void) {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return PK_ISA_BASE;
@@ -38,27 +50,91 @@ int pk_host_isa(void) {
 #endif
 }
 
+static void isa_find(void) {
+  const char *const setting = getenv("HAL_HOST_ISA");
+  host_isa = cpu_isa();
+  if (!setting || !*setting) return;
+  int isa = 0;
+  while (isa < PK_ISA_COUNT && strcmp(setting, isa_names[isa]) != 0) isa++;
+  if (isa < PK_ISA_COUNT) {
+    wanted_isa = isa;
+    if (isa < host_isa) host_isa = isa;
+    return;
+  }
+  snprintf(setting_line, sizeof setting_line,
+           "HAL_HOST_ISA=%.80s is no instruction set and is ignored; choose base, avx2, avx512, avx512_bf16, amx or "
+           "amx_model",
+           setting);
+  atomic_store(&setting_note, setting_line);
+}
+
+int pk_host_isa(void) {
+  pthread_once(&isa_once, isa_find);
+  return host_isa;
+}
+
+/* ---- products of bfloat16 --------------------------------------------------------------------------------------------------------- */
+static int products_isa;
+
+static void products_find(void) {
+  pk_host_isa();
+  products_isa = pk_amx_choose(&pk_amx_this_machine, wanted_isa, products_line, sizeof products_line, &products_warn);
+  const size_t length = strlen(products_line);
+  snprintf(products_line + length, sizeof products_line - length, "%sbfloat16 products of the host use %s",
+           length ? "; " : "", isa_names[products_isa ? products_isa : host_isa]);
+  atomic_store(&products_note, products_line);
+}
+
+int pk_amx_isa(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, products_find);
+  return products_isa;
+}
+
+const char *hal_host_kernel_note(int32_t *out_warns) {
+  const char *note = atomic_exchange(&setting_note, NULL);
+  *out_warns = 1;
+  if (note) return note;
+  note = atomic_exchange(&products_note, NULL);
+  *out_warns = note && products_warn;
+  return note;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------------------------- */
+static int is_product(const pk_host_entry_t *entry) { return entry->fn[PK_ISA_AMX_MODEL] != NULL; }
+
 hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry) {
   int isa = pk_host_isa();
+  const int amx = is_product(entry) ? pk_amx_isa() : 0;
+  if (amx) return entry->fn[amx];
   while (!entry->fn[isa]) isa--; /* the base is always there */
   return entry->fn[isa];
 }
 
 static void table_fill(void) {
   for (size_t i = 0; i < COUNT; i++) {
-    table[i] = (hal_host_kernel_t){.name = rows[i].entry->name,
-                                   .fn = pk_host_entry_fn(rows[i].entry),
-                                   .arg_count = rows[i].entry->arg_count,
+    const pk_host_entry_t *const entry = rows[i].entry;
+    table[i] = (hal_host_kernel_t){.name = entry->name,
+                                   .fn = is_product(entry) ? NULL : pk_host_entry_fn(entry),
+                                   .arg_count = entry->arg_count,
                                    .unit = rows[i].unit,
                                    .grain = rows[i].grain};
   }
+}
+
+/* The functions of products: finding AMX changes the process, so it happens when it is of use. */
+static void products_fill(void) {
+  for (size_t i = 0; i < COUNT; i++)
+    if (is_product(rows[i].entry)) table[i].fn = pk_host_entry_fn(rows[i].entry);
 }
 
 size_t hal_host_kernel_count(void) { return COUNT; }
 
 const hal_host_kernel_t *hal_host_kernel_at(size_t index) {
   pthread_once(&table_once, table_fill);
-  return index < COUNT ? &table[index] : NULL;
+  if (index >= COUNT) return NULL;
+  if (is_product(rows[index].entry)) pthread_once(&products_once, products_fill);
+  return &table[index];
 }
 
 static size_t find(const char *name) {
@@ -79,6 +155,7 @@ const hal_host_kernel_t *hal_host_kernel_find(const char *name) { return hal_hos
 
 hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa) {
   const size_t index = find(name);
-  if (index == COUNT || isa < 0 || isa > pk_host_isa()) return NULL;
-  return rows[index].entry->fn[isa];
+  if (index == COUNT || isa < 0 || isa >= PK_ISA_COUNT) return NULL;
+  if (isa == PK_ISA_AMX && pk_amx_isa() != PK_ISA_AMX) return NULL;
+  return isa < PK_ISA_AMX && isa > pk_host_isa() ? NULL : rows[index].entry->fn[isa];
 }

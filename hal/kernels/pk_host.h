@@ -5,14 +5,23 @@
  * functions and a table of addresses, not target_clones: an ifunc's resolver runs before the sanitizers' own start, and
  * clang 14 has no target_clones in C. PK_NO_CLONES leaves the further entries out. All entries give equal bits, as contraction is
  * off and no body reassociates; in gemm, the families like it and float32 functions it is on, and the base, which has no fused
- * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). PK_CLONES 2 adds an entry for AVX512-BF16, whose products
- * of pairs round otherwise than all others. */
+ * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). PK_CLONES 2, for products of bfloat16, adds entries for
+ * AVX512-BF16 and for AMX (pk_amx.h), which round otherwise than all others, and one that computes what the last does with AMX's
+ * instructions in C, on every processor. */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_
 
 #include "hal/plugin_kernels.h"
 
-enum { PK_ISA_BASE = 0, PK_ISA_AVX2 = 1, PK_ISA_AVX512 = 2, PK_ISA_AVX512_BF16 = 3, PK_ISA_COUNT = 4 };
+enum {
+  PK_ISA_BASE = 0,
+  PK_ISA_AVX2 = 1,
+  PK_ISA_AVX512 = 2,
+  PK_ISA_AVX512_BF16 = 3,
+  PK_ISA_AMX = 4,
+  PK_ISA_AMX_MODEL = 5, /* no instruction set: AMX's instructions in C */
+  PK_ISA_COUNT = 6
+};
 
 /* A kernel in every instruction set it was compiled for; NULL = not compiled. */
 typedef struct pk_host_entry_s {
@@ -21,13 +30,14 @@ typedef struct pk_host_entry_s {
   hal_host_kernel_fn_t fn[PK_ISA_COUNT];
 } pk_host_entry_t;
 
-/* Gives the widest instruction set that this CPU has, PK_ISA_*. */
+/* Gives the widest instruction set that this CPU has and HAL_HOST_ISA permits, PK_ISA_*, at most PK_ISA_AVX512_BF16. */
 int pk_host_isa(void);
 
-/* Gives a kernel for the widest instruction set for which it was compiled and that this CPU has. */
+/* Gives a kernel for the widest instruction set for which it was compiled and that pk_host_isa gives, or for AMX where this process
+ * may use it; asking for such a kernel is what makes the process ask the system for it (amx.c). */
 hal_host_kernel_fn_t pk_host_entry_fn(const pk_host_entry_t *entry);
 
-/* Gives a kernel as compiled for one instruction set, NULL when there is none or this CPU lacks the set. For tests. */
+/* Gives a kernel as compiled for one instruction set, NULL when there is none or this process may not use the set. For tests. */
 hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 
 #define PK_STRING_(x) #x
@@ -55,7 +65,7 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
 #define PK_ENTRIES_0(name, args)                             \
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);         \
-  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), 0, 0, 0}};
+  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base)}};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
 #define PK_HAS_CLONES 1
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))
@@ -67,20 +77,27 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
   PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);                             \
   const pk_host_entry_t PK_CAT(name, _entry) = {                                 \
-      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), 0}};
-#define PK_ENTRIES_2(name, args)                                                         \
-  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                             \
-  PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)               \
-  PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args)         \
-  PK_HOST_FN(PK_TARGET_AVX512_BF16, PK_CAT(name, _bf16), name, PK_ISA_AVX512_BF16, args) \
-  extern const pk_host_entry_t PK_CAT(name, _entry);                                     \
-  const pk_host_entry_t PK_CAT(name, _entry) = {                                         \
-      PK_STRING(name),                                                                   \
-      PK_COUNT(args),                                                                    \
-      {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), PK_CAT(name, _bf16)}};
+      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512)}};
+#define PK_ENTRIES_2(name, args)                                                                                  \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)                                                      \
+  PK_HOST_FN(PK_TARGET_AVX2, PK_CAT(name, _avx2), name, PK_ISA_AVX2, args)                                        \
+  PK_HOST_FN(PK_TARGET_AVX512, PK_CAT(name, _avx512), name, PK_ISA_AVX512, args)                                  \
+  PK_HOST_FN(PK_TARGET_AVX512_BF16, PK_CAT(name, _bf16), name, PK_ISA_AVX512_BF16, args)                          \
+  PK_HOST_FN(PK_TARGET_AVX512_BF16, PK_CAT(name, _amx), name, PK_ISA_AMX, args)                                   \
+  PK_HOST_FN(, PK_CAT(name, _model), name, PK_ISA_AMX_MODEL, args)                                                \
+  extern const pk_host_entry_t PK_CAT(name, _entry);                                                              \
+  const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name),                                                  \
+                                                PK_COUNT(args),                                                   \
+                                                {PK_CAT(name, _base), PK_CAT(name, _avx2), PK_CAT(name, _avx512), \
+                                                 PK_CAT(name, _bf16), PK_CAT(name, _amx), PK_CAT(name, _model)}};
 #else
 #define PK_ENTRIES_1 PK_ENTRIES_0
-#define PK_ENTRIES_2 PK_ENTRIES_0
+#define PK_ENTRIES_2(name, args)                                   \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)       \
+  PK_HOST_FN(, PK_CAT(name, _model), name, PK_ISA_AMX_MODEL, args) \
+  extern const pk_host_entry_t PK_CAT(name, _entry);               \
+  const pk_host_entry_t PK_CAT(name, _entry) = {                   \
+      PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base), 0, 0, 0, 0, PK_CAT(name, _model)}};
 #endif
 
 /* A kernel; the body follows. */

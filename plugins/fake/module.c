@@ -121,6 +121,16 @@ hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
   return HAL_OK;
 }
 
+/* What the portable kernels have to say about this machine. */
+static void log_notes(void) {
+  int32_t warns;
+  for (const char *note; (note = hal_host_kernel_note(&warns));) {
+    char line[400];
+    snprintf(line, sizeof line, "fake: %s", note);
+    hal_host->log(warns ? HAL_LOG_WARNING : HAL_LOG_INFO, line);
+  }
+}
+
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   const hal_host_kernel_t *kernel = NULL;
   if (!module->kernels) kernel = hal_host_kernel_find(name); /* names are unique over all families */
@@ -133,6 +143,7 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
   if (kernel->arg_count > FAKE_MAX_ARGS)
     return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' takes %u arguments, more than the %d of a portable kernel",
                       name, (unsigned)kernel->arg_count, FAKE_MAX_ARGS);
+  if (!module->kernels) log_notes();
   *out_kernel = (hal_plugin_kernel_t *)(uintptr_t)kernel;
   return HAL_OK;
 }

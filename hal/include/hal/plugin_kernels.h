@@ -42,6 +42,11 @@ size_t hal_host_kernel_count(void);
 /* Gives a kernel by its number in the order of names, NULL past the end. Since 0.1. */
 const hal_host_kernel_t *hal_host_kernel_at(size_t index);
 
+/* Gives a line that a device which serves these kernels should log, once each, else NULL: which instructions products of bfloat16 are made
+ * of, why AMX is not used where the processor has it, a value of HAL_HOST_ISA that is none. To be asked after hal_host_kernel_find.
+ * `out_warns`: 1 = a warning, 0 = for information. Lives as long as the process. Thread-safe. Since 0.1. */
+const char *hal_host_kernel_note(int32_t *out_warns);
+
 #ifdef __cplusplus
 }
 #endif

@@ -42,13 +42,13 @@ def synchronizer(torch, device):
     return torch.get_device_module(device).synchronize if device != "cpu" else lambda: None
 
 
-def time_row(call, synchronize, calls):
+def time_row(call, synchronize, calls, clock=time.perf_counter):
     """Seconds of one call in a row of them with one synchronisation at its end."""
-    begin = time.perf_counter()
+    begin = clock()
     for _ in range(calls):
         call()
     synchronize()
-    return (time.perf_counter() - begin) / calls
+    return (clock() - begin) / calls
 
 
 def alternate(ours, peer, rounds, pause=PAUSE):
@@ -82,10 +82,15 @@ def modes(plugin):
     return [({"HAL_FAKE_ASYNC": mode}, title, mode) for mode, title in MODES]
 
 
+def run_python(*arguments, stderr=None, **settings):
+    """Runs Python with arguments and environment settings; gives what it prints."""
+    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
+    return subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, stderr=stderr, text=True).stdout
+
+
 def run_json(*arguments, **settings):
     """Runs Python with arguments and environment settings; gives the JSON that it prints last."""
-    environment = {**os.environ, "TORCH_BACKEND": "fake", **settings}
-    output = subprocess.run([sys.executable, "-P", *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    output = run_python(*arguments, **settings)
     return json.loads(output[re.search(r"^[\[{]", output, re.MULTILINE).start() :])
 
 

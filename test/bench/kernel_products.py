@@ -1,0 +1,95 @@
+"""Products of matrices in bfloat16 and float32 beside CPU torch in one run, both with all cores: GFLOP/s of each side.
+
+Usage: python kernel_products.py [--check] [--quick] [--one-thread]. Targets, of the CPU's GFLOP/s: float32 0.95, bfloat16 0.5. The first line says which
+instructions the bfloat16 products of ours and of CPU torch are made of.
+
+With --one-thread each side has one thread, inline, and its processor time is measured: for a machine on which others work.
+
+The sides take turns, with a pause before each and a call that is not timed; a time is the median of the turns' best calls. With
+--check the exit code is 1 when a target is missed.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "shared"))
+import sides  # noqa: E402  found by the line above
+
+TARGETS = {"bfloat16": 0.5, "float32": 0.95}
+# m, n, k of the result m x n; in three layouts each: those of a layer's output, of its weight as torch.nn.Linear has it, and of its gradient.
+SHAPES = ((256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 512), (64, 1024, 1024), (1000, 500, 700))
+WAYS = ("a @ b", "a @ w.t()", "g.t() @ x")
+
+
+def operands(torch, device, shape, way, dtype):
+    """Both factors, one of them transposed as the way says, and the result."""
+    m, n, k = shape
+    generator = torch.Generator().manual_seed(1)
+    a = torch.rand((k, m) if way == "g.t() @ x" else (m, k), generator=generator) - 0.5
+    b = torch.rand((n, k) if way == "a @ w.t()" else (k, n), generator=generator) - 0.5
+    a, b = (x.to(dtype).to(device) for x in (a, b))
+    return a.t() if way == "g.t() @ x" else a, b.t() if way == "a @ w.t()" else b, torch.empty(m, n, dtype=dtype, device=device)
+
+
+def child(rounds, one_thread):
+    """Measures every row in this process's mode and prints them as JSON."""
+    torch = sides.torch_with_device()
+    clock = time.thread_time if one_thread else time.perf_counter
+    if one_thread:
+        torch.set_num_threads(1)
+    rows = []
+    for dtype in TARGETS:
+        for shape in SHAPES:
+            calls = max(1, round(2e8 / (shape[0] * shape[1] * shape[2])))
+            for way in WAYS:
+                both = [(operands(torch, device, shape, way, getattr(torch, dtype)), sides.synchronizer(torch, device)) for device in ("fake", "cpu")]
+                times = [lambda x=x, wait=wait: min([sides.time_row(lambda: torch.mm(x[0], x[1], out=x[2]), wait, calls, clock) for _ in range(4)][1:])
+                         for x, wait in both]  # fmt: skip
+                ours, peer = sides.alternate(*times, rounds)
+                flops = 2e-9 * shape[0] * shape[1] * shape[2]
+                rows.append({"what": f"{way} {'x'.join(map(str, shape))}", "dtype": dtype, "ours": flops / ours, "peer": flops / peer})
+    print(json.dumps(rows))
+
+
+# One product, whose device says in its log how it computes, and what CPU torch's library of products takes the processor for.
+_FORM = """
+import torch, torch_backend
+torch_backend.use("fake")
+x = torch.ones(8, 8, dtype=torch.bfloat16)
+(x.to("fake") @ x.to("fake")).cpu()
+print("CPU torch:", torch.backends.cpu.get_cpu_capability(), "with AMX" if torch.cpu.get_capabilities().get("amx_bf16") else "without AMX")
+"""
+
+
+def form() -> str:
+    """Which instructions compute, as both sides tell it."""
+    done = sides.run_python("-c", _FORM, stderr=subprocess.STDOUT, HAL_LOG="info")
+    ours = re.search(r"bfloat16 products of the host.*", done)
+    return f"{ours[0] if ours else 'fake does not tell its form'}; {done.splitlines()[-1]}"
+
+
+def main() -> int:
+    """Prints the rows of both modes; returns the exit code."""
+    parser = sides.parser(__doc__)
+    parser.add_argument("--one-thread", action="store_true", help="measure the processor time of one thread each, inline")
+    options = parser.parse_args()
+    if options.child:
+        child(3 if options.quick else 7, options.one_thread)
+        return 0
+    print(form())
+    table = sides.Table(28, 10, 10, 10, 8, 8)
+    threads = {"HAL_FAKE_THREADS": "1"} if options.one_thread else {}
+    for mode, title in sides.MODES[: 1 if options.one_thread else 2]:
+        table.head(title, "dtype", "fake", "cpu", "of it", "target")
+        for row in sides.run_child(__file__, *sys.argv[1:], HAL_FAKE_ASYNC=mode, **threads):
+            ratio, target = row["ours"] / row["peer"], TARGETS[row["dtype"]]
+            table.row(row["what"], row["dtype"], f"{row['ours']:.0f}", f"{row['peer']:.0f}", f"{ratio:.2f}", f"{target:.2f}", met=ratio >= target)
+    return table.exit_code(options)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
