@@ -220,7 +220,7 @@ def metrics() -> dict[str, int]:
         lazies = [lazy for recordings in _active.values() for lazy in recordings]
         for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
             total.update(counts)
-        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "programs", "pending"), 0)
+        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "compiled", "cached", "programs", "pending"), 0)
         return counts | total | {"steps": _steps}
 
 

@@ -176,12 +176,18 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
       (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit, where);
 }
 
-/* Shows the call of the operator that begins to who describes or compiles it. */
+/* Whether the launches of an operator tell what it touches. */
+static inline int is_told(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->told >> hal_op_infos[op].family & 1;
+}
+
+/* Shows the call of the operator that begins to who describes or compiles it, or wants to know what it touches. */
 static __attribute__((noinline)) void show_call(const hal_lazy_t *lazy, uint32_t op, const hal_op_call_t *call) {
   hal_program_here_t *const here = &hal_program_here;
   here->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
   here->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op, call);
-  here->call = here->described || here->accepted ? call : NULL;
+  here->spans = call && !is_told(lazy, op);
+  here->call = here->described || here->accepted || here->spans ? call : NULL;
 }
 
 /* Notes that all commands of the operator are on the tape, if they are on one. */
@@ -206,7 +212,8 @@ static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_cal
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
   const uint32_t outer = hal_program_here.op;
   hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
-  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED)) show_call(lazy, op, call);
+  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED || !is_told(lazy, op)))
+    show_call(lazy, op, call);
   atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
   return outer;
 }
@@ -323,6 +330,7 @@ static void destroy(hal_lazy_t *lazy) {
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
   hal_tape_destroy(&lazy->tape);
   hal_tape_destroy(&lazy->program.tape);
+  hal_touches_destroy(&lazy->touches);
   hal_compiler_leave(lazy->programs);
   hal_memory_pool_release(lazy->scratch);
   hal_free(lazy);
@@ -339,6 +347,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
   lazy->families = hal_op_form_families();
+  lazy->told = hal_op_form_elements();
   hal_program_t *const program = &lazy->program;
   program->recorder = (hal_recorder_t){.calls = &calls_table, .id = hal_program_new_id(), .lazy = 1};
   program->device = stream->device;

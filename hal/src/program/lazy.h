@@ -9,6 +9,7 @@
 #include "program/fuse.h"
 #include "program/ir.h"
 #include "program/program.h"
+#include "program/touch.h"
 
 /* Bytes that a recorded copy reads: they live until it is done. */
 typedef struct hal_upload_s {
@@ -24,7 +25,8 @@ struct hal_lazy_s {
   hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
   hal_fuse_t *fuse;               /* of the device */
   hal_programs_t *programs;       /* of the device's compiler; NULL = it has none */
-  uint64_t families;              /* of element-wise operators */
+  hal_touches_t touches;          /* of `tape` */
+  uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
   hal_lazy_info_t info;                   /* counts; of `queueing` */
   hal_memory_pool_t
