@@ -3,7 +3,10 @@
 
 #include "program/fuse.h"
 
-enum { LOOK_AHEAD = 8 /* commands */ };
+enum {
+  LOOK_AHEAD = 8,  /* commands */
+  MOST_FAILED = 16 /* commands that touch what a group has written and do not belong to it: behind so many it ends */
+};
 
 /* ---- one launch ------------------------------------------------------------------------------------------------------------ */
 
@@ -266,13 +269,33 @@ static int read_command(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t 
 
 /* ---- past commands that have nothing to do with the group ---------------------------------------------------------------------- */
 
-/* The next command behind `number` that touches a result of the group, or gives its memory back; `limit` = there is none. */
-static uint32_t next_touching(const hal_fuse_group_t *group, hal_touches_t *touches, uint32_t number, uint32_t limit) {
-  for (uint32_t i = 0; i < group->steps; i++)
-    for (uint32_t k = 0; k < group->step[i].kernel->form.results; k++) {
-      const hal_fuse_operand_t *const result = &group->step[i].operand[k];
-      limit = hal_touches_next(touches, result->low, result->high, number, limit);
-    }
+/* Where the lists of touches stand of the memory that a group has written: one for each area. */
+typedef struct reach_s {
+  uint32_t count;
+  uint32_t touch[HAL_FUSE_STEPS];
+  uint32_t area[HAL_FUSE_STEPS]; /* its first touch, which stands for it */
+} reach_t;
+
+/* Adds the memory of a step's results. */
+static void reach(reach_t *to, hal_touches_t *touches, const hal_fuse_step_t *step) {
+  for (uint32_t k = 0; k < step->kernel->form.results && to->count < HAL_FUSE_STEPS; k++) {
+    const uint32_t first = hal_touches_at(touches, step->operand[k].low);
+    uint32_t at = 0;
+    while (at < to->count && to->area[at] != first) at++;
+    if (at < to->count || first == HAL_NO_TOUCH) continue;
+    to->touch[to->count] = to->area[to->count] = first;
+    to->count++;
+  }
+}
+
+/* The next command behind `number` that touches that memory, or gives it back; `limit` = there is none. */
+static uint32_t next_touching(reach_t *of, const hal_touches_t *touches, uint32_t number, uint32_t limit) {
+  for (uint32_t i = 0; i < of->count; i++) {
+    uint32_t at = of->touch[i];
+    while (at != HAL_NO_TOUCH && touches->touch[at].command <= number) at = touches->touch[at].next;
+    of->touch[i] = at;
+    if (at != HAL_NO_TOUCH && touches->touch[at].command < limit) limit = touches->touch[at].command;
+  }
   return limit;
 }
 
@@ -306,8 +329,10 @@ static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   touches->front = group->begin;
   hal_fuse_mark(group, touches, HAL_IN_GROUP);
   const uint32_t end = group->end, wall = touches->wall[end], limit = wall < work->limit ? wall : work->limit;
-  uint32_t i = end - 1;
-  while ((i = next_touching(group, touches, i, limit)) < limit) {
+  reach_t reached = {.count = 0};
+  for (uint32_t k = 0; k < group->steps; k++) reach(&reached, touches, &group->step[k]);
+  uint32_t i = end - 1, failed = 0;
+  while (failed < MOST_FAILED && (i = next_touching(&reached, touches, i, limit)) < limit) {
     const hal_command_t *const command = &work->tape->commands[i];
     uint64_t n;
     if (command->kind == HAL_COMMAND_FREED) {
@@ -315,8 +340,12 @@ static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
       continue;
     }
     const int fits = group->steps < HAL_FUSE_STEPS && touches->done[i] == HAL_TO_DO;
-    if (fits && read_command(fuse, work, i, &n) && may_pass(group, touches, i) && add(group, n, i))
-      touches->done[i] = HAL_IN_GROUP;
+    if (!fits || !read_command(fuse, work, i, &n) || !may_pass(group, touches, i) || !add(group, n, i)) {
+      failed++;
+      continue;
+    }
+    touches->done[i] = HAL_IN_GROUP;
+    reach(&reached, touches, &group->step[group->steps - 1]);
   }
   group->end = end;
 }

@@ -28,6 +28,9 @@ struct hal_lazy_s {
   hal_touches_t touches;          /* of `tape` */
   uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
+  atomic_uint_fast64_t look;              /* at so many operators the device is asked again whether it has done all */
+  atomic_int asynchronous;                /* 1 = it was seen to work while others go on */
+  uint32_t first;                         /* operators of the smallest piece */
   hal_lazy_info_t info;                   /* counts; of `queueing` */
   hal_memory_pool_t
       *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */

@@ -292,8 +292,7 @@ int hal_touches_make(hal_touches_t *touches, hal_fuse_t *fuse, const hal_tape_t 
   return touches->state == 1;
 }
 
-/* Gives the first touch, by a command that is not before the front, of the area that holds an address. */
-static uint32_t first_at(hal_touches_t *touches, uint64_t address) {
+uint32_t hal_touches_at(hal_touches_t *touches, uint64_t address) {
   if (!touches->area_count) return HAL_NO_TOUCH;
   hal_area_t *const area = &touches->area[area_at(touches, address)];
   if (address < area->low || address >= area->high) return HAL_NO_TOUCH;
@@ -302,31 +301,16 @@ static uint32_t first_at(hal_touches_t *touches, uint64_t address) {
   return area->first;
 }
 
-static int overlaps(const hal_touch_t *touch, uint64_t low, uint64_t high) {
-  return touch->low < high && low < touch->high;
-}
-
-uint32_t hal_touches_next(hal_touches_t *touches, uint64_t low, uint64_t high, uint32_t command, uint32_t limit) {
-  uint32_t looked = 0;
-  for (uint32_t i = first_at(touches, low); i != HAL_NO_TOUCH && looked < MOST_LOOKED; i = touches->touch[i].next) {
-    const hal_touch_t *const touch = &touches->touch[i];
-    if (touch->command >= limit) break;
-    if (touch->command > command && overlaps(touch, low, high)) return touch->command;
-    looked++;
-  }
-  return limit;
-}
-
 int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, int writes, uint32_t begin,
                          uint32_t end) {
   uint32_t looked = 0;
   if (low >= high) return 1;
-  for (uint32_t i = first_at(touches, low); i != HAL_NO_TOUCH; i = touches->touch[i].next) {
+  for (uint32_t i = hal_touches_at(touches, low); i != HAL_NO_TOUCH; i = touches->touch[i].next) {
     const hal_touch_t *const touch = &touches->touch[i];
     if (touch->command >= end) break;
     if (looked++ == MOST_LOOKED) return 0;
     if (touch->command < begin || touch->how == HAL_TOUCH_FREES || touches->done[touch->command] != HAL_TO_DO) continue;
-    if (overlaps(touch, low, high) && (writes || touch->how == HAL_TOUCH_WRITES)) return 0;
+    if (touch->low < high && low < touch->high && (writes || touch->how == HAL_TOUCH_WRITES)) return 0;
   }
   return 1;
 }

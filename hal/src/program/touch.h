@@ -45,8 +45,8 @@ void hal_touches_begin(hal_touches_t *touches, const hal_tape_t *tape);
 /* Finds what the commands touch, at the first call for a tape; 0 = there is no memory for it. The lock of `fuse` is held. */
 int hal_touches_make(hal_touches_t *touches, hal_fuse_t *fuse, const hal_tape_t *tape);
 
-/* Gives the first command behind `command`, and before `limit`, that touches memory or gives it back; `limit` = there is none. */
-uint32_t hal_touches_next(hal_touches_t *touches, uint64_t low, uint64_t high, uint32_t command, uint32_t limit);
+/* Gives the first touch, by a command that is not before the front, of the area that holds an address; HAL_NO_TOUCH = there is none. */
+uint32_t hal_touches_at(hal_touches_t *touches, uint64_t address);
 
 /* Whether a command that reads or `writes` memory may run before those from `begin` to `end` that are still to do. */
 int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, int writes, uint32_t begin, uint32_t end);
