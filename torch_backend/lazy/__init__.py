@@ -213,7 +213,7 @@ def measurements() -> dict[str, Measurement]:
 
 def metrics() -> dict[str, int]:
     """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results, `queued` calls of
-    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, groups `compiled` and
+    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have, groups `compiled` and
     `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)

@@ -4,7 +4,8 @@
  * queued when something needs them: a synchronisation, a copy to the host, an event, a wait, a host function, hal_lazy_flush; or in
  * pieces, when enough was recorded to keep the device busy. Results, addresses and random numbers are those of the same work queued at once, bit for bit;
  * only float32 functions (exp, tanh ...) may be rounded otherwise where kernels are compiled from source. What is won: neighbouring
- * element-wise operators, copies and fills within the device run as one kernel, and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
+ * element-wise operators, copies and fills within the device run as one kernel, past others that have nothing to do with them; what such a group computes twice is
+ * computed once; and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
  * queues work on it takes part. */
 #ifndef HAL_LAZY_H_
 #define HAL_LAZY_H_
