@@ -276,6 +276,13 @@ hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint3
   return status;
 }
 
+int hal_fuse_touches(hal_fuse_t *fuse, hal_touches_t *touches, const hal_tape_t *tape) {
+  hal_lock(&fuse->lock);
+  const int made = hal_touches_make(touches, fuse, tape);
+  hal_unlock(&fuse->lock);
+  return made;
+}
+
 /* ---- life ---------------------------------------------------------------------------------------------------------------------- */
 
 hal_fuse_t *hal_fuse_of(hal_device_t *device) {

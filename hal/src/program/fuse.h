@@ -140,6 +140,9 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_
 /* Marks what belongs to the group: HAL_DONE, or HAL_TO_DO where it does not run as one. */
 void hal_fuse_mark(const hal_fuse_group_t *group, hal_touches_t *touches, uint8_t mark);
 
+/* Finds what the commands of a tape touch, as hal_touches_make does, with the lock. */
+int hal_fuse_touches(hal_fuse_t *fuse, hal_touches_t *touches, const hal_tape_t *tape);
+
 /* Gives the memory that a launch touches, as far as its arguments tell it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
 uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans);
 

@@ -26,12 +26,14 @@ static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t
 
 /* Queues the commands from `begin` to `end` that are not done. */
 static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
-  const int profiled = hal_profile_is_on();
+  const int profiled = hal_profile_is_on(), shares = !(lazy->desc.flags & HAL_LAZY_PLAIN);
   for (uint32_t i = begin; i < end; i++) {
+    int done = 0;
     if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED || is_done(lazy, i)) continue;
-    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
+    hal_status_t status = shares ? hal_lazy_share(lazy, i, &done) : HAL_OK;
+    if (!status && !done) status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
-    lazy->info.queued++;
+    lazy->info.queued += !done;
   }
   return HAL_OK;
 }
@@ -79,6 +81,7 @@ static hal_status_t queue_compiled(hal_lazy_t *lazy) {
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
   const uint32_t count = lazy->tape.command_count;
   hal_touches_begin(&lazy->touches, &lazy->tape);
+  lazy->seen.count = 0;
   if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
   if (lazy->programs) return queue_compiled(lazy);
   for (uint32_t i = 0, end; i < count; i = end) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, count, &end));

@@ -63,6 +63,7 @@ typedef struct hal_command_s {
 typedef struct hal_span_s {
   uint64_t low, high;
   uint32_t writes;
+  uint32_t dense; /* 1 = there is nothing between its elements */
 } hal_span_t;
 
 /* An operator of the recording; operators within operators come behind theirs. */

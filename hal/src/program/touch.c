@@ -34,10 +34,17 @@ static uint32_t tensors_of(const hal_value_t *value) {
   return value->tag == HAL_VALUE_TENSOR ? value->u.t != NULL : value->tag == HAL_VALUE_TENSOR_LIST ? value->count : 0;
 }
 
+static uint64_t elements_of(const hal_tensor_t *tensor) {
+  uint64_t count = 1;
+  for (int32_t d = 0; d < tensor->ndim; d++) count *= (uint64_t)tensor->sizes[d];
+  return count;
+}
+
 static void note_tensor(hal_span_t *spans, uint32_t *count, const hal_tensor_t *tensor, uint32_t writes) {
   hal_span_t *const span = &spans[*count];
   if (!tensor || !hal_touch_tensor(tensor, &span->low, &span->high)) return;
   span->writes = writes;
+  span->dense = span->high - span->low == elements_of(tensor) * hal_dtype_size(tensor->dtype);
   ++*count;
 }
 
@@ -224,7 +231,8 @@ static int list_areas(hal_touches_t *touches) {
     uint64_t at = (touch->low * UINT64_C(0x9E3779B97F4A7C15)) >> 32 & (room - 1);
     while (table[at] && touches->area[table[at] - 1].low != touch->low) at = (at + 1) & (room - 1);
     if (!table[at]) {
-      touches->area[touches->area_count] = (hal_area_t){.low = touch->low, .first = HAL_NO_TOUCH, .last = HAL_NO_TOUCH};
+      touches->area[touches->area_count] =
+          (hal_area_t){.low = touch->low, .first = HAL_NO_TOUCH, .last = HAL_NO_TOUCH, .front = HAL_NO_TOUCH};
       table[at] = ++touches->area_count;
     }
     hal_area_t *const area = &touches->area[table[at] - 1];
@@ -237,7 +245,7 @@ static int list_areas(hal_touches_t *touches) {
 
 static void chain_touch(hal_touches_t *touches, uint32_t number, hal_area_t *area) {
   if (area->first == HAL_NO_TOUCH)
-    area->first = number;
+    area->first = area->front = number;
   else
     touches->touch[area->last].next = number;
   area->last = number;
@@ -296,9 +304,9 @@ uint32_t hal_touches_at(hal_touches_t *touches, uint64_t address) {
   if (!touches->area_count) return HAL_NO_TOUCH;
   hal_area_t *const area = &touches->area[area_at(touches, address)];
   if (address < area->low || address >= area->high) return HAL_NO_TOUCH;
-  while (area->first != HAL_NO_TOUCH && touches->touch[area->first].command < touches->front)
-    area->first = touches->touch[area->first].next;
-  return area->first;
+  while (area->front != HAL_NO_TOUCH && touches->touch[area->front].command < touches->front)
+    area->front = touches->touch[area->front].next;
+  return area->front;
 }
 
 int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, int writes, uint32_t begin,
@@ -313,6 +321,19 @@ int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, in
     if (touch->low < high && low < touch->high && (writes || touch->how == HAL_TOUCH_WRITES)) return 0;
   }
   return 1;
+}
+
+int hal_touches_is_changed(const hal_touches_t *touches, const hal_span_t *span, uint32_t command, uint32_t end) {
+  uint32_t looked = 0, at = area_at(touches, span->low);
+  for (; at < touches->area_count && touches->area[at].low < span->high; at++)
+    for (uint32_t i = touches->area[at].first; i != HAL_NO_TOUCH; i = touches->touch[i].next) {
+      const hal_touch_t *const touch = &touches->touch[i];
+      if (looked++ == MOST_LOOKED) return 1;
+      if (touch->command <= command || touch->how == HAL_TOUCH_READS) continue;
+      if (touch->command >= end && touches->done[touch->command] != HAL_DONE) continue;
+      if (touch->low < span->high && span->low < touch->high) return 1;
+    }
+  return 0;
 }
 
 void hal_touches_destroy(hal_touches_t *touches) {

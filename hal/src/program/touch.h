@@ -23,6 +23,7 @@ typedef struct hal_touch_s {
 typedef struct hal_area_s {
   uint64_t low, high;
   uint32_t first, last; /* touches */
+  uint32_t front;       /* the first by a command that may be to do */
 } hal_area_t;
 
 /* hal_touches_t.done: of each command */
@@ -50,6 +51,9 @@ uint32_t hal_touches_at(hal_touches_t *touches, uint64_t address);
 
 /* Whether a command that reads or `writes` memory may run before those from `begin` to `end` that are still to do. */
 int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, int writes, uint32_t begin, uint32_t end);
+
+/* Whether a command that ran since `command`, before `end` or out of its order, has written memory, or given it back. */
+int hal_touches_is_changed(const hal_touches_t *touches, const hal_span_t *span, uint32_t command, uint32_t end);
 
 void hal_touches_destroy(hal_touches_t *touches);
 

@@ -234,6 +234,41 @@ Test(lazy_order, a_result_over_its_twin_is_the_same_number) {
   cr_expect(at(r, 5) == 2 && at(s, 5) == 8 && at(a, 5) == 2);
 }
 
+/* Two products of the same matrices, with something between them: how many are computed by a copy. */
+Test(lazy_order, a_product_that_is_computed_twice_is_copied) {
+  static const char *const between[] = {"nothing", "what one reads", "what one made", "what both write"};
+  if (!fuses() || compiles()) return; /* the host's kernels take one launch */
+  for (int way = 0; way < 4; way++) {
+    tensor_t *const a = floats(1, 0), *const b = floats(2, 0), *const r = floats(0, 0), *const s = floats(0, 0);
+    hal_lazy_t *const lazy = begin();
+    multiply(a, b, r);
+    if (way == 1) add(b, b, 0.5, a); /* 3 */
+    if (way == 2) add(b, b, 0.5, r);
+    multiply(a, b, way == 3 ? r : s);
+    const hal_lazy_info_t info = end(lazy);
+    cr_expect_eq(info.common, way == 0 || way == 3, "%s: %d in common", between[way], (int)info.common);
+    cr_expect_eq(at(way == 3 ? r : s, 9), SIDE * (way == 1 ? 6.0f : 2.0f), "%s", between[way]);
+    cr_expect_eq(at(r, 9), way == 2 ? 3 : SIDE * 2.0f, "%s", between[way]);
+  }
+}
+
+Test(lazy_order, a_product_whose_memory_was_given_back_is_computed_again) {
+  tensor_t *const a = floats(1, 0), *const b = floats(2, 0), *const s = floats(0, 0), *const u = floats(0, 0);
+  hal_block_t *block, *again;
+  hal_lazy_t *const lazy = begin();
+  const tensor_t *const t = taken(&block);
+  multiply(a, b, t);
+  multiply(t, b, s);
+  hal_memory_release(block);
+  const tensor_t *const other = taken(&again); /* the same memory */
+  add(b, b, 1, other);
+  multiply(a, b, u);
+  hal_memory_release(again);
+  cr_expect_eq(end(lazy).common, 0);
+  cr_expect_eq(at(u, 9), SIDE * 2.0f);
+  cr_expect_eq(at(s, 9), SIDE * SIDE * 4.0f);
+}
+
 /* ---- anything ------------------------------------------------------------------------------------------------------------------- */
 
 enum { VECTORS = 6, PIECES = 5, EDGE = 8, PIECE = EDGE * EDGE, COMMANDS = 120 };
