@@ -77,13 +77,17 @@ static int are_same_arguments(const hal_program_op_t *one, const hal_launch_t *a
   return 1;
 }
 
+static int has_attributes(const hal_launch_t *launch) {
+  return HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count;
+}
+
 /* Whether two operators compute the same, if what they read is. */
 static int is_same(const hal_tape_t *tape, uint32_t number, uint32_t earlier) {
   const hal_command_t *const one = &tape->commands[number], *const other = &tape->commands[earlier];
   const hal_program_op_t *const op = &tape->ops[one->op], *const first = &tape->ops[other->op];
   const hal_launch_t *const a = one->u.launch.launch, *const b = other->u.launch.launch;
   if (op->op != first->op || op->span_count != first->span_count || one->u.launch.kernel != other->u.launch.kernel ||
-      a->arg_count != b->arg_count || a->shared_bytes != b->shared_bytes || a->attribute_count || b->attribute_count ||
+      a->arg_count != b->arg_count || a->shared_bytes != b->shared_bytes || has_attributes(a) || has_attributes(b) ||
       memcmp(a->grid, b->grid, sizeof a->grid) != 0 || memcmp(a->block, b->block, sizeof a->block) != 0)
     return 0;
   for (uint32_t i = 0; i < op->span_count; i++) {
