@@ -171,6 +171,7 @@ py::dict counts_of(hal_lazy_t *lazy) {
   result["fused"] = info.fused;
   result["groups"] = info.groups;
   result["dropped"] = info.dropped;
+  result["common"] = info.common;
   result["compiled"] = info.compiled;
   result["cached"] = info.cached;
   result["programs"] = info.programs;

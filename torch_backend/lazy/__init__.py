@@ -213,14 +213,14 @@ def measurements() -> dict[str, Measurement]:
 
 def metrics() -> dict[str, int]:
     """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results, `queued` calls of
-    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, groups `compiled` and
+    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have, groups `compiled` and
     `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
     with _lock:
         total = collections.Counter(_ended)
         lazies = [lazy for recordings in _active.values() for lazy in recordings]
         for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
             total.update(counts)
-        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "compiled", "cached", "programs", "pending"), 0)
+        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "compiled", "cached", "programs", "pending"), 0)
         return counts | total | {"steps": _steps}
 
 

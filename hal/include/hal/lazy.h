@@ -4,7 +4,8 @@
  * queued when something needs them: a synchronisation, a copy to the host, an event, a wait, a host function, hal_lazy_flush; or in
  * pieces, when enough was recorded to keep the device busy. Results, addresses and random numbers are those of the same work queued at once, bit for bit;
  * only float32 functions (exp, tanh ...) may be rounded otherwise where kernels are compiled from source. What is won: neighbouring
- * element-wise operators, copies and fills within the device run as one kernel, and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
+ * element-wise operators, copies and fills within the device run as one kernel, past others that have nothing to do with them; what such a group computes twice is
+ * computed once; and results that nothing reads are not written. Lazy is the stream, not the thread: whoever
  * queues work on it takes part. */
 #ifndef HAL_LAZY_H_
 #define HAL_LAZY_H_
@@ -42,7 +43,7 @@ typedef struct hal_lazy_desc_s {
   uint32_t limit; /* operators that are recorded before they are queued without being asked for; 0 = 16384 */
   uint32_t
       piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
-                   * rest is recorded; 0 = 128, UINT32_MAX = never */
+                   * rest is recorded; 0 = 128, UINT32_MAX = never. 16 are enough for an asynchronous device that has nothing to do */
   uint32_t format;                 /* HAL_PROGRAM_LINES or HAL_PROGRAM_DOT (hal/program.h): for `queueing` */
   hal_lazy_origin_fn_t origin;     /* NULL: not asked */
   hal_lazy_describe_fn_t describe; /* NULL: numbers are written */
@@ -84,6 +85,7 @@ typedef struct hal_lazy_info_s {
   uint64_t programs; /* of the device's compiler that were queued (compiler.h) */
   uint64_t
       needed; /* of the flushes: since something needed the results; the others were hal_lazy_flush and hal_lazy_end, `piece` and `limit` */
+  uint64_t common; /* commands whose result another one had computed: it was read in its place, or copied */
 } hal_lazy_info_t;
 
 /* Tells what became of it. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */

@@ -61,13 +61,18 @@ static int is_of_segments(const char *family) {
 }
 
 _Static_assert(HAL_OP_FAMILY_COUNT <= 64, "families fit into a mask");
-uint64_t hal_op_form_families(void) {
+uint64_t hal_op_form_elements(void) {
   uint64_t mask = 0;
-  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++) {
-    if (is_of_segments(hal_op_families[family])) mask |= UINT64_C(1) << family;
+  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
     for (size_t i = 0; i < sizeof families / sizeof *families; i++)
       if (strcmp(families[i].name, hal_op_families[family]) == 0) mask |= UINT64_C(1) << family;
-  }
+  return mask;
+}
+
+uint64_t hal_op_form_families(void) {
+  uint64_t mask = hal_op_form_elements();
+  for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
+    if (is_of_segments(hal_op_families[family])) mask |= UINT64_C(1) << family;
   return mask;
 }
 

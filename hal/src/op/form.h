@@ -28,8 +28,9 @@ hal_dtype_t hal_op_form_accumulator(const hal_op_info_t *info, hal_dtype_t dtype
  * kernels: for the first time that one is met. */
 int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form);
 
-/* The families of operators with such kernels: bit f = family number f. */
+/* The families of operators with such kernels: bit f = family number f; and of these, those with element-wise ones. */
 uint64_t hal_op_form_families(void);
+uint64_t hal_op_form_elements(void);
 
 /* Gives the kernel of a chain of them (kernels/pk_chain.h). HAL_UNIMPLEMENTED: the device's portable kernels have none. */
 hal_status_t hal_op_chain_kernel(hal_device_t *device, hal_plugin_kernel_t **out_kernel);

@@ -223,53 +223,64 @@ static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fus
 
 /* Collects the group that begins with a command and finds how it is launched. Gives the number of its steps; `*out_plan` NULL: it runs as
  * it was recorded, if any of it is kept. */
-static hal_status_t collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments,
-                            const hal_fuse_listener_t *listener, uint32_t *out_steps, hal_fuse_plan_t **out_plan) {
+static hal_status_t collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments,
+                            uint32_t *out_steps, hal_fuse_plan_t **out_plan) {
   const hal_fuse_group_t *const group = &fuse->group;
   key_t key;
   int is_new;
   *out_plan = NULL;
-  const uint32_t steps = *out_steps = hal_fuse_collect(fuse, tape, begin, with_segments);
+  const uint32_t steps = *out_steps = hal_fuse_collect(fuse, work, begin, with_segments);
   if (steps < 2 || !group->kept) return HAL_OK;
   make_key(group, &key);
-  HAL_RETURN_IF_ERROR(find_plan(fuse, &key, listener->info, out_plan, &is_new));
-  if (is_new && listener->desc->compiled) tell(fuse, *out_plan, tape, begin, listener->desc);
+  HAL_RETURN_IF_ERROR(find_plan(fuse, &key, work->info, out_plan, &is_new));
+  if (is_new && work->desc->compiled) tell(fuse, *out_plan, work->tape, begin, work->desc);
   if (*out_plan && (*out_plan)->way == HAL_FUSE_NOT) *out_plan = NULL;
   return HAL_OK;
 }
 
 /* hal_fuse_group; the lock is held. */
-static hal_status_t queue_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                                const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued) {
+static hal_status_t queue_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
+                                int *out_queued) {
   hal_fuse_group_t *const group = &fuse->group;
-  hal_lazy_info_t *const info = listener->info;
+  hal_lazy_info_t *const info = work->info;
   hal_fuse_plan_t *plan;
   uint32_t steps;
   const int with_segments = way_of(fuse) == HAL_FUSE_CHAIN ? HAL_FUSE_SEGMENTS_ALL : HAL_FUSE_SEGMENTS_FOLD;
-  HAL_RETURN_IF_ERROR(collect(fuse, tape, begin, with_segments, listener, &steps, &plan));
-  if (!plan && group->segment && steps > 1) /* too long, it may be */
-    HAL_RETURN_IF_ERROR(collect(fuse, tape, begin, HAL_FUSE_SEGMENTS_NONE, listener, &steps, &plan));
+  hal_status_t status = collect(fuse, work, begin, with_segments, &steps, &plan);
+  if (!status && !plan && group->segment && steps > 1) { /* too long, it may be */
+    hal_fuse_mark(group, work->touches, HAL_TO_DO);
+    status = collect(fuse, work, begin, HAL_FUSE_SEGMENTS_NONE, &steps, &plan);
+  }
   *out_end = steps ? group->end : begin + 1;
   *out_queued = 0;
-  if (group->kept && !plan) return HAL_OK;
-  if (!steps) return HAL_OK;
+  const int runs = !status && steps && (plan || !group->kept);
+  hal_fuse_mark(group, work->touches, runs ? HAL_DONE : HAL_TO_DO);
+  if (!runs) return status;
   if (plan) {
-    HAL_RETURN_IF_ERROR(queue(fuse, plan, stream));
+    HAL_RETURN_IF_ERROR(queue(fuse, plan, work->stream));
     info->queued++;
     info->groups++;
     info->fused += group->kept;
   }
   info->dropped += steps - group->kept;
+  info->common += group->common;
   *out_queued = 1;
   return HAL_OK;
 }
 
-hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                            const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued) {
+hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
+                            int *out_queued) {
   hal_lock(&fuse->lock);
-  const hal_status_t status = queue_group(fuse, tape, begin, stream, listener, out_end, out_queued);
+  const hal_status_t status = queue_group(fuse, work, begin, out_end, out_queued);
   hal_unlock(&fuse->lock);
   return status;
+}
+
+int hal_fuse_touches(hal_fuse_t *fuse, hal_touches_t *touches, const hal_tape_t *tape) {
+  hal_lock(&fuse->lock);
+  const int made = hal_touches_make(touches, fuse, tape);
+  hal_unlock(&fuse->lock);
+  return made;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "program/house.h"
 #include "program/metric.h"
 #include "program/program.h"
+#include "program/touch.h"
 
 #define HAL_FUSE_STEPS 32    /* of a group */
 #define HAL_FUSE_POINTERS 10 /* operands of a group that lie in memory */
@@ -62,12 +63,15 @@ typedef struct hal_fuse_step_s {
 } hal_fuse_step_t;
 
 typedef struct hal_fuse_group_s {
+  uint32_t begin;                       /* its first command */
+  uint32_t command[HAL_FUSE_STEPS];     /* of each step */
   uint32_t steps, pointers, live, kept; /* live: results that are not dead; kept: steps that are not dropped */
+  uint32_t common;                      /* steps that an earlier one has computed */
   uint32_t numbers;                     /* bytes */
   uint64_t n;                           /* elements */
   uint64_t segment;                     /* elements of each; 0: no step has any */
   int with_segments;                    /* HAL_FUSE_SEGMENTS_* */
-  uint32_t end;                         /* the command behind the last that belongs to it */
+  uint32_t end; /* the command behind the last that belongs to it, not counting those behind commands that do not */
   char *address[HAL_FUSE_POINTERS];
   hal_fuse_step_t step[HAL_FUSE_STEPS];
   hal_fuse_bytes_t bytes[HAL_FUSE_STEPS]; /* of the steps that are no launches */
@@ -91,6 +95,16 @@ typedef struct hal_fuse_plan_s {
   unsigned char key[]; /* all that the plan depends on */
 } hal_fuse_plan_t;
 
+/* A tape on its way. */
+typedef struct hal_fuse_work_s {
+  const hal_tape_t *tape;
+  hal_touches_t *touches; /* of the tape */
+  uint32_t limit;         /* groups end before this command */
+  hal_stream_t *stream;
+  const hal_lazy_desc_t *desc; /* who is told of groups that are compiled */
+  hal_lazy_info_t *info;       /* counts */
+} hal_fuse_work_t;
+
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */
 struct hal_fuse_s {
   hal_device_t *device;
@@ -112,22 +126,25 @@ enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
 /* Gives those of a device, made at the first use; NULL = no memory. */
 hal_fuse_t *hal_fuse_of(hal_device_t *device);
 
-/* Who is told of groups that are compiled. */
-typedef struct hal_fuse_listener_s {
-  const hal_lazy_desc_t *desc;
-  hal_lazy_info_t *info; /* counts */
-} hal_fuse_listener_t;
-
-/* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next. `*out_queued` = 0: nothing was queued,
- * the commands up to there run as they were recorded. Errors: the plugin's. */
-hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                            const hal_fuse_listener_t *listener, uint32_t *out_end, int *out_queued);
+/* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next, but for those that are done.
+ * `*out_queued` = 0: nothing was queued, the commands up to there run as they were recorded. Errors: the plugin's. */
+hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
+                            int *out_queued);
 
 /* Which kernels of segments may be steps: none; one reduction, behind which steps are narrow and read nothing in another order; all. */
 enum { HAL_FUSE_SEGMENTS_NONE = 0, HAL_FUSE_SEGMENTS_FOLD = 1, HAL_FUSE_SEGMENTS_ALL = 2 };
 
 /* Collects the group that begins with a command (fuse_collect.c). Gives the number of its steps. */
-uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments);
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments);
+
+/* Marks what belongs to the group: HAL_DONE, or HAL_TO_DO where it does not run as one. */
+void hal_fuse_mark(const hal_fuse_group_t *group, hal_touches_t *touches, uint8_t mark);
+
+/* Finds what the commands of a tape touch, as hal_touches_make does, with the lock. */
+int hal_fuse_touches(hal_fuse_t *fuse, hal_touches_t *touches, const hal_tape_t *tape);
+
+/* Gives the memory that a launch touches, as far as its arguments tell it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans);
 
 /* Reads a launch of a kernel of segments as a step over `n` elements (fuse_segments.c); 0 = its operands are not in the order of memory. */
 int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step,
@@ -149,6 +166,13 @@ void hal_fuse_name_bytes(hal_fuse_t *fuse);
  * there is. */
 const hal_fuse_kernel_t *hal_fuse_bytes(const hal_fuse_t *fuse, const hal_command_t *command, uint64_t n,
                                         hal_fuse_bytes_t *bytes);
+
+/* Gives the kernel that copies elements of a size; NULL = there is none. */
+const hal_fuse_kernel_t *hal_fuse_copy_of(const hal_fuse_t *fuse, uint32_t size);
+
+/* Finds the steps that compute what an earlier one has computed: what reads them reads that, and those whose results are kept copy it
+ * (fuse_common.c). Gives how many. */
+uint32_t hal_fuse_share(const hal_fuse_t *fuse, hal_fuse_group_t *group);
 
 /* Notes what makes the group another one, on the plan (fuse_cause.c); without memory nothing. */
 void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);

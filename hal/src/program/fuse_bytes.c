@@ -19,6 +19,12 @@ void hal_fuse_name_bytes(hal_fuse_t *fuse) {
   }
 }
 
+const hal_fuse_kernel_t *hal_fuse_copy_of(const hal_fuse_t *fuse, uint32_t size) {
+  for (uint32_t i = 0; i < HAL_FUSE_BYTES_SIZES; i++)
+    if (size == 1u << i) return &fuse->copy[i];
+  return NULL;
+}
+
 /* The place among the sizes at which `bytes` are `n` elements that lie aligned at all addresses whose bits are `addresses`; as many as there are
  * sizes: there is none. */
 static uint32_t size_of(uint64_t bytes, uint64_t n, uintptr_t addresses) {

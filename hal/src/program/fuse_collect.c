@@ -3,7 +3,10 @@
 
 #include "program/fuse.h"
 
-enum { LOOK_AHEAD = 8 /* commands */ };
+enum {
+  LOOK_AHEAD = 8,  /* commands */
+  MOST_FAILED = 16 /* commands that touch what a group has written and do not belong to it: behind so many it ends */
+};
 
 /* ---- one launch ------------------------------------------------------------------------------------------------------------ */
 
@@ -29,11 +32,12 @@ static void set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t s
 static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step, uint64_t *n) {
   const hal_op_form_t *const form = &kernel->form;
   const uint32_t first = form->operands + form->numbers; /* behind operands and numbers */
+  uint32_t plain = 1;
+  *n = 0;
+  *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
   if (launch->arg_count != first + (form->rows ? 3 : 1)) return 0;
   *n = number_of(&launch->args[first]);
   const pk_rows_t *const rows = form->rows ? launch->args[first + 2].value : NULL;
-  uint32_t plain = 1;
-  *step = (hal_fuse_step_t){.launch = launch, .kernel = kernel};
   for (uint32_t k = 0; k < form->operands; k++) {
     hal_fuse_operand_t *const operand = &step->operand[k];
     operand->address = *(char *const *)launch->args[k].value;
@@ -157,7 +161,7 @@ static int suits_fold(const hal_fuse_group_t *group, const hal_fuse_step_t *step
 }
 
 /* Adds the step that was read behind the last one; 0 = the group ends before it. */
-static int add(hal_fuse_group_t *group, uint64_t n, uint32_t end) {
+static int add(hal_fuse_group_t *group, uint64_t n, uint32_t command) {
   hal_fuse_step_t *const step = &group->step[group->steps];
   const uint32_t operands = step->kernel->form.operands, results = step->kernel->form.results;
   const uint32_t numbers = number_bytes(step->launch, &step->kernel->form);
@@ -174,11 +178,11 @@ static int add(hal_fuse_group_t *group, uint64_t n, uint32_t end) {
       if (overlaps(&step->operand[k], &group->step[i].operand[0]))
         kill(group, &group->step[i]); /* they coincide, or it is dead */
   if (step->segment) group->segment = step->segment;
+  group->command[group->steps] = command;
   group->steps++;
   group->numbers += numbers;
   group->live++;
   group->n = group->steps == 1 ? n : group->n;
-  group->end = end;
   return 1;
 }
 
@@ -213,51 +217,170 @@ static int read_launch(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_comma
   return fuse->group.with_segments && hal_fuse_read_segments(command->u.launch.launch, kernel, step, n);
 }
 
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans) {
+  hal_fuse_step_t step;
+  uint64_t n = 0;
+  const hal_launch_t *const launch = command->u.launch.launch;
+  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+  if (!kernel) return 0;
+  if (!kernel->form.behind)
+    read_step(launch, kernel, &step, &n); /* where its result is in another order, too */
+  else if (!hal_fuse_read_segments(launch, kernel, &step, &n))
+    return 0;
+  if (!n) return 0;
+  for (uint32_t k = 0; k < kernel->form.operands; k++)
+    spans[k] =
+        (hal_span_t){.low = step.operand[k].low, .high = step.operand[k].high, .writes = k < kernel->form.results};
+  return kernel->form.operands;
+}
+
 static int moves_bytes(const hal_command_t *command) {
   return command->kind == HAL_COMMAND_COPY || command->kind == HAL_COMMAND_FILL;
 }
 
+static int is_done(const hal_touches_t *touches, uint32_t number) {
+  return touches->done && touches->done[number] == HAL_DONE;
+}
+
 /* How many elements the first step behind a command computes that is a launch: what copies and fills before it may be part of. 0 = it is none. */
-static uint64_t elements_behind(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t number) {
+static uint64_t elements_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t number) {
   hal_fuse_step_t step;
   uint64_t n;
-  for (uint32_t i = number + 1; i < tape->command_count && i <= number + LOOK_AHEAD; i++) {
-    const hal_command_t *const command = &tape->commands[i];
-    if (command->kind == HAL_COMMAND_FREED || moves_bytes(command)) continue;
-    return command->kind == HAL_COMMAND_LAUNCH && read_launch(fuse, tape, command, &step, &n) ? n : 0;
+  for (uint32_t i = number + 1; i < work->limit && i <= number + LOOK_AHEAD; i++) {
+    const hal_command_t *const command = &work->tape->commands[i];
+    if (command->kind == HAL_COMMAND_FREED || moves_bytes(command) || is_done(work->touches, i)) continue;
+    return command->kind == HAL_COMMAND_LAUNCH && read_launch(fuse, work->tape, command, &step, &n) ? n : 0;
   }
   return 0;
 }
 
 /* Reads a command as the group's next step; 0 = it is none. */
-static int read_command(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t number, uint64_t *n) {
+static int read_command(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t number, uint64_t *n) {
   hal_fuse_group_t *const group = &fuse->group;
-  const hal_command_t *const command = &tape->commands[number];
+  const hal_command_t *const command = &work->tape->commands[number];
   hal_fuse_step_t *const step = &group->step[group->steps];
-  if (command->kind == HAL_COMMAND_LAUNCH) return read_launch(fuse, tape, command, step, n);
+  if (command->kind == HAL_COMMAND_LAUNCH) return read_launch(fuse, work->tape, command, step, n);
   if (!moves_bytes(command)) return 0;
-  *n = group->steps ? group->n : elements_behind(fuse, tape, number);
+  *n = group->steps ? group->n : elements_behind(fuse, work, number);
   hal_fuse_bytes_t *const bytes = &group->bytes[group->steps];
   const hal_fuse_kernel_t *const kernel = *n ? hal_fuse_bytes(fuse, command, *n, bytes) : NULL;
   return kernel && read_step(&bytes->launch, kernel, step, n);
 }
 
-uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_tape_t *tape, uint32_t begin, int with_segments) {
+/* ---- past commands that have nothing to do with the group ---------------------------------------------------------------------- */
+
+/* Where the lists of touches stand of the memory that a group has written: one for each area. */
+typedef struct reach_s {
+  uint32_t count;
+  uint32_t touch[HAL_FUSE_STEPS];
+  uint32_t area[HAL_FUSE_STEPS]; /* its first touch, which stands for it */
+} reach_t;
+
+/* Adds the memory of a step's results. */
+static void reach(reach_t *to, hal_touches_t *touches, const hal_fuse_step_t *step) {
+  for (uint32_t k = 0; k < step->kernel->form.results && to->count < HAL_FUSE_STEPS; k++) {
+    const uint32_t first = hal_touches_at(touches, step->operand[k].low);
+    uint32_t at = 0;
+    while (at < to->count && to->area[at] != first) at++;
+    if (at < to->count || first == HAL_NO_TOUCH) continue;
+    to->touch[to->count] = to->area[to->count] = first;
+    to->count++;
+  }
+}
+
+/* The next command behind `number` that touches that memory, or gives it back; `limit` = there is none. */
+static uint32_t next_touching(reach_t *of, const hal_touches_t *touches, uint32_t number, uint32_t limit) {
+  for (uint32_t i = 0; i < of->count; i++) {
+    uint32_t at = of->touch[i];
+    while (at != HAL_NO_TOUCH && touches->touch[at].command <= number) at = touches->touch[at].next;
+    of->touch[i] = at;
+    if (at != HAL_NO_TOUCH && touches->touch[at].command < limit) limit = touches->touch[at].command;
+  }
+  return limit;
+}
+
+/* Whether the step that was read may run before what stands between the group's first command and its own. */
+static int may_pass(const hal_fuse_group_t *group, hal_touches_t *touches, uint32_t number) {
+  const hal_fuse_step_t *const step = &group->step[group->steps];
+  for (uint32_t k = 0; k < step->kernel->form.operands; k++)
+    if (!hal_touches_may_pass(touches, step->operand[k].low, step->operand[k].high, k < step->kernel->form.results,
+                              group->begin, number))
+      return 0;
+  return 1;
+}
+
+/* Memory was given back behind commands that are not the group's: what they read of it is kept. */
+static void note_freed_behind(hal_fuse_group_t *group, hal_touches_t *touches, uint32_t number,
+                              const hal_command_t *command) {
+  const uint64_t low = (uint64_t)(uintptr_t)command->u.freed.address, high = low + command->u.freed.size;
+  for (uint32_t i = 0; i < group->steps; i++) {
+    const hal_fuse_operand_t *const result = &group->step[i].operand[0];
+    if (group->step[i].dead || low > result->low || result->high > high || group->command[i] > number) continue;
+    if (hal_touches_may_pass(touches, result->low, result->high, 1, group->command[i] + 1, number))
+      kill(group, &group->step[i]);
+  }
+}
+
+/* Goes on behind the first command that is no step of the group: with those that touch its results and may run before that. */
+static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   hal_fuse_group_t *const group = &fuse->group;
-  group->steps = group->pointers = group->live = group->numbers = 0;
-  group->segment = 0;
-  group->with_segments = with_segments;
-  for (uint32_t i = begin; i < tape->command_count && group->steps < HAL_FUSE_STEPS; i++) {
-    const hal_command_t *const command = &tape->commands[i];
+  hal_touches_t *const touches = work->touches;
+  if (!hal_touches_make(touches, fuse, work->tape)) return;
+  touches->front = group->begin;
+  hal_fuse_mark(group, touches, HAL_IN_GROUP);
+  const uint32_t end = group->end, wall = touches->wall[end], limit = wall < work->limit ? wall : work->limit;
+  reach_t reached = {.count = 0};
+  for (uint32_t k = 0; k < group->steps; k++) reach(&reached, touches, &group->step[k]);
+  uint32_t i = end - 1, failed = 0;
+  while (failed < MOST_FAILED && (i = next_touching(&reached, touches, i, limit)) < limit) {
+    const hal_command_t *const command = &work->tape->commands[i];
     uint64_t n;
     if (command->kind == HAL_COMMAND_FREED) {
-      if (!group->steps) break;
+      note_freed_behind(group, touches, i, command);
+      continue;
+    }
+    const int fits = group->steps < HAL_FUSE_STEPS && touches->done[i] == HAL_TO_DO;
+    if (!fits || !read_command(fuse, work, i, &n) || !may_pass(group, touches, i) || !add(group, n, i)) {
+      failed++;
+      continue;
+    }
+    touches->done[i] = HAL_IN_GROUP;
+    reach(&reached, touches, &group->step[group->steps - 1]);
+  }
+  group->end = end;
+}
+
+void hal_fuse_mark(const hal_fuse_group_t *group, hal_touches_t *touches, uint8_t mark) {
+  for (uint32_t i = 0; touches->done && i < group->steps; i++) touches->done[group->command[i]] = mark;
+}
+
+/* Goes on from a command as long as each is a step. Gives whether a command is none. */
+static int collect_neighbours(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
+  hal_fuse_group_t *const group = &fuse->group;
+  for (uint32_t i = group->begin; i < work->limit && group->steps < HAL_FUSE_STEPS; i++) {
+    const hal_command_t *const command = &work->tape->commands[i];
+    uint64_t n;
+    if (command->kind == HAL_COMMAND_FREED) {
+      if (!group->steps) return 0;
       note_freed(group, command);
       group->end = i + 1;
       continue;
     }
-    if (!read_command(fuse, tape, i, &n) || !add(group, n, i + 1)) break;
+    if (is_done(work->touches, i)) continue;
+    if (!read_command(fuse, work, i, &n) || !add(group, n, i)) return 1;
+    group->end = i + 1;
   }
+  return 0;
+}
+
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments) {
+  hal_fuse_group_t *const group = &fuse->group;
+  group->steps = group->pointers = group->live = group->numbers = 0;
+  group->begin = begin;
+  group->segment = 0;
+  group->with_segments = with_segments;
+  if (collect_neighbours(fuse, work) && group->steps) collect_behind(fuse, work);
+  group->common = hal_fuse_share(fuse, group);
   drop(group);
   return group->steps;
 }

@@ -10,6 +10,7 @@
 #include "hal/op.h"
 #include "hal_op_ids.h"
 #include "op/internal.h"
+#include "program/touch.h"
 
 enum { NO_VALUE = 0xFFFFFFFFu };
 
@@ -41,16 +42,11 @@ static void *take(making_t *making, size_t count, size_t size) {
 
 /* The bytes that a tensor touches; 0 = none. */
 static int span_of(const hal_tensor_t *tensor, span_t *span) {
-  const int64_t size = (int64_t)hal_dtype_size(tensor->dtype);
-  int64_t low = 0, high = 0;
-  for (int32_t d = 0; d < tensor->ndim; d++) {
-    if (tensor->sizes[d] == 0) return 0;
-    const int64_t reach = (tensor->sizes[d] - 1) * tensor->strides[d];
-    *(reach < 0 ? &low : &high) += reach;
-  }
-  span->low = (char *)tensor->data + low * size;
-  span->high = (char *)tensor->data + (high + 1) * size;
-  return tensor->data != NULL;
+  uint64_t low, high;
+  if (!hal_touch_tensor(tensor, &low, &high)) return 0;
+  span->low = (char *)(uintptr_t)low;
+  span->high = (char *)(uintptr_t)high;
+  return 1;
 }
 
 /* Whether a tensor's elements lie one behind the other in their order. */

@@ -19,6 +19,7 @@
 enum {
   LIMIT = 16384, /* operators: a few steps of a large network */
   PIECE = 128,   /* operators: some 50 us of recording, and as much work as an idle core needs to be worth waking */
+  FIRST = 16,    /* operators: of a piece for a device that has nothing to do */
   MOST_UPLOAD = 64 << 20,     /* bytes that a recording takes a copy of */
   KEPT_ARENA = 4 * (1 << 20), /* bytes that a tape keeps for the next one */
 };
@@ -92,6 +93,14 @@ static __attribute__((noinline)) void tell_queueing(const hal_lazy_t *lazy, cons
   hal_free(text);
 }
 
+/* Whether the device has done all that was queued. */
+static int has_done_all(const hal_lazy_t *lazy) {
+  hal_stream_t *const stream = lazy->program.stream;
+  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
+  if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, HAL_SLOT_stream_query, status);
+  return status == HAL_OK;
+}
+
 /* Queues what was taken off the recording. `queueing` is held. */
 static hal_status_t queue_taken(hal_lazy_t *lazy, const char *cause) {
   const hal_lazy_t *const outer = queued_here;
@@ -101,6 +110,8 @@ static hal_status_t queue_taken(hal_lazy_t *lazy, const char *cause) {
   const int64_t begin = metrics ? hal_metric_begin() : 0;
   queued_here = lazy;
   const hal_status_t status = hal_lazy_queue_tape(lazy);
+  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) && !has_done_all(lazy))
+    atomic_store_explicit(&lazy->asynchronous, 1, memory_order_relaxed);
   release_uploads(lazy);
   queued_here = outer;
   if (metrics) hal_metric_end(metrics, HAL_LAZY_QUEUE_NS, begin);
@@ -149,6 +160,16 @@ static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->families >> hal_op_infos[op].family & 1;
 }
 
+/* Whether so much was put off that the device may begin with it: a piece, or less while it has nothing to do. It is asked now and then. */
+static __attribute__((noinline)) int is_enough(hal_lazy_t *lazy, uint64_t recorded, uint64_t put_off) {
+  if (put_off >= lazy->desc.piece) return 1;
+  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) ||
+      recorded < atomic_load_explicit(&lazy->look, memory_order_relaxed))
+    return 0;
+  atomic_store_explicit(&lazy->look, recorded + FIRST, memory_order_relaxed);
+  return lazy->desc.piece != UINT32_MAX && has_done_all(lazy);
+}
+
 /* Writes " at train.py:17" of the operator that begins; nothing where nobody knows. */
 static void write_here(const hal_lazy_desc_t *desc, char *text, size_t room) {
   const hal_lazy_origin_fn_t origin = desc->origin ? desc->origin : desc->limit_origin;
@@ -176,12 +197,18 @@ static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
       (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit, where);
 }
 
-/* Shows the call of the operator that begins to who describes or compiles it. */
+/* Whether the launches of an operator tell what it touches. */
+static inline int is_told(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->told >> hal_op_infos[op].family & 1;
+}
+
+/* Shows the call of the operator that begins to who describes or compiles it, or wants to know what it touches. */
 static __attribute__((noinline)) void show_call(const hal_lazy_t *lazy, uint32_t op, const hal_op_call_t *call) {
   hal_program_here_t *const here = &hal_program_here;
   here->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
   here->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op, call);
-  here->call = here->described || here->accepted ? call : NULL;
+  here->spans = call && !is_told(lazy, op);
+  here->call = here->described || here->accepted || here->spans ? call : NULL;
 }
 
 /* Notes that all commands of the operator are on the tape, if they are on one. */
@@ -200,13 +227,15 @@ static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_cal
   }
   const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
   const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
-  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.piece) && !is_elementwise(lazy, op))
+  if (HAL_UNLIKELY(recorded >= settled + lazy->first) && !is_elementwise(lazy, op) &&
+      is_enough(lazy, recorded, recorded - settled))
     flush_quietly(lazy, "enough for the device to begin");
   if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
   const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
   const uint32_t outer = hal_program_here.op;
   hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
-  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED)) show_call(lazy, op, call);
+  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED || !is_told(lazy, op)))
+    show_call(lazy, op, call);
   atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
   return outer;
 }
@@ -323,6 +352,7 @@ static void destroy(hal_lazy_t *lazy) {
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
   hal_tape_destroy(&lazy->tape);
   hal_tape_destroy(&lazy->program.tape);
+  hal_touches_destroy(&lazy->touches);
   hal_compiler_leave(lazy->programs);
   hal_memory_pool_release(lazy->scratch);
   hal_free(lazy);
@@ -338,7 +368,9 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
+  lazy->first = lazy->desc.piece < FIRST ? lazy->desc.piece : FIRST;
   lazy->families = hal_op_form_families();
+  lazy->told = hal_op_form_elements();
   hal_program_t *const program = &lazy->program;
   program->recorder = (hal_recorder_t){.calls = &calls_table, .id = hal_program_new_id(), .lazy = 1};
   program->device = stream->device;

@@ -9,12 +9,22 @@
 #include "program/fuse.h"
 #include "program/ir.h"
 #include "program/program.h"
+#include "program/touch.h"
 
 /* Bytes that a recorded copy reads: they live until it is done. */
 typedef struct hal_upload_s {
   struct hal_upload_s *next;
   max_align_t bytes[];
 } hal_upload_t;
+
+#define HAL_LAZY_SEEN 32
+
+/* The last operators of the tape that ran as they were recorded, by one launch each: in a ring. */
+typedef struct hal_lazy_seen_s {
+  uint32_t count;
+  uint32_t command[HAL_LAZY_SEEN];
+  uint64_t hash[HAL_LAZY_SEEN];
+} hal_lazy_seen_t;
 
 struct hal_lazy_s {
   hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
@@ -24,8 +34,13 @@ struct hal_lazy_s {
   hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
   hal_fuse_t *fuse;               /* of the device */
   hal_programs_t *programs;       /* of the device's compiler; NULL = it has none */
-  uint64_t families;              /* of element-wise operators */
+  hal_touches_t touches;          /* of `tape` */
+  hal_lazy_seen_t seen;
+  uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
+  atomic_uint_fast64_t look;              /* at so many operators the device is asked again whether it has done all */
+  atomic_int asynchronous;                /* 1 = it was seen to work while others go on */
+  uint32_t first;                         /* operators of the smallest piece */
   hal_lazy_info_t info;                   /* counts; of `queueing` */
   hal_memory_pool_t
       *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */
@@ -36,5 +51,9 @@ static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_la
 
 /* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's, naming the operator and where it was called. */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
+
+/* Copies the results of an operator that has computed what a command of `lazy->tape` would compute (lazy_common.c). `*out_done` = 0: there is none, and
+ * the command is to be queued. `queueing` is held. Errors: the plugin's. */
+hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done);
 
 #endif /* HAL_SRC_PROGRAM_LAZY_H_ */

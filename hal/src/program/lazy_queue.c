@@ -5,27 +5,35 @@
 #include "device/profile_internal.h"
 #include "program/lazy.h"
 
+static int is_done(const hal_lazy_t *lazy, uint32_t number) {
+  return lazy->touches.done && lazy->touches.done[number] == HAL_DONE;
+}
+
 /* Completes the message of a command that could not be queued. */
 static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
   const hal_tape_t *const tape = &lazy->tape;
   const uint32_t op = tape->commands[number].op;
   const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
   const hal_lazy_desc_t *const desc = &lazy->desc;
+  uint32_t dropped = 0;
   char where[256] = "";
+  for (uint32_t i = number + 1; i < tape->command_count; i++) dropped += !is_done(lazy, i);
   if (origin && desc->describe) desc->describe(desc->state, origin, where, sizeof where);
   if (origin && !desc->describe) snprintf(where, sizeof where, "origin %llu", (unsigned long long)origin);
   return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
-                          *where ? " at " : "", where, (unsigned)(tape->command_count - number - 1));
+                          *where ? " at " : "", where, (unsigned)dropped);
 }
 
-/* Queues the commands from `begin` to `end`. */
+/* Queues the commands from `begin` to `end` that are not done. */
 static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
-  const int profiled = hal_profile_is_on();
+  const int profiled = hal_profile_is_on(), shares = !(lazy->desc.flags & HAL_LAZY_PLAIN);
   for (uint32_t i = begin; i < end; i++) {
-    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED) continue;
-    const hal_status_t status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
+    int done = 0;
+    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED || is_done(lazy, i)) continue;
+    hal_status_t status = shares ? hal_lazy_share(lazy, i, &done) : HAL_OK;
+    if (!status && !done) status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
-    lazy->info.queued++;
+    lazy->info.queued += !done;
   }
   return HAL_OK;
 }
@@ -33,14 +41,17 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
 /* Queues the command `begin`, as part of a group of element-wise kernels that ends before `limit` at the latest. */
 static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit, uint32_t *out_end) {
   int queued = 0;
-  const hal_fuse_listener_t listener = {.desc = &lazy->desc, .info = &lazy->info};
+  const hal_fuse_work_t work = {.tape = &lazy->tape,
+                                .touches = &lazy->touches,
+                                .limit = limit,
+                                .stream = lazy->program.stream,
+                                .desc = &lazy->desc,
+                                .info = &lazy->info};
   *out_end = begin + 1;
   const uint32_t kind = lazy->tape.commands[begin].kind;
+  if (is_done(lazy, begin)) return HAL_OK;
   if (kind == HAL_COMMAND_LAUNCH || kind == HAL_COMMAND_COPY || kind == HAL_COMMAND_FILL) {
-    hal_tape_t seen = lazy->tape;
-    seen.command_count = limit;
-    const hal_status_t status =
-        hal_fuse_group(lazy->fuse, &seen, begin, lazy->program.stream, &listener, out_end, &queued);
+    const hal_status_t status = hal_fuse_group(lazy->fuse, &work, begin, out_end, &queued);
     if (HAL_UNLIKELY(status)) return failed(lazy, begin, status);
   }
   return queued ? HAL_OK : queue_plain(lazy, begin, *out_end);
@@ -69,6 +80,8 @@ static hal_status_t queue_compiled(hal_lazy_t *lazy) {
 /* Queues the tape: groups of element-wise kernels as one, all else as it was recorded. */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
   const uint32_t count = lazy->tape.command_count;
+  hal_touches_begin(&lazy->touches, &lazy->tape);
+  lazy->seen.count = 0;
   if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
   if (lazy->programs) return queue_compiled(lazy);
   for (uint32_t i = 0, end; i < count; i = end) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, count, &end));

@@ -59,12 +59,22 @@ typedef struct hal_command_s {
   } u;
 } hal_command_t;
 
+/* Memory that an operator reads or writes. */
+typedef struct hal_span_s {
+  uint64_t low, high;
+  uint32_t writes;
+  uint32_t dense; /* 1 = there is nothing between its elements */
+} hal_span_t;
+
 /* An operator of the recording; operators within operators come behind theirs. */
 typedef struct hal_program_op_s {
   uint32_t op;         /* HAL_OP_ID_* or a library's */
   const char *text;    /* its operands, where they are described; else NULL */
   uint64_t origin;     /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
   hal_op_call_t *call; /* lazy work of a device with a compiler that accepts the operator: its call; else NULL */
+  const hal_span_t
+      *spans; /* lazy work: its operands and results, where its launches do not tell them; NULL: nobody knows */
+  uint32_t span_count;
   uint32_t first,
       last;     /* its commands on the tape, as far as it is all of them: see `complete` (hal_compiler_prepare) */
   int complete; /* the operator has ended, so the tape has all its commands */
@@ -151,8 +161,9 @@ typedef struct hal_program_here_s {
   uint32_t index;     /* on the tape of `recording` */
   uint64_t recording; /* 0: not yet on a tape */
   uint64_t origin;
-  const hal_op_call_t *call; /* of an operator that is described, or accepted by the compiler; else NULL */
-  int described, accepted;
+  const hal_op_call_t
+      *call; /* of an operator that is described, accepted by the compiler, or whose spans are noted; else NULL */
+  int described, accepted, spans;
   uint32_t depth; /* of operators within this one, which are not told apart from it: where there is a compiler */
 } hal_program_here_t;
 extern _Thread_local hal_program_here_t hal_program_here;

@@ -7,6 +7,7 @@
 #include "hal/op.h"
 #include "hal/status.h"
 #include "program/program.h"
+#include "program/touch.h"
 
 /* ---- room ---------------------------------------------------------------------------------------------------------------- */
 
@@ -34,6 +35,7 @@ static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_pr
   hal_program_op_t *const op = &tape->ops[here->index];
   if (here->described) op->text = hal_program_describe(&tape->arena, here->call);
   if (here->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, here->call);
+  if (here->spans) hal_touch_note(&tape->arena, op, here->call);
 }
 
 /* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */

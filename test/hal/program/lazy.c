@@ -5,79 +5,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../op/op_numbers.h"
 #include "base/host_malloc.h"
 #include "hal/event.h"
-#include "hal/lazy.h"
+#include "lazy_testing.h"
 #include "program/fuse.h"
-#include "support.h"
 
 TestSuite(lazy, .init = open_device, .timeout = 240);
-
-enum { COUNT = 10007 }; /* no multiple of a block */
-
-static tensor_t *vector(hal_dtype_t dtype, int64_t count) { return tensor_new(dtype, 1, &count, CONTIGUOUS); }
-
-static tensor_t *floats(float first, float step) {
-  tensor_t *t = vector(HAL_FLOAT32, COUNT);
-  for (int i = 0; i < COUNT; i++) ((float *)t->host)[i] = first + step * (float)i;
-  tensor_upload(t);
-  must(hal_stream_synchronize(NULL));
-  return t;
-}
-
-static hal_status_t queue(const char *name, const hal_value_t *args, uint32_t count, const hal_tensor_t *result) {
-  uint32_t op;
-  must(hal_op_id(name, &op));
-  hal_op_call_t call = {
-      .struct_size = sizeof call, .arg_count = count, .result_count = 1, .args = args, .results = &result};
-  return hal_op_run(0, op, NULL, &call);
-}
-
-/* result = a + number * b */
-static void add(const tensor_t *a, const tensor_t *b, double number, const tensor_t *result) {
-  const hal_value_t args[] = {of_tensor(a), of_tensor(b), of_double(number)};
-  must(queue("add.Tensor", args, 3, &result->desc));
-}
-
-static void unary(const char *name, const tensor_t *a, const tensor_t *result) {
-  const hal_value_t args[] = {of_tensor(a)};
-  must(queue(name, args, 1, &result->desc));
-}
-
-static hal_lazy_t *begin_with(uint32_t flags, uint32_t limit) {
-  hal_lazy_t *lazy;
-  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .flags = flags, .limit = limit};
-  must(hal_lazy_begin(NULL, &desc, &lazy));
-  return lazy;
-}
-
-static hal_lazy_t *begin(void) { return begin_with(0, 0); }
-
-static float at(tensor_t *t, int index) {
-  tensor_download(t);
-  return ((float *)t->host)[index];
-}
-
-static hal_lazy_info_t info_of(hal_lazy_t *lazy) {
-  hal_lazy_info_t info = {.struct_size = sizeof info};
-  must(hal_lazy_info(lazy, &info));
-  return info;
-}
-
-/* Whether the device runs groups as one kernel. */
-static int fuses(void) {
-  hal_kernel_stats_t stats = {.struct_size = sizeof stats};
-  must(hal_kernel_stats(0, &stats));
-  return *stats.dialect != '\0';
-}
-
-/* Whether that kernel is compiled when it is first needed. */
-static int compiles(void) {
-  hal_kernel_stats_t stats = {.struct_size = sizeof stats};
-  must(hal_kernel_stats(0, &stats));
-  return strcmp(stats.dialect, "native") != 0;
-}
 
 /* ---- what asks for the work --------------------------------------------------------------------------------------------------- */
 
@@ -187,14 +120,6 @@ Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
 }
 
 /* ---- groups -------------------------------------------------------------------------------------------------------------------- */
-
-/* A block of device memory as a tensor. */
-static tensor_t *taken(hal_block_t **block) {
-  tensor_t *const t = vector(HAL_FLOAT32, COUNT);
-  must(hal_memory_allocate(0, NULL, COUNT * sizeof(float), block));
-  t->desc.data = hal_memory_block_address(*block);
-  return t;
-}
 
 Test(lazy, neighbours_run_as_one_kernel_with_the_same_bits) {
   tensor_t *const a = floats(0.25f, 0.001f), *const b = floats(1, 0.5f), *const plain = floats(0, 0),

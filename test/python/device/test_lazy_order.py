@@ -1,0 +1,87 @@
+"""Lazy mode runs operators out of their order where they have nothing to do with each other, and those that compute the same once: with
+the results of eager mode."""
+
+import pytest
+import torch
+
+from torch_backend import lazy
+
+
+@pytest.fixture(autouse=True)
+def fresh_metrics():
+    lazy.reset_metrics()
+
+
+def both(function, device):
+    """What a function gives eagerly and lazily, on the CPU, and what was counted of the latter."""
+    eager = [result.cpu() for result in function(device)]
+    lazy.reset_metrics()
+    with lazy.record():
+        results = function(device)
+        lazy.mark_step()
+        counts = lazy.metrics()
+    put_off = [result.cpu() for result in results]
+    assert all(torch.equal(one, other) for one, other in zip(eager, put_off, strict=True))
+    return counts
+
+
+def test_an_optimizer_over_many_parameters_is_a_kernel_of_each(device):
+    sizes = [16 * 9 + 3 * i for i in range(20)]
+
+    def train(device):
+        torch.manual_seed(0)
+        parameters = [torch.nn.Parameter(torch.randn(n).to(device)) for n in sizes]
+        optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+        for _ in range(3):
+            for parameter in parameters:
+                parameter.grad = parameter.detach() * 0.5
+            optimizer.step()
+        return [parameter.detach() for parameter in parameters]
+
+    counts = both(train, device)
+    assert counts["queued"] <= 0.4 * counts["recorded"], counts
+
+
+def test_a_value_is_read_by_what_stands_between_before_it_changes(device):
+    def step(device):
+        x, y = torch.full((64, 64), 0.5, device=device), torch.full((64, 64), 0.25, device=device)
+        a = x + y
+        product = a @ y  # reads it before
+        a.mul_(2)
+        view = a[1:]
+        view.add_(1)  # a part of it
+        later = a @ y  # and after
+        return product, a, later, a - 1
+
+    both(step, device)
+
+
+def test_a_product_that_is_computed_twice_is_copied_and_its_copy_is_memory_of_its_own(device):
+    def twice(device):
+        x = torch.arange(64.0, device=device).reshape(8, 8)
+        one, other = x @ x, x @ x
+        one.add_(1)
+        x.add_(1)
+        return one, other, x @ x, x
+
+    assert both(twice, device)["common"] == 1
+
+
+def test_functions_of_the_same_numbers_are_computed_once(device):
+    def twice(device):
+        x = torch.linspace(-2, 2, 5000, device=device)
+        return torch.sigmoid(x) * 2 + torch.sigmoid(x), torch.sigmoid(x)
+
+    assert both(twice, device)["common"] == 2
+
+
+def test_draws_are_never_the_same(device):
+    def draw(device):
+        torch.manual_seed(3)
+        x = torch.ones(1000, device=device)
+        return torch.nn.functional.dropout(x, 0.5), torch.nn.functional.dropout(x, 0.5), torch.rand_like(x), torch.rand_like(x), torch.bernoulli(x / 2)
+
+    assert both(draw, device)["common"] == 0
+    with lazy.record():
+        results = draw(device)
+    assert not torch.equal(results[0].cpu(), results[1].cpu()) and not torch.equal(results[2].cpu(), results[3].cpu())
