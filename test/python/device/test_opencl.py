@@ -107,7 +107,7 @@ assert not fallback.report(), fallback.report()
 
 @pytest.mark.parametrize("form", [pytest.param("cpu", marks=SLOW), pytest.param("simt", marks=SLOW)])
 def test_convolutions_of_every_dtype_and_order_are_the_cpus(run, form):
-    """With many threads, half precision and channels last are read as they lie; the other form casts and copies."""
+    """Half precision and channels last are read as they lie."""
     done = run(CONVOLVE, HAL_OPENCL_FORM=form)
     assert done.returncode == 0, done.stderr[-2000:]
 
