@@ -54,15 +54,15 @@ class Family:
 
     def instances(self, op):
         """The instances that an op needs; the same instance may be asked for by several ops."""
-        for token in (*op.dtypes, *op.simt):
+        for token in (*op.dtypes, *op.devices):
             dtype = DTYPES[token]
             if dtype.complex and self.by_parts:
                 continue
             macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(op, dtype)))]
             macros += list(self.macros(op, dtype))
             variants = self.instance_variants(op, dtype)
-            if token in op.simt:
-                variants = [replace(variant, host=False, simt=True) for variant in variants]
+            if token in op.devices:
+                variants = [replace(variant, host=False) for variant in variants]
             yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros), tuple(variants))
 
     def is_cloned(self, op, dtype):

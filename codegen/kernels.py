@@ -185,7 +185,7 @@ def op_row(op, first_handle, op_numbers):
         common += f", .launch_without_kernels = {family.without_kernels[op.kernel]}"
     return (f"    {{{common},\n     .variants = hal_op_variants_{family.name}, .variant_count = {len(variants)}, "
             f".launch = hal_op_launch_{family.name}, .dtypes = UINT64_C({op.dtype_mask:#x}),\n"
-            f"     .simt_dtypes = UINT64_C({op.simt_mask:#x}), .simt_images = {int(op.images == 'simt')},\n"
+            f"     .device_dtypes = UINT64_C({op.devices_mask:#x}), .device_images = {int(op.images == 'devices')},\n"
             f"     .family = {list(FAMILIES).index(family.name)}, .operands = {family.operands}, .scalars = {scalars}, "
             f".numbers = {numbers:#x}, .result = HAL_OP_RESULT_{result}{check}}},")
 

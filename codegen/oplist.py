@@ -85,12 +85,12 @@ DTYPES = {
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
-         "policy", "layout", "simt", "images", "asks"}
+         "policy", "layout", "devices", "images", "asks"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
 POLICIES = ("exact", "number", "rounded", "moved", "truth")
 LAYOUTS = ("strided", "lines", "rows", "contiguous", "images")
-IMAGES = ("all", "simt")
+IMAGES = ("all", "devices")
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Op:
     args: tuple  # names without "|number"
     number_args: frozenset  # names that may be given as a number
     dtypes: tuple
-    simt: tuple = ()  # dtypes with a kernel only on devices with many threads
+    devices: tuple = ()  # dtypes with a kernel only where kernels are not host C
     expr: str = ""
     expr_bool: str = ""  # instead of expr, for bool
     expr_complex: str = ""  # instead of expr, for complex numbers
@@ -143,8 +143,8 @@ class Op:
         return sum(1 << DTYPES[token].number for token in self.dtypes)
 
     @property
-    def simt_mask(self):
-        return sum(1 << DTYPES[token].number for token in self.simt)
+    def devices_mask(self):
+        return sum(1 << DTYPES[token].number for token in self.devices)
 
 
 @dataclass(frozen=True)
@@ -217,8 +217,8 @@ def _op(number, entry, sets, path):
     wrong = [token for token in dtypes if token not in DTYPES]
     if wrong:
         sys.exit(f"{where}: unknown dtypes {wrong}; known: {sorted(DTYPES)}")
-    if entry.get("simt", entry.get("dtypes")) not in sets and not composed:
-        sys.exit(f"{where}: simt {entry['simt']!r} is none of the sets {sorted(sets)}")
+    if entry.get("devices", entry.get("dtypes")) not in sets and not composed:
+        sys.exit(f"{where}: devices {entry['devices']!r} is none of the sets {sorted(sets)}")
     if entry.get("rare") and any(arg.endswith("|number") for arg in entry["args"]):
         sys.exit(f"{where}: a rare operator has no form with a number; write its operands without '|number'")
     if entry.get("commutes") and (len(entry["args"]) != 2 or not entry["args"][1].endswith("|number")):
@@ -238,7 +238,7 @@ def _op(number, entry, sets, path):
         args=tuple(arg.split("|")[0] for arg in entry["args"]),
         number_args=frozenset(arg.split("|")[0] for arg in entry["args"] if arg.endswith("|number")),
         dtypes=tuple(token for token in DTYPES if token in dtypes),
-        simt=tuple(token for token in DTYPES if "simt" in entry and token in sets[entry["simt"]] and token not in dtypes),
+        devices=tuple(token for token in DTYPES if "devices" in entry and token in sets[entry["devices"]] and token not in dtypes),
         expr=entry.get("expr", ""),
         expr_bool=entry.get("expr_bool", ""),
         expr_complex=entry.get("expr_complex", ""),

@@ -2,6 +2,23 @@
  * tile of PK_CPU_M x PK_CPU_N elements stays in vector registers, a row each. Included once per instance. */
 typedef PK_CAT(pk_vector_, PK_TOKEN) PK_NAME(v);
 
+/* PK_CPU_N elements in memory, as numbers. Half precision by a loop that fills vectors, as its formulas have no vector form. */
+#if PK_WIDENED
+PK_FN PK_NAME(v) PK_NAME(load)(PK_GLOBAL const E *from) {
+  T x[PK_CPU_N];
+  PK_VECTOR_LOOP(e, PK_CPU_N) { x[e] = PK_GET(from[e]); }
+  return vload16(0, x);
+}
+PK_FN void PK_NAME(store)(PK_NAME(v) x, PK_GLOBAL E *to) {
+  T y[PK_CPU_N];
+  vstore16(x, 0, y);
+  PK_VECTOR_LOOP(e, PK_CPU_N) { to[e] = PK_PUT(y[e]); }
+}
+#else
+PK_FN PK_NAME(v) PK_NAME(load)(PK_GLOBAL const E *from) { return vload16(0, from); }
+PK_FN void PK_NAME(store)(PK_NAME(v) x, PK_GLOBAL E *to) { vstore16(x, 0, to); }
+#endif
+
 /* The rows of a tile, x0 to x7. */
 #define PK_TILE_ROWS(ROW) ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
 #define PK_TILE_CLEAR(r) PK_NAME(v) x##r = 0;
@@ -42,15 +59,13 @@ PK_DEFINE_MULTIPLY(PK_NAME(multiply_global), PK_GLOBAL)
 #undef PK_TILE_START
 #undef PK_TILE_STORE
 
-/* Turns a square of PK_CPU_N x PK_CPU_N elements around: to[d * to_row + i] = from[i * row + d]. Each round interleaves row r with row r +
+/* Turns a square of PK_CPU_N x PK_CPU_N elements around: to[d * to_row + i] = x[i][d]. Each round interleaves row r with row r +
  * PK_CPU_N / 2, a perfect shuffle of the bits of an element's place. */
 #define PK_ZIP(x, y, h)                                                                                                \
   (PK_NAME(v))(x.h.s0, y.h.s0, x.h.s1, y.h.s1, x.h.s2, y.h.s2, x.h.s3, y.h.s3, x.h.s4, y.h.s4, x.h.s5, y.h.s5, x.h.s6, \
                y.h.s6, x.h.s7, y.h.s7)
-PK_FN void PK_NAME(fetch_square)(PK_GLOBAL const T *from, pk_i64 row, T *to, pk_i64 to_row) {
-  PK_NAME(v) x[PK_CPU_N], y[PK_CPU_N];
-#pragma unroll
-  for (int r = 0; r < PK_CPU_N; r++) x[r] = vload16(0, from + r * row);
+PK_FN void PK_NAME(turn_square)(PK_NAME(v) * x, T *to, pk_i64 to_row) {
+  PK_NAME(v) y[PK_CPU_N];
 #pragma unroll
   for (int round = 0; round < 4; round++) {
 #pragma unroll
@@ -64,15 +79,20 @@ PK_FN void PK_NAME(fetch_square)(PK_GLOBAL const T *from, pk_i64 row, T *to, pk_
 #pragma unroll
   for (int r = 0; r < PK_CPU_N; r++) vstore16(x[r], 0, to + r * to_row);
 }
+/* The same of rows in memory, `row` apart. */
+PK_FN void PK_NAME(fetch_square)(PK_GLOBAL const E *from, pk_i64 row, T *to, pk_i64 to_row) {
+  PK_NAME(v) x[PK_CPU_N];
+#pragma unroll
+  for (int r = 0; r < PK_CPU_N; r++) x[r] = PK_NAME(load)(from + r * row);
+  PK_NAME(turn_square)(x, to, to_row);
+}
 #undef PK_ZIP
 
 /* Copies `count` rows of `size` elements to rows of `columns`, a multiple of PK_CPU_N, filled up with zeros. */
 PK_FN void PK_NAME(fetch_rows)(PK_GLOBAL const E *from, pk_i64 row, pk_i64 count, pk_i64 size, T *to, pk_i64 columns) {
   for (pk_i64 i = 0; i < count; i++, from += row, to += columns) {
     pk_i64 d = 0;
-#if !PK_WIDENED
-    for (; d + PK_CPU_N <= size; d += PK_CPU_N) vstore16(vload16(0, from + d), 0, to + d);
-#endif
+    for (; d + PK_CPU_N <= size; d += PK_CPU_N) vstore16(PK_NAME(load)(from + d), 0, to + d);
     for (; d < size; d++) to[d] = PK_GET(from[d]);
     for (; d < columns; d++) to[d] = PK_C(0.0);
   }

@@ -244,7 +244,7 @@ class Nvrtc:
         registers, spilled = re.search(r"Used (\d+) registers", log), re.findall(r"(\d+) bytes spill (?:stores|loads)", log)
         if not registers:
             return f"the compiler does not tell the registers: {log[:200]}", 0, 0
-        return self.fault(name, ptx), int(registers[1]), sum(map(int, spilled))
+        return self.fault(name, text, ptx), int(registers[1]), sum(map(int, spilled))
 
     def take(self, program, kind):
         size = ctypes.c_size_t()
@@ -254,11 +254,14 @@ class Nvrtc:
         return answer.value.decode()
 
     @staticmethod
-    def fault(name, ptx):
+    def fault(name, text, ptx):
         if f".entry {name}(" not in ptx:
             return "no kernel of that name"
         if name.startswith("uniform_") and "fma.rn" in ptx:
             return "a product is fused with a sum: numbers would differ from other devices'"
+        in_runs = re.search(r"^ *PK_(RUN_ITEMS|PUT_ALONG|PUT_ROW|ROW_SEGMENT)\b", text, re.MULTILINE) and "#define PK_PAIRED 1" not in text
+        if in_runs and not re.search(r"(ld|st)\.global\.v[24]", ptx):
+            return "no run of elements is loaded or stored at once"
         return None
 
 

@@ -46,7 +46,8 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  p->by_place = p->image.channel == 1; /* channels last: neighbours along a sum are neighbours in memory */
+  /* Channels last: neighbours along a sum are neighbours in memory, where threads read the image, else in the weight. */
+  p->by_place = (hal_op_target(context)->form == HAL_FORM_SIMT ? p->image.channel : p->weight.channel) == 1;
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
                                most_rows(context, 0), 0);
   count_units(context, p, depth, &units, &per_group);

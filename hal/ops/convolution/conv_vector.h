@@ -1,10 +1,25 @@
 /* conv_vector.h: tiles and slope of convolution.pk in the dialect's form for devices with few wide cores. An item does a unit of work; it
  * unfolds what it multiplies into its own memory, in panels of PK_CPU_N windows that follow one another, and multiplies by
- * kernels/pk_tile_vector.h. What is found out about a panel and a place of the window serves all channels. */
+ * kernels/pk_tile_vector.h. What is found out about a panel and a place of the window serves all channels. The order of the sum, by_place, is
+ * that in which the weight lies, whatever the images' is; half precision becomes numbers when it is copied. */
 #include "kernels/pk_tile_vector.h"
 
 #define PK_CONV_DEPTH 256 /* rows of a block of tiles */
-#define PK_CONV_WIDTH 64  /* columns of a block of slope */
+#if PK_WIDENED            /* the weight of a block as numbers, for all columns of a tile */
+#define PK_CONV_WEIGHT PK_CONV_LINES(kept, PK_VECTOR_TILE_M *PK_CONV_DEPTH);
+#define PK_CONV_KEEP(from, rows, block) \
+  PK_NAME(fetch_rows)(from, depth, rows, block, (T *)kept, (block + PK_CPU_N - 1) / PK_CPU_N * PK_CPU_N);
+#define PK_CONV_MULTIPLY(from, rows, block, b, c)                                                     \
+  PK_NAME(multiply)                                                                                   \
+  (rows, PK_CPU_N, block, (T *)kept, (block + PK_CPU_N - 1) / PK_CPU_N * PK_CPU_N, 1, b, PK_CPU_N, c, \
+   PK_VECTOR_TILE_N, 1)
+#else
+#define PK_CONV_WEIGHT
+#define PK_CONV_KEEP(from, rows, block)
+#define PK_CONV_MULTIPLY(from, rows, block, b, c) \
+  PK_NAME(multiply_global)(rows, PK_CPU_N, block, from, depth, 1, b, PK_CPU_N, c, PK_VECTOR_TILE_N, 1)
+#endif
+#define PK_CONV_WIDTH 64 /* columns of a block of slope */
 #define PK_CONV_LINES(name, n) PK_LOCAL_ARRAY(PK_NAME(v), name, (n) / PK_CPU_N)
 
 #ifndef PK_CONV_PANEL_T_
@@ -51,52 +66,96 @@ PK_FN void pk_conv_find_panel(const pk_conv_t *s, pk_i64 first, pk_i64 count, pk
 #define PK_CONV_MASK(mask) (mask)
 #endif
 
-/* Unfolds rows [k0, k1) of a panel to rows that are `to_row` apart. `image` is a group's first channel; elements from `begin` to `end`,
- * counted from there, are memory. */
-PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const pk_conv_panel_t *p, PK_GLOBAL const T *image, pk_i64 begin,
+/* What a panel sees of a place of the window: which of its windows have it in the image, how far it is from where they begin; and the
+ * channels whose rows are unfolded. */
+#ifndef PK_CONV_SIGHT_T_
+#define PK_CONV_SIGHT_T_
+typedef struct {
+  int16 inside;
+  pk_i64 place, first, last;
+} pk_conv_sight_t;
+#endif
+
+/* Unfolds the channels of a place where they lie one after the other in the image and those of a window side by side: squares of windows and
+ * channels are turned around in registers. Row of channel 0 at `to`, the next one `step` behind it. */
+PK_FN void PK_NAME(unfold_sides)(const pk_conv_panel_t *p, PK_GLOBAL const E *image, const pk_conv_sight_t *sight,
+                                 T *to, pk_i64 step) {
+  PK_NAME(v) x[PK_CPU_N];
+  pk_i32 seen[PK_CPU_N];
+  vstore16(sight->inside, 0, seen);
+  pk_i64 c = sight->first;
+  for (; c + PK_CPU_N <= sight->last; c += PK_CPU_N) {
+    for (int e = 0; e < PK_CPU_N; e++)
+      x[e] = seen[e] ? PK_NAME(load)(image + p->at[e] + sight->place + c) : (PK_NAME(v))0;
+    PK_NAME(turn_square)(x, to + c * step, step);
+  }
+  for (; c < sight->last; c++)
+    for (int e = 0; e < PK_CPU_N; e++)
+      to[c * step + e] = seen[e] ? PK_GET(image[p->at[e] + sight->place + c]) : PK_C(0.0);
+}
+
+/* The same where the places of a channel lie side by side. Elements from `begin` to `end`, counted from `image`, are memory. */
+PK_FN void PK_NAME(unfold_planes)(const pk_conv_panel_t *p, PK_GLOBAL const E *image, pk_i64 channel, pk_i64 begin,
+                                  pk_i64 end, const pk_conv_sight_t *sight, T *to, pk_i64 step) {
+  for (pk_i64 c = sight->first; c < sight->last; c++) {
+    T *const row = to + c * step;
+    PK_GLOBAL const E *const from = image + c * channel + sight->place;
+    const pk_i64 at = c * channel + sight->place + p->at[0];
+    if (p->at_even && at >= begin && at + PK_CPU_N <= end) {
+      vstore16(PK_CONV_MASK(sight->inside) ? PK_NAME(load)(from + p->at[0]) : (PK_NAME(v))0, 0, row);
+    } else {
+      pk_i32 seen[PK_CPU_N];
+      vstore16(sight->inside, 0, seen);
+      for (int e = 0; e < PK_CPU_N; e++) row[e] = seen[e] ? PK_GET(from[p->at[e]]) : PK_C(0.0);
+    }
+  }
+}
+
+/* Unfolds rows [k0, k1) of a panel to rows that are `to_row` apart. `image` is a group's first channel. */
+PK_FN void PK_NAME(unfold)(const pk_conv_t *s, const pk_conv_panel_t *p, PK_GLOBAL const E *image, pk_i64 begin,
                            pk_i64 end, pk_i64 k0, pk_i64 k1, T *to, pk_i64 to_row) {
   const pk_window_t *const w = &s->window;
-  const pk_i64 places = pk_conv_places(w), channel0 = k0 / places, skipped = k0 - channel0 * places;
+  /* row = c * by_channel + q * by_window of channel c and place q */
+  const pk_i64 by_channel = s->by_place ? 1 : pk_conv_places(w), by_window = s->by_place ? w->channels : 1;
   pk_i64 q = 0;
   for (pk_i64 kz = 0; kz < w->size[0]; kz++) {
     for (pk_i64 ky = 0; ky < w->size[1]; ky++) {
       for (pk_i64 kx = 0; kx < w->size[2]; kx++, q++) {
         const pk_i64 dz = kz * w->dilation[0], dy = ky * w->dilation[1], dx = kx * w->dilation[2];
-        const int16 inside = (as_uint16(vload16(0, p->z) + (int)dz) < (uint)w->in[0]) &
-                             (as_uint16(vload16(0, p->y) + (int)dy) < (uint)w->in[1]) &
-                             (as_uint16(vload16(0, p->x) + (int)dx) < (uint)w->in[2]);
-        const pk_i64 place = dz * s->image.space[0] + dy * s->image.space[1] + dx * s->image.space[2];
-        for (pk_i64 c = channel0 + (q < skipped); c * places + q < k1; c++) {
-          T *const row = to + (c * places + q - k0) * to_row;
-          PK_GLOBAL const T *const from = image + c * s->image.channel + place;
-          const pk_i64 at = c * s->image.channel + place + p->at[0];
-          if (p->at_even && at >= begin && at + PK_CPU_N <= end) {
-            vstore16(PK_CONV_MASK(inside) ? vload16(0, from + p->at[0]) : (PK_NAME(v))0, 0, row);
-          } else {
-            pk_i32 seen[PK_CPU_N];
-            vstore16(inside, 0, seen);
-            for (int e = 0; e < PK_CPU_N; e++) row[e] = seen[e] ? from[p->at[e]] : PK_C(0.0);
-          }
-        }
+        const pk_i64 row = q * by_window, before = k0 > row ? k0 - row : 0, all = k1 - row;
+        pk_conv_sight_t sight = {.place = dz * s->image.space[0] + dy * s->image.space[1] + dx * s->image.space[2],
+                                 .first = (before + by_channel - 1) / by_channel,
+                                 .last = all > 0 ? (all + by_channel - 1) / by_channel : 0};
+        sight.last = sight.last < w->channels ? sight.last : w->channels;
+        if (sight.first >= sight.last) continue;
+        sight.inside = (as_uint16(vload16(0, p->z) + (int)dz) < (uint)w->in[0]) &
+                       (as_uint16(vload16(0, p->y) + (int)dy) < (uint)w->in[1]) &
+                       (as_uint16(vload16(0, p->x) + (int)dx) < (uint)w->in[2]);
+        T *const target = to + (row - k0) * to_row;
+        if (s->image.channel == 1)
+          PK_NAME(unfold_sides)(p, image, &sight, target, by_channel * to_row);
+        else
+          PK_NAME(unfold_planes)(p, image, s->image.channel, begin, end, &sight, target, by_channel * to_row);
       }
     }
   }
 }
 
 /* Writes a row of sums to the grid. */
-PK_FN void PK_NAME(put_row)(const pk_conv_panel_t *p, PK_NAME(v) x, PK_GLOBAL T *grid) {
+PK_FN void PK_NAME(put_row)(const pk_conv_panel_t *p, PK_NAME(v) x, PK_GLOBAL E *grid) {
   if (p->to_even && p->count == PK_CPU_N) {
-    vstore16(x, 0, grid + p->to[0]);
+    PK_NAME(store)(x, grid + p->to[0]);
     return;
   }
   T y[PK_CPU_N];
   vstore16(x, 0, y);
-  for (pk_i64 e = 0; e < p->count; e++) grid[p->to[e]] = y[e];
+  for (pk_i64 e = 0; e < p->count; e++) grid[p->to[e]] = PK_PUT(y[e]);
 }
 
 PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
   PK_CONV_LINES(unfolded, PK_CONV_DEPTH * PK_CPU_N);
   PK_CONV_LINES(sums, PK_VECTOR_TILE_M * PK_VECTOR_TILE_N);
+  PK_CONV_WEIGHT
   pk_conv_panel_t panels[PK_VECTOR_TILE_N / PK_CPU_N];
   const pk_i64 all_columns = s.batches * pk_conv_windows(&s.window),
                depth = s.window.channels * pk_conv_places(&s.window);
@@ -114,17 +173,16 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
       for (pk_i64 j = 0; j < columns; j += PK_CPU_N)
         pk_conv_find_panel(&s, column0 + j, columns - j, panels + j / PK_CPU_N);
       for (pk_i64 i = 0; i < rows; i++) {
-        const T start = has_bias ? bias[channel + i] : PK_C(0.0);
+        const T start = has_bias ? PK_GET(bias[channel + i]) : PK_C(0.0);
         for (pk_i64 j = 0; j < PK_VECTOR_TILE_N / PK_CPU_N; j++) sums[i * (PK_VECTOR_TILE_N / PK_CPU_N) + j] = start;
       }
       for (pk_i64 k = 0; k < depth; k += PK_CONV_DEPTH) {
         const pk_i64 block = depth - k < PK_CONV_DEPTH ? depth - k : PK_CONV_DEPTH;
+        PK_CONV_KEEP(weight + channel * depth + k, rows, block)
         for (pk_i64 j = 0; j < columns; j += PK_CPU_N) {
           PK_NAME(unfold)
           (&s, panels + j / PK_CPU_N, image + before, -before, behind, k, k + block, (T *)unfolded, PK_CPU_N);
-          PK_NAME(multiply_global)
-          (rows, PK_CPU_N, block, weight + channel * depth + k, depth, 1, (T *)unfolded, PK_CPU_N, (T *)sums + j,
-           PK_VECTOR_TILE_N, 1);
+          PK_CONV_MULTIPLY(weight + channel * depth + k, rows, block, (T *)unfolded, (T *)sums + j);
         }
       }
       for (pk_i64 i = 0; i < rows; i++)
@@ -134,16 +192,20 @@ PK_KERNEL(PK_NAME(tiles), CONV_TILES_ARGS) {
   }
 }
 
-/* Packs the columns of a panel of the grid, transposed, as rows of PK_CPU_N of its channels. */
-PK_FN void PK_NAME(pack_grid)(const pk_conv_panel_t *p, PK_GLOBAL const T *grid, pk_i64 channel, pk_i64 channels,
+/* Packs the columns of a panel of the grid as rows of PK_CPU_N of its channels, `channel` apart. */
+PK_FN void PK_NAME(pack_grid)(const pk_conv_panel_t *p, PK_GLOBAL const E *grid, pk_i64 channel, pk_i64 channels,
                               T *to) {
-  if (p->to_even && p->count == PK_CPU_N && channels >= PK_CPU_N) {
+  if (p->to_even && p->count == PK_CPU_N && channels >= PK_CPU_N && channel != 1) {
     PK_NAME(fetch_square)(grid + p->to[0], channel, to, PK_CPU_N);
     return;
   }
-  for (pk_i64 j = 0; j < p->count; j++)
-    for (pk_i64 e = 0; e < PK_CPU_N; e++)
-      to[j * PK_CPU_N + e] = e < channels ? grid[e * channel + p->to[j]] : PK_C(0.0);
+  for (pk_i64 j = 0; j < p->count; j++, to += PK_CPU_N) {
+    if (channel == 1 && channels >= PK_CPU_N) {
+      vstore16(PK_NAME(load)(grid + p->to[j]), 0, to);
+      continue;
+    }
+    for (pk_i64 e = 0; e < PK_CPU_N; e++) to[e] = e < channels ? PK_GET(grid[e * channel + p->to[j]]) : PK_C(0.0);
+  }
 }
 
 PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
@@ -167,7 +229,7 @@ PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
       const pk_i64 width = s.rows - channel0 < s.tiles.tile_n ? s.rows - channel0 : s.tiles.tile_n;
       const pk_i64 channel = group * s.rows + channel0; /* of the grid */
       const pk_i64 before = group * s.window.channels * s.image.channel, behind = s.image_elements - before;
-      PK_GLOBAL const T *places = grid + channel * s.grid.channel;
+      PK_GLOBAL const E *places = grid + channel * s.grid.channel;
       for (pk_i64 i = 0; i < rows * (PK_VECTOR_TILE_N / PK_CPU_N); i++) sums[i] = 0;
       for (pk_i64 k = begin; k < end; k += PK_CONV_WIDTH) {
         const pk_i64 block = end - k < PK_CONV_WIDTH ? end - k : PK_CONV_WIDTH;
@@ -183,13 +245,18 @@ PK_KERNEL(PK_NAME(slope), CONV_SLOPE_ARGS) {
         (rows, PK_CPU_N, block, (T *)unfolded, PK_CONV_WIDTH + PK_CPU_N, 1, (T *)packed + c * PK_CONV_WIDTH, PK_CPU_N,
          (T *)sums + c, PK_VECTOR_TILE_N, 1);
       }
-      PK_GLOBAL T *const to = slope + (index * s.groups * s.rows + channel) * all_rows + row0;
+      const pk_i64 to = (index * s.groups * s.rows + channel) * all_rows + row0;
       for (pk_i64 c = 0; c < width; c++)
-        for (pk_i64 i = 0; i < rows; i++) to[c * all_rows + i] = ((T *)sums)[i * PK_VECTOR_TILE_N + c];
+        for (pk_i64 i = 0; i < rows; i++) {
+          PK_CONV_PUT_SLOPE(to + c * all_rows + i, ((T *)sums)[i * PK_VECTOR_TILE_N + c], part < all_columns)
+        }
     }
   }
 }
 #undef PK_CONV_DEPTH
 #undef PK_CONV_WIDTH
 #undef PK_CONV_LINES
+#undef PK_CONV_WEIGHT
+#undef PK_CONV_KEEP
+#undef PK_CONV_MULTIPLY
 #undef PK_CONV_MASK

@@ -1,5 +1,5 @@
 /* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
- * HAL_UNIMPLEMENTED, but those that are channels last where threads are many (`images` of codegen/ops.yaml). */
+ * HAL_UNIMPLEMENTED, but those that are channels last, but on the host (`images` of codegen/ops.yaml). */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -32,7 +32,7 @@ static pk_volume_t strides_of(const hal_tensor_t *tensor, const hal_op_volume_t 
 static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor,
                                  const hal_tensor_t *like) {
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, tensor, "an operand", like, "the input"));
-  const int last = hal_op_target(context)->form == HAL_FORM_SIMT && is_channels_last(tensor);
+  const int last = !hal_op_is_host(context) && is_channels_last(tensor);
   return last || hal_op_is_contiguous(tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 

@@ -13,8 +13,7 @@ typedef struct {
   pk_volume_t image, grid, weight; /* the weight's: channel of the grid, of the image, place */
   pk_i64 batches, groups, rows;
   pk_i64 image_elements; /* of the whole image */
-  pk_i64
-      by_place; /* rows of the unfolded image are (place, channel), not (channel, place): conv_simt.h alone reads it */
+  pk_i64 by_place;       /* rows of the unfolded image are (place, channel), not (channel, place); not on the host */
   pk_tiles_t tiles;
 } pk_conv_t;
 

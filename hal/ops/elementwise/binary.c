@@ -57,8 +57,9 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   if (!kernel) return 0;
   const pk_number_t all = hal_op_all_numbers(&numbers);
   void *const out = result->data, *const a = left->u.t->data;
-  *out_status = number ? queue_contig_s(context, kernel, n, out, a, hal_op_number(&b), all, n)
-                       : queue_contig(context, kernel, n, out, a, right->u.t->data, all, n);
+  const uint64_t items = hal_op_dense_items(context, n, dtype, result->dtype);
+  *out_status = number ? queue_contig_s(context, kernel, items, out, a, hal_op_number(&b), all, n)
+                       : queue_contig(context, kernel, items, out, a, right->u.t->data, all, n);
   return 1;
 }
 

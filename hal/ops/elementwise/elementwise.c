@@ -70,8 +70,14 @@ static hal_status_t launch_run(hal_op_context_t *context, const hal_op_elementwi
                                hal_plugin_kernel_t *kernel, const hal_op_forms_t *forms, int contig,
                                const void *given) {
   hal_op_line_t line;
-  line.n = line.items = (uint64_t)operands->numel;
-  for (int32_t k = 0; k < operands->operands; k++) line.address[k] = operands->tensors[k]->data;
+  uint32_t widest = 1;
+  line.n = (uint64_t)operands->numel;
+  for (int32_t k = 0; k < operands->operands; k++) {
+    const uint32_t size = (uint32_t)hal_op_dtype_size(operands->tensors[k]->dtype);
+    widest = size > widest ? size : widest;
+    line.address[k] = operands->tensors[k]->data;
+  }
+  line.items = hal_op_run_items(context, line.n, widest);
   if (contig) return forms->queue_contig(context, kernel, &line, given);
   line.block = hal_op_target(context)->row_block;
   line.items = line.n / line.block + (line.n % line.block != 0);

@@ -88,6 +88,13 @@ static inline int hal_op_dense_numel(const hal_tensor_t *tensor, uint64_t *out_n
   return numel - 1 < (uint64_t)INT64_MAX;
 }
 
+/* Items of the contiguous form, of operands of these two dtypes. */
+static inline uint64_t hal_op_dense_items(const hal_op_context_t *context, uint64_t n, hal_dtype_t x, hal_dtype_t y) {
+  if (HAL_LIKELY(context->few_loops == 0)) return n;
+  const uint32_t of_x = (uint32_t)hal_op_dtype_size(x), of_y = (uint32_t)hal_op_dtype_size(y);
+  return hal_op_run_items(context, n, of_x > of_y ? of_x : of_y);
+}
+
 /* Gives the cached kernel of a dtype, NULL when it is not (yet) known. */
 static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *context, hal_dtype_t dtype,
                                                         uint32_t variant) {

@@ -32,7 +32,8 @@ static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *c
   if (!hal_op_dense_numbers(context, call, dtype, &numbers)) return 0;
   hal_plugin_kernel_t *kernel = hal_op_kernel_cached(context, dtype, HAL_UNARY_VARIANT_CONTIG);
   if (!kernel) return 0;
-  *out_status = queue_contig(context, kernel, n, result->data, self->u.t->data, hal_op_all_numbers(&numbers), n);
+  *out_status = queue_contig(context, kernel, hal_op_dense_items(context, n, dtype, result->dtype), result->data,
+                             self->u.t->data, hal_op_all_numbers(&numbers), n);
   return 1;
 }
 

@@ -73,6 +73,38 @@
 #endif
 #define PK_ROW_AT(i) PK_AT(i, i)
 
+/* What a row's items accumulate, into y. With many threads elements are read in runs, whose numbers are combined as a tree. */
+#if PK_PAIRED || defined(PK_WIDE_CORES)
+#define PK_ROW_SEGMENT PK_SEGMENT(PK_A, x, y, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
+#else
+#define PK_LENGTH PK_RUN_LENGTH(sizeof(PK_S))
+PK_RUN_TYPE(PK_S, PK_STAGE(rows_run), PK_LENGTH)
+#define PK_ROW_MORE(v)                                 \
+  {                                                    \
+    PK_P(x, l) = PK_COMBINE(PK_P(x, l), v);            \
+    if (++taken == 64) {                               \
+      PK_P(y, l) = PK_COMBINE(PK_P(y, l), PK_P(x, l)); \
+      PK_P(x, l) = PK_INIT;                            \
+      taken = 0;                                       \
+    }                                                  \
+  }
+#define PK_ROW_SEGMENT                                                                                  \
+  int taken = 0; /* by x */                                                                             \
+  PK_EACH(l) { PK_P(x, l) = PK_P(y, l) = PK_INIT; }                                                     \
+  PK_RUN_ALONG(                                                                                         \
+      l, k, p0, length, PK_LENGTH, 0,                                                                   \
+      {                                                                                                 \
+        const PK_STAGE(rows_run) run = PK_RUN_OF(PK_STAGE(rows_run), p0 + k, 0);                        \
+        PK_A v[PK_LENGTH];                                                                              \
+        PK_RUN_EACH(e, PK_LENGTH) v[e] = PK_TAKE(PK_READ(run.x[e]), 0, 0);                              \
+        PK_UNROLLED for (int half_ = PK_LENGTH / 2; half_ > 0; half_ /= 2) PK_RUN_EACH(e, half_) v[e] = \
+            PK_COMBINE(v[e], v[e + half_]);                                                             \
+        PK_ROW_MORE(v[0])                                                                               \
+      },                                                                                                \
+      PK_ROW_MORE(PK_TAKE(PK_READ(p0[k]), 0, 0)))                                                       \
+  PK_EACH(l) { PK_P(y, l) = PK_COMBINE(PK_P(y, l), PK_P(x, l)); }
+#endif
+
 /* The reduced dimension has stride 1 in a and b. */
 PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
   PK_LOCAL_ARRAY(PK_A, t, PK_LSIZE);
@@ -96,7 +128,7 @@ PK_KERNEL(PK_STAGE(rows), PK_STAGE_ARGS) {
       PK_GLOBAL const PK_S *q0 = b + offset[2] + part * s.chunk;
       const PK_A z = PK_NUMBER(offset[3]);
 #endif
-      PK_SEGMENT(PK_A, x, y, length, PK_INIT, PK_COMBINE, PK_ROW_VIEW, PK_ROW_AT)
+      PK_ROW_SEGMENT
       PK_EACH(l) { t[l] = PK_P(y, l); }
       PK_SYNC();
       PK_FOLD_ROW(t)
@@ -263,3 +295,6 @@ PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
 #undef PK_VIEW
 #undef PK_VIEW_4
 #undef PK_STEP
+#undef PK_ROW_SEGMENT
+#undef PK_ROW_MORE
+#undef PK_LENGTH

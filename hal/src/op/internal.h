@@ -41,8 +41,8 @@ typedef struct hal_op_info_s {
   hal_op_launcher_t launch;     /* NULL: no portable kernel */
   hal_op_launcher_t launch_without_kernels; /* for devices that take no portable kernels; NULL: nothing */
   uint64_t dtypes;                          /* computing dtypes with a kernel: bit d = dtype number d */
-  uint64_t simt_dtypes;                     /* further ones on devices with many threads */
-  uint8_t simt_images;                      /* images in channels-last order are for those devices only */
+  uint64_t device_dtypes;                   /* further ones where kernels are not host C */
+  uint8_t device_images;                    /* images in channels-last order are for those devices only */
   uint32_t first_handle;                    /* the op's part of the device's handle cache: [slot][variant] */
   uint16_t variant_count;
   uint16_t family;  /* number of the module */

@@ -6,6 +6,7 @@
 #define HAL_SRC_OP_QUEUE_H_
 
 #include "kernels/pk_args.h"
+#include "kernels/pk_run.h"
 #include "op/internal.h"
 
 #define HAL_OP_BLOCK 256u           /* threads of a block in item kernels (PK_ITEM) */
@@ -41,6 +42,13 @@ static inline hal_status_t hal_op_launch_items(hal_op_context_t *context, hal_pl
   if (HAL_UNLIKELY(items > (uint64_t)INT32_MAX * HAL_OP_BLOCK)) return hal_op_too_large(context, items);
   return hal_op_launch_blocks(context, kernel, (uint32_t)((items + HAL_OP_BLOCK - 1) / HAL_OP_BLOCK), HAL_OP_BLOCK,
                               args, arg_count);
+}
+
+/* Items of a kernel over n contiguous elements, the widest of `size` bytes: runs where threads are many (kernels/pk_run.h). */
+static inline uint64_t hal_op_run_items(const hal_op_context_t *context, uint64_t n, uint32_t size) {
+  if (HAL_LIKELY(context->few_loops == 0)) return n;
+  const uint64_t length = PK_RUN_LENGTH(size);
+  return n / length + (n % length != 0);
 }
 
 /* Queues an item kernel over fewer than `few_loops` items of the target, at least one, in its smallest blocks. */

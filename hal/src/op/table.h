@@ -34,7 +34,7 @@ struct hal_op_table_s {
 
 /* Dtypes with a portable kernel in the form of the device. */
 static inline uint64_t hal_op_table_dtypes(const hal_op_table_t *table, const hal_op_info_t *info) {
-  return info->dtypes | (table->target.form == HAL_FORM_SIMT ? info->simt_dtypes : 0);
+  return info->dtypes | (table->target.form != HAL_FORM_HOST ? info->device_dtypes : 0);
 }
 
 /* Create is called once under device->lock, destroy by hal_registry_close. */

@@ -21,7 +21,7 @@ typedef struct hal_op_target_s {
   uint32_t subgroup;    /* threads that run in step */
   uint32_t least_block; /* threads of a block of an item kernel, at least */
   uint64_t
-      few_loops; /* fewer items that are loops go into such blocks: with larger ones some units would have no work */
+      few_loops; /* fewer items that are loops go into such blocks: with larger ones some units would have no work. 0 but in simt */
   uint32_t local_bytes;   /* of a group */
   uint32_t group_threads; /* of a group kernel (PK_GROUP): PK_LSIZE, or 1 where one item loops */
   uint64_t row_block;     /* elements of an item of a row-form kernel */

@@ -65,7 +65,7 @@ uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {
 
 int32_t hal_op_takes_channels_last(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return entry && (!entry->info->simt_images || hal_devices[device].ops->target.form == HAL_FORM_SIMT);
+  return entry && (!entry->info->device_images || hal_devices[device].ops->target.form != HAL_FORM_HOST);
 }
 
 uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {

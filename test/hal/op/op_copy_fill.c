@@ -82,6 +82,11 @@ Test(op_copy, large_operands_in_different_orders_are_copied_whole_and_nothing_el
         const hal_value_t args[] = {of_tensor(src)};
         must(run("copy", args, 1, dst, 0));
         tensor_download(dst);
+        for (int64_t i = 0; i < dst->numel; i++) { /* which NaN one becomes is the hardware's */
+          unsigned char *const at = want + (size_t)tensor_place(dst, i) * dst->element;
+          if (isnan(load(dst->desc.dtype, at).f) && isnan(tensor_get(dst, i).f))
+            memcpy(at, dst->host + (size_t)tensor_place(dst, i) * dst->element, dst->element);
+        }
         cr_assert(memcmp(dst->host, want, size) == 0, "dtypes %zu, shape %zu, layout %d", p, s, (int)l);
         free(want);
         tensor_free(src), tensor_free(dst);

@@ -102,8 +102,43 @@ assert not fallback.report(), fallback.report()
 
 @pytest.mark.parametrize("form", [pytest.param("cpu", marks=SLOW), pytest.param("simt", marks=SLOW)])
 def test_convolutions_of_every_dtype_and_order_are_the_cpus(run, form):
-    """With many threads, half precision and channels last are read as they lie; the other form casts and copies."""
+    """Half precision and channels last are read as they lie."""
     done = run(CONVOLVE, HAL_OPENCL_FORM=form)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+RUNS = """
+import torch
+functional = torch.nn.functional
+def check(ours, theirs, dtype):
+    tolerance = {torch.float16: 2e-3, torch.float32: 1e-5}.get(dtype, 0)
+    torch.testing.assert_close(ours.cpu(), theirs, rtol=tolerance, atol=tolerance)
+torch.manual_seed(0)
+for dtype in (torch.float32, torch.float16, torch.uint8):
+    for n in (1, 3, 5, 16, 1003):
+        for first, second, third in ((0, 0, 0), (1, 1, 1), (0, 3, 0), (2, 0, 1)):
+            values = [(torch.rand(n + 3) * 9).to(dtype) for _ in range(2)]
+            (a, b), (x, y) = [[t[at:at + n] for t, at in zip(ts, (first, second))] for ts in (values, [t.to("ocl") for t in values])]
+            into = torch.zeros(n + 4, dtype=dtype, device="ocl")
+            torch.add(x, y, out=into[third:third + n])
+            expected = torch.zeros(n + 4, dtype=dtype)
+            expected[third:third + n] = a + b
+            check(into, expected, dtype)  # nothing beside it is written
+            check(x > y, a > b, dtype), check(torch.where(x > y, x, y), torch.where(a > b, a, b), dtype)
+            check(x * 2, a * 2, dtype), check(x.float(), a.float(), dtype), check(x.sum(), a.sum(), dtype)
+    if dtype.is_floating_point:
+        for n in (3, 64, 1003):
+            t = torch.randn(7, n).to(dtype)
+            for u in (t, t.flatten()[1:].narrow(0, 0, 6 * n).view(6, n)):
+                v = t.to("ocl") if u is t else t.to("ocl").flatten()[1:].narrow(0, 0, 6 * n).view(6, n)
+                check(v.sum(1), u.sum(1), torch.float16), check(v.softmax(1), u.softmax(1), dtype), check(v.log_softmax(1), u.log_softmax(1), torch.float16)
+                check(functional.layer_norm(v, (n,)), functional.layer_norm(u, (n,)), torch.float16)
+"""
+
+
+@SLOW
+def test_operands_that_begin_anywhere_are_read_in_runs_or_by_element(run):
+    done = run(RUNS, HAL_OPENCL_FORM="simt")
     assert done.returncode == 0, done.stderr[-2000:]
 
 

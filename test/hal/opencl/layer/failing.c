@@ -38,6 +38,10 @@ static CL_API_ENTRY cl_int CL_API_CALL event_info(cl_event event, cl_event_info 
   const cl_int code = below->clGetEventInfo(event, what, room, value, size);
   if (code || what != CL_EVENT_COMMAND_EXECUTION_STATUS || !failed || event != failed || !value) return code;
   const cl_int told = (cl_int)setting("CL_FAIL_CODE");
+  cl_int status;
+  memcpy(&status, value, sizeof status);
+  if (status > CL_COMPLETE)
+    return code; /* a command that has failed no longer writes: whoever hears of it may free its memory */
   memcpy(value, &told, sizeof told);
   return CL_SUCCESS;
 }
