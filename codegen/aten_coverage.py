@@ -12,7 +12,7 @@ from aten_reach import Sources
 # Bodies that need no kernel: tensors, storage and views, and what a plugin's functions of memory do.
 MEMORY_FILES = ("storage/factories", "storage/storage_ops", "storage/views", "copy/copy", "pointwise/fill")
 # Bodies that decline odd calls only, and are else made of other operators, whatever the kernels.
-COMPOSED = ("cat", "cat.out", "roll", "channel_shuffle", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
+COMPOSED = ("cat", "cat.out", "_unique2", "unique_consecutive", "multinomial", "multinomial.out")
 # Bodies without kernels that the fallback serves, with operands in another dtype at most.
 SERVED = ("grid_sampler_2d", "grid_sampler_2d_backward", "grid_sampler_3d", "grid_sampler_3d_backward", "mode", "mode.values")
 ATEN = Path(__file__).resolve().parents[1] / "csrc/aten"
@@ -53,7 +53,8 @@ def support(model):
         found |= {str(form.func.name): {"asks": op.op.name, "kernels": kernels, "else": "fallback"} for form in op.forms}
     for body in model.bodies:
         entry = body.entry
-        reached, declines = sources.reach(entry.file, entry.function)
+        of_aten = f"at::native::{entry.function}" if entry.way == "native" else entry.function
+        reached, declines = sources.reach(entry.file, entry.stub or of_aten)
         kernels = sorted(rows[name] for name in reached if name in rows)
         composed = body.name not in SERVED and (body.name in COMPOSED or not kernels or not declines)
         otherwise = "memory" if entry.file in MEMORY_FILES else "composite" if composed else "fallback"

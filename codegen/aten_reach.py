@@ -12,7 +12,7 @@ from collections import defaultdict
 _ID = re.compile(r"\bHAL_OP_ID_(\w+)")
 _CALLED = re.compile(r"\b(\w+)(?=(?:<[^;()]*>)?\()|\b([A-Z]\w+)")  # functions; classes, which are named otherwise
 _MAY_SAY_NO = re.compile(r"(?:template <.*?>\s*)?(?:std::optional\b|bool\b)", re.S)
-_DECLINES = re.compile(r"\b(?:call_fallback|\w+_on_cpu)\b")
+_DECLINES = re.compile(r"\b(?:call_fallback|\w+_on_cpu|must(?:_run)?)\b")
 
 
 class Sources:

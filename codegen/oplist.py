@@ -153,8 +153,9 @@ class Body:
 
     file: str  # in csrc/aten, without ".cpp"
     op: str  # ATen's name of one form; of the functional one, for `fills`
-    way: str  # "body", "fills" or "direct"
-    function: str  # of the file
+    way: str  # "body", "fills", "makes", "direct" or "native"
+    function: str  # of the file; of at::native for "native"
+    stub: str | None = None  # of "native": the function of the file that is the device's kernel for it
 
 
 def load(path=OPS_YAML):
@@ -185,10 +186,12 @@ def load_bodies(path=OPS_YAML):
     for file, entries in files.items():
         for op, entry in entries.items():
             fields = {"body": entry} if isinstance(entry, str) else entry
-            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "makes", "direct"}:
-                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}} or {{direct: function}}")
+            stub = fields.pop("stub", None) if isinstance(fields, dict) else None
+            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "makes", "direct", "native"} \
+                    or (stub and "native" not in fields):
+                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}}, {{direct: function}} or {{native: function, stub: function}}")
             (way, function), = fields.items()
-            bodies.append(Body(file, op, way, function))
+            bodies.append(Body(file, op, way, function, stub))
     return bodies
 
 

@@ -1,4 +1,4 @@
-// device.h: a device's index as torch gives it, the devices in use, and waiting for a device.
+// device.h: the device type, a device's index as torch gives it, the devices in use, and waiting for a device.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -7,6 +7,8 @@
 #include "hal/hal.h"
 
 namespace torch_backend {
+
+constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
 
 // The index itself, or that of the calling thread's current device for -1, torch's word for it. Throws for other negatives; who
 // uses an index finds out whether there are so many devices.

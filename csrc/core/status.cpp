@@ -8,7 +8,7 @@
 #include <cctype>
 #include <string>
 
-#include "core/allocator/allocator.h"
+#include "core/device.h"
 
 namespace torch_backend {
 namespace {

@@ -4,7 +4,7 @@
 
 Reads the includes below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
 Fails when an arrow points up, when files include each other in a circle, or subjects of one room do, when a folder has more than 40 files or a file more
-than 500 lines, and when what is listed below as known has gone: such lists may only shrink.
+than 500 lines, when the operators' bodies have grown, and when what is listed below as known has gone: such lists may only shrink.
 """
 import argparse
 import re
@@ -52,7 +52,7 @@ ROOMS = {
     "python": (["csrc/python/"], ["aten", "api", "amp", "lazy", "profiler"]),
 }
 
-SUBJECTS = {"aten", "ops"}  # rooms whose folders include each other in one direction
+SUBJECTS = {"aten", "core", "ops"}  # rooms whose folders include each other in one direction
 
 # Where an include is looked for, after the folder of its own file.
 SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "hal/pack", "csrc")
@@ -62,6 +62,10 @@ HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hoo
 
 # Tables, which may be longer.
 TABLES = {"codegen/ops.yaml"}
+
+# Operators as data: the lines of code (no blank ones, comments or directives) in the folders of csrc/aten that have operators' bodies. The
+# number may only shrink; what gets shorter by OPERATOR_SLACK lines lowers it.
+OPERATOR_ROOM, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 4149, 20
 
 # What is not yet as it should be. These lists may only shrink.
 KNOWN_ARROWS = set()
@@ -177,6 +181,22 @@ def check_sizes(root):
                 yield f"{parent.relative_to(root).as_posix()} has {count} files, and a folder has at most {MOST_FILES}; divide it"
 
 
+def operator_lines(root):
+    """How many lines of code the bodies of operators are."""
+    paths = [path for path in source_files(root) if room_of(path.relative_to(root).as_posix()) == OPERATOR_ROOM]
+    lines = (line.strip() for path in paths for line in path.read_text().splitlines())
+    return sum(bool(line) and not line.startswith(("//", "#")) for line in lines)
+
+
+def check_operators(root):
+    lines = operator_lines(root)
+    if lines > MOST_OPERATOR_LINES:
+        yield (f"the bodies of operators have {lines} lines of code, and at most {MOST_OPERATOR_LINES} are held; say the rule once: a row of "
+               "codegen/ops.yaml, a function of ATen's (`native`), csrc/aten/prepare")
+    if lines and lines < MOST_OPERATOR_LINES - OPERATOR_SLACK:
+        yield f"the bodies of operators have {lines} lines of code: lower MOST_OPERATOR_LINES of test/rooms/rooms.py, {MOST_OPERATOR_LINES}, to that"
+
+
 def check_symbols(objects):
     """An object of a lower room must not need a symbol that an object of a higher room defines."""
     defined, wanted = {}, []
@@ -196,7 +216,7 @@ def check_symbols(objects):
 
 def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
-    return [*check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root),
+    return [*check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
             *(check_symbols(objects) if objects else ())]
 
 

@@ -61,6 +61,12 @@ def a_circle_of_subjects(root, compiler):
     write(root, "csrc/aten/fill/fill.cpp", '#include "aten/copy/copy.h"\n')
 
 
+def a_circle_in_the_core(root, compiler):
+    write(root, "csrc/core/status.cpp", '#include "core/stream/stream.h"\n')
+    write(root, "csrc/core/status.h")
+    write(root, "csrc/core/stream/stream.h", '#include "core/status.h"\n')
+
+
 def a_full_folder(root, compiler):
     for number in range(rooms.MOST_FILES + 1):
         write(root, f"hal/src/memory/part{number}.c")
@@ -70,6 +76,16 @@ def a_long_file(root, compiler):
     write(root, "hal/src/memory/pool.c", "\n" * (rooms.MOST_LINES + 1))
 
 
+def more_operator_code(root, compiler):
+    write(root, "csrc/aten/copy/copy.cpp", "// Not counted.\n\n#define NOR_THIS\n" + "int x;\n" * (rooms.MOST_OPERATOR_LINES % 400 + 1))
+    for number in range(rooms.MOST_OPERATOR_LINES // 400):
+        write(root, f"csrc/aten/copy/part{number}.cpp", "int x;\n" * 400)
+
+
+def a_number_that_could_be_lower(root, compiler):
+    write(root, "csrc/aten/copy/copy.cpp", "int x;\n")
+
+
 def a_call_up(root, compiler):
     return [compiled(root, compiler, "hal/src/base/log.c", "int hal_y(void); int hal_x(void); int hal_x(void) { return hal_y(); }"),
             compiled(root, compiler, "hal/src/device/device.c", "int hal_y(void); int hal_y(void) { return 1; }")]
@@ -77,7 +93,9 @@ def a_call_up(root, compiler):
 
 def main():
     expected = {nothing: "", an_arrow_up: "includes hal/src/device/device.h", a_private_header_in_a_plugin: "room plugins",
-                a_circle: "a circle of includes", a_circle_of_subjects: "a circle of includes: csrc/aten/", a_full_folder: "41 files", a_long_file: "501 lines", a_call_up: "needs hal_y"}
+                a_circle: "a circle of includes", a_circle_of_subjects: "a circle of includes: csrc/aten/",
+                a_circle_in_the_core: "a circle of includes: csrc/core", a_full_folder: "41 files", a_long_file: "501 lines", more_operator_code: "at most",
+                a_number_that_could_be_lower: "lower MOST_OPERATOR_LINES", a_call_up: "needs hal_y"}
     for plant, words in expected.items():
         found = problems(plant, sys.argv[1])
         if bool(found) != bool(words) or not all(words in line for line in found):

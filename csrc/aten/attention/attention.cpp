@@ -13,8 +13,6 @@
 #include <cmath>
 #include <numeric>
 
-#include "aten/prepare/asked.h"
-
 namespace torch_backend {
 
 using at::Tensor;
@@ -78,9 +76,7 @@ Tensor room_for_gradient(bool wanted, const Tensor &like) {
 namespace {
 
 // What the backward pass is handed, as numbers of the host's (as CUDA saves its state outside of graphs): seed and offset, or in a
-// recording the address of the state and the offset. Two bits, which no offset has, mark a recording and a dropout that the plugin drew.
-constexpr uint64_t kRecorded = uint64_t{1} << 63, kByPlugin = uint64_t{1} << 62;
-
+// recording the address of the state and the offset.
 Tensor as_tensor(uint64_t number) { return at::scalar_tensor(static_cast<int64_t>(number), at::dtype(at::kLong)); }
 uint64_t as_number(const Tensor &number) { return static_cast<uint64_t>(number.item<int64_t>()); }
 
@@ -115,44 +111,6 @@ double resolved(std::optional<double> scale, const Tensor &query) {
   return scale ? *scale : 1.0 / std::sqrt(static_cast<double>(query.size(-1)));
 }
 
-// ---- by the plugin's own operator, with what the user gave ----
-
-std::optional<AttentionResult> asked_attention(const Tensor &query, const Tensor &key, const Tensor &value,
-                                               const OptionalTensor &bias, const AttentionOptions &options,
-                                               std::optional<double> scale) {
-  const auto device = query.device().index();
-  if (!has_own(device, kAttention)) return std::nullopt;
-  const AttentionShapes shapes = attention_shapes(query, key, value);
-  const int64_t scores[] = {shapes.batch, shapes.heads, shapes.queries, shapes.keys};
-  at::DimVector sizes(query.sizes());
-  sizes.back() = shapes.value_size;
-  const Tensor result = empty_in_order_of(query, sizes),
-               logarithms = make_empty(c10::IntArrayRef(scores).slice(0, 3), at::kFloat, device),
-               weights = options.return_weights ? make_empty(scores, query.scalar_type(), device) : Tensor();
-  const Given arguments[] = {
-      given(query),          given(key),   given(value),           given(bias),
-      given(options.causal), given(scale), given(options.dropout), given(options.return_weights)};
-  if (!ask(kAttention, arguments, {result, logarithms, weights}, options.state)) return std::nullopt;
-  PhiloxState state = options.state;
-  if (options.dropout > 0) state.offset |= kByPlugin;
-  return attention_result(result, logarithms, shapes, state, weights);
-}
-
-std::optional<AttentionGradients> asked_backward(const Tensor &grad, const Tensor &query, const Tensor &key,
-                                                 const Tensor &value, const Tensor &bias, std::array<bool, 4> wanted,
-                                                 const Tensor &result, const Tensor &logarithms,
-                                                 const AttentionOptions &options, std::optional<double> scale) {
-  if (!has_own(query.device().index(), kAttentionBackward)) return std::nullopt;
-  AttentionGradients grads{room_for_gradient(wanted[0], query), room_for_gradient(wanted[1], key),
-                           room_for_gradient(wanted[2], value), room_for_gradient(wanted[3], bias)};
-  const Given arguments[] = {given(grad),  given(query),          given(key),        given(value),
-                             given(bias),  given(result),         given(logarithms), given(options.causal),
-                             given(scale), given(options.dropout)};
-  const auto &[of_query, of_key, of_value, of_bias] = grads;
-  if (!ask(kAttentionBackward, arguments, {of_query, of_key, of_value, of_bias}, options.state)) return std::nullopt;
-  return grads;
-}
-
 AttentionResult attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &bias,
                           double dropout, bool causal, bool return_weights, std::optional<double> scale) {
   TORCH_CHECK(!bias || !bias->defined() || at::isFloatingType(bias->scalar_type()),
@@ -160,13 +118,12 @@ AttentionResult attention(const Tensor &query, const Tensor &key, const Tensor &
               "; a mask of bools is for scaled_dot_product_attention");
   TORCH_CHECK(dropout >= 0 && dropout <= 1, "scaled dot product attention: dropout_p must be between 0 and 1, but is ",
               dropout);
-  AttentionOptions options = {dropout, causal, return_weights, resolved(scale, query)};
+  AttentionOptions options = {dropout, causal, return_weights, resolved(scale, query), scale};
   if (dropout > 0) {  // a bool of each weight
     const AttentionShapes shapes = attention_shapes(query, key, value);
     const int64_t count = shapes.batch * shapes.heads * shapes.queries * shapes.keys;
     options.state = reserve_words(std::nullopt, query.device().index(), count, at::kBool);
   }
-  if (auto result = asked_attention(query, key, value, bias, options, scale)) return *std::move(result);
   if (auto result = fused_attention(query, key, value, bias, options)) return *std::move(result);
   return composed_attention(query, key, value, bias, options);
 }
@@ -178,17 +135,15 @@ AttentionGradients attention_backward(const Tensor &grad, const Tensor &query, c
                                       double dropout, bool causal, const Tensor &seed, const Tensor &offset,
                                       std::optional<double> scale) {
   if (!grad.defined()) return {};
-  AttentionOptions options = {dropout, causal, false, resolved(scale, query)};
+  AttentionOptions options = {dropout, causal, false, resolved(scale, query), scale};
   if (dropout > 0) options.state = state_of(seed, offset);
-  if (auto grads = asked_backward(grad, query, key, value, bias, wanted, result, logarithms, options, scale))
+  if (auto grads = fused_attention_backward(grad, query, key, value, bias, wanted, result, logarithms, options))
     return *std::move(grads);
   TORCH_CHECK_NOT_IMPLEMENTED(
       dropout == 0 || !(as_number(offset) & kByPlugin),
       "scaled dot product attention: the plugin has drawn what is "
       "dropped, and declines this backward pass, which nobody else can compute; its operator for the forward pass must "
       "decline a dropout whose gradient its other one does not take");
-  if (auto grads = fused_attention_backward(grad, query, key, value, bias, wanted, result, logarithms, options))
-    return *std::move(grads);
   return composed_attention_backward(grad, query, key, value, bias, wanted, options);
 }
 

@@ -36,11 +36,12 @@ bool is_broadcast_of(const at::Tensor &mask, const AttentionShapes &shapes);
 // result.
 at::Tensor empty_in_order_of(const at::Tensor &model, c10::IntArrayRef sizes);
 
-// What a call is asked for beside its tensors; `scale` is resolved. `state`: of the numbers that a dropout draws.
+// What a call is asked for beside its tensors; `scale` is `given_scale`, or what that stands for. `state`: of the numbers that a dropout draws.
 struct AttentionOptions {
   double dropout;
   bool causal, return_weights;
   double scale;
+  std::optional<double> given_scale;
   PhiloxState state{0, 0, nullptr};
 };
 
@@ -50,6 +51,9 @@ using AttentionResult = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tenso
                                    at::Tensor, at::Tensor>;
 // Gradients of query, key, value and bias; those that are not wanted are undefined.
 using AttentionGradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// Bits of the saved offset that no offset has: it is of a recording, and the plugin has drawn what is dropped.
+constexpr uint64_t kRecorded = uint64_t{1} << 63, kByPlugin = uint64_t{1} << 62;
 
 AttentionResult attention_result(at::Tensor result, at::Tensor logarithms, const AttentionShapes &shapes,
                                  PhiloxState state, at::Tensor weights);
@@ -64,10 +68,10 @@ AttentionGradients composed_attention_backward(const at::Tensor &grad, const at:
                                                const at::Tensor &value, const at::Tensor &bias,
                                                std::array<bool, 4> wanted, const AttentionOptions &options);
 
-// ---- in one kernel (attention_fused.cpp); nothing where the device has none for such a call ----
+// ---- by the plugin's own operator, with what the user gave, or in one kernel (attention_fused.cpp); nothing where the device has none
+// for such a call ----
 std::optional<AttentionResult> fused_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
                                                const OptionalTensor &bias, const AttentionOptions &options);
-// `wanted` of query, key and value.
 std::optional<AttentionGradients> fused_attention_backward(const at::Tensor &grad, const at::Tensor &query,
                                                            const at::Tensor &key, const at::Tensor &value,
                                                            const at::Tensor &bias, std::array<bool, 4> wanted,

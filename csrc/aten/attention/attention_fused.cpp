@@ -1,11 +1,11 @@
-// attention_fused.cpp: scaled dot product attention by the device's own operator, which keeps no matrix of weights: operands are
+// attention_fused.cpp: scaled dot product attention by the device's operator, which keeps no matrix of weights: operands are
 // read where they lie, results lie in the order of the query. Half precision is computed in float32 where the operator has no
 // kernel for it.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
 #include "aten/attention/attention.h"
-#include "aten/prepare/vendor_call.h"
+#include "aten/prepare/asked.h"
 
 namespace torch_backend {
 namespace {
@@ -50,18 +50,41 @@ Tensor new_logarithms(const AttentionShapes &shapes, c10::ScalarType dtype, c10:
   return make_empty({shapes.batch, shapes.heads, shapes.queries}, logarithm_dtype(dtype), device);
 }
 
+// What the kernel computes in; nothing = it does not take the call.
+std::optional<c10::ScalarType> kernel_dtype_of(uint32_t op, const Tensor &query, const OptionalTensor &bias,
+                                               const AttentionShapes &shapes, const AttentionOptions &options) {
+  const Declined asked_before(op);
+  if (options.dropout > 0 || options.return_weights || !takes_bias(bias, query, shapes)) return std::nullopt;
+  return computing_dtype(query.device().index(), op, query.scalar_type());
+}
+
 }  // namespace
 
 std::optional<AttentionResult> fused_attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                                const OptionalTensor &bias, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
   const auto device = query.device().index();
-  const Declined asked_before(kAttention);
-  const auto dtype = computing_dtype(device, kAttention, query.scalar_type());
-  if (!dtype || options.dropout > 0 || options.return_weights || !takes_bias(bias, query, shapes)) return std::nullopt;
+  const bool own = has_own(device, kAttention);
+  const auto dtype = kernel_dtype_of(kAttention, query, bias, shapes, options);
+  if (!own && !dtype) return std::nullopt;
   at::DimVector sizes(query.sizes());
   sizes.back() = shapes.value_size;
-  const Tensor result = empty_in_order_of(query, sizes), logarithms = new_logarithms(shapes, *dtype, device);
+  const Tensor result = empty_in_order_of(query, sizes);
+  if (own) {
+    const Tensor logarithms = new_logarithms(shapes, at::kFloat, device);
+    const Tensor weights = make_wanted(
+        options.return_weights, {shapes.batch, shapes.heads, shapes.queries, shapes.keys}, query.scalar_type(), device);
+    const Given arguments[] = {given(query),           given(key),
+                               given(value),           given(bias),
+                               given(options.causal),  given(options.given_scale),
+                               given(options.dropout), given(options.return_weights)};
+    PhiloxState state = options.state;
+    if (options.dropout > 0) state.offset |= kByPlugin;
+    if (ask(kAttention, arguments, {result, logarithms, weights}, options.state))
+      return attention_result(result, logarithms, shapes, state, weights);
+  }
+  if (!dtype) return std::nullopt;
+  const Tensor logarithms = new_logarithms(shapes, *dtype, device);
   if (!run_forward(shapes, query, key, value, bias, options, result, logarithms)) return std::nullopt;
   return attention_result(result, logarithms.to(at::kFloat), shapes, options.state, {});
 }
@@ -72,22 +95,27 @@ std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, c
                                                            const Tensor &logarithms, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
   const auto device = query.device().index();
+  const Tensor grads[] = {room_for_gradient(wanted[0], query), room_for_gradient(wanted[1], key),
+                          room_for_gradient(wanted[2], value), room_for_gradient(wanted[3], bias)};
+  const Given arguments[] = {given(grad),           given(query),          given(key),
+                             given(value),          given(bias),           given(result),
+                             given(logarithms),     given(options.causal), given(options.given_scale),
+                             given(options.dropout)};
+  if (has_own(device, kAttentionBackward) && ask(kAttentionBackward, arguments, grads, options.state))
+    return AttentionGradients{grads[0], grads[1], grads[2], grads[3]};
   const Declined asked_before(kAttentionBackward);
-  const auto dtype = computing_dtype(device, kAttentionBackward, query.scalar_type());
-  if (!dtype || options.dropout > 0 || (wanted[3] && bias.defined()) || !takes_bias(bias, query, shapes))
-    return std::nullopt;
+  const auto dtype = kernel_dtype_of(kAttentionBackward, query, bias, shapes, options);
+  if (!dtype || grads[3].defined()) return std::nullopt;
   Tensor sums = logarithms.contiguous();
   if (*dtype == at::kDouble) {  // those that were saved are float32
     sums = new_logarithms(shapes, *dtype, device);
     const Tensor again = make_empty(result.sizes(), *dtype, device);
     if (!run_forward(shapes, query, key, value, bias, options, again, sums)) return std::nullopt;
   }
-  const Tensor grads[] = {room_for_gradient(wanted[0], query), room_for_gradient(wanted[1], key),
-                          room_for_gradient(wanted[2], value)};
   Call call(kAttentionBackward, query);
   add_operands(add(call, grad), shapes, query, key, value, bias);
   add(call, result).in(sums, sums.scalar_type()).put(options.causal).put(options.scale);
-  for (const Tensor &gradient : grads) give(call, gradient);
+  for (const Tensor &gradient : c10::ArrayRef<Tensor>(grads).slice(0, 3)) give(call, gradient);
   if (!call.run()) return std::nullopt;
   return AttentionGradients{grads[0], grads[1], grads[2], Tensor()};
 }

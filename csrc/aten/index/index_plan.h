@@ -1,8 +1,8 @@
 // index_plan.h: indexing by a list of tensors, made ready for kernels that take one index tensor along one dimension.
 #pragma once
 
+#include <ATen/TensorIterator.h>
 #include <ATen/core/List.h>
-#include <ATen/core/Tensor.h>
 
 #include "aten/prepare/call.h"
 
@@ -15,43 +15,29 @@ inline at::Tensor long_index(const at::Tensor &index) {
   return index.scalar_type() == at::kLong ? index : index.to(at::kLong);
 }
 
-// Masks become the index tensors of their true elements, which waits for the device; indices move to the device of self.
-Indices without_masks(const at::Tensor &self, const Indices &indices);
+// What an iterator of ATen's says of indexing: the tensor in the result's shape, with stride 0 where indices vary, index tensors, and of
+// each the dimension that it counts places in: its size and its stride in bytes. Index tensors as one: a kernel combines several into
+// offsets, and reports bad ones.
+struct IndexPlan {
+  // `self`: that tensor, or its elements otherwise described; `indices`: the iterator's first operand that is an index.
+  IndexPlan(const at::TensorIteratorBase &it, const at::Tensor &self, int indices, c10::IntArrayRef sizes,
+            c10::IntArrayRef strides);
 
-// The indexed dimensions of a tensor and its index tensors as one. Index tensors that are not neighbours put their
-// dimensions first, as torch does; several are combined into offsets by a kernel, which reports bad ones.
-class IndexPlan {
- public:
-  // `indices` have no masks; at least one is a tensor.
-  IndexPlan(const at::Tensor &self, const Indices &indices);
+  // Tells the descriptor of self what the index counts, in one dimension instead of all that it has.
+  void arrange(Operand &of_self, size_t dims) const {
+    of_self.erase(static_cast<size_t>(dim), dims).insert(static_cast<size_t>(dim), bound, step);
+  }
+  // A tensor of the result's shape, which has a dimension to count along.
+  at::Tensor shaped(const at::Tensor &tensor) const { return extended ? tensor.unsqueeze(0) : tensor; }
 
-  // False when the kernel that combines several index tensors is missing: nothing else may be asked then.
-  bool possible() const { return possible_; }
-  const at::Tensor &index() const { return index_; }
-  bool checked() const { return checked_; }
-  int64_t dim() const { return before_; }  // of the descriptors below that the index goes along
-
-  // The shape of the indexing result: the dimensions before, those of the index tensors, those after.
-  at::DimVector result_shape() const;
-
-  // Rearranges descriptors for a kernel: of a tensor of the result's shape, of self, of the index.
-  void arrange_result(Operand &result) const;
-  void arrange_self(Operand &self, size_t index_dims) const;
-  void arrange_index(Operand &index) const;
-  const at::Tensor &self() const { return self_; }
-  size_t index_dims() const { return index_.dim() ? static_cast<size_t>(index_.dim()) : 1; }
-
-  // The index as a vector, and a tensor of the result's shape with the dimensions of the index tensors as one.
-  void flatten();
-  at::Tensor flattened(const at::Tensor &result_shaped) const;
+  at::Tensor self, index;
+  int64_t dim = 0, count = 1;  // the dimensions of the result that the index has
+  int64_t bound = 1, step = 1;
+  const bool checked;
+  bool extended = false;
 
  private:
-  void combine(const std::vector<at::Tensor> &indices);
-
-  at::Tensor self_, index_;
-  int64_t before_ = 0, indexed_ = 0;  // dimensions before the first indexed one; indexed ones
-  int64_t bound_ = 0, step_ = 0;      // of the places that the index counts
-  bool checked_ = false, possible_ = true;
+  void combine(const at::TensorIteratorBase &it, int indices, c10::IntArrayRef sizes, c10::IntArrayRef strides);
 };
 
 }  // namespace torch_backend

@@ -3,6 +3,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/IndexKernel.h>
 #include <ATen/ops/index_meta.h>
 
 #include "aten/index/index_plan.h"
@@ -46,48 +47,35 @@ bool index_select(Outputs &outputs, const at::Tensor &self, int64_t dim, const a
   return call.in(self).put(dim).index(index).with(&Operand::along, sizes, dim).out(result).run();
 }
 
-bool take(Outputs &outputs, const at::Tensor &self, const at::Tensor &index) {
-  TORCH_CHECK(index.scalar_type() == at::kLong, "take(): Expected a long tensor for index, but got ",
-              index.scalar_type());
-  TORCH_CHECK(!outputs.given(0) || outputs.given(0)->scalar_type() == self.scalar_type(),
-              "take(): self and out expected to have the same dtype, but got self.dtype = ", self.scalar_type(),
-              " and out.dtype = ", outputs.given(0) ? outputs.given(0)->scalar_type() : self.scalar_type());
-  TORCH_CHECK_INDEX(!(self.numel() == 0 && index.numel() != 0), "take(): tried to take from an empty tensor");
-  const at::Tensor &result = outputs.make(0, index.sizes(), self);
-  check_apart(result, self, index);
-  if (result.numel() == 0) return true;
+void take_elements(at::TensorIterator &it, const at::TensorBase &given) {
+  const at::Tensor &result = it.tensor(0), &index = it.tensor(1), self(given);
   // The last dimension of the source is indexed from all dimensions of the result.
   const int64_t ndim = std::max<int64_t>(index.dim(), 1);
   Call call(HAL_OP_ID_INDEX_LINES, self);
   call.in(resolved(self).reshape(-1)).with(&Operand::at_least, static_cast<size_t>(ndim));
-  return call.put(ndim - 1).index(index).put(int64_t{0}).out(result).run();
+  call.put(ndim - 1).index(index).put(int64_t{0}).out(result).must_run();
 }
 
-// ---- indexing ----
-
-bool has_tensor(const Indices &indices) {
-  for (const std::optional<at::Tensor> &index : indices)
-    if (index && index->defined()) return true;
-  return false;
-}
-
-bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &given) {
-  const Indices indices = without_masks(self, given);
-  if (!has_tensor(indices)) return false;
-  Structured<at::meta::structured_index_Tensor> structured(outputs);
-  structured.meta(self, at::IOptTensorListRef(indices));
-  const at::Tensor &result = outputs[0];
-  if (result.numel() == 0) return true;
-  const IndexPlan plan(resolved(self), indices);
-  Call call(HAL_OP_ID_INDEX_LINES, self);
-  if (!call.possible() || !plan.possible()) return false;
-  plan.arrange_self(call.in(plan.self()).last(), plan.index_dims());
-  plan.arrange_index(call.put(plan.dim()).index(plan.index()).last());
-  plan.arrange_result(call.put(static_cast<int64_t>(plan.checked())).out(result).last());
-  return call.run();
+// ATen's function is a structured one, but masks say what its result is, and wait for the device: no plugin is asked between.
+bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &indices) {
+  Structured<at::meta::structured_index_Tensor> it(outputs);
+  const auto places = it.meta(resolved(self), at::IOptTensorListRef(indices));
+  if (places.sizes.empty()) return false;
+  if (it.numel() == 0) return true;
+  const IndexPlan plan(it, it.tensor(1), 2, places.sizes, places.strides);
+  const at::Tensor result = plan.shaped(outputs[0]);
+  Call call(HAL_OP_ID_INDEX_LINES, plan.self);
+  if (!call.possible()) return false;
+  plan.arrange(call.in(plan.self).last(), 1);
+  call.put(plan.dim).index(plan.index).expand(result.sizes()).put(static_cast<int64_t>(plan.checked));
+  return call.out(result).run();
 }
 
 }  // namespace
 }  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(take_stub, &torch_backend::take_elements)
+}
 
 #include "aten/index/index_read.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -4,7 +4,10 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
-#include <ATen/native/TensorAdvancedIndexingUtils.h>
+#include <ATen/native/IndexKernel.h>
+#include <ATen/native/TensorAdvancedIndexing.h>
+#include <ATen/ops/_index_put_impl_native.h>
+#include <ATen/ops/index_meta.h>
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/index/index_plan.h"
@@ -87,92 +90,81 @@ at::Tensor summed(const at::Tensor &tensor, bool accumulate) {
   return accumulate && tensor.is_complex() ? at::view_as_real(tensor) : tensor;
 }
 
-bool put_flat(const at::Tensor &self, const at::Tensor &index, const at::Tensor &source, bool accumulate) {
-  const at::Tensor flat = resolved(self).contiguous().view(-1), target = summed(flat, accumulate);
-  const at::Tensor values = summed(resolved(source).reshape(-1), accumulate);
+void put_elements(at::TensorIterator &it, const at::TensorBase &given, const bool accumulate) {
+  const at::Tensor self(given), flat = resolved(self).contiguous().view(-1), target = summed(flat, accumulate);
+  const at::Tensor values = summed(resolved(it.tensor(0)).reshape(-1), accumulate);
   Call call(put_op(accumulate), target);
-  call.put(int64_t{0}).index(index.reshape(-1)).with(&Operand::along, values.sizes(), int64_t{0});
-  if (!put_values(call, values, accumulate, false, target).run()) return false;
+  call.put(int64_t{0}).index(it.tensor(1).reshape(-1)).with(&Operand::along, values.sizes(), int64_t{0});
+  must(put_values(call, values, accumulate, false, target).run());
   if (!flat.is_alias_of(self)) self.copy_(flat.view(self.sizes()));
-  return true;
 }
 
-bool put(const at::Tensor &self, const at::Tensor &index, const at::Tensor &source, bool accumulate) {
-  TORCH_CHECK(index.scalar_type() == at::kLong, "put_(): Expected a long tensor for index, but got ",
-              index.scalar_type());
-  TORCH_CHECK(self.scalar_type() == source.scalar_type(),
-              "put_(): self and source expected to have the same dtype, but got self.dtype = ", self.scalar_type(),
-              " and source.dtype = ", source.scalar_type());
-  TORCH_CHECK(source.numel() == index.numel(),
-              "put_(): Expected source and index to have the same number of elements, but got source.numel() = ",
-              source.numel(), ", index.numel() = ", index.numel());
-  TORCH_CHECK_INDEX(!(self.numel() == 0 && index.numel() != 0), "put_(): Tried to put elements into an empty tensor");
-  at::assert_no_internal_overlap(self);
-  at::assert_no_overlap(self, index);
-  at::assert_no_overlap(self, source);
-  return index.numel() == 0 || put_flat(self, index, source, accumulate);
+void put_planned(const IndexPlan &plan, const at::Tensor &given, bool accumulate) {
+  const at::Tensor values =
+      plan.shaped(summed(resolved(given), accumulate)).flatten(plan.dim, plan.dim + plan.count - 1);
+  Call call(put_op(accumulate), plan.self);
+  call.put(plan.dim).index(plan.index.reshape(-1)).with(&Operand::along, values.sizes(), plan.dim);
+  put_values(call, values, accumulate, plan.checked, plan.self);
+  plan.arrange(call.last(), static_cast<size_t>(plan.count));
+  call.must_run();
 }
 
-void check_values(const at::Tensor &values, c10::IntArrayRef shape) {
-  TORCH_CHECK(at::is_expandable_to(values.sizes(), shape), "shape mismatch: value tensor of shape ", values.sizes(),
-              " cannot be broadcast to indexing result of shape ", shape);
+void put_indexed(at::TensorIterator &it, c10::IntArrayRef sizes, c10::IntArrayRef strides, bool accumulate) {
+  if (it.numel() == 0) return;
+  const at::Tensor &self = it.tensor(0);
+  put_planned(IndexPlan(it, summed(self, accumulate), 2, sizes, strides), it.tensor(1).expand(self.sizes()),
+              accumulate);
 }
 
-bool index_put_into(const at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate) {
-  IndexPlan plan(self, indices);
-  if (!plan.possible()) return false;
-  const at::DimVector shape = plan.result_shape();
-  check_values(values, shape);
-  if (c10::multiply_integers(shape) == 0) return true;
-  plan.flatten();
-  Call call(put_op(accumulate), plan.self());
-  if (!call.possible()) return false;
-  plan.arrange_index(call.put(plan.dim()).index(plan.index()).last());
-  put_values(call, plan.flattened(values.expand(shape)), accumulate, plan.checked(), plan.self());
-  plan.arrange_self(call.last(), 1);
-  return call.run();
-}
-
-// The plan is made for the tensor that is written: itself, or a temporary of the dtype that is summed in.
-bool index_put_values(const at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate) {
-  const auto dtype = computing_dtype(self.device().index(), put_op(accumulate), self.scalar_type());
-  if (!dtype) return false;
-  const Destination target(self, *dtype, false, Layout::kStrided, /*keeps=*/true);
-  if (!index_put_into(target.tensor(), indices, values.to(*dtype), accumulate)) return false;
-  target.finish();
-  return true;
-}
-
-bool index_put(at::Tensor &self, const Indices &given, const at::Tensor &values, bool accumulate, bool) {
-  TORCH_CHECK_INDEX(given.size() <= static_cast<size_t>(self.dim()), "too many indices for tensor of dimension ",
-                    self.dim(), " (got ", given.size(), ")");
-  if (at::has_internal_overlap(self) == at::MemOverlap::Yes)
-    TORCH_WARN("Use of index_put_ on expanded tensors is deprecated. Please clone() the tensor before performing this ",
-               "operation. This also applies to advanced indexing e.g. tensor[indices] = tensor");
-  if (!accumulate) {
-    const auto [fills, mask] = at::native::canDispatchToMaskedFill(self, given, values);
-    if (fills) return self.masked_fill_(mask, values.item()).defined();
+// ATen's description of a read by indices, whose result is what is written.
+class Written final : public at::meta::structured_index_Tensor {
+ public:
+  explicit Written(const at::Tensor &values) : values_(values) {}
+  void set_output_raw_strided(int64_t index, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                              c10::TensorOptions options) override {
+    TORCH_CHECK(at::is_expandable_to(values_.sizes(), sizes), "shape mismatch: value tensor of shape ", values_.sizes(),
+                " cannot be broadcast to indexing result of shape ", sizes);
+    result_ = values_.expand(sizes);
+    at::TensorIteratorBase::set_output_raw_strided(index, sizes, strides, options);
   }
-  const at::Tensor src = values.is_cpu() && values.dim() == 0 ? values.to(self.device()) : values;
-  if (src.device() != self.device()) throw_two_devices(self.device(), src.device());
-  if (self.scalar_type() != src.scalar_type())
-    check_values(src, IndexPlan(self, without_masks(self, given)).result_shape());
-  TORCH_CHECK(self.scalar_type() == src.scalar_type(),
+  const at::Tensor &maybe_get_output(int64_t) override { return result_; }
+
+ private:
+  at::Tensor values_, result_;
+};
+
+// ATen's function asks for this one where the order of equal indices matters; ours is always the same.
+void put_in_order(at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate, bool) {
+  TORCH_CHECK(self.scalar_type() == values.scalar_type(),
               "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
-              " for the destination and ", src.scalar_type(), " for the source.");
-  at::assert_no_overlap(self, src);
-  bool indexed = false;
-  for (const std::optional<at::Tensor> &index : given) {
-    if (!index || !index->defined()) continue;
-    at::assert_no_overlap(self, *index);
-    indexed = true;
-  }
-  return indexed && is_device_tensor(self) &&
-         index_put_values(summed(self, accumulate), without_masks(self, given), summed(resolved(src), accumulate),
-                          accumulate);
+              " for the destination and ", values.scalar_type(), " for the source.");
+  Written it(values);
+  const auto places = it.meta(self, at::IOptTensorListRef(indices));
+  if (it.numel() == 0) return;
+  put_planned(IndexPlan(it, summed(it.tensor(1), accumulate), 2, places.sizes, places.strides), it.tensor(0),
+              accumulate);
+}
+
+// Where sums are made in another dtype, in a temporary of it: the kernel is told of elements where they lie.
+bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &values, bool accumulate, bool unsafe) {
+  const at::Tensor parts = summed(self, accumulate);
+  const auto dtype = computing_dtype(self.device().index(), put_op(accumulate), parts.scalar_type());
+  if (!dtype) return false;
+  if (*dtype == parts.scalar_type() || values.scalar_type() != self.scalar_type())
+    return at::native::_index_put_impl_(self, indices, values, accumulate, unsafe).defined();
+  at::Tensor wide = self.to(*dtype);
+  at::native::_index_put_impl_(wide, indices, values.to(*dtype), accumulate, unsafe);
+  self.copy_(wide);
+  return true;
 }
 
 }  // namespace
 }  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(put_stub, &torch_backend::put_elements)
+REGISTER_PRIVATEUSE1_DISPATCH(index_put_stub, &torch_backend::put_indexed)
+REGISTER_PRIVATEUSE1_DISPATCH(index_put_with_sort_stub, &torch_backend::put_in_order)
+}  // namespace at::native
 
 #include "aten/index/index_write.inc"  // registrations: `bodies` of codegen/ops.yaml

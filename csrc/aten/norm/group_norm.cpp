@@ -1,5 +1,5 @@
-// group_norm.cpp: group normalisation, made of reductions over the large tensors, arithmetic on the few numbers per group, and one
-// pass x * slope + shift.
+// group_norm.cpp: group normalisation as ATen composes it of batch normalisation; its gradient of reductions over the large tensors,
+// arithmetic on the few numbers per group, and one pass.
 //
 // With h = (x - mean) * rstd, y = h * weight + bias over sets of n elements that share mean and rstd, the gradient is
 //   dx = rstd * (g - sum(g) / n - (x - mean) * rstd^2 * sum(g * (x - mean)) / n),  g = dy * weight.
@@ -9,8 +9,8 @@
 #include <ATen/ops/addcmul.h>
 #include <ATen/ops/addcmul_ops.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_group_norm_native.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/var_mean.h>
 
 #include "aten/norm/norm_parameters.h"
 #include "aten/reduce/reductions.h"
@@ -44,19 +44,10 @@ at::Tensor plane(const at::Tensor &dy, const at::Tensor &slope, const at::Tensor
 std::optional<Three> group_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                                 int64_t n, int64_t channels, int64_t places, int64_t groups, double eps) {
   if (!are_native(input, {&weight, &bias})) return std::nullopt;
-  const int64_t depth = channels / groups;
-  const at::Tensor x = widened(input).contiguous();
-  const OptionalTensor w = widened(weight), b = widened(bias);
-  auto [var, mean] = at::var_mean(x.view({n, groups, depth * places}), c10::IntArrayRef{2}, 0, true);
-  const at::Tensor rstd = var.add(eps).rsqrt();
-  at::Tensor slope = is_given(w) ? rstd.mul(w->reshape({1, groups, depth})) : rstd;
-  at::Tensor shift = is_given(b) ? at::addcmul(b->reshape({1, groups, depth}), mean, slope, -1) : mean.mul(slope).neg();
-  const auto spread = [&](const at::Tensor &numbers) {
-    return numbers.expand({n, groups, depth}).reshape({n, channels, 1});
-  };
-  const at::Tensor result = line(x.view({n, channels, places}), spread(slope), spread(shift)).view(input.sizes());
-  return rounded(result.contiguous(input.suggest_memory_format()), mean.view({n, groups}), rstd.view({n, groups}),
-                 input.scalar_type(), parameter_dtype(input, {&weight, &bias}));
+  const auto [result, mean, rstd] = at::native::math_group_norm(widened(input).contiguous(), widened(weight),
+                                                                widened(bias), n, channels, places, groups, eps);
+  return rounded(result.contiguous(input.suggest_memory_format()), mean, rstd, input.scalar_type(),
+                 parameter_dtype(input, {&weight, &bias}));
 }
 
 std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &saved_mean,

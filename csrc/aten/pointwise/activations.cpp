@@ -1,13 +1,12 @@
 // activations.cpp: activations whose ATen operators have two results or look at halves of a tensor.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/WrapDimUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
 #include <limits>
-#include <tuple>
+#include <vector>
 
 #include "aten/prepare/pointwise_meta.h"
 #include "hal_op_ids.h"
@@ -54,32 +53,19 @@ bool prelu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::T
 }
 
 // ---- glu: the first half of a dimension, gated by the second ----
-struct Halves {
-  int64_t dim;
-  at::Tensor first, second;
-
-  Halves(const at::Tensor &self, int64_t given) : dim(c10::maybe_wrap_dim(given, self.dim())) {
-    TORCH_CHECK(self.dim() > 0, "glu does not support 0-dimensional tensors");
-    const int64_t size = self.size(dim);
-    TORCH_CHECK(size % 2 == 0, "Halving dimension must be even, but dimension ", dim, " is size ", size);
-    first = self.narrow(dim, 0, size / 2);
-    second = self.narrow(dim, size / 2, size / 2);
-  }
-};
-
-bool glu(Outputs &outputs, const at::Tensor &self, int64_t dim) {
-  const Halves halves(self, dim);
-  auto result = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, halves.first, halves.second);
-  if (result) outputs.put(0, *std::move(result));
-  return result.has_value();
+bool glu(const Outputs &outputs, const at::Tensor &self, int64_t dim) {
+  const std::vector<at::Tensor> halves = self.chunk(2, dim);
+  return Call(HAL_OP_ID_GLU_GATE, self).in(halves[0]).in(halves[1]).elementwise().out(outputs[0]).run();
 }
 
 bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Tensor &self, int64_t dim) {
-  const Halves halves(self, dim);
-  auto first = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, grad_output, halves.second);
-  auto second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, {}, grad_output, halves.first, halves.second);
-  if (!first || !second) return false;
-  outputs.put(0, at::cat({*first, *second}, halves.dim));
+  const int64_t size = self.dim() ? self.size(dim) : 1;
+  if (size % 2 != 0) return false;  // the CPU's function says so
+  const at::Tensor first = self.narrow(dim, 0, size / 2), second = self.narrow(dim, size / 2, size / 2);
+  auto of_first = pointwise<meta::Binary>(HAL_OP_ID_GLU_GATE, {}, grad_output, second);
+  auto of_second = pointwise<meta::Ternary>(HAL_OP_ID_GLU_BACKWARD_GATE, {}, grad_output, first, second);
+  if (!of_first || !of_second) return false;
+  outputs.put(0, at::cat({*of_first, *of_second}, dim));
   return true;
 }
 

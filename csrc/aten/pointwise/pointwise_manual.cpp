@@ -3,6 +3,8 @@
 #include "aten/pointwise/pointwise.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/TensorIterator.h>
+#include <ATen/native/UnaryOps.h>
 #include <ATen/ops/bitwise_left_shift_ops.h>
 #include <ATen/ops/bitwise_right_shift_ops.h>
 #include <ATen/ops/hardtanh_native.h>
@@ -10,9 +12,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/relu_native.h>
-#include <ATen/ops/remainder_native.h>
 #include <ATen/ops/result_type.h>
-#include <ATen/ops/view_as_real.h>
 
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
@@ -59,16 +59,7 @@ at::Tensor &relu_(at::Tensor &self) {
   return at::native::relu_(self);
 }
 
-// ATen's own kernel for it dispatches to a kernel table that has no entry for out-of-tree devices.
-bool conj_physical(Outputs &outputs, const at::Tensor &self) {
-  outputs.put(0, self.is_complex() ? self.conj() : self);
-  return true;
-}
-
-bool conj_physical_(at::Tensor &self) {
-  if (self.is_complex()) at::view_as_real(self).select(-1, 1).neg_();
-  return true;
-}
+void conjugate(at::TensorIteratorBase &it) { it.tensor(0).copy_(it.tensor(1).conj()); }
 
 // A number to the power of a tensor: the number counts as a tensor without dimensions.
 at::Tensor pow_of_number(const at::Scalar &self, const at::Tensor &exponent) {
@@ -80,11 +71,11 @@ at::Tensor &pow_of_number_out(const at::Scalar &self, const at::Tensor &exponent
   return at::pow_out(out, at::native::wrapped_scalar_tensor(self), exponent);
 }
 
-at::Tensor remainder_of_number(const at::Scalar &self, const at::Tensor &other) {
-  return at::native::remainder(self, other);
-}
-
 }  // namespace
 }  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(conj_physical_stub, &torch_backend::conjugate)
+}
 
 #include "aten/pointwise/pointwise_manual.inc"  // registrations: `bodies` of codegen/ops.yaml

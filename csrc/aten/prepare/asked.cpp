@@ -104,16 +104,25 @@ namespace {
 bool are_made(c10::ArrayRef<at::Tensor> results) {
   return std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
 }
-}  // namespace
-
-bool ask_for(const Entry &entry, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results) {
-  VendorCall call;
-  return are_made(results) && shown(call, entry, arguments) && fill(call, entry.row, results);
+// Tells whether the caller has given no result of another dtype than one that was made.
+bool are_alike(const Results &made, const Outputs &outputs) {
+  for (size_t i = 0; i < made.size(); i++)
+    if (outputs.given(i) && made[i].defined() && outputs.given(i)->scalar_type() != made[i].scalar_type()) return false;
+  return true;
 }
 
-namespace {
+// Results that were filled as those of the call: what out= is resized to lies in memory as they do.
+void give(Outputs &outputs, Results &filled) {
+  for (size_t i = 0; i < filled.size(); i++) {
+    const auto at = static_cast<int64_t>(i);
+    if (outputs.given(i)) outputs.set(at, filled[i].sizes(), filled[i].strides(), filled[i].options());
+    outputs.put(at, std::move(filled[i]));
+  }
+}
+
 thread_local uint32_t answered_row = kNoOp;  // the row that a body has asked the plugin for, which answered
-}
+
+}  // namespace
 
 bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results, PhiloxState philox) {
   VendorCall call;
@@ -148,19 +157,23 @@ bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> argum
 }
 
 bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
-         size_t count) {
+         size_t count, Results made) {
   VendorCall call;
   if (!shown(call, entry, arguments)) return false;
-  Results results;
-  if (entry.meta || outputs.given(0)) {
-    for (size_t i = 0; i < count; i++) results.push_back(outputs[static_cast<int64_t>(i)]);
-    return entry.meta ? fill(call, entry.row, results) : fill_given(call, entry, arguments, results);
+  if (entry.results) {
+    if (!are_made(made) || !are_alike(made, outputs) || !fill(call, entry.row, made)) return false;
+    give(outputs, made);
+    return true;
   }
-  if (!metas(*entry.functional, arguments, results)) return false;
-  allocate_results(results, device);
-  for (const at::Tensor &result : results) call.add_result(result);
+  if (entry.meta || outputs.given(0)) {
+    for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
+    return entry.meta ? fill(call, entry.row, made) : fill_given(call, entry, arguments, made);
+  }
+  if (!metas(*entry.functional, arguments, made)) return false;
+  allocate_results(made, device);
+  for (const at::Tensor &result : made) call.add_result(result);
   if (!call.run(entry.row)) return false;
-  for (size_t i = 0; i < count; i++) outputs.put(static_cast<int64_t>(i), std::move(results[i]));
+  give(outputs, made);
   return true;
 }
 

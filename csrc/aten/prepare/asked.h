@@ -139,6 +139,7 @@ struct Entry : AtenOp {
   const Devices devices;
   const Way way;
   bool composed = false;
+  bool throws = false;  // the body tells by NoKernel that there is no kernel
   uint32_t row = kNoOp;
   const AtenOp *functional = nullptr;  // nullptr: nobody is asked, or the body asks
   ArgumentPlaces order, written;       // `written` of bodies with ATen's own arguments
@@ -162,12 +163,10 @@ void count_answered(const Entry &entry);
 // what is to be allocated, or how what is given (out=, self) is to be resized. False = the plugin has declined.
 bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
 
-// The same for all forms of an operator: arguments of the functional one, and `count` outputs, which a meta function may have made.
+// The same for all forms of an operator: arguments of the functional one, and `count` outputs, which a meta function may have made, or
+// which are `made`.
 bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
-         size_t count);
-
-// The same with results that are there, for arguments of the functional form.
-bool ask_for(const Entry &entry, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results);
+         size_t count, Results made);
 
 // The same with arguments in the order of the frozen list: an operand may read from a result. So bodies ask, those that draw numbers
 // with the state that they have reserved.

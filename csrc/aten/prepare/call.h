@@ -9,6 +9,7 @@
 #include <c10/util/SmallVector.h>
 
 #include <optional>
+#include <stdexcept>
 #include <type_traits>
 
 #include "aten/prepare/op_call.h"
@@ -55,6 +56,15 @@ class Destination {
 // Reserves words of the generator, or of the device's own, for `count` elements of a dtype: one each, two for one of 8 bytes.
 PhiloxState reserve_words(const std::optional<at::Generator> &generator, c10::DeviceIndex device, int64_t count,
                           c10::ScalarType dtype);
+
+// A kernel that one of ATen's functions asks for by its DispatchStub has no other way to say that there is none: the fallback answers
+// the operator then (registered.h).
+struct NoKernel : std::runtime_error {
+  NoKernel() : std::runtime_error("the device has no kernel for this call") {}
+};
+inline void must(bool done) {
+  if (C10_UNLIKELY(!done)) throw NoKernel();
+}
 
 // One call of an operator. Arguments are given in the order of its frozen list, then the results.
 class Call {
@@ -124,6 +134,8 @@ class Call {
 
   // Runs the operator and brings the results where they belong. False = no kernel, nothing was written.
   bool run(uint32_t flags = 0);
+  // The same for the kernel that one of ATen's functions asks for by its DispatchStub: throws NoKernel.
+  void must_run() { must(run()); }
 
  private:
   static Computing as_is(c10::ScalarType dtype) { return {dtype, static_cast<hal_dtype_t>(dtype)}; }

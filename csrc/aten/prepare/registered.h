@@ -6,7 +6,7 @@
 //   3. calls the body;
 //   4. takes the fallback, when the body says that it has no kernel for the call and has written nothing.
 //
-// There are four kinds of bodies (`bodies` of ops.yaml). They differ in who makes the results:
+// There are five kinds of bodies (`bodies` of ops.yaml). They differ in who makes the results:
 //
 //   a name   takes ATen's arguments (Plain). One of a functional form gives std::optional of ATen's result, one with out= or in place
 //            gives bool: nothing and false mean "no kernel". One that knows a better answer than the fallback gives the result itself.
@@ -14,6 +14,8 @@
 //            result, resizes one that is given with out=, or checks one in place.
 //   fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator (Forms): ATen's
 //            meta function has checked the call, and made or resized the results.
+//   native   one of ATen's own functions, which checks the call, makes the results and asks a DispatchStub for a kernel, which is a
+//            function of ours that throws NoKernel where there is none (Plain).
 //   direct   a function of ours or of ATen's with ATen's arguments, as it is (Direct): it checks what it takes.
 //
 // The classes depend on a form's signature, not on the operator or its body: what differs is told by an Entry (asked.h).
@@ -61,6 +63,16 @@ struct Fitting<kBody, Result, Answer(Params...)> {
       return nullptr;
   }
 };
+
+// What a body answers, or that it has found no kernel.
+template <class Function>
+auto answer_of(const Function &body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const NoKernel &) {
+    return {};
+  }
+}
 
 // ---- operands ----
 
@@ -221,7 +233,7 @@ struct Plain<Result(Params...)> {
 
   static Result answer(const Entry &entry, Params &...args) {
     if (C10_UNLIKELY(!may_answer(entry))) return FallbackCall<Result(Params...)>::call(entry, args...);
-    auto answered = reinterpret_cast<Body *>(entry.body)(args...);
+    auto answered = registered::answer_of([&] { return reinterpret_cast<Body *>(entry.body)(args...); });
     if (!answered) return FallbackCall<Result(Params...)>::call(entry, args...);
     count_answered(entry);
     if constexpr (registered::is_written<Result>)
@@ -297,31 +309,20 @@ struct Forms<Result(Inputs...)> {
       reinterpret_cast<void (*)(Outputs &, Inputs...)>(entry.meta)(outputs, inputs...);
       if (ask_first(entry, declined, &outputs[0], outputs, inputs...)) return true;
     }
-    if (!may_answer(entry) || !reinterpret_cast<Body *>(entry.body)(outputs, inputs...)) return false;
+    if (!may_answer(entry) ||
+        !registered::answer_of([&] { return reinterpret_cast<Body *>(entry.body)(outputs, inputs...); }))
+      return false;
     count_answered(entry);
-    return true;
-  }
-
-  // With results that a function of the file makes; those that are given must be of their dtypes.
-  static bool ask_for_made(const Entry &entry, c10::ArrayRef<Given> arguments, Outputs &outputs,
-                           const Inputs &...inputs) {
-    Results results;
-    registered::list(results, reinterpret_cast<Result (*)(Inputs...)>(entry.results)(inputs...));
-    for (size_t i = 0; i < results.size(); i++)
-      if (outputs.given(i) && results[i].defined() && outputs.given(i)->scalar_type() != results[i].scalar_type())
-        return false;
-    if (!ask_for(entry, arguments, results)) return false;
-    for (size_t i = 0; i < results.size(); i++) outputs.put(static_cast<int64_t>(i), std::move(results[i]));
     return true;
   }
 
   static bool ask_first(const Entry &entry, Declined &declined, const at::Tensor *on, Outputs &outputs,
                         const Inputs &...inputs) {
     if (!on || on->device().type() != kDevice || !is_asked(entry, on->device().index())) return false;
-    const bool taken =
-        entry.results ? ask_for_made(entry, {given(inputs)...}, outputs, inputs...)
-                      : ask(entry, on->device().index(), {given(inputs)...}, outputs, registered::count_of<Result>);
-    if (taken) return true;
+    Results made;
+    if (entry.results) registered::list(made, reinterpret_cast<Result (*)(Inputs...)>(entry.results)(inputs...));
+    if (ask(entry, on->device().index(), {given(inputs)...}, outputs, registered::count_of<Result>, std::move(made)))
+      return true;
     declined.set(entry.row);
     return false;
   }
@@ -338,7 +339,7 @@ void set_body(Entry &entry, AnyFunction meta, AnyFunction results) {
   entry.body = any_function(body);
   entry.meta = meta;
   entry.results = results;
-  if (Fitting::gives_result()) entry.composed = false;  // who answered is the body's to know
+  if (Fitting::gives_result() && !entry.throws) entry.composed = false;  // who answered is the body's to know
 }
 
 // Registers one form of an operator with its body, Direct or Plain.

@@ -1,24 +1,17 @@
 // random_normal.cpp: normal numbers whose mean or deviation differs from element to element: scaled numbers of the standard
-// distribution. ATen's templates check the calls.
+// distribution. ATen's functions check the calls.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #define AT_PER_OPERATOR_HEADERS
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/DistributionTemplates.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/normal_native.h>
 
 #include "aten/random/random_draw.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
-
-// ATen's templates ask it for numbers of one mean and deviation.
-template <class>
-struct Normal {
-  void operator()(at::Tensor &self, double mean, double std, OptionalGenerator generator) {
-    self.normal_(mean, std, std::move(generator));
-  }
-};
 
 void check_deviation(double std) { CHECK_NORMAL_STD(std); }
 void check_deviation(const at::Tensor &std) { CHECK_NORMAL_TENSOR_STD(std); }
@@ -54,13 +47,13 @@ at::Tensor normal_of(const Mean &mean, const Std &std, OptionalGenerator generat
     const at::Tensor out = make_empty(sizes_of(mean, std), model.scalar_type(), model.device().index());
     if (is_drawn<kRow>(mean, std, generator, out)) return out;
   }
-  return at::native::templates::normal_impl<Normal, void>(mean, std, std::move(generator));
+  return at::native::normal(mean, std, std::move(generator));
 }
 
 template <uint32_t kRow, class Mean, class Std>
 bool normal_into(const Mean &mean, const Std &std, OptionalGenerator generator, at::Tensor &out) {
   return is_drawn<kRow>(mean, std, generator, out) ||
-         at::native::templates::normal_out_impl<Normal, void>(out, mean, std, std::move(generator)).defined();
+         at::native::normal_out(mean, std, std::move(generator), out).defined();
 }
 
 }  // namespace

@@ -3,9 +3,10 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/reduce/reductions.h"
 
+#include <ATen/TensorIterator.h>
+#include <ATen/native/LinearAlgebra.h>
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/addbmm_native.h>
-#include <ATen/ops/addr_native.h>
 
 #include "aten/prepare/asked.h"
 #include "aten/prepare/structured_calls.h"
@@ -109,31 +110,10 @@ bool inner_product(Outputs &outputs, const at::Tensor &self, const at::Tensor &o
   return true;
 }
 
-// ATen's composition of products, behind the checks of the CPU's kernel.
-void check_factor(const char *name, const c10::Scalar &factor, c10::ScalarType dtype) {
-  TORCH_CHECK(!factor.isBoolean() || dtype == at::kBool, "Boolean ", name, " only supported for Boolean results.");
-  TORCH_CHECK(at::isFloatingType(dtype) || at::isComplexType(dtype) || factor.isIntegral(/*includeBool=*/true),
-              "For integral input tensors, argument ", name, " must not be a floating point number.");
-}
-
-void check_addr(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second, const c10::Scalar &beta,
-                const c10::Scalar &alpha) {
-  const auto dtype =
-      c10::promoteTypes(c10::promoteTypes(first.scalar_type(), second.scalar_type()), self.scalar_type());
-  check_factor("beta", beta, dtype);
-  check_factor("alpha", alpha, dtype);
-}
-
-at::Tensor addr(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second, const c10::Scalar &beta,
-                const c10::Scalar &alpha) {
-  check_addr(self, first, second, beta, alpha);
-  return at::native::math_addr(self, first, second, beta, alpha);
-}
-
-at::Tensor &addr_into(const at::Tensor &self, const at::Tensor &first, const at::Tensor &second,
-                      const c10::Scalar &beta, const c10::Scalar &alpha, at::Tensor &out) {
-  check_addr(self, first, second, beta, alpha);
-  return at::native::math_addr_out(self, first, second, beta, alpha, out);
+// addr: the sum of a matrix and of the products of two vectors, which ATen has laid as a column and a row.
+void add_outer(at::TensorIterator &it, const c10::Scalar &beta, const c10::Scalar &alpha) {
+  const at::Tensor products = it.tensor(2).mul(it.tensor(3));
+  it.tensor(0).copy_(beta.equal(0) ? products.mul(alpha) : it.tensor(1).mul(beta).add(products, alpha));
 }
 
 bool trace(Outputs &outputs, const at::Tensor &self) {
@@ -157,5 +137,9 @@ std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
 
 }  // namespace
 }  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(addr_stub, &torch_backend::add_outer)
+}
 
 #include "aten/reduce/reductions.inc"  // registrations: `bodies` of codegen/ops.yaml

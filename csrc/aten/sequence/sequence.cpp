@@ -4,8 +4,6 @@
 #include <ATen/TensorIterator.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/RangeFactories.h>
-#include <ATen/ops/arange_native.h>
-#include <ATen/ops/linspace_native.h>
 
 #include <cmath>
 
@@ -36,31 +34,13 @@ bool fill_sequence(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at
   return call.out(out).run();
 }
 
-// What the stubs of ATen's functions say that there is no kernel with.
-struct NoKernel {};
-
-template <size_t kNumbers>
-void fill_or_throw(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
-  if (!fill_sequence(op, numbers, out)) throw NoKernel();
-}
-
-// Runs one of ATen's functions; false = its stub has found no kernel.
-template <class Function>
-bool filled_by(const Function &function) {
-  try {
-    function();
-    return true;
-  } catch (const NoKernel &) {
-    return false;
-  }
-}
-
 bool may_fill(uint32_t op, const at::Tensor &out) {
   return is_device_tensor(out) && computing_dtype(out.device().index(), op, out.scalar_type());
 }
 
 void arange_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10::Scalar &, const c10::Scalar &step) {
-  fill_or_throw(HAL_OP_ID_ARANGE_START_STEP, {start, step}, it.output());
+  must(may_fill(HAL_OP_ID_ARANGE_START_STEP, it.output()) &&
+       fill_sequence(HAL_OP_ID_ARANGE_START_STEP, {start, step}, it.output()));
 }
 
 // Integers are spread between the integers that the limits are.
@@ -69,16 +49,8 @@ void linspace_kernel(at::TensorIterator &it, const c10::Scalar &start, const c10
   const auto limit = [&](const c10::Scalar &scalar) {
     return c10::Scalar(integral ? static_cast<double>(scalar.toLong()) : scalar.toDouble());
   };
-  fill_or_throw(HAL_OP_ID_LINSPACE, {limit(start), limit(end)}, it.output());
-}
-
-bool arange(const c10::Scalar &start, const c10::Scalar &end, const c10::Scalar &step, at::Tensor &out) {
-  return may_fill(HAL_OP_ID_ARANGE_START_STEP, out) &&
-         filled_by([&] { at::native::arange_out(start, end, step, out); });
-}
-
-bool linspace(const c10::Scalar &start, const c10::Scalar &end, int64_t steps, at::Tensor &out) {
-  return may_fill(HAL_OP_ID_LINSPACE, out) && filled_by([&] { at::native::linspace_out(start, end, steps, out); });
+  must(may_fill(HAL_OP_ID_LINSPACE, it.output()) &&
+       fill_sequence(HAL_OP_ID_LINSPACE, {limit(start), limit(end)}, it.output()));
 }
 
 // The CPU rounds powers of integers in its own way.

@@ -6,7 +6,6 @@
 #include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "aten/copy/copy.h"
@@ -16,74 +15,52 @@
 namespace torch_backend {
 namespace {
 
-// A part of a tensor's memory as a vector.
-at::Tensor vector_in(const at::Tensor &whole, int64_t byte, int64_t count, c10::ScalarType dtype) {
+// A part of a tensor of words as a vector.
+at::Tensor vector_in(const at::Tensor &whole, int64_t word, int64_t count, c10::ScalarType dtype) {
   auto part = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(whole.storage()), kKeySet,
                                                        c10::scalarTypeToTypeMeta(dtype));
-  part.unsafeGetTensorImpl()->set_storage_offset(byte / static_cast<int64_t>(c10::elementSize(dtype)));
+  part.unsafeGetTensorImpl()->set_storage_offset(word * 8 / static_cast<int64_t>(c10::elementSize(dtype)));
   part.unsafeGetTensorImpl()->set_sizes_contiguous({count});
   return part;
 }
 
-// The tables of several maps on the device, which come there by one upload: for each map its starts, its indices and its weights,
-// as the kernel reads them.
-class Tables {
- public:
-  struct One {
-    at::Tensor starts, indices, weights;
-  };
-
-  Tables(c10::ArrayRef<const LinearMap *> maps, c10::ScalarType dtype, c10::DeviceIndex device)
-      : dtype_(dtype == at::kDouble ? at::kDouble : at::kFloat) {
-    int64_t nbytes = 0;
-    for (const LinearMap *map : maps) nbytes += bytes_of(*map);
-    if (nbytes == 0) return;
-    HostBuffer buffer = host_buffer(static_cast<size_t>(nbytes));
-    const at::Tensor moved = make_empty({nbytes / kAlignment}, at::kLong, device);
-    int64_t at = 0;
-    for (const LinearMap *map : maps) {
-      write(*map, static_cast<char *>(buffer.get()) + at);
-      const int64_t rows = count(map->starts()), terms = count(map->indices());
-      const int64_t indices = at + rows * kAlignment, weights = indices + terms * kAlignment;
-      tables_.push_back({vector_in(moved, at, rows, at::kLong), vector_in(moved, indices, terms, at::kLong),
-                         vector_in(moved, weights, terms, dtype_)});
-      at += bytes_of(*map);
-    }
-    upload_buffer(std::move(buffer), moved);
-  }
-
-  const One &operator[](size_t i) const { return tables_[i]; }
-
- private:
-  static constexpr int64_t kAlignment = sizeof(int64_t);
-
-  template <typename T>
-  static int64_t count(const std::vector<T> &vector) {
-    return static_cast<int64_t>(vector.size());
-  }
-
-  int64_t bytes_of(const LinearMap &map) const {
-    const int64_t weights = count(map.weights()) * static_cast<int64_t>(c10::elementSize(dtype_));
-    return (count(map.starts()) + count(map.indices())) * kAlignment +
-           (weights + kAlignment - 1) / kAlignment * kAlignment;
-  }
-
-  void write(const LinearMap &map, char *to) const {
-    const size_t starts = map.starts().size() * sizeof(int64_t), indices = map.indices().size() * sizeof(int64_t);
-    std::memcpy(to, map.starts().data(), starts);
-    std::memcpy(to + starts, map.indices().data(), indices);
-    to += starts + indices;
-    if (dtype_ == at::kDouble)
-      std::copy(map.weights().begin(), map.weights().end(), reinterpret_cast<double *>(to));
-    else
-      std::copy(map.weights().begin(), map.weights().end(), reinterpret_cast<float *>(to));
-  }
-
-  c10::ScalarType dtype_;
-  c10::SmallVector<One, 3> tables_;
+// A map's starts, indices and weights on the device, as the kernel reads them.
+struct Table {
+  at::Tensor starts, indices, weights;
 };
 
-bool run_map(const at::Tensor &self, const Tables::One &tables, int64_t dim, const at::Tensor &result) {
+template <typename T>
+int64_t count(const std::vector<T> &vector) {
+  return static_cast<int64_t>(vector.size());
+}
+
+// The tables of several maps, which come to the device by one upload of words.
+template <typename Weight>
+c10::SmallVector<Table, 3> tables_of(c10::ArrayRef<const LinearMap *> maps, c10::ScalarType dtype,
+                                     c10::DeviceIndex device) {
+  constexpr int64_t kWord = sizeof(int64_t), kShare = kWord / sizeof(Weight);
+  int64_t words = 0, at = 0;
+  for (const LinearMap *map : maps)
+    words += count(map->starts()) + count(map->indices()) + (count(map->weights()) + kShare - 1) / kShare;
+  c10::SmallVector<Table, 3> tables;
+  if (words == 0) return tables;
+  HostBuffer buffer = host_buffer(static_cast<size_t>(words * kWord));
+  const at::Tensor moved = make_empty({words}, at::kLong, device);
+  for (const LinearMap *map : maps) {
+    const int64_t rows = count(map->starts()), terms = count(map->indices());
+    int64_t *const to = static_cast<int64_t *>(buffer.get()) + at;
+    std::copy(map->starts().begin(), map->starts().end(), to);
+    std::copy(map->indices().begin(), map->indices().end(), to + rows);
+    std::copy(map->weights().begin(), map->weights().end(), reinterpret_cast<Weight *>(to + rows + terms));
+    tables.push_back({vector_in(moved, at, rows, at::kLong), vector_in(moved, at + rows, terms, at::kLong),
+                      vector_in(moved, at + rows + terms, terms, dtype)});
+    at += rows + terms + (terms + kShare - 1) / kShare;
+  }
+  upload_buffer(std::move(buffer), moved);
+  return tables;
+}
+
+bool run_map(const at::Tensor &self, const Table &tables, int64_t dim, const at::Tensor &result) {
   Call call(HAL_OP_ID_RESAMPLE, self);
   call.in(self).index(tables.starts).index(tables.indices).in(tables.weights).put(dim);
   return call.out(result).run();
@@ -107,7 +84,9 @@ bool apply_real(const at::Tensor &self, const std::vector<LinearMap> &maps, int6
   const std::vector<size_t> order = order_of(maps);
   c10::SmallVector<const LinearMap *, 3> ordered;
   for (const size_t i : order) ordered.push_back(&maps[i]);
-  const Tables tables(ordered, self.scalar_type(), self.device().index());
+  const bool wide = self.scalar_type() == at::kDouble;
+  const auto tables =
+      (wide ? tables_of<double> : tables_of<float>)(ordered, wide ? at::kDouble : at::kFloat, self.device().index());
   at::Tensor current = self;
   for (size_t i = 0; i < order.size(); i++) {
     const LinearMap &map = maps[order[i]];

@@ -2,9 +2,9 @@
 // integers are gathered by index. A call with sizes that do not fit goes to the CPU's function, which says why.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "aten/copy/copy.h"
 #include "aten/prepare/structured.h"
@@ -67,21 +67,14 @@ std::vector<LinearMap> padding_maps(bool reflects, const at::Tensor &self, c10::
 // Integers and bool: only copies of elements. The places of all dimensions come by one upload.
 void gather_padded(const at::Tensor &self, const std::vector<LinearMap> &maps, const at::Tensor &result) {
   std::vector<int64_t> all;
-  for (const LinearMap &map : maps) {
-    if (!map.is_identity()) all.insert(all.end(), map.indices().begin(), map.indices().end());
-  }
-  const at::Tensor places = make_empty({static_cast<int64_t>(all.size())}, at::kLong, self.device().index());
-  if (!all.empty()) {
-    HostBuffer buffer = host_buffer(all.size() * sizeof(int64_t));
-    std::memcpy(buffer.get(), all.data(), all.size() * sizeof(int64_t));
-    upload_buffer(std::move(buffer), places);
-  }
+  for (const LinearMap &map : maps) all.insert(all.end(), map.indices().begin(), map.indices().end());
+  const at::Tensor places = at::tensor(all, at::kLong).to(self.device());
   at::Tensor current = self;
   const int64_t first = self.dim() - static_cast<int64_t>(maps.size());
   int64_t at = 0;
   for (size_t i = 0; i < maps.size(); i++) {
-    if (maps[i].is_identity()) continue;
-    current = current.index_select(first + static_cast<int64_t>(i), places.narrow(0, at, maps[i].outputs()));
+    if (!maps[i].is_identity())
+      current = current.index_select(first + static_cast<int64_t>(i), places.narrow(0, at, maps[i].outputs()));
     at += maps[i].outputs();
   }
   copy_on_device(current, result);

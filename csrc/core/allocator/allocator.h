@@ -4,11 +4,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StorageImpl.h>
 
+#include "core/device.h"
 #include "hal/hal.h"
 
 namespace torch_backend {
-
-constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
 
 // The allocator registered for kDevice; allocates on the current device and stream. Lives for ever.
 c10::DeviceAllocator *allocator();

@@ -4,7 +4,6 @@
 
 #include <c10/core/Stream.h>
 
-#include "core/allocator/allocator.h"
 #include "core/device.h"
 #include "core/status.h"
 

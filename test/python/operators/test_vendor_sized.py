@@ -104,7 +104,10 @@ with strict():
     same(x.t().nonzero(), c.t().nonzero())
     out = torch.empty(0, dtype=torch.int64, device="maker")
     torch.nonzero(x, out=out)
-    assert torch.equal(out.cpu(), c.nonzero())
+    expected = torch.nonzero(c, out=torch.empty(0, dtype=torch.int64))
+    assert torch.equal(out.cpu(), expected) and out.stride() == expected.stride()  # column by column
+    whole = torch.empty(expected.shape, dtype=torch.int64, device="maker")  # what need not be resized lies as it did
+    assert torch.equal(torch.nonzero(x, out=whole).cpu(), expected) and whole.is_contiguous()
     same(x.masked_select(mask), c.masked_select(cm))
     same(torch.masked_select(x, mask, out=torch.empty(0, device="maker")), c.masked_select(cm))
     n, w = torch.tensor([1, 4, 1]), torch.tensor([0.5, 2, 1])

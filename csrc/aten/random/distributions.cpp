@@ -1,0 +1,138 @@
+// distributions.cpp: the distributions that are derived from the words of the device's Philox generator. ATen's functions check the
+// calls, and ask DispatchStubs for these kernels. Dtypes without one take the fallback, which is seeded from the same generator.
+#define TORCH_ASSERT_ONLY_METHOD_OPERATORS
+#include <ATen/TensorIterator.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/native/UnaryOps.h>
+
+#include "aten/random/random_draw.h"
+#include "hal_op_ids.h"
+
+namespace torch_backend {
+namespace {
+
+const at::Tensor &tensor_of(const at::TensorIteratorBase &it) { return it.tensor(0); }
+at::Tensor tensor_of(const at::TensorBase &tensor) { return at::Tensor(tensor); }
+
+// Of which dtypes a kernel makes numbers.
+enum class Of { kReal, kNumbers, kAll };
+
+bool makes(Of which, c10::ScalarType dtype) {
+  return which == Of::kAll || c10::isFloatingType(dtype) ||
+         (which == Of::kNumbers && c10::isIntegralType(dtype, /*includeBool=*/false));
+}
+
+// What ATen gives is an iterator over the result, or the result.
+template <uint32_t kOp, Of kWhich, class Result, class... Numbers>
+void distributed(Result result, Numbers... numbers, OptionalGenerator generator) {
+  const at::Tensor &self = tensor_of(result);
+  must(makes(kWhich, self.scalar_type()) && draw(self, kOp, generator, self.scalar_type(), numbers...));
+}
+
+template <uint32_t kOp, Of kWhich, class... Numbers>
+constexpr auto into_iterator = &distributed<kOp, kWhich, at::TensorIteratorBase &, Numbers...>;
+template <uint32_t kOp, Of kWhich, class... Numbers>
+constexpr auto into_tensor = &distributed<kOp, kWhich, const at::TensorBase &, Numbers...>;
+
+void draw_integers(const at::Tensor &self, int64_t base, uint64_t range, const OptionalGenerator &generator) {
+  must(draw(self, HAL_OP_ID_RANDOM_FROM, generator, at::kLong, base, static_cast<int64_t>(range)));
+}
+
+void integers_from(at::TensorIteratorBase &it, uint64_t range, int64_t base, OptionalGenerator generator) {
+  draw_integers(it.tensor(0), base, range, generator);
+}
+void all_integers(at::TensorIteratorBase &it, OptionalGenerator generator) {
+  draw_integers(it.tensor(0), 0, 0, generator);
+}
+
+// How many integers from 0 on random_() without limits draws from: those that the dtype holds exactly.
+uint64_t default_range(c10::ScalarType dtype) {
+  switch (dtype) {
+    case at::kBool:
+      return 2;
+    case at::kHalf:
+      return (1u << 11) + 1;
+    case at::kBFloat16:
+      return (1u << 8) + 1;
+    case at::kFloat:
+      return (1u << 24) + 1;
+    case at::kDouble:
+      return (UINT64_C(1) << 53) + 1;
+    case at::kByte:
+      return 256;
+    default:
+      return UINT64_C(1) << (8 * c10::elementSize(dtype) - 1);
+  }
+}
+
+void integers(at::TensorIteratorBase &it, OptionalGenerator generator) {
+  const at::Tensor &self = it.tensor(0);
+  must(c10::isIntegralType(self.scalar_type(), true) || self.is_floating_point());
+  draw_integers(self, 0, default_range(self.scalar_type()), generator);
+}
+
+// One Philox block per element at most, which is what few elements take (hal/ops/random/permutation.c).
+bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
+  if (!is_device_tensor(out) || out.is_complex()) return false;
+  const c10::DeviceIndex device = out.device().index();
+  const bool own = has_own(device, HAL_OP_ID_RANDPERM);
+  const Declined asked_here(HAL_OP_ID_RANDPERM);
+  Call call(HAL_OP_ID_RANDPERM, device, at::kLong);
+  if (!call.possible() && !own) return false;
+  TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
+  at::native::check_supported_max_int_with_precision(n, out);
+  out.resize_({n});
+  if (n == 0) return true;
+  const PhiloxState state = reserve_words(generator, device, 2 * n, at::kLong);
+  return (own && ask(HAL_OP_ID_RANDPERM, {}, out, state)) || call.random(state).out(out).run();
+}
+
+// A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is
+// reported by the kernel.
+void below(const at::TensorBase &result, const at::TensorBase &given_probabilities, OptionalGenerator generator) {
+  const at::Tensor self(result), probabilities(given_probabilities);
+  must(is_device_tensor(self) && probabilities.is_floating_point() && !self.is_complex());
+  const c10::ScalarType dtype = probabilities.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  if (ask_to_draw(HAL_OP_ID_BERNOULLI_TENSOR, self.device().index(), generator, self.numel(), dtype,
+                  {given(probabilities)}, self))
+    return;
+  const at::Tensor limits = probabilities.to(self.device(), dtype).expand(self.sizes());
+  const at::Tensor numbers = make_empty(self.sizes(), dtype, self.device().index());
+  must(draw(numbers, HAL_OP_ID_UNIFORM, generator, dtype, 0.0, 1.0));
+  const at::Tensor drawn = make_empty(self.sizes(), at::kBool, self.device().index());
+  Call(HAL_OP_ID_BERNOULLI_BELOW, numbers).in(numbers).in(limits).out(drawn, at::kBool).must_run();
+  self.copy_(drawn);
+}
+
+// ATen's function asks a stub that only its own devices have.
+at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator generator, at::Tensor &out) {
+  if (probabilities.device() != out.device()) throw_two_devices(probabilities.device(), out.device());
+  out.resize_(probabilities.sizes());
+  return out.bernoulli_(probabilities, std::move(generator));
+}
+
+}  // namespace
+}  // namespace torch_backend
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(
+    uniform_stub, (torch_backend::into_iterator<HAL_OP_ID_UNIFORM, torch_backend::Of::kReal, double, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(
+    normal_stub, (torch_backend::into_tensor<HAL_OP_ID_NORMAL_FUNCTIONAL, torch_backend::Of::kReal, double, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(
+    cauchy_stub, (torch_backend::into_iterator<HAL_OP_ID_CAUCHY, torch_backend::Of::kReal, double, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(
+    log_normal_stub, (torch_backend::into_iterator<HAL_OP_ID_LOG_NORMAL, torch_backend::Of::kReal, double, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub,
+                              (torch_backend::into_iterator<HAL_OP_ID_EXPONENTIAL, torch_backend::Of::kReal, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(geometric_stub,
+                              (torch_backend::into_iterator<HAL_OP_ID_GEOMETRIC, torch_backend::Of::kNumbers, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(bernoulli_scalar_stub,
+                              (torch_backend::into_tensor<HAL_OP_ID_BERNOULLI_P, torch_backend::Of::kAll, double>))
+REGISTER_PRIVATEUSE1_DISPATCH(bernoulli_tensor_stub, &torch_backend::below)
+REGISTER_PRIVATEUSE1_DISPATCH(random_from_to_stub, &torch_backend::integers_from)
+REGISTER_PRIVATEUSE1_DISPATCH(random_full_64_bits_range_stub, &torch_backend::all_integers)
+REGISTER_PRIVATEUSE1_DISPATCH(random_stub, &torch_backend::integers)
+}  // namespace at::native
+
+#include "aten/random/distributions.inc"  // registrations: `bodies` of codegen/ops.yaml
