@@ -8,12 +8,16 @@
 #define __forceinline__ inline
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __shared__ static thread_local
 #define CUDA_STAND_IN_FN static inline __attribute__((unused))
 
 typedef decltype(sizeof(0)) size_t;
 struct uint3 {
   unsigned x, y, z;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
 };
 struct dim3 {
   unsigned x, y, z;
@@ -140,12 +144,21 @@ template <typename T> CUDA_STAND_IN_FN T atomicMin(T *address, typename cuda_sta
   return cuda_stand_in_update(address, [=](T old) { return value < old ? value : old; });
 }
 
+CUDA_STAND_IN_FN size_t __cvta_generic_to_global(const void *p) { return (size_t)p; }
+
 /* Instructions of PTX that sources name in asm: compile.c makes calls of them. */
 CUDA_STAND_IN_FN float cuda_stand_in_ptx_cvt_f32_f16(unsigned short bits) {
   return (float)cuda_stand_in_bits<_Float16>(bits);
 }
 CUDA_STAND_IN_FN unsigned short cuda_stand_in_ptx_cvt_rn_f16_f32(float x) {
   return cuda_stand_in_bits<unsigned short>((_Float16)x);
+}
+/* A device faults where 16 bytes do not begin at a multiple of 16. */
+CUDA_STAND_IN_FN void cuda_stand_in_ptx_st_global_v4_b32(size_t address, unsigned x, unsigned y, unsigned z,
+                                                         unsigned w) {
+  const uint4 words = {x, y, z, w};
+  if (address % 16) __builtin_trap();
+  memcpy((void *)address, &words, sizeof words);
 }
 
 /* ---- how the driver calls kernels: module_image.h ----------------------------------------------------------------------------- */

@@ -91,12 +91,14 @@ static const char *in_brackets(const char *at, char *text, size_t room) {
   return at + 1;
 }
 
-/* `"=f"(result) : "h"(x.bits)`: the operands' expressions, one after the other. */
+/* `"=f"(result) : "h"(x.bits) : "memory"`: the operands' expressions, one after the other; what is clobbered has none. */
 static unsigned operands_of(const char *at, char operands[][EXPRESSION_BYTES]) {
   unsigned count = 0;
   while (*at && count < MOST_OPERANDS) {
     if (*at == '"') {
-      at = in_brackets(skip_literal(at), operands[count], EXPRESSION_BYTES);
+      at = skip_space(skip_literal(at));
+      if (*at != '(') break;
+      at = in_brackets(at, operands[count], EXPRESSION_BYTES);
       if (!at) return 0;
       count++;
     } else {
@@ -106,7 +108,14 @@ static unsigned operands_of(const char *at, char operands[][EXPRESSION_BYTES]) {
   return count;
 }
 
-/* asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits)) becomes result = cuda_stand_in_ptx_cvt_f32_f16(x.bits). */
+/* Whether there is a result behind the code: `: "=f"(x)`, and not `: : "l"(p)`. */
+static int has_result(const char *at) {
+  at = skip_space(at);
+  if (*at == ':') at = skip_space(at + 1);
+  return *at == '"';
+}
+
+/* asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(x.bits)) becomes result = cuda_stand_in_ptx_cvt_f32_f16(x.bits), and one without a result a call. */
 static void write_asm(reader_t *reader) {
   char text[2048], mnemonic[64], operands[MOST_OPERANDS][EXPRESSION_BYTES];
   const char *at = skip_space(reader->at);
@@ -116,13 +125,15 @@ static void write_asm(reader_t *reader) {
   const size_t length = *code == '"' ? strcspn(code + 1, " ") : 0;
   const unsigned count = behind ? operands_of(skip_literal(code), operands) : 0;
   if (!length || length >= sizeof mnemonic || count < 2) {
-    fail(reader, "asm that is not one instruction with a result");
+    fail(reader, "asm that is not one instruction with two operands or more");
     return;
   }
+  const unsigned results = has_result(skip_literal(code)) ? 1 : 0;
   snprintf(mnemonic, sizeof mnemonic, "%.*s", (int)length, code + 1);
   for (char *dot = mnemonic; (dot = strchr(dot, '.'));) *dot = '_';
-  fprintf(reader->to, "%s = cuda_stand_in_ptx_%s(", operands[0], mnemonic);
-  for (unsigned i = 1; i < count; i++) fprintf(reader->to, "%s%s", i > 1 ? ", " : "", operands[i]);
+  if (results) fprintf(reader->to, "%s = ", operands[0]);
+  fprintf(reader->to, "cuda_stand_in_ptx_%s(", mnemonic);
+  for (unsigned i = results; i < count; i++) fprintf(reader->to, "%s%s", i > results ? ", " : "", operands[i]);
   fputs(")", reader->to);
   reader->at = behind;
 }

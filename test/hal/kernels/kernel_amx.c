@@ -1,5 +1,5 @@
 /* kernel_amx.c: the model of AMX's instructions against their definition (hal/kernels/pk_amx_model.h), and how a process decides whether it
- * uses the instructions (hal/kernels/amx.c), on machines that answer what they are told. */
+ * uses the instructions (hal/ops/gemm/amx.c), on machines that answer what they are told. */
 #include <errno.h>
 
 #include "products.h"
