@@ -20,11 +20,11 @@
 enum { SLOTS = 64, NONCE = 16, LOOK_MS = 100 };
 
 /* What processes share. A ticket's slot is its remainder by SLOTS: `done` is the highest completed ticket there, `process` who recorded
- * the latest. */
+ * the latest, `lost` one before it whose process had ended by then, and its work not. */
 typedef struct page_s {
   unsigned char nonce[NONCE];
   _Atomic uint64_t taken, queued; /* tickets: given out; to be waited for */
-  _Atomic uint64_t done[SLOTS];
+  _Atomic uint64_t done[SLOTS], lost[SLOTS];
   _Atomic int32_t process[SLOTS];
   _Atomic uint32_t turn; /* changes with each completion: what sleepers look at */
 } page_t;
@@ -140,10 +140,26 @@ static void raise_to(_Atomic uint64_t *number, uint64_t value) {
   while (old < value && !atomic_compare_exchange_weak(number, &old, value)) continue;
 }
 
+/* Whether a process has ended; one that nobody has waited for yet has, too. */
+static int has_ended(int32_t process) {
+  char path[32], line[512];
+  if (kill(process, 0)) return errno == ESRCH;
+  snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t length = file < 0 ? 0 : read(file, line, sizeof line - 1);
+  if (file >= 0) close(file);
+  line[length > 0 ? length : 0] = '\0';
+  const char *const name = strrchr(line, ')'); /* which may have blanks in it; the state stands behind it */
+  return name && (strncmp(name, ") Z", 3) == 0 || strncmp(name, ") X", 3) == 0);
+}
+
 uint64_t hal_shared_event_record(hal_shared_event_t *event) {
   page_t *const page = event->page;
   const uint64_t ticket = atomic_fetch_add(&page->taken, 1) + 1;
-  atomic_store(&page->process[ticket % SLOTS], (int32_t)getpid());
+  _Atomic int32_t *const process = &page->process[ticket % SLOTS];
+  if (ticket > SLOTS && !hal_shared_event_done(event, ticket - SLOTS) && has_ended(atomic_load(process)))
+    raise_to(&page->lost[ticket % SLOTS], ticket - SLOTS);
+  atomic_store(process, (int32_t)getpid());
   raise_to(&page->queued, ticket); /* behind the line above: who sees the ticket sees whose it is */
   return ticket;
 }
@@ -162,19 +178,6 @@ int hal_shared_event_done(const hal_shared_event_t *event, uint64_t ticket) {
   return !ticket || atomic_load(&event->page->done[ticket % SLOTS]) >= ticket;
 }
 
-/* Whether a process has ended; one that nobody has waited for yet has, too. */
-static int has_ended(int32_t process) {
-  char path[32], line[512];
-  if (kill(process, 0)) return errno == ESRCH;
-  snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-  const int file = open(path, O_RDONLY | O_CLOEXEC);
-  const ssize_t length = file < 0 ? 0 : read(file, line, sizeof line - 1);
-  if (file >= 0) close(file);
-  line[length > 0 ? length : 0] = '\0';
-  const char *const name = strrchr(line, ')'); /* which may have blanks in it; the state stands behind it */
-  return name && (strncmp(name, ") Z", 3) == 0 || strncmp(name, ") X", 3) == 0);
-}
-
 hal_status_t hal_shared_event_wait(const hal_shared_event_t *event, uint64_t ticket) {
   static const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
   page_t *const page = event->page;
@@ -182,7 +185,7 @@ hal_status_t hal_shared_event_wait(const hal_shared_event_t *event, uint64_t tic
     const uint32_t turn = atomic_load(&page->turn);
     if (hal_shared_event_done(event, ticket)) return HAL_OK;
     const int32_t process = atomic_load(&page->process[ticket % SLOTS]);
-    if (has_ended(process)) {
+    if (atomic_load(&page->lost[ticket % SLOTS]) == ticket || has_ended(process)) {
       if (hal_shared_event_done(event, ticket)) return HAL_OK; /* it ended behind its work */
       return failed(event->plugin, HAL_ABORTED, 0,
                     "the process that recorded an event has ended before its work was done");

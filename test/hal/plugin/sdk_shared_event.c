@@ -143,6 +143,23 @@ Test(shared_event, a_process_that_ends_before_its_work_is_done_is_noticed_also_a
   }
 }
 
+Test(shared_event, records_go_on_behind_one_of_a_process_that_has_ended) {
+  hal_shared_event_t *const event = make();
+  const pid_t child = fork();
+  if (child == 0) {
+    hal_shared_event_record(event);
+    _exit(0);
+  }
+  cr_assert_eq(waitpid(child, NULL, 0), child);
+  for (int i = 0; i < 63; i++) hal_shared_event_complete(event, hal_shared_event_record(event));
+  const uint64_t ticket = hal_shared_event_record(event); /* in the place of the lost one */
+  cr_assert_eq(ticket, 65);
+  cr_assert_eq(hal_shared_event_wait(event, 1), HAL_ABORTED);
+  hal_shared_event_complete(event, ticket); /* and returns */
+  cr_assert(hal_shared_event_done(event, ticket));
+  hal_shared_event_release(event);
+}
+
 /* What a process of its own says to a handle. */
 static hal_status_t open_elsewhere(const hal_ipc_handle_t *handle) {
   int state = 0;
