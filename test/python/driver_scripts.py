@@ -47,6 +47,16 @@ def npu_settings(folder):
     return settings
 
 
+def opencl_settings(folder, **more):
+    """Settings of processes that share compiled kernels on whatever OpenCL device there is; skips where there is none."""
+    settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl"), **more}
+    script = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
+    done = subprocess.run([sys.executable, "-P", "-c", script], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
+    if done.returncode or done.stdout.strip() == "0":
+        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
+    return settings
+
+
 # Tensors on the device that lie as those on the CPU (.to() keeps the strides of dense ones alone), and who computed calls.
 BY_LIBRARY = """
 import torch, torch_backend

@@ -83,15 +83,11 @@ print(json.dumps(sorted(CASES)))
 """
 
 
-def opencl_settings(folder):
-    return {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl")}
-
-
 # Plugin and form of its kernels; the first is what `make test` has of them: the form for many threads, on the driver that compiles fastest.
 DEVICES = {
     "cuda": (driver_scripts.cuda_settings, {}),
-    "opencl-simt": (opencl_settings, {"HAL_OPENCL_FORM": "simt"}),
-    "opencl-cpu": (opencl_settings, {"HAL_OPENCL_FORM": "cpu"}),
+    "opencl-simt": (driver_scripts.opencl_settings, {"HAL_OPENCL_FORM": "simt"}),
+    "opencl-cpu": (driver_scripts.opencl_settings, {"HAL_OPENCL_FORM": "cpu"}),
     "npu-simt": (driver_scripts.npu_settings, {"HAL_NPU_FORM": "simt"}),
     "npu-cpu": (driver_scripts.npu_settings, {"HAL_NPU_FORM": "cpu"}),
 }

@@ -13,18 +13,11 @@ import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
 OPINFO = TESTS.parent / "opinfo" / "run.py"
-PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory):
-    """Settings of processes that share compiled kernels; skips where there is no OpenCL device."""
-    folder = tmp_path_factory.mktemp("kernels")
-    settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl")}
-    done = subprocess.run([sys.executable, "-P", "-c", PROBE], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
-    if done.returncode or done.stdout.strip() == "0":
-        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
-    return settings
+    return driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"))
 
 
 @pytest.fixture

@@ -1,16 +1,13 @@
 """fake, opencl and a plugin to read ("threads") in one process: each computes, and tensors go from each to each, whatever lies in
 between. Each script runs in a process of its own; the truth is CPU torch."""
 
-import os
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
+import driver_scripts
 import pytest
 
 THREADS = sorted((Path(__file__).resolve().parents[3] / "plugins" / "threads").glob("*.c"))
-PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
 SETUP = """
 import itertools, torch, torch_backend
 plugins = {p.name: p for p in torch_backend.plugins()}
@@ -22,13 +19,8 @@ FAKE, OCL, THREADS = (f"fake:{p.first_device}" for p in plugins.values())
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    """Settings of processes that share compiled kernels; skips where there is no OpenCL device."""
-    folder = tmp_path_factory.mktemp("kernels")
-    settings = {"HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl"), "HAL_ALLOW_UNSAFE_PLUGINS": "1"}
-    environment = {**os.environ, **settings, "TORCH_BACKEND": "opencl"}
-    done = subprocess.run([sys.executable, "-P", "-c", PROBE], env=environment, capture_output=True, text=True, timeout=120)
-    if done.returncode or done.stdout.strip() == "0":
-        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
+    settings = driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"), HAL_ALLOW_UNSAFE_PLUGINS="1")
+    del settings["TORCH_BACKEND"]  # each script names the plugins
     return settings
 
 

@@ -1,24 +1,13 @@
 """torch.compile's inductor on a device that compiles source: fused kernels in the portable dialect give eager CPU's numbers, bad indices are
 errors, and nothing of it touches device memory from the host (HAL_OPENCL_MEMORY=buffer: there an address is no pointer)."""
 
-import os
-import subprocess
-import sys
-
+import driver_scripts
 import pytest
-
-PROBE = "import torch, torch_backend; torch_backend.use('opencl'); print(torch.ocl.device_count())"
 
 
 @pytest.fixture(scope="module")
 def caches(tmp_path_factory):
-    """Settings of processes that share compiled kernels; skips where there is no OpenCL device."""
-    folder = tmp_path_factory.mktemp("kernels")
-    settings = {"TORCH_BACKEND": "opencl", "HAL_CACHE_DIR": str(folder), "POCL_CACHE_DIR": str(folder / "pocl"), "HAL_OPENCL_MEMORY": "buffer"}
-    done = subprocess.run([sys.executable, "-P", "-c", PROBE], env={**os.environ, **settings}, capture_output=True, text=True, timeout=120)
-    if done.returncode or done.stdout.strip() == "0":
-        pytest.skip(f"no OpenCL device here: {done.stderr.strip()[-300:]}")
-    return settings
+    return driver_scripts.opencl_settings(tmp_path_factory.mktemp("kernels"), HAL_OPENCL_MEMORY="buffer")
 
 
 @pytest.fixture
