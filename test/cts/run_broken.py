@@ -1,6 +1,7 @@
 """Holds the conformance suite to its purpose: each broken plugin is found, and its first finding names the broken rule.
 
-    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--times N] [--jobs N] [NAME...]
+    run_broken.py --cts PROGRAM --broken libhal_broken.so --whole libhal_whole.so --of libhal_fake.so [--alone] [--times N] [--jobs N]
+                  [NAME...]
 """
 import argparse
 import os
@@ -13,12 +14,12 @@ from pathlib import Path
 LIMIT_S = {"init_hangs": 5}
 
 
-def first_finding(arguments, name):
-    """Gives (rule, sentence, evidence) of the first finding, and the whole output."""
+def first_finding(arguments, name, case):
+    """Gives (rule, sentence, evidence) of the first finding, and the whole output; with `case` that of this case alone."""
     environment = {**os.environ, "HAL_BROKEN": name, "HAL_BROKEN_OF": str(arguments.whole),
                    "HAL_WHOLE_OF": str(arguments.of)}
     done = subprocess.run([arguments.cts, "--plugin", arguments.broken, "--stop", "--fault", "HAL_FAKE_FAULT=3",
-                           "--limit", str(LIMIT_S.get(name, 120))], env=environment,
+                           "--limit", str(LIMIT_S.get(name, 120)), *(["--case", case] if case else [])], env=environment,
                           capture_output=True, text=True, timeout=600, check=False)
     output = done.stdout + done.stderr
     found = re.search(r"^FAIL .*\n  rule +(\S+): (.*)\n  evidence (.*)", output, re.MULTILINE)
@@ -27,10 +28,10 @@ def first_finding(arguments, name):
     return found.groups(), output
 
 
-def judge(arguments, name, rule, words):
+def judge(arguments, name, case, rule, words):
     """Says what is wrong with what the suite finds in the broken plugin; None when each run names the rule."""
     for turn in range(arguments.times):
-        finding, output = first_finding(arguments, name)
+        finding, output = first_finding(arguments, name, case if arguments.alone else None)
         if not finding or finding[0].split(".")[0] != rule or words not in finding[1]:
             return f'run {turn + 1}: expected {rule} "{words}", got {finding or output[-600:]}'
         if arguments.verbose:
@@ -44,6 +45,7 @@ def main():
     parser.add_argument("--broken", type=Path, required=True)
     parser.add_argument("--whole", type=Path, required=True, help="the plugin that has all functions")
     parser.add_argument("--of", type=Path, required=True, help="the good plugin that it stands on")
+    parser.add_argument("--alone", action="store_true", help="run the case that finds it alone, not the whole suite up to it")
     parser.add_argument("--times", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="broken plugins at once")
     parser.add_argument("--verbose", action="store_true", help="print every first finding")
@@ -51,7 +53,7 @@ def main():
     arguments = parser.parse_args()
     here = Path(__file__).parent
     listed = set(re.findall(r'BREAK(?:_SET)?\("(\w+)"', (here / "broken" / "breaks.def").read_text()))
-    rows = [line.split(None, 2) for line in (here / "expected.txt").read_text().splitlines() if line and line[0] != "#"]
+    rows = [line.split(None, 3) for line in (here / "expected.txt").read_text().splitlines() if line and line[0] != "#"]
     arguments.times = max(arguments.times, 1)
     wrong = [f"{name}: in one of expected.txt and breaks.def only" for name in listed ^ {row[0] for row in rows}]
     asked = [row for row in rows if not arguments.names or row[0] in arguments.names]
