@@ -249,10 +249,16 @@ def _resolve(names: str, offered: dict[str, str], left_out: list[str]) -> str:
 
 
 def _refuse_other_backend(torch) -> None:
-    """Two backends on PrivateUse1 end the process in torch's C++; so look before anything is registered."""
+    """Two backends on PrivateUse1 end the process in torch's C++; so look before anything is registered.
+
+    Kernels that are registered are ours where a program imported `torch_backend._C` by itself.
+    """
     name = torch._C._get_privateuse1_backend_name()
-    taken = torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty.memory_format", "PrivateUse1")
-    if name != "privateuseone" or taken or torch._C._dispatch_has_backend_fallback("PrivateUse1"):
+    taken = f"{__package__}._C" not in sys.modules and (
+        torch._C._dispatch_has_kernel_for_dispatch_key("aten::empty.memory_format", "PrivateUse1")
+        or torch._C._dispatch_has_backend_fallback("PrivateUse1")
+    )
+    if name != "privateuseone" or taken:
         raise RuntimeError(
             f"another PyTorch backend ('{name}') already uses the PrivateUse1 device type, which only one can have in a "
             "process. Keep it from loading, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import only the one you want."

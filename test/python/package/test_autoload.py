@@ -128,6 +128,17 @@ def test_another_backend_on_privateuse1_is_noticed(run_python):
     )
 
 
+def test_our_own_extension_is_no_other_backend(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        import torch_backend._C
+        torch_backend.use("fake")
+        assert torch.ones(2, device="fake").sum() == 2
+        """
+    )
+
+
 def test_another_torch_is_noticed(run_python):
     run_python(
         """
