@@ -100,9 +100,9 @@ static hal_status_t pad_backward(hal_op_context_t *context, const hal_op_call_t 
   pk_rows_t rows;
   hal_plugin_kernel_t *kernel;
   int64_t numel;
-  uint64_t places;
+  uint64_t kept;
   HAL_RETURN_IF_ERROR(read_padding(context, call, result, grad, &p));
-  HAL_RETURN_IF_ERROR(walk_kept(context, grad, result, &p, &rows, &places));
+  HAL_RETURN_IF_ERROR(walk_kept(context, grad, result, &p, &rows, &kept));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &numel));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, grad->dtype, HAL_PAD_BACKWARD_VARIANT_ROWS, &kernel));
   if (numel == 0) return HAL_OK;
@@ -110,9 +110,10 @@ static hal_status_t pad_backward(hal_op_context_t *context, const hal_op_call_t 
   void *out = result->data;
   const void *g = grad->data;
   const int64_t run = p.columns ? p.columns : p.in[2], share = share_of(context, run, PK_LSIZE);
-  const int64_t lines = p.in[0] * p.in[1] * (p.columns ? p.in[2] : 1) * ((run + share - 1) / share);
-  const uint64_t n = places * (uint64_t)lines;
-  return queue_backward_rows(context, kernel, n, out, g, n, share, &rows, &p);
+  const int64_t in_line = p.columns ? p.in[2] : 1, places = share_of(context, in_line, INT32_MAX);
+  const int64_t lines = p.in[0] * p.in[1] * ((in_line + places - 1) / places) * ((run + share - 1) / share);
+  const uint64_t n = kept * (uint64_t)lines;
+  return queue_backward_rows(context, kernel, n, out, g, n, share, places, &rows, &p);
 }
 
 hal_status_t hal_op_launch_pad_backward(hal_op_context_t *context, const hal_op_call_t *call) {

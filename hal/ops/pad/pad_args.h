@@ -18,9 +18,9 @@ typedef struct {
   X(OUT, E, out), X(IN, E, a), X(VALUE, pk_u64, n), X(VALUE, pk_i64, share), X(STRUCT, pk_rows_t, kept), \
       X(STRUCT, pk_pad_t, p)
 
-#define PAD_BACKWARD_ROWS_ARGS(X)                                                                           \
-  X(OUT, E, out), X(IN, E, grad), X(VALUE, pk_u64, n), X(VALUE, pk_i64, share), X(STRUCT, pk_rows_t, kept), \
-      X(STRUCT, pk_pad_t, p)
+#define PAD_BACKWARD_ROWS_ARGS(X)                                                                         \
+  X(OUT, E, out), X(IN, E, grad), X(VALUE, pk_u64, n), X(VALUE, pk_i64, share), X(VALUE, pk_i64, places), \
+      X(STRUCT, pk_rows_t, kept), X(STRUCT, pk_pad_t, p)
 
 /* The place of the image that place `o` of the padded one repeats. */
 PK_FN pk_i64 pk_pad_source(const pk_pad_t *p, int d, pk_i64 o) {

@@ -199,7 +199,7 @@ static hal_status_t map_all(hal_op_context_t *context, const plan_t *plan, const
       step[turn].sizes = sizes[turn], step[turn].strides = strides[turn];
       memcpy(sizes[turn], current->sizes, (size_t)self->ndim * sizeof(int64_t));
       sizes[turn][dim] = result->sizes[dim];
-      lay_out(result, sizes[turn], strides[turn]);
+      lay_out(current, sizes[turn], strides[turn]);
       int64_t numel;
       next = &step[turn];
       hal_op_scratch_release(&memory[turn]);
