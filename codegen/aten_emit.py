@@ -124,7 +124,7 @@ def _ask(op):
         return []
     number = f"HAL_OP_ID_{op.op.identifier}"
     by_name = {argument.name: argument for argument in op.arguments}
-    arguments = ", ".join(f"given({_asked_argument(op, by_name.get(name), name)})" for name in op.op.args)
+    arguments = ", ".join(f"given({_asked_argument(op, by_name.get(name), name)})" for name in (*op.op.args, *op.op.further))
     results = ", ".join(f"outputs[{i}]" for i in range(len(op.group.functional.func.returns)))
     return ["  Declined declined;",
             f"  if (C10_UNLIKELY(hal_op_own_dtypes(outputs[0].device().index(), {number}) != 0)) {{",
@@ -166,7 +166,8 @@ def _meta(op, called):
         return [f"  Structured<meta::{op.op.meta}> structured(outputs);", f"  structured.meta({operands});"]
     given = translate(called.arguments(), structured.meta_arguments(op.group), method=False)
     return [f"  Structured<at::meta::structured_{meta.name(op.group)}> structured(outputs);",
-            f"  structured.meta({', '.join(e.expr for e in given)});"]
+            f"  structured.meta({', '.join(e.expr for e in given)});",
+            *([f"  outputs.lay_out({op.op.format}.suggest_memory_format());"] if op.op.format else [])]
 
 
 def _argument(op, argument):
@@ -211,7 +212,9 @@ def _call(op):
         return _reduction(op, number)
     if family in ("softmax", "softmax_backward"):
         return f"run_softmax({number}, outputs, arguments, {op.arguments[-1].name})"
-    return f"run_matrix_product({number}, outputs, arguments)"
+    if family == "gemm":
+        return f"run_matrix_product({number}, outputs, arguments)"
+    return f"run_row({number}, {{{', '.join(f'given({name})' for name in op.op.args)}}}, outputs, {len(op.group.functional.func.returns)})"
 
 
 def _reduction(op, number):

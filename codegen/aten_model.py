@@ -21,9 +21,8 @@ _NUMBERS = {"u8", "i8", "i16", "i32", "i64"}
 _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c64": 9, "c128": 10, "bool": 11,
                   "bf16": 15}
 
-# Families of `structured` operators that structured_calls.h has a call for.
+# Families of `structured` operators whose calls say dimensions otherwise than ATen (structured_calls.h); others are given its arguments.
 REDUCTIONS = ("reduce", "reduce_index", "norm", "aminmax")
-STRUCTURED_FAMILIES = (*REDUCTIONS, "softmax", "softmax_backward", "gemm")
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,6 @@ def _match(name, op, when, functions, listed):
     iterator = group.structured and group.out.structured_inherits is not None
     if op.route == "iterator" and not iterator:
         raise ValueError("it has no TensorIterator in the installed torch")
-    if op.route == "structured" and op.family not in STRUCTURED_FAMILIES:
-        raise ValueError(f"no generated call for structured operators of family {op.family}")
     if op.route not in ("iterator", "structured", "pointwise"):
         raise ValueError(f"unknown route {op.route!r}; known: iterator, structured, pointwise, manual, part")
     by_name = {argument.name: argument for argument in group.functional.func.arguments.flat_all}
@@ -216,7 +213,7 @@ def _frozen_arguments(op, when, group, reduces):
     if missing:
         raise ValueError(f"its schema {schema} lacks {', '.join(missing)} of the frozen argument list")
     arguments = tuple(_argument(op, name, by_name) for name in names)
-    known = {*op.args, *when, *op.unused, *op.shapes, *(["reduction"] if reduces else [])}
+    known = {*op.args, *op.further, *when, *op.unused, *op.shapes, *(["reduction"] if reduces else [])}
     unused = [name for name in by_name if name not in known and not _is_read(op, name)]
     if unused:
         raise ValueError(f"its schema {schema} has arguments that the frozen list does not know: {', '.join(unused)}")

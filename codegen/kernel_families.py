@@ -381,6 +381,18 @@ class Sequence(Family):
         yield from (("PK_IS_FLOATING", str(int(dtype.floating))), ("PK_IS_POWER", str(int(op.kernel == "logspace"))))
 
 
+class Complex(Family):
+    """Complex numbers are computed as their parts."""
+
+    by_parts = True
+
+
+class ResampleMap(Family):
+    """Maps that are known by a few numbers: tables for the kernels of resample."""
+
+    cloned = ()
+
+
 class Triangle(Family):
     """The lower or the upper triangle of matrices."""
 
@@ -436,6 +448,9 @@ FAMILIES = {
         Triangle("triangle", [Variant("rows", "items", 64)], operands=1),
         Triangle("triangle_indices", [Variant("rows", "items", 64)], operands=0, scalars=None),
         Family("resample", [Variant("lines", "items", 16), Variant("planes", "items", 64)], operands=4, scalars=1, result="any"),
+        ResampleMap("resample_map", [Variant("tables", "items", 256)], operands=1, result="any"),
+        Family("pad", [Variant("rows", "items", 64)], operands=1, result="any"),
+        Complex("pad_backward", [Variant("rows", "items", 64)], operands=1, result="any"),
         Family("max_pool", [Variant("rows", "items", 16)], operands=1, scalars=0, result="any"),
         Family("max_pool_backward", [Variant("rows", "items", 1)], operands=2, scalars=0, result="any"),
         Family("columns", [Variant("unfold", "items", 64), Variant("fold", "items", 16)], operands=1, scalars=0),

@@ -85,7 +85,7 @@ DTYPES = {
 
 _KEYS = {"op", "family", "kernel", "args", "expr", "expr_bool", "expr_complex", "expr_half", "dtypes", "result", "also", "route", "rare", "when",
          "numbers", "meta", "unused", "exact", "refuse", "check", "commutes", "digits", "further", "results", "shapes", "absent", "fast", "writes",
-         "policy", "layout", "devices", "images", "asks"}
+         "policy", "layout", "devices", "images", "asks", "format"}
 
 # How kernels want their operands: csrc/aten/prepare/rules.h.
 POLICIES = ("exact", "number", "rounded", "moved", "truth")
@@ -127,6 +127,7 @@ class Op:
     further: tuple = ()  # arguments behind those of the portable kernel
     writes: tuple = ()  # ATen's arguments that are results too, though its schema does not say so
     results: str = ""  # C++ function of ATen's arguments that allocates the results which the plugin's own op is to fill
+    format: str = ""  # the argument in whose memory format results lie, of which ATen's meta function knows nothing
     asks_itself: bool = False  # the body asks the plugin's own op, with ATen's arguments (`asks: body`)
     meta: str = ""  # of the route `pointwise`: the class of csrc/aten/prepare/pointwise_meta.h that gives shapes and dtypes
     policy: str = "exact"  # one of POLICIES
@@ -264,6 +265,7 @@ def _op(number, entry, sets, path):
         further=tuple(entry.get("further", ())),
         writes=tuple(entry.get("writes", ())),
         results=entry.get("results", ""),
+        format=entry.get("format", ""),
         asks_itself="asks" in entry,
         meta=entry.get("meta", ""),
         policy=entry.get("policy", POLICIES[0]),

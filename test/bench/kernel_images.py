@@ -23,8 +23,11 @@ IMAGES = {
     "avg_pool": lambda x: F.avg_pool2d(x, 3, 2, 1),
     "adaptive_avg_pool": lambda x: F.adaptive_avg_pool2d(x, 7),
     "bilinear": lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"),
+    "bicubic": lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"),
+    "antialiased": lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", antialias=True),
     "nearest": lambda x: F.interpolate(x, scale_factor=2),
     "reflect": lambda x: F.pad(x, (3, 3, 3, 3), "reflect"),
+    "replicate": lambda x: F.pad(x, (3, 3, 3, 3), "replicate"),
     "unfold": lambda x: F.unfold(x, 3),
 }
 
@@ -48,6 +51,20 @@ def convolution(batch, channels, side, results, window, stride, padding, groups)
     return {"forward": forward, "backward": backward}
 
 
+def of_images(function, shape, order, is_backward):
+    """Builder of a function of images in a memory format, or of its gradient."""
+
+    def build(device):
+        x = numbers(device, *shape).to(memory_format=order).requires_grad_(is_backward)
+        if not is_backward:
+            return lambda: function(x)
+        result = function(x)
+        grad = torch.ones_like(result)
+        return lambda: torch.autograd.grad(result, x, grad, retain_graph=True)
+
+    return build
+
+
 def main():
     for shape in CONVOLUTIONS:
         for step, build in convolution(*shape).items():
@@ -56,8 +73,10 @@ def main():
     for name, function in IMAGES.items():
         if not options.only or name in options.only:
             for shape in ((4, 64, 112, 112), (1, 3, 8, 8)):
-                build = lambda device: (lambda x: lambda: function(x))(numbers(device, *shape))  # noqa: B023, E731
-                compare(f"{name} {'x'.join(map(str, shape))}", build)
+                for order in (torch.contiguous_format, torch.channels_last):
+                    for step in ("forward", "backward"):
+                        build = of_images(function, shape, order, step == "backward")
+                        compare(f"{name} {'x'.join(map(str, shape))} {str(order).split('.')[1]} {step}", build)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,9 @@
 // fallback_route.h: the fallback for operators whose CPU kernel has another name.
 #pragma once
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKey.h>
-
-namespace c10 {
-class OperatorHandle;
-}
 
 namespace torch_backend {
 
@@ -14,5 +11,16 @@ namespace torch_backend {
 // `op`.
 void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target, c10::DispatchKey key,
                 torch::jit::Stack *stack);
+
+// What the CPU's kernel `target` gives for an operator that has another name here, both without overloads.
+template <class... Args>
+torch::jit::Stack results_of_cpu(const char *op, const char *target, const Args &...args) {
+  torch::jit::Stack stack;
+  torch::jit::push(stack, args...);
+  c10::Dispatcher &dispatcher = c10::Dispatcher::singleton();
+  run_on_cpu(dispatcher.findSchemaOrThrow(op, ""), dispatcher.findSchemaOrThrow(target, ""), c10::DispatchKey::CPU,
+             &stack);
+  return stack;
+}
 
 }  // namespace torch_backend

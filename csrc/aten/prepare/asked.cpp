@@ -34,7 +34,34 @@ c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::T
   return metas;
 }
 
+bool give(Call &call, uint32_t row, size_t &tensors, const at::Tensor &tensor) {
+  const size_t place = tensors++;
+  if (place >= rule_of(row).operands)
+    call.none();
+  else if (place > 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
+    call.index(tensor);
+  else
+    call.in(tensor);
+  return true;
+}
+
 }  // namespace given_argument
+
+bool run_row(uint32_t row, c10::ArrayRef<Given> arguments, const Outputs &outputs, size_t count) {
+  const at::Tensor &result = outputs[0];
+  const auto &first = *static_cast<const at::Tensor *>(arguments[0].argument);
+  if (first.scalar_type() != result.scalar_type()) return false;  // the CPU's function says what is wrong
+  Call call(row, result);
+  bool possible = call.possible(), wanted = false;
+  size_t tensors = 0;
+  for (const Given &each : arguments) possible = possible && each.type->put(call, row, tensors, each.argument);
+  for (size_t i = 0; possible && i < count; i++) {
+    const at::Tensor &each = outputs[static_cast<int64_t>(i)];
+    wanted = wanted || each.numel() > 0;
+    (i > 0 && each.scalar_type() == at::kLong) ? call.places(each) : call.out(each);
+  }
+  return possible && (!wanted || call.run());
+}
 
 namespace {
 

@@ -43,6 +43,28 @@ void show(VendorCall &call, const void *argument) {
   call.add(*static_cast<const T *>(argument));
 }
 
+// To the portable kernel; false = no such argument can be given.
+bool give(Call &call, uint32_t row, size_t &tensors, const at::Tensor &tensor);
+template <class T>
+bool give(Call &call, uint32_t, size_t &, const T &argument) {
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, c10::IntArrayRef>) {
+    call.put(argument);
+    return true;
+  } else {
+    return false;
+  }
+}
+template <class T>
+bool give(Call &call, uint32_t row, size_t &tensors, const std::optional<T> &argument) {
+  if (argument) return give(call, row, tensors, *argument);
+  call.none();
+  return true;
+}
+template <class T>
+bool put(Call &call, uint32_t row, size_t &tensors, const void *argument) {
+  return give(call, row, tensors, *static_cast<const T *>(argument));
+}
+
 template <class T>
 void push_meta(torch::jit::Stack &stack, const void *argument) {
   const T &given = *static_cast<const T *>(argument);
@@ -68,13 +90,14 @@ void list(Results &results, const void *argument) {
 }  // namespace given_argument
 
 struct ArgumentType {
-  void (*show)(VendorCall &call, const void *argument);               // to the plugin
-  void (*push_meta)(torch::jit::Stack &stack, const void *argument);  // for ATen's meta function
-  void (*list)(Results &results, const void *argument);               // its tensors
+  void (*show)(VendorCall &call, const void *argument);                          // to the plugin
+  bool (*put)(Call &call, uint32_t row, size_t &tensors, const void *argument);  // to the portable kernel
+  void (*push_meta)(torch::jit::Stack &stack, const void *argument);             // for ATen's meta function
+  void (*list)(Results &results, const void *argument);                          // its tensors
 };
 template <class T>
-inline constexpr ArgumentType kArgumentType{&given_argument::show<T>, &given_argument::push_meta<T>,
-                                            &given_argument::list<T>};
+inline constexpr ArgumentType kArgumentType{&given_argument::show<T>, &given_argument::put<T>,
+                                            &given_argument::push_meta<T>, &given_argument::list<T>};
 
 struct Given {
   const void *argument;  // borrowed
@@ -172,6 +195,10 @@ bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Give
 // with the state that they have reserved.
 bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results,
          PhiloxState philox = {0, 0, nullptr});
+
+// Runs the portable kernel of a row that takes ATen's arguments, in the order of the frozen list and a tensor first, into results that are
+// there. False = there is none for these operands, nothing was written.
+bool run_row(uint32_t row, c10::ArrayRef<Given> arguments, const Outputs &outputs, size_t count = 1);
 
 // Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
 bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results);

@@ -33,6 +33,7 @@ enum class Layout : uint8_t {
 struct Rule {
   Policy policy;
   Layout layout;
+  uint8_t operands;  // tensors that kernels read, of the first in the list; others say what the result's shape is
 };
 
 Rule rule_of(uint32_t op);

@@ -89,7 +89,8 @@ bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
     if (!tensor.defined() || tensor.layout() != c10::kStrided) return false;
     const auto dtype = tensor.scalar_type();
     if (tensor.device().type() == c10::kCPU && tensor.dim() == 0) continue;
-    if (!c10::isIntegralType(dtype, true) && !kernel_dtype(dtypes, dtype)) return false;
+    const bool any = c10::isIntegralType(dtype, true) || rule_of(op).policy == Policy::kMoved;
+    if (!any && !kernel_dtype(dtypes, dtype)) return false;
   }
   return true;
 }

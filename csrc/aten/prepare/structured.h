@@ -38,6 +38,10 @@ class Outputs {
                          c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
   const at::Tensor &make(int64_t index, c10::IntArrayRef sizes, c10::ScalarType dtype, c10::Device device,
                          c10::MemoryFormat format = c10::MemoryFormat::Contiguous);
+  // Lays out the first result, of which no element has been written, in a memory format.
+  void lay_out(c10::MemoryFormat format) const {
+    if (format != c10::MemoryFormat::Contiguous) (*this)[0].unsafeGetTensorImpl()->empty_tensor_restride(format);
+  }
   // A functional result that a body has got otherwise; out= and in-place ones are resized and copied into.
   void put(int64_t index, at::Tensor result);
 

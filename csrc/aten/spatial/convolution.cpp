@@ -2,68 +2,24 @@
 // only throw.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
-#include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/ivalue.h>
-#include <ATen/core/stack.h>
+#include <ATen/native/ConvUtils.h>
 
 #include "aten/fallback/fallback_route.h"
-#include "aten/spatial/images.h"
+#include "aten/prepare/call.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
 
-// ---- what has no kernel runs on the CPU ----
-
-const c10::OperatorHandle &find(const char *name) {
-  // Handles of ATen's own operators live for ever.
-  return *new c10::OperatorHandle(c10::Dispatcher::singleton().findSchemaOrThrow(name, ""));
-}
-
-at::Tensor convolution_on_cpu(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &bias,
-                              c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
-                              c10::IntArrayRef output_pad, int64_t groups) {
-  static const c10::OperatorHandle &op = find("aten::convolution_overrideable"), &target = find("aten::convolution");
-  torch::jit::Stack stack;
-  torch::jit::push(stack, input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
-  run_on_cpu(op, target, c10::DispatchKey::CPU, &stack);
-  return torch::jit::pop(stack).toTensor();
-}
-
 using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
-// aten::convolution_backward takes one argument more: the sizes of the bias, behind the weight.
-Gradients backward_on_cpu(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &weight,
-                          c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
-                          c10::IntArrayRef output_pad, int64_t groups, std::array<bool, 3> mask) {
-  static const c10::OperatorHandle &op = find("aten::convolution_backward_overrideable"),
-                                   &target = find("aten::convolution_backward");
-  const int64_t outputs = transposed ? weight.size(1) * groups : weight.size(0);
-  torch::jit::Stack stack;
-  torch::jit::push(stack, grad, input, weight, c10::List<int64_t>({outputs}), step, pad, dilation, transposed,
-                   output_pad, groups, mask);
-  run_on_cpu(op, target, c10::DispatchKey::CPU, &stack);
-  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
-}
-
-// ---- the operators ----
-
-// The large image of a transposed convolution over images of size `small`.
-int64_t covered_by(int64_t small, int64_t size, int64_t step, int64_t pad, int64_t dilation, int64_t more) {
-  return (small - 1) * step - 2 * pad + dilation * (size - 1) + 1 + more;
-}
-
-at::DimVector result_sizes(const at::Tensor &input, const at::Tensor &weight, c10::IntArrayRef step,
-                           c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
-                           c10::IntArrayRef output_pad, int64_t groups) {
-  at::DimVector sizes(input.sizes());
-  sizes[1] = transposed ? weight.size(1) * groups : weight.size(0);
-  for (size_t d = 0; d + 2 < sizes.size(); d++) {
-    const int64_t in = sizes[d + 2], size = weight.size(static_cast<int64_t>(d) + 2);
-    sizes[d + 2] = transposed ? covered_by(in, size, step[d], pad[d], dilation[d], output_pad[d])
-                              : windows_over(in, size, step[d], pad[d], dilation[d]);
-  }
-  const c10::IntArrayRef space = c10::IntArrayRef(sizes).slice(2);
+std::vector<int64_t> result_sizes(const at::Tensor &input, const at::Tensor &weight, c10::IntArrayRef step,
+                                  c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
+                                  c10::IntArrayRef output_pad, int64_t groups) {
+  const auto sizes =
+      transposed ? at::native::conv_input_size(input.sizes(), weight.sizes(), pad, output_pad, step, dilation, groups)
+                 : at::native::conv_output_size(input.sizes(), weight.sizes(), pad, step, dilation);
+  const auto space = c10::IntArrayRef(sizes).slice(2);
   for (const int64_t size : space) {
     TORCH_CHECK(size > 0, "Given an input of size ", input.sizes(), " and a weight of size ", weight.sizes(),
                 ": the calculated output size per channel is ", space, ". Output size is too small");
@@ -119,7 +75,9 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
         make_convolution(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
     if (call.out(result).run()) return result;
   }
-  return convolution_on_cpu(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
+  return results_of_cpu("aten::convolution_overrideable", "aten::convolution", input, weight, bias, step, pad, dilation,
+                        transposed, output_pad, groups)[0]
+      .toTensor();
 }
 
 Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &weight,
@@ -133,7 +91,11 @@ Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, 
     if (call.out(grad_input).out(grad_weight).run())
       return {grad_input, grad_weight, mask[2] ? grad.sum(dims_but(grad.dim(), 1)) : at::Tensor()};
   }
-  return backward_on_cpu(grad, input, weight, step, pad, dilation, transposed, output_pad, groups, mask);
+  // The CPU's takes one argument more: the sizes of the bias.
+  const auto results =
+      results_of_cpu("aten::convolution_backward_overrideable", "aten::convolution_backward", grad, input, weight,
+                     c10::List<int64_t>({grad.size(1)}), step, pad, dilation, transposed, output_pad, groups, mask);
+  return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor()};
 }
 
 }  // namespace

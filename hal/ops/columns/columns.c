@@ -26,6 +26,33 @@ static hal_status_t check_matrix(const hal_op_context_t *context, const hal_tens
   return matrix->strides[2] == 1 || columns <= 1 ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
+/* A tensor with a batch of one in front, where it has one dimension less; borrows from `sizes` and `strides`. */
+static hal_tensor_t batched(const hal_tensor_t *tensor, int32_t ndim, int64_t *sizes, int64_t *strides) {
+  hal_tensor_t batch = *tensor;
+  if (tensor->ndim != ndim - 1) return batch;
+  sizes[0] = 1, strides[0] = 0;
+  memcpy(sizes + 1, tensor->sizes, (size_t)tensor->ndim * sizeof *sizes);
+  memcpy(strides + 1, tensor->strides, (size_t)tensor->ndim * sizeof *strides);
+  batch.ndim = ndim, batch.sizes = sizes, batch.strides = strides;
+  return batch;
+}
+
+/* Reads the windows, which the operators with ATen's arguments do not count: they have two dimensions and lie in a window as they fit. */
+static hal_status_t read_windows(const hal_op_context_t *context, const hal_op_call_t *call,
+                                 const hal_op_volume_t *image, pk_window_t *w) {
+  const int32_t windows = hal_op_named(context, "windows");
+  const uint32_t size = (uint32_t)hal_op_named(context, "kernel_size");
+  HAL_RETURN_IF_ERROR(hal_op_window_read(context, call, size, size + 3, size + 2, size + 1, image->spatial, w));
+  w->channels = image->channels;
+  memcpy(w->in, image->space, sizeof w->in);
+  if (windows >= 0) return hal_op_window_list(context, call, (uint32_t)windows, image->spatial, 0, 1, w->out);
+  for (int d = 0; d < 3; d++) {
+    const int64_t room = w->in[d] + 2 * w->pad[d] - w->dilation[d] * (w->size[d] - 1) - 1;
+    w->out[d] = room < 0 ? 0 : room / w->step[d] + 1;
+  }
+  return HAL_OK;
+}
+
 hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_t *call) {
   const int unfolds = context->info->name[0] == 'i'; /* im2col */
   const hal_tensor_t *self, *result;
@@ -36,14 +63,15 @@ hal_status_t hal_op_launch_columns(hal_op_context_t *context, const hal_op_call_
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, self, "`self`", result, "the result"));
-  const hal_tensor_t *image = unfolds ? self : result, *matrix = unfolds ? result : self;
+  int64_t dims[4][4];
+  const int is_aten = hal_op_named(context, "windows") < 0;
+  const hal_tensor_t images = batched(unfolds ? self : result, is_aten ? 4 : 0, dims[0], dims[1]);
+  const hal_tensor_t rows = batched(unfolds ? result : self, is_aten ? 3 : 0, dims[2], dims[3]);
+  const hal_tensor_t *const image = &images, *const matrix = &rows;
   const char *image_name = unfolds ? "`self`" : "the result", *matrix_name = unfolds ? "the result" : "`self`";
   memset(&window, 0, sizeof window);
   HAL_RETURN_IF_ERROR(hal_op_volume(context, image, image_name, &volume));
-  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, 1, volume.spatial, 0, 1, window.out));
-  HAL_RETURN_IF_ERROR(hal_op_window_read(context, call, 2, 5, 4, 3, volume.spatial, &window));
-  window.channels = volume.channels;
-  memcpy(window.in, volume.space, sizeof window.in);
+  HAL_RETURN_IF_ERROR(read_windows(context, call, &volume, &window));
   HAL_RETURN_IF_ERROR(check_matrix(context, matrix, matrix_name, &volume, &window));
   HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &numel));
   HAL_RETURN_IF_ERROR(

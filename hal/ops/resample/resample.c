@@ -3,7 +3,7 @@
 #include "op/iterator.h"
 
 #include "hal_op_variants.h"
-#include "ops/resample/resample_args.h"
+#include "ops/resample/resample.h"
 
 HAL_OP_LAUNCHER(queue_lines, loops, RESAMPLE_LINES_ARGS)
 HAL_OP_LAUNCHER(queue_planes, loops, RESAMPLE_PLANES_ARGS)
@@ -44,12 +44,36 @@ static int32_t column_of(const hal_op_dims_t *kept) {
   return -1;
 }
 
-hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call) {
-  const hal_tensor_t *self, *starts, *indices, *weights, *result;
+hal_status_t hal_op_resample_along(hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
+                                   int32_t dim, const hal_op_map_t *map) {
   hal_op_dims_t kept;
   pk_rows_t rows;
   hal_plugin_kernel_t *kernel;
-  int64_t dim, numel;
+  int64_t numel;
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &numel));
+  HAL_RETURN_IF_ERROR(kept_dims(context, self, result, dim, &kept));
+  const int32_t at = column_of(&kept);
+  const uint32_t variant = at < 0 ? HAL_RESAMPLE_VARIANT_LINES : HAL_RESAMPLE_VARIANT_PLANES;
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, self->dtype, variant, &kernel));
+  if (numel == 0) return HAL_OK;
+  hal_op_dim_t column = {0};
+  if (at >= 0) column = hal_op_dims_take(&kept, at);
+  hal_op_dims_merge(&kept);
+  HAL_RETURN_IF_ERROR(hal_op_dims_rows(&kept, &rows));
+
+  void *out = result->data;
+  const void *a = self->data, *s = map->starts, *e = map->ends, *i = map->indices, *w = map->weights;
+  int64_t length = result->sizes[dim], so = result->strides[dim], sa = self->strides[dim];
+  uint64_t n = (uint64_t)hal_op_dims_numel(&kept);
+  if (at >= 0) n *= (uint64_t)length * (uint64_t)((column.size + STRIP - 1) / STRIP);
+  if (at < 0) return queue_lines(context, kernel, n, out, a, s, e, i, w, map->step, &rows, n, length, so, sa);
+  return queue_planes(context, kernel, n, out, a, s, e, i, w, map->step, &rows, n, length, so, sa, column.size,
+                      column.stride[0], column.stride[1]);
+}
+
+hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *self, *starts, *indices, *weights, *result;
+  int64_t dim;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &self));
   HAL_RETURN_IF_ERROR(hal_op_result(context, call, 0, &result));
   HAL_RETURN_IF_ERROR(hal_op_check_same_dtype(context, self, "`self`", result, "the result"));
@@ -62,23 +86,7 @@ hal_status_t hal_op_launch_resample(hal_op_context_t *context, const hal_op_call
     return hal_op_invalid(context, "dim = %lld, %lld starts, %lld indices and %lld weights do not fit the operands",
                           (long long)dim, (long long)starts->sizes[0], (long long)indices->sizes[0],
                           (long long)weights->sizes[0]);
-  HAL_RETURN_IF_ERROR(hal_op_numel(context, result, "the result", &numel));
-  HAL_RETURN_IF_ERROR(kept_dims(context, self, result, (int32_t)dim, &kept));
-  const int32_t at = column_of(&kept);
-  const uint32_t variant = at < 0 ? HAL_RESAMPLE_VARIANT_LINES : HAL_RESAMPLE_VARIANT_PLANES;
-  HAL_RETURN_IF_ERROR(hal_op_kernel(context, self->dtype, variant, &kernel));
-  if (numel == 0) return HAL_OK;
-  hal_op_dim_t column = {0};
-  if (at >= 0) column = hal_op_dims_take(&kept, at);
-  hal_op_dims_merge(&kept);
-  HAL_RETURN_IF_ERROR(hal_op_dims_rows(&kept, &rows));
-
-  void *out = result->data;
-  const void *a = self->data, *s = starts->data, *i = indices->data, *w = weights->data;
-  int64_t length = result->sizes[dim], so = result->strides[dim], sa = self->strides[dim];
-  uint64_t n = (uint64_t)hal_op_dims_numel(&kept);
-  if (at >= 0) n *= (uint64_t)length * (uint64_t)((column.size + STRIP - 1) / STRIP);
-  if (at < 0) return queue_lines(context, kernel, n, out, a, s, i, w, &rows, n, length, so, sa);
-  return queue_planes(context, kernel, n, out, a, s, i, w, &rows, n, length, so, sa, column.size, column.stride[0],
-                      column.stride[1]);
+  const hal_op_map_t map = {starts->data, (const char *)starts->data + sizeof(int64_t), indices->data, weights->data,
+                            1};
+  return hal_op_resample_along(context, self, result, (int32_t)dim, &map);
 }

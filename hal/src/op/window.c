@@ -1,21 +1,25 @@
 /* window.c: see window.h. */
 #include "op/window.h"
 
+#include <string.h>
+
 hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                            hal_op_volume_t *out_volume) {
-  if (tensor->ndim < 3 || tensor->ndim > 5)
+  const int32_t told = hal_op_spatial(context), has_batch = told == 0 || tensor->ndim != told + 1;
+  const int32_t spatial = told ? told : tensor->ndim - 2, at = spatial < 0 ? 0 : tensor->ndim - spatial;
+  if (spatial < 1 || spatial > 3 || tensor->ndim != spatial + 1 + has_batch)
     return hal_op_invalid(context, "%s has %d dimensions; batch, channel and one to three spatial ones are needed",
                           what, (int)tensor->ndim);
   hal_op_volume_t *volume = out_volume;
-  volume->spatial = tensor->ndim - 2;
-  volume->batch = tensor->sizes[0];
-  volume->channels = tensor->sizes[1];
-  volume->strides.batch = tensor->strides[0];
-  volume->strides.channel = tensor->strides[1];
+  volume->spatial = spatial;
+  volume->batch = has_batch ? tensor->sizes[0] : 1;
+  volume->channels = tensor->sizes[at - 1];
+  volume->strides.batch = has_batch ? tensor->strides[0] : 0;
+  volume->strides.channel = tensor->strides[at - 1];
   for (int d = 0; d < 3; d++) {
     const int32_t own = d - 3 + volume->spatial;
-    volume->space[d] = own < 0 ? 1 : tensor->sizes[2 + own];
-    volume->strides.space[d] = own < 0 ? 0 : tensor->strides[2 + own];
+    volume->space[d] = own < 0 ? 1 : tensor->sizes[at + own];
+    volume->strides.space[d] = own < 0 ? 0 : tensor->strides[at + own];
   }
   return HAL_OK;
 }
@@ -38,12 +42,32 @@ hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_ca
   return HAL_OK;
 }
 
+hal_status_t hal_op_window_steps(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
+                                 uint32_t step, uint32_t pad, int32_t spatial, pk_window_t *out_window) {
+  const int64_t *list;
+  uint32_t count;
+  HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, step, &list, &count));
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, size, spatial, 1, 1, out_window->size));
+  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, count ? step : size, spatial, 1, 1, out_window->step));
+  return hal_op_window_list(context, call, pad, spatial, 0, 0, out_window->pad);
+}
+
+int32_t hal_op_spatial(const hal_op_context_t *context) {
+  for (const char *at = context->info->name; *at; at++)
+    if (at[0] >= '1' && at[0] <= '3' && at[1] == 'd') return at[0] - '0';
+  return 0;
+}
+
+int32_t hal_op_named(const hal_op_context_t *context, const char *name) {
+  for (uint32_t i = 0; i < context->info->argument_count; i++)
+    if (!strncmp(context->info->arguments[i], name, strlen(name))) return (int32_t)i;
+  return -1;
+}
+
 hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
                                 uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
                                 pk_window_t *out_window) {
-  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, size, spatial, 1, 1, out_window->size));
-  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, step, spatial, 1, 1, out_window->step));
-  HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, pad, spatial, 0, 0, out_window->pad));
+  HAL_RETURN_IF_ERROR(hal_op_window_steps(context, call, size, step, pad, spatial, out_window));
   HAL_RETURN_IF_ERROR(hal_op_window_list(context, call, dilation, spatial, 1, 1, out_window->dilation));
   out_window->adaptive = 0;
   return HAL_OK;

@@ -5,7 +5,8 @@
 #include "kernels/pk_window.h"
 #include "op/queue.h"
 
-/* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. */
+/* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. The batch may be missing where the
+ * operator's name tells how many spatial dimensions there are. */
 typedef struct hal_op_volume_s {
   int64_t batch, channels, space[3];
   pk_volume_t strides;
@@ -26,6 +27,16 @@ hal_status_t hal_op_window_list(const hal_op_context_t *context, const hal_op_ca
 hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
                                 uint32_t step, uint32_t pad, uint32_t dilation, int32_t spatial,
                                 pk_window_t *out_window);
+
+/* The same of the first three lists: no steps are those of the sizes, and there are no dilations. */
+hal_status_t hal_op_window_steps(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
+                                 uint32_t step, uint32_t pad, int32_t spatial, pk_window_t *out_window);
+
+/* The spatial dimensions that the operator's name tells: 2 of "avg_pool2d", 0 of one that tells none. */
+int32_t hal_op_spatial(const hal_op_context_t *context);
+
+/* The first argument whose name begins so; -1 = there is none. */
+int32_t hal_op_named(const hal_op_context_t *context, const char *name);
 
 /* Refuses volumes of different batch or channels. */
 hal_status_t hal_op_volume_matches(const hal_op_context_t *context, const hal_op_volume_t *volume, const char *what,

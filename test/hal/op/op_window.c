@@ -1,4 +1,4 @@
-/* op_window.c: max pooling, unfolding and folding, and sparse maps along a dimension, against loops in plain C. */
+/* op_window.c: max pooling, averages, padding, unfolding and folding, and sparse maps along a dimension, against loops in plain C. */
 #include "op_testing.h"
 
 static const int64_t in[] = {2, 3, 5, 6, 7}, size[] = {2, 3, 2}, step[] = {2, 1, 3}, pad[] = {1, 1, 0},
@@ -130,4 +130,101 @@ Test(op_window, a_sparse_map_sums_in_order_along_any_dimension_of_any_layout) {
   const hal_value_t args[] = {of_tensor(a), of_tensor(s), of_tensor(i), of_tensor(w), of_int(1)};
   cr_assert_eq(run("resample", args, 5, r, 0), HAL_INVALID_ARGUMENT);
   tensor_free(a), tensor_free(r), tensor_free(s), tensor_free(i), tensor_free(w);
+}
+
+/* The place that place `o` of a padded dimension repeats. */
+static int64_t repeated(int64_t o, int64_t before, int64_t size, int reflects) {
+  int64_t i = o - before;
+  if (!reflects) return i < 0 ? 0 : i >= size ? size - 1 : i;
+  if (i < 0) i = -i;
+  return i >= size ? 2 * (size - 1) - i : i;
+}
+
+static void pad_and_back(const char *op, const char *backward, int reflects, enum layout layout,
+                         const int64_t *widths) {
+  const int64_t from[] = {2, 70, 5, 6};
+  const int64_t to[] = {2, 70, from[2] + widths[2] + widths[3], from[3] + widths[0] + widths[1]};
+  tensor_t *a = tensor_new(HAL_FLOAT64, 4, from, layout), *r = tensor_new(HAL_FLOAT64, 4, to, layout);
+  tensor_t *g = tensor_new(HAL_FLOAT64, 4, from, layout);
+  double *sums = calloc((size_t)a->numel, sizeof *sums);
+  for (int64_t k = 0; k < a->storage; k++) ((double *)(void *)a->host)[k] = (double)k;
+  tensor_upload(a);
+  const hal_value_t args[] = {of_tensor(a), of_list(widths, 4)};
+  must(run(op, args, 2, r, 0));
+  tensor_download(r);
+  for (int64_t k = 0; k < r->numel; k++) {
+    const int64_t x = repeated(k % to[3], widths[0], from[3], reflects);
+    const int64_t y = repeated(k / to[3] % to[2], widths[2], from[2], reflects);
+    const int64_t place = (k / to[3] / to[2] * from[2] + y) * from[3] + x;
+    cr_assert_eq(tensor_get(r, k).f, tensor_get(a, place).f);
+    sums[place] += (double)(k % 13);
+    ((double *)(void *)r->host)[tensor_place(r, k)] = (double)(k % 13);
+  }
+  tensor_upload(r);
+  const hal_value_t back[] = {of_tensor(r), of_tensor(a), of_list(widths, 4)};
+  must(run(backward, back, 3, g, 0));
+  tensor_download(g);
+  for (int64_t k = 0; k < g->numel; k++) cr_assert_eq(tensor_get(g, k).f, sums[k]);
+  free(sums), tensor_free(a), tensor_free(r), tensor_free(g);
+}
+
+Test(op_window, padding_repeats_places_and_hands_back_the_sum_of_what_repeats_them) {
+  open_device();
+  static const int64_t widths[][4] = {{2, 3, 1, 4}, {-2, 3, 4, -3}, {5, 5, 4, 4}, {0, 0, -1, -1}};
+  for (enum layout layout = CONTIGUOUS; layout < BROADCAST_ALL; layout++)
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+      pad_and_back("reflection_pad2d", "reflection_pad2d_backward", 1, layout, widths[i]);
+      pad_and_back("replication_pad2d", "replication_pad2d_backward", 0, layout, widths[i]);
+    }
+  const int64_t from[] = {1, 1, 4, 4}, to[] = {1, 1, 4, 9}, wide[] = {5, 0, 0, 0}, other[] = {1, 1, 0, 0};
+  tensor_t *a = tensor_new(HAL_FLOAT64, 4, from, CONTIGUOUS), *r = tensor_new(HAL_FLOAT64, 4, to, CONTIGUOUS);
+  const hal_value_t mirror[] = {of_tensor(a), of_list(wide, 4)}, misfit[] = {of_tensor(a), of_list(other, 4)};
+  const hal_value_t few[] = {of_tensor(a), of_list(wide, 2)};
+  cr_assert_eq(run("reflection_pad2d", mirror, 2, r, 0), HAL_INVALID_ARGUMENT);
+  must(run("replication_pad2d", mirror, 2, r, 0));
+  cr_assert_eq(run("replication_pad2d", misfit, 2, r, 0), HAL_INVALID_ARGUMENT);
+  cr_assert_eq(run("replication_pad2d", few, 2, r, 0), HAL_INVALID_ARGUMENT);
+  tensor_free(a), tensor_free(r);
+}
+
+Test(op_window, averages_of_windows_are_sums_of_places_and_hand_back_their_share) {
+  open_device();
+  static const int64_t from[] = {3, 70, 7, 9}, to[] = {3, 70, 4, 4}, sides[] = {3, 4}, steps[] = {2, 2},
+                       pads[] = {1, 1};
+  for (enum layout layout = CONTIGUOUS; layout < BROADCAST_ALL; layout++) {
+    tensor_t *a = tensor_new(HAL_FLOAT64, 4, from, layout), *r = tensor_new(HAL_FLOAT64, 4, to, layout);
+    tensor_t *g = tensor_new(HAL_FLOAT64, 4, from, layout);
+    double *sums = calloc((size_t)a->numel, sizeof *sums);
+    for (int64_t k = 0; k < a->storage; k++) ((double *)(void *)a->host)[k] = (double)(k % 64);
+    tensor_upload(a);
+    const hal_value_t args[] = {of_tensor(a), of_list(sides, 2), of_list(steps, 2), of_list(pads, 2),
+                                of_int(0),    of_int(0),         of_int(8)}; /* a divisor of 8: bits are exact */
+    must(run("avg_pool2d", args, 7, r, 0));
+    tensor_download(r);
+    for (int64_t k = 0; k < r->numel; k++) {
+      double sum = 0;
+      for (int64_t w = 0; w < sides[0] * sides[1]; w++) {
+        const int64_t y = k / to[3] % to[2] * 2 - 1 + w / sides[1], x = k % to[3] * 2 - 1 + w % sides[1];
+        if (y < 0 || y >= from[2] || x < 0 || x >= from[3]) continue;
+        const int64_t place = (k / to[3] / to[2] * from[2] + y) * from[3] + x;
+        sum += (double)tensor_get(a, place).f;
+        sums[place] += (double)(k % 13);
+      }
+      cr_assert_eq(tensor_get(r, k).f, sum / 8);
+    }
+    for (int64_t k = 0; k < r->numel; k++) ((double *)(void *)r->host)[tensor_place(r, k)] = (double)(k % 13);
+    tensor_upload(r);
+    const hal_value_t back[] = {of_tensor(r),     of_tensor(a), of_list(sides, 2), of_list(steps, 2),
+                                of_list(pads, 2), of_int(0),    of_int(0),         of_int(8)};
+    must(run("avg_pool2d_backward", back, 8, g, 0));
+    tensor_download(g);
+    for (int64_t k = 0; k < g->numel; k++) cr_assert_eq(tensor_get(g, k).f, sums[k] / 8);
+    free(sums), tensor_free(a), tensor_free(r), tensor_free(g);
+  }
+  const int64_t flat[] = {7};
+  tensor_t *a = tensor_new(HAL_FLOAT64, 1, flat, CONTIGUOUS), *r = tensor_new(HAL_FLOAT64, 1, flat, CONTIGUOUS);
+  const hal_value_t args[] = {of_tensor(a), of_list(sides, 2), of_list(steps, 2), of_list(pads, 2),
+                              of_int(0),    of_int(0),         of_int(8)};
+  cr_assert_eq(run("avg_pool2d", args, 7, r, 0), HAL_INVALID_ARGUMENT);
+  tensor_free(a), tensor_free(r);
 }
