@@ -152,10 +152,15 @@ class Body:
     """One entry of `bodies`: an operator of ATen whose body is written by hand."""
 
     file: str  # in csrc/aten, without ".cpp"
-    op: str  # ATen's name of one form; of the functional one, for `fills`
-    way: str  # "body", "fills", "makes", "direct" or "native"
-    function: str  # of the file; of at::native for "native"
-    stub: str | None = None  # of "native": the function of the file that is the device's kernel for it
+    op: str  # ATen's name of one form; of the functional one, for `fills` and `impl`
+    way: str  # "body", "fills", "impl", "makes", "direct" or "native"
+    function: str  # of the file; of at::native for "native", a class of at::native without "structured_" for "impl"
+    stub: str | None = None  # of "native" and "impl": the function of the file that is the device's kernel for it
+
+    @property
+    def called(self):
+        """What answers, as the sources call it."""
+        return {"native": "at::native::", "impl": "at::native::structured_"}.get(self.way, "") + self.function
 
 
 def load(path=OPS_YAML):
@@ -187,9 +192,10 @@ def load_bodies(path=OPS_YAML):
         for op, entry in entries.items():
             fields = {"body": entry} if isinstance(entry, str) else entry
             stub = fields.pop("stub", None) if isinstance(fields, dict) else None
-            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "makes", "direct", "native"} \
-                    or (stub and "native" not in fields):
-                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}}, {{direct: function}} or {{native: function, stub: function}}")
+            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "impl", "makes", "direct", "native"} \
+                    or (stub and not {"native", "impl"} & set(fields)):
+                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}}, "
+                         "{direct: function}, {native: function, stub: function} or {impl: class, stub: function}")
             (way, function), = fields.items()
             bodies.append(Body(file, op, way, function, stub))
     return bodies
