@@ -88,7 +88,9 @@ def source(bodies):
     for body in bodies:
         lines += [f"// {body.native.func}", f"[[maybe_unused]] const bool has_{body.native.func.name.unambiguous_name()} = [] {{",
                   *(f"  {line}" for line in _registration(body)), "  return true;", "}();", ""]
-    return "\n".join([*lines, "}  // namespace", "}  // namespace torch_backend", ""])
+    stubs = {stub: kernel for body in bodies for stub, kernel in body.entry.stubs.items()}
+    lines += [f"[[maybe_unused]] const bool serves_{stub} = enroll_stub(at::native::{stub}, {kernel});" for stub, kernel in stubs.items()]
+    return "\n".join([*lines, "", "}  // namespace", "}  // namespace torch_backend", ""])
 
 
 def _headers(body):

@@ -69,9 +69,4 @@ bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &ind
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(gather_stub, &torch_backend::gather_elements)
-REGISTER_PRIVATEUSE1_DISPATCH(take_stub, &torch_backend::take_elements)
-}  // namespace at::native
-
 #include "aten/index/index_read.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -124,11 +124,4 @@ bool embedding_backward(Outputs &outputs, const at::Tensor &grad_output, const a
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_add_stub, &torch_backend::scatter_sums)
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_reduce_stub, &torch_backend::scatter_with)
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_reduce_two_stub, &torch_backend::scatter_with)
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_scalar_reduce_stub, &torch_backend::scatter_number_with)
-}  // namespace at::native
-
 #include "aten/index/index_reduce.inc"  // registrations: `bodies` of codegen/ops.yaml

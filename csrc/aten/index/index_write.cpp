@@ -152,12 +152,4 @@ bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &value
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_stub, &torch_backend::scatter_elements)
-REGISTER_PRIVATEUSE1_DISPATCH(scatter_fill_stub, &torch_backend::scatter_number)
-REGISTER_PRIVATEUSE1_DISPATCH(put_stub, &torch_backend::put_elements)
-REGISTER_PRIVATEUSE1_DISPATCH(index_put_stub, &torch_backend::put_indexed)
-REGISTER_PRIVATEUSE1_DISPATCH(index_put_with_sort_stub, &torch_backend::put_in_order)
-}  // namespace at::native
-
 #include "aten/index/index_write.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -60,8 +60,4 @@ void conjugate(at::TensorIteratorBase &it) { it.tensor(0).copy_(it.tensor(1).con
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(conj_physical_stub, &torch_backend::conjugate)
-}
-
 #include "aten/pointwise/pointwise_manual.inc"  // registrations: `bodies` of codegen/ops.yaml

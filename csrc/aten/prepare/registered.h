@@ -14,8 +14,8 @@
 //            result, resizes one that is given with out=, or checks one in place.
 //   fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator (Forms): ATen's
 //            meta function has checked the call, and made or resized the results.
-//   impl     ATen's own implementation of a structured operator (Implementation), behind the meta function as under `fills`: it asks a
-//            DispatchStub for a kernel, as under `native`, or calls other operators.
+//   impl     ATen's own implementation of a structured operator (Implementation), behind the meta function as under `fills`: it calls
+//            other operators, or asks DispatchStubs for kernels, as under `native`.
 //   native   one of ATen's own functions, which checks the call, makes the results and asks a DispatchStub for a kernel, which is a
 //            function of ours that throws NoKernel where there is none (Plain).
 //   direct   a function of ours or of ATen's with ATen's arguments, as it is (Direct): it checks what it takes.
@@ -358,6 +358,13 @@ void set_body(Entry &entry, AnyFunction meta, AnyFunction results) {
   entry.meta = meta;
   entry.results = results;
   if (Fitting::gives_result() && !entry.throws) entry.composed = false;  // who answered is the body's to know
+}
+
+// Registers the device's kernel for a DispatchStub of ATen's; of an overloaded function the one that fits.
+template <class Stub>
+bool enroll_stub(Stub &stub, typename Stub::FnPtr kernel) {
+  stub.set_privateuse1_dispatch_ptr(kernel);
+  return true;
 }
 
 // Registers one form of an operator with its body, Direct or Plain.

@@ -94,9 +94,4 @@ bool cdist(Outputs &outputs, const at::Tensor &x1, const at::Tensor &x2, double 
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(cross_stub, &torch_backend::vector_product)
-REGISTER_PRIVATEUSE1_DISPATCH(renorm_scale_factor_stub, &torch_backend::shorten)
-}  // namespace at::native
-
 #include "aten/reduce/vectors.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -5,7 +5,7 @@
 #include <ATen/native/ReduceOps.h>
 #include <ATen/ops/view_as_real.h>
 
-#include "aten/prepare/call.h"
+#include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -19,8 +19,11 @@ void scan(const at::Tensor &result, const at::Tensor &self, int64_t dim) {
   Call(kOp, result).in(self).put(dim).elementwise().out(result).must_run();
 }
 
-void scan_logarithms(at::Tensor &result, const at::Tensor &self, int64_t dim) {
-  scan<HAL_OP_ID__LOGCUMSUMEXP>(result, self, dim);
+bool logcumsumexp(Outputs &outputs, const at::Tensor &self, int64_t dim) {
+  if (!self.is_floating_point()) return false;
+  const at::Tensor &result = outputs.make(0, self.sizes(), self);
+  if (self.numel() != 0) scan<HAL_OP_ID__LOGCUMSUMEXP>(result, self, at::maybe_wrap_dim(dim, self.dim()));
+  return true;
 }
 
 // Writes both results, which ATen has made of the right shape.
@@ -34,11 +37,5 @@ bool extremes(const at::Tensor &self, at::Tensor &values, at::Tensor &indices, i
 
 }  // namespace
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(cumsum_stub, &torch_backend::scan<HAL_OP_ID_CUMSUM>)
-REGISTER_PRIVATEUSE1_DISPATCH(cumprod_stub, &torch_backend::scan<HAL_OP_ID_CUMPROD>)
-REGISTER_PRIVATEUSE1_DISPATCH(logcumsumexp_stub, &torch_backend::scan_logarithms)
-}  // namespace at::native
 
 #include "aten/sort/scan.inc"  // registrations: `bodies` of codegen/ops.yaml
