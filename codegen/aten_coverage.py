@@ -53,8 +53,8 @@ def support(model):
         found |= {str(form.func.name): {"asks": op.op.name, "kernels": kernels, "else": "fallback"} for form in op.forms}
     for body in model.bodies:
         entry = body.entry
-        of_aten = f"at::native::{entry.function}" if entry.way == "native" else entry.function
-        reached, declines = sources.reach(entry.file, entry.stub or of_aten)
+        asked = [*entry.stubs.values()] or [entry.called]
+        reached, declines = sources.reach(entry.file, *(asked if entry.called.startswith("at::") else {entry.called, *asked}))
         kernels = sorted(rows[name] for name in reached if name in rows)
         composed = body.name not in SERVED and (body.name in COMPOSED or not kernels or not declines)
         otherwise = "memory" if entry.file in MEMORY_FILES else "composite" if composed else "fallback"

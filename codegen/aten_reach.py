@@ -28,9 +28,13 @@ class Sources:
             for name, chunk in _chunks(text):
                 self._functions[folder][name].append(chunk)
 
-    def reach(self, file, function):
-        """Gives the kernels, named as in HAL_OP_ID_, that a function of `bodies` of ops.yaml may call, and whether the fallback may answer
-        instead: it calls it, or has a result that says so (csrc/aten/prepare/registered.h)."""
+    def reach(self, file, *functions):
+        """Gives the kernels, named as in HAL_OP_ID_, that functions of `bodies` of ops.yaml may call, and whether the fallback may answer
+        instead: one calls it, or has a result that says so (csrc/aten/prepare/registered.h)."""
+        found = [self._reach(file, function) for function in functions]
+        return set().union(*(ids for ids, _ in found)), any(declines for _, declines in found)
+
+    def _reach(self, file, function):
         functions, name = self._functions[file.split("/")[0]], re.match(r"[\w:]+", function)[0]
         if name.startswith("at::"):
             return set(), False

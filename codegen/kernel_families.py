@@ -341,7 +341,7 @@ class Optimizer(Family):
 
 
 class LstmCell(Family):
-    """The pointwise part of a step of an LSTM, forward and backward."""
+    """The pointwise part of a step of an LSTM or of a GRU, forward and backward."""
 
     headers = ("pk_single.h",)
 
@@ -434,6 +434,8 @@ FAMILIES = {
         ByFloat("layer_norm_backward", _LAYER_NORM, operands=1, result="any", template="layer_norm"),
         LstmCell("lstm_cell", _LSTM_CELL, operands=3, result="any"),
         LstmCell("lstm_cell_backward", _LSTM_CELL, operands=0, result="any", template="lstm_cell"),
+        LstmCell("gru_cell", _LSTM_CELL, operands=3, result="any"),
+        LstmCell("gru_cell_backward", _LSTM_CELL, operands=0, result="any", template="gru_cell"),
         BatchNorm("batch_norm", _BATCH_NORM, operands=1, result="any"),
         BatchNorm("batch_norm_backward", _BATCH_NORM, operands=2, result="any", template="batch_norm"),
         Family("nll", _NLL, operands=1, result="any"),

@@ -30,7 +30,7 @@ TEMPLATES = {path.stem: f"ops/{path.parent.name}/{path.name}" for path in (Path(
 
 # The units whose multiplications and additions may be fused, as kernels of the host and of devices: without fused multiply-adds they
 # take up to twice the time. Their bits differ between a CPU with them and one without by rounding, as those of every BLAS do.
-_CONTRACTED = re.compile(r"(gemm|convolution|attention|lstm_cell)_\w+|unary_f32")
+_CONTRACTED = re.compile(r"(gemm|convolution|attention|lstm_cell|gru_cell)_\w+|unary_f32")
 
 
 def is_contracted(unit_file):

@@ -153,10 +153,15 @@ class Body:
     """One entry of `bodies`: an operator of ATen whose body is written by hand."""
 
     file: str  # in csrc/aten, without ".cpp"
-    op: str  # ATen's name of one form; of the functional one, for `fills`
-    way: str  # "body", "fills", "makes", "direct" or "native"
-    function: str  # of the file; of at::native for "native"
-    stub: str | None = None  # of "native": the function of the file that is the device's kernel for it
+    op: str  # ATen's name of one form; of the functional one, for `fills` and `impl`
+    way: str  # "body", "fills", "impl", "makes", "direct" or "native"
+    function: str  # of the file; of at::native for "native", a class of at::native without "structured_" for "impl"
+    stubs: dict = field(default_factory=dict)  # DispatchStubs of at::native that it asks: functions of the file, the device's kernels
+
+    @property
+    def called(self):
+        """What answers, as the sources call it."""
+        return {"native": "at::native::", "impl": "at::native::structured_"}.get(self.way, "") + self.function
 
 
 def load(path=OPS_YAML):
@@ -183,16 +188,19 @@ def load(path=OPS_YAML):
 def load_bodies(path=OPS_YAML):
     """Gives the operators of ATen whose bodies are written by hand, in the order of their files."""
     files = yaml.safe_load(Path(path).read_text(encoding="utf-8")).get("bodies", {})
-    bodies = []
+    bodies, stubs = [], {}
     for file, entries in files.items():
         for op, entry in entries.items():
-            fields = {"body": entry} if isinstance(entry, str) else entry
-            stub = fields.pop("stub", None) if isinstance(fields, dict) else None
-            if not isinstance(fields, dict) or len(fields) != 1 or not set(fields) <= {"body", "fills", "makes", "direct", "native"} \
-                    or (stub and "native" not in fields):
-                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{fills: function}}, {{makes: function}}, {{direct: function}} or {{native: function, stub: function}}")
+            fields = {"body": entry} if isinstance(entry, str) else dict(entry)
+            asked = fields.pop("stubs", {})
+            if len(fields) != 1 or not set(fields) <= {"body", "fills", "impl", "makes", "direct", "native"} or not isinstance(asked, dict):
+                sys.exit(f"codegen: {path}: bodies: {op} of {file} is {entry!r}; write a function, or one as {{body: function}}, {{fills: function}}, "
+                         "{makes: function}, {direct: function}, {native: function} or {impl: class}, and stubs: {stub: function} beside it")
+            for stub, kernel in asked.items():
+                if stubs.setdefault(stub, (file, kernel)) != (file, kernel):
+                    sys.exit(f"codegen: {path}: bodies: {op} of {file} serves {stub} with {kernel}, and another operator with {stubs[stub]}")
             (way, function), = fields.items()
-            bodies.append(Body(file, op, way, function, stub))
+            bodies.append(Body(file, op, way, function, asked))
     return bodies
 
 

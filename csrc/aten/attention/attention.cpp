@@ -4,69 +4,47 @@
 #include "aten/attention/attention.h"
 
 #include <ATen/Context.h>
+#include <ATen/ExpandUtils.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace torch_backend {
 
 using at::Tensor;
 
-namespace {
-
-void check_operands(const Tensor &query, const Tensor &key, const Tensor &value) {
+AttentionShapes attention_shapes(const Tensor &query, const Tensor &key, const Tensor &value) {
   TORCH_CHECK(query.dim() == 3 || query.dim() == 4,
               "scaled dot product attention: query must have 3 or 4 dimensions, but it has ", query.dim());
-  for (const Tensor *other : {&key, &value}) {
-    const char *name = other == &key ? "key" : "value";
-    TORCH_CHECK(other->dim() == query.dim(), "scaled dot product attention: ", name, " has ", other->dim(),
-                " dimensions, query has ", query.dim());
-    TORCH_CHECK(other->scalar_type() == query.scalar_type(), "scaled dot product attention: ", name, " is ",
-                other->dtype(), ", query is ", query.dtype(), "; all three must have one dtype");
-    TORCH_CHECK(other->device() == query.device(), "scaled dot product attention: ", name, " is on ", other->device(),
-                ", query is on ", query.device());
-  }
   TORCH_CHECK(at::isFloatingType(query.scalar_type()), "scaled dot product attention: a floating dtype is needed, but ",
               "query is ", query.dtype());
-}
-
-}  // namespace
-
-AttentionShapes attention_shapes(const Tensor &query, const Tensor &key, const Tensor &value) {
-  check_operands(query, key, value);
   const int64_t batch = query.dim() == 4 ? query.size(0) : 1;
+  for (const Tensor *other : {&key, &value}) {
+    const char *name = other == &key ? "key" : "value";
+    TORCH_CHECK(other->scalar_type() == query.scalar_type(), "scaled dot product attention: ", name, " is ",
+                other->dtype(), ", query is ", query.dtype(), "; all three must have one dtype");
+    TORCH_CHECK(other->dim() == query.dim() && (query.dim() == 3 || other->size(0) == batch),
+                "scaled dot product attention: ", name, " of sizes ", other->sizes(), " does not fit query of sizes ",
+                query.sizes(), ": they must have as many dimensions and the same batch size");
+  }
   TORCH_CHECK(key.size(-1) == query.size(-1), "scaled dot product attention: key has ", key.size(-1),
               " numbers per head, query has ", query.size(-1));
   TORCH_CHECK(value.size(-2) == key.size(-2) && value.size(-3) == key.size(-3),
               "scaled dot product attention: value of sizes ", value.sizes(), " does not fit key of sizes ",
               key.sizes());
-  TORCH_CHECK(query.dim() == 3 || (key.size(0) == batch && value.size(0) == batch),
-              "scaled dot product attention: query, key and value have the batch sizes ", batch, ", ", key.size(0),
-              " and ", value.size(0));
   const int64_t heads = query.size(-3), kv_heads = key.size(-3);
   TORCH_CHECK(heads == kv_heads || (kv_heads > 0 && heads % kv_heads == 0), "scaled dot product attention: ", heads,
               " heads of query cannot share ", kv_heads, " heads of key");
   return {batch, heads, kv_heads, query.size(-2), key.size(-2), value.size(-1)};
 }
 
-// An uninitialised tensor whose dimensions lie in memory in the order of those of `model`, as torch's meta function
-// says of the result.
+// As torch's meta function says of the result.
 Tensor empty_in_order_of(const Tensor &model, c10::IntArrayRef sizes) {
   if (model.sizes() == sizes) return at::empty_like(model);
-  c10::SmallVector<int64_t, 4> order(sizes.size()), strides(sizes.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return model.stride(a) > model.stride(b); });
-  int64_t stride = 1;
-  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
-    strides[*dim] = stride;
-    stride *= sizes[*dim];
-  }
-  return at::empty_strided(sizes, strides, model.options());
+  return at::empty_strided(sizes, at::infer_dense_strides(sizes, model.strides()), model.options());
 }
 
 Tensor room_for_gradient(bool wanted, const Tensor &like) {
@@ -183,9 +161,5 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 // scaled_dot_product_attention asks the stub, other callers the operator.
 
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &torch_backend::choose_attention)
-}
 
 #include "aten/attention/attention.inc"  // registrations: `bodies` of codegen/ops.yaml

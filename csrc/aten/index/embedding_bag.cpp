@@ -18,7 +18,7 @@ using Result = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 // The bag of each word: the last one that starts at or before it.
 at::Tensor bags_of(const at::Tensor &offsets, int64_t words) {
   const at::Tensor places = at::arange(words, offsets.options());
-  return at::searchsorted(offsets, places, /*out_int32=*/false, /*right=*/true).sub(1);
+  return at::searchsorted(offsets, places, /*out_int32=*/offsets.scalar_type() == at::kInt, /*right=*/true).sub(1);
 }
 
 // 1 for words that count, 0 for padding.
@@ -43,12 +43,6 @@ Result maxima(const at::Tensor &rows, const at::Tensor &words, const at::Tensor 
   return {top.masked_fill(empty, 0), bags, sizes, indices.masked_fill(empty, 0)};
 }
 
-// Places and counts in the dtype of the indices, as the gradient's checks expect.
-Result as_indices(const Result &result, c10::ScalarType dtype) {
-  const auto &[output, bags, sizes, maximum] = result;
-  return {output, bags.to(dtype), sizes.to(dtype), maximum.to(dtype)};
-}
-
 Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const at::Tensor &offsets, bool, int64_t mode,
                      bool, const std::optional<at::Tensor> &per_sample_weights, bool include_last_offset,
                      int64_t padding_idx) {
@@ -61,21 +55,22 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
               "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
               "supported for mode='sum' (got mode=",
               mode, ")");
-  const at::Tensor words = indices.reshape(-1).to(at::kLong);
+  // Places and counts are of the dtype of the indices, as the gradient's checks expect.
+  const c10::ScalarType dtype = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
+  const at::Tensor words = indices.reshape(-1).to(dtype);
   const int64_t number = offsets.size(0) - (include_last_offset ? 1 : 0);
-  const at::Tensor bags = bags_of(offsets.narrow(0, 0, number).to(at::kLong), words.size(0));
+  const at::Tensor bags = bags_of(offsets.narrow(0, 0, number).to(dtype), words.size(0));
   const at::Tensor counts = weights_of(words, padding_idx, words.options());
   at::Tensor sizes = at::zeros({number}, words.options());
   sizes.index_add_(0, bags, counts);
   const at::Tensor rows = weight.index_select(0, words);
-  const c10::ScalarType dtype = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
-  if (mode == kMax) return as_indices(maxima(rows, words, bags, counts, sizes), dtype);
+  if (mode == kMax) return maxima(rows, words, bags, counts, sizes);
   at::Tensor factors = counts.to(weight.scalar_type());
   if (weighted) factors = factors.mul(per_sample_weights->reshape(-1));
   at::Tensor output = at::zeros({number, weight.size(1)}, weight.options());
   output.index_add_(0, bags, rows.mul(factors.unsqueeze(1)));
   if (mode == kMean) output = output.div(sizes.clamp_min(1).to(weight.scalar_type()).unsqueeze(1));
-  return as_indices({output, bags, sizes, at::zeros({0}, words.options())}, dtype);
+  return {output, bags, sizes, at::zeros({0}, words.options())};
 }
 
 // The gradient of each word's row, summed into the rows of the weight.

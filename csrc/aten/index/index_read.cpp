@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/IndexKernel.h>
+#include <ATen/native/TensorAdvancedIndexing.h>
 #include <ATen/ops/index_meta.h>
 
 #include "aten/index/index_plan.h"
@@ -13,14 +14,8 @@
 namespace torch_backend {
 namespace {
 
-bool run_gather(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index, bool) {
-  if (index.numel() == 0) return true;
-  return Call(HAL_OP_ID_GATHER, self)
-      .in(self)
-      .put(at::maybe_wrap_dim(dim, self.dim()))
-      .index(index)
-      .out(outputs[0])
-      .run();
+void gather_elements(const at::Tensor &result, const at::Tensor &self, int64_t dim, const at::Tensor &index) {
+  Call(HAL_OP_ID_GATHER, self).in(self).put(dim).index(index).out(result).must_run();
 }
 
 // An out= tensor does not lie in what is read.
@@ -73,9 +68,5 @@ bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &ind
 
 }  // namespace
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(take_stub, &torch_backend::take_elements)
-}
 
 #include "aten/index/index_read.inc"  // registrations: `bodies` of codegen/ops.yaml

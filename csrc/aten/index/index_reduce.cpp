@@ -1,157 +1,98 @@
 // index_reduce.cpp: values combined at the places of an index: scatter_add, scatter_reduce, index_add, index_reduce and the
-// backward of embedding. Sums have one order, that of the index, however a launch is divided.
+// backward of embedding. Sums have one order, that of the index, however a launch is divided. ATen's implementations of the scatter_ family
+// ask for these kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
-#include <ATen/ExpandUtils.h>
 #include <ATen/WrapDimUtils.h>
 #include <ATen/native/ReductionType.h>
-#include <ATen/ops/full.h>
+#include <ATen/native/TensorAdvancedIndexing.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scatter_reduce_native.h>
+#include <ATen/ops/scatter_reduce_ops.h>
 #include <ATen/ops/view_as_real.h>
 #include <ATen/ops/zeros.h>
 
-#include <cmath>
-#include <limits>
-
 #include "aten/index/index_plan.h"
-#include "aten/prepare/structured.h"
+#include "aten/prepare/registered.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
 namespace {
 
-// What combines an element with what is there; the numbers of ops.yaml.
-enum class Combine : int64_t { kSum = 0, kProd = 1, kMax = 2, kMin = 3 };
+using at::native::ReductionType;
 
-// An index of the shape of its values, or a vector along dimension `dim` of them.
-struct Places {
-  const at::Tensor &index;
-  int64_t dim;
-  bool vector;
-};
-
-// A kernel combines such elements; complex sums are sums of parts.
-bool supports(uint32_t op, const at::Tensor &result, Combine combine) {
-  const auto dtype = result.is_complex() && combine == Combine::kSum ? c10::toRealValueType(result.scalar_type())
-                                                                     : result.scalar_type();
-  return computing(result.device().index(), op, dtype).has_value();
+// What combines an element with what is there, as the kernels number it; a mean is a sum, divided at the end.
+int64_t number_of(ReductionType reduce) {
+  return reduce == ReductionType::PROD ? 1 : reduce == ReductionType::MAX ? 2 : reduce == ReductionType::MIN ? 3 : 0;
 }
 
-bool combine_into(uint32_t op, const at::Tensor &result, const Places &places, const at::Tensor &src, Combine combine) {
-  if (result.dim() == 0) {
-    const at::Tensor index = places.index.reshape(-1);
-    return combine_into(op, result.unsqueeze(0), {index, 0, places.vector}, src.reshape(-1), combine);
-  }
-  const bool parts = result.is_complex();
-  Call call(op, parts ? at::view_as_real(result) : result);
-  if (!call.possible()) return false;
-  call.put(places.dim).index(places.index);
-  Operand &index = call.last();
-  if (places.vector) index.along(src.sizes(), places.dim);
-  if (parts) index.insert(index.dim(), 2, 0);
-  call.in(parts ? at::view_as_real(resolved(src)) : src);
-  if (!places.vector) call.last().narrow(places.index.sizes());
-  return call.put(static_cast<int64_t>(combine)).update(parts ? at::view_as_real(result) : result).run();
+// A vector along dimension `dim` of `sizes`.
+at::Tensor spread(const at::Tensor &index, int64_t dim, c10::IntArrayRef sizes) {
+  at::DimVector shape(sizes.size(), 1);
+  if (!shape.empty()) shape[static_cast<size_t>(dim)] = index.numel();
+  return long_index(index).reshape(shape).expand(sizes);
 }
 
-Combine combine_of(at::native::ReductionType reduce) {
-  switch (reduce) {
-    case at::native::ReductionType::PROD:
-      return Combine::kProd;
-    case at::native::ReductionType::MAX:
-      return Combine::kMax;
-    case at::native::ReductionType::MIN:
-      return Combine::kMin;
-    default:  // a mean is a sum, divided at the end
-      return Combine::kSum;
-  }
+// Complex sums are sums of parts.
+at::Tensor parts_of(const at::Tensor &tensor, bool complex) {
+  return complex ? at::view_as_real(resolved(tensor)) : tensor;
 }
 
-// The value that changes nothing.
-at::Scalar identity_of(at::native::ReductionType reduce, c10::ScalarType dtype) {
-  if (combine_of(reduce) == Combine::kSum) return 0;
-  if (combine_of(reduce) == Combine::kProd) return 1;
-  const bool largest = combine_of(reduce) == Combine::kMin;
-  if (c10::isFloatingType(dtype)) return largest ? INFINITY : -INFINITY;
-  if (dtype == at::kBool) return largest;
-  const int64_t bits = 8 * static_cast<int64_t>(c10::elementSize(dtype));
-  if (dtype == at::kByte) return largest ? 255 : 0;
-  const auto top = static_cast<int64_t>(std::numeric_limits<uint64_t>::max() >> (65 - bits));
-  return largest ? top : -top - 1;
+// Combines what `src` has at the places of the index, which has a place for each of them.
+bool combine_into(uint32_t op, const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src,
+                  ReductionType reduce) {
+  if (result.dim() == 0) return combine_into(op, result.unsqueeze(0), 0, index.reshape(-1), src.reshape(-1), reduce);
+  const bool complex = result.is_complex();
+  const at::Tensor target = parts_of(result, complex);
+  Call call(op, target);
+  if (!call.possible() || (complex && number_of(reduce) != 0)) return false;
+  call.put(dim).index(index);
+  if (complex) call.last().insert(call.last().dim(), 2, 0);
+  call.in(parts_of(src, complex)).with(&Operand::narrow, index.sizes());
+  return call.put(number_of(reduce)).update(target).run();
 }
 
-// Divides the sums of a mean by the number of values in each, the start value included when it counts.
-void divide_by_counts(const at::Tensor &result, at::Tensor counts) {
-  counts.masked_fill_(counts.eq(0), 1);
-  if (result.is_floating_point() || result.is_complex())
-    result.div_(counts);
-  else
-    result.div_(counts, "floor");
+void scatter_with(const at::Tensor &result, const int64_t dim, const at::Tensor &index, const at::Tensor &src,
+                  const ReductionType &reduce) {
+  must(combine_into(HAL_OP_ID_SCATTER_REDUCE_LINES, result, dim, index, src, reduce));
 }
 
-// The meta functions of the index_ family leave the source of a tensor without dimensions as it came: 0 or 1 of them.
-at::Tensor like_rows(const at::Tensor &result, const at::Tensor &source) {
-  return result.dim() == 0 ? source.reshape({-1}) : source.dim() == 0 ? source.unsqueeze(0) : source;
+void scatter_sums(const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src) {
+  scatter_with(result, dim, index, src, ReductionType::SUM);
 }
 
-// Combines with `self`, or with the value that changes nothing where it does not count: at the places of an index of the shape of
-// `src` (scatter_), or of a vector (index_).
-bool combine(uint32_t op, bool vector, const Outputs &outputs, const at::Tensor &self, int64_t dim,
-             const at::Tensor &index, const at::Tensor &src, at::native::ReductionType reduce,
-             bool include_self = true) {
-  if (!supports(op, self, combine_of(reduce))) return false;
-  const at::Tensor &whole = outputs.start(0, self);
-  if (index.numel() == 0 || src.numel() == 0) return true;
-  at::Tensor result = vector && whole.dim() == 0 ? whole.unsqueeze(0) : whole;
-  const at::Tensor places = vector ? long_index(index).reshape(-1) : long_index(index);
-  const at::Tensor values = vector ? like_rows(whole, src) : src;
-  if (!include_self) {
-    const at::Scalar start = identity_of(reduce, result.scalar_type());
-    vector ? result.index_fill_(dim, places, start) : result.scatter_(dim, places, start);
-  }
-  const int64_t axis = at::maybe_wrap_dim(dim, self.dim());
-  if (!combine_into(op, result, {places, axis, vector}, values, combine_of(reduce))) return false;
-  if (reduce != at::native::ReductionType::MEAN) return true;
-  at::Tensor counts = at::full(result.sizes(), include_self ? 1 : 0, result.options());
-  const at::Tensor ones = at::ones(values.sizes(), result.options());
-  vector ? counts.index_add_(dim, places, ones) : counts.scatter_add_(dim, places, ones);
-  divide_by_counts(result, counts);
-  return true;
+void scatter_number_with(const at::Tensor &result, const int64_t dim, const at::Tensor &index, const at::Scalar &number,
+                         const ReductionType &reduce) {
+  scatter_with(result, dim, index, element_of(number, result).expand(index.sizes()), reduce);
 }
 
-bool run_scatter_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                     const at::Tensor &src) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src, at::native::ReductionType::SUM);
+// ATen's implementation writes before it asks for the kernel where the elements that are there do not count.
+bool scatter_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                    const at::Tensor &src, std::string_view reduce, bool include_self) {
+  using Op = at::_ops::scatter_reduce_two;
+  const auto dtype = self.is_complex() && number_of(at::native::get_operator_enum(reduce, true)) == 0
+                         ? c10::toRealValueType(self.scalar_type())
+                         : self.scalar_type();
+  return computing(self.device().index(), HAL_OP_ID_SCATTER_REDUCE_LINES, dtype) &&
+         Implementation<at::native::structured_scatter_reduce_two, Signature<Op>>::run(outputs, self, dim, index, src,
+                                                                                       reduce, include_self);
 }
 
-bool run_scatter_reduce_two(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                            const at::Tensor &src, std::string_view reduce, bool include_self) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src,
-                 at::native::get_operator_enum(reduce, true), include_self);
+bool index_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+                  const at::Tensor &source, std::string_view reduce, bool include_self) {
+  const at::Tensor places = spread(index, at::maybe_wrap_dim(dim, source.dim()), source.sizes());
+  return scatter_reduce(outputs, self, dim, places, source, reduce, include_self);
 }
 
-bool run_scatter_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                        const at::Tensor &src, std::string_view reduce) {
-  return combine(HAL_OP_ID_SCATTER_REDUCE_LINES, false, outputs, self, dim, index, src,
-                 at::native::get_operator_enum(reduce, false));
-}
-
-bool run_scatter_value_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                              const at::Scalar &number, std::string_view reduce) {
-  return run_scatter_reduce(outputs, self, dim, index, element_of(number, self).expand(index.sizes()), reduce);
-}
-
-bool run_index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                   const at::Tensor &source, const at::Scalar &alpha) {
-  const at::Tensor src = alpha.equal(1) ? source : source.mul(alpha);
-  return combine(HAL_OP_ID_INDEX_REDUCE_LINES, true, outputs, self, dim, index,
-                 src.scalar_type() == self.scalar_type() ? src : src.to(self.scalar_type()),
-                 at::native::ReductionType::SUM);
-}
-
-bool run_index_reduce(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                      const at::Tensor &source, std::string_view reduce, bool include_self) {
-  return combine(HAL_OP_ID_INDEX_REDUCE_LINES, true, outputs, self, dim, index, source,
-                 at::native::get_operator_enum(reduce, true), include_self);
+bool index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
+               const at::Tensor &source, const at::Scalar &alpha) {
+  const at::Tensor &result = outputs.start(0, self);
+  if (index.numel() == 0 || source.numel() == 0) return true;
+  // The meta function leaves the source of a tensor of 0 or 1 dimensions as it came: 0 or 1 of them.
+  const at::Tensor rows = self.dim() <= 1 ? source.reshape(-1) : source;
+  const at::Tensor src = (alpha.equal(1) ? rows : rows.mul(alpha)).to(self.scalar_type());
+  dim = at::maybe_wrap_dim(dim, self.dim());
+  return combine_into(HAL_OP_ID_INDEX_REDUCE_LINES, result, dim, spread(index, dim, src.sizes()), src,
+                      ReductionType::SUM);
 }
 
 // Gradients of equal words are summed in the order of the text.
@@ -175,7 +116,7 @@ bool embedding_backward(Outputs &outputs, const at::Tensor &grad_output, const a
         at::zeros({num_weights}, options).index_add_(0, words, at::ones({words.numel()}, options));
     grads = grads.div(counts.index_select(0, words).unsqueeze(1)).to(grad_output.scalar_type());
   }
-  if (!combine_into(kOp, result, {words, 0, true}, grads, Combine::kSum)) return false;
+  if (!combine_into(kOp, result, 0, spread(words, 0, grads.sizes()), grads, ReductionType::SUM)) return false;
   if (padding_idx >= 0 && padding_idx < num_weights) result.select(0, padding_idx).zero_();
   return true;
 }

@@ -17,22 +17,13 @@
 namespace torch_backend {
 namespace {
 
-bool scatter_into(const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src) {
-  if (index.numel() == 0) return true;
+void scatter_elements(const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src) {
   Call call(HAL_OP_ID_SCATTER_SRC, result);
-  call.put(at::maybe_wrap_dim(dim, result.dim())).index(index).in(src).with(&Operand::narrow, index.sizes());
-  return call.update(result).run();
+  call.put(dim).index(index).in(src).with(&Operand::narrow, index.sizes()).update(result).must_run();
 }
 
-bool run_scatter_src(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                     const at::Tensor &src) {
-  return scatter_into(outputs.start(0, self), dim, index, src);
-}
-
-bool run_scatter_value(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
-                       const at::Scalar &number) {
-  const at::Tensor &result = outputs.start(0, self);
-  return scatter_into(result, dim, index, element_of(number, result).expand(index.sizes()));
+void scatter_number(const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Scalar &number) {
+  scatter_elements(result, dim, index, element_of(number, result).expand(index.sizes()));
 }
 
 bool run_index_copy(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
@@ -160,11 +151,5 @@ bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &value
 
 }  // namespace
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(put_stub, &torch_backend::put_elements)
-REGISTER_PRIVATEUSE1_DISPATCH(index_put_stub, &torch_backend::put_indexed)
-REGISTER_PRIVATEUSE1_DISPATCH(index_put_with_sort_stub, &torch_backend::put_in_order)
-}  // namespace at::native
 
 #include "aten/index/index_write.inc"  // registrations: `bodies` of codegen/ops.yaml

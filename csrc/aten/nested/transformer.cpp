@@ -69,22 +69,17 @@ Attended attend(const Tensor &query, const Tensor &key, const Tensor &value, con
   return {at::matmul(weights, value), average ? weights.mean(1) : weights};
 }
 
-void check_shapes(const Tensor &query, int64_t embed_dim, int64_t heads, const Tensor &weight, const Tensor &bias) {
-  TORCH_CHECK(query.dim() == 3, "_native_multi_head_attention: expected a 3-D query, got ", query.dim(), "-D");
-  TORCH_CHECK(heads > 0 && embed_dim % heads == 0, "_native_multi_head_attention: embed_dim ", embed_dim,
-              " is not a multiple of ", heads, " heads");
-  TORCH_CHECK(weight.dim() == 2 && weight.size(0) == 3 * embed_dim && weight.size(1) == embed_dim,
-              "_native_multi_head_attention: expected a qkv_weight of ", 3 * embed_dim, " x ", embed_dim, ", got ",
-              weight.sizes());
-  TORCH_CHECK(bias.dim() == 1 && bias.size(0) == 3 * embed_dim, "_native_multi_head_attention: expected a qkv_bias of ",
-              3 * embed_dim, ", got ", bias.sizes());
-}
-
 Attended dense_attention(const Tensor &query, const Tensor &key, const Tensor &value, int64_t embed_dim, int64_t heads,
                          const Tensor &qkv_weight, const Tensor &qkv_bias, const Tensor &out_weight,
                          const Tensor &out_bias, const OptionalTensor &mask, bool need_weights, bool average,
                          std::optional<int64_t> mask_type) {
-  check_shapes(query, embed_dim, heads, qkv_weight, qkv_bias);
+  TORCH_CHECK(query.dim() == 3 && heads > 0 && embed_dim % heads == 0 &&
+                  qkv_weight.sizes() == c10::IntArrayRef({3 * embed_dim, embed_dim}) &&
+                  qkv_bias.sizes() == c10::IntArrayRef(3 * embed_dim),
+              "_native_multi_head_attention: expected a query of 3 dimensions, an embed_dim that is a multiple of the ",
+              "heads, a qkv_weight of 3 * embed_dim x embed_dim and a qkv_bias of 3 * embed_dim, but got a query of ",
+              query.sizes(), ", embed_dim ", embed_dim, ", ", heads, " heads, a qkv_weight of ", qkv_weight.sizes(),
+              " and a qkv_bias of ", qkv_bias.sizes());
   const auto [q, k, v] = project(query, key, value, qkv_weight, qkv_bias);
   const auto [rows, weights] = attend(by_heads(q, heads), by_heads(k, heads), by_heads(v, heads),
                                       attended(mask, mask_type), need_weights, average);

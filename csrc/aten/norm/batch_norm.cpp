@@ -8,16 +8,20 @@
 namespace torch_backend {
 namespace {
 
+// Result, saved mean and saved rstd; the latter are empty in evaluation.
+Three results_of(const at::Tensor &input, bool training, c10::ScalarType statistics) {
+  const auto device = input.device().index();
+  const int64_t channels[] = {training ? input.size(1) : 0};
+  return {make_empty(input.sizes(), input.scalar_type(), device, input.suggest_memory_format()),
+          make_empty(channels, statistics, device), make_empty(channels, statistics, device)};
+}
+
 // Results for the plugin's own operators (`results` of codegen/ops.yaml), of which ATen has no meta function but in Python; none where the
 // CPU's says what is wrong.
 Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &, const OptionalTensor &,
                       const OptionalTensor &, bool training, double, double) {
   if (input.dim() < 2 || (training && input.numel() == 0)) return {};
-  const auto device = input.device().index();
-  const auto wide = at::toOpMathType(input.scalar_type());
-  const int64_t channels[] = {training ? input.size(1) : 0};
-  return {make_empty(input.sizes(), input.scalar_type(), device, input.suggest_memory_format()),
-          make_empty(channels, wide, device), make_empty(channels, wide, device)};
+  return results_of(input, training, at::toOpMathType(input.scalar_type()));
 }
 
 Three make_batch_norm_gradients(const at::Tensor &, const at::Tensor &input, const OptionalTensor &weight,
@@ -30,7 +34,7 @@ Three make_batch_norm_gradients(const at::Tensor &, const at::Tensor &input, con
           make_wanted(wanted[1], input.size(1), dtype, device), make_wanted(wanted[2], input.size(1), dtype, device)};
 }
 
-// Outputs: result, saved mean, saved rstd; the latter are empty in evaluation. Nothing = there is no kernel for the call.
+// Nothing = there is no kernel for the call.
 std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
                                 const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training,
                                 double momentum, double eps) {
@@ -41,9 +45,8 @@ std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &w
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM, device, dtype);
   if (!call.possible()) return std::nullopt;
-  at::Tensor result = make_empty(input.sizes(), dtype, device, input.suggest_memory_format());
-  const int64_t channels[] = {training ? input.size(1) : 0};
-  const at::Tensor mean = make_empty(channels, wide, device), rstd = make_empty(channels, wide, device), none;
+  auto [result, mean, rstd] = results_of(input, training, parameter_dtype(input, parameters));
+  const at::Tensor none;
   call.in(input).in(weight, wide).in(bias, wide).in(running_mean, wide).in(running_var, wide);
   call.put(training).put(momentum).put(eps).out(result);
   call.out(training ? mean : none, wide).out(training ? rstd : none, wide);
@@ -51,8 +54,7 @@ std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &w
   call.elementwise();
   call.out(training ? given_or_undefined(running_mean) : none, wide);
   call.out(training ? given_or_undefined(running_var) : none, wide);
-  if (!call.run()) return std::nullopt;
-  return rounded(result, mean, rstd, dtype, parameter_dtype(input, parameters));
+  return call.run() ? std::optional(Three(result, mean, rstd)) : std::nullopt;
 }
 
 std::optional<Three> batch_norm_without_statistics(const at::Tensor &input, const OptionalTensor &weight,
@@ -82,16 +84,14 @@ std::optional<Three> gradients(const at::Tensor &dy, const at::Tensor &input, co
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM_BACKWARD, device, dtype);
   if (!call.possible()) return std::nullopt;
-  const auto format = input.suggest_memory_format();
-  const at::Tensor dx = make_wanted(wanted[0], input.sizes(), dtype, device, format),
-                   dweight = make_wanted(wanted[1], input.size(1), wide, device),
-                   dbias = make_wanted(wanted[2], input.size(1), wide, device);
-  call.in(dy.contiguous(format)).in(input).in(weight, wide);
+  auto results = make_batch_norm_gradients(dy, input, weight, {}, {}, {}, {}, training, eps, wanted);
+  const auto &[dx, dweight, dbias] = results;
+  call.in(dy.contiguous(input.suggest_memory_format())).in(input).in(weight, wide);
   if (training) call.none().none();
   call.in(mean, wide).in(scale, wide);
   if (!training) call.none().none();
-  if (!call.put(training).put(eps).out(dx).out(dweight, wide).out(dbias, wide).run()) return std::nullopt;
-  return rounded(dx, dweight, dbias, dtype, parameter_dtype(input, {&weight}));
+  call.put(training).put(eps).out(dx).out(dweight, wide).out(dbias, wide);
+  return call.run() ? std::optional(std::move(results)) : std::nullopt;
 }
 
 std::optional<Three> batch_norm_backward(const at::Tensor &dy, const at::Tensor &input, const OptionalTensor &weight,

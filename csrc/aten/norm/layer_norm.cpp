@@ -8,11 +8,6 @@
 namespace torch_backend {
 namespace {
 
-// The kernel takes the tensor beside an input of `dtype`.
-bool takes(const OptionalTensor &tensor, c10::ScalarType dtype) {
-  return !is_given(tensor) || (is_device_tensor(*tensor) && tensor->scalar_type() == dtype);
-}
-
 std::optional<Three> layer_norm(const at::Tensor &input, c10::IntArrayRef normalized, const OptionalTensor &weight,
                                 const OptionalTensor &bias, double eps) {
   const auto [rows, n] =
@@ -47,9 +42,7 @@ std::optional<Three> layer_norm_backward(const at::Tensor &grad, const at::Tenso
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   const auto parameters = parameter_dtype(input, {&weight, &bias});
   Call call(HAL_OP_ID_NATIVE_LAYER_NORM_BACKWARD, input);
-  if (!call.possible() || !are_parameters(input, {&weight, &bias}) || !takes(grad, dtype) || !takes(mean, wide) ||
-      !takes(rstd, wide))
-    return std::nullopt;
+  if (!call.possible() || !are_parameters(input, {&weight, &bias}) || grad.scalar_type() != dtype) return std::nullopt;
   const auto device = input.device().index();
   Three results{make_wanted(wanted[0], input.sizes(), dtype, device),
                 make_wanted(wanted[1], normalized, parameters, device),

@@ -3,6 +3,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/nonzero_static_native.h>
 
 #include <algorithm>
 
@@ -45,14 +46,6 @@ bool masked_fill(at::Tensor &self, const at::Tensor &mask, const at::Tensor &num
 
 constexpr int64_t kChunk = 4096;  // elements that an item counts: some microseconds
 
-void check_places(const char *name, const Outputs &outputs, const at::Tensor &self) {
-  const at::Tensor *given = outputs.given(0);
-  if (!given) return;
-  TORCH_CHECK(given->scalar_type() == at::kLong, name,
-              ": Expected out tensor to have scalar type Long but got scalar type", given->scalar_type());
-  at::assert_no_overlap(*given, self);
-}
-
 // As on the CPU a new or resized result lies column by column, which is how indexing reads it.
 at::DimVector nonzero_strides(int64_t total) { return {1, std::max<int64_t>(total, 1)}; }
 
@@ -62,7 +55,11 @@ at::Tensor empty_nonzero(const at::Tensor &self) {
 }
 
 bool nonzero(Outputs &outputs, const at::Tensor &self) {
-  check_places("nonzero", outputs, self);
+  if (const at::Tensor *out = outputs.given(0)) {
+    TORCH_CHECK(out->scalar_type() == at::kLong,
+                "nonzero: Expected out tensor to have scalar type Long but got scalar type", out->scalar_type());
+    at::assert_no_overlap(*out, self);
+  }
   if (self.dim() > 6) return false;
   const int64_t n = self.numel();
   int64_t total = 0;
@@ -81,18 +78,11 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
   return call.in(flags).index(counts).layout(Layout::kStrided).places(outputs[0]).run();
 }
 
-// As many places as the caller says, the missing ones filled up.
-bool nonzero_static(Outputs &outputs, const at::Tensor &self, int64_t size, int64_t fill_value) {
-  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
-  check_places("nonzero_static", outputs, self);
-  const int64_t sizes[] = {size, self.dim()};
-  const at::Tensor &result = outputs.make(0, sizes, at::kLong, self.device());
-  if (result.numel() == 0) return true;
-  const at::Tensor places = self.nonzero();
-  const int64_t count = std::min(size, places.size(0));
-  result.narrow(0, 0, count).copy_(places.narrow(0, 0, count));
-  result.narrow(0, count, size - count).fill_(fill_value);
-  return true;
+// ATen's function makes its result on the host.
+at::Tensor nonzero_static(const at::Tensor &self, int64_t size, int64_t fill_value) {
+  const int64_t sizes[] = {std::max<int64_t>(size, 0), self.dim()};
+  at::Tensor result = make_empty(sizes, at::kLong, self.device().index());
+  return at::native::nonzero_static_out_cpu(self, size, fill_value, result);
 }
 
 // ---- masked_select, masked_scatter ----

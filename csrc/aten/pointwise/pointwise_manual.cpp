@@ -2,17 +2,13 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/pointwise/pointwise.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/native/UnaryOps.h>
 #include <ATen/ops/bitwise_left_shift_ops.h>
 #include <ATen/ops/bitwise_right_shift_ops.h>
 #include <ATen/ops/hardtanh_native.h>
 #include <ATen/ops/isnan_native.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/pow.h>
 #include <ATen/ops/relu_native.h>
-#include <ATen/ops/result_type.h>
 
 #include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
@@ -61,21 +57,7 @@ at::Tensor &relu_(at::Tensor &self) {
 
 void conjugate(at::TensorIteratorBase &it) { it.tensor(0).copy_(it.tensor(1).conj()); }
 
-// A number to the power of a tensor: the number counts as a tensor without dimensions.
-at::Tensor pow_of_number(const at::Scalar &self, const at::Tensor &exponent) {
-  if (self.equal(1.0))
-    return at::ones_like(exponent, at::result_type(self, exponent));  // in dtypes that have no pow, too
-  return at::pow(at::native::wrapped_scalar_tensor(self), exponent);
-}
-at::Tensor &pow_of_number_out(const at::Scalar &self, const at::Tensor &exponent, at::Tensor &out) {
-  return at::pow_out(out, at::native::wrapped_scalar_tensor(self), exponent);
-}
-
 }  // namespace
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(conj_physical_stub, &torch_backend::conjugate)
-}
 
 #include "aten/pointwise/pointwise_manual.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -21,8 +21,4 @@ void choose(at::TensorIterator &it) {
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(where_kernel, &torch_backend::choose)
-}
-
 #include "aten/pointwise/where.inc"  // registrations: `bodies` of codegen/ops.yaml

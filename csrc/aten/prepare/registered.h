@@ -6,7 +6,7 @@
 //   3. calls the body;
 //   4. takes the fallback, when the body says that it has no kernel for the call and has written nothing.
 //
-// There are five kinds of bodies (`bodies` of ops.yaml). They differ in who makes the results:
+// There are six kinds of bodies (`bodies` of ops.yaml). They differ in who makes the results:
 //
 //   a name   takes ATen's arguments (Plain). One of a functional form gives std::optional of ATen's result, one with out= or in place
 //            gives bool: nothing and false mean "no kernel". One that knows a better answer than the fallback gives the result itself.
@@ -14,6 +14,8 @@
 //            result, resizes one that is given with out=, or checks one in place.
 //   fills    bool body(const Outputs &, <arguments of the functional form>), for all forms of a structured operator (Forms): ATen's
 //            meta function has checked the call, and made or resized the results.
+//   impl     ATen's own implementation of a structured operator (Implementation), behind the meta function as under `fills`: it calls
+//            other operators, or asks DispatchStubs for kernels, as under `native`.
 //   native   one of ATen's own functions, which checks the call, makes the results and asks a DispatchStub for a kernel, which is a
 //            function of ours that throws NoKernel where there is none (Plain).
 //   direct   a function of ours or of ATen's with ATen's arguments, as it is (Direct): it checks what it takes.
@@ -266,6 +268,22 @@ struct StructuredMeta<Meta, Result(Inputs...)> {
   }
 };
 
+// What ATen's implementation of a structured operator, a class of at::native, computes into outputs that the meta function has made.
+template <class Native, class Functional>
+struct Implementation;
+template <class Native, class Result, class... Inputs>
+struct Implementation<Native, Result(Inputs...)> {
+  static_assert(!std::is_base_of_v<at::TensorIteratorBase, Native>,
+                "it needs the iterator that its meta function builds");
+  static bool run(Outputs &outputs, Inputs... inputs) {
+    [&]<size_t... I>(std::index_sequence<I...>) {
+      Structured<Native>(outputs).impl(StructuredMeta<Native, Result(Inputs...)>::argument(inputs)..., outputs[I]...);
+    }
+    (std::make_index_sequence<registered::count_of<Result>>());
+    return true;
+  }
+};
+
 // All forms of an operator, by the signature of the functional one. Fills is told from Makes by its meta function.
 template <class Functional>
 struct Forms;
@@ -340,6 +358,13 @@ void set_body(Entry &entry, AnyFunction meta, AnyFunction results) {
   entry.meta = meta;
   entry.results = results;
   if (Fitting::gives_result() && !entry.throws) entry.composed = false;  // who answered is the body's to know
+}
+
+// Registers the device's kernel for a DispatchStub of ATen's; of an overloaded function the one that fits.
+template <class Stub>
+bool enroll_stub(Stub &stub, typename Stub::FnPtr kernel) {
+  stub.set_privateuse1_dispatch_ptr(kernel);
+  return true;
 }
 
 // Registers one form of an operator with its body, Direct or Plain.

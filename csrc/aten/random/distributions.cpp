@@ -22,17 +22,17 @@ bool makes(Of which, c10::ScalarType dtype) {
          (which == Of::kNumbers && c10::isIntegralType(dtype, /*includeBool=*/false));
 }
 
-// What ATen gives is an iterator over the result, or the result.
-template <uint32_t kOp, Of kWhich, class Result, class... Numbers>
-void distributed(Result result, Numbers... numbers, OptionalGenerator generator) {
+// Numbers with one parameter or two. What ATen gives is an iterator over the result, or the result.
+template <uint32_t kOp, Of kWhich, class Result>
+void distributed(Result result, double parameter, OptionalGenerator generator) {
   const at::Tensor &self = tensor_of(result);
-  must(makes(kWhich, self.scalar_type()) && draw(self, kOp, generator, self.scalar_type(), numbers...));
+  must(makes(kWhich, self.scalar_type()) && draw(self, kOp, generator, self.scalar_type(), parameter));
 }
-
-template <uint32_t kOp, Of kWhich, class... Numbers>
-constexpr auto into_iterator = &distributed<kOp, kWhich, at::TensorIteratorBase &, Numbers...>;
-template <uint32_t kOp, Of kWhich, class... Numbers>
-constexpr auto into_tensor = &distributed<kOp, kWhich, const at::TensorBase &, Numbers...>;
+template <uint32_t kOp, Of kWhich, class Result>
+void distributed(Result result, double first, double second, OptionalGenerator generator) {
+  const at::Tensor &self = tensor_of(result);
+  must(makes(kWhich, self.scalar_type()) && draw(self, kOp, generator, self.scalar_type(), first, second));
+}
 
 void draw_integers(const at::Tensor &self, int64_t base, uint64_t range, const OptionalGenerator &generator) {
   must(draw(self, HAL_OP_ID_RANDOM_FROM, generator, at::kLong, base, static_cast<int64_t>(range)));
@@ -113,26 +113,5 @@ at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator ge
 
 }  // namespace
 }  // namespace torch_backend
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(
-    uniform_stub, (torch_backend::into_iterator<HAL_OP_ID_UNIFORM, torch_backend::Of::kReal, double, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(
-    normal_stub, (torch_backend::into_tensor<HAL_OP_ID_NORMAL_FUNCTIONAL, torch_backend::Of::kReal, double, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(
-    cauchy_stub, (torch_backend::into_iterator<HAL_OP_ID_CAUCHY, torch_backend::Of::kReal, double, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(
-    log_normal_stub, (torch_backend::into_iterator<HAL_OP_ID_LOG_NORMAL, torch_backend::Of::kReal, double, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(exponential_stub,
-                              (torch_backend::into_iterator<HAL_OP_ID_EXPONENTIAL, torch_backend::Of::kReal, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(geometric_stub,
-                              (torch_backend::into_iterator<HAL_OP_ID_GEOMETRIC, torch_backend::Of::kNumbers, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(bernoulli_scalar_stub,
-                              (torch_backend::into_tensor<HAL_OP_ID_BERNOULLI_P, torch_backend::Of::kAll, double>))
-REGISTER_PRIVATEUSE1_DISPATCH(bernoulli_tensor_stub, &torch_backend::below)
-REGISTER_PRIVATEUSE1_DISPATCH(random_from_to_stub, &torch_backend::integers_from)
-REGISTER_PRIVATEUSE1_DISPATCH(random_full_64_bits_range_stub, &torch_backend::all_integers)
-REGISTER_PRIVATEUSE1_DISPATCH(random_stub, &torch_backend::integers)
-}  // namespace at::native
 
 #include "aten/random/distributions.inc"  // registrations: `bodies` of codegen/ops.yaml

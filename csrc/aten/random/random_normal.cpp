@@ -16,19 +16,14 @@ namespace {
 void check_deviation(double std) { CHECK_NORMAL_STD(std); }
 void check_deviation(const at::Tensor &std) { CHECK_NORMAL_TENSOR_STD(std); }
 
-// Numbers or tensors, of which one is a tensor at least: the one that says what the result is, and the result's sizes.
+// Numbers or tensors, of which one is a tensor at least: the one that says what the result is.
 const at::Tensor &model_of(const at::Tensor &mean, double) { return mean; }
 template <class Mean>
 const at::Tensor &model_of(const Mean &, const at::Tensor &std) {
   return std;
 }
-at::DimVector sizes_of(const at::Tensor &mean, const at::Tensor &std) {
-  return at::infer_size_dimvector(mean.sizes(), std.sizes());
-}
-template <class Mean, class Std>
-at::DimVector sizes_of(const Mean &mean, const Std &std) {
-  return at::DimVector(model_of(mean, std).sizes());
-}
+c10::IntArrayRef sizes_of(double) { return {}; }
+c10::IntArrayRef sizes_of(const at::Tensor &numbers) { return numbers.sizes(); }
 
 // Whether the plugin's own operator has filled `out`, which is resized.
 template <uint32_t kRow, class Mean, class Std>
@@ -36,7 +31,7 @@ bool is_drawn(const Mean &mean, const Std &std, OptionalGenerator &generator, co
   const c10::DeviceIndex device = out.device().index();
   if (!has_own(device, kRow) || !out.is_floating_point()) return false;
   check_deviation(std);
-  at::native::resize_output(out, sizes_of(mean, std));
+  at::native::resize_output(out, at::infer_size_dimvector(sizes_of(mean), sizes_of(std)));
   return ask_to_draw(kRow, device, generator, out.numel(), out.scalar_type(), {given(mean), given(std)}, out);
 }
 
@@ -44,7 +39,7 @@ template <uint32_t kRow, class Mean, class Std>
 at::Tensor normal_of(const Mean &mean, const Std &std, OptionalGenerator generator) {
   const at::Tensor &model = model_of(mean, std);
   if (has_own(model.device().index(), kRow)) {
-    const at::Tensor out = make_empty(sizes_of(mean, std), model.scalar_type(), model.device().index());
+    const at::Tensor out = make_empty(0, model.scalar_type(), model.device().index());
     if (is_drawn<kRow>(mean, std, generator, out)) return out;
   }
   return at::native::normal(mean, std, std::move(generator));

@@ -138,8 +138,4 @@ std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
 }  // namespace
 }  // namespace torch_backend
 
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(addr_stub, &torch_backend::add_outer)
-}
-
 #include "aten/reduce/reductions.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -1,9 +1,11 @@
-// vectors.cpp: products and lengths of vectors that are made of other operators: addmv, linalg_cross, renorm, norm,
+// vectors.cpp: products and lengths of vectors that are made of other operators: addmv, linalg_cross, renorm,
 // distances.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/ExpandUtils.h>
-#include <ATen/WrapDimUtils.h>
+#include <ATen/TensorIterator.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/Cross.h>
+#include <ATen/native/Normalization.h>
 #include <ATen/ops/_addmm_activation_meta.h>
 #include <ATen/ops/_addmm_activation_ops.h>
 #include <ATen/ops/_cdist_forward_ops.h>
@@ -12,14 +14,9 @@
 #include <ATen/ops/addmv_meta.h>
 #include <ATen/ops/addmv_ops.h>
 #include <ATen/ops/gelu_ops.h>
-#include <ATen/ops/linalg_cross_meta.h>
-#include <ATen/ops/linalg_cross_ops.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/linalg_vector_norm_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/relu_ops.h>
-#include <ATen/ops/renorm_meta.h>
-#include <ATen/ops/renorm_ops.h>
 #include <ATen/ops/where.h>
 
 #include "aten/prepare/structured_calls.h"
@@ -50,13 +47,9 @@ bool addmm_activation(const Outputs &outputs, const at::Tensor &self, const at::
 
 // ---- the vector product of three components ----
 
-bool vector_product(const Outputs &outputs, const at::Tensor &self, const at::Tensor &other, int64_t dim) {
-  const at::Tensor &result = outputs[0];
-  const c10::ScalarType dtype = result.scalar_type();
-  if (!computing_dtype(self.device().index(), HAL_OP_ID_ADDCMUL, dtype) || self.scalar_type() != other.scalar_type())
-    return false;
-  const at::Tensor a = self.expand(result.sizes()), b = other.expand(result.sizes());
-  const Destination destination(result, dtype, overlaps(result, a, true) || overlaps(result, b, true));
+void vector_product(const at::Tensor &result, const at::Tensor &a, const at::Tensor &b, const int64_t dim) {
+  must(computing_dtype(result.device().index(), HAL_OP_ID_ADDCMUL, result.scalar_type()).has_value());
+  const Destination destination(result, result.scalar_type(), overlaps(result, a, true) || overlaps(result, b, true));
   for (int64_t i = 0; i < 3; i++) {
     at::Tensor component = destination.tensor().select(dim, i);
     const int64_t next = (i + 1) % 3, last = (i + 2) % 3;
@@ -64,35 +57,13 @@ bool vector_product(const Outputs &outputs, const at::Tensor &self, const at::Te
     component.addcmul_(a.select(dim, last), b.select(dim, next), -1);
   }
   destination.finish();
-  return true;
 }
 
 // ---- renorm: parts of a tensor that are longer than `largest` are shortened to it ----
 
-bool renorm(const Outputs &outputs, const at::Tensor &self, const c10::Scalar &p, int64_t dim,
-            const c10::Scalar &largest) {
-  if (!computing_dtype(self.device().index(), HAL_OP_ID_LINALG_VECTOR_NORM, self.scalar_type())) return false;
-  const at::Tensor lengths =
-      at::linalg_vector_norm(self, p, dims_but(self.dim(), at::maybe_wrap_dim(dim, self.dim())), true);
-  const at::Tensor factors =
-      at::where(lengths.gt(largest), lengths.add(1e-7).reciprocal().mul(largest), c10::Scalar(1.0));
-  at::Tensor result = outputs[0];
-  at::_ops::mul_out::call(self, factors.to(self.scalar_type()), result);
-  return true;
-}
-
-// ---- norm: the older name of linalg_vector_norm ----
-
-bool norm_of(const Outputs &outputs, const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims,
-             bool keepdim, std::optional<c10::ScalarType> dtype) {
-  at::Tensor result = outputs[0];
-  at::_ops::linalg_vector_norm_out::call(self, p.value_or(2), dims, keepdim, dtype, result);
-  return true;
-}
-
-bool norm(const Outputs &outputs, const at::Tensor &self, const std::optional<c10::Scalar> &p, c10::IntArrayRef dims,
-          bool keepdim) {
-  return norm_of(outputs, self, p, dims, keepdim, std::nullopt);
+void shorten(at::TensorIteratorBase &it, double largest) {
+  const at::Tensor &lengths = it.tensor(1);
+  it.tensor(0).copy_(at::where(lengths.gt(largest), lengths.add(1e-7).reciprocal().mul(largest), c10::Scalar(1.0)));
 }
 
 // ---- distances between the rows of two batches of matrices ----

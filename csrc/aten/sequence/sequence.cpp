@@ -93,8 +93,3 @@ bool eye(int64_t n, at::Tensor &out) { return eye_of_sizes(n, n, out); }
 }  // namespace torch_backend
 
 #include "aten/sequence/sequence.inc"  // registrations: `bodies` of codegen/ops.yaml
-
-namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(arange_stub, &torch_backend::arange_kernel)
-REGISTER_PRIVATEUSE1_DISPATCH(linspace_stub, &torch_backend::linspace_kernel)
-}  // namespace at::native

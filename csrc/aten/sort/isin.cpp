@@ -34,11 +34,6 @@ bool isin(const Outputs &outputs, const at::Tensor &elements, const at::Tensor &
   return true;
 }
 
-bool isin_number(const Outputs &outputs, const at::Tensor &elements, const c10::Scalar &number, bool, bool invert) {
-  outputs[0].copy_(invert ? elements.ne(number) : elements.eq(number));
-  return true;
-}
-
 bool number_isin(const Outputs &outputs, const c10::Scalar &number, const at::Tensor &test_elements, bool,
                  bool invert) {
   const at::Tensor found = test_elements.eq(number).any(), result = outputs[0];

@@ -1,6 +1,8 @@
-// scan.cpp: running values along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin.
+// scan.cpp: running values along one dimension: cumsum, cumprod, logcumsumexp, cummax, cummin. ATen's functions make the results, and ask
+// for these kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtils.h>
+#include <ATen/native/ReduceOps.h>
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/prepare/structured.h"
@@ -9,22 +11,19 @@
 namespace torch_backend {
 namespace {
 
-// result = running values of self, cast to the result's dtype. false = no kernel.
-bool run_scan(uint32_t op, const at::Tensor &result, const at::Tensor &self, int64_t dim) {
-  if (result.numel() == 0) return true;
-  const at::Tensor values = self.scalar_type() == result.scalar_type() ? self : self.to(result.scalar_type());
-  if (result.is_complex() && op == HAL_OP_ID_CUMSUM) {
-    if (result.dim() != 0) return run_scan(op, at::view_as_real(result), at::view_as_real(resolved(values)), dim);
-    result.copy_(values);
-    return true;
-  }
-  return Call(op, result).in(values).put(dim).elementwise().out(result).run();
+// result = running values of self, which has the result's dtype.
+template <uint32_t kOp>
+void scan(const at::Tensor &result, const at::Tensor &self, int64_t dim) {
+  if (result.is_complex() && kOp == HAL_OP_ID_CUMSUM)
+    return scan<kOp>(at::view_as_real(result), at::view_as_real(resolved(self)), dim);
+  Call(kOp, result).in(self).put(dim).elementwise().out(result).must_run();
 }
 
 bool logcumsumexp(Outputs &outputs, const at::Tensor &self, int64_t dim) {
   if (!self.is_floating_point()) return false;
-  return run_scan(HAL_OP_ID__LOGCUMSUMEXP, outputs.make(0, self.sizes(), self), self,
-                  at::maybe_wrap_dim(dim, self.dim()));
+  const at::Tensor &result = outputs.make(0, self.sizes(), self);
+  if (self.numel() != 0) scan<HAL_OP_ID__LOGCUMSUMEXP>(result, self, at::maybe_wrap_dim(dim, self.dim()));
+  return true;
 }
 
 // Writes both results, which ATen has made of the right shape.
@@ -34,14 +33,6 @@ bool extremes(const at::Tensor &self, at::Tensor &values, at::Tensor &indices, i
   if (values.sizes() != self.sizes() || indices.sizes() != self.sizes()) return false;
   Call call(kOp, self);
   return call.in(self).put(at::maybe_wrap_dim(dim, self.dim())).out(values).places(indices).run();
-}
-
-bool run_cumsum(const Outputs &outputs, const at::Tensor &self, int64_t dim, std::optional<c10::ScalarType>) {
-  return run_scan(HAL_OP_ID_CUMSUM, outputs[0], self, at::maybe_wrap_dim(dim, self.dim()));
-}
-
-bool run_cumprod(const Outputs &outputs, const at::Tensor &self, int64_t dim, std::optional<c10::ScalarType>) {
-  return run_scan(HAL_OP_ID_CUMPROD, outputs[0], self, at::maybe_wrap_dim(dim, self.dim()));
 }
 
 }  // namespace

@@ -1,16 +1,19 @@
-/* op_lstm_cell.c: launchers of a step of an LSTM and of its backward. Matrices are contiguous with a row for each sample: the state
- * has `width` columns, gates and workspace four times as many. */
+/* lstm_cell.c: launchers of a step of an LSTM or of a GRU, and of their backwards. Matrices are contiguous with a row for each sample:
+ * the state has `width` columns, gates and workspace of an LSTM four times as many, of a GRU three and five times. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
+#include "ops/lstm_cell/gru_cell_args.h"
 #include "ops/lstm_cell/lstm_cell_args.h"
 
 HAL_OP_LAUNCHER(queue_lstm_cell_forward, loops, LSTM_CELL_FORWARD_ARGS)
 HAL_OP_LAUNCHER(queue_lstm_cell_backward, loops, LSTM_CELL_BACKWARD_ARGS)
+HAL_OP_LAUNCHER(queue_gru_cell_forward, loops, GRU_CELL_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_gru_cell_backward, loops, GRU_CELL_BACKWARD_ARGS)
 
 #define COST 64 /* elements of memory traffic that a column with its five functions is worth */
 
 typedef struct samples_s {
-  int64_t state, gates, width; /* elements of a state and of gates; columns of a state */
+  int64_t state, gates, width; /* elements of a state and of an LSTM's gates; columns of a state */
   hal_dtype_t dtype;
 } samples_t;
 
@@ -20,10 +23,13 @@ static hal_status_t read_state(const hal_op_context_t *context, const hal_op_cal
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, index, out_state));
   const hal_tensor_t *state = *out_state;
   if (state->ndim != 2 || !hal_op_is_contiguous(state))
-    return hal_op_invalid(context, "cx has %d dimensions; a contiguous matrix is needed", (int)state->ndim);
+    return hal_op_invalid(context, "%s has %d dimensions; a contiguous matrix is needed",
+                          context->info->arguments[index], (int)state->ndim);
   if (!hal_op_has_dtype(context, state->dtype)) return HAL_UNIMPLEMENTED;
-  HAL_RETURN_IF_ERROR(hal_op_numel(context, state, "cx", &out->state));
-  if (__builtin_mul_overflow(out->state, 4, &out->gates)) return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, state, context->info->arguments[index], &out->state));
+  int64_t most; /* of a workspace */
+  if (__builtin_mul_overflow(out->state, 4, &out->gates) || __builtin_mul_overflow(out->state, 5, &most))
+    return hal_op_too_large(context, UINT64_MAX);
   out->width = state->sizes[1];
   out->dtype = state->dtype;
   return HAL_OK;
@@ -55,6 +61,14 @@ static uint64_t divide(const hal_op_context_t *context, const samples_t *in, pk_
   return (out->spans + out->per_item - 1) / out->per_item;
 }
 
+static hal_status_t read_biases(const hal_op_context_t *context, const hal_op_call_t *call, int64_t count,
+                                hal_dtype_t dtype, const hal_tensor_t *out[2]) {
+  for (uint32_t i = 0; i < 2; i++)
+    HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 3 + i, count, dtype, &out[i]));
+  if (!out[0] != !out[1]) return hal_op_invalid(context, "one bias is missing; both or none are needed");
+  return HAL_OK;
+}
+
 hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *cx, *input, *hidden, *bias[2];
   hal_plugin_kernel_t *kernel;
@@ -64,9 +78,7 @@ hal_status_t hal_op_launch_lstm_cell(hal_op_context_t *context, const hal_op_cal
   HAL_RETURN_IF_ERROR(read_state(context, call, 2, &cx, &in));
   HAL_RETURN_IF_ERROR(read_dense(context, call, 0, in.gates, in.dtype, &input));
   HAL_RETURN_IF_ERROR(read_dense(context, call, 1, in.gates, in.dtype, &hidden));
-  for (uint32_t i = 0; i < 2; i++)
-    HAL_RETURN_IF_ERROR(hal_op_optional_dense(context, call, 3 + i, 4 * in.width, in.dtype, &bias[i]));
-  if (!bias[0] != !bias[1]) return hal_op_invalid(context, "one bias is missing; both or none are needed");
+  HAL_RETURN_IF_ERROR(read_biases(context, call, 4 * in.width, in.dtype, bias));
   HAL_RETURN_IF_ERROR(result_dense(context, call, 0, in.state, in.dtype, &hy));
   HAL_RETURN_IF_ERROR(result_dense(context, call, 1, in.state, in.dtype, &cy));
   HAL_RETURN_IF_ERROR(result_dense(context, call, 2, in.gates, in.dtype, &work));
@@ -103,4 +115,45 @@ hal_status_t hal_op_launch_lstm_cell_backward(hal_op_context_t *context, const h
   void *grad_hy = with_hy ? grad[0]->data : c, *grad_cy = with_cy ? grad[1]->data : c; /* an address in any case */
   return queue_lstm_cell_backward(context, kernel, items, gates, before, grad_hy, grad_cy, c, d, w, items, &how,
                                   with_hy, with_cy);
+}
+
+hal_status_t hal_op_launch_gru_cell(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *hx, *input, *hidden, *bias[2];
+  hal_plugin_kernel_t *kernel;
+  pk_lstm_t how;
+  samples_t in;
+  void *hy, *work;
+  HAL_RETURN_IF_ERROR(read_state(context, call, 2, &hx, &in));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 0, 3 * in.state, in.dtype, &input));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 1, 3 * in.state, in.dtype, &hidden));
+  HAL_RETURN_IF_ERROR(read_biases(context, call, 3 * in.width, in.dtype, bias));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 0, in.state, in.dtype, &hy));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 1, 5 * in.state, in.dtype, &work));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_GRU_CELL_VARIANT_FORWARD, &kernel));
+  if (in.state == 0) return HAL_OK;
+
+  uint64_t items = divide(context, &in, &how);
+  int32_t with_bias = bias[0] != NULL;
+  void *a = input->data, *b = hidden->data;
+  void *bias_a = with_bias ? bias[0]->data : a, *bias_b = with_bias ? bias[1]->data : b; /* an address in any case */
+  return queue_gru_cell_forward(context, kernel, items, hy, work, a, b, hx->data, bias_a, bias_b, items, &how,
+                                with_bias);
+}
+
+hal_status_t hal_op_launch_gru_cell_backward(hal_op_context_t *context, const hal_op_call_t *call) {
+  const hal_tensor_t *grad, *work;
+  hal_plugin_kernel_t *kernel;
+  pk_lstm_t how;
+  samples_t in;
+  void *input, *hidden, *before;
+  HAL_RETURN_IF_ERROR(read_state(context, call, 0, &grad, &in));
+  HAL_RETURN_IF_ERROR(read_dense(context, call, 1, 5 * in.state, in.dtype, &work));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 0, 3 * in.state, in.dtype, &input));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 1, 3 * in.state, in.dtype, &hidden));
+  HAL_RETURN_IF_ERROR(result_dense(context, call, 2, in.state, in.dtype, &before));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, in.dtype, HAL_GRU_CELL_BACKWARD_VARIANT_BACKWARD, &kernel));
+  if (in.state == 0) return HAL_OK;
+
+  uint64_t items = divide(context, &in, &how);
+  return queue_gru_cell_backward(context, kernel, items, input, hidden, before, grad->data, work->data, items, &how);
 }

@@ -1,4 +1,4 @@
-/* op_lstm_cell.c: a step of an LSTM and its gradients against extended precision. */
+/* op_lstm_cell.c: a step of an LSTM, and one of a GRU, and their gradients against extended precision. */
 #include "op_numbers.h"
 
 enum { INPUT, HIDDEN, CX, BIAS_A, BIAS_B, GRAD_HY, GRAD_CY, HY, CY, WORK, GATES, BEFORE, TENSORS };
@@ -25,13 +25,14 @@ static void sample_free(sample_t *s) {
   for (int i = 0; i < TENSORS; i++) tensor_free(s->t[i]);
 }
 
-static hal_status_t run_cell(const char *name, const hal_value_t *args, tensor_t *const *results, uint32_t count) {
+static hal_status_t run_cell(const char *name, const hal_value_t *args, uint32_t arg_count, tensor_t *const *results,
+                             uint32_t count) {
   uint32_t op;
   must(hal_op_id(name, &op));
   const hal_tensor_t *pointers[3];
   for (uint32_t i = 0; i < count; i++) pointers[i] = &results[i]->desc;
   hal_op_call_t call = {
-      .struct_size = sizeof call, .arg_count = 5, .result_count = count, .args = args, .results = pointers};
+      .struct_size = sizeof call, .arg_count = arg_count, .result_count = count, .args = args, .results = pointers};
   return run_planned(0, op, NULL, &call);
 }
 
@@ -39,14 +40,14 @@ static hal_status_t forward(const sample_t *s, int with_bias) {
   const hal_value_t none = {0};
   const hal_value_t args[] = {of_tensor(s->t[INPUT]), of_tensor(s->t[HIDDEN]), of_tensor(s->t[CX]),
                               with_bias ? of_tensor(s->t[BIAS_A]) : none, with_bias ? of_tensor(s->t[BIAS_B]) : none};
-  return run_cell("_thnn_fused_lstm_cell", args, &s->t[HY], 3);
+  return run_cell("_thnn_fused_lstm_cell", args, 5, &s->t[HY], 3);
 }
 
 static hal_status_t backward(const sample_t *s, int with_hy, int with_cy) {
   const hal_value_t none = {0};
   const hal_value_t args[] = {with_hy ? of_tensor(s->t[GRAD_HY]) : none, with_cy ? of_tensor(s->t[GRAD_CY]) : none,
                               of_tensor(s->t[CX]), of_tensor(s->t[CY]), of_tensor(s->t[WORK])};
-  return run_cell("_thnn_fused_lstm_cell_backward_impl", args, &s->t[GATES], 2);
+  return run_cell("_thnn_fused_lstm_cell_backward_impl", args, 5, &s->t[GATES], 2);
 }
 
 static void near(const char *what, const tensor_t *t, int64_t i, long double want, long double error) {
@@ -122,4 +123,106 @@ Test(op_lstm_cell, wrong_calls_are_refused_with_a_message) {
   cr_assert_eq(backward(&s, 0, 0), HAL_INVALID_ARGUMENT);
   cr_assert(strstr(hal_error_message(), "one of them is needed") != NULL, "%s", hal_error_message());
   sample_free(&s), sample_free(&other);
+}
+
+/* ---- a step of a GRU ---- */
+
+enum {
+  G_INPUT,
+  G_HIDDEN,
+  G_HX,
+  G_BIAS_A,
+  G_BIAS_B,
+  G_GRAD,
+  G_HY,
+  G_WORK,
+  G_OF_INPUT,
+  G_OF_HIDDEN,
+  G_BEFORE,
+  G_TENSORS
+};
+
+static void gru_new(hal_dtype_t dtype, int64_t rows, int64_t width, tensor_t *t[G_TENSORS]) {
+  static const int times[G_TENSORS] = {3, 3, 1, 3, 3, 1, 1, 5, 3, 3, 1};
+  for (int i = 0; i < G_TENSORS; i++) {
+    const int64_t sizes[] = {rows, times[i] * width};
+    const int row = i == G_BIAS_A || i == G_BIAS_B;
+    t[i] = tensor_new(dtype, row ? 1 : 2, row ? &sizes[1] : sizes, CONTIGUOUS);
+    tensor_fill_ordinary(t[i], (uint64_t)i + 1);
+  }
+}
+
+static void gru_free(tensor_t *const t[G_TENSORS]) {
+  for (int i = 0; i < G_TENSORS; i++) tensor_free(t[i]);
+}
+
+static hal_status_t gru_forward(tensor_t *const t[G_TENSORS], int with_bias) {
+  const hal_value_t none = {0};
+  const hal_value_t args[] = {of_tensor(t[G_INPUT]), of_tensor(t[G_HIDDEN]), of_tensor(t[G_HX]),
+                              with_bias ? of_tensor(t[G_BIAS_A]) : none, with_bias ? of_tensor(t[G_BIAS_B]) : none};
+  return run_cell("_thnn_fused_gru_cell", args, 5, &t[G_HY], 2);
+}
+
+static hal_status_t gru_backward(tensor_t *const t[G_TENSORS]) {
+  const hal_value_t none = {0};
+  const hal_value_t args[] = {of_tensor(t[G_GRAD]), of_tensor(t[G_WORK]), none};
+  return run_cell("_thnn_fused_gru_cell_backward", args, 3, &t[G_OF_INPUT], 3);
+}
+
+static void gru_check_element(tensor_t *const t[G_TENSORS], int64_t r, int64_t k, int64_t width, int with_bias,
+                              long double u) {
+  long double a[3], b[3];
+  for (int g = 0; g < 3; g++) {
+    const int64_t column = g * width + k, place = r * 3 * width + column;
+    a[g] = tensor_get(t[G_INPUT], place).f + (with_bias ? tensor_get(t[G_BIAS_A], column).f : 0);
+    b[g] = tensor_get(t[G_HIDDEN], place).f + (with_bias ? tensor_get(t[G_BIAS_B], column).f : 0);
+  }
+  const int64_t at = r * width + k;
+  const long double reset = sigmoid(a[0] + b[0]), update = sigmoid(a[1] + b[1]), fresh = tanhl(a[2] + reset * b[2]);
+  const long double hx = tensor_get(t[G_HX], at).f, grad = tensor_get(t[G_GRAD], at).f;
+  const long double kept[] = {reset, update, fresh, hx, b[2]};
+  for (int g = 0; g < 5; g++)
+    near("workspace", t[G_WORK], r * 5 * width + g * width + k, kept[g], u * (1 + fabsl(b[2])));
+  near("hy", t[G_HY], at, (hx - fresh) * update + fresh, u * (1 + fabsl(hx) + fabsl(b[2])));
+  const long double of_new = grad * (1 - update) * (1 - fresh * fresh);
+  const long double want[] = {of_new * b[2] * reset * (1 - reset), grad * (hx - fresh) * update * (1 - update), of_new};
+  const long double error = 4 * u * (1 + fabsl(grad)) * (1 + fabsl(hx)) * (1 + fabsl(b[2])) * (1 + fabsl(b[2]));
+  for (int g = 0; g < 3; g++) {
+    const int64_t place = r * 3 * width + g * width + k;
+    near("gradient of the input's gates", t[G_OF_INPUT], place, want[g], error);
+    near("gradient of the hidden gates", t[G_OF_HIDDEN], place, g == 2 ? of_new * reset : want[g], error);
+  }
+  near("gradient of hx", t[G_BEFORE], at, grad * update, error);
+}
+
+Test(op_gru_cell, results_and_gradients, .timeout = 60) {
+  open_device();
+  static const int64_t shapes[][2] = {{1, 1}, {3, 7}, {16, 64}, {200, 5}, {2, 1024}, {3, 1025}, {33, 300}};
+  static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_FLOAT64, HAL_FLOAT16, HAL_BFLOAT16};
+  for (size_t i = 0; i < 8 * sizeof shapes / sizeof shapes[0]; i++) {
+    const int64_t rows = shapes[i / 8][0], width = shapes[i / 8][1];
+    const hal_dtype_t dtype = dtypes[i % 4];
+    tensor_t *t[G_TENSORS];
+    gru_new(dtype, rows, width, t);
+    must(gru_forward(t, i % 8 < 4));
+    must(gru_backward(t));
+    for (int k = G_HY; k < G_TENSORS; k++) tensor_download(t[k]);
+    for (int64_t at = 0; at < rows * width; at++)
+      gru_check_element(t, at / width, at % width, width, i % 8 < 4, 16 * roundoff(dtype));
+    gru_free(t);
+  }
+}
+
+Test(op_gru_cell, nothing_to_compute_and_wrong_calls) {
+  open_device();
+  tensor_t *empty[G_TENSORS], *t[G_TENSORS], *other[G_TENSORS];
+  gru_new(HAL_FLOAT32, 0, 4, empty), gru_new(HAL_FLOAT32, 3, 5, t), gru_new(HAL_FLOAT32, 4, 6, other);
+  must(gru_forward(empty, 1));
+  must(gru_backward(empty));
+  tensor_t *const right = t[G_WORK];
+  t[G_WORK] = other[G_WORK];
+  cr_assert_eq(gru_backward(t), HAL_INVALID_ARGUMENT);
+  cr_assert(strstr(hal_error_message(), "workspace has 120 elements") != NULL, "%s", hal_error_message());
+  t[G_WORK] = right;
+  gru_free(empty), gru_free(t), gru_free(other);
 }

@@ -1,10 +1,13 @@
 """Convolutions and recurrent cells, whose ATen entry points only throw for devices of other houses: forward and backward
 against the CPU."""
 
+import contextlib
+import copy
+
 import pytest
 import torch
 import torch_backend
-from torch_backend.fallback import strict
+from torch_backend.fallback import force, strict
 
 
 def compare(make, inputs, device, rtol=1e-4, atol=1e-5):
@@ -135,6 +138,38 @@ def test_lstm_with_given_state_and_gradient_of_the_cell_state(device):
         grads.append([t.grad.cpu() for t in (x, h, c)])
     for ours, theirs in zip(*grads):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_gru_cell_in_each_dtype(device, dtype, bias):
+    """Results and gradients of a step beside the CPU's own way in float64."""
+    torch.manual_seed(0)
+    cell, found = torch.nn.GRUCell(4, 3, bias=bias), []
+    operands = torch.randn(2, 4), torch.randn(2, 3)
+    for place, computing in (("cpu", torch.float64), (device, dtype)):
+        ours = copy.deepcopy(cell).to(dtype).to(place, computing)
+        leaves = [t.to(dtype).to(place, computing).requires_grad_() for t in operands]
+        with strict() if place == device else contextlib.nullcontext():
+            result = ours(*leaves)
+            result.sin().sum().backward()
+        found.append([t.detach().cpu().double() for t in (result, *(leaf.grad for leaf in leaves), *(p.grad for p in ours.parameters()))])
+    for ours, theirs in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=40 * torch.finfo(dtype).eps, atol=20 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (1, 9)], ids=str)
+def test_gru_cell_of_gates_that_broadcast(device, shape):
+    """Gates of the state's samples go to the kernel; others, and those of devices without it, through pointwise operators."""
+    torch.manual_seed(0)
+    gates, hidden, state = torch.randn(shape), torch.randn(4, 9), torch.randn(4, 3)
+    (a, b, c), (d, e, f) = gates.chunk(3, 1), hidden.chunk(3, 1)
+    reset, update = torch.sigmoid(a + d), torch.sigmoid(b + e)
+    new = torch.tanh(c + reset * f)
+    for without in ((), ("_thnn_fused_gru_cell",)):
+        with strict(), force(*without):
+            result = torch.ops.aten._thnn_fused_gru_cell(*(t.to(device) for t in (gates, hidden, state)))[0]
+        torch.testing.assert_close(result.cpu(), (state - new) * update + new)
 
 
 def test_lstm_with_projections(device):
