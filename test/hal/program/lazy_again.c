@@ -125,3 +125,72 @@ Test(lazy_again, a_tape_of_other_addresses_is_another_one) {
   for (int i = 0; i < TIMES; i++) cr_expect_eq(at(vectors[i], 17), -2);
   must(hal_lazy_end(lazy));
 }
+
+/* ---- how it is queued, as text ------------------------------------------------------------------------------------------------- */
+
+/* Writes the schedule that a stream has: "0 2 in one launch; 1; 3 is 1; 2 in common". */
+static void write_schedule(const hal_lazy_t *lazy, char *text, size_t room) {
+  const hal_schedule_t *schedule = NULL;
+  size_t size = 0;
+  for (uint32_t i = 0; i < HAL_SCHEDULES && !schedule; i++) schedule = lazy->schedules.schedule[i];
+  cr_assert(schedule);
+  for (uint32_t i = 0; i < schedule->count; i++) {
+    const hal_schedule_entry_t *const entry = &schedule->entry[i];
+    const int is_copied = entry->earlier != HAL_NO_TOUCH;
+    if (!entry->steps) size += (size_t)snprintf(text + size, room - size, "%u", (unsigned)entry->command);
+    if (is_copied) size += (size_t)snprintf(text + size, room - size, " is %u", (unsigned)entry->earlier);
+    for (uint32_t k = 0; k < entry->steps; k++)
+      size += (size_t)snprintf(text + size, room - size, "%u ", (unsigned)entry->commands[k]);
+    if (entry->steps) size += (size_t)snprintf(text + size, room - size, entry->kernel ? "in one launch" : "by nobody");
+    size += (size_t)snprintf(text + size, room - size, "; ");
+  }
+  snprintf(text + size, room - size, "%d in common", (int)schedule->info.common);
+}
+
+static void product(const tensor_t *a, const tensor_t *b, const tensor_t *result) {
+  enum { SIDE = 64 };
+  int64_t sizes[] = {SIDE, SIDE}, strides[] = {SIDE, 1};
+  hal_tensor_t parts[3] = {a->desc, b->desc, result->desc};
+  for (int i = 0; i < 3; i++) parts[i].ndim = 2, parts[i].sizes = sizes, parts[i].strides = strides;
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &parts[0]}, {.tag = HAL_VALUE_TENSOR, .u.t = &parts[1]}};
+  must(queue("mm", args, 2, &parts[2]));
+}
+
+Test(lazy_again, golden_text_of_a_group_that_goes_past_an_unrelated_command) {
+  tensor_t *const a = floats(1, 0), *const b = floats(0.5f, 0), *const c = floats(0, 0), *const r = floats(0, 0);
+  char text[1024];
+  if (!fuses()) return;
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < 3; i++) {
+    add(a, b, 1, r);    /* 0 */
+    product(a, b, c);   /* 1: has nothing to do with r */
+    unary("neg", r, r); /* 2 */
+    product(r, b, c);   /* 3: reads r */
+    unary("exp", r, r); /* 4: writes what 3 reads */
+    must(hal_lazy_flush(lazy));
+  }
+  write_schedule(lazy, text, sizeof text);
+  cr_expect_str_eq(text, "0 2 in one launch; 1; 3; 4; 0 in common");
+  must(hal_lazy_end(lazy));
+}
+
+Test(lazy_again, golden_text_of_what_is_computed_twice) {
+  tensor_t *const a = floats(1, 0), *const b = floats(0.5f, 0), *const c = floats(0, 0), *const d = floats(0, 0),
+                  *const r = floats(0, 0), *const s = floats(0, 0);
+  char text[1024];
+  if (!fuses()) return;
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < 3; i++) {
+    product(a, b, c);   /* 0 */
+    product(a, b, d);   /* 1: the same */
+    add(a, b, 1, r);    /* 2 */
+    add(a, b, 1, s);    /* 3: the same as 2, in its group */
+    unary("neg", s, s); /* 4 */
+    must(hal_lazy_flush(lazy));
+    cr_expect_eq(at(d, 99), at(c, 99));
+    cr_expect_eq(at(s, COUNT - 1), -1.5f);
+  }
+  write_schedule(lazy, text, sizeof text);
+  cr_expect_str_eq(text, "0; 1 is 0; 2 3 4 in one launch; 2 in common");
+  must(hal_lazy_end(lazy));
+}
