@@ -6,6 +6,7 @@
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "program/schedule.h"
 
 enum {
   MOST_KEY = 64 + HAL_FUSE_STEPS * (16 + 4 * CHAIN_OPERANDS + 48 + sizeof(pk_rows_t)),
@@ -206,6 +207,14 @@ void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUS
   }
 }
 
+hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
+                             const hal_launch_t *launch) {
+  hal_plugin_t *const plugin = stream->device->plugin;
+  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->handle, launch);
+  if (!status) hal_schedule_note_group(fuse->making, &fuse->group, kernel, launch);
+  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
+}
+
 static hal_status_t queue(hal_fuse_t *fuse, const hal_fuse_plan_t *plan, hal_stream_t *stream) {
   return plan->way == HAL_FUSE_CHAIN ? hal_fuse_chain_launch(fuse, &fuse->group, plan->made, stream)
                                      : hal_fuse_source_launch(fuse, &fuse->group, plan->made, stream);
@@ -257,10 +266,13 @@ static hal_status_t queue_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
   hal_fuse_mark(group, work->touches, runs ? HAL_DONE : HAL_TO_DO);
   if (!runs) return status;
   if (plan) {
+    fuse->making = work->making;
     HAL_RETURN_IF_ERROR(queue(fuse, plan, work->stream));
     info->queued++;
     info->groups++;
     info->fused += group->kept;
+  } else {
+    hal_schedule_note_group(work->making, group, NULL, NULL);
   }
   info->dropped += steps - group->kept;
   info->common += group->common;

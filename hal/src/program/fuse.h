@@ -101,8 +101,9 @@ typedef struct hal_fuse_work_s {
   hal_touches_t *touches; /* of the tape */
   uint32_t limit;         /* groups end before this command */
   hal_stream_t *stream;
-  const hal_lazy_desc_t *desc; /* who is told of groups that are compiled */
-  hal_lazy_info_t *info;       /* counts */
+  const hal_lazy_desc_t *desc;   /* who is told of groups that are compiled */
+  hal_lazy_info_t *info;         /* counts */
+  struct hal_schedule_s *making; /* is told what is queued; NULL: none */
 } hal_fuse_work_t;
 
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */
@@ -118,7 +119,8 @@ struct hal_fuse_s {
   int warned;                 /* that there are too many */
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
-  hal_metrics_t metrics; /* with a lock of its own */
+  struct hal_schedule_s *making; /* of the tape whose group is queued; NULL: none */
+  hal_metrics_t metrics;         /* with a lock of its own */
 };
 
 enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
@@ -195,6 +197,10 @@ hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_
                                    hal_stream_t *stream);
 hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
                                     hal_stream_t *stream);
+
+/* Launches the kernel of the group. Errors: the plugin's. */
+hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
+                             const hal_launch_t *launch);
 
 /* Packs the numbers of the steps that are kept, each at a multiple of 8 bytes: in the order of the steps. */
 void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]);

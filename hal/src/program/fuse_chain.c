@@ -143,7 +143,5 @@ hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_
                                .block = {1, 1, 1},
                                .arg_count = CHAIN_ARGS,
                                .args = args};
-  hal_plugin_t *const plugin = stream->device->plugin;
-  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(plugin, fuse->chain, stream->handle, &launch));
+  return hal_fuse_launch(fuse, fuse->chain, stream, &launch);
 }

@@ -255,8 +255,5 @@ hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group
                                .block = {threads, 1, 1},
                                .arg_count = count,
                                .args = args};
-  hal_plugin_t *const plugin = fuse->device->plugin;
-  hal_plugin_kernel_t *const kernel = hal_kernel_handle(((const made_t *)made)->kernel);
-  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(plugin, kernel, stream->handle, &launch));
+  return hal_fuse_launch(fuse, hal_kernel_handle(((const made_t *)made)->kernel), stream, &launch);
 }

@@ -353,6 +353,7 @@ static void destroy(hal_lazy_t *lazy) {
   hal_tape_destroy(&lazy->tape);
   hal_tape_destroy(&lazy->program.tape);
   hal_touches_destroy(&lazy->touches);
+  hal_schedules_destroy(&lazy->schedules);
   hal_compiler_leave(lazy->programs);
   hal_memory_pool_release(lazy->scratch);
   hal_free(lazy);

@@ -9,6 +9,7 @@
 #include "program/fuse.h"
 #include "program/ir.h"
 #include "program/program.h"
+#include "program/schedule.h"
 #include "program/touch.h"
 
 /* Bytes that a recorded copy reads: they live until it is done. */
@@ -36,6 +37,7 @@ struct hal_lazy_s {
   hal_programs_t *programs;       /* of the device's compiler; NULL = it has none */
   hal_touches_t touches;          /* of `tape` */
   hal_lazy_seen_t seen;
+  hal_schedules_t schedules;
   uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
   atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
   atomic_uint_fast64_t look;              /* at so many operators the device is asked again whether it has done all */
@@ -51,6 +53,9 @@ static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_la
 
 /* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's, naming the operator and where it was called. */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
+
+/* Queues copies of the results of the operator of one command where that of another has its own. Errors: the plugin's. */
+hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier);
 
 /* Copies the results of an operator that has computed what a command of `lazy->tape` would compute (lazy_common.c). `*out_done` = 0: there is none, and
  * the command is to be queued. `queueing` is held. Errors: the plugin's. */

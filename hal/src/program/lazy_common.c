@@ -108,8 +108,10 @@ static int is_still_there(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
   return 1;
 }
 
-/* Queues copies of an earlier operator's results. */
-static hal_status_t copy_results(hal_lazy_t *lazy, const hal_program_op_t *op, const hal_program_op_t *first) {
+hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
+  const hal_tape_t *const tape = &lazy->tape;
+  const hal_program_op_t *const op = &tape->ops[tape->commands[number].op];
+  const hal_program_op_t *const first = &tape->ops[tape->commands[earlier].op];
   hal_stream_t *const stream = lazy->program.stream;
   const int32_t ordinal = stream->device->ordinal;
   for (uint32_t i = 0; i < op->span_count; i++) {
@@ -136,7 +138,8 @@ hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done) {
     if (seen->hash[i] != hash || !is_same(tape, number, earlier) || !is_still_there(lazy, number, earlier)) continue;
     *out_done = 1;
     lazy->info.common++;
-    return copy_results(lazy, op, &tape->ops[tape->commands[earlier].op]);
+    hal_schedule_note(lazy->schedules.making, number, earlier);
+    return hal_lazy_copy(lazy, number, earlier);
   }
   const uint32_t at = seen->count++ % HAL_LAZY_SEEN;
   seen->hash[at] = hash;

@@ -34,6 +34,7 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
     if (!status && !done) status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
     if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
     lazy->info.queued += !done;
+    if (!done) hal_schedule_note(lazy->schedules.making, i, HAL_NO_TOUCH);
   }
   return HAL_OK;
 }
@@ -46,7 +47,8 @@ static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit
                                 .limit = limit,
                                 .stream = lazy->program.stream,
                                 .desc = &lazy->desc,
-                                .info = &lazy->info};
+                                .info = &lazy->info,
+                                .making = lazy->schedules.making};
   *out_end = begin + 1;
   const uint32_t kind = lazy->tape.commands[begin].kind;
   if (is_done(lazy, begin)) return HAL_OK;
@@ -77,13 +79,54 @@ static hal_status_t queue_compiled(hal_lazy_t *lazy) {
   return HAL_OK;
 }
 
-/* Queues the tape: groups of element-wise kernels as one, all else as it was recorded. */
-hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
+/* Queues groups of element-wise kernels as one, all else as it was recorded. */
+static hal_status_t queue_groups(hal_lazy_t *lazy) {
   const uint32_t count = lazy->tape.command_count;
-  hal_touches_begin(&lazy->touches, &lazy->tape);
-  lazy->seen.count = 0;
-  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, count);
-  if (lazy->programs) return queue_compiled(lazy);
   for (uint32_t i = 0, end; i < count; i = end) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, count, &end));
   return HAL_OK;
+}
+
+/* ---- tapes that come again --------------------------------------------------------------------------------------------------- */
+
+static hal_status_t queue_entry(hal_lazy_t *lazy, const hal_schedule_entry_t *entry, int profiled) {
+  hal_stream_t *const stream = lazy->program.stream;
+  hal_plugin_t *const plugin = stream->device->plugin;
+  if (entry->earlier != HAL_NO_TOUCH) return hal_lazy_copy(lazy, entry->command, entry->earlier);
+  if (entry->steps && !entry->kernel) return HAL_OK;
+  lazy->info.queued++;
+  if (!entry->steps) return hal_tape_queue(&lazy->tape, entry->command, stream, lazy->scratch, profiled);
+  hal_schedule_fill(entry, &lazy->tape);
+  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
+                          hal_call_kernel_launch(plugin, entry->kernel, stream->handle, entry->launch));
+}
+
+/* Marks what the first entries of a schedule have queued. */
+static void mark_done(hal_lazy_t *lazy, const hal_schedule_t *schedule, uint32_t entries) {
+  for (uint32_t i = 0; lazy->touches.done && i < entries; i++)
+    for (uint32_t k = 0; k < schedule->entry[i].steps; k++)
+      lazy->touches.done[schedule->entry[i].commands[k]] = HAL_DONE;
+}
+
+static hal_status_t queue_again(hal_lazy_t *lazy, const hal_schedule_t *schedule) {
+  const int profiled = hal_profile_is_on();
+  for (uint32_t i = 0; i < schedule->count; i++) {
+    const hal_status_t status = queue_entry(lazy, &schedule->entry[i], profiled);
+    if (HAL_LIKELY(!status)) continue;
+    mark_done(lazy, schedule, i);
+    return failed(lazy, schedule->entry[i].command, status);
+  }
+  hal_schedule_count(schedule, &lazy->info);
+  return HAL_OK;
+}
+
+hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
+  hal_touches_begin(&lazy->touches, &lazy->tape);
+  lazy->seen.count = 0;
+  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, lazy->tape.command_count);
+  if (lazy->programs) return queue_compiled(lazy);
+  const hal_schedule_t *const schedule = hal_schedules_find(&lazy->schedules, lazy->fuse, &lazy->tape, &lazy->info);
+  if (schedule) return queue_again(lazy, schedule);
+  const hal_status_t status = queue_groups(lazy);
+  hal_schedules_keep(&lazy->schedules, &lazy->info, !status);
+  return status;
 }

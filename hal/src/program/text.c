@@ -6,6 +6,7 @@
 
 #include "hal/op.h"
 #include "hal/status.h"
+#include "hal_op_ids.h"
 #include "program/program.h"
 
 /* A program that is read, not changed. */
@@ -92,6 +93,19 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
   }
 }
 
+/* Who computes an operator, told by its first command that computes: the plugin, a kernel of ours, a library, a function of the host; else nothing but
+ * the device's own copies, fills and random numbers. Who falls back to the CPU is not on a tape. */
+static const char *verdict_of(const hal_tape_t *tape, uint32_t index, uint32_t command) {
+  for (uint32_t i = command; i < tape->command_count; i++) {
+    if (tape->commands[i].op != index) continue;
+    if (tape->commands[i].kind == HAL_COMMAND_OWN_OP) return "plugin";
+    if (tape->commands[i].kind == HAL_COMMAND_HOST_CALL) return "host";
+    if (tape->commands[i].kind == HAL_COMMAND_LAUNCH)
+      return tape->ops[index].op < HAL_OP_ID_COUNT ? "portable" : "library";
+  }
+  return "native";
+}
+
 /* What is written. */
 typedef struct subject_s {
   const hal_tape_t *tape;
@@ -99,13 +113,14 @@ typedef struct subject_s {
   const hal_lazy_desc_t *desc; /* who knows where operators were called; NULL = nobody */
 } subject_t;
 
-static void add_op(writer_t *writer, const subject_t *subject, uint32_t index) {
+static void add_op(writer_t *writer, const subject_t *subject, uint32_t index, uint32_t command) {
   const hal_program_op_t *const op = &subject->tape->ops[index];
   const char *const name = hal_op_name(op->op);
   char where[256] = "";
   if (op->origin && subject->desc && subject->desc->describe)
     subject->desc->describe(subject->desc->state, op->origin, where, sizeof where);
-  add(writer, "%s%s%s%s", name ? name : "operator", op->text ? op->text : "", *where ? ", " : "", where);
+  add(writer, "%s%s, %s%s%s", name ? name : "operator", op->text ? op->text : "",
+      verdict_of(subject->tape, index, command), *where ? ", " : "", where);
 }
 
 static void write_lines(writer_t *writer, const subject_t *subject) {
@@ -115,7 +130,7 @@ static void write_lines(writer_t *writer, const subject_t *subject) {
   for (uint32_t i = 0; i < tape->command_count; i++) {
     const hal_command_t *const command = &tape->commands[i];
     if (command->op != last && command->op != HAL_NO_OP) {
-      add_op(writer, subject, command->op);
+      add_op(writer, subject, command->op, i);
       add(writer, "\n");
     }
     last = command->op;
@@ -133,7 +148,7 @@ static void write_dot(writer_t *writer, const subject_t *subject) {
     add(writer, "  n%u [label=\"", i);
     if (command->op != HAL_NO_OP) {
       const char *const name = hal_op_name(tape->ops[command->op].op);
-      add(writer, "%s\\n", name ? name : "operator");
+      add(writer, "%s, %s\\n", name ? name : "operator", verdict_of(tape, command->op, i));
     }
     add_command(writer, command);
     add(writer, "\"];\n");

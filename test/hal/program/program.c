@@ -570,12 +570,13 @@ Test(program, its_text_names_operators_operands_and_commands) {
   cr_expect_eq(strlen(text) + 1, size);
   cr_expect_not_null(strstr(text,
                             "  %0 = fill of 8 bytes\n"
-                            "add.Tensor(float32[1000], float32[1000], 1) -> float32[1000]\n"
+                            "add.Tensor(float32[1000], float32[1000], 1) -> float32[1000], portable\n"
                             "  %1 = launch of "),
                      "%s", text);
   must(hal_program_text(program, HAL_PROGRAM_DOT, dot, sizeof dot, &size));
-  cr_expect(strncmp(dot, "digraph program {", 17) == 0 && strstr(dot, "n0 -> n1;") && strstr(dot, "add.Tensor"), "%s",
-            dot);
+  cr_expect(
+      strncmp(dot, "digraph program {", 17) == 0 && strstr(dot, "n0 -> n1;") && strstr(dot, "add.Tensor, portable\\n"),
+      "%s", dot);
   hal_program_destroy(program);
   tensor_free(a), tensor_free(r);
 }

@@ -152,7 +152,7 @@ Test(program_own, the_text_shows_lists_and_numbers, .init = setup) {
   cr_expect_not_null(
       strstr(text,
              "test::always(float32[4,3], {float32[4,3], none}, [4,5], list of 2, \"text\", list of 1, 1+2i) "
-             "-> float32[4,3]\n  %0 = operator of the plugin\n"),
+             "-> float32[4,3], plugin\n  %0 = operator of the plugin\n"),
       "%s", text);
   hal_program_destroy(program);
 }
