@@ -155,6 +155,9 @@ static hal_status_t make_tables(hal_op_context_t *context, const plan_t *plan, i
   const pk_resample_t *map = &plan->map[d];
   const size_t rows = (size_t)(map->backward ? map->in : map->out), terms = (size_t)(map->out * map->taps);
   hal_plugin_kernel_t *kernel;
+  if (map->out > 0 && map->taps > (INT64_MAX >> 5) / map->out)
+    return hal_op_invalid(context, "%lld elements of %lld places each: a table of them does not fit into memory",
+                          (long long)map->out, (long long)map->taps);
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, dtype, HAL_RESAMPLE_MAP_VARIANT_TABLES, &kernel));
   HAL_RETURN_IF_ERROR(
       hal_op_scratch(context, (2 * rows + terms) * sizeof(int64_t) + terms * hal_op_dtype_size(dtype), scratch));
