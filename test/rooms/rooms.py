@@ -65,7 +65,7 @@ TABLES = {"codegen/ops.yaml"}
 
 # Operators as data: the lines of code (no blank ones, comments or directives) in the folders of csrc/aten that have operators' bodies. The
 # number may only shrink; what gets shorter by OPERATOR_SLACK lines lowers it.
-OPERATOR_ROOM, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3486, 20
+OPERATOR_ROOM, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3452, 20
 
 # What is not yet as it should be. These lists may only shrink.
 KNOWN_ARROWS = set()

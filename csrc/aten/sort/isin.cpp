@@ -1,4 +1,5 @@
-// isin.cpp: which elements are among others: a few are compared with each, many are sorted and searched.
+// isin.cpp: which elements are among others: few elements or few others are compared with each, many are sorted and searched. ATen's
+// implementations for numbers call this, or comparisons.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/result_type.h>
@@ -29,15 +30,10 @@ bool isin(const Outputs &outputs, const at::Tensor &elements, const at::Tensor &
   if (test_elements.numel() == 0) return outputs[0].fill_(invert).defined();
   const c10::ScalarType dtype = at::result_type(elements, test_elements);
   const at::Tensor self = elements.to(dtype).contiguous(), others = test_elements.to(dtype).reshape(-1);
-  const at::Tensor found = others.size(0) <= kFew ? among_few(self, others) : among_many(self, others);
+  const at::Tensor found = self.numel() == 1        ? others.eq(self).any().view(self.sizes())
+                           : others.size(0) <= kFew ? among_few(self, others)
+                                                    : among_many(self, others);
   outputs[0].copy_(invert ? found.logical_not() : found);
-  return true;
-}
-
-bool number_isin(const Outputs &outputs, const c10::Scalar &number, const at::Tensor &test_elements, bool,
-                 bool invert) {
-  const at::Tensor found = test_elements.eq(number).any(), result = outputs[0];
-  result.resize_({}).copy_(invert ? found.logical_not() : found);  // ATen's meta function leaves it without elements
   return true;
 }
 
