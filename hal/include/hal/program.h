@@ -78,7 +78,8 @@ HAL_API hal_status_t hal_program_info(const hal_program_t *program, hal_program_
 /* hal_program_text's formats. */
 enum { HAL_PROGRAM_LINES = 0, HAL_PROGRAM_DOT = 1 };
 
-/* Writes the program as text: a line per operator and what it queues, or a graph in the language of Graphviz. `*out_size` is its length in bytes with the 0
+/* Writes the program as text: a line per operator, with who computes it (plugin, portable kernels, a library, the host, or native: copies, fills and random numbers of
+ * the device alone), and what it queues, or a graph in the language of Graphviz. `*out_size` is its length in bytes with the 0
  * that ends it; it is written to `text` when `room` is at least that, else nothing is. Not while it is being recorded.
  * Errors: HAL_FAILED_PRECONDITION; HAL_INVALID_ARGUMENT = an unknown format; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_program_text(const hal_program_t *program, uint32_t format, char *text, size_t room,

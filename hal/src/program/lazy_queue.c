@@ -100,7 +100,7 @@ static hal_status_t queue_entry(hal_lazy_t *lazy, const hal_schedule_entry_t *en
                           hal_call_kernel_launch(plugin, entry->kernel, stream->handle, entry->launch));
 }
 
-/* Marks what the first entries of a schedule have queued. */
+/* Marks the groups among the first entries of a schedule. */
 static void mark_done(hal_lazy_t *lazy, const hal_schedule_t *schedule, uint32_t entries) {
   for (uint32_t i = 0; lazy->touches.done && i < entries; i++)
     for (uint32_t k = 0; k < schedule->entry[i].steps; k++)
@@ -112,7 +112,7 @@ static hal_status_t queue_again(hal_lazy_t *lazy, const hal_schedule_t *schedule
   for (uint32_t i = 0; i < schedule->count; i++) {
     const hal_status_t status = queue_entry(lazy, &schedule->entry[i], profiled);
     if (HAL_LIKELY(!status)) continue;
-    mark_done(lazy, schedule, i);
+    mark_done(lazy, schedule, i + 1);
     return failed(lazy, schedule->entry[i].command, status);
   }
   hal_schedule_count(schedule, &lazy->info);

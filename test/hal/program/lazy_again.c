@@ -126,6 +126,35 @@ Test(lazy_again, a_tape_of_other_addresses_is_another_one) {
   must(hal_lazy_end(lazy));
 }
 
+/* ---- failures ---------------------------------------------------------------------------------------------------------------- */
+
+static void open_with_fault(void) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "kernel_launch:4:INTERNAL", 1);
+  open_device();
+}
+
+TestSuite(lazy_again_faults, .init = open_with_fault, .timeout = 240);
+
+Test(lazy_again_faults, a_failure_of_what_comes_again_is_told_and_later_work_goes_on) {
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  if (!fuses()) return;
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < 6; i++) {
+    add(a, a, i, r);
+    unary("neg", r, r);
+    if (i != 3) {
+      must(hal_lazy_flush(lazy));
+      cr_expect_eq(at(r, 5), -(float)(1 + i));
+      continue;
+    }
+    cr_expect_eq(schedules_of(lazy), 1, "it comes again");
+    assert_fails(hal_lazy_flush(lazy), HAL_INTERNAL, "could not be queued, and 0 commands behind it were dropped");
+    cr_expect_eq(at(r, 5), -3, "nothing was computed");
+  }
+  must(hal_lazy_end(lazy));
+}
+
 /* ---- how it is queued, as text ------------------------------------------------------------------------------------------------- */
 
 /* Writes the schedule that a stream has: "0 2 in one launch; 1; 3 is 1; 2 in common". */
