@@ -38,6 +38,11 @@ const std::unordered_set<std::string> &takes_host() {
   return names;
 }
 
+// A wrapper that lazy_inner has looked at before.
+LazyTensorImpl *known(const at::Tensor &wrapper) {
+  return static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl());
+}
+
 // One call on its way.
 struct Call {
   const c10::OperatorHandle &op;
@@ -115,7 +120,7 @@ void Call::unwrap(c10::IValue &value, size_t argument) {
 at::Tensor Call::wrap(const at::Tensor &result) {
   if (!result.defined() || result.device().type() != kDevice) return result;
   for (const at::Tensor &wrapper : wrappers)
-    if (lazy_inner(wrapper).is_same(result)) return wrapper;
+    if (known(wrapper)->inner().is_same(result)) return wrapper;
   if (goes_elsewhere) return result;  // to the eager device
   return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(result) : wrap_narrowed(result);
 }
@@ -209,10 +214,8 @@ at::Tensor Call::wrap_narrowed(const at::Tensor &result) const {
 
 // Shapes of arguments that an operator wrote: out= and resize_ change them.
 void Call::refresh() {
-  for (const at::Tensor &wrapper : wrappers) {
-    auto *const lazy = static_cast<LazyTensorImpl *>(wrapper.unsafeGetTensorImpl());
-    if (C10_UNLIKELY(lazy->is_stale())) lazy->refresh();
-  }
+  for (const at::Tensor &wrapper : wrappers)
+    if (C10_UNLIKELY(known(wrapper)->is_stale())) known(wrapper)->refresh();
 }
 
 // The arguments with all tensors in the order of their elements: some kernels ask for that, and a wrapper, which always looks so, has not done
@@ -230,7 +233,7 @@ bool asks_for_order(const c10::Error &error) {
 
 // Runs the operator on the unwrapped arguments.
 void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
-  const auto lies_in_order = [](const at::Tensor &wrapper) { return lazy_inner(wrapper).is_contiguous(); };
+  const auto lies_in_order = [](const at::Tensor &wrapper) { return known(wrapper)->inner().is_contiguous(); };
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);

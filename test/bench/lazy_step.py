@@ -1,13 +1,16 @@
 """Lazy mode: what putting work off costs, and what it wins, beside eager mode and CPU torch in one run.
 
 Usage: python lazy_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]. Rows, inline and asynchronously on the fake device:
-  add, add_, with lines     recording one operator on 16 floats, from Python: at most 600 ns, with Python lines 800; beside CPU torch's
+  add, add_, with lines     recording one operator on 16 floats, from Python: at most 600 ns, with Python lines 800, on a tensor of the device
+                            type "lazy" 1,000; beside CPU torch's, and add beside our own eager mode
   chain                     20 element-wise operators on 4 M floats: at most 0.35 of CPU torch's time, 0.5 on opencl (PoCL)
   norms                     add, layer_norm, gelu; scale, add, softmax; the norm by the root of the mean square, on 4 M floats: at most 0.7 of our
                             own eager mode on fake, 1 on others
   mlp trace, mlp step       a training step of layers 256-256-256-10, batch 32: recording it takes at most the whole eager step of CPU torch, with
                             its execution at most 1.1 times that
   resnet, transformer       training steps: at most the time of our own eager mode
+  floor                     only when it is named: an add that makes a tensor and computes nothing (lazy_floor.cpp, which is compiled), which is what
+                            Python and torch take of the rows above
 One synchronisation at the end of each row of steps. Times are medians; the sides run alternately in one process, with a pause before each.
 With --check the exit code is 1 when a target is missed.
 """
@@ -23,31 +26,53 @@ import sides  # noqa: E402
 
 CALLS, STEPS, ELEMENTS, BATCH, SAMPLES = 2000, 10, 4_000_000, 32, 16
 NAMES = ("record", "chain", "norms", "mlp", "resnet", "transformer")
+ON_REQUEST = ("floor",)  # behind all others, as it replaces the device's operator
+
+
+def row(method, tensor):
+    """Seconds of a call of many."""
+    begin = time.perf_counter()
+    for _ in range(CALLS):
+        method(tensor, tensor)
+    return (time.perf_counter() - begin) / CALLS
 
 
 def record_rows(torch, rounds):
-    """Nanoseconds of a call that is recorded, and of CPU torch's."""
+    """Seconds of a call that is recorded, of CPU torch's and, of add, of our own eager mode."""
     from torch_backend import lazy
 
     ours, cpu = (torch.randn(16, device=device) for device in sides.pair())
+    methods = {"add": torch.Tensor.add, "add_": torch.Tensor.add_}
 
-    def row(method, tensor):
-        begin = time.perf_counter()
-        for _ in range(CALLS):
-            method(tensor, tensor)
-        return (time.perf_counter() - begin) / CALLS
-
-    def recorded(method):
-        seconds = row(method, ours)
+    def recorded(method, tensor):
+        seconds = row(method, tensor)
         lazy.mark_step(wait=True)
         return seconds
 
+    def both(method, tensor):
+        recorded(method, tensor)
+        return sides.alternate(lambda: recorded(method, tensor), lambda: row(method, cpu), rounds)
+
+    eager = {"add": sides.alternate(lambda: row(torch.Tensor.add, ours), lambda: row(torch.Tensor.add, cpu), rounds)[0]}
     for lines in (False, True):
-        for name, method in (("add", torch.Tensor.add), ("add_", torch.Tensor.add_)):
+        for name, method in methods.items():
             with lazy.record(lines=lines, limit=10 * CALLS):
-                recorded(method)
-                times = sides.alternate(lambda: recorded(method), lambda: row(method, cpu), rounds)
-            yield f"{name} of 16 floats{', with lines' if lines else ''}", *times, None, (800e-9 if lines else 600e-9)
+                times = both(method, ours)
+            yield f"{name} of 16 floats{', with lines' if lines else ''}", *times, eager.get(name), (800e-9 if lines else 600e-9)
+    lazy.device.enable(lines=False)
+    opaque = torch.randn(16, device="lazy")
+    for name, method in methods.items():
+        yield f"{name} of 16 floats, device lazy", *both(method, opaque), None, 1000e-9
+    lazy.device.stop()
+
+
+def floor_rows(torch, rounds):
+    from torch.utils import cpp_extension
+
+    cpp_extension.load("lazy_floor", [str(Path(__file__).with_name("lazy_floor.cpp"))], extra_cflags=["-O2"], is_python_module=False)
+    ours, cpu = (torch.randn(16, device=device) for device in sides.pair())
+    times = sides.alternate(lambda: row(torch.Tensor.add, ours), lambda: row(torch.Tensor.add, cpu), rounds)
+    yield "add that computes nothing", *times, None, None
 
 
 def chain(x, y):
@@ -165,8 +190,8 @@ def child(quick, names, plugin):
     """Measures every row in this process's mode and prints them as JSON."""
     torch = sides.torch_with_device(plugin)
     rounds, rows = 3 if quick else 11, []
-    for name in names:
-        make = {"record": record_rows, "mlp": mlp_rows}.get(name)
+    for name in sorted(names, key=(NAMES + ON_REQUEST).index):
+        make = {"record": record_rows, "mlp": mlp_rows, "floor": floor_rows}.get(name)
         on_plugin = {"chain": chain_rows, "norms": norm_rows}.get(name)
         found = make(torch, rounds) if make else on_plugin(torch, rounds, plugin) if on_plugin else model_rows(torch, name, rounds)
         rows += [dict(zip(("what", "lazy", "peer", "eager", "target"), row)) for row in found]
@@ -180,6 +205,8 @@ def text(seconds):
 def judge(row):
     """What a row is measured by, as text, and its target."""
     target = row["target"]
+    if target is None:
+        return 0, text(row["lazy"]), None
     if isinstance(target, str):  # "eager", or a part of it
         return row["lazy"] / row["eager"], f"{row['lazy'] / row['eager']:.2f} of eager", float(target.split()[0]) if " " in target else 1.0
     if target < 1e-3:
@@ -189,7 +216,7 @@ def judge(row):
 
 def main():
     parser = sides.parser(__doc__, with_plugin=True)
-    parser.add_argument("--only", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--only", nargs="+", choices=NAMES + ON_REQUEST, default=NAMES)
     options = parser.parse_args()
     if options.child:
         child(options.quick, options.only, options.plugin)
@@ -199,8 +226,9 @@ def main():
     for settings, title, _ in sides.modes(options.plugin):
         for row in sides.run_child(__file__, *sys.argv[1:], **settings):
             value, figure, target = judge(row)
-            limit = text(target) if target < 1e-3 else f"{target:.2f}"
-            table.row(f"{row['what']}, {title}", *(text(row[side]) for side in ("lazy", "eager", "peer")), figure, limit, met=value <= target)
+            limit = "-" if target is None else text(target) if target < 1e-3 else f"{target:.2f}"
+            met = None if target is None else value <= target
+            table.row(f"{row['what']}, {title}", *(text(row[side]) for side in ("lazy", "eager", "peer")), figure, limit, met=met)
     return table.exit_code(options)
 
 

@@ -63,19 +63,26 @@ struct Reference {
   int64_t itemsize;
 };
 
+// The first byte of a tensor's storage.
+C10_ALWAYS_INLINE char *base_of(const c10::TensorImpl *impl) {
+  return static_cast<char *>(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+}
+
 // Describes a dense tensor by the reference's shape: contiguous tensors of one shape have equal strides wherever they
 // matter. Cheaper than describe(), which asks every tensor again.
-C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,
-                                             c10::ScalarType dtype, int64_t itemsize) {
-  char *base = static_cast<char *>(impl->unsafe_storage().unsafeGetStorageImpl()->_mutable_data_ptr_no_checks().get());
+C10_ALWAYS_INLINE hal_tensor_t describe_at(const Reference &reference, void *data, c10::ScalarType dtype) {
   return {sizeof(hal_tensor_t),
-          base + impl->storage_offset() * itemsize,
+          data,
           reference.sizes.data(),
           reference.strides,
           static_cast<int32_t>(reference.sizes.size()),
           static_cast<int32_t>(dtype),
           0,
           0};
+}
+C10_ALWAYS_INLINE hal_tensor_t describe_like(const Reference &reference, const c10::TensorImpl *impl,
+                                             c10::ScalarType dtype, int64_t itemsize) {
+  return describe_at(reference, base_of(impl) + impl->storage_offset() * itemsize, dtype);
 }
 
 C10_ALWAYS_INLINE bool same_sizes(c10::IntArrayRef a, c10::IntArrayRef b) {
@@ -180,7 +187,7 @@ struct Elementwise {
     at::Tensor made =
         make_dense(reference.sizes, reference.impl->numel(), bool_result ? c10::ScalarType::Bool : reference.dtype,
                    bool_result ? 1 : reference.itemsize, reference.device);
-    if (C10_UNLIKELY(!call.run(*this, reference, made))) return false;
+    if (C10_UNLIKELY(!call.run(*this, reference, dense::base_of(made.unsafeGetTensorImpl())))) return false;
     result = std::move(made);
     return true;
   }
@@ -194,7 +201,11 @@ struct Elementwise {
                        result.scalar_type() == (bool_result ? c10::ScalarType::Bool : reference.dtype) &&
                        (dense::independent(result, self) && ... && dense::independent(result, rest)) &&
                        call.gather(reference, self, rest...);
-    if (C10_LIKELY(dense)) return call.run(*this, reference, result);
+    if (C10_LIKELY(dense)) {
+      const c10::TensorImpl *impl = result.unsafeGetTensorImpl();
+      return call.run(*this, reference,
+                      dense::base_of(impl) + impl->storage_offset() * static_cast<int64_t>(impl->itemsize()));
+    }
     at::Tensor unused;
     return broadcast(&result, unused, self, rest...);
   }
@@ -237,11 +248,10 @@ struct Elementwise {
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
-    bool run(const Elementwise &of, const dense::Reference &reference, const at::Tensor &result) {
+    // `data`: of the result.
+    bool run(const Elementwise &of, const dense::Reference &reference, void *data) {
       const hal_tensor_t descriptor =
-          of.bool_result
-              ? dense::describe_like(reference, result.unsafeGetTensorImpl(), c10::ScalarType::Bool, 1)
-              : dense::describe_like(reference, result.unsafeGetTensorImpl(), reference.dtype, reference.itemsize);
+          dense::describe_at(reference, data, of.bool_result ? c10::ScalarType::Bool : reference.dtype);
       const hal_tensor_t *const results[] = {&descriptor};
       return run_op(reference.device, of.op, values, results, HAL_CALL_DENSE);
     }

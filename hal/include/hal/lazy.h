@@ -73,7 +73,7 @@ HAL_API hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream);
 typedef struct hal_lazy_info_s {
   size_t struct_size;
   uint64_t pending;  /* commands that are recorded now */
-  uint64_t recorded; /* operators, since it began */
+  uint64_t recorded; /* operators that put something off, since it began */
   uint64_t flushes;  /* that queued something */
   uint64_t limits;   /* of these: since `limit` was reached */
   uint64_t queued;   /* commands, each a call of the plugin */

@@ -105,28 +105,34 @@ static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *
   return (void *)kernel == (void *)&hal_op_no_kernel ? NULL : kernel;
 }
 
+/* Converts an integer or floating number to float32, for kernels that compute in it: 1 when it is one. */
+static inline int hal_op_dense_single(const hal_value_t *value, hal_dtype_t dtype, float *out_number) {
+  const int single = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
+  if (HAL_UNLIKELY(!single || (value->tag != HAL_VALUE_INT && value->tag != HAL_VALUE_DOUBLE))) return 0;
+  *out_number = value->tag == HAL_VALUE_INT ? (float)value->u.i : (float)value->u.d;
+  return 1;
+}
+
 /* Converts a number, float32 without a call: 1 when it fits the dtype. */
 static inline int hal_op_dense_scalar(const hal_op_context_t *context, const hal_value_t *value, hal_dtype_t dtype,
                                       hal_op_scalar_t *out_scalar) {
-  const int single = dtype == HAL_FLOAT32 || dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16;
-  if (HAL_LIKELY(single && (value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE))) {
-    out_scalar->u.f32 = value->tag == HAL_VALUE_INT ? (float)value->u.i : (float)value->u.d;
-    out_scalar->size = sizeof(float);
-    return 1;
-  }
+  out_scalar->size = sizeof(float);
+  if (HAL_LIKELY(hal_op_dense_single(value, dtype, &out_scalar->u.f32))) return 1;
   return hal_op_scalar(context, value, dtype, "", out_scalar) == HAL_OK;
 }
 
-/* Reads the numbers, none or one of them without a call: 1 when they fit the dtype. */
+/* Reads the numbers, none or one of them without a call: 1 when they fit the dtype. A float32 is written where the kernel reads it, as
+ * copying a union of which a part was just written makes a processor wait. */
 static inline int hal_op_dense_numbers(const hal_op_context_t *context, const hal_op_call_t *call, hal_dtype_t dtype,
                                        hal_op_numbers_t *out_numbers) {
   static const hal_value_t zero = {.tag = HAL_VALUE_INT};
   const hal_op_info_t *info = context->info;
-  hal_op_scalar_t number;
-  if (HAL_UNLIKELY(info->scalars > 1)) return hal_op_elementwise_numbers(context, call, dtype, out_numbers) == HAL_OK;
-  if (!hal_op_dense_scalar(context, info->scalars ? &call->args[info->operands] : &zero, dtype, &number)) return 0;
-  memcpy(out_numbers->bytes, &number.u, sizeof number.u);
-  out_numbers->size = number.size;
+  const hal_value_t *const value = info->scalars ? &call->args[info->operands] : &zero;
+  float number;
+  if (HAL_UNLIKELY(info->scalars > 1 || !hal_op_dense_single(value, dtype, &number)))
+    return hal_op_elementwise_numbers(context, call, dtype, out_numbers) == HAL_OK;
+  memcpy(out_numbers->bytes, &number, sizeof number);
+  out_numbers->size = sizeof number;
   return 1;
 }
 

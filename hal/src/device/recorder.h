@@ -12,11 +12,27 @@
 
 typedef struct hal_recorder_s hal_recorder_t;
 
+/* An operator that a thread runs on a recorded stream, for as long as it runs: `hal_thread.recorded_op` is the innermost. */
+typedef struct hal_recorded_op_s {
+  struct hal_recorded_op_s *outer; /* that runs this one as a part of its own; NULL = none */
+  uint32_t op;
+  /* The recorder's. A program: which operator recorded before. Lazy work puts the operator on a tape with its first command, and again
+   * when that tape was queued meanwhile. */
+  uint32_t index;            /* on the tape of `recording` */
+  uint64_t recording;        /* 0: not yet on a tape */
+  uint64_t origin;           /* where the caller is */
+  const hal_op_call_t *call; /* when it is described, accepted by the compiler, or its spans are noted; else NULL */
+  uint8_t described, accepted, spans;
+} hal_recorded_op_t;
+
 typedef struct hal_recorder_calls_s {
-  /* An operator begins; the work until it ends is its own. Operators may run others. `call` may be NULL. Gives what end_op takes. */
-  uint32_t (*begin_op)(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call);
-  void (*end_op)(hal_recorder_t *recorder, uint32_t outer);
-  hal_status_t (*launch)(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
+  /* An operator begins, of which `outer` and `op` are set: the work until it ends is its own. Operators may run others. `call` may be
+   * NULL. 0 = it is a part of the one that runs it, and does not end. */
+  int (*begin_op)(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_op_call_t *call);
+  void (*end_op)(hal_recorder_t *recorder, hal_recorded_op_t *op);
+  /* `op`: of the thread; NULL = none. */
+  hal_status_t (*launch)(hal_recorder_t *recorder, hal_recorded_op_t *op, hal_plugin_kernel_t *kernel,
+                         const hal_launch_t *launch);
   /* Devices are the plugin's ordinals, or HAL_HOST. HAL_UNIMPLEMENTED = what was recorded is queued, and the caller queues the copy
    * itself. */
   hal_status_t (*copy)(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src, int32_t src_device,

@@ -12,6 +12,7 @@ typedef struct target_s {
   hal_op_counter_t *counter;
   hal_device_t *device;
   hal_stream_t *stream;
+  hal_thread_t *thread;
   uint32_t op;
 } target_t;
 
@@ -53,7 +54,8 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   target->device = owner;
-  target->stream = stream = hal_stream_or_current(owner, stream);
+  target->thread = &hal_thread;
+  target->stream = stream = hal_stream_or_of_thread(target->thread, owner, stream);
   target->op = op;
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
     HAL_RETURN_IF_ERROR(find_defined(target));
@@ -108,7 +110,8 @@ static __attribute__((noinline)) hal_status_t check_operands(const hal_op_contex
 }
 
 /* Launches the portable kernel, or calls the library's function. */
-static inline hal_status_t launch(const target_t *target, const hal_op_call_t *call, uint32_t elsewhere) {
+static inline hal_status_t launch(const target_t *target, const hal_op_call_t *call, hal_recorded_op_t *recorded,
+                                  uint32_t elsewhere) {
   const hal_op_entry_t *const entry = target->entry;
   hal_op_context_t context = {.info = entry->info,
                               .device = target->device,
@@ -117,6 +120,7 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .op = target->op,
                               .group_threads = target->device->ops->target.group_threads,
                               .few_loops = target->device->ops->target.few_loops,
+                              .recorded = recorded,
                               .elsewhere = elsewhere};
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
   return entry->launch(&context, call);
@@ -126,10 +130,11 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
 
 /* Records the plugin's own op, where its yes binds: when it is called there is no other way left. One that decides when it is called is
  * called, behind what was put off; a program cannot have it. */
-static hal_status_t record_own(const target_t *target, hal_op_call_t *call) {
+static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
+  (void)recorded; /* the thread's */
   hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
   const hal_op_own_t *const own = &target->entry->own;
-  const hal_status_t answer = own->fn ? hal_op_own_query(own, target->device, call) : HAL_UNIMPLEMENTED;
+  const hal_status_t answer = hal_op_own_query(own, target->device, call);
   if (answer == HAL_NOT_READY && recorder->lazy) {
     HAL_RETURN_IF_ERROR(recorder->calls->settle(recorder, target->entry->info->name));
     return ask_own(target, call);
@@ -140,24 +145,32 @@ static hal_status_t record_own(const target_t *target, hal_op_call_t *call) {
   return HAL_OK;
 }
 
-static hal_status_t record(const target_t *target, hal_op_call_t *call) {
+static inline hal_status_t record(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (!(call->flags & HAL_RUN_PORTABLE)) status = record_own(target, call);
+  if (HAL_UNLIKELY(target->entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE))
+    status = record_own(target, call, recorded);
   if (status != HAL_UNIMPLEMENTED) return status;
-  if (target->entry->launch) status = launch(target, call, HAL_OP_RECORDS);
+  if (target->entry->launch) status = launch(target, call, recorded, HAL_OP_RECORDS);
   if (status == HAL_OK) hal_op_count_one(&target->counter->portable);
   if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target->counter->unimplemented);
   return status;
 }
 
 /* Does one of the two as an operator of the recording. */
-static __attribute__((noinline)) hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
-                                                           hal_status_t (*way)(const target_t *, hal_op_call_t *)) {
+static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
+                                        hal_status_t (*way)(const target_t *, hal_op_call_t *, hal_recorded_op_t *)) {
+  hal_thread_t *const thread = target->thread;
   hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
-  const uint32_t outer = recorder->calls->begin_op(recorder, target->op, call);
-  const hal_status_t status = way(target, call);
-  recorder->calls->end_op(recorder, outer);
+  hal_recorded_op_t recorded = {.outer = thread->recorded_op, .op = target->op};
+  if (!recorder->calls->begin_op(recorder, &recorded, call)) return way(target, call, recorded.outer);
+  thread->recorded_op = &recorded;
+  const hal_status_t status = way(target, call, &recorded);
+  thread->recorded_op = recorded.outer;
+  recorder->calls->end_op(recorder, &recorded);
   return status;
+}
+static __attribute__((noinline)) hal_status_t record_any(const target_t *target, hal_op_call_t *call) {
+  return run_recorded(target, call, record);
 }
 
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
@@ -165,13 +178,13 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return run_recorded(&target, call, record);
+  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return record_any(&target, call);
   if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
     status = ask_own(&target, call);
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
-    status = launch(&target, call, 0);
+    status = launch(&target, call, NULL, 0);
     if (HAL_LIKELY(!status)) {
       hal_op_count_one(&target.counter->portable);
       return HAL_OK;
@@ -186,7 +199,7 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
   HAL_RETURN_IF_ERROR(find(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   if (!entry->launch || op >= HAL_OP_BUILTIN_COUNT) return HAL_UNIMPLEMENTED; /* a library's function cannot plan */
-  return launch(&target, call, HAL_OP_PLANS);
+  return launch(&target, call, NULL, HAL_OP_PLANS);
 }
 
 /* Out of line, so that the way without a profile stays short. */

@@ -55,6 +55,7 @@ typedef struct hal_op_info_s {
 } hal_op_info_t;
 
 /* hal_op_context_t.elsewhere */
+typedef struct hal_recorded_op_s hal_recorded_op_t;
 enum {
   HAL_OP_PLANS = 1,  /* plan mode: all is discarded */
   HAL_OP_RECORDS = 2 /* the stream's recorder takes it */
@@ -68,7 +69,8 @@ struct hal_op_context_s {
   uint32_t op;                             /* HAL_OP_ID_* */
   uint32_t group_threads;                  /* of group kernels: target.h */
   uint64_t few_loops;                      /* target.h */
-  uint32_t elsewhere; /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
+  hal_recorded_op_t *recorded; /* what the recorder is told of the operator (device/recorder.h); NULL = there is none */
+  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */

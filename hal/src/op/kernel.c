@@ -153,7 +153,8 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
     return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,
                          launch->arg_count);
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->launch(recorder, kernel->handle, launch);
+  if (HAL_UNLIKELY(recorder != NULL))
+    return recorder->calls->launch(recorder, hal_thread.recorded_op, kernel->handle, launch);
   return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
                           hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
 }

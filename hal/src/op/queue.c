@@ -19,7 +19,7 @@ hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin
                                      const hal_launch_t *launch) {
   if (plans(context)) return HAL_OK;
   hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
-  return recorder->calls->launch(recorder, kernel, launch);
+  return recorder->calls->launch(recorder, context->recorded, kernel, launch);
 }
 
 hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,

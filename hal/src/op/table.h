@@ -17,6 +17,7 @@
 typedef struct hal_op_entry_s {
   atomic_int known; /* 1 when the fields below may be read without the lock */
   uint32_t argument_count, further_count;
+  uint64_t portable;        /* dtypes with a portable kernel in the form of the device */
   hal_op_own_t own;         /* the plugin's own op */
   hal_op_launcher_t launch; /* of the portable kernel, or of a library's function; NULL when this device has none */
   const hal_op_info_t *info;

@@ -32,6 +32,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
       hal_op_own_find(table->device, info->name, &entry->own);
       entry->launch = table->provider.dialect ? info->launch : info->launch_without_kernels;
     }
+    entry->portable = entry->launch ? hal_op_table_dtypes(table, info) : 0;
     entry->argument_count = info->argument_count;
     entry->further_count = info->further_count;
     entry->info = info;
@@ -48,19 +49,14 @@ static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
   return HAL_LIKELY(op < HAL_OP_BUILTIN_COUNT) ? hal_op_entry(owner->ops, op) : hal_op_defined_entry(owner, op);
 }
 
-/* Those of an entry's device, which is there. */
-static uint64_t with_kernel(int32_t device, const hal_op_entry_t *entry) {
-  return entry->launch ? hal_op_table_dtypes(hal_devices[device].ops, entry->info) : 0;
-}
-
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return !entry ? 0 : entry->own.dtypes | with_kernel(device, entry);
+  return !entry ? 0 : entry->own.dtypes | entry->portable;
 }
 
 uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return entry ? with_kernel(device, entry) : 0;
+  return entry ? entry->portable : 0;
 }
 
 int32_t hal_op_takes_channels_last(int32_t device, uint32_t op) {

@@ -56,17 +56,14 @@ static int grow(hal_arena_t *arena, size_t size) {
   return 1;
 }
 
-void *hal_arena_take(hal_arena_t *arena, size_t size) {
-  const size_t align = sizeof(max_align_t);
-  if (size > SIZE_MAX - align) return NULL;
-  size = (size + align - 1) & ~(align - 1);
-  if (HAL_UNLIKELY(!arena->chunks || arena->chunks->room - arena->chunks->used < size) && !grow(arena, size))
-    return NULL;
-  hal_arena_chunk_t *const chunk = arena->chunks;
-  char *const piece = (char *)chunk->data + chunk->used;
-  chunk->used += size;
-  arena->bytes += size;
-  return piece;
+void *hal_arena_take_slow(hal_arena_t *arena, size_t size) {
+  return size <= SIZE_MAX - sizeof(max_align_t) && grow(arena, hal_arena_round(size)) ? hal_arena_take(arena, size)
+                                                                                      : NULL;
+}
+
+void hal_arena_give_back(hal_arena_t *arena, size_t size) {
+  arena->chunks->used -= hal_arena_round(size);
+  arena->bytes -= hal_arena_round(size);
 }
 
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size) {

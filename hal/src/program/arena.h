@@ -4,6 +4,8 @@
 
 #include <stddef.h>
 
+#include "base/likely.h"
+
 typedef struct hal_arena_chunk_s {
   struct hal_arena_chunk_s *next;
   size_t used, room;
@@ -17,8 +19,26 @@ typedef struct hal_arena_s {
   size_t bytes;              /* of all pieces */
 } hal_arena_t;
 
+static inline size_t hal_arena_round(size_t size) {
+  return (size + sizeof(max_align_t) - 1) & ~(sizeof(max_align_t) - 1);
+}
+
+void *hal_arena_take_slow(hal_arena_t *arena, size_t size);
+
 /* Gives `size` bytes, aligned for any type; NULL = the host has no memory. Freed by hal_arena_destroy. */
-void *hal_arena_take(hal_arena_t *arena, size_t size);
+static inline void *hal_arena_take(hal_arena_t *arena, size_t size) {
+  hal_arena_chunk_t *const chunk = arena->chunks;
+  const size_t rounded = hal_arena_round(size);
+  if (HAL_UNLIKELY(!chunk || chunk->room - chunk->used < rounded || rounded < size))
+    return hal_arena_take_slow(arena, size);
+  char *const piece = (char *)chunk->data + chunk->used;
+  chunk->used += rounded;
+  arena->bytes += rounded;
+  return piece;
+}
+
+/* Gives the last `size` bytes that were taken back. */
+void hal_arena_give_back(hal_arena_t *arena, size_t size);
 
 /* Gives a copy of `size` bytes; NULL = no memory. */
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size);

@@ -68,9 +68,9 @@ static int take_tape(hal_lazy_t *lazy) {
   const int reports = program->reports;
   program->reports = 0;
   program->recorder.id = hal_program_new_id(); /* of the next tape: operators that are being recorded go on there */
-  hal_unlock(&program->lock);
-  atomic_store_explicit(&lazy->settled, atomic_load_explicit(&lazy->recorded, memory_order_relaxed),
+  atomic_store_explicit(&lazy->settled, atomic_load_explicit(&program->recorded, memory_order_relaxed),
                         memory_order_relaxed);
+  hal_unlock(&program->lock);
   return lazy->tape.command_count || reports ? 1 + reports : 0;
 }
 
@@ -203,53 +203,40 @@ static inline int is_told(const hal_lazy_t *lazy, uint32_t op) {
 }
 
 /* Shows the call of the operator that begins to who describes or compiles it, or wants to know what it touches. */
-static __attribute__((noinline)) void show_call(const hal_lazy_t *lazy, uint32_t op, const hal_op_call_t *call) {
-  hal_program_here_t *const here = &hal_program_here;
-  here->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
-  here->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op, call);
-  here->spans = call && !is_told(lazy, op);
-  here->call = here->described || here->accepted || here->spans ? call : NULL;
+static __attribute__((noinline)) void show_call(const hal_lazy_t *lazy, hal_recorded_op_t *op,
+                                                const hal_op_call_t *call) {
+  op->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
+  op->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op->op, call);
+  op->spans = call && !is_told(lazy, op->op);
+  op->call = op->described || op->accepted || op->spans ? call : NULL;
+}
+
+/* Queues what there is before an operator where that is due. */
+static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint32_t op, uint64_t recorded, uint64_t put_off) {
+  if (put_off >= lazy->first && !is_elementwise(lazy, op) && is_enough(lazy, recorded, put_off))
+    flush_quietly(lazy, "enough for the device to begin");
+  if (put_off >= lazy->desc.limit) flush_full(lazy);
+}
+
+static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_op_call_t *call) {
+  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer) return 0;
+  const uint64_t recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
+  const uint64_t put_off = recorded - atomic_load_explicit(&lazy->settled, memory_order_relaxed);
+  if (put_off >= lazy->due && (!is_elementwise(lazy, op->op) || HAL_UNLIKELY(put_off >= lazy->desc.limit)))
+    flush_due(lazy, op->op, recorded, put_off);
+  if (lazy->desc.origin) op->origin = lazy->desc.origin(lazy->desc.state);
+  if (HAL_UNLIKELY(lazy->shows || !is_told(lazy, op->op))) show_call(lazy, op, call);
+  return 1;
 }
 
 /* Notes that all commands of the operator are on the tape, if they are on one. */
-static __attribute__((noinline)) void complete_op(hal_program_t *program) {
-  const hal_program_here_t *const here = &hal_program_here;
+static void end_op(hal_recorder_t *recorder, hal_recorded_op_t *op) {
+  hal_program_t *const program = hal_program_of(recorder);
+  if (HAL_LIKELY(!op->accepted)) return;
   hal_lock(&program->lock);
-  if (here->recording == program->recorder.id) program->tape.ops[here->index].complete = 1;
+  if (op->recording == program->recorder.id) program->tape.ops[op->index].complete = 1;
   hal_unlock(&program->lock);
-}
-
-static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
-  hal_lazy_t *const lazy = hal_lazy_of(recorder);
-  if (HAL_UNLIKELY(lazy->programs != NULL) && hal_program_here.op != HAL_NO_OP) {
-    hal_program_here.depth++; /* a part of the operator that runs */
-    return hal_program_here.op;
-  }
-  const uint64_t settled = atomic_load_explicit(&lazy->settled, memory_order_relaxed);
-  const uint64_t recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
-  if (HAL_UNLIKELY(recorded >= settled + lazy->first) && !is_elementwise(lazy, op) &&
-      is_enough(lazy, recorded, recorded - settled))
-    flush_quietly(lazy, "enough for the device to begin");
-  if (HAL_UNLIKELY(recorded >= settled + lazy->desc.limit)) flush_full(lazy);
-  const uint64_t origin = lazy->desc.origin ? lazy->desc.origin(lazy->desc.state) : 0;
-  const uint32_t outer = hal_program_here.op;
-  hal_program_here = (hal_program_here_t){.op = op, .origin = origin};
-  if (HAL_UNLIKELY(lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED || !is_told(lazy, op)))
-    show_call(lazy, op, call);
-  atomic_fetch_add_explicit(&lazy->recorded, 1, memory_order_relaxed);
-  return outer;
-}
-
-static void end_op(hal_recorder_t *recorder, uint32_t outer) {
-  if (HAL_UNLIKELY(hal_program_here.depth)) {
-    hal_program_here.depth--;
-    return;
-  }
-  if (HAL_UNLIKELY(hal_program_here.accepted)) complete_op(hal_program_of(recorder));
-  hal_program_here.op = outer;
-  hal_program_here.recording = 0;
-  hal_program_here.call = NULL;
-  hal_program_here.accepted = 0;
 }
 
 /* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
@@ -370,6 +357,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
   lazy->first = lazy->desc.piece < FIRST ? lazy->desc.piece : FIRST;
+  lazy->due = lazy->desc.limit < lazy->first ? lazy->desc.limit : lazy->first;
   lazy->families = hal_op_form_families();
   lazy->told = hal_op_form_elements();
   hal_program_t *const program = &lazy->program;
@@ -386,6 +374,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   lazy->fuse = hal_fuse_of(stream->device);
   if (!(lazy->desc.flags & HAL_LAZY_PLAIN)) lazy->programs = hal_compiler_enter(stream->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
+  lazy->shows = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;
   if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
     destroy(lazy);
     return hal_error_set(HAL_FAILED_PRECONDITION,
@@ -447,7 +436,7 @@ hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {
   hal_lock(&lazy->program.lock);
   info.pending = lazy->program.tape.command_count;
   hal_unlock(&lazy->program.lock);
-  info.recorded = atomic_load_explicit(&lazy->recorded, memory_order_relaxed);
+  info.recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
   info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
   memcpy(out_info, &info, info.struct_size);
   return HAL_OK;

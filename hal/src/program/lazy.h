@@ -29,21 +29,23 @@ typedef struct hal_lazy_seen_s {
 
 struct hal_lazy_s {
   hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
+  /* What each operator asks, side by side. */
+  uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
+  atomic_uint_fast64_t settled; /* operators that were recorded when the last tape was taken */
+  hal_programs_t *programs;     /* of the device's compiler; NULL = it has none */
+  uint32_t first, due; /* operators of the smallest piece; behind which queueing may be due: that, or the limit */
+  int shows;           /* calls are described, or compiled */
   hal_lazy_desc_t desc;
   hal_lock_t queueing;            /* of all that follows: held while a tape is queued, in the order of recording */
   hal_tape_t tape;                /* that is queued */
   hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
   hal_fuse_t *fuse;               /* of the device */
-  hal_programs_t *programs;       /* of the device's compiler; NULL = it has none */
   hal_touches_t touches;          /* of `tape` */
   hal_lazy_seen_t seen;
   hal_schedules_t schedules;
-  uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
-  atomic_uint_fast64_t recorded, settled; /* operators; of these, when the last tape was taken */
-  atomic_uint_fast64_t look;              /* at so many operators the device is asked again whether it has done all */
-  atomic_int asynchronous;                /* 1 = it was seen to work while others go on */
-  uint32_t first;                         /* operators of the smallest piece */
-  hal_lazy_info_t info;                   /* counts; of `queueing` */
+  atomic_uint_fast64_t look; /* at so many operators the device is asked again whether it has done all */
+  atomic_int asynchronous;   /* 1 = it was seen to work while others go on */
+  hal_lazy_info_t info;      /* counts; of `queueing` */
   hal_memory_pool_t
       *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */
   int warned;

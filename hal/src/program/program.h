@@ -121,18 +121,20 @@ typedef struct hal_program_stream_s {
 struct hal_program_s {
   hal_recorder_t recorder; /* first: a recorder is its program */
   hal_device_t *device;
-  hal_lock_t lock; /* of all that follows */
-  hal_memory_pool_t *pool;
+  /* What each command touches, side by side: 128 bytes with the above. */
+  hal_lock_t lock;        /* of all that follows */
+  hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
+  int recording, reports; /* reports: kernels may write the stream's error record */
   hal_tape_t tape;
+  atomic_uint_fast64_t recorded; /* lazy work: operators that were put on a tape; read without the lock, too */
+  uint32_t current_op;           /* that now records */
+  uint32_t flags, stream_count;
+  hal_memory_pool_t *pool;
   void ***patches; /* pointer arguments that name the error record of the stream that a run is on */
   uint32_t patch_count, patch_room;
-  uint32_t current_op;           /* that now records */
   hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */
   hal_stream_t *stream;          /* that of hal_program_begin */
   hal_program_source_t *sources;
-  uint32_t flags, stream_count;
-  int recording, reports; /* reports: kernels may write the stream's error record */
-  hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
   char cause[HAL_FAILURE_BYTES];
   hal_event_t *done;  /* for hal_program_order; made when it first has to wait */
   hal_stream_t *last; /* of the last run; NULL = none */
@@ -153,20 +155,6 @@ hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_pro
 
 /* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
-
-/* The operator that the thread records lazily: it stands on the tape from its first command on, and again when that tape was queued
- * meanwhile. */
-typedef struct hal_program_here_s {
-  uint32_t op;        /* its number; HAL_NO_OP = none */
-  uint32_t index;     /* on the tape of `recording` */
-  uint64_t recording; /* 0: not yet on a tape */
-  uint64_t origin;
-  const hal_op_call_t
-      *call; /* of an operator that is described, accepted by the compiler, or whose spans are noted; else NULL */
-  int described, accepted, spans;
-  uint32_t depth; /* of operators within this one, which are not told apart from it: where there is a compiler */
-} hal_program_here_t;
-extern _Thread_local hal_program_here_t hal_program_here;
 
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);

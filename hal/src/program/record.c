@@ -29,38 +29,43 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-_Thread_local hal_program_here_t hal_program_here = {.op = HAL_NO_OP};
-
-static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_program_here_t *here, int is_split) {
-  hal_program_op_t *const op = &tape->ops[here->index];
-  if (here->described) op->text = hal_program_describe(&tape->arena, here->call);
-  if (here->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, here->call);
-  if (here->spans) hal_touch_note(&tape->arena, op, here->call);
+static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_recorded_op_t *recorded, int is_split) {
+  hal_program_op_t *const op = &tape->ops[recorded->index];
+  if (recorded->described) op->text = hal_program_describe(&tape->arena, recorded->call);
+  if (recorded->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, recorded->call);
+  if (recorded->spans) hal_touch_note(&tape->arena, op, recorded->call);
 }
 
 /* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */
-static inline uint32_t lazy_op(hal_program_t *program) {
-  hal_program_here_t *const here = &hal_program_here;
+static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
   hal_tape_t *const tape = &program->tape;
-  if (here->op == HAL_NO_OP) return HAL_NO_OP;
-  if (here->recording == program->recorder.id) return here->index;
+  if (!recorded) return HAL_NO_OP;
+  if (recorded->recording == program->recorder.id) return recorded->index;
   if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
-  const int is_split = here->recording != 0; /* its first commands were queued meanwhile */
-  here->index = tape->op_count++;
-  here->recording = program->recorder.id;
-  tape->ops[here->index] = (hal_program_op_t){.op = here->op, .origin = here->origin};
-  if (HAL_UNLIKELY(here->call != NULL)) describe_op(tape, here, is_split);
-  return here->index;
+  const int is_split = recorded->recording != 0; /* its first commands were queued meanwhile */
+  if (HAL_LIKELY(!is_split)) {                   /* no other thread writes it */
+    const uint64_t before = atomic_load_explicit(&program->recorded, memory_order_relaxed);
+    atomic_store_explicit(&program->recorded, before + 1, memory_order_relaxed);
+  }
+  recorded->index = tape->op_count++;
+  recorded->recording = program->recorder.id;
+  tape->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
+  if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(tape, recorded, is_split);
+  return recorded->index;
 }
 
-hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
+static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *recorded, uint32_t kind) {
   hal_tape_t *const tape = &program->tape;
   if (!fits((void **)&tape->commands, tape->command_count, &tape->command_room, sizeof *tape->commands)) return NULL;
-  const uint32_t op = program->recorder.lazy ? lazy_op(program) : program->current_op;
+  const uint32_t op = program->recorder.lazy ? lazy_op(program, recorded) : program->current_op;
   hal_command_t *const command = &tape->commands[tape->command_count++];
   command->kind = kind;
   command->op = op;
   return command;
+}
+
+hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
+  return append(program, hal_thread.recorded_op, kind);
 }
 
 hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_program) {
@@ -83,27 +88,28 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
 
 /* ---- operators ----------------------------------------------------------------------------------------------------------- */
 
-static uint32_t begin_op(hal_recorder_t *recorder, uint32_t op, const hal_op_call_t *call) {
+static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_program_t *program;
-  if (hal_program_enter(recorder, &program)) return HAL_NO_OP; /* the first command tells it */
-  const uint32_t outer = program->current_op;
+  op->index = HAL_NO_OP;
+  if (hal_program_enter(recorder, &program)) return 1; /* the first command tells it */
   hal_status_t status = HAL_OK;
+  op->index = program->current_op;
   if (fits((void **)&program->tape.ops, program->tape.op_count, &program->tape.op_room, sizeof *program->tape.ops)) {
     const char *const text =
         program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->tape.arena, call) : NULL;
     program->current_op = program->tape.op_count++;
-    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op, .text = text};
+    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op->op, .text = text};
   } else {
     status = out_of_memory();
   }
   hal_program_leave(program, status);
-  return outer;
+  return 1;
 }
 
-static void end_op(hal_recorder_t *recorder, uint32_t outer) {
+static void end_op(hal_recorder_t *recorder, hal_recorded_op_t *op) {
   hal_program_t *const program = hal_program_of(recorder);
   hal_lock(&program->lock);
-  program->current_op = outer;
+  program->current_op = op->index;
   hal_unlock(&program->lock);
 }
 
@@ -121,66 +127,91 @@ static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *progra
   return HAL_OK;
 }
 
+/* Bytes of the copy of a value, which begins at a multiple of 8. */
 static inline size_t value_size(const hal_arg_t *argument) {
   return argument->kind == HAL_ARG_LOCAL ? 0 : argument->kind == HAL_ARG_POINTER ? sizeof(void *) : argument->size;
 }
+static inline size_t value_room(const hal_arg_t *argument) { return (value_size(argument) + 7) & ~(size_t)7; }
 
-/* Copies the arguments of a launch, and behind them their values, each at a multiple of 8 bytes. Gives what is behind these. */
-static inline char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
+/* Copies the arguments of a launch, and behind them their values, of up to 8 bytes each: 1. 0 = there are others. */
+static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
+  uint64_t *to = (uint64_t *)(args + count);
+  for (const hal_arg_t *const end = from + count; from != end; from++, args++, to++) {
+    const uint32_t size = from->size, kind = from->kind;
+    if (HAL_LIKELY(size == 8 && kind != HAL_ARG_LOCAL))
+      memcpy(to, from->value, 8);
+    else if (HAL_LIKELY(size == 4 && kind == HAL_ARG_VALUE))
+      memcpy(to, from->value, 4);
+    else
+      return 0;
+    *args = (hal_arg_t){.value = to, .size = size, .kind = kind};
+  }
+  return 1;
+}
+
+/* The same of any values. Gives what is behind them. */
+static char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
   char *to = (char *)(args + count);
   for (uint32_t i = 0; i < count; i++) {
     const size_t size = value_size(&from[i]);
     args[i] = from[i];
-    if (HAL_UNLIKELY(!size)) continue;
-    args[i].value = to;
-    if (HAL_LIKELY(size == 8))
-      memcpy(to, from[i].value, 8);
-    else if (HAL_LIKELY(size == 4))
-      memcpy(to, from[i].value, 4);
-    else
-      memcpy(to, from[i].value, size);
-    to += (size + 7) & ~(size_t)7;
+    if (!size) continue;
+    args[i].value = memcpy(to, from[i].value, size);
+    to += value_room(&from[i]);
   }
   return to;
 }
 
-/* Copies a launch with its arguments, their values and attributes: one piece of memory. */
-static hal_status_t copy_launch(hal_program_t *program, const hal_launch_t *launch, const hal_launch_t **out_launch) {
+/* Copies a launch of any kind with its arguments, their values and attributes: one piece of memory. NULL = no memory. */
+static __attribute__((noinline)) hal_launch_t *copy_launch(hal_arena_t *arena, const hal_launch_t *launch) {
   const size_t attributes =
       HAL_HAS_FIELD(launch, attributes) ? launch->attribute_count * sizeof *launch->attributes : 0;
   const uint32_t count = launch->arg_count;
   size_t values = 0;
-  for (uint32_t i = 0; i < count; i++) values += (value_size(&launch->args[i]) + 7) & ~(size_t)7;
-  hal_launch_t *const copy =
-      hal_arena_take(&program->tape.arena, sizeof *copy + count * sizeof(hal_arg_t) + values + attributes);
-  if (HAL_UNLIKELY(!copy)) return out_of_memory();
-  if (HAL_LIKELY(launch->struct_size == HAL_STRUCT_SIZE(hal_launch_t, args))) {
-    memcpy(copy, launch, HAL_STRUCT_SIZE(hal_launch_t, args));
-  } else {
-    *copy = (hal_launch_t){.struct_size = 0};
-    memcpy(copy, launch, launch->struct_size < sizeof *copy ? launch->struct_size : sizeof *copy);
-  }
+  for (uint32_t i = 0; i < count; i++) values += value_room(&launch->args[i]);
+  hal_launch_t *const copy = hal_arena_take(arena, sizeof *copy + count * sizeof(hal_arg_t) + values + attributes);
+  if (!copy) return NULL;
+  *copy = (hal_launch_t){.struct_size = 0};
+  memcpy(copy, launch, launch->struct_size < sizeof *copy ? launch->struct_size : sizeof *copy);
   hal_arg_t *const args = (hal_arg_t *)(copy + 1);
   char *const end = copy_arguments(args, launch->args, count);
   copy->args = args;
-  if (HAL_UNLIKELY(attributes)) copy->attributes = memcpy(end, launch->attributes, attributes);
-  *out_launch = copy;
-  return program->recorder.lazy ? HAL_OK : note_patches(program, copy); /* lazy work runs on its own stream */
+  if (attributes) copy->attributes = memcpy(end, launch->attributes, attributes);
+  return copy;
 }
 
-static hal_status_t record_launch(hal_recorder_t *recorder, hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
-  hal_program_t *program;
-  const hal_launch_t *copy = NULL;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  hal_status_t status = copy_launch(program, launch, &copy);
-  hal_command_t *const command = status ? NULL : hal_program_append(program, HAL_COMMAND_LAUNCH);
-  if (command) {
-    command->u.launch.kernel = kernel;
-    command->u.launch.launch = copy;
-  } else if (!status) {
-    status = out_of_memory();
+/* The same of a launch whose values are words, and without attributes, as most are. NULL = it is another one, or no memory. */
+static inline hal_launch_t *copy_plain(hal_arena_t *arena, const hal_launch_t *launch) {
+  const uint32_t count = launch->arg_count;
+  const size_t size = sizeof *launch + count * (sizeof(hal_arg_t) + 8);
+  if (HAL_UNLIKELY(launch->struct_size != HAL_STRUCT_SIZE(hal_launch_t, args))) return NULL;
+  hal_launch_t *const copy = hal_arena_take(arena, size);
+  if (HAL_UNLIKELY(!copy)) return NULL;
+  hal_arg_t *const args = (hal_arg_t *)(copy + 1);
+  if (HAL_UNLIKELY(!copy_words(args, launch->args, count))) {
+    hal_arena_give_back(arena, size);
+    return NULL;
   }
-  return hal_program_leave(program, status);
+  memcpy(copy, launch, HAL_STRUCT_SIZE(hal_launch_t, args));
+  copy->args = args;
+  return copy;
+}
+
+static hal_status_t record_launch(hal_recorder_t *recorder, hal_recorded_op_t *op, hal_plugin_kernel_t *kernel,
+                                  const hal_launch_t *launch) {
+  hal_program_t *program;
+  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  hal_launch_t *copy = copy_plain(&program->tape.arena, launch);
+  if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->tape.arena, launch);
+  hal_command_t *const command = copy ? append(program, op, HAL_COMMAND_LAUNCH) : NULL;
+  if (HAL_UNLIKELY(!command)) return hal_program_leave(program, out_of_memory());
+  command->u.launch.kernel = kernel;
+  command->u.launch.launch = copy;
+  if (HAL_LIKELY(recorder->lazy)) { /* runs on its own stream: the addresses of its error record stay */
+    hal_unlock(&program->lock);
+    return HAL_OK;
+  }
+  return hal_program_leave(program, note_patches(program, copy));
 }
 
 /* Whether host memory is read when the work runs: page-locked memory is, as its owner asked for; what may be gone by then is copied
