@@ -14,7 +14,7 @@ void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target
 
 // What the CPU's kernel `target` gives for an operator that has another name here, both without overloads.
 template <class... Args>
-torch::jit::Stack results_of_cpu(const char *op, const char *target, const Args &...args) {
+torch::jit::Stack results_on_cpu(const char *op, const char *target, const Args &...args) {
   torch::jit::Stack stack;
   torch::jit::push(stack, args...);
   c10::Dispatcher &dispatcher = c10::Dispatcher::singleton();

@@ -75,7 +75,7 @@ at::Tensor convolution(const at::Tensor &input, const at::Tensor &weight, const 
         make_convolution(input, weight, bias, step, pad, dilation, transposed, output_pad, groups);
     if (call.out(result).run()) return result;
   }
-  return results_of_cpu("aten::convolution_overrideable", "aten::convolution", input, weight, bias, step, pad, dilation,
+  return results_on_cpu("aten::convolution_overrideable", "aten::convolution", input, weight, bias, step, pad, dilation,
                         transposed, output_pad, groups)[0]
       .toTensor();
 }
@@ -93,7 +93,7 @@ Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, 
   }
   // The CPU's takes one argument more: the sizes of the bias.
   const auto results =
-      results_of_cpu("aten::convolution_backward_overrideable", "aten::convolution_backward", grad, input, weight,
+      results_on_cpu("aten::convolution_backward_overrideable", "aten::convolution_backward", grad, input, weight,
                      c10::List<int64_t>({grad.size(1)}), step, pad, dilation, transposed, output_pad, groups, mask);
   return {results[0].toTensor(), results[1].toTensor(), results[2].toTensor()};
 }
