@@ -54,8 +54,9 @@ typedef struct hal_op_info_s {
   uint16_t check;
 } hal_op_info_t;
 
-/* hal_op_context_t.elsewhere */
 typedef struct hal_recorded_op_s hal_recorded_op_t;
+
+/* hal_op_context_t.elsewhere */
 enum {
   HAL_OP_PLANS = 1,  /* plan mode: all is discarded */
   HAL_OP_RECORDS = 2 /* the stream's recorder takes it */
