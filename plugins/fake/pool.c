@@ -20,8 +20,10 @@
  * by more than about an eighth. */
 #define PARTS_PER_THREAD 8
 
-/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take. */
+/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take, unless it is known. */
 #define FIRST_STEP 256
+
+#define KNOWN_LAUNCHES 512
 
 /* A sleeping thread takes 5 to 50 us to come, and whoever wakes it about 5. One that is looking for work comes within one. */
 #define WORTH_WAKING_NS 60e3
@@ -144,16 +146,46 @@ void fake_pool_leave(void) {
   unlock_and_wake(1);
 }
 
+/* ---- how long launches take
+ * -------------------------------------------------------------------------------------------------- */
+
+/* What launches of a kernel and a number of units took the last time, in nanoseconds of one thread: the lower half; the upper one says which
+ * they are. One that takes another's place only makes that a new one. */
+static _Atomic uint64_t known[KNOWN_LAUNCHES];
+
+static uint64_t name_of(const hal_host_kernel_t *kernel, uint64_t units) {
+  const uint64_t name = ((uint64_t)(uintptr_t)kernel ^ units << 20) * UINT64_C(0x9E3779B97F4A7C15);
+  return name ^ name >> 32;
+}
+
+/* 0 = not known. */
+static double expect(uint64_t name) {
+  const uint64_t found = atomic_load_explicit(&known[name % KNOWN_LAUNCHES], memory_order_relaxed);
+  return found >> 32 == name >> 32 ? (double)(found & UINT32_MAX) : 0;
+}
+
+static void learn(uint64_t name, double ns) {
+  const uint64_t took = ns < (double)UINT32_MAX ? (uint64_t)ns : UINT32_MAX;
+  atomic_store_explicit(&known[name % KNOWN_LAUNCHES], name >> 32 << 32 | took, memory_order_relaxed);
+}
+
+/* Whether others should help with what takes so long. */
+static int is_worth_sharing(double ns) {
+  return ns > (atomic_load_explicit(&pool.looking, memory_order_relaxed) ? WORTH_SHARING_NS : WORTH_WAKING_NS);
+}
+
 /* ---- parallel launches
  * -------------------------------------------------------------------------------------------------- */
 
-static void run_parts(job_t *job) {
-  for (;;) {
+/* Returns the units done. */
+static uint64_t run_parts(job_t *job) {
+  for (uint64_t done = 0;;) {
     hal_host_range_t range;
     range.begin = atomic_fetch_add_explicit(&job->begin, job->part, memory_order_relaxed);
-    if (range.begin >= job->units) return;
+    if (range.begin >= job->units) return done;
     range.end = job->units - range.begin < job->part ? job->units : range.begin + job->part;
     fake_compute(job->kernel, &range, job->args);
+    done += range.end - range.begin;
   }
 }
 
@@ -343,50 +375,56 @@ static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
 }
 
 /* Computes on the calling thread, in steps that double, until the rest would take so long that another thread is worth calling: how
- * long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done. */
-static uint64_t run_alone(const job_t *job) {
+ * long a unit takes is known only when some are done, since it depends on the arguments. Returns the units done, and how long they took. */
+static uint64_t run_alone(const job_t *job, double *out_ns) {
   const int64_t start = fake_now();
   uint64_t step = step_of(job->kernel, job->units / FIRST_STEP + 1), done = 0;
   for (;;) {
     const hal_host_range_t range = {done, job->units - done < step ? job->units : done + step};
     fake_compute(job->kernel, &range, job->args);
     done = range.end;
-    if (done == job->units) return done;
-    const double rest = (double)(fake_now() - start) / (double)done * (double)(job->units - done);
-    const unsigned looking = atomic_load_explicit(&pool.looking, memory_order_relaxed);
-    if (rest > (looking ? WORTH_SHARING_NS : WORTH_WAKING_NS)) return done;
+    *out_ns = (double)(fake_now() - start);
+    if (done == job->units || is_worth_sharing(*out_ns / (double)done * (double)(job->units - done))) return done;
     step = step < job->part / 2 ? 2 * step : job->part;
   }
 }
 
-void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
-                        void *const *args) {
-  const uint64_t threads = fake.settings.threads;
-  job_t job = {.kernel = kernel, .args = args, .units = units, .owner = owner};
-  job.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
-  const uint64_t done = run_alone(&job);
-  if (done == units) return;
-  atomic_store_explicit(&job.begin, done, memory_order_relaxed);
-  const uint64_t others = (units - done - 1) / job.part;
-  if (ensure_started() && others) job.seats = (uint32_t)(others < threads - 1 ? others : threads - 1);
-
-  if (!job.seats) {
-    run_parts(&job);
-    return;
-  }
+/* Computes the rest together with others. Returns the units that this thread has done. */
+static uint64_t run_shared(job_t *job) {
   fake_lock(&pool.lock);
-  job.next = pool.jobs;
-  pool.jobs = &job;
-  add_work(job.seats);
+  job->next = pool.jobs;
+  pool.jobs = job;
+  add_work(job->seats);
   unlock_and_wake(1);
-  run_parts(&job);
+  const uint64_t done = run_parts(job);
   fake_lock(&pool.lock);
   job_t **link = &pool.jobs;
-  while (*link != &job) link = &(*link)->next;
-  *link = job.next;
-  remove_work(job.seats);
+  while (*link != job) link = &(*link)->next;
+  *link = job->next;
+  remove_work(job->seats);
   fake_unlock(&pool.lock);
-  wait_for_helpers(&job);
+  return done;
+}
+
+void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units,
+                        void *const *args) {
+  const uint64_t threads = fake.settings.threads, name = name_of(kernel, units);
+  job_t job = {.kernel = kernel, .args = args, .units = units, .owner = owner};
+  job.part = step_of(kernel, units / (threads * PARTS_PER_THREAD) + 1);
+  double ns = 0;
+  int shared = 0;
+  uint64_t done = is_worth_sharing(expect(name)) ? 0 : run_alone(&job, &ns);
+  if (done < units) {
+    const uint64_t others = (units - done - 1) / job.part;
+    if (ensure_started() && others) job.seats = (uint32_t)(others < threads - 1 ? others : threads - 1);
+    atomic_store_explicit(&job.begin, done, memory_order_relaxed);
+    const int64_t start = fake_now();
+    shared = job.seats != 0;
+    done += shared ? run_shared(&job) : run_parts(&job);
+    ns += (double)(fake_now() - start);
+  }
+  if (done) learn(name, ns / (double)done * (double)units);
+  if (shared) wait_for_helpers(&job);
 }
 
 void fake_pool_stop(void) {
