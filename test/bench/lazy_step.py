@@ -9,13 +9,17 @@ Usage: python lazy_step.py [--check] [--quick] [--only NAME ...] [--plugin NAME]
   mlp trace, mlp step       a training step of layers 256-256-256-10, batch 32: recording it takes at most the whole eager step of CPU torch, with
                             its execution at most 1.1 times that
   resnet, transformer       training steps: at most the time of our own eager mode
-  floor                     only when it is named: an add that makes a tensor and computes nothing (lazy_floor.cpp, which is compiled), which is what
-                            Python and torch take of the rows above
+Only when they are named, with no target:
+  kernels                   what the kernels of both training steps take by the device's profile, and how much of it is in kernels that are not the
+                            same ones in both modes: all that lazy mode can win there
+  floor                     an add that makes a tensor and computes nothing (lazy_floor.cpp, which is compiled), which is what Python and torch take
+                            of the rows above
 One synchronisation at the end of each row of steps. Times are medians; the sides run alternately in one process, with a pause before each.
 With --check the exit code is 1 when a target is missed.
 """
 
 import json
+import statistics
 import sys
 import time
 from pathlib import Path
@@ -26,7 +30,7 @@ import sides  # noqa: E402
 
 CALLS, STEPS, ELEMENTS, BATCH, SAMPLES = 2000, 10, 4_000_000, 32, 16
 NAMES = ("record", "chain", "norms", "mlp", "resnet", "transformer")
-ON_REQUEST = ("floor",)  # behind all others, as it replaces the device's operator
+ON_REQUEST = ("kernels", "floor")  # behind all others: floor replaces the device's operator
 
 
 def row(method, tensor):
@@ -186,12 +190,63 @@ def model_rows(torch, name, rounds):
     yield f"{name} step", lazily, None, eager, "eager"
 
 
+def profiled(torch, steps):
+    """Of each kernel in a function that runs STEPS steps: [how often it ran in a step, its seconds in a step]."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as profiler:
+        steps()
+    found = {}
+    for event in profiler.events():
+        if event.device_type != torch.autograd.DeviceType.CPU and "#" not in event.name:  # no ranges of the optimizer's
+            one = found.setdefault(event.name, [0, 0])
+            one[0] += 1 / STEPS
+            one[1] += event.time_range.elapsed_us() * 1e-6 / STEPS
+    return found
+
+
+def beside(own, other):
+    """Seconds in kernels of a step that the other step has not, or less often."""
+    return sum(seconds * max(0, count - other.get(name, (0, 0))[0]) / count for name, (count, seconds) in own.items())
+
+
+def kernel_rows(torch, rounds):
+    for name in ("resnet", "transformer"):
+        yield from kernel_rows_of(torch, name, rounds)
+
+
+def kernel_rows_of(torch, name, rounds):
+    from torch_backend import lazy
+
+    side = Side(torch, sides.pair()[0], models.MODELS[name], models.batches(name, 1, SAMPLES)[0], lambda model, given: model.loss(given))
+
+    def steps(mark):
+        for _ in range(STEPS):
+            side.step()
+            mark()
+        side.synchronize()
+
+    def lazily():
+        with lazy.record():
+            for _ in range(3):
+                side.step()
+                lazy.mark_step()
+            side.synchronize()
+            return profiled(torch, lambda: steps(lazy.mark_step))
+
+    side.time()
+    runs = [(lazily(), profiled(torch, lambda: steps(lambda: None))) for _ in range(rounds)]
+    for what, seconds in (("kernels", lambda own, _: beside(own, {})), ("kernels not in both modes", beside)):
+        lazy_side, eager_side = (statistics.median(seconds(run[i], run[1 - i]) for run in runs) for i in (0, 1))
+        yield f"{name}, {what}", lazy_side, None, eager_side, None
+
+
 def child(quick, names, plugin):
     """Measures every row in this process's mode and prints them as JSON."""
     torch = sides.torch_with_device(plugin)
     rounds, rows = 3 if quick else 11, []
     for name in sorted(names, key=(NAMES + ON_REQUEST).index):
-        make = {"record": record_rows, "mlp": mlp_rows, "floor": floor_rows}.get(name)
+        make = {"record": record_rows, "mlp": mlp_rows, "kernels": kernel_rows, "floor": floor_rows}.get(name)
         on_plugin = {"chain": chain_rows, "norms": norm_rows}.get(name)
         found = make(torch, rounds) if make else on_plugin(torch, rounds, plugin) if on_plugin else model_rows(torch, name, rounds)
         rows += [dict(zip(("what", "lazy", "peer", "eager", "target"), row)) for row in found]
