@@ -174,9 +174,9 @@ class Copy(Family):
 
 # How the operators of the families reduce and reduce_pair accumulate: what an element contributes (x of a, y of b, z of c, the
 # operator's number s0), how contributions combine, the start value by name, what becomes of the result of n elements.
-_SUMS = {"combine": "((x) + (y))", "first": "zero"}
-_LARGEST = {"combine": "pk_maximum(x, y)", "first": "lowest"}
-_SMALLEST = {"combine": "pk_minimum(x, y)", "first": "highest"}
+_SUMS = {"combine": "((x) + (y))", "first": "zero", "fold": "PK_FOLD_SUM(t)"}
+_LARGEST = {"combine": "pk_maximum(x, y)", "first": "lowest", "fold": "PK_FOLD_MAXIMUM(t)"}
+_SMALLEST = {"combine": "pk_minimum(x, y)", "first": "highest", "fold": "PK_FOLD_MINIMUM(t)"}
 _REDUCTIONS = {
     "sum": {**_SUMS},
     "mean": {**_SUMS, "finish": "((x) / (T)(n))"},
@@ -217,8 +217,7 @@ class Reduce(Family):
         yield "PK_INIT", self.first(row["first"], computing)
         yield f"PK_MAP({self.parameters})", row.get("map", "(x)")
         yield "PK_COMBINE(x, y)", row["combine"]
-        sums = computing.floating and row["combine"] == _SUMS["combine"]
-        yield "PK_FOLD_ROW(t)", "PK_FOLD_SUM(t)" if sums else "PK_FOLD(t, PK_COMBINE)"
+        yield "PK_FOLD_ROW(t)", row["fold"] if computing.floating and "fold" in row else "PK_FOLD(t, PK_COMBINE)"
         yield "PK_FINISH(x, n)", row.get("finish", "(x)")
         yield "PK_R", result.element or result.ctype
         yield "PK_PUT_R(x)", f"pk_put_{result.token}(x)" if result.element else "((PK_R)(x))"

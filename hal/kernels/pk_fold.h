@@ -11,6 +11,11 @@
 #define PK_LANES_OF(mask, x) ((mask) & (__typeof__(mask))(x))
 #define PK_LANES_CHOOSE(mask, x, y) ((__typeof__(x))(PK_LANES_OF(mask, x) | PK_LANES_OF(~(mask), y)))
 #define PK_LANES_LARGER(x, y) PK_LANES_CHOOSE((x) > (y), x, y)
+#define PK_LANES_SMALLER(x, y) PK_LANES_CHOOSE((x) < (y), x, y)
+/* Lanes of y, and NaN, all of whose bits are set, where x is NaN. */
+#define PK_LANES_NAN_OR(x, y) ((__typeof__(x))((__typeof__((x) != (x)))(y) | ((x) != (x))))
+#define PK_LANES_MAXIMUM(x, y) PK_LANES_NAN_OR(x, PK_LANES_LARGER(x, y))
+#define PK_LANES_MINIMUM(x, y) PK_LANES_NAN_OR(x, PK_LANES_SMALLER(x, y))
 
 #define PK_DEFINE_FOLD(name, type, of_lanes, of_two)                      \
   PK_FN type name(const type *s) {                                        \
@@ -32,9 +37,11 @@
     const type second = of_two(of4[1], of4[3]);                           \
     return of_two(first, second);                                         \
   }
-#define PK_DEFINE_FOLDS(token, type)                          \
-  PK_DEFINE_FOLD(pk_fold_sum_##token, type, PK_PLUS, PK_PLUS) \
-  PK_DEFINE_FOLD(pk_fold_larger_##token, type, PK_LANES_LARGER, PK_LARGER)
+#define PK_DEFINE_FOLDS(token, type)                                                  \
+  PK_DEFINE_FOLD(pk_fold_sum_##token, type, PK_PLUS, PK_PLUS)                         \
+  PK_DEFINE_FOLD(pk_fold_larger_##token, type, PK_LANES_LARGER, PK_LARGER)            \
+  PK_DEFINE_FOLD(pk_fold_maximum_##token, type, PK_LANES_MAXIMUM, pk_maximum_##token) \
+  PK_DEFINE_FOLD(pk_fold_minimum_##token, type, PK_LANES_MINIMUM, pk_minimum_##token)
 PK_DEFINE_FOLDS(f32, float)
 PK_DEFINE_FOLDS(f64, double)
 #define PK_FOLD_BY(name, s, combine) s[0] = PK_CAT3(pk_fold_, name##_, PK_TOKEN)(s);
@@ -44,5 +51,7 @@ PK_DEFINE_FOLDS(f64, double)
 
 #define PK_FOLD_SUM(s) PK_FOLD_BY(sum, s, PK_PLUS)
 #define PK_FOLD_LARGER(s) PK_FOLD_BY(larger, s, PK_LARGER)
+#define PK_FOLD_MAXIMUM(s) PK_FOLD_BY(maximum, s, pk_maximum)
+#define PK_FOLD_MINIMUM(s) PK_FOLD_BY(minimum, s, pk_minimum)
 
 #endif /* PK_FOLD_H_ */
