@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "aten/prepare/tensor.h"
 #include "core/allocator/allocator.h"
 #include "core/device.h"
 #include "core/lazy/dtype.h"
@@ -52,6 +53,7 @@ struct Call {
   c10::DeviceIndex index = -1;                 // of the lazy device
   bool goes_elsewhere = false;                 // a device argument names another type
   std::optional<c10::ScalarType> asked{};      // the dtype that an argument names, where dtypes are narrowed
+  c10::DispatchKeySet keys{};                  // of the tensors that the operator gets
 
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
@@ -71,18 +73,26 @@ struct Call {
 
   at::Tensor unwrap(at::Tensor tensor, size_t argument) {
     if (!tensor.defined()) return tensor;
-    if (is_lazy(tensor)) {
+    if (C10_LIKELY(is_lazy(tensor))) {
       take_index(tensor.device().index());
       const at::Tensor &inner = lazy_inner(tensor);
+      keys = keys | inner.key_set();
       wrappers.push_back(std::move(tensor));
       return inner;
     }
     if (tensor.dim() != 0 && takes_host().count(schema().name()) == 0) refuse(tensor, argument);
+    keys = keys | tensor.key_set();
     return tensor;
   }
 
-  void unwrap(c10::IValue &value, size_t argument);
-  at::Tensor wrap(const at::Tensor &result);
+  void unwrap(c10::IValue &value, size_t argument) {
+    if (value.isTensor())
+      value = unwrap(std::move(value).toTensor(), argument);
+    else if (value.isList() || value.isDevice())
+      unwrap_other(value, argument);
+  }
+  void unwrap_other(c10::IValue &value, size_t argument);
+  at::Tensor wrap(at::Tensor result);
   void wrap(c10::IValue &value);
   void refresh();
   void narrow();
@@ -90,10 +100,8 @@ struct Call {
   at::Tensor wrap_narrowed(const at::Tensor &result) const;
 };
 
-void Call::unwrap(c10::IValue &value, size_t argument) {
-  if (value.isTensor()) {
-    value = unwrap(std::move(value).toTensor(), argument);
-  } else if (value.isDevice()) {
+void Call::unwrap_other(c10::IValue &value, size_t argument) {
+  if (value.isDevice()) {
     const c10::Device device = value.toDevice();
     if (device.type() != kLazyType) {
       goes_elsewhere = true;
@@ -117,12 +125,12 @@ void Call::unwrap(c10::IValue &value, size_t argument) {
 }
 
 // What an operator gives back of its arguments is the wrapper that was given.
-at::Tensor Call::wrap(const at::Tensor &result) {
+at::Tensor Call::wrap(at::Tensor result) {
   if (!result.defined() || result.device().type() != kDevice) return result;
   for (const at::Tensor &wrapper : wrappers)
     if (known(wrapper)->inner().is_same(result)) return wrapper;
   if (goes_elsewhere) return result;  // to the eager device
-  return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(result) : wrap_narrowed(result);
+  return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(std::move(result)) : wrap_narrowed(result);
 }
 
 void Call::wrap(c10::IValue &value) {
@@ -231,12 +239,21 @@ bool asks_for_order(const c10::Error &error) {
   return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos;
 }
 
+// Whether nothing but the device's own kernel would get the call: of what torch lays around kernels, the wrappers have had theirs.
+bool goes_to_kernel(const Call &call) {
+  constexpr c10::DispatchKeySet select(c10::DispatchKey::BackendSelect);  // of operators without a tensor
+  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
+  const c10::DispatchKeySet left = ((call.keys | local.included_) - local.excluded_) - select;
+  return !call.wrappers.empty() && left.remove_backend(c10::BackendComponent::CPUBit) == kKeySet;
+}
+
 // Runs the operator on the unwrapped arguments.
 void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const auto lies_in_order = [](const at::Tensor &wrapper) { return known(wrapper)->inner().is_contiguous(); };
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
+  if (C10_LIKELY(ordered && goes_to_kernel(call))) return op.redispatchBoxed(kKeySet, stack);
   std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
   if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
