@@ -16,12 +16,12 @@
 #include <utility>
 #include <vector>
 
-#include "aten/prepare/tensor.h"
 #include "core/allocator/allocator.h"
 #include "core/device.h"
 #include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"
 #include "lazy/autocast.h"
+#include "lazy/direct.h"
 #include "lazy/guard.h"
 
 namespace torch_backend {
@@ -239,21 +239,14 @@ bool asks_for_order(const c10::Error &error) {
   return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos;
 }
 
-// Whether nothing but the device's own kernel would get the call: of what torch lays around kernels, the wrappers have had theirs.
-bool goes_to_kernel(const Call &call) {
-  constexpr c10::DispatchKeySet select(c10::DispatchKey::BackendSelect);  // of operators without a tensor
-  const c10::impl::LocalDispatchKeySet local = c10::impl::tls_local_dispatch_key_set();
-  const c10::DispatchKeySet left = ((call.keys | local.included_) - local.excluded_) - select;
-  return !call.wrappers.empty() && left.remove_backend(c10::BackendComponent::CPUBit) == kKeySet;
-}
-
 // Runs the operator on the unwrapped arguments.
 void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const auto lies_in_order = [](const at::Tensor &wrapper) { return known(wrapper)->inner().is_contiguous(); };
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
-  if (C10_LIKELY(ordered && goes_to_kernel(call))) return op.redispatchBoxed(kKeySet, stack);
+  if (C10_LIKELY(ordered && !call.wrappers.empty() && goes_to_kernel(call.keys)))
+    return op.redispatchBoxed(kKeySet, stack);
   std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
   if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
@@ -313,15 +306,23 @@ bool has_tensor_or_device(const c10::FunctionSchema &schema) {
   return false;
 }
 
+// Whether the device has a kernel that autograd and its kind do not compose of others.
+bool has_own_kernel(const c10::OperatorHandle &op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 // Composite kernels that only compose others run on wrappers as well as on tensors; those that look at strides or storages do not, so
 // all of them are taken over.
 void take_over(torch::Library &library) {
   auto &dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0 || !is_explicit(*op) || !has_tensor_or_device(op->schema())) continue;
+    if (!op || name.name.rfind("aten::", 0) != 0 || !has_tensor_or_device(op->schema())) continue;
     if (op->hasKernelForDispatchKey(c10::DispatchKey::Lazy)) continue;
     const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    if (has_own_kernel(*op) && register_direct(library, local, *op, &run)) continue;
+    if (!is_explicit(*op)) continue;
     library.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run>());
   }
 }
