@@ -21,6 +21,7 @@
 #include "core/lazy/dtype.h"
 #include "core/lazy/tensor.h"
 #include "lazy/autocast.h"
+#include "lazy/direct.h"
 #include "lazy/guard.h"
 
 namespace torch_backend {
@@ -52,6 +53,7 @@ struct Call {
   c10::DeviceIndex index = -1;                 // of the lazy device
   bool goes_elsewhere = false;                 // a device argument names another type
   std::optional<c10::ScalarType> asked{};      // the dtype that an argument names, where dtypes are narrowed
+  c10::DispatchKeySet keys{};                  // of the tensors that the operator gets
 
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
@@ -71,18 +73,26 @@ struct Call {
 
   at::Tensor unwrap(at::Tensor tensor, size_t argument) {
     if (!tensor.defined()) return tensor;
-    if (is_lazy(tensor)) {
+    if (C10_LIKELY(is_lazy(tensor))) {
       take_index(tensor.device().index());
       const at::Tensor &inner = lazy_inner(tensor);
+      keys = keys | inner.key_set();
       wrappers.push_back(std::move(tensor));
       return inner;
     }
     if (tensor.dim() != 0 && takes_host().count(schema().name()) == 0) refuse(tensor, argument);
+    keys = keys | tensor.key_set();
     return tensor;
   }
 
-  void unwrap(c10::IValue &value, size_t argument);
-  at::Tensor wrap(const at::Tensor &result);
+  void unwrap(c10::IValue &value, size_t argument) {
+    if (value.isTensor())
+      value = unwrap(std::move(value).toTensor(), argument);
+    else if (value.isList() || value.isDevice())
+      unwrap_other(value, argument);
+  }
+  void unwrap_other(c10::IValue &value, size_t argument);
+  at::Tensor wrap(at::Tensor result);
   void wrap(c10::IValue &value);
   void refresh();
   void narrow();
@@ -90,10 +100,8 @@ struct Call {
   at::Tensor wrap_narrowed(const at::Tensor &result) const;
 };
 
-void Call::unwrap(c10::IValue &value, size_t argument) {
-  if (value.isTensor()) {
-    value = unwrap(std::move(value).toTensor(), argument);
-  } else if (value.isDevice()) {
+void Call::unwrap_other(c10::IValue &value, size_t argument) {
+  if (value.isDevice()) {
     const c10::Device device = value.toDevice();
     if (device.type() != kLazyType) {
       goes_elsewhere = true;
@@ -117,12 +125,12 @@ void Call::unwrap(c10::IValue &value, size_t argument) {
 }
 
 // What an operator gives back of its arguments is the wrapper that was given.
-at::Tensor Call::wrap(const at::Tensor &result) {
+at::Tensor Call::wrap(at::Tensor result) {
   if (!result.defined() || result.device().type() != kDevice) return result;
   for (const at::Tensor &wrapper : wrappers)
     if (known(wrapper)->inner().is_same(result)) return wrapper;
   if (goes_elsewhere) return result;  // to the eager device
-  return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(result) : wrap_narrowed(result);
+  return C10_LIKELY(!lazy_dtypes().narrows()) ? make_lazy(std::move(result)) : wrap_narrowed(result);
 }
 
 void Call::wrap(c10::IValue &value) {
@@ -237,6 +245,8 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   const bool ordered =
       std::all_of(call.wrappers.begin(), call.wrappers.end(), lies_in_order) || op.schema().is_mutable();
   const LazyGuard guard(call.index);
+  if (C10_LIKELY(ordered && !call.wrappers.empty() && goes_to_kernel(call.keys)))
+    return op.redispatchBoxed(kKeySet, stack);
   std::optional<c10::impl::ExcludeDispatchKeyGuard> as_it_is;  // the casts of lazy tensors were above (autocast.cpp)
   if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
@@ -296,15 +306,23 @@ bool has_tensor_or_device(const c10::FunctionSchema &schema) {
   return false;
 }
 
+// Whether the device has a kernel that autograd and its kind do not compose of others.
+bool has_own_kernel(const c10::OperatorHandle &op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
 // Composite kernels that only compose others run on wrappers as well as on tensors; those that look at strides or storages do not, so
 // all of them are taken over.
 void take_over(torch::Library &library) {
   auto &dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName &name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findSchema(name);
-    if (!op || name.name.rfind("aten::", 0) != 0 || !is_explicit(*op) || !has_tensor_or_device(op->schema())) continue;
+    if (!op || name.name.rfind("aten::", 0) != 0 || !has_tensor_or_device(op->schema())) continue;
     if (op->hasKernelForDispatchKey(c10::DispatchKey::Lazy)) continue;
     const std::string local = name.name.substr(6) + (name.overload_name.empty() ? "" : "." + name.overload_name);
+    if (has_own_kernel(*op) && register_direct(library, local, *op, &run)) continue;
+    if (!is_explicit(*op)) continue;
     library.impl(local.c_str(), torch::CppFunction::makeFromBoxedFunction<&run>());
   }
 }

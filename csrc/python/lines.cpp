@@ -48,11 +48,19 @@ struct Forward {
   uint64_t sequence = UINT64_MAX, line = 0;
 };
 
+// What was found out of a place: its number, or 0, a library's.
+struct Seen {
+  Place place{nullptr, 0};
+  uint64_t line = 0;
+};
+
 struct Lines::State {
+  // Who has the GIL reads all of it. Writers of `texts` and `forward` hold `lock`, too, for readers without the GIL.
   mutable std::mutex lock;
   std::unordered_map<Place, uint64_t, PlaceHash> numbers;
   std::vector<std::string> texts{""};
-  std::unordered_map<PyCodeObject *, bool> library;
+  std::unordered_map<PyCodeObject *, bool> library;  // keeps the code, of which places are
+  std::array<Seen, 1 << 10> seen;                    // of the last places: most calls come from one of few
   std::array<Forward, 1 << 16> forward;
 
   const std::vector<std::string> folders = library_folders();
@@ -70,32 +78,73 @@ struct Lines::State {
     return library.emplace(code, is_library(code)).first->second;
   }
 
-  // The number of a place in code, with the GIL.
-  uint64_t number(PyFrameObject *frame, PyCodeObject *code) {
-    const Place place{code, PyFrame_GetLasti(frame)};
+  uint64_t number(const Place &place, PyFrameObject *frame) {
     const auto found = numbers.find(place);
     if (found != numbers.end()) return found->second;
-    const auto file = py::reinterpret_borrow<py::str>(code->co_filename).cast<std::string>();
-    texts.push_back(file + ":" + std::to_string(PyFrame_GetLineNumber(frame)));
+    const auto file = py::reinterpret_borrow<py::str>(place.code->co_filename).cast<std::string>();
+    std::string text = file + ":" + std::to_string(PyFrame_GetLineNumber(frame));
+    const std::lock_guard<std::mutex> guard(lock);  // held by nobody who waits for the GIL
+    texts.push_back(std::move(text));
     numbers.emplace(place, texts.size() - 1);
     return texts.size() - 1;
   }
 
+  // The number of the place where a frame is; 0 = a library's.
+  uint64_t line_of(PyFrameObject *frame, PyCodeObject *code) {
+    const Place place{code, PyFrame_GetLasti(frame)};
+    Seen &slot =
+        seen[(reinterpret_cast<uintptr_t>(code) / 16 + static_cast<uintptr_t>(place.instruction)) % seen.size()];
+    if (C10_LIKELY(slot.place == place)) return slot.line;
+    const uint64_t line = passes(code) ? 0 : number(place, frame);
+    slot = {place, line};
+    return line;
+  }
+
+  // The innermost one outside of libraries.
   uint64_t from_frames(PyThreadState *thread) {
     PyFrameObject *frame = PyThreadState_GetFrame(thread);
     uint64_t line = 0;
     while (frame) {
       PyCodeObject *const code = PyFrame_GetCode(frame);
-      const bool passed = passes(code);
-      if (!passed) line = number(frame, code);
+      line = line_of(frame, code);
       Py_DECREF(code);
-      PyFrameObject *const outer = passed ? PyFrame_GetBack(frame) : nullptr;
+      PyFrameObject *const outer = line ? nullptr : PyFrame_GetBack(frame);
       Py_DECREF(frame);
       frame = outer;
     }
     return line;
   }
+
+  // Notes the line of the node of autograd whose operator runs, if there is one: it is numbered before its operator runs, and the first operator
+  // behind the node is its own.
+  void note_forward(uint64_t line) {
+    const uint64_t next = at::sequence_number::peek();
+    Forward &of = forward[(next - 1) % forward.size()];
+    if (next == 0 || of.sequence == next - 1) return;
+    const std::lock_guard<std::mutex> guard(lock);
+    of = {next - 1, line};
+  }
 };
+
+namespace {
+
+// Has the GIL while it lives. pybind11's does the same by way of what it keeps of threads.
+class Gil {
+ public:
+  explicit Gil(PyThreadState *thread) : taken_(py::detail::get_thread_state_unchecked() != thread) {
+    if (taken_) PyEval_RestoreThread(thread);
+  }
+  ~Gil() {
+    if (taken_) PyEval_SaveThread();
+  }
+  Gil(const Gil &) = delete;
+  Gil &operator=(const Gil &) = delete;
+
+ private:
+  const bool taken_;
+};
+
+}  // namespace
 
 Lines::Lines() : state_(std::make_unique<State>()) {}
 
@@ -114,13 +163,9 @@ uint64_t Lines::here() {
   }
   PyThreadState *const thread = PyGILState_GetThisThreadState();
   if (!thread) return 0;
-  const py::gil_scoped_acquire gil;
-  const std::lock_guard<std::mutex> lock(state.lock);  // held by nobody who waits for the GIL
+  const Gil gil(thread);
   const uint64_t line = state.from_frames(thread);
-  const uint64_t next = at::sequence_number::peek();  // autograd numbers its node before the operator runs
-  Forward &forward = state.forward[(next - 1) % state.forward.size()];
-  if (next != 0 && forward.sequence != next - 1)
-    forward = {next - 1, line};  // the first operator behind the node is its own
+  state.note_forward(line);
   return line;
 }
 

@@ -23,10 +23,14 @@ LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
 }
 
 void LazyTensorImpl::refresh() {
+  constexpr c10::DispatchKeySet lazy_bits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   set_sizes_contiguous(inner_.sizes());
-  set_storage_offset(inner_.is_contiguous() ? inner_.storage_offset() : 0);  // as_strided counts from there
-  _set_conj(inner_.is_conj());  // torch's handlers of these bits work on the wrapper
-  _set_neg(inner_.is_neg());
+  const int64_t offset = inner_.storage_offset();
+  set_storage_offset(offset == 0 || inner_.is_contiguous() ? offset : 0);  // as_strided counts from there
+  if (C10_UNLIKELY((key_set() | inner_.key_set()).has_any(lazy_bits))) {
+    _set_conj(inner_.is_conj());  // torch's handlers of these bits work on the wrapper
+    _set_neg(inner_.is_neg());
+  }
   if (C10_UNLIKELY(inner_.scalar_type() != computed_)) data_type_ = inner_.dtype();
   computed_ = inner_.scalar_type();
   if (inner_.dim() == 0) set_wrapped_number(inner_.unsafeGetTensorImpl()->is_wrapped_number());

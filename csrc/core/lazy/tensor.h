@@ -20,7 +20,12 @@ class LazyTensorImpl final : public c10::TensorImpl {
   void refresh();
 
   // Whether that has changed since.
-  bool is_stale() const { return sizes() != inner_.sizes() || inner_.scalar_type() != computed_; }
+  bool is_stale() const {
+    const c10::IntArrayRef own = sizes_default(), now = inner_.sizes();
+    bool same = own.size() == now.size() && inner_.scalar_type() == computed_;
+    for (size_t d = 0; same && d < own.size(); ++d) same = own[d] == now[d];
+    return !same;
+  }
 
   c10::intrusive_ptr<c10::TensorImpl> shallow_copy_and_detach(const c10::VariableVersion &version,
                                                               bool allow_tensor_metadata_change) const override;

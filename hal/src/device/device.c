@@ -20,6 +20,7 @@
 
 _Thread_local hal_thread_t hal_thread;
 _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES];
+atomic_int hal_streams_set;
 
 hal_device_t hal_devices[HAL_MAX_DEVICES];
 

@@ -82,14 +82,16 @@ extern hal_device_t hal_devices[HAL_MAX_DEVICES];
 /* The calling thread's current device and streams; plain thread-local data without destructors. */
 typedef struct hal_thread_s {
   int32_t device;
-  int32_t has_streams;                   /* 1 = it has set some; else all are the default ones */
   struct hal_recorded_op_s *recorded_op; /* that it runs on a recorded stream (recorder.h); NULL = none */
 } hal_thread_t;
 extern _Thread_local hal_thread_t hal_thread;
 extern _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES]; /* NULL = the default one */
 
+/* 1 = some thread has set another stream than a default one; until then none looks at its thread-local data. */
+extern atomic_int hal_streams_set;
+
 static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {
-  hal_thread.has_streams = 1;
+  if (stream->id != 0) atomic_store_explicit(&hal_streams_set, 1, memory_order_relaxed);
   hal_thread_streams[device] = stream;
 }
 
@@ -115,15 +117,11 @@ static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_dev
 }
 
 /* Gives the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */
-static inline hal_stream_t *hal_stream_or_of_thread(const hal_thread_t *thread, hal_device_t *device,
-                                                    hal_stream_t *stream) {
+static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stream_t *stream) {
   if (stream) return stream;
-  if (HAL_LIKELY(!thread->has_streams)) return &device->default_stream;
+  if (HAL_LIKELY(!atomic_load_explicit(&hal_streams_set, memory_order_relaxed))) return &device->default_stream;
   stream = hal_thread_streams[device->index];
   return stream ? stream : &device->default_stream;
-}
-static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stream_t *stream) {
-  return stream ? stream : hal_stream_or_of_thread(&hal_thread, device, stream);
 }
 
 /* Gives the stream with an id from 0 to HAL_STREAMS_OF_DEVICE - 1; NULL when its place in the pool is still empty. */

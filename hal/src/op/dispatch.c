@@ -12,7 +12,6 @@ typedef struct target_s {
   hal_op_counter_t *counter;
   hal_device_t *device;
   hal_stream_t *stream;
-  hal_thread_t *thread;
   uint32_t op;
 } target_t;
 
@@ -54,8 +53,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   target->device = owner;
-  target->thread = &hal_thread;
-  target->stream = stream = hal_stream_or_of_thread(target->thread, owner, stream);
+  target->stream = stream = hal_stream_or_current(owner, stream);
   target->op = op;
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
     HAL_RETURN_IF_ERROR(find_defined(target));
@@ -159,7 +157,7 @@ static inline hal_status_t record(const target_t *target, hal_op_call_t *call, h
 /* Does one of the two as an operator of the recording. */
 static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
                                         hal_status_t (*way)(const target_t *, hal_op_call_t *, hal_recorded_op_t *)) {
-  hal_thread_t *const thread = target->thread;
+  hal_thread_t *const thread = &hal_thread;
   hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
   hal_recorded_op_t recorded = {.outer = thread->recorded_op, .op = target->op};
   if (!recorder->calls->begin_op(recorder, &recorded, call)) return way(target, call, recorded.outer);

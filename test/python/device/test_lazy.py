@@ -256,6 +256,17 @@ def test_lines_of_a_program_in_a_folder_named_like_ours_are_told(device):
     assert lazy.compilations()[0].line == "/home/somebody/torch_backend/torch/train.py:1"
 
 
+def test_lines_are_told_apart_also_behind_functions_of_torch(device):
+    x = torch.ones(8, device=device)
+    first = test_lines_are_told_apart_also_behind_functions_of_torch.__code__.co_firstlineno
+    with lazy.record(lines=True):
+        for _ in range(3):  # places that were seen before, too
+            y = torch.nn.functional.softsign(x)
+            z = torch.nn.functional.softsign(y)
+        text = lazy.text()
+    assert all(text.count(f"{__file__}:{first + line}") >= 3 for line in (5, 6)) and z.sum() > 0, text
+
+
 # ---- training ----
 
 

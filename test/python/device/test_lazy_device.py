@@ -203,3 +203,37 @@ def test_gradients_flow_through_views_and_in_place_writes():
         results.append(leaf.grad.cpu())
     torch.testing.assert_close(*results)
     assert F.relu(torch.randn(3, device="lazy"), inplace=True).min() >= 0
+
+
+def test_operators_of_few_tensors_give_the_cpus_numbers_whatever_their_operands_are(device):
+    """Those that go from wrappers to kernels directly, and what makes them go by the stack: other orders, numbers of the CPU, modes, empty tensors."""
+    operators = [torch.sigmoid, torch.mul, torch.rsub, lambda a, b: torch.add(a, b, alpha=2), lambda a, b: torch.addcmul(a, a, b, value=0.5),
+                 lambda a, b: torch.addmm(a, a, b, beta=2, alpha=3), lambda a, b: torch.where(a > 0, a, b), lambda a, b: torch.sub(b, a)]  # fmt: skip
+    a, b = torch.randn(4, 4), torch.randn(4, 4)
+    pairs = [(a, b), (a.t(), b), (a[:, ::2].t()[:, ::2], b[:2, :2]), (a[:0, :0], b[:0, :0])]
+    for operator in operators:
+        takes = 1 if operator is torch.sigmoid else 2
+        for pair in pairs:
+            expected = operator(*pair[:takes])
+            # Views are taken of wrappers, too, so that what they wrap lies in another order.
+            lazily = [one._base.to("lazy").as_strided(one.size(), one.stride(), one.storage_offset()) if one._base is not None else one.to("lazy")
+                      for one in pair]  # fmt: skip
+            for mode in (torch.no_grad, torch.inference_mode):
+                with mode():
+                    torch.testing.assert_close(operator(*lazily[:takes]).cpu(), expected, msg=str(operator))
+    x = a.to("lazy")
+    torch.testing.assert_close(torch.add(x, torch.tensor(2.0), alpha=3).cpu(), a + 6)
+    torch.testing.assert_close(torch.mul(torch.tensor(2.0), x).cpu(), a * 2)
+    assert torch.mul(x, torch.tensor(2.0, dtype=torch.float64)).dtype == torch.float32
+    with torch.autocast("lazy"):
+        assert torch.mm(x, x).dtype == torch.bfloat16 and (x * x).dtype == torch.float32
+    z = torch.randn(3, dtype=torch.complex64)
+    torch.testing.assert_close((z.to("lazy").conj() * z.to("lazy")).cpu(), z.conj() * z)
+    with torch.profiler.profile() as profile:
+        x + x
+    assert [event.name for event in profile.events()].count("aten::add") >= 1
+    with pytest.raises(RuntimeError, match="not a lazy tensor"):
+        torch.add(x, b, alpha=2)
+    with pytest.raises(RuntimeError, match="size of tensor"):
+        torch.mul(x, x[:3])
+    assert torch.equal((x + x).cpu(), a + a), "later work goes on"
