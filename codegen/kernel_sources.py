@@ -9,7 +9,7 @@ import hashlib
 import sys
 from pathlib import Path
 
-from kernel_text import HAL, Kernel, flatten
+from kernel_text import DEVICES, HAL, HOST, Kernel, flatten
 from output import write
 
 # Of macros that only the host's form of a kernel uses.
@@ -20,8 +20,8 @@ STEPS = {"unary", "binary", "ternary", "where", "copy", "fill", "reduce"}
 
 
 class Sources:
-    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` is the list of what stands
-    in front of a program's own kernel."""
+    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` and `host` are the lists of what
+    stands in front of a program's own kernel, for devices and for the host's C compiler."""
 
     def __init__(self, instances, headers_of, templates, is_contracted, dialect):
         """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
@@ -29,6 +29,7 @@ class Sources:
         self.pieces, self.lists, self.kernels, self.steps = {}, {}, {}, {}
         self.templates, self.parts = templates, {}
         self.dialect = self.list_of(self.headers(dialect)[0])
+        self.host = self.list_of(["#define PK_CLONES MODULE\n", *self.headers(dialect, HOST)[0]])
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
@@ -47,13 +48,13 @@ class Sources:
         return self.lists.setdefault(numbers, len(self.lists))
 
     @staticmethod
-    def headers(names):
+    def headers(names, worlds=DEVICES):
         """The texts of headers, and the files that were read."""
         texts, seen = [], set()
         for name in names:
             path = HAL / "kernels" / name
             if path not in seen:
-                parts, seen = flatten(path, seen | {path})
+                parts, seen = flatten(path, seen | {path}, worlds)
                 texts += parts
         return texts, seen
 
@@ -114,7 +115,7 @@ def source_table(sources):
     lines += ["};", "static const char step_names[] =", *(f'    "{name}\\0"' for name in steps), "    ;"]
     lines += ["static const source_kernel_t source_steps[] = {"]
     lines += [f"    {{{start}, {{{', '.join(map(str, sources.steps[name]))}}}}}," for start, name in zip(_starts(len(name) + 1 for name in steps), steps)]
-    text = "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
+    text = "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* lists */", f"#define SOURCE_HOST {sources.host}u"]) + "\n"
     version = hashlib.sha256(text.encode()).hexdigest()
     return f"{text}#define SOURCE_VERSION {{0x{version[:16]}u, 0x{version[16:32]}u}} /* a hash of all this */\n"
 
