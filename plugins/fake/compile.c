@@ -71,8 +71,9 @@ static hal_status_t refuse(const work_t *work, const char *compiler, int code, i
 
 /* The command but for its last words; -1 = it is too long. */
 static int write_command(const hal_module_desc_t *desc, char command[COMMAND], const char *words[MOST_WORDS]) {
-  const int length = snprintf(command, COMMAND, "%s -x c -std=gnu11 -O3 -fPIC -shared -pipe %s %s -Wl,-z,defs -o",
-                              fake.settings.compiler, hal_host_kernel_options(), desc->options ? desc->options : "");
+  const int length =
+      snprintf(command, COMMAND, "%s -x c -std=gnu11 -O3 -fno-strict-aliasing -fPIC -shared -pipe %s %s -Wl,-z,defs -o",
+               fake.settings.compiler, hal_host_kernel_options(), desc->options ? desc->options : "");
   return length < COMMAND ? hal_process_words(command, words, 0, MOST_WORDS - 4) : -1;
 }
 
