@@ -28,7 +28,9 @@ def is_plain(instance, contracted):
     expression = macros.get("PK_EXPR") or macros.get("PK_CONVERT(x)") or ""
     fused = contracted and "*" in expression and re.search(r"[+]|\w - ", expression)
     special = HOST_MACROS & set(macros) - {"PK_CLONES", "PK_RUNS"}
-    return not fused and not special and set(re.findall(r"(\w+)\(", expression)) <= SIMPLE
+    reals = {"float", "double"}  # to integers: of a number that is too large C says nothing
+    undefined = macros.get("A") in reals and macros["R"] not in reals | {"pk_bool"}
+    return not fused and not special and not undefined and set(re.findall(r"(\w+)\(", expression)) <= SIMPLE
 
 
 class Sources:
