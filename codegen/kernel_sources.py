@@ -43,7 +43,7 @@ class Sources:
         self.pieces, self.lists, self.kernels, self.steps, self.plain = {}, {}, {}, {}, set()
         self.templates, self.parts = templates, {}
         self.dialect = self.list_of(self.headers(dialect)[0])
-        self.host = self.list_of(["#define PK_CLONES MODULE\n", *self.headers(dialect, HOST)[0]])
+        self.host = self.list_of(["#define PK_CLONES MODULE\n", *self.headers(dialect, HOST)[0], "#line 1\n"])
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)

@@ -78,7 +78,7 @@ def timed_sides(torch, steps, rounds, times):
     for _ in range(1 + HOT // times):
         for run in ours:
             run()
-    time.sleep(2)  # the compiler has the lowest priority
+    time.sleep(2)  # for the compiler, whose priority is low
     return sides.alternate(*ours, rounds)
 
 

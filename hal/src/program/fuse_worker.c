@@ -1,5 +1,5 @@
-/* fuse_worker.c: the thread that compiles chains: one in a process, of the lowest priority, started when there is something to compile and ended
- * when there is no more. */
+/* fuse_worker.c: the thread that compiles chains: one in a process, of low priority, started when there is something to compile and ended when
+ * there is no more. */
 #define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <signal.h>
@@ -14,6 +14,9 @@
 #include "op/queue.h"
 #include "op/table.h"
 #include "program/fuse_source.h"
+
+/* Behind the threads that compute; not so far that one of them waits long for a lock of malloc's or the loader's. */
+enum { NICER = 5 };
 
 typedef struct job_s {
   struct job_s *next;
@@ -59,7 +62,9 @@ static void compile(const job_t *job) {
 }
 
 static void *run(void *nothing) {
-  setpriority(PRIO_PROCESS, (id_t)gettid(), 19); /* of this thread, and of the compilers that it starts */
+  const id_t self = (id_t)gettid();
+  setpriority(PRIO_PROCESS, self,
+              getpriority(PRIO_PROCESS, self) + NICER); /* of this thread, and of the compilers that it starts */
   pthread_mutex_lock(&worker.lock);
   while (worker.first) {
     job_t *const job = worker.first;
