@@ -29,14 +29,14 @@ TestSuite(fake_compile, .init = begin, .fini = finish, .timeout = 120);
   "typedef struct { const char *name; void (*fn)(const range_t *, void *const *); uint32_t args, unit, grain, none; " \
   "} "                                                                                                                \
   "kernel_t;\n"
-#define ADD(number)                                                               \
-  TABLE                                                                           \
-      "static void add(const range_t *range, void *const *args) {\n"              \
-      "  float *data = *(float *const *)args[0];\n"                               \
-      "  for (uint64_t i = range->begin; i < range->end; i++) data[i] += " number \
-      ";\n"                                                                       \
-      "}\n"                                                                       \
-      "const kernel_t hal_host_kernel_add = {\"add\", add, 1, 0, 64, 0};\n"
+#define ADD(number)                                                           \
+  TABLE                                                                       \
+  "static void add(const range_t *range, void *const *args) {\n"              \
+  "  float *data = *(float *const *)args[0];\n"                               \
+  "  for (uint64_t i = range->begin; i < range->end; i++) data[i] += " number \
+  ";\n"                                                                       \
+  "}\n"                                                                       \
+  "const kernel_t hal_host_kernel_add = {\"add\", add, 1, 0, 64, 0};\n"
 
 static hal_status_t load_with(const char *source, const char *options, hal_plugin_module_t **out_module) {
   const hal_module_desc_t desc = {
