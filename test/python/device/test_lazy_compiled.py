@@ -23,7 +23,9 @@ def settle():
 
 
 def bits(results):
-    return [result.cpu().contiguous().view(torch.uint8) for result in results]
+    # which of two NaNs an operation gives is the compiler's choice
+    results = [result.cpu().contiguous() for result in results]
+    return [result.where(result == result, torch.nan if result.is_floating_point() else 0).view(torch.uint8) for result in results]
 """
 
 FUNCTIONS = COMMON + """
