@@ -6,29 +6,44 @@ pieces and, for each kernel, the lists of its pieces (hal/src/op/source.c); `wri
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 
-from kernel_text import HAL, Kernel, flatten
+from kernel_text import DEVICES, HAL, HOST, Kernel, flatten
 from output import write
 
 # Of macros that only the host's form of a kernel uses.
 HOST_MACROS = {"PK_CLONES", "PK_BY_FLOAT(form)", "PK_RUNS", "PK_CONVERT_RUN(out, a, n)", "PK_RUN_OF_NUMBERS", "PK_NEAR(x)", "PK_EXPR_NEAR(x)",
                "PK_NEAR(x, y)", "PK_EXPR_NEAR(x, y)"}
+# Functions that a compiler makes of some instructions for a whole vector, each of which rounds once at most.
+SIMPLE = {f"pk_{name}" for name in "maximum minimum fmax fmin abs sign sqrt floor ceil trunc rint copysign signbit is_inf".split()} | {"PK_C"}
 # The templates that define functions (PK_STEPS) for kernels of several operators.
 STEPS = {"unary", "binary", "ternary", "where", "copy", "fill", "reduce"}
 
 
+def is_plain(instance, contracted):
+    """Whether the host's kernel is no more than a loop around the function of an element, which gives the same bits wherever it is compiled."""
+    macros = dict(instance.macros)
+    expression = macros.get("PK_EXPR") or macros.get("PK_CONVERT(x)") or ""
+    fused = contracted and "*" in expression and re.search(r"[+]|\w - ", expression)
+    special = HOST_MACROS & set(macros) - {"PK_CLONES", "PK_RUNS"}
+    reals = {"float", "double"}  # to integers: of a number that is too large C says nothing
+    undefined = macros.get("A") in reals and macros["R"] not in reals | {"pk_bool"}
+    return not fused and not special and not undefined and set(re.findall(r"(\w+)\(", expression)) <= SIMPLE
+
+
 class Sources:
-    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` is the list of what stands
-    in front of a program's own kernel."""
+    """The pieces, and for each kernel the numbers of three lists of them: headers, macros, template. `dialect` and `host` are the lists of what
+    stands in front of a program's own kernel, for devices and for the host's C compiler."""
 
     def __init__(self, instances, headers_of, templates, is_contracted, dialect):
         """`instances`: (Instance, template) pairs; headers_of(template): the headers it needs, templates[template]: its path below hal/;
         is_contracted(unit file): whether its multiplications and additions may be fused; dialect: the headers for other texts."""
-        self.pieces, self.lists, self.kernels, self.steps = {}, {}, {}, {}
+        self.pieces, self.lists, self.kernels, self.steps, self.plain = {}, {}, {}, {}, set()
         self.templates, self.parts = templates, {}
         self.dialect = self.list_of(self.headers(dialect)[0])
+        self.host = self.list_of(["#define PK_CLONES MODULE\n", *self.headers(dialect, HOST)[0], "#line 1\n"])
         for instance, template in instances:
             headers = tuple(headers_of(template))
             macros = self.list_of(f"#define {name} {text}\n" for name, text in instance.macros if name not in HOST_MACROS)
@@ -36,6 +51,8 @@ class Sources:
             if template in STEPS:
                 ends = self.list_of(f"#undef {name.split('(')[0]}\n" for name, _ in instance.macros if name not in HOST_MACROS)
                 self.steps[instance.prefix] = (macros, variants[None], ends)
+                if template != "reduce" and is_plain(instance, is_contracted(instance.unit_file)):
+                    self.plain.add(instance.prefix)
             for variant in instance.variants:
                 if variant.name not in variants:
                     sys.exit(f"codegen: {templates[template]} has no kernel {variant.name} for devices")
@@ -47,13 +64,13 @@ class Sources:
         return self.lists.setdefault(numbers, len(self.lists))
 
     @staticmethod
-    def headers(names):
+    def headers(names, worlds=DEVICES):
         """The texts of headers, and the files that were read."""
         texts, seen = [], set()
         for name in names:
             path = HAL / "kernels" / name
             if path not in seen:
-                parts, seen = flatten(path, seen | {path})
+                parts, seen = flatten(path, seen | {path}, worlds)
                 texts += parts
         return texts, seen
 
@@ -114,7 +131,8 @@ def source_table(sources):
     lines += ["};", "static const char step_names[] =", *(f'    "{name}\\0"' for name in steps), "    ;"]
     lines += ["static const source_kernel_t source_steps[] = {"]
     lines += [f"    {{{start}, {{{', '.join(map(str, sources.steps[name]))}}}}}," for start, name in zip(_starts(len(name) + 1 for name in steps), steps)]
-    text = "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* a list */"]) + "\n"
+    lines += ["};", "static const uint8_t step_plain[] = {", _numbers(int(name in sources.plain) for name in steps)]
+    text = "\n".join([*lines, "};", f"#define SOURCE_DIALECT {sources.dialect}u /* lists */", f"#define SOURCE_HOST {sources.host}u"]) + "\n"
     version = hashlib.sha256(text.encode()).hexdigest()
     return f"{text}#define SOURCE_VERSION {{0x{version[:16]}u, 0x{version[16:32]}u}} /* a hash of all this */\n"
 

@@ -1,7 +1,9 @@
-"""The text of a kernel template for devices: local includes resolved, comments, host-only branches and kernels taken apart.
+"""The text of a kernel template for a compiler at run time: local includes resolved, comments, branches that no compiler takes and kernels
+taken apart.
 
 Compilers of OpenCL C and CUDA C get a kernel as one text, without a folder for includes. What both languages leave out is dropped
-here (branches under PK_HOST); every other condition stays for the compiler.
+here (branches under PK_HOST); every other condition stays for the compiler. The host's C compiler gets a text of its own, with what is under
+PK_HOST.
 """
 from __future__ import annotations
 
@@ -11,13 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HAL = Path(__file__).resolve().parents[1] / "hal"
-SEARCH = (HAL / "kernels", HAL)  # after the folder of the including file
+SEARCH = (HAL / "kernels", HAL, HAL / "include")  # after the folder of the including file
 
-# What is defined when a device's compiler reads the text: OpenCL C, CUDA C.
+# What is defined when a compiler reads the text: OpenCL C, CUDA C; host C.
 _HOST = {"PK_HOST": False}
 _OPENCL = {"PK_OPENCL": True, "__OPENCL_C_VERSION__": True, "__OPENCL_VERSION__": True}
 _CUDA = {"PK_CUDA": True, "__CUDACC__": True, "__CUDACC_RTC__": True}
-WORLDS = ({**dict.fromkeys(_CUDA, False), **_OPENCL, **_HOST}, {**dict.fromkeys(_OPENCL, False), **_CUDA, **_HOST})
+DEVICES = ({**dict.fromkeys(_CUDA, False), **_OPENCL, **_HOST}, {**dict.fromkeys(_OPENCL, False), **_CUDA, **_HOST})
+HOST = ({**dict.fromkeys(_CUDA, False), **dict.fromkeys(_OPENCL, False), "PK_HOST": True},)
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _DIRECTIVE = re.compile(r"#\s*(\w+)\s*(.*)")
@@ -58,7 +61,8 @@ def _condition(word: str, rest: str) -> str:
 class _Reader:
     """Reads a template and what it includes into lines of text, each with the file that it comes from."""
 
-    def __init__(self, seen):
+    def __init__(self, seen, worlds):
+        self.worlds = worlds  # of the compilers that read the text
         self.seen = set(seen)  # headers that are there already
         self.lines = iter(())  # what is left of the file being read
 
@@ -94,11 +98,11 @@ class _Reader:
         return "", ""
 
     def _conditional(self, path, condition, known, taken):
-        """A conditional without the branches that no device takes."""
-        over, opened = [False, False], False  # an earlier branch is the one that this world takes
+        """A conditional without the branches that no compiler takes."""
+        over, opened = [False] * len(self.worlds), False  # an earlier branch is the one that this world takes
         word = "if"
         while word != "endif":
-            holds = [not done and (True if word == "else" else _holds(condition, world)) for done, world in zip(over, WORLDS)]
+            holds = [not done and (True if word == "else" else _holds(condition, world)) for done, world in zip(over, self.worlds)]
             live = taken and any(value is not False for value in holds)
             always = all(done or value is True for done, value in zip(over, holds))
             if live and not (always and not opened):
@@ -112,6 +116,9 @@ class _Reader:
             yield path, "#endif"
 
     def _include(self, path, name, known):
+        if name.startswith("<") and self.worlds is HOST:
+            yield path, f"#include {name}"
+            return
         if name.startswith("<"):
             sys.exit(f"codegen: {path} includes {name} where a device's compiler reads it")
         found = next((folder / name.strip('"') for folder in (path.parent, *SEARCH) if (folder / name.strip('"')).exists()), None)
@@ -141,9 +148,9 @@ def _expand(name: str, defines: dict) -> str:
     return _expand(re.sub(rf"\b{parameter}\b", inner, body), defines)
 
 
-def flatten(path: Path, seen=()):
-    """Reads a header or template. Gives its parts, texts and Kernels, in order, and the files that were read and need not be again."""
-    reader = _Reader(seen)
+def flatten(path: Path, seen=(), worlds=DEVICES):
+    """Reads a header or template for the compilers of some worlds. Gives its parts, texts and Kernels, in order, and the files that were read and need not be again."""
+    reader = _Reader(seen, worlds)
     parts, defines, kernel, held, origin = [], {}, None, [], path
 
     def close():

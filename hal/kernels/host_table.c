@@ -73,6 +73,19 @@ int pk_host_isa(void) {
   return host_isa;
 }
 
+const char *hal_host_kernel_options(void) {
+#if defined(__x86_64__)
+#define AVX2 PK_FLOATING_OPTIONS " -mavx2 -mfma"
+#define AVX512 AVX2 " -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+  static const char *const options[] = {PK_FLOATING_OPTIONS, AVX2, AVX512, AVX512};
+#undef AVX2
+#undef AVX512
+  return options[pk_host_isa()];
+#else
+  return PK_FLOATING_OPTIONS;
+#endif
+}
+
 /* ---- products of bfloat16 --------------------------------------------------------------------------------------------------------- */
 static int products_isa;
 

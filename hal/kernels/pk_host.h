@@ -7,7 +7,8 @@
  * off and no body reassociates; in gemm, the families like it and float32 functions it is on, and the base, which has no fused
  * multiply-add, rounds otherwise than the others (hal/kernels/CMakeLists.txt). PK_CLONES 2, for products of bfloat16, adds entries for
  * AVX512-BF16 and for AMX (pk_amx.h), which round otherwise than all others, and one that computes what the last does with AMX's
- * instructions in C, on every processor. */
+ * instructions in C, on every processor. PK_CLONES MODULE is for kernels that the host's C compiler makes at run time (dialect "c"), for this
+ * processor: one form, in a module that exports what a plugin launches. */
 #ifndef PK_HOST_H_
 #define PK_HOST_H_
 
@@ -66,6 +67,14 @@ hal_host_kernel_fn_t pk_host_kernel_fn(const char *name, int isa);
   PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args) \
   extern const pk_host_entry_t PK_CAT(name, _entry);         \
   const pk_host_entry_t PK_CAT(name, _entry) = {PK_STRING(name), PK_COUNT(args), {PK_CAT(name, _base)}};
+/* A group is one item of a launch, as on other devices with few wide cores: so both are launched alike. PK_GRAIN: fewest items worth a thread of
+ * their own. */
+#define PK_GRAIN 64
+#define PK_ENTRIES_MODULE(name, args)                            \
+  PK_HOST_FN(, PK_CAT(name, _base), name, PK_ISA_BASE, args)     \
+  extern const hal_host_kernel_t PK_CAT(hal_host_kernel_, name); \
+  const hal_host_kernel_t PK_CAT(hal_host_kernel_, name) = {     \
+      PK_STRING(name), PK_CAT(name, _base), PK_COUNT(args), HAL_HOST_ITEMS, PK_GRAIN, 0};
 #if defined(__x86_64__) && !defined(PK_NO_CLONES)
 #define PK_HAS_CLONES 1
 #define PK_TARGET_AVX2 __attribute__((target("avx2,fma")))

@@ -1,21 +1,17 @@
 /* clang.c: OpenCL C to SPIR-V (hal/plugin_clang.h). clang and llvm-spirv are processes of their own that read and write files in memory. */
-#define _GNU_SOURCE /* memfd_create */
+#define _POSIX_C_SOURCE 200809L
 #include "hal/plugin_clang.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "freeze.h"
-
-extern char **environ;
+#include "hal/plugin_process.h"
 
 enum { MOST_OPTIONS = 64, OPTION_BYTES = 4096, MOST_WORDS = MOST_OPTIONS + 24 };
 
@@ -56,56 +52,15 @@ const char *hal_clang_path(void) {
   return tools.clang[0] ? tools.clang : NULL;
 }
 
-/* ---- processes --------------------------------------------------------------------------------------------------------------- */
-
 /* Runs a program from one file to another, its complaints to a third. Returns its exit status, -1 when it cannot be run or is killed. */
 static int run(const char *const *words, int in, int out, int log) {
-  posix_spawn_file_actions_t actions;
-  pid_t child;
-  int status = 0;
-  if (posix_spawn_file_actions_init(&actions)) return -1;
-  int code = posix_spawn_file_actions_adddup2(&actions, in, 0);
-  if (!code) code = posix_spawn_file_actions_adddup2(&actions, out, 1);
-  if (!code) code = posix_spawn_file_actions_adddup2(&actions, log, 2);
-  if (!code) code = posix_spawn(&child, words[0], &actions, NULL, (char *const *)(uintptr_t)words, environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code) return -1;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return -1; /* a program that ignores its children's ends: the files tell */
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int write_all(int file, const char *data, size_t size) {
-  while (size) {
-    const ssize_t written = write(file, data, size);
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return 0;
-    data += written;
-    size -= (size_t)written;
-  }
-  return lseek(file, 0, SEEK_SET) == 0;
+  int error;
+  return hal_process_run(words, in, out, log, &error);
 }
 
 static int empty(int file) { return ftruncate(file, 0) == 0 && lseek(file, 0, SEEK_SET) == 0; }
 
-/* How many bytes a file has. */
-static size_t size_of(int file) {
-  struct stat facts;
-  return fstat(file, &facts) || facts.st_size < 0 ? 0 : (size_t)facts.st_size;
-}
-
 /* ---- compiling --------------------------------------------------------------------------------------------------------------- */
-
-/* The caller's options, parted at spaces in their own memory. Returns the number of words, -1 when there are too many. */
-static int add_options(char *options, const char **words, int count) {
-  char *rest = NULL;
-  const int most = count + MOST_OPTIONS;
-  for (char *word = strtok_r(options, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
-    if (count == most) return -1;
-    words[count++] = word;
-  }
-  return count;
-}
 
 /* What optimisers make is not always in the translator's reach ("freeze"): then it is taken out where that changes nothing, and else there
  * are fewer passes; at last there are none, and the driver's compiler does it all. */
@@ -133,7 +88,7 @@ static int compile_to(int fp64, char *options, attempt_e attempt, int in, int ou
     words[count++] = "-Xclang";
     words[count++] = "-disable-llvm-passes";
   }
-  count = add_options(options, words, count);
+  count = hal_process_words(options, words, count, count + MOST_OPTIONS);
   if (count < 0) return -1;
   words[count++] = "-o";
   words[count++] = "-";
@@ -162,12 +117,12 @@ static int assemble(int in, int out, int log) {
 
 /* Turns the text in a file into bitcode, by way of another, which it leaves empty. */
 static int thaw(int file, int other, int log) {
-  const size_t size = size_of(file);
+  const size_t size = hal_process_size(file);
   int code = -1;
   if (!size || ftruncate(file, (off_t)size + 1)) return -1; /* a NUL behind it */
   char *const text = mmap(NULL, size + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
   if (text == MAP_FAILED) return -1;
-  const int whole = hal_thaw(text) && write_all(other, text, size);
+  const int whole = hal_thaw(text) && hal_process_write(other, text, size);
   munmap(text, size + 1);
   if (whole && empty(file)) code = assemble(other, file, log);
   return empty(other) ? code : -1;
@@ -176,21 +131,6 @@ static int thaw(int file, int other, int log) {
 static int translate(int in, int out, int log) {
   const char *const words[] = {tools.translator, "--spirv-max-version=1.2", "-", "-o", "-", NULL};
   return lseek(in, 0, SEEK_SET) == 0 ? run(words, in, out, log) : -1;
-}
-
-/* The compiler's log from its first error on, in so far as it fits. */
-static void take_log(int file, char *log) {
-  const size_t size = size_of(file);
-  char *const text = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
-  if (text == MAP_FAILED) {
-    snprintf(log, HAL_CLANG_LOG, "the compiler left no log");
-    return;
-  }
-  const char *first = memmem(text, size, "error", 5);
-  while (first && first > text && first[-1] != '\n') first--;
-  if (!first) first = text;
-  snprintf(log, HAL_CLANG_LOG, "%.*s", (int)(text + size - first), first);
-  munmap(text, size);
 }
 
 /* Attempts one after the other; files: source, bitcode, SPIR-V, log. Returns 0, or the exit code of what failed. */
@@ -205,7 +145,7 @@ static int attempt_all(const char *given, int fp64, const int *files) {
     if (attempt == THAWED) code = thaw(files[1], files[2], files[3]);
     if (!code) code = translate(files[1], files[2], files[3]);
   }
-  return code || size_of(files[2]) ? code : -1;
+  return code || hal_process_size(files[2]) ? code : -1;
 }
 
 hal_status_t hal_clang_spirv(const char *source, size_t size, const char *options, int fp64,
@@ -221,18 +161,18 @@ hal_status_t hal_clang_spirv(const char *source, size_t size, const char *option
                    "(Debian: clang-14, llvm-spirv-14)");
     return hal_clang_path() ? HAL_INVALID_ARGUMENT : HAL_UNAVAILABLE;
   }
-  for (int i = 0; i < 4; i++) good &= (files[i] = memfd_create("hal_clang", MFD_CLOEXEC)) >= 0;
-  if (!good || !write_all(files[0], source, size)) {
+  for (int i = 0; i < 4; i++) good &= (files[i] = hal_process_file("hal_clang")) >= 0;
+  if (!good || !hal_process_write(files[0], source, size)) {
     out_result->code = errno;
     snprintf(out_result->log, sizeof out_result->log, "no memory to compile a module of %zu bytes; free some memory",
              size);
     status = HAL_RESOURCE_EXHAUSTED;
   } else if ((out_result->code = attempt_all(options, fp64, files)) != 0 || lseek(files[2], 0, SEEK_SET)) {
-    take_log(files[3], out_result->log);
+    hal_process_log(files[3], out_result->log, sizeof out_result->log);
     status = HAL_INVALID_ARGUMENT;
   } else {
     out_result->file = files[2];
-    out_result->size = size_of(files[2]);
+    out_result->size = hal_process_size(files[2]);
     files[2] = -1;
   }
   for (int i = 0; i < 4; i++)

@@ -29,6 +29,7 @@ static void after_fork(void) {
   if (touched) atomic_store(&hal_life.forked, 1);
   hal_device_after_fork();
   hal_profile_after_fork();
+  hal_fuse_worker_after_fork();
   hal_registry_after_fork();
 }
 

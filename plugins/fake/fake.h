@@ -33,13 +33,14 @@
 /* ---- settings.c
  * ----------------------------------------------------------------------------------------------------------- */
 typedef struct fake_settings_s {
-  uint64_t memory;   /* HAL_FAKE_MEMORY: bytes per device */
-  uint64_t fault;    /* HAL_FAKE_FAULT: which launch fails, 0 = none */
-  uint64_t profile;  /* HAL_FAKE_PROFILE: records that a device's profile holds */
-  uint32_t async;    /* HAL_FAKE_ASYNC */
-  uint32_t delay_us; /* HAL_FAKE_DELAY: longest pause before an item */
-  uint32_t threads;  /* HAL_FAKE_THREADS: size of the pool */
-  uint32_t protect;  /* HAL_FAKE_PROTECT */
+  uint64_t memory;    /* HAL_FAKE_MEMORY: bytes per device */
+  uint64_t fault;     /* HAL_FAKE_FAULT: which launch fails, 0 = none */
+  uint64_t profile;   /* HAL_FAKE_PROFILE: records that a device's profile holds */
+  uint32_t async;     /* HAL_FAKE_ASYNC */
+  uint32_t delay_us;  /* HAL_FAKE_DELAY: longest pause before an item */
+  uint32_t threads;   /* HAL_FAKE_THREADS: size of the pool */
+  uint32_t protect;   /* HAL_FAKE_PROTECT */
+  char compiler[512]; /* HAL_FAKE_CC: and what stands in front of its options; "": none */
 } fake_settings_t;
 
 /* Reads HAL_FAKE_DEVICES; the first answer is kept. */

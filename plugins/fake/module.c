@@ -1,9 +1,12 @@
-/* module.c: modules, kernels and launches. Two dialects: "native", the portable kernels compiled ahead of time into this
- * plugin, and "host", kernels that the caller has compiled into its own library. A kernel handle is the address of the
- * kernel's entry in such a table, which lives as long as its module. The first can be had as bytes, dialect "binary". */
+/* module.c: modules, kernels and launches. Three dialects: "native", the portable kernels compiled ahead of time into this
+ * plugin, "host", kernels that the caller has compiled into its own library, and "c", source that the host's compiler makes a library of
+ * (compile.c). A kernel handle is the address of the kernel's entry in such a table, or in that library, which lives as long as its module. The
+ * first can be had as bytes, dialect "binary". */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "compile.h"
 #include "fake.h"
 #include "hal/plugin_binary.h"
 
@@ -11,6 +14,7 @@ struct hal_plugin_module_s {
   int32_t device;
   const hal_host_kernel_t *kernels; /* of the dialect "host", our copy; NULL: the portable ones */
   size_t count;
+  void *library;                          /* of the dialect "c"; else NULL */
   hal_plugin_module_t *next;              /* of the retired */
   alignas(hal_host_kernel_t) char text[]; /* the copy, and behind it the names */
 };
@@ -57,9 +61,10 @@ static void describe_build(char out_maker[HAL_BINARY_MAKER]) {
 
 hal_status_t hal_plugin_module_export(hal_plugin_module_t *module, void *data, size_t room, size_t *out_size) {
   char maker[HAL_BINARY_MAKER];
-  if (module->kernels)
+  if (module->kernels || module->library)
     return fake_error(HAL_UNIMPLEMENTED, 0,
-                      "fake: a module in the dialect 'host' is code of this process, which no other can load as bytes");
+                      "fake: a module in the dialect '%s' is code of this process, which no other can load as bytes",
+                      module->kernels ? "host" : "c");
   *out_size = HAL_BINARY_SEAL + sizeof content;
   if (!data || room < *out_size) return HAL_OK;
   memcpy((char *)data + HAL_BINARY_SEAL, content, sizeof content);
@@ -80,37 +85,49 @@ static hal_status_t check_binary(const hal_module_desc_t *desc) {
   return status;
 }
 
-/* What a module is made of: `*out_host`, a table of the caller's, or the portable kernels. */
-static hal_status_t check_module(const hal_module_desc_t *desc, int *out_host) {
+/* What a module is made of: a table of the caller's, a library that is made here, or the portable kernels. */
+static hal_status_t check_module(const hal_module_desc_t *desc, int *out_host, void **out_library) {
   const char *const dialect = desc->dialect ? desc->dialect : "";
+  const int compiles = fake_compile_accepts();
+  *out_library = NULL;
   *out_host = strcmp(dialect, "host") == 0;
   if (*out_host) return check_table(desc);
+  if (strcmp(dialect, "c") == 0 && compiles) return fake_compile(desc, out_library);
   if (strcmp(dialect, "binary") == 0) return check_binary(desc);
   if (strcmp(dialect, "native") == 0) return HAL_OK;
   return fake_error(
       HAL_UNIMPLEMENTED, 0,
-      "fake: modules in the dialect '%s' are not accepted; the device takes 'native', 'host' and 'binary'", dialect);
+      "fake: modules in the dialect '%s' are not accepted; the device takes 'native', 'host' and 'binary'%s", dialect,
+      compiles ? ", and 'c'" : "; HAL_FAKE_CC is empty, which rules out 'c'");
 }
 
 hal_status_t hal_plugin_module_load(int32_t device, const hal_module_desc_t *desc, hal_plugin_module_t **out_module) {
   int host = 0;
+  void *library = NULL;
   hal_status_t status = fake_check_device(device);
-  if (!status) status = check_module(desc, &host);
+  if (!status) status = check_module(desc, &host, &library);
   if (status) return status;
   const hal_host_kernel_t *kernels = host ? desc->data : NULL;
   const size_t count = host ? desc->size / sizeof *kernels : 0;
   hal_plugin_module_t *module =
       hal_host->mem_alloc(sizeof *module + table_bytes(kernels, count), alignof(hal_plugin_module_t));
-  if (!module) return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a module; free some memory");
+  if (!module) {
+    if (library) dlclose(library);
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory for a module; free some memory");
+  }
   module->device = device;
   module->count = count;
   module->kernels = host ? copy_table(module->text, kernels, count) : NULL;
+  module->library = library;
   *out_module = module;
   return HAL_OK;
 }
 
+/* A library keeps its names as long as it is loaded, so that one that records may name stays loaded. */
 hal_status_t hal_plugin_module_unload(hal_plugin_module_t *module) {
-  if (!module || !module->kernels || !atomic_load_explicit(&fake.keep_names, memory_order_relaxed)) {
+  const int has_names = module && (module->kernels || module->library);
+  if (!has_names || !atomic_load_explicit(&fake.keep_names, memory_order_relaxed)) {
+    if (module && module->library) dlclose(module->library);
     hal_host->mem_free(module);
     return HAL_OK;
   }
@@ -133,7 +150,16 @@ static void log_notes(void) {
 
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   const hal_host_kernel_t *kernel = NULL;
-  if (!module->kernels) kernel = hal_host_kernel_find(name); /* names are unique over all families */
+  if (module->library) {
+    kernel = fake_library_kernel(module->library, name);
+    if (!kernel)
+      return fake_error(HAL_NOT_FOUND, 0,
+                        "fake: the module that was compiled has no kernel '%s'; it is a hal_host_kernel_t of the name "
+                        "hal_host_kernel_%s, which PK_KERNEL defines",
+                        name, name);
+  } else if (!module->kernels) {
+    kernel = hal_host_kernel_find(name); /* names are unique over all families */
+  }
   for (size_t i = 0; !kernel && i < module->count; i++)
     if (strcmp(module->kernels[i].name, name) == 0) kernel = &module->kernels[i];
   if (!kernel)
@@ -143,7 +169,7 @@ hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name
   if (kernel->arg_count > FAKE_MAX_ARGS)
     return fake_error(HAL_INTERNAL, 0, "fake: kernel '%s' takes %u arguments, more than the %d of a portable kernel",
                       name, (unsigned)kernel->arg_count, FAKE_MAX_ARGS);
-  if (!module->kernels) log_notes();
+  if (!module->kernels && !module->library) log_notes();
   *out_kernel = (hal_plugin_kernel_t *)(uintptr_t)kernel;
   return HAL_OK;
 }

@@ -6,12 +6,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compile.h"
 #include "fake.h"
 
 fake_state_t fake;
 
 hal_status_t fake_error(hal_status_t code, int64_t native_code, const char *format, ...) {
-  char message[512];
+  char message[4096]; /* a compiler's log among it */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
@@ -107,7 +108,6 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   if (status) return status;
   const uint64_t open = HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS;
   hal_device_info_t info = {.struct_size = out_info->struct_size,
-                            .dialects = "native,host,binary",
                             .flags = HAL_DEVICE_FP64 | HAL_DEVICE_CPU | (fake.settings.protect ? 0 : open) |
                                      (fake.settings.async ? HAL_DEVICE_ASYNC : 0),
                             .total_memory = fake.settings.memory,
@@ -116,6 +116,7 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
                             .max_block_threads = FAKE_MAX_BLOCK_THREADS,
                             .base_alignment = 4096,
                             .virtual_granularity = fake.settings.protect ? 0 : (uint64_t)sysconf(_SC_PAGESIZE)};
+  snprintf(info.dialects, sizeof info.dialects, "native,host,binary%s", fake_compile_accepts() ? ",c" : "");
   snprintf(info.name, sizeof info.name, "fake device %d (%u host threads)", (int)device,
            (unsigned)fake.settings.threads);
   snprintf((char *)info.uuid, sizeof info.uuid, "hal-fake-%d", (int)device);

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -55,6 +56,18 @@ static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fal
   return HAL_OK;
 }
 
+/* Reads the C compiler: a program, and words in front of its options; set and empty: none. */
+static hal_status_t read_compiler(char *compiler, size_t room) {
+  const char *text = getenv("HAL_FAKE_CC");
+  if (!text) text = "cc";
+  if ((size_t)snprintf(compiler, room, "%s", text + strspn(text, " ")) < room) return HAL_OK;
+  return fake_error(
+      HAL_INVALID_ARGUMENT, 0,
+      "fake: HAL_FAKE_CC is '%.60s ...', longer than %zu bytes; set it to a C compiler such as gcc, to nothing "
+      "for none, or unset it",
+      text, room - 1);
+}
+
 hal_status_t fake_settings_devices(int32_t *out_count) {
   static atomic_int kept; /* the answer must not change within a process; two threads at once read the same value */
   int count = atomic_load_explicit(&kept, memory_order_relaxed);
@@ -101,5 +114,5 @@ hal_status_t fake_settings_read(fake_settings_t *out_settings) {
                                     .delay_us = (uint32_t)delay,
                                     .threads = (uint32_t)threads,
                                     .protect = (uint32_t)protect};
-  return HAL_OK;
+  return read_compiler(out_settings->compiler, sizeof out_settings->compiler);
 }

@@ -28,7 +28,8 @@ HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_
  * numbers, errors); it holds one PK_KERNEL(name, ARGS), whose body begins with PK_PROLOGUE(ARGS). The same name and text give the
  * same kernel: it is compiled once in a process, looked for in the disk cache before, and counted in hal_kernel_stats. Both texts
  * are borrowed; the kernel lives as long as its device. Any thread may call; others that need a new kernel of the device wait.
- * Errors: HAL_UNIMPLEMENTED (the device takes neither "opencl-c" nor "cuda-c"), HAL_INVALID_ARGUMENT with the compiler's log,
+ * A device with kernels of its own in "native" takes "c" for this: then the host's C compiler makes it, in each process anew.
+ * Errors: HAL_UNIMPLEMENTED (the device takes none of "opencl-c", "cuda-c" and "c", or there is no C compiler), HAL_INVALID_ARGUMENT with the compiler's log,
  * HAL_NOT_FOUND (the text has no such kernel). Since 0.2. */
 HAL_API hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *text, hal_kernel_t **out_kernel);
 

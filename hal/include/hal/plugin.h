@@ -139,10 +139,12 @@ typedef struct hal_stream_error_s {
 /* ---- modules and kernels ------------------------------------------------------------------------------------------------
  * Dialects: "native" (the host's portable kernels, compiled ahead of time into the plugin; data is the family's name),
  * "host" (kernels compiled ahead of time into the caller's library, for devices that are the host's CPU; data is an array of
- * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c", "opencl-c", "cuda-c", "ptx", "spirv",
+ * hal_host_kernel_t, hal/plugin_kernels.h, which lives as long as the module), "c" (C for the host's compiler; kernel k is the
+ * hal_host_kernel_t hal_host_kernel_k, which the portable dialect's PK_KERNEL defines), "opencl-c", "cuda-c", "ptx", "spirv",
  * "binary" (what module_export gave, on the same kind of device with the same driver). The host loads its own, portable kernels in
- * the first of "native", "opencl-c" and "cuda-c" that the device lists, a module per family or, from source, per kernel; in the
- * other dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
+ * the first of "native", "opencl-c" and "cuda-c" that the device lists, a module per family or, from source, per kernel; kernels
+ * that a program writes in the portable dialect, and those of lazy work, come in "c" where the others are "native". In the other
+ * dialects it hands on what a program gives to hal_module_load (hal/kernel.h). */
 typedef struct hal_module_desc_s {
   size_t struct_size;
   const char *dialect;

@@ -47,6 +47,10 @@ const hal_host_kernel_t *hal_host_kernel_at(size_t index);
  * `out_warns`: 1 = a warning, 0 = for information. Lives as long as the process. Thread-safe. Since 0.1. */
 const char *hal_host_kernel_note(int32_t *out_warns);
 
+/* Gives the options, with blanks between them, with which a C compiler makes kernels that compute as these do: what it may do with floating point,
+ * and the instruction set in use (HAL_HOST_ISA). Lives as long as the process. Thread-safe. Since 0.2. */
+const char *hal_host_kernel_options(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -10,10 +10,11 @@ hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *te
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   if (!name || !*name || !text)
     return hal_error_set(HAL_INVALID_ARGUMENT, "a kernel to compile needs a name and a text; give both");
-  hal_op_table_t *const table = found->ops;
-  pthread_mutex_lock(&table->lock);
-  const hal_status_t status = hal_provider_compile(&table->provider, name, text, out_kernel);
-  pthread_mutex_unlock(&table->lock);
+  hal_provider_t *const provider = &found->ops->provider;
+  pthread_mutex_t *const lock = hal_provider_own_lock(provider);
+  pthread_mutex_lock(lock);
+  const hal_status_t status = hal_provider_compile(provider, name, text, out_kernel);
+  pthread_mutex_unlock(lock);
   return status;
 }
 

@@ -23,6 +23,9 @@
 
 static const char *const dialects[] = {"native", "opencl-c", "cuda-c"};
 
+/* Of programs' own kernels where the others are native. */
+#define HOST_SOURCE "c"
+
 /* Gives the first of the device's dialects that there are portable kernels in. */
 static const char *best_dialect(const char *list) {
   for (const char *at = list; *at;) {
@@ -70,8 +73,13 @@ void hal_provider_init(hal_provider_t *provider, hal_device_t *device) {
   provider->device = device;
   provider->dialect = best_dialect(device->info.dialects);
   provider->compiles = provider->dialect != NULL;
+  pthread_mutex_init(&provider->own_lock, NULL);
   if (!provider->dialect || strcmp(provider->dialect, "native") != 0) find_packs(provider);
   provider->native = provider->dialect && strcmp(provider->dialect, "native") == 0;
+  provider->own = !provider->compiles                                  ? NULL
+                  : !provider->native                                  ? provider->dialect
+                  : hal_text_lists(device->info.dialects, HOST_SOURCE) ? HOST_SOURCE
+                                                                       : NULL;
   provider->form = !(device->info.flags & HAL_DEVICE_CPU) ? HAL_FORM_SIMT
                    : provider->native                     ? HAL_FORM_HOST
                                                           : HAL_FORM_CPU_VECTOR;
@@ -94,27 +102,28 @@ void hal_provider_close(hal_provider_t *provider) {
   }
   hal_disk_cache_close(&provider->cache);
   hal_packs_close(provider->packs);
+  pthread_mutex_destroy(&provider->own_lock);
 }
 
 /* Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
- * that, CUDA C an option. */
+ * that, CUDA C an option, and the host's compiler has the plugin's. */
 const char *hal_provider_options(const char *dialect, uint32_t form, const char *source) {
+  if (strcmp(dialect, HOST_SOURCE) == 0) return "";
   if (strcmp(dialect, "cuda-c") == 0) return strstr(source, "#define PK_CONTRACT 1") ? "" : "--fmad=false";
   return form == HAL_FORM_CPU_VECTOR ? "-DPK_CPU_VECTOR=1" : "";
 }
 
 static const char *options_of(const hal_provider_t *provider, const char *source) {
-  return hal_provider_options(provider->dialect, provider->form, source);
+  return hal_provider_options(provider->own ? provider->own : provider->dialect, provider->form, source);
 }
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
-  const hal_module_desc_t desc = {
-      .struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
-      .dialect = dialect,
-      .options = dialect == provider->dialect && !provider->native ? options_of(provider, data) : "",
-      .data = data,
-      .size = size};
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+                                  .dialect = dialect,
+                                  .options = dialect == provider->own ? options_of(provider, data) : "",
+                                  .data = data,
+                                  .size = size};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 
@@ -233,14 +242,14 @@ static int load_packed(hal_provider_t *provider, int binary, const char *name, c
 static hal_status_t compile(hal_provider_t *provider, const char *name, const char *source, size_t size,
                             hal_plugin_module_t **out_module) {
   const int64_t begin = hal_clock_ns();
-  const hal_status_t status = load(provider, provider->dialect, source, size, out_module);
+  const hal_status_t status = load(provider, provider->own, source, size, out_module);
   atomic_fetch_add_explicit(&provider->compile_ns, (uint64_t)(hal_clock_ns() - begin), memory_order_relaxed);
   if (!status) {
     atomic_fetch_add_explicit(&provider->compiled, 1, memory_order_relaxed);
     return HAL_OK;
   }
   hal_error_plugin(provider->device->plugin, HAL_SLOT_module_load, status);
-  return hal_error_prefix(status, "while compiling the kernel \"%s\" as \"%s\": ", name, provider->dialect);
+  return hal_error_prefix(status, "while compiling the kernel \"%s\" as \"%s\": ", name, provider->own);
 }
 
 /* Finds a module in a pack or on disk, where what the driver made of a pack's module lies, too; else compiles it. */
@@ -365,10 +374,11 @@ hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, cons
 /* Compiles the text of `made`, whose kernel is `name`. */
 static hal_status_t make_own(hal_provider_t *provider, const char *name, const char *text, hal_provided_t *made) {
   hal_plugin_t *const plugin = provider->device->plugin;
-  const uint32_t group_threads = provider->device->ops->target.group_threads;
+  const int host = strcmp(provider->own, HOST_SOURCE) == 0; /* a group is one item there (kernels/pk_host.h) */
+  const uint32_t group_threads = host ? 1 : provider->device->ops->target.group_threads;
   char *source = NULL;
   size_t size = 0;
-  HAL_RETURN_IF_ERROR(hal_op_source_of_text(text, &source, &size));
+  HAL_RETURN_IF_ERROR(hal_op_source_of_text(text, host, &source, &size));
   hal_status_t status = make_module(provider, name, source, size, &made->module);
   hal_free(source);
   if (status) return status;
@@ -384,12 +394,16 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
 }
 
+pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider) {
+  return provider->native ? &provider->own_lock : &provider->device->ops->lock;
+}
+
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
                                   hal_kernel_t **out_kernel) {
-  if (!provider->compiles || provider->native)
+  if (!provider->own)
     return hal_error_set(HAL_UNIMPLEMENTED,
                          "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
-                         "opencl-c or cuda-c",
+                         "opencl-c or cuda-c, or c beside native",
                          name, provider->device->label, provider->device->info.dialects);
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add_text(&hash, name);

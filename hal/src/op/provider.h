@@ -6,6 +6,8 @@
 #ifndef HAL_SRC_OP_PROVIDER_H_
 #define HAL_SRC_OP_PROVIDER_H_
 
+#include <pthread.h>
+
 #include "base/disk_cache.h"
 #include "device/device.h"
 #include "hal/kernel.h"
@@ -27,12 +29,15 @@ typedef struct hal_provider_s {
   const char *
       dialect; /* "native", "opencl-c" or "cuda-c", of the sources that packs were made from, too; NULL: the device takes no portable
                         * kernels */
-  int native, binary;                                /* the dialect is "native"; the device takes "binary" too */
-  int compiles;                                      /* the device takes the dialect itself, not only what packs have */
+  int native, binary; /* the dialect is "native"; the device takes "binary" too */
+  const char
+      *own;     /* the dialect of programs' own kernels, "c" where kernels are native; NULL: the device compiles none */
+  int compiles; /* the device takes the dialect itself, not only what packs have */
   uint32_t form;                                     /* HAL_FORM_* (target.h) */
   hal_plugin_module_t *modules[HAL_OP_FAMILY_COUNT]; /* native */
   int module_missing[HAL_OP_FAMILY_COUNT];
-  hal_provided_t *provided; /* from source */
+  hal_provided_t *provided; /* from source; with `own_lock` held where kernels are native, else with the table's */
+  pthread_mutex_t own_lock;
   hal_disk_cache_t cache;
   hal_packs_t *packs;
   atomic_uint_fast64_t compiled, loaded, packed, refused, compile_ns; /* hal_kernel_stats_t */
@@ -56,7 +61,10 @@ int hal_provider_needs_fp64(const char *kernel);
  * HAL_UNIMPLEMENTED = the device compiles nothing, lacks double precision or keeps its modules; others as module_load's. */
 hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, void **out_data, size_t *out_size);
 
-/* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds the table's lock. */
+/* Gives the lock that serialises hal_provider_compile: where kernels are native, a compiler that runs keeps no operator waiting. */
+pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider);
+
+/* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
                                   hal_kernel_t **out_kernel);
 

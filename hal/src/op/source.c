@@ -76,13 +76,20 @@ size_t hal_op_source_step(const char *instance, char *to) {
   return row ? put(row, to) : 0;
 }
 
-hal_status_t hal_op_source_of_text(const char *text, char **out_text, size_t *out_size) {
-  const size_t before = put_list(SOURCE_DIALECT, NULL), length = strlen(text);
+int hal_op_source_step_is_plain(const char *instance) {
+  const source_kernel_t *const row =
+      find_in(instance, source_steps, sizeof source_steps / sizeof *source_steps, step_names);
+  return row && step_plain[row - source_steps];
+}
+
+hal_status_t hal_op_source_of_text(const char *text, int host, char **out_text, size_t *out_size) {
+  const uint32_t dialect = host ? SOURCE_HOST : SOURCE_DIALECT;
+  const size_t before = put_list(dialect, NULL), length = strlen(text);
   char *const whole = hal_malloc(before + length + 1);
   if (!whole)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no memory for the %zu bytes of a kernel's source",
                          before + length + 1);
-  put_list(SOURCE_DIALECT, whole);
+  put_list(dialect, whole);
   memcpy(whole + before, text, length + 1);
   *out_text = whole;
   *out_size = before + length;

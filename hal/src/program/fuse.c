@@ -211,13 +211,21 @@ hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel
                              const hal_launch_t *launch) {
   hal_plugin_t *const plugin = stream->device->plugin;
   const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->handle, launch);
-  if (!status) hal_schedule_note_group(fuse->making, &fuse->group, kernel, launch);
+  if (!status) hal_schedule_note_group(fuse->making, &fuse->group, fuse->plan, kernel, launch);
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
 }
 
-static hal_status_t queue(hal_fuse_t *fuse, const hal_fuse_plan_t *plan, hal_stream_t *stream) {
-  return plan->way == HAL_FUSE_CHAIN ? hal_fuse_chain_launch(fuse, &fuse->group, plan->made, stream)
-                                     : hal_fuse_source_launch(fuse, &fuse->group, plan->made, stream);
+static hal_status_t queue(hal_fuse_t *fuse, hal_fuse_plan_t *plan, hal_stream_t *stream) {
+  if (plan->way != HAL_FUSE_CHAIN) return hal_fuse_source_launch(fuse, &fuse->group, plan->made, stream);
+  fuse->plan = hal_fuse_counts(fuse, fuse->group.n) ? plan : NULL;
+  if (fuse->plan) {
+    hal_fuse_count(plan, fuse->compile_after);
+    if (!plan->asked && atomic_load_explicit(&plan->runs, memory_order_relaxed) >= fuse->compile_after)
+      hal_fuse_ask(fuse, &fuse->group, plan);
+  }
+  const hal_status_t status = hal_fuse_chain_launch(fuse, &fuse->group, plan, stream);
+  fuse->plan = NULL;
+  return status;
 }
 
 static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, const hal_tape_t *tape,
@@ -272,7 +280,7 @@ static hal_status_t queue_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
     info->groups++;
     info->fused += group->kept;
   } else {
-    hal_schedule_note_group(work->making, group, NULL, NULL);
+    hal_schedule_note_group(work->making, group, NULL, NULL, NULL);
   }
   info->dropped += steps - group->kept;
   info->common += group->common;
@@ -303,6 +311,7 @@ hal_fuse_t *hal_fuse_of(hal_device_t *device) {
     device->fuse->device = device;
     hal_fuse_name_bytes(device->fuse);
     device->fuse->hash_mask = UINT64_MAX;
+    device->fuse->compile_after = hal_fuse_compile_after(device);
   }
   hal_unlock(&device->lock);
   return device->fuse;
@@ -310,6 +319,7 @@ hal_fuse_t *hal_fuse_of(hal_device_t *device) {
 
 void hal_fuse_destroy(hal_fuse_t *fuse) {
   if (!fuse) return;
+  hal_fuse_worker_forget(fuse);
   for (uint32_t i = 0; i < fuse->kernel_room; i++) hal_free(fuse->kernels[i]);
   for (uint32_t i = 0; i < fuse->plan_room; i++) {
     if (!fuse->plans[i]) continue;

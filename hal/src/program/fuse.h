@@ -89,6 +89,10 @@ typedef struct hal_fuse_plan_s {
   uint64_t hash;
   int way;    /* HAL_FUSE_NOT: the device cannot; else how */
   void *made; /* what is launched */
+  _Atomic(hal_plugin_kernel_t *)
+      compiled;     /* of a chain: what does the same with the same arguments; NULL: nothing, or not yet */
+  atomic_uint runs; /* of a chain, with many elements, until it is compiled */
+  int asked;        /* to be compiled */
   hal_fuse_trait_t *traits;
   uint32_t steps;
   size_t size;
@@ -120,6 +124,9 @@ struct hal_fuse_s {
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
   struct hal_schedule_s *making; /* of the tape whose group is queued; NULL: none */
+  hal_fuse_plan_t *plan;         /* of the group that is queued, if its runs count */
+  uint32_t compile_after;        /* runs of a chain; 0 = never */
+  atomic_int uncompiled;         /* the compiler has failed once: it is asked no more */
   hal_metrics_t metrics;         /* with a lock of its own */
 };
 
@@ -193,10 +200,43 @@ uint32_t hal_fuse_addresses(const hal_fuse_group_t *group, char *address[HAL_FUS
  * recorded. */
 hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made);
 hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *group, void **out_made);
-hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
+hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, const hal_fuse_plan_t *plan,
                                    hal_stream_t *stream);
 hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
                                     hal_stream_t *stream);
+
+/* ---- chains that are compiled (fuse_host.c, fuse_worker.c) ---- */
+
+/* Reads HAL_LAZY_COMPILE: after how many runs; 0 = never. */
+uint32_t hal_fuse_compile_after(const hal_device_t *device);
+
+/* Whether a run over so many elements counts. */
+int hal_fuse_counts(const hal_fuse_t *fuse, uint64_t elements);
+
+/* Counts a run of a plan. Gives 1 when it is the last that is counted. */
+static inline int hal_fuse_count(hal_fuse_plan_t *plan, uint32_t limit) {
+  const uint32_t runs = atomic_load_explicit(&plan->runs, memory_order_relaxed);
+  if (runs >= limit) return 0;
+  atomic_store_explicit(&plan->runs, runs + 1,
+                        memory_order_relaxed); /* one that is lost beside another thread's comes again */
+  return runs + 1 == limit;
+}
+
+/* The kernel that a chain is launched by. */
+static inline hal_plugin_kernel_t *hal_fuse_chain_kernel(const hal_fuse_plan_t *plan,
+                                                         hal_plugin_kernel_t *interpreter) {
+  hal_plugin_kernel_t *const compiled = atomic_load_explicit(&plan->compiled, memory_order_acquire);
+  return compiled ? compiled : interpreter;
+}
+
+/* Has the group's chain compiled behind the caller's back, if that keeps its bits; the plan gets the kernel. */
+void hal_fuse_ask(hal_fuse_t *fuse, const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
+
+/* Gives the thread that compiles a text, which it frees, for a plan of a device. */
+void hal_fuse_worker_push(hal_fuse_t *fuse, hal_fuse_plan_t *plan, const char *name, char *text);
+
+/* Takes back what was given for a device, and waits for what is being compiled. */
+void hal_fuse_worker_forget(const hal_fuse_t *fuse);
 
 /* Launches the kernel of the group. Errors: the plugin's. */
 hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,

@@ -122,9 +122,9 @@ hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made)
   return HAL_OK;
 }
 
-hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
-                                   hal_stream_t *stream) {
-  const chain_plan_t *const plan = made;
+hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group,
+                                   const hal_fuse_plan_t *fuse_plan, hal_stream_t *stream) {
+  const chain_plan_t *const plan = fuse_plan->made;
   char *address[HAL_FUSE_POINTERS];
   uint32_t store[HAL_FUSE_STEPS];
   unsigned char numbers[HAL_FUSE_NUMBERS];
@@ -143,5 +143,5 @@ hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_
                                .block = {1, 1, 1},
                                .arg_count = CHAIN_ARGS,
                                .args = args};
-  return hal_fuse_launch(fuse, fuse->chain, stream, &launch);
+  return hal_fuse_launch(fuse, hal_fuse_chain_kernel(fuse_plan, fuse->chain), stream, &launch);
 }

@@ -21,15 +21,14 @@ static int takes_number(const hal_fuse_step_t *step) {
   return length > 2 && strcmp(name + length - 2, "_s") == 0;
 }
 
-/* Whether the first of a step's numbers is of the kernel's dtype, and not one of a struct. */
-static int has_first(const hal_fuse_step_t *step) {
+int hal_fuse_has_first(const hal_fuse_step_t *step) {
   return takes_number(step) || step->segment || strncmp(step->kernel->form.name, "fill_", 5) == 0;
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------------------- */
 
-/* Adds the functions of the steps, each instance once. HAL_UNIMPLEMENTED: one has none. */
-static hal_status_t add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
+/* Adds the functions of the steps, each instance once. */
+static hal_status_t add_steps(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
   char instance[HAL_FUSE_NAME], before[HAL_FUSE_NAME];
   hal_fuse_text_add(text, "#define PK_STEPS 1\n");
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -66,7 +65,7 @@ void hal_fuse_add_arguments(hal_fuse_text_t *text, const hal_fuse_group_t *group
     if (step->dropped) continue;
     hal_fuse_instance(step, instance);
     const uint32_t numbers = step->kernel->form.numbers;
-    const int first = has_first(step);
+    const int first = hal_fuse_has_first(step);
     if (numbers && first) add_argument(text, how, "NUMBER", instance, "number_t", 'b', i);
     if (numbers > (uint32_t)first) add_argument(text, how, "NUMBER", instance, "numbers_t", 's', i);
     if (step->rows) add_argument(text, how, "STRUCT", "", "pk_rows_t", 'r', i);
@@ -100,6 +99,12 @@ static void add_readers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
   }
 }
 
+hal_status_t hal_fuse_add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
+  HAL_RETURN_IF_ERROR(add_steps(text, group));
+  add_readers(text, group);
+  return HAL_OK;
+}
+
 void hal_fuse_add_operand(hal_fuse_text_t *text, const hal_fuse_step_t *step, uint32_t i, uint32_t k) {
   char type[64], instance[HAL_FUSE_NAME];
   const hal_fuse_operand_t *const operand = &step->operand[k];
@@ -131,7 +136,7 @@ void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uin
     hal_fuse_text_add(text, "%s", comma);
     hal_fuse_add_operand(text, step, i, k);
   }
-  const int first = has_first(step);
+  const int first = hal_fuse_has_first(step);
   if (form->numbers && first) hal_fuse_text_add(text, "%sb%u", comma, (unsigned)i), comma = ", ";
   if (form->numbers > (uint32_t)first) hal_fuse_text_add(text, "%ss%u", comma, (unsigned)i);
   hal_fuse_text_add(text, ");\n");
@@ -174,18 +179,24 @@ static int suits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
   return rows <= MOST_ROWS && (!rows || fuse->device->ops->target.group_threads != 1);
 }
 
-static hal_status_t compile(const hal_fuse_t *fuse, hal_fuse_text_t *text, made_t *made) {
-  char name[HAL_FUSE_NAME];
+char *hal_fuse_named(const hal_fuse_text_t *text, char name[HAL_FUSE_NAME]) {
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add(&hash, text->data, text->size);
-  snprintf(name, sizeof name, "fused_%016llx", (unsigned long long)hal_hash_low(&hash));
+  snprintf(name, HAL_FUSE_NAME, "fused_%016llx", (unsigned long long)hal_hash_low(&hash));
   hal_fuse_text_t whole = {.data = NULL};
   hal_fuse_text_add(&whole, "#define FUSED_NAME %s\n", name);
   char *const to = whole.failed ? NULL : hal_fuse_text_room(&whole, text->size);
   if (to) memcpy(to, text->data, text->size + 1);
-  const hal_status_t status =
-      to ? hal_kernel_compile(fuse->device->index, name, whole.data, &made->kernel) : HAL_RESOURCE_EXHAUSTED;
+  if (to) return whole.data;
   hal_free(whole.data);
+  return NULL;
+}
+
+static hal_status_t compile(const hal_fuse_t *fuse, hal_fuse_text_t *text, made_t *made) {
+  char name[HAL_FUSE_NAME], *const whole = hal_fuse_named(text, name);
+  const hal_status_t status =
+      whole ? hal_kernel_compile(fuse->device->index, name, whole, &made->kernel) : HAL_RESOURCE_EXHAUSTED;
+  hal_free(whole);
   return status;
 }
 
@@ -195,10 +206,9 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
   if (!suits(fuse, group)) return HAL_UNIMPLEMENTED;
   made_t *const made = hal_calloc(1, sizeof *made);
   hal_fuse_text_t text = {.data = NULL};
-  hal_status_t status = made ? add_functions(&text, group) : HAL_RESOURCE_EXHAUSTED;
+  hal_status_t status = made ? hal_fuse_add_functions(&text, group) : HAL_RESOURCE_EXHAUSTED;
   if (!status) {
     const uint32_t pointers = hal_fuse_addresses(group, address, store);
-    add_readers(&text, group);
     if (hal_fuse_fold_of(group) == HAL_FUSE_STEPS)
       add_elements(&text, group, pointers, store);
     else

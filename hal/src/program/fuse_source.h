@@ -31,6 +31,16 @@ enum { HAL_FUSE_LISTED = 0, HAL_FUSE_DECLARED = 1, HAL_FUSE_CALLED = 2 };
 /* Adds addresses, and of each step its numbers and its rows, each with a comma behind it. */
 void hal_fuse_add_arguments(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers, int how);
 
+/* Adds the functions of the steps, each instance once, and those by which they read what others computed. HAL_UNIMPLEMENTED: a step has none. */
+hal_status_t hal_fuse_add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group);
+
+/* Whether the first of a step's numbers is of the kernel's dtype, and not one of a struct. */
+int hal_fuse_has_first(const hal_fuse_step_t *step);
+
+/* Names a group's kernel by its text, writes the definition of FUSED_NAME in front of it, and gives the whole, which the caller frees with hal_free;
+ * NULL = no memory. */
+char *hal_fuse_named(const hal_fuse_text_t *text, char name[HAL_FUSE_NAME]);
+
 /* Adds the statements that compute element `i` of step `number` as v<number>. */
 void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t number);
 

@@ -88,16 +88,22 @@ static hal_status_t queue_groups(hal_lazy_t *lazy) {
 
 /* ---- tapes that come again --------------------------------------------------------------------------------------------------- */
 
-static hal_status_t queue_entry(hal_lazy_t *lazy, const hal_schedule_entry_t *entry, int profiled) {
+static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, const hal_schedule_entry_t *entry,
+                                int profiled) {
+  hal_plugin_kernel_t *kernel = entry->kernel;
   hal_stream_t *const stream = lazy->program.stream;
   hal_plugin_t *const plugin = stream->device->plugin;
   if (entry->earlier != HAL_NO_TOUCH) return hal_lazy_copy(lazy, entry->command, entry->earlier);
-  if (entry->steps && !entry->kernel) return HAL_OK;
+  if (entry->steps && !kernel) return HAL_OK;
   lazy->info.queued++;
   if (!entry->steps) return hal_tape_queue(&lazy->tape, entry->command, stream, lazy->scratch, profiled);
   hal_schedule_fill(entry, &lazy->tape);
+  if (entry->plan) {
+    schedule->stale |= hal_fuse_count(entry->plan, lazy->fuse->compile_after);
+    kernel = hal_fuse_chain_kernel(entry->plan, kernel);
+  }
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(plugin, entry->kernel, stream->handle, entry->launch));
+                          hal_call_kernel_launch(plugin, kernel, stream->handle, entry->launch));
 }
 
 /* Marks the groups among the first entries of a schedule. */
@@ -107,10 +113,10 @@ static void mark_done(hal_lazy_t *lazy, const hal_schedule_t *schedule, uint32_t
       lazy->touches.done[schedule->entry[i].commands[k]] = HAL_DONE;
 }
 
-static hal_status_t queue_again(hal_lazy_t *lazy, const hal_schedule_t *schedule) {
+static hal_status_t queue_again(hal_lazy_t *lazy, hal_schedule_t *schedule) {
   const int profiled = hal_profile_is_on();
   for (uint32_t i = 0; i < schedule->count; i++) {
-    const hal_status_t status = queue_entry(lazy, &schedule->entry[i], profiled);
+    const hal_status_t status = queue_entry(lazy, schedule, &schedule->entry[i], profiled);
     if (HAL_LIKELY(!status)) continue;
     mark_done(lazy, schedule, i + 1);
     return failed(lazy, schedule->entry[i].command, status);
@@ -124,7 +130,7 @@ hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
   lazy->seen.count = 0;
   if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, lazy->tape.command_count);
   if (lazy->programs) return queue_compiled(lazy);
-  const hal_schedule_t *const schedule = hal_schedules_find(&lazy->schedules, lazy->fuse, &lazy->tape, &lazy->info);
+  hal_schedule_t *const schedule = hal_schedules_find(&lazy->schedules, lazy->fuse, &lazy->tape, &lazy->info);
   if (schedule) return queue_again(lazy, schedule);
   const hal_status_t status = queue_groups(lazy);
   hal_schedules_keep(&lazy->schedules, &lazy->info, !status);

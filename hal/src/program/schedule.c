@@ -28,7 +28,7 @@ hal_schedule_t *hal_schedules_find(hal_schedules_t *schedules, hal_fuse_t *fuse,
   if (!hal_schedule_key(fuse, tape, &schedules->key, &schedules->numbers)) return NULL;
   const uint64_t hash = hal_schedule_hash(&schedules->key) & fuse->hash_mask, at = hash % HAL_SCHEDULES;
   hal_schedule_t *const schedule = schedules->schedule[at];
-  if (schedule && schedule->hash == hash && is_same(&schedule->key, &schedules->key) &&
+  if (schedule && !schedule->stale && schedule->hash == hash && is_same(&schedule->key, &schedules->key) &&
       (!schedule->numbers.count || is_same(&schedule->numbers, &schedules->numbers)))
     return schedule;
   if (schedules->seen[at] == hash && (schedules->making = hal_calloc(1, sizeof *schedules->making))) {
@@ -140,8 +140,8 @@ static int list_numbers(hal_arena_t *arena, const hal_fuse_group_t *group, const
   return 1;
 }
 
-void hal_schedule_note_group(hal_schedule_t *schedule, const hal_fuse_group_t *group, hal_plugin_kernel_t *kernel,
-                             const hal_launch_t *launch) {
+void hal_schedule_note_group(hal_schedule_t *schedule, const hal_fuse_group_t *group, hal_fuse_plan_t *plan,
+                             hal_plugin_kernel_t *kernel, const hal_launch_t *launch) {
   hal_schedule_entry_t *const entry = schedule ? add(schedule, group->begin) : NULL;
   if (!entry) return;
   hal_arena_t *const arena = &schedule->arena;
@@ -150,6 +150,7 @@ void hal_schedule_note_group(hal_schedule_t *schedule, const hal_fuse_group_t *g
   if (!entry->commands) schedule->failed = 1;
   if (!kernel) return;
   entry->kernel = kernel;
+  entry->plan = plan;
   entry->launch = keep_launch(arena, launch);
   if (!entry->launch || !list_numbers(arena, group, launch, entry)) schedule->failed = 1;
 }

@@ -29,6 +29,7 @@ typedef struct hal_schedule_entry_s {
   uint32_t number_count;
   const uint32_t *commands;    /* of the steps */
   hal_plugin_kernel_t *kernel; /* of a group; NULL: nothing reads what it computes */
+  hal_fuse_plan_t *plan; /* of a group whose runs count, and which another kernel may compute by and by; else NULL */
   const hal_launch_t *launch;
   hal_schedule_number_t *numbers;
 } hal_schedule_entry_t;
@@ -41,6 +42,7 @@ typedef struct hal_schedule_s {
   hal_schedule_entry_t *entry;
   uint32_t count, room;
   int failed;           /* the host has no memory for it */
+  int stale;            /* it is to be made anew: a group of it ran often enough to be compiled */
   hal_lazy_info_t info; /* what it adds to the counts; while it is made, the counts before */
 } hal_schedule_t;
 
@@ -68,8 +70,8 @@ void hal_schedules_keep(hal_schedules_t *schedules, const hal_lazy_info_t *info,
 
 /* Notes what was queued; `schedule` NULL: nobody wants to know. `earlier` HAL_NO_TOUCH: as it was recorded. */
 void hal_schedule_note(hal_schedule_t *schedule, uint32_t command, uint32_t earlier);
-void hal_schedule_note_group(hal_schedule_t *schedule, const hal_fuse_group_t *group, hal_plugin_kernel_t *kernel,
-                             const hal_launch_t *launch);
+void hal_schedule_note_group(hal_schedule_t *schedule, const hal_fuse_group_t *group, hal_fuse_plan_t *plan,
+                             hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
 
 /* Writes the numbers of a group into its launch. */
 void hal_schedule_fill(const hal_schedule_entry_t *entry, const hal_tape_t *tape);

@@ -54,7 +54,7 @@ Test(fake_process, device_tells_what_it_is) {
       must(fake_api.device_peer_query(0, 0, &accessible));
       const uint64_t flags =
           HAL_DEVICE_HOST_VISIBLE | HAL_DEVICE_UNIFIED | HAL_DEVICE_RAW_POINTERS | HAL_DEVICE_FP64 | HAL_DEVICE_CPU;
-      _exit(info.flags == (flags | (async ? HAL_DEVICE_ASYNC : 0)) && !strcmp(info.dialects, "native,host,binary") &&
+      _exit(info.flags == (flags | (async ? HAL_DEVICE_ASYNC : 0)) && !strcmp(info.dialects, "native,host,binary,c") &&
                     !strcmp(plugin.name, "fake") && plugin.flags == HAL_PLUGIN_ON_REQUEST && accessible == 1
                 ? 0
                 : 1);

@@ -1,0 +1,106 @@
+/* process.c: compilers as processes of their own (hal/plugin_process.h). */
+#define _GNU_SOURCE /* memfd_create */
+#include "hal/plugin_process.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+int hal_process_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
+
+int hal_process_write(int file, const void *data, size_t size) {
+  const char *at = data;
+  while (size) {
+    const ssize_t written = write(file, at, size);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return 0;
+    at += written;
+    size -= (size_t)written;
+  }
+  return lseek(file, 0, SEEK_SET) == 0;
+}
+
+size_t hal_process_size(int file) {
+  struct stat facts;
+  return fstat(file, &facts) || facts.st_size < 0 ? 0 : (size_t)facts.st_size;
+}
+
+int hal_process_words(char *options, const char **words, int count, int most) {
+  char *rest = NULL;
+  for (char *word = strtok_r(options, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+    if (count == most) return -1;
+    words[count++] = word;
+  }
+  return count;
+}
+
+/* Signals that this thread blocks, or that its process ignores, are no matter of the child's. */
+static int clear_signals(posix_spawnattr_t *attributes) {
+  sigset_t none, some;
+  sigemptyset(&none);
+  sigemptyset(&some);
+  sigaddset(&some, SIGCHLD);
+  sigaddset(&some, SIGPIPE);
+  int code = posix_spawnattr_setsigmask(attributes, &none);
+  if (!code) code = posix_spawnattr_setsigdefault(attributes, &some);
+  return code ? code : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+/* Starts a program; 0, or the number of the error. */
+static int start(const char *const *words, const int files[3], pid_t *child) {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  int code = posix_spawn_file_actions_init(&actions);
+  if (code) return code;
+  code = posix_spawnattr_init(&attributes);
+  if (!code) {
+    code = clear_signals(&attributes);
+    for (int i = 0; i < 3 && !code; i++) code = posix_spawn_file_actions_adddup2(&actions, files[i], i);
+    if (!code) code = posix_spawnp(child, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environ);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return code;
+}
+
+int hal_process_run(const char *const *words, int in, int out, int log, int *out_error) {
+  const int files[3] = {in, out, log};
+  pid_t child;
+  int status = 0;
+  *out_error = start(words, files, &child);
+  if (*out_error) return -1;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return 0; /* ignored: it has ended, and nobody knows how */
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The begin of the line in which a word stands first; the end of the text: it has none. */
+static const char *line_with(const char *text, const char *end, const char *word) {
+  const char *at = memmem(text, (size_t)(end - text), word, strlen(word));
+  while (at && at > text && at[-1] != '\n') at--;
+  return at ? at : end;
+}
+
+void hal_process_log(int file, char *log, size_t room) {
+  const size_t size = hal_process_size(file);
+  char *const text = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
+  if (text == MAP_FAILED) {
+    snprintf(log, room, "the compiler left no log");
+    return;
+  }
+  const char *const end = text + size, *const error = line_with(text, end, "error"),
+                    *const missing = line_with(text, end, "undefined reference");
+  const char *const first = error == end && missing == end ? text : error < missing ? error : missing;
+  const size_t left = (size_t)(end - first), length = left < room ? left : room - 1;
+  memcpy(log, first, length);
+  log[length] = '\0';
+  munmap(text, size);
+}
