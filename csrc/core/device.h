@@ -1,7 +1,8 @@
-// device.h: the device type, a device's index as torch gives it, the devices in use, and waiting for a device.
+// device.h: the device type and its dispatch key, a device's index as torch gives it, the devices in use, and waiting for a device.
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/core/DispatchKeySet.h>
 
 #include "core/status.h"
 #include "hal/hal.h"
@@ -9,6 +10,7 @@
 namespace torch_backend {
 
 constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
+constexpr c10::DispatchKeySet kKeySet{c10::DispatchKey::PrivateUse1};
 
 // The index itself, or that of the calling thread's current device for -1, torch's word for it. Throws for other negatives; who
 // uses an index finds out whether there are so many devices.

@@ -2,7 +2,11 @@
 #include "lazy/direct.h"
 
 #include <array>
+#include <cstddef>
 #include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "core/device.h"
 #include "core/lazy/dtype.h"

@@ -6,7 +6,9 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-#include "aten/prepare/tensor.h"
+#include <string>
+
+#include "core/device.h"
 
 namespace torch_backend {
 

@@ -5,11 +5,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/allocator/allocator.h"
+#include "core/device.h"
 #include "hal/hal.h"
 
 namespace torch_backend {
-
-constexpr c10::DispatchKeySet kKeySet{c10::DispatchKey::PrivateUse1};
 
 // Describes a strided tensor of ours: borrows its sizes and strides, so it lives no longer than the tensor.
 inline hal_tensor_t describe(const at::Tensor &tensor) {
