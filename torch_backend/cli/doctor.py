@@ -11,7 +11,7 @@ from ._output import print_json
 
 # Those of docs/settings.md; test_command_line.py holds the two to each other.
 _SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_INTEGRATIONS", "TORCH_BACKEND_AUTOGRAD_THREADS", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL",
-             "HAL_ALLOW_UNSAFE_PLUGINS", "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS", "HAL_CACHE_DIR", "HAL_HOST_ISA"}  # fmt: skip
+             "HAL_ALLOW_UNSAFE_PLUGINS", "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS", "HAL_CACHE_DIR", "HAL_HOST_ISA", "HAL_LAZY_COMPILE"}  # fmt: skip
 
 
 class Finding(NamedTuple):
