@@ -202,7 +202,7 @@ void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUS
     for (uint32_t k = 0; !step->dropped && k < form->numbers; k++) {
       const hal_arg_t *const number = &step->launch->args[form->number_at + k];
       memcpy(bytes + at, number->value, number->size);
-      at += (number->size + 7u) & ~7u;
+      at += hal_fuse_number_room(number);
     }
   }
 }

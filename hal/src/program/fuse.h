@@ -242,7 +242,10 @@ void hal_fuse_worker_forget(const hal_fuse_t *fuse);
 hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
                              const hal_launch_t *launch);
 
-/* Packs the numbers of the steps that are kept, each at a multiple of 8 bytes: in the order of the steps. */
+/* The bytes that a number takes among packed ones: each begins at a multiple of 8. */
+static inline uint32_t hal_fuse_number_room(const hal_arg_t *number) { return (number->size + 7u) & ~7u; }
+
+/* Packs the numbers of the steps that are kept, in the order of the steps. */
 void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]);
 
 #endif /* HAL_SRC_PROGRAM_FUSE_H_ */

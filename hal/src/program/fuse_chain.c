@@ -79,7 +79,7 @@ static void fill_step(const hal_fuse_step_t *from, const chain_operand_t *values
   }
   for (uint32_t k = 0; k < form->numbers; k++) {
     step->number[k] = (uint16_t)*numbers;
-    *numbers += (from->launch->args[form->number_at + k].size + 7u) & ~7u;
+    *numbers += hal_fuse_number_room(&from->launch->args[form->number_at + k]);
   }
 }
 

@@ -129,7 +129,7 @@ static uint32_t take_pointers(hal_fuse_group_t *group, hal_fuse_step_t *step, in
 
 static uint32_t number_bytes(const hal_launch_t *launch, const hal_op_form_t *form) {
   uint32_t bytes = 0;
-  for (uint32_t i = 0; i < form->numbers; i++) bytes += (launch->args[form->number_at + i].size + 7u) & ~7u;
+  for (uint32_t i = 0; i < form->numbers; i++) bytes += hal_fuse_number_room(&launch->args[form->number_at + i]);
   return bytes;
 }
 

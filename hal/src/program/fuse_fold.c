@@ -22,10 +22,7 @@ static void add_element(hal_fuse_text_t *text, const hal_fuse_group_t *group, ui
   hal_fuse_text_add(text, "PK_FN %saccumulator_t fused_at(", instance);
   hal_fuse_add_arguments(text, group, pointers, HAL_FUSE_DECLARED);
   hal_fuse_text_add(text, "pk_u64 i) {\n");
-  for (uint32_t i = 0; i < fold; i++)
-    if (!group->step[i].dropped) hal_fuse_add_step(text, group, i);
-  for (uint32_t i = 0; i < fold; i++)
-    if (!group->step[i].dead) hal_fuse_add_store(text, group, i, store[i]);
+  hal_fuse_add_steps(text, group, 0, fold, store);
   hal_fuse_text_add(text, "  return %stake(", instance);
   hal_fuse_add_operand(text, &group->step[fold], fold, 1);
   hal_fuse_text_add(text, ", b%u);\n}\n", (unsigned)fold);
@@ -42,15 +39,12 @@ static void add_behind(hal_fuse_text_t *text, const hal_fuse_group_t *group, uin
                       instance, instance, number);
     hal_fuse_text_add(text, "  const %sresult_t v%u = %sput(whole);\n", instance, number, instance);
   }
-  for (uint32_t i = fold + 1; i < group->steps; i++)
-    if (!group->step[i].dropped) hal_fuse_add_step(text, group, i);
-  for (uint32_t i = fold; i < group->steps; i++) {
-    if (group->step[i].dead) continue;
-    if (i == fold && !group->step[i].reduce.final)
-      hal_fuse_text_add(text, "  ((PK_GLOBAL %saccumulator_t *)p%u)[i] = t[0];\n", instance, (unsigned)store[i]);
-    else
-      hal_fuse_add_store(text, group, i, store[i]);
-  }
+  hal_fuse_add_steps(text, group, fold + 1, group->steps, store);
+  if (group->step[fold].dead) return;
+  if (group->step[fold].reduce.final)
+    hal_fuse_add_store(text, group, fold, store[fold]);
+  else
+    hal_fuse_text_add(text, "  ((PK_GLOBAL %saccumulator_t *)p%u)[i] = t[0];\n", instance, (unsigned)store[fold]);
 }
 
 void hal_fuse_add_fold(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers,

@@ -67,7 +67,7 @@ static void add_numbers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
     for (uint32_t k = 0; !step->dropped && k < form->numbers; k++) {
       const int is_first = k == 0 && hal_fuse_has_first(step);
       add_number(text, instance, is_first ? "number_t" : "numbers_t", is_first ? 'b' : 's', i, place);
-      place += (step->launch->args[form->number_at + k].size + 7u) & ~7u;
+      place += hal_fuse_number_room(&step->launch->args[form->number_at + k]);
     }
   }
 }
@@ -87,10 +87,7 @@ static hal_status_t write_text(hal_fuse_text_t *text, const hal_fuse_group_t *gr
   hal_fuse_text_add(text,
                     "  PK_INDEPENDENT for (pk_u64 i = pk_range->begin * %lluu; i < (last < n ? last : n); i++) {\n",
                     (unsigned long long)block);
-  for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dropped) hal_fuse_add_step(text, group, i);
-  for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dead) hal_fuse_add_store(text, group, i, store[i]);
+  hal_fuse_add_steps(text, group, 0, group->steps, store);
   hal_fuse_text_add(text, "  }\n}\n");
   return text->failed ? HAL_RESOURCE_EXHAUSTED : HAL_OK;
 }

@@ -28,7 +28,7 @@ int hal_fuse_has_first(const hal_fuse_step_t *step) {
 /* ---- text -------------------------------------------------------------------------------------------------------------------- */
 
 /* Adds the functions of the steps, each instance once. */
-static hal_status_t add_steps(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
+static hal_status_t add_instances(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
   char instance[HAL_FUSE_NAME], before[HAL_FUSE_NAME];
   hal_fuse_text_add(text, "#define PK_STEPS 1\n");
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -100,7 +100,7 @@ static void add_readers(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
 }
 
 hal_status_t hal_fuse_add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group) {
-  HAL_RETURN_IF_ERROR(add_steps(text, group));
+  HAL_RETURN_IF_ERROR(add_instances(text, group));
   add_readers(text, group);
   return HAL_OK;
 }
@@ -121,7 +121,8 @@ void hal_fuse_add_operand(hal_fuse_text_t *text, const hal_fuse_step_t *step, ui
     hal_fuse_text_add(text, "[i]");
 }
 
-void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t i) {
+/* Adds the statements that compute element `i` of step `number` as v<number>. */
+static void add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t i) {
   char instance[HAL_FUSE_NAME];
   const hal_fuse_step_t *const step = &group->step[i];
   const hal_op_form_t *const form = &step->kernel->form;
@@ -148,17 +149,21 @@ void hal_fuse_add_store(hal_fuse_text_t *text, const hal_fuse_group_t *group, ui
   hal_fuse_text_add(text, "  ((PK_GLOBAL %sresult_t *)p%u)[i] = v%u;\n", instance, (unsigned)pointer, (unsigned)i);
 }
 
-/* Values are stored behind all loads: an address may be read as one operand and written as another. */
+void hal_fuse_add_steps(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t begin, uint32_t end,
+                        const uint32_t store[HAL_FUSE_STEPS]) {
+  for (uint32_t i = begin; i < end; i++)
+    if (!group->step[i].dropped) add_step(text, group, i);
+  for (uint32_t i = begin; i < end; i++)
+    if (!group->step[i].dead) hal_fuse_add_store(text, group, i, store[i]);
+}
+
 static void add_elements(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers,
                          const uint32_t store[HAL_FUSE_STEPS]) {
   hal_fuse_text_add(text, "#define FUSED_ARGS(X) ");
   hal_fuse_add_arguments(text, group, pointers, HAL_FUSE_LISTED);
   hal_fuse_text_add(text, "X(VALUE, pk_u64, n)\n");
   hal_fuse_text_add(text, "PK_KERNEL(FUSED_NAME, FUSED_ARGS) { PK_PROLOGUE(FUSED_ARGS)\n PK_ITEM(i, n) {\n");
-  for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dropped) hal_fuse_add_step(text, group, i);
-  for (uint32_t i = 0; i < group->steps; i++)
-    if (!group->step[i].dead) hal_fuse_add_store(text, group, i, store[i]);
+  hal_fuse_add_steps(text, group, 0, group->steps, store);
   hal_fuse_text_add(text, " }\n}\n");
 }
 

@@ -41,8 +41,10 @@ int hal_fuse_has_first(const hal_fuse_step_t *step);
  * NULL = no memory. */
 char *hal_fuse_named(const hal_fuse_text_t *text, char name[HAL_FUSE_NAME]);
 
-/* Adds the statements that compute element `i` of step `number` as v<number>. */
-void hal_fuse_add_step(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t number);
+/* Adds the statements that compute element `i` of steps [begin, end) as v<number of the step>, and write what is kept to its place among the
+ * group's addresses: behind all loads, as an address may be read as one operand and written as another. */
+void hal_fuse_add_steps(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t begin, uint32_t end,
+                        const uint32_t store[HAL_FUSE_STEPS]);
 
 /* Adds how operand k of a step is read: a value, or element `i` in memory. */
 void hal_fuse_add_operand(hal_fuse_text_t *text, const hal_fuse_step_t *step, uint32_t number, uint32_t k);

@@ -134,7 +134,7 @@ static int list_numbers(hal_arena_t *arena, const hal_fuse_group_t *group, const
             (hal_schedule_number_t){.command = group->command[i],
                                     .argument = form->number_at + k,
                                     .to = place_of(launch, entry->launch, number->value, behind)};
-      behind += (number->size + 7u) & ~7u;
+      behind += hal_fuse_number_room(number);
     }
   }
   return 1;
