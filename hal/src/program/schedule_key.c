@@ -34,10 +34,10 @@ static inline void put_bytes(hal_words_t *words, const void *bytes, size_t size)
   words->count += count;
 }
 
-/* What an operator touches. */
-static int put_spans(hal_words_t *key, const hal_program_op_t *op) {
+/* An operator, and what it touches. */
+static int put_op(hal_words_t *key, const hal_program_op_t *op) {
   if (!fits(key, 1 + 3 * (size_t)op->span_count)) return 0;
-  put(key, op->spans ? op->span_count : UINT64_MAX);
+  put(key, (uint64_t)op->op << 32 | (op->spans ? op->span_count : UINT32_MAX));
   for (uint32_t i = 0; i < op->span_count; i++) {
     const hal_span_t *const span = &op->spans[i];
     put(key, span->low);
@@ -47,20 +47,60 @@ static int put_spans(hal_words_t *key, const hal_program_op_t *op) {
   return 1;
 }
 
+/* What an argument is, in two bits: of 8 bytes, an address, of 4 bytes; 0 = another, which says it in a word of its own. */
+static inline uint64_t code_of(const hal_arg_t *argument) {
+  if (HAL_LIKELY(argument->size == 8 && argument->kind != HAL_ARG_LOCAL))
+    return argument->kind == HAL_ARG_POINTER ? 2 : 1;
+  return argument->size == 4 && argument->kind == HAL_ARG_VALUE ? 3 : 0;
+}
+
+static inline uint64_t word_of(const hal_arg_t *argument) {
+  uint64_t word = 0;
+  if (HAL_LIKELY(argument->size == 8))
+    memcpy(&word, argument->value, 8);
+  else
+    memcpy(&word, argument->value, 4);
+  return word;
+}
+
+/* Leaves room for `more` words. */
+static __attribute__((noinline)) int put_other(hal_words_t *key, hal_words_t *to, const hal_arg_t *argument,
+                                               size_t more) {
+  const size_t size = argument->kind == HAL_ARG_LOCAL     ? 0
+                      : argument->kind == HAL_ARG_POINTER ? sizeof(void *)
+                                                          : argument->size;
+  put(key, (uint64_t)argument->kind << 32 | argument->size);
+  if (!fits(to, (size + 7) / 8 + more) || !fits(key, more)) return 0;
+  put_bytes(to, argument->value, size);
+  return 1;
+}
+
+enum { CODES = 32 /* arguments whose codes fill a word */ };
+
 /* A launch, without the numbers from the argument `first` to `last`, which are those of an element-wise kernel. */
 static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_launch_t *launch, uint32_t first,
                       uint32_t last) {
+  const uint32_t count = launch->arg_count;
   const int has_attributes = HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count;
-  put_bytes(key, launch->grid, sizeof launch->grid);
-  put_bytes(key, launch->block, sizeof launch->block);
-  put(key, (uint64_t)launch->shared_bytes << 32 | launch->arg_count << 1 | (uint32_t)has_attributes);
-  for (uint32_t i = 0; i < launch->arg_count; i++) {
-    const hal_arg_t *const argument = &launch->args[i];
-    const size_t size = argument->kind == HAL_ARG_POINTER ? sizeof(void *) : argument->size;
-    hal_words_t *const to = i >= first && i < last ? numbers : key;
-    if (!fits(key, 1) || !fits(to, 1 + (size + 7) / 8)) return 0;
-    put(key, (uint64_t)argument->kind << 32 | argument->size);
-    if (argument->kind != HAL_ARG_LOCAL) put_bytes(to, argument->value, size);
+  if (!fits(key, 4 + 3 * (size_t)count) || !fits(numbers, count)) return 0;
+  put(key, (uint64_t)launch->grid[0] << 32 | launch->grid[1]);
+  put(key, (uint64_t)launch->grid[2] << 32 | launch->block[0]);
+  put(key, (uint64_t)launch->block[1] << 32 | launch->block[2]);
+  put(key, (uint64_t)launch->shared_bytes << 32 | count << 1 | (uint32_t)has_attributes);
+  for (uint32_t i = 0; i < count;) {
+    const size_t place = key->count++;
+    uint64_t codes = 0;
+    for (const uint32_t end = count - i < CODES ? count : i + CODES; i < end; i++) {
+      const hal_arg_t *const argument = &launch->args[i];
+      hal_words_t *const to = i >= first && i < last ? numbers : key;
+      const uint64_t code = code_of(argument);
+      codes = codes << 2 | code;
+      if (HAL_LIKELY(code))
+        put(to, word_of(argument));
+      else if (!put_other(key, to, argument, 3 * (size_t)(count - i)))
+        return 0;
+    }
+    key->word[place] = codes;
   }
   return 1;
 }
@@ -110,8 +150,7 @@ static int put_all(hal_fuse_t *fuse, const hal_tape_t *tape, hal_words_t *key, h
     const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &tape->ops[command->op];
     if (!fits(key, HEAD)) return 0;
     put(key, (uint64_t)command->kind << 32 | command->op);
-    put(key, op ? op->op : HAL_NO_OP);
-    if (op && command->op != last && !put_spans(key, op)) return 0;
+    if (op && command->op != last && !put_op(key, op)) return 0;
     last = command->op;
     if (!fits(key, HEAD) || !put_command(fuse, tape, command, key, numbers)) return 0;
   }
