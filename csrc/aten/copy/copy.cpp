@@ -70,7 +70,8 @@ at::Scalar local_scalar_dense(const at::Tensor &self) {
   at::Scalar result;
   AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] {
                    scalar_t element;
-                   check(hal_memory_copy(stream, &element, HAL_HOST, address_of(self), device, sizeof element));
+                   check_read(hal_memory_copy(stream, &element, HAL_HOST, address_of(self), device, sizeof element),
+                              stream, "item()");
                    check_work(hal_stream_synchronize(stream));
                    result = at::Scalar(element);
                  }),

@@ -4,6 +4,8 @@
 #include <c10/core/Allocator.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "hal/memory.h"
 
@@ -26,6 +28,9 @@ class MemoryPool {
   c10::MempoolId_t id_;
   hal_memory_pool_t *pool_ = nullptr;
 };
+
+// Notes what the user is told that could not be captured on the current stream: the end of the capture, which that has spoiled, tells it too.
+void note_refused(const std::string &message);
 
 // Makes torch.accelerator.Graph work for the device type; once it has its name.
 void register_graphs();
