@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "aten/prepare/op_call.h"
+#include "core/graph/graph.h"
 
 namespace torch_backend {
 
@@ -53,9 +54,6 @@ HostBuffer host_buffer(size_t nbytes);
 
 // Queues the upload of all of a buffer into `dst`, a contiguous tensor of as many bytes, and frees the buffer when it is done.
 void upload_buffer(HostBuffer buffer, const at::Tensor &dst);
-
-// Checks a copy to the host on a stream. What a capture refuses is told as what the user has called.
-void check_read(hal_status_t status, hal_stream_t *stream, const char *called);
 
 // `src` may broadcast to `dst`. Blocking unless `non_blocking` and the host memory is pinned.
 void copy_from_host(const at::Tensor &src, const at::Tensor &dst, bool non_blocking);

@@ -7,11 +7,9 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string>
 
 #include "aten/copy/copy.h"
 #include "core/allocator/host_allocator.h"
-#include "core/graph/graph.h"
 #include "core/stream/stream.h"
 
 namespace torch_backend {
@@ -65,11 +63,10 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   if (nbytes == 0) return;
   const c10::DeviceIndex device = dst.device().index();
   hal_stream_t *stream = current_stream(device);
-  const bool small = nbytes <= kBufferedBytes;
+  // A recording reads page-locked memory when it runs, which is what non_blocking says: else it reads the buffer.
+  const bool small = nbytes <= kBufferedBytes || (hal_stream_is_recorded(stream) && is_pinned(src.const_data_ptr()));
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
-  // A recording reads page-locked memory when it runs, which is what non_blocking says.
-  const bool deferred = hal_stream_is_recorded(stream) && is_pinned(src.const_data_ptr());
-  if (!owned && !pinned && (small || deferred)) return upload_buffered(src, dst, nbytes);
+  if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
   check_work(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
   if (C10_UNLIKELY(!pinned && hal_stream_is_recorded(stream))) return;  // a recording has copied the bytes
   if (pinned) {
@@ -87,8 +84,7 @@ void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   const c10::DeviceIndex device = src.device().index();
   hal_stream_t *stream = current_stream(device);
   const PinnedCopy pinned(stream, dst, non_blocking);
-  check_read(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes), stream,
-             "a copy to the CPU (cpu(), to(), copy_())");
+  check_read(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes), "cpu()");
   if (pinned) {
     pinned.queued();
   } else {
@@ -108,14 +104,6 @@ at::Tensor device_like(const at::Tensor &host, c10::DeviceIndex device) {
 }
 
 }  // namespace
-
-void check_read(hal_status_t status, hal_stream_t *stream, const char *called) {
-  if (C10_LIKELY(status != HAL_FAILED_PRECONDITION) || hal_program_of_stream(stream) == nullptr)
-    return check_work(status);
-  const std::string message = std::string(called) + ": " + hal_error_message();
-  note_refused(message);
-  TORCH_CHECK(false, message);
-}
 
 HostBuffer host_buffer(size_t nbytes) {
   HostBuffer buffer(std::malloc(nbytes), &std::free);

@@ -204,6 +204,14 @@ void note_refused(const std::string &message) {
   if (program && is_first) refusals().note(program, message);
 }
 
+void check_read(hal_status_t status, const char *called) {
+  if (C10_LIKELY(status != HAL_FAILED_PRECONDITION) || hal_program_of_stream(current_stream(-1)) == nullptr)
+    return check_work(status);
+  const std::string message = std::string(called) + ": " + hal_error_message();
+  note_refused(message);
+  TORCH_CHECK(false, message);
+}
+
 MemoryPool::~MemoryPool() {
   if (!pool_) return;
   hal_memory_pool_release(pool_);
