@@ -9,6 +9,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <shared_mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -128,23 +129,27 @@ class Lazy {
   Lazy(const Lazy &) = delete;
   Lazy &operator=(const Lazy &) = delete;
 
+  // Waits for other threads that use it.
   void end() {
-    hal_lazy_t *const lazy = alive();
-    lazy_ = nullptr;
     const py::gil_scoped_release no_gil;
-    check_work(hal_lazy_end(lazy));
+    const std::unique_lock<std::shared_mutex> lock(ending_);
+    check_work(hal_lazy_end(std::exchange(lazy_, nullptr)));
   }
 
   Notes &notes() { return notes_; }
 
-  hal_lazy_t *alive() const {
-    TORCH_CHECK(lazy_, "this recording has ended; begin another one with torch_backend.lazy.record()");
-    return lazy_;
+  // What a function makes of it, without the GIL; of one that another thread has ended, what it makes of nothing.
+  template <class Function>
+  auto use(const Function &function) const {
+    const py::gil_scoped_release no_gil;
+    const std::shared_lock<std::shared_mutex> lock(ending_);
+    return lazy_ ? function(lazy_) : decltype(function(lazy_))();
   }
 
  private:
   Notes notes_;
   hal_lazy_t *lazy_ = nullptr;
+  mutable std::shared_mutex ending_;
 };
 
 std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece,
@@ -152,15 +157,14 @@ std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limi
   return std::make_unique<Lazy>(device, lines, fuse, limit, piece, file, dot);
 }
 
-void flush_handle(hal_lazy_t *lazy) {
-  const py::gil_scoped_release no_gil;
-  check_work(hal_lazy_flush(lazy));
-}
-
-py::dict counts_of(hal_lazy_t *lazy) {
+hal_lazy_info_t info_of(hal_lazy_t *lazy) {
   hal_lazy_info_t info{};
   info.struct_size = sizeof(info);
   check(hal_lazy_info(lazy, &info));
+  return info;
+}
+
+py::dict counts_of(const hal_lazy_info_t &info) {
   py::dict result;
   result["pending"] = info.pending;
   result["recorded"] = info.recorded;
@@ -189,10 +193,14 @@ std::string text_of(hal_lazy_t *lazy, bool dot) {
   return text;
 }
 
-void flush(Lazy &lazy) { flush_handle(lazy.alive()); }
+void flush(Lazy &lazy) {
+  check_work(lazy.use([](hal_lazy_t *handle) { return hal_lazy_flush(handle); }));
+}
 void end(Lazy &lazy) { lazy.end(); }
-py::dict info(const Lazy &lazy) { return counts_of(lazy.alive()); }
-std::string text(const Lazy &lazy, bool dot) { return text_of(lazy.alive(), dot); }
+py::dict info(const Lazy &lazy) { return counts_of(lazy.use(info_of)); }
+std::string text(const Lazy &lazy, bool dot) {
+  return lazy.use([dot](hal_lazy_t *handle) { return text_of(handle, dot); });
+}
 std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) {
   return lazy.notes().take_compilations();
 }
@@ -213,13 +221,14 @@ void enable_lazy(bool lines, bool fuse, const std::string &file, bool dot) {
 }
 
 void flush_kept(int32_t device) {
-  if (hal_lazy_t *const lazy = kept(device)) flush_handle(lazy);
+  const py::gil_scoped_release no_gil;
+  if (hal_lazy_t *const lazy = kept(device)) check_work(hal_lazy_flush(lazy));
 }
 
 std::vector<py::dict> kept_infos() {
   std::vector<py::dict> result;
   for (int32_t device = 0; device < hal_device_count(); ++device)
-    if (hal_lazy_t *const lazy = kept(device)) result.push_back(counts_of(lazy));
+    if (hal_lazy_t *const lazy = kept(device)) result.push_back(counts_of(info_of(lazy)));
   return result;
 }
 

@@ -17,7 +17,7 @@
 /* The first error of a stream. Whoever turns `state` from 0 to 1 writes the rest, then makes it 2. */
 typedef struct {
   pk_u32 state, kind;
-  pk_i64 site; /* operator * 256 + dimension or argument */
+  pk_i64 site; /* operator * 256 + dimension or argument; above 32 bits what the recorder calls the caller's line */
   union {
     pk_i64 i64;
     float f32;

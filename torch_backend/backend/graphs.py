@@ -177,7 +177,9 @@ class _Part:
                     if captured is not None and captured.data_ptr() != value.data_ptr():
                         captured.copy_(value)
                 part.backward.replay()
-                return tuple(gradient.detach() if gradient is not None else None for gradient in part.gradients)
+                # The tensors themselves: autograd copies what somebody holds, where it would make a detached one the parameter's `grad`,
+                # which the next replay writes.
+                return tuple(part.gradients)
 
         def run(*arguments):
             flat, spec = _pytree.tree_flatten(arguments)

@@ -129,15 +129,20 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
     try:
         yield
     finally:
+        if not _c().in_bad_fork():  # in a forked child what was put off is the parent's
+            _end(index, lazy)
+
+
+def _end(index: int, lazy) -> None:
+    with _lock:
+        _active[index].remove(lazy)
+    try:
+        lazy.flush()
+    finally:
+        _note_compilations(lazy)
         with _lock:
-            _active[index].remove(lazy)
-        try:
-            lazy.flush()
-        finally:
-            _note_compilations(lazy)
-            with _lock:
-                _ended.update(lazy.info())
-            lazy.end()
+            _ended.update(lazy.info())
+        lazy.end()
 
 
 def is_recording(device=None) -> bool:

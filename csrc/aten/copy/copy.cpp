@@ -69,10 +69,10 @@ at::Scalar local_scalar_dense(const at::Tensor &self) {
   hal_stream_t *stream = current_stream(device);
   at::Scalar result;
   AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] {
-                   scalar_t element;
-                   check(hal_memory_copy(stream, &element, HAL_HOST, address_of(self), device, sizeof element));
+                   scalar_t one;
+                   check_read(hal_memory_copy(stream, &one, HAL_HOST, address_of(self), device, sizeof one), "item()");
                    check_work(hal_stream_synchronize(stream));
-                   result = at::Scalar(element);
+                   result = at::Scalar(one);
                  }),
                  AT_EXPAND(AT_ALL_TYPES_AND_COMPLEX), at::kComplexHalf, at::kHalf, at::kBFloat16, at::kBool,
                  AT_EXPAND(AT_FLOAT8_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));

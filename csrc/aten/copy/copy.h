@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "aten/prepare/op_call.h"
+#include "core/graph/graph.h"
 
 namespace torch_backend {
 

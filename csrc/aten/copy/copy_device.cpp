@@ -77,7 +77,7 @@ void copy_bytes_across(const at::Tensor &src, const at::Tensor &dst) {
   const c10::DeviceIndex from = src.device().index(), to = dst.device().index();
   hal_stream_t *source = current_stream(from), *destination = current_stream(to);
   Event(source).block(destination);
-  check(hal_memory_copy(destination, address_of(dst), to, address_of(src), from, dst.nbytes()));
+  check_work(hal_memory_copy(destination, address_of(dst), to, address_of(src), from, dst.nbytes()));
   Event(destination).block(source);
 }
 

@@ -63,10 +63,11 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   if (nbytes == 0) return;
   const c10::DeviceIndex device = dst.device().index();
   hal_stream_t *stream = current_stream(device);
-  const bool small = nbytes <= kBufferedBytes;
+  // A recording reads page-locked memory when it runs, which is what non_blocking says: else it reads the buffer.
+  const bool small = nbytes <= kBufferedBytes || (hal_stream_is_recorded(stream) && is_pinned(src.const_data_ptr()));
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
   if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
-  check(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
+  check_work(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
   if (C10_UNLIKELY(!pinned && hal_stream_is_recorded(stream))) return;  // a recording has copied the bytes
   if (pinned) {
     pinned.queued();
@@ -83,7 +84,7 @@ void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   const c10::DeviceIndex device = src.device().index();
   hal_stream_t *stream = current_stream(device);
   const PinnedCopy pinned(stream, dst, non_blocking);
-  check(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes));
+  check_read(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes), "cpu()");
   if (pinned) {
     pinned.queued();
   } else {

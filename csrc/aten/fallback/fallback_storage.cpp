@@ -23,7 +23,7 @@ bool has_flag(c10::DeviceIndex device, uint64_t flag) { return hal_device_flags(
 // may have.
 c10::DataPtr queue_copy(hal_stream_t *stream, const void *data, size_t nbytes, c10::DeviceIndex device) {
   c10::DataPtr block = allocate(nbytes, device);
-  if (nbytes) check(hal_memory_copy(stream, block.get(), device, data, HAL_HOST, nbytes));
+  if (nbytes) check_work(hal_memory_copy(stream, block.get(), device, data, HAL_HOST, nbytes));
   return block;
 }
 
@@ -120,7 +120,7 @@ void StorageMap::load() {
   if (C10_UNLIKELY(staged_)) {
     for (const Pair &pair : pairs_) {
       if (pair.data == nullptr || pair.nbytes == 0) continue;
-      check(hal_memory_copy(stream, pair.data, HAL_HOST, pair.device->data(), device_, pair.nbytes));
+      check_work(hal_memory_copy(stream, pair.data, HAL_HOST, pair.device->data(), device_, pair.nbytes));
     }
   }
   check_work(hal_stream_synchronize(stream));
@@ -154,8 +154,8 @@ void StorageMap::replace(Pair &pair) {
 void StorageMap::write_back(Pair &pair) {
   hal_stream_t *stream = current_stream(device_);
   const size_t begin = pair.written_begin, size = std::min(pair.written_end, pair.nbytes) - begin;
-  check(hal_memory_copy(stream, static_cast<char *>(pair.device->mutable_data()) + begin, device_,
-                        static_cast<const char *>(pair.data) + begin, HAL_HOST, size));
+  check_work(hal_memory_copy(stream, static_cast<char *>(pair.device->mutable_data()) + begin, device_,
+                             static_cast<const char *>(pair.data) + begin, HAL_HOST, size));
   release_behind(stream, pair.cpu);
 }
 

@@ -6,7 +6,16 @@
 
 #include <algorithm>
 
+#include "core/graph/graph.h"
+#include "core/stream/stream.h"
+
 namespace torch_backend {
+
+void name_captured(const AtenOp &op, c10::Error &error) {
+  if (!hal_program_of_stream(current_stream(-1))) return;
+  error.add_context("captured by " + c10::toString(op.name()));
+  note_refused(error.what_without_backtrace());
+}
 
 // ---- what ATen's meta functions are shown ----
 

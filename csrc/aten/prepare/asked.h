@@ -179,6 +179,9 @@ inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
   return entry.functional && has_own(device, entry.row);
 }
 
+// Adds the operator's name to the message of an error that is met while the current stream is captured into a graph.
+void name_captured(const AtenOp &op, c10::Error &error);
+
 // Counts a call that the body of a composed operator has answered; not one for which that body has asked the plugin, which answered.
 void count_answered(const Entry &entry);
 

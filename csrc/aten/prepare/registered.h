@@ -66,13 +66,16 @@ struct Fitting<kBody, Result, Answer(Params...)> {
   }
 };
 
-// What a body answers, or that it has found no kernel.
+// What a body answers, or that it has found no kernel. What fails in the capture of a graph names the operator.
 template <class Function>
-auto answer_of(const Function &body) -> decltype(body()) {
+auto answer_of(const AtenOp &op, const Function &body) -> decltype(body()) {
   try {
     return body();
   } catch (const NoKernel &) {
     return {};
+  } catch (c10::Error &error) {
+    name_captured(op, error);
+    throw;
   }
 }
 
@@ -235,7 +238,7 @@ struct Plain<Result(Params...)> {
 
   static Result answer(const Entry &entry, Params &...args) {
     if (C10_UNLIKELY(!may_answer(entry))) return FallbackCall<Result(Params...)>::call(entry, args...);
-    auto answered = registered::answer_of([&] { return reinterpret_cast<Body *>(entry.body)(args...); });
+    auto answered = registered::answer_of(entry, [&] { return reinterpret_cast<Body *>(entry.body)(args...); });
     if (!answered) return FallbackCall<Result(Params...)>::call(entry, args...);
     count_answered(entry);
     if constexpr (registered::is_written<Result>)
@@ -328,7 +331,7 @@ struct Forms<Result(Inputs...)> {
       if (ask_first(entry, declined, &outputs[0], outputs, inputs...)) return true;
     }
     if (!may_answer(entry) ||
-        !registered::answer_of([&] { return reinterpret_cast<Body *>(entry.body)(outputs, inputs...); }))
+        !registered::answer_of(entry, [&] { return reinterpret_cast<Body *>(entry.body)(outputs, inputs...); }))
       return false;
     count_answered(entry);
     return true;

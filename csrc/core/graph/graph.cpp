@@ -7,6 +7,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/device.h"
@@ -69,6 +71,37 @@ class Pools {
   std::map<at::MempoolId_t, Entry> pools_;
 };
 
+// What operators said that could not be captured, of recordings that go on. HAL knows kernels and copies, not who asked for them.
+class Refusals {
+ public:
+  void note(const hal_program_t *program, std::string message) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    messages_[program] = std::move(message);
+  }
+  std::string take(const hal_program_t *program) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = messages_.extract(program);
+    return found ? std::move(found.mapped()) : std::string();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const hal_program_t *, std::string> messages_;
+};
+
+Refusals &refusals() {
+  static auto *refusals = new Refusals;
+  return *refusals;
+}
+
+constexpr char kSpoiled[] = "the recording was spoiled: ";  // as the HAL begins its message
+
+// Whether what an operator said is why the HAL calls the recording spoiled, in more words.
+bool names_cause(const std::string &refused) {
+  const std::string message = hal_error_message();
+  return message.rfind(kSpoiled, 0) == 0 && refused.find(message.substr(sizeof kSpoiled - 1)) != std::string::npos;
+}
+
 Pools &pools() {
   static auto *pools = new Pools;  // never destroyed, as every registry here
   return *pools;
@@ -103,10 +136,12 @@ class Graph final : public at::GraphImplInterface {
     TORCH_CHECK(capturing_, "capture_end() was called on a graph that captures nothing; call capture_begin() before.");
     capturing_ = false;
     const hal_status_t status = hal_program_end(program_.get());
+    const std::string refused = refusals().take(program_.get());
     if (status != HAL_OK) {
       program_.reset();  // it can never run; the message is the thread's
       leave_pool();
     }
+    TORCH_CHECK(status != HAL_ABORTED || !names_cause(refused), kSpoiled, refused);
     check(status);
   }
 
@@ -120,6 +155,7 @@ class Graph final : public at::GraphImplInterface {
   }
 
   void reset() override {
+    if (capturing_) refusals().take(program_.get());
     program_.reset();
     leave_pool();
     capturing_ = false;
@@ -161,6 +197,20 @@ class Graph final : public at::GraphImplInterface {
 };
 
 }  // namespace
+
+void note_refused(const std::string &message) {
+  const hal_program_t *const program = hal_program_of_stream(current_stream(-1));
+  const bool is_first = message.find("the recording was spoiled before") == std::string::npos;
+  if (program && is_first) refusals().note(program, message);
+}
+
+void check_read(hal_status_t status, const char *called) {
+  if (C10_LIKELY(status != HAL_FAILED_PRECONDITION) || hal_program_of_stream(current_stream(-1)) == nullptr)
+    return check_work(status);
+  const std::string message = std::string(called) + ": " + hal_error_message();
+  note_refused(message);
+  TORCH_CHECK(false, message);
+}
 
 MemoryPool::~MemoryPool() {
   if (!pool_) return;

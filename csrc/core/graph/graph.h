@@ -4,8 +4,10 @@
 #include <c10/core/Allocator.h>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 
-#include "hal/memory.h"
+#include "hal/hal.h"
 
 namespace torch_backend {
 
@@ -26,6 +28,12 @@ class MemoryPool {
   c10::MempoolId_t id_;
   hal_memory_pool_t *pool_ = nullptr;
 };
+
+// Notes what the user is told that could not be captured on the current stream: the end of the capture, which that has spoiled, tells it too.
+void note_refused(const std::string &message);
+
+// Checks a copy to the host. What the capture of the current stream refuses is told as what the user has called.
+void check_read(hal_status_t status, const char *called);
 
 // Makes torch.accelerator.Graph work for the device type; once it has its name.
 void register_graphs();

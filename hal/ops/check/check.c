@@ -36,7 +36,7 @@ hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t 
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 1, &it));
   if (it.numel == 0) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_op_report_address(context, &to.error));
-  to.site = (int64_t)context->op << 8 | argument;
+  to.site = hal_op_site(context, argument);
   const hal_op_rows_call_t rows = {
       .kernel = kernel, .queue = launch_line, .given = &to, .elements = {hal_op_dtype_size(operand->dtype)}};
   HAL_RETURN_IF_ERROR(hal_op_launch_lines(context, &it, &rows));

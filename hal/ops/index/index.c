@@ -12,7 +12,7 @@ pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_t
   return (pk_index_limit_t){.bound = bound,
                             .wrap = wraps ? bound : 0,
                             .step = tensor->strides[dim],
-                            .site = checked ? 0 : (int64_t)context->op << 8 | dim};
+                            .site = checked ? 0 : hal_op_site(context, dim)};
 }
 
 hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
@@ -78,7 +78,7 @@ hal_status_t hal_op_launch_index_offset(hal_op_context_t *context, const hal_op_
   if (tensors[0]->dtype != HAL_INT64)
     return hal_op_invalid(context, "the result has dtype %s; int64 is needed", hal_op_dtype_name(tensors[0]->dtype));
   to.limit.wrap = to.limit.bound;
-  to.limit.site = (int64_t)context->op << 8 | (dim & 255);
+  to.limit.site = hal_op_site(context, dim & 255);
 
   hal_op_iterator_t it;
   HAL_RETURN_IF_ERROR(hal_op_iterate(context, tensors, names, 2, &it));

@@ -49,7 +49,7 @@ static hal_status_t read_loss(hal_op_context_t *context, const hal_op_call_t *ca
     return hal_op_invalid(context, "reduction is %lld; 0 (none), 1 (mean) and 2 (sum) are known",
                           (long long)out->reduction);
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, numbers + 1, &out->ignore));
-  out->site = (int64_t)context->op << 8;
+  out->site = hal_op_site(context, 0);
   return hal_op_report_address(context, &out->error);
 }
 

@@ -50,6 +50,8 @@ struct hal_stream_s {
   /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
   _Atomic uint64_t reporters, looked;
   _Atomic(struct hal_recorder_s *) recorder; /* takes the work in the plugin's place (recorder.h); NULL: nobody does */
+  _Atomic(struct hal_recorder_s *)
+      ended; /* one that was lazy, for the next: threads that met it may still ask it, so its memory stays */
   hal_failure_t failure;
   hal_follow_t follows;
 };

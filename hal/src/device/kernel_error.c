@@ -3,7 +3,9 @@
 
 #include <string.h>
 
+#include "base/status_internal.h"
 #include "device/hooks.h"
+#include "device/recorder.h"
 #include "hal/status.h"
 #include "kernels/pk_error.h"
 #include "plugin/call.h"
@@ -68,7 +70,7 @@ static const char *operand_name(const char *argument) {
 }
 
 static hal_status_t report(const record_t *record) {
-  const uint32_t op = (uint32_t)(record->site >> 8), place = (uint32_t)(record->site & 255);
+  const uint32_t op = (uint32_t)(record->site >> 8) & PK_NO_OPERATOR, place = (uint32_t)(record->site & 255);
   const char *const known = hal_device_hooks.op_name(op), *const name = known ? known : "a compiled kernel";
   const long long value = record->value.i64, bound = record->bound;
   const int wide = bound == sizeof(double);
@@ -94,6 +96,15 @@ static hal_status_t report(const record_t *record) {
   }
 }
 
+/* Names the caller's line, where the stream's recorder knows it. */
+static hal_status_t with_line(hal_stream_t *stream, const record_t *record, hal_status_t status) {
+  const uint64_t origin = (uint64_t)record->site >> 32;
+  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  char where[256] = "";
+  if (origin && recorder && recorder->calls->describe) recorder->calls->describe(recorder, origin, where, sizeof where);
+  return *where ? hal_error_prefix(status, "work put off at %s: ", where) : status;
+}
+
 /* Copies `size` bytes of a record to the host. */
 static hal_status_t read_back(hal_device_t *device, const char *address, void *to, size_t size) {
   const hal_status_t status = hal_call_memory_copy(device->plugin, NULL, to, HAL_HOST, address, device->ordinal, size);
@@ -112,7 +123,8 @@ static hal_status_t read_record(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(read_back(device, address, &record, sizeof record));
   const hal_status_t status =
       hal_call_memory_fill(device->plugin, NULL, device->ordinal, address, zero, sizeof zero, sizeof record.state);
-  return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status) : report(&record);
+  return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status)
+                : with_line(stream, &record, report(&record));
 }
 
 hal_status_t hal_kernel_error_launched(hal_stream_t *stream) {

@@ -49,6 +49,8 @@ typedef struct hal_recorder_calls_s {
   /* Random numbers whose state lies in device memory, so that each run draws its own: hal_generator_draw. NULL: numbers are drawn when they
    * are recorded. */
   hal_status_t (*draw)(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw);
+  /* Writes where the caller of an operator with this origin was, "" where nobody knows. NULL: nobody does. */
+  void (*describe)(hal_recorder_t *recorder, uint64_t origin, char *text, size_t room);
   /* Memory of the stream was given back to the allocator: later work may be given it. NULL: of no interest. */
   void (*freed)(hal_recorder_t *recorder, const void *address, size_t size);
   /* Something needs the recorded work done, or queued before it ("hal_stream_synchronize"). A program that is recorded is spoiled by

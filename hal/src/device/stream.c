@@ -32,16 +32,20 @@ hal_status_t hal_stream_create_default(hal_device_t *device) {
   return HAL_OK;
 }
 
+static void destroy(hal_stream_t *stream) {
+  hal_call_stream_destroy(stream->device->plugin, stream->handle);
+  stream->handle = NULL;
+  hal_free(atomic_exchange(&stream->ended, NULL));
+}
+
 void hal_stream_destroy_all(hal_device_t *device) {
   for (int pool = 0; pool < HAL_STREAM_POOLS; pool++)
     for (int slot = 0; slot < HAL_STREAMS_PER_POOL; slot++) {
       hal_stream_t *const stream = atomic_load(&device->streams[pool][slot]);
       if (!stream) continue;
-      hal_call_stream_destroy(device->plugin, stream->handle);
-      stream->handle = NULL;
+      destroy(stream);
     }
-  hal_call_stream_destroy(device->plugin, device->default_stream.handle);
-  device->default_stream.handle = NULL;
+  destroy(&device->default_stream);
 }
 
 /* ---- pools ---- */

@@ -83,6 +83,11 @@ hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
   return HAL_OK;
 }
 
+int64_t hal_op_site(const hal_op_context_t *context, int64_t place) {
+  const uint64_t origin = context->recorded ? context->recorded->origin : 0;
+  return (int64_t)((origin <= INT32_MAX ? origin << 32 : 0) | (uint64_t)context->op << 8 | (uint64_t)place);
+}
+
 /* The verdict of a part: portable kernels, or the plugin's own op where that binds itself. */
 static hal_status_t plan_part(const hal_op_context_t *context, uint32_t op, hal_op_call_t *call) {
   int32_t verdict = HAL_VERDICT_NONE;

@@ -111,6 +111,9 @@ void hal_op_scratch_release(hal_op_scratch_t *scratch);
 hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address);
 hal_status_t hal_op_report_launched(const hal_op_context_t *context);
 
+/* What such a kernel is given to say whose report it is: the operator, a dimension or argument, and of lazy work where the caller was. */
+int64_t hal_op_site(const hal_op_context_t *context, int64_t place);
+
 /* Makes the context of another operator, for its kernels; it launches on the same stream. */
 void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context);
 

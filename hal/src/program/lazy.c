@@ -239,7 +239,7 @@ static void end_op(hal_recorder_t *recorder, hal_recorded_op_t *op) {
   hal_unlock(&program->lock);
 }
 
-/* Records a copy of host memory that its owner may change or free: of the bytes that it holds now. */
+/* Records a copy of host memory, which its owner may change or free: of the bytes that it holds now. */
 static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_device, const void *src, size_t size) {
   hal_program_t *program;
   hal_upload_t *const upload = hal_malloc(sizeof *upload + size);
@@ -288,8 +288,7 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
                                 int32_t src_device, size_t size) {
   int32_t device;
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
-  const int to_host = dst_device == HAL_HOST;
-  const int from_host = src_device == HAL_HOST && hal_host_find(src, &device) != HAL_OK;
+  const int to_host = dst_device == HAL_HOST, from_host = src_device == HAL_HOST;
   if (from_host && size <= MOST_UPLOAD) return record_upload(lazy, dst, dst_device, src, size);
   if (!to_host && !from_host) return hal_program_calls.copy(recorder, dst, dst_device, src, src_device, size);
   if (to_host) { /* which the caller is about to wait for */
@@ -297,6 +296,8 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
     return HAL_UNIMPLEMENTED;
   }
   HAL_RETURN_IF_ERROR(flush(lazy, "a large copy from the host", 1));
+  if (hal_host_find(src, &device) == HAL_OK)
+    return HAL_UNIMPLEMENTED; /* page-locked: read as soon as without recording */
   hal_stream_t *const stream = lazy->program.stream;
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
@@ -317,6 +318,14 @@ static void freed(hal_recorder_t *recorder, const void *address, size_t size) {
   hal_unlock(&program->lock);
 }
 
+static void describe(hal_recorder_t *recorder, uint64_t origin, char *text, size_t room) {
+  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  const int holds = queued_here == lazy;
+  if (!holds) hal_lock(&lazy->queueing); /* it does not end meanwhile */
+  hal_lazy_describe(&lazy->desc, origin, text, room);
+  if (!holds) hal_unlock(&lazy->queueing);
+}
+
 static hal_recorder_calls_t lazy_calls(void) {
   hal_recorder_calls_t calls = hal_program_calls;
   calls.begin_op = begin_op;
@@ -324,6 +333,7 @@ static hal_recorder_calls_t lazy_calls(void) {
   calls.copy = record_copy;
   calls.join = NULL; /* events of a lazy stream are real ones */
   calls.draw = NULL;
+  calls.describe = describe;
   calls.freed = freed;
   calls.settle = settle;
   return calls;
@@ -335,24 +345,64 @@ static hal_recorder_calls_t calls_table;
 static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
 static void fill_calls(void) { calls_table = lazy_calls(); }
 
-static void destroy(hal_lazy_t *lazy) {
+/* Frees what it holds, so that it is as a new one but for its device and stream. */
+static void clear(hal_lazy_t *lazy) {
+  hal_program_t *const program = &lazy->program;
+  hal_lock(&lazy->queueing); /* another thread may be about to queue what there was */
+  hal_lock(&program->lock);
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
+  lazy->uploads = NULL;
   hal_tape_destroy(&lazy->tape);
-  hal_tape_destroy(&lazy->program.tape);
+  hal_tape_destroy(&program->tape);
   hal_touches_destroy(&lazy->touches);
   hal_schedules_destroy(&lazy->schedules);
-  hal_compiler_leave(lazy->programs);
-  hal_memory_pool_release(lazy->scratch);
-  hal_free(lazy);
+  hal_programs_t *const programs = lazy->programs;
+  hal_memory_pool_t *const scratch = lazy->scratch;
+  lazy->programs = NULL;
+  lazy->scratch = NULL;
+  lazy->desc = (hal_lazy_desc_t){.struct_size = 0};
+  lazy->info = (hal_lazy_info_t){.struct_size = 0};
+  lazy->seen.count = 0;
+  lazy->warned = program->reports = program->recording = 0;
+  atomic_store_explicit(&program->recorded, 0, memory_order_relaxed);
+  atomic_store_explicit(&lazy->settled, 0, memory_order_relaxed);
+  atomic_store_explicit(&lazy->look, 0, memory_order_relaxed);
+  atomic_store_explicit(&lazy->asynchronous, 0, memory_order_relaxed);
+  hal_unlock(&program->lock);
+  hal_unlock(&lazy->queueing);
+  hal_compiler_leave(programs);
+  hal_memory_pool_release(scratch);
+}
+
+/* Its memory is kept for the stream's next one: a thread that waits for the device, or gives back memory, asks whoever it met as the
+ * stream's recorder, also when that ends meanwhile, and finds nothing to do. */
+static void destroy(hal_lazy_t *lazy) {
+  const hal_program_t *const program = &lazy->program;
+  clear(lazy);
+  hal_free(hal_device_is_alive(program->device) ? atomic_exchange(&program->stream->ended, &lazy->program.recorder)
+                                                : &lazy->program.recorder);
+}
+
+/* Gives an empty one: where the stream has one, that of before. NULL = no memory. */
+static hal_lazy_t *take(hal_stream_t *stream) {
+  hal_recorder_t *const ended = atomic_exchange(&stream->ended, NULL);
+  if (ended) return hal_lazy_of(ended);
+  hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
+  if (!lazy) return NULL;
+  pthread_once(&calls_once, fill_calls);
+  lazy->program.recorder = (hal_recorder_t){.calls = &calls_table, .lazy = 1};
+  lazy->program.device = stream->device;
+  lazy->program.stream = stream;
+  lazy->program.current_op = HAL_NO_OP;
+  return lazy;
 }
 
 hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy) {
   hal_recorder_t *nobody = NULL;
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
-  hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
+  hal_lazy_t *const lazy = take(stream);
   if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
-  pthread_once(&calls_once, fill_calls);
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
@@ -361,11 +411,10 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   lazy->families = hal_op_form_families();
   lazy->told = hal_op_form_elements();
   hal_program_t *const program = &lazy->program;
-  program->recorder = (hal_recorder_t){.calls = &calls_table, .id = hal_program_new_id(), .lazy = 1};
-  program->device = stream->device;
-  program->stream = stream;
-  program->current_op = HAL_NO_OP;
+  hal_lock(&program->lock);
+  program->recorder.id = hal_program_new_id();
   program->recording = 1;
+  hal_unlock(&program->lock);
   const hal_status_t status = hal_memory_pool_create(stream->device->index, &lazy->scratch);
   if (status) {
     destroy(lazy);

@@ -56,6 +56,9 @@ static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_la
 /* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's, naming the operator and where it was called. */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
 
+/* Writes where the caller of an operator was: as it is described, or its number; "" where that is unknown. */
+void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room);
+
 /* Queues copies of the results of the operator of one command where that of another has its own. Errors: the plugin's. */
 hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier);
 

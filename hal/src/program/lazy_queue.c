@@ -9,17 +9,24 @@ static int is_done(const hal_lazy_t *lazy, uint32_t number) {
   return lazy->touches.done && lazy->touches.done[number] == HAL_DONE;
 }
 
+void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room) {
+  *text = '\0';
+  if (!origin || !desc->origin) return;
+  if (desc->describe)
+    desc->describe(desc->state, origin, text, room);
+  else
+    snprintf(text, room, "origin %llu", (unsigned long long)origin);
+}
+
 /* Completes the message of a command that could not be queued. */
 static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
   const hal_tape_t *const tape = &lazy->tape;
   const uint32_t op = tape->commands[number].op;
   const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
-  const hal_lazy_desc_t *const desc = &lazy->desc;
   uint32_t dropped = 0;
-  char where[256] = "";
+  char where[256];
   for (uint32_t i = number + 1; i < tape->command_count; i++) dropped += !is_done(lazy, i);
-  if (origin && desc->describe) desc->describe(desc->state, origin, where, sizeof where);
-  if (origin && !desc->describe) snprintf(where, sizeof where, "origin %llu", (unsigned long long)origin);
+  hal_lazy_describe(&lazy->desc, origin, where, sizeof where);
   return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
                           *where ? " at " : "", where, (unsigned)dropped);
 }

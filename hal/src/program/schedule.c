@@ -168,4 +168,5 @@ void hal_schedules_destroy(hal_schedules_t *schedules) {
   destroy(schedules->making);
   hal_free(schedules->key.word);
   hal_free(schedules->numbers.word);
+  memset(schedules, 0, sizeof *schedules);
 }

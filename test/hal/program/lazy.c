@@ -108,6 +108,21 @@ Test(lazy, uploads_own_their_bytes) {
   cr_expect_eq(hal_stream_is_recorded(NULL), 0);
 }
 
+Test(lazy, uploads_from_page_locked_memory_own_their_bytes) {
+  tensor_t *const a = floats(3, 0), *const r = floats(0, 0);
+  float *locked = NULL;
+  must(hal_host_allocate(0, COUNT * sizeof(float), (void **)&locked));
+  memcpy(locked, a->host, COUNT * sizeof(float));
+  hal_lazy_t *const lazy = begin();
+  must(hal_memory_copy(NULL, a->desc.data, 0, locked, HAL_HOST, COUNT * sizeof(float)));
+  locked[5] = 99;
+  add(a, a, 1, r);
+  cr_expect_eq(info_of(lazy).pending, 2, "and wait for nothing");
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(r, 5), 6);
+  must(hal_host_free(locked));
+}
+
 Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
   hal_lazy_t *second = NULL;
   hal_program_t *program = NULL;

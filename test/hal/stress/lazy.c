@@ -59,6 +59,9 @@ static void ask(int round) {
     case 11:
       CHECK_OK(hal_lazy_info(lazy, &info));
       break;
+    case 13:
+      CHECK_OK(hal_device_synchronize(0)); /* queues what every stream has put off */
+      break;
     case 15:
       CHECK_OK(hal_stream_synchronize(NULL));
       break;
@@ -92,6 +95,20 @@ static void *work(void *argument) {
   return NULL;
 }
 
+/* Recordings that end while other threads wait for the device, which asks whoever records its streams. */
+static void come_and_go(hal_stream_t *stream) {
+  static const float one = 1;
+  hal_block_t *block;
+  hal_lazy_t *recording;
+  CHECK_OK(hal_memory_allocate(0, stream, COUNT * sizeof(float), &block));
+  for (int round = 0; round < 10 * ROUNDS; round++) {
+    CHECK_OK(hal_lazy_begin(stream, NULL, &recording));
+    CHECK_OK(hal_memory_fill(stream, 0, hal_memory_block_address(block), &one, sizeof one, COUNT * sizeof(float)));
+    CHECK_OK(hal_lazy_end(recording));
+  }
+  hal_memory_release(block);
+}
+
 int main(void) {
   pthread_t threads[THREADS];
   hal_stream_t *other;
@@ -102,6 +119,7 @@ int main(void) {
   CHECK_OK(hal_lazy_begin(NULL, NULL, &lazy));
   for (int i = 0; i < THREADS; i++) CHECK(pthread_create(&threads[i], NULL, work, (void *)(intptr_t)i) == 0);
   CHECK_OK(hal_stream_acquire(0, 0, &other));
+  come_and_go(other);
   CHECK_OK(hal_lazy_begin(other, NULL, &second));
   CHECK_OK(hal_stream_set_current(other, NULL));
   work((void *)(intptr_t)2); /* its flushes are of the first stream, its work of the second */

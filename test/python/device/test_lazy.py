@@ -350,6 +350,43 @@ def test_work_of_another_thread_is_put_off_too(device):
     assert (x == 10).all()
 
 
+def test_a_thread_marks_steps_while_the_recordings_of_others_end(device):
+    sums, failures = [], []
+
+    def work(value):
+        try:
+            with torch.Stream(device):
+                for _ in range(200):
+                    with lazy.record():
+                        x = torch.full((100,), value, device=device) * 2
+                        lazy.mark_step()
+                        lazy.metrics(), lazy.text(), lazy.compilations()
+                    torch.accelerator.synchronize()
+                sums.append((x.sum().item(), 200 * value))
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(value,)) for value in (1.0, 2.0, 3.0, 4.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and len(sums) == 4
+    assert all(found == expected for found, expected in sums)
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_copies_from_page_locked_memory_own_their_bytes(device, count, non_blocking):
+    pinned = torch.full((count,), 3.0).pin_memory()
+    with lazy.record():
+        x = pinned.to(device, non_blocking=non_blocking)
+        y = torch.zeros(count, device=device).copy_(pinned, non_blocking=non_blocking)
+        pinned.fill_(-1)
+        z = x + y
+    assert (z == 6).all()
+
+
 def test_a_recording_in_a_recording_is_refused_and_the_outer_one_goes_on(device):
     with lazy.record():
         y = torch.ones(10, device=device) + 1

@@ -105,6 +105,74 @@ def test_work_that_fails_at_mark_step_is_told_with_operator_and_line(run_python,
     assert operator in told and ":6 could not be queued" in told and "were dropped" in told, told
 
 
+def test_a_bad_index_is_an_index_error_of_whoever_reads_in_both_modes(run_python):
+    for asynchronous in (0, 1):
+        run_python("""
+            import torch, torch_backend
+            from torch_backend import lazy
+            x, index = torch.ones(5, device="fake"), torch.full((3,), 99, device="fake")
+            for read in (torch.Tensor.cpu, torch.Tensor.tolist, lambda y: y[0].item(), lambda y: y.to("cpu", torch.float64), str):
+                with lazy.record():
+                    try:
+                        read(x[index])
+                    except IndexError as error:
+                        assert "99" in str(error)
+                    else:
+                        raise SystemExit("nothing failed")
+        """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=asynchronous)
+
+
+def test_what_a_kernel_finds_wrong_is_told_with_the_line(run_python):
+    """Of backward operators it is the forward's."""
+    for asynchronous in (0, 1):
+        run_python("""
+            import torch, torch_backend
+            from torch_backend import lazy
+            x = torch.ones(5, 4, device="fake")
+            bad, good = torch.full((3, 4), 99, device="fake"), torch.zeros(3, 4, dtype=torch.int64, device="fake")
+
+            def backward():
+                index = good.clone()
+                y = x.clone().requires_grad_().gather(0, index)  # line 9
+                index.data.fill_(99)
+                y.sum().backward()
+
+            def told(function):
+                try:
+                    with lazy.record(lines=True):
+                        function()
+                        lazy.mark_step()
+                        torch.accelerator.synchronize()
+                except Exception as error:
+                    return str(error)
+            told_by = [
+                told(lambda: x.gather(0, bad)),  # line 22
+                told(lambda: x[bad]),
+                told(lambda: good // good),
+                told(lambda: torch.nn.functional.nll_loss(x, torch.full((5,), 7, device="fake"))),
+                told(backward),
+            ]
+            for line, text in zip((22, 23, 24, 25, 9), told_by):
+                assert f".py:{line}: " in text, (line, text)
+            assert "scatter" in told_by[-1]
+            assert (x + 1 == 2).all()
+        """, TORCH_BACKEND="fake", HAL_FAKE_ASYNC=asynchronous)
+
+
+def test_a_forked_child_leaves_a_recording_to_the_parent(run_python):
+    run_python("""
+        import os, sys, torch, torch_backend
+        from torch_backend import lazy
+        with lazy.record():
+            x = torch.ones(10, device="fake") * 3
+            child = os.fork()
+            if child == 0:
+                sys.exit(7)  # through the end of the recording
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert (x == 3).all()
+    """, TORCH_BACKEND="fake")
+
+
 def test_operators_one_by_one_where_the_environment_asks(run_python):
     run_python("""
         import torch, torch_backend
