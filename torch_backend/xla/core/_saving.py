@@ -48,16 +48,25 @@ def _index(device) -> int:
     return torch.accelerator.current_device_index() if device is None else _devices._number(device)
 
 
+_SEED_BITS = 64  # of a random state: the seed; above it how far its numbers are drawn
+
+
+def _generator(device) -> torch.Generator:
+    torch.get_device_module(device_name()).init()
+    return torch.get_device_module(device_name()).default_generators[_index(device)]
+
+
 def set_rng_state(seed: int, device=None) -> None:
-    """Seeds the generator of a device, the current one by default."""
-    with torch.accelerator.device_index(_index(device)):
-        torch.get_device_module(device_name()).manual_seed(seed)
+    """Seeds the generator of a device, the current one by default; or, with what `get_rng_state` gave, lets it draw again what it drew from there on."""
+    generator = _generator(device)
+    generator.manual_seed(seed & ((1 << _SEED_BITS) - 1) if seed >= 0 else seed)
+    generator.set_offset(max(seed, 0) >> _SEED_BITS)
 
 
 def get_rng_state(device=None) -> int:
-    """The seed of a device's generator, the current one's by default."""
-    with torch.accelerator.device_index(_index(device)):
-        return torch.get_device_module(device_name()).initial_seed()
+    """The state of a device's generator, the current one's by default, as a number: the seed, until something is drawn."""
+    generator = _generator(device)
+    return generator.initial_seed() | generator.get_offset() << _SEED_BITS
 
 
 @contextlib.contextmanager
