@@ -9,6 +9,7 @@ from torch import nn
 import torch_backend.xla as torch_xla
 import torch_backend.xla.core.xla_model as xm
 import torch_backend.xla.debug.metrics as met
+import torch_backend.xla.utils.serialization as xser
 
 def raises(kind, text, call, *args, **kwargs):
     try:
@@ -134,6 +135,17 @@ def test_saving_random_numbers_and_memory(run):
         xm.save(data, "data.pt")
         back = torch.load("data.pt", weights_only=False)
         assert back["a"][0].device.type == "cpu" and next(iter(back["b"])).device.type == "cpu" and back["c"] == 3
+        class Own(dict):
+            pass
+
+        state = nn.BatchNorm1d(2).to(device).state_dict()
+        xm.save({"own": Own(a=torch.ones(2, device=device)), "size": torch.Size([2]), "state": state}, "own.pt")
+        xser.save({"size": torch.Size([2]), "state": state}, "parts.pt")
+        whole, parts = torch.load("own.pt", weights_only=False), xser.load("parts.pt")
+        assert type(whole["own"]) is Own and whole["own"]["a"].device.type == "cpu"
+        for back in (whole, parts):
+            assert type(back["size"]) is torch.Size and back["state"]._metadata == state._metadata
+            assert back["state"]["weight"].device.type == "cpu" and state["weight"].device.type == "lazy"
         xm.set_rng_state(5)
         first = torch.randn(4, device=device).cpu()
         xm.set_rng_state(5)
