@@ -22,6 +22,7 @@ _active: str | None = None
 _requested: str | None = None  # the plugin list that is active
 _errors: list[str] = []
 _stand_ins: list[str] = []
+_waiting: list = []  # functions that are called when plugins are active
 _choice = ""  # why these plugins, or none
 
 
@@ -35,6 +36,12 @@ def device_name() -> str:
     if _active is None:
         raise RuntimeError(" ".join(["No plugin of torch_backend is active.", *_errors, _HOW]))
     return _active
+
+
+def when_active(function) -> None:
+    """Calls a function at the end of the activation that is still to come."""
+    with _lock:
+        _waiting.append(function)
 
 
 def errors() -> list[str]:
@@ -191,6 +198,8 @@ def _activate(names: str | None) -> None:
     _active, _requested = name, names or opened[0].name
     _errors[:] = failed
     _enable_integrations(os.environ.get("TORCH_BACKEND_INTEGRATIONS", "").strip())
+    while _waiting:
+        _waiting.pop(0)()
 
 
 def _enable_integrations(wanted: str) -> None:

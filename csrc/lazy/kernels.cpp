@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -23,20 +24,47 @@
 #include "lazy/autocast.h"
 #include "lazy/direct.h"
 #include "lazy/guard.h"
+#include "lazy/views.h"
 
 namespace torch_backend {
 namespace {
 
 using torch::jit::Stack;
 
-// Operators that move between devices, or take indices from the host: what is on the CPU may come along.
-const std::unordered_set<std::string> &takes_host() {
-  static const std::unordered_set<std::string> names = {
-      "aten::copy_",          "aten::_to_copy",      "aten::_copy_from",        "aten::_copy_from_and_resize",
-      "aten::copy",           "aten::index",         "aten::index_put_",        "aten::_index_put_impl_",
-      "aten::index_put",      "aten::_unsafe_index", "aten::_unsafe_index_put", "aten::set_",
-      "aten::_foreach_copy_", "aten::tensor_split"};
-  return names;
+// Arguments whose tensors may be on the CPU: of operators that move between devices, "" = all; else indices, and lengths that the host reads.
+const std::unordered_map<std::string, std::string> &takes_host() {
+  static const std::unordered_map<std::string, std::string> arguments = {
+      {"aten::copy_", ""},
+      {"aten::copy", ""},
+      {"aten::_to_copy", ""},
+      {"aten::_copy_from", ""},
+      {"aten::_copy_from_and_resize", ""},
+      {"aten::_foreach_copy_", ""},
+      {"aten::index", "indices"},
+      {"aten::index_put", "indices"},
+      {"aten::index_put_", "indices"},
+      {"aten::_index_put_impl_", "indices"},
+      {"aten::_unsafe_index", "indices"},
+      {"aten::_unsafe_index_put", "indices"},
+      {"aten::tensor_split", "tensor_indices_or_sections"},
+      {"aten::_pack_padded_sequence", "lengths"}};
+  return arguments;
+}
+
+bool may_be_on_host(const c10::FunctionSchema &schema, size_t argument) {
+  const auto found = takes_host().find(schema.name());
+  return found != takes_host().end() && (found->second.empty() || found->second == schema.arguments()[argument].name());
+}
+
+bool moves_between_devices(const c10::FunctionSchema &schema) {
+  const auto found = takes_host().find(schema.name());
+  return found != takes_host().end() && found->second.empty();
+}
+
+// The name of a tensor's type as Python has it, torch.FloatTensor; toString() has other names for younger dtypes.
+std::string type_of(const at::Tensor &tensor) {
+  const std::string device = tensor.is_cpu() ? "" : c10::DeviceTypeName(tensor.device().type(), true) + ".";
+  return "torch." + device + c10::toString(tensor.scalar_type()) + "Tensor";
 }
 
 // A wrapper that lazy_inner has looked at before.
@@ -58,15 +86,16 @@ struct Call {
   const c10::FunctionSchema &schema() const { return op.schema(); }
 
   void take_index(c10::DeviceIndex found) {
-    TORCH_CHECK(index == -1 || index == found,
+    if (C10_LIKELY(index == found)) return;
+    TORCH_CHECK(index == -1 || moves_between_devices(schema()),
                 "Expected all tensors to be on the same device, but found at least two devices, lazy:", int{index},
                 " and lazy:", int{found}, "!\n", op.schema().name(),
                 ": copy one of them to the other's device first (tensor.to('lazy:", int{index}, "'))");
-    index = found;
+    if (index == -1) index = found;
   }
 
   [[noreturn]] void refuse(const at::Tensor &tensor, size_t argument) const {
-    TORCH_CHECK(false, "Input tensor is not a lazy tensor: ", tensor.toString(), "\noperator ", schema().name(),
+    TORCH_CHECK(false, "Input tensor is not a lazy tensor: ", type_of(tensor), "\noperator ", schema().name(),
                 ", argument ", argument, " ('", schema().arguments()[argument].name(), "'): it is on ", tensor.device(),
                 "; move it with .to('lazy:", index == -1 ? 0 : int{index}, "')");
   }
@@ -80,7 +109,7 @@ struct Call {
       wrappers.push_back(std::move(tensor));
       return inner;
     }
-    if (tensor.dim() != 0 && takes_host().count(schema().name()) == 0) refuse(tensor, argument);
+    if (tensor.dim() != 0 && !may_be_on_host(schema(), argument)) refuse(tensor, argument);
     keys = keys | tensor.key_set();
     return tensor;
   }
@@ -272,26 +301,6 @@ void run(const c10::OperatorHandle &op, Stack *stack) {
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) call.wrap((*stack)[i]);
 }
 
-// Shapes by the wrapper's own look, which is contiguous; what it wraps may lie otherwise.
-at::Tensor reshaped(const at::Tensor &self, c10::IntArrayRef sizes) {
-  const at::Tensor &inner = lazy_inner(self);
-  return make_lazy(inner.is_contiguous() ? inner.view(sizes) : inner.reshape(sizes), self.scalar_type());
-}
-
-at::Tensor reshape_alias(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef) {
-  return reshaped(self, sizes);
-}
-
-at::Tensor as_strided(const at::Tensor &self, c10::IntArrayRef sizes, c10::IntArrayRef strides,
-                      std::optional<int64_t> offset) {
-  const at::Tensor &inner = lazy_inner(self);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      inner.is_contiguous(),
-      "as_strided of a lazy tensor that is a view in another order: lazy tensors have no strides; "
-      "take as_strided of its clone()");
-  return make_lazy(inner.as_strided(sizes, strides, offset.value_or(inner.storage_offset())), self.scalar_type());
-}
-
 // Whether torch has a kernel for the operator that knows no device and would run on the wrappers.
 bool is_explicit(const c10::OperatorHandle &op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
@@ -352,10 +361,11 @@ void enable_lazy_device() {
   libraries.back()->fallback(torch::CppFunction::makeFromBoxedFunction<&refuse_sparse>());
   libraries.push_back(
       std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::Lazy, __FILE__, __LINE__));
-  libraries.back()->impl("view", &reshaped);
-  libraries.back()->impl("_reshape_alias", &reshape_alias);
-  libraries.back()->impl("as_strided", &as_strided);
+  register_lazy_views(*libraries.back(), &run);
   take_over(*libraries.back());
+  libraries.push_back(std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradLazy,
+                                                       __FILE__, __LINE__));
+  register_lazy_view_copies(*libraries.back());
   enable_lazy_autocast();
   install_lazy_guard();
   lazy_dtypes_wanted(true);  // throws what is wrong with the environment now

@@ -64,6 +64,7 @@ PERCENTS = (1, 5, 10, 20, 50, 80, 90, 95, 99)
 _lock = threading.Lock()
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)  # the recordings of each device, of as many streams
 _ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
+_forgotten: collections.Counter = collections.Counter()  # the counts at the last reset
 _steps = 0
 _compilations: list[Compilation] = []
 
@@ -216,24 +217,43 @@ def measurements() -> dict[str, Measurement]:
     return result
 
 
-def metrics() -> dict[str, int]:
-    """Counts over all recordings of the process: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results, `queued` calls of
-    the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have, groups `compiled` and
-    `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
+_COUNTS = ("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "compiled", "cached", "programs", "pending")
+
+
+def _totals() -> collections.Counter:
+    """The counts since the start, under the lock."""
+    total = collections.Counter(_ended)
+    lazies = [lazy for recordings in _active.values() for lazy in recordings]
+    for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
+        total.update(counts)
+    return total
+
+
+def _end_kept() -> None:
+    """Queues what the device type "lazy" has put off, and keeps its counts, for its recordings end."""
+    for index in range(_c().device_count()):
+        _c().flush_kept_lazy(index)
     with _lock:
-        total = collections.Counter(_ended)
-        lazies = [lazy for recordings in _active.values() for lazy in recordings]
-        for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
-            total.update(counts)
-        counts = dict.fromkeys(("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "compiled", "cached", "programs", "pending"), 0)
-        return counts | total | {"steps": _steps}
+        for counts in _c().kept_lazy_infos():
+            _ended.update(counts)
+
+
+def metrics() -> dict[str, int]:
+    """Counts over all recordings of the process since its start or `reset_metrics`: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results,
+    `queued` calls of the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have, groups
+    `compiled` and `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
+    with _lock:
+        total = _totals()
+        return {name: total[name] - _forgotten[name] for name in _COUNTS} | {"steps": _steps}
 
 
 def reset_metrics() -> None:
-    """Sets the counts of recordings that have ended, and of steps, to zero, and forgets compilations and measurements."""
+    """Sets all counts but that of `pending` operators to zero, and forgets compilations and measurements."""
     global _steps
+    compilations()  # takes those that are waiting to be told
     with _lock:
-        _ended.clear()
+        _forgotten.clear()
+        _forgotten.update({name: count for name, count in _totals().items() if name != "pending"})
         _compilations.clear()
         _steps = 0
     for index in range(_c().device_count()):

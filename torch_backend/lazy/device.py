@@ -11,11 +11,13 @@ import types
 
 import torch
 
+from torch_backend import _activation
 from torch_backend._activation import device_name
 
-__all__ = ["enable", "is_enabled", "stop"]
+__all__ = ["enable", "enable_when_active", "is_enabled", "stop"]
 
 _enabled = False
+_absent: torch.library.Library | None = None  # answers for the type until there is a plugin
 
 
 def is_enabled() -> bool:
@@ -26,29 +28,59 @@ def is_enabled() -> bool:
 def enable(*, lines: bool | None = None) -> None:
     """Makes the device type "lazy" usable for the rest of the process. `lines`: notes the Python line of each operator, as of `torch_backend.lazy.record`, which also tells what is written to files; the first call decides. Raises RuntimeError when no plugin is active, or when another backend has
     taken the type (`torch._lazy.ts_backend.init()`)."""
-    global _enabled
+    global _enabled, _absent
     if _enabled:
         return
+    _check_active()
+    from torch_backend import _C, lazy
+
+    if _absent is not None:
+        _absent._destroy()
+        _absent = None
+    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.wants_groups(), *lazy.text_file())
+    _install_opaque()
+    _install_autocast()
+    _refuse_other_backend()
+    torch._register_device_module("lazy", _Module("torch.lazy", "The device module of torch_backend's devices, for the type lazy: see torch.<name>."))
+    _enabled = True
+
+
+def enable_when_active() -> None:
+    """Enables the type, or, when no plugin is active, lets `torch_backend.use` do it; until then an operator of the type raises RuntimeError that says what is missing."""
+    global _absent
+    if _activation.is_active():
+        enable()
+    elif _absent is None and not torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", "Lazy"):  # by another backend
+        _absent = torch.library.Library("_", "IMPL", "Lazy")
+        _absent.fallback(lambda *_, **__: _check_active())
+        _activation.when_active(enable)
+
+
+def _check_active() -> None:
     try:
         device_name()
     except RuntimeError as error:
         raise RuntimeError(f"Lazy tensor backend not registered. Load a plugin (TORCH_BACKEND=<name>, or torch_backend.use(<name>)): {error}") from None
-    from torch_backend import _C
 
-    from torch_backend import lazy
 
-    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.wants_groups(), *lazy.text_file())
-    _install_opaque()
-    _install_autocast()
-    torch._register_device_module("lazy", _Module("torch.lazy", "The device module of torch_backend's devices, for the type lazy: see torch.<name>."))
-    _enabled = True
+def _refuse_other_backend() -> None:
+    """torch's own backend of the type would replace some of the kernels before it finds that it cannot have them all."""
+
+    def _init():
+        raise RuntimeError(
+            "torch._lazy.ts_backend.init(): the device type 'lazy' is torch_backend's in this process, and can have one backend; use the other one in "
+            "another process, which neither imports lazy_tensor_core or torch_backend.xla nor calls torch_backend.lazy.device.enable()"
+        )
+
+    torch._C._lazy_ts_backend._init = _init
 
 
 def stop() -> None:
     """Queues what was put off, and lets the devices' default streams, which eager tensors share, be eager until the next operator of the type."""
     if _enabled:
-        from torch_backend import _C
+        from torch_backend import _C, lazy
 
+        lazy._end_kept()
         _C.stop_lazy_device()
 
 

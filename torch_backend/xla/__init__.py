@@ -36,8 +36,7 @@ from .debug import metrics_saver as _metrics_saver
 
 __version__ = torch_backend.__version__
 
-if torch_backend.is_active():
-    _device.enable()  # else xla_device() says what is missing
+_device.enable_when_active()
 _metrics_saver.analyse_at_exit()
 
 

@@ -60,13 +60,18 @@ void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl>
   refresh();
 }
 
+const at::Tensor *find_lazy_inner(const at::Tensor &tensor) {
+  const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+  return typeid(*impl) == typeid(LazyTensorImpl) ? &static_cast<const LazyTensorImpl *>(impl)->inner() : nullptr;
+}
+
 const at::Tensor &lazy_inner(const at::Tensor &lazy) {
-  const c10::TensorImpl *impl = lazy.unsafeGetTensorImpl();
+  const at::Tensor *inner = find_lazy_inner(lazy);
   TORCH_CHECK(
-      typeid(*impl) == typeid(LazyTensorImpl),
+      inner != nullptr,
       "a tensor of device type 'lazy' was made by another backend (torch._lazy.ts_backend.init()?); torch_backend's "
       "and its tensors cannot be used in one process");
-  return static_cast<const LazyTensorImpl *>(impl)->inner();
+  return *inner;
 }
 
 at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said) {

@@ -43,7 +43,10 @@ class LazyTensorImpl final : public c10::TensorImpl {
 
 inline bool is_lazy(const at::Tensor &tensor) { return tensor.defined() && tensor.device().type() == kLazyType; }
 
-// The tensor that a lazy one wraps. Throws for a tensor of the type that somebody else made.
+// The tensor that a lazy one wraps; NULL for one that somebody else made: another backend, or torch around ours (functorch, subclasses).
+const at::Tensor *find_lazy_inner(const at::Tensor &tensor);
+
+// The same. Throws for a tensor of the type that somebody else made.
 const at::Tensor &lazy_inner(const at::Tensor &lazy);
 
 // A lazy tensor that wraps one of ours, and says another dtype than that one has, or the same.

@@ -62,7 +62,10 @@ def test_a_moved_tensor_has_no_relation_to_where_it_came_from(device):
     assert (torch.zeros(4, device="lazy").copy_(back) == 7).all() and (there.copy_(x) == 1).all()
 
 
-@pytest.mark.parametrize("dtype, name", [(torch.float32, "torch.FloatTensor"), (torch.float64, "torch.DoubleTensor"), (torch.int64, "torch.LongTensor")])
+@pytest.mark.parametrize("dtype, name", [
+    (torch.float32, "torch.FloatTensor"), (torch.float64, "torch.DoubleTensor"), (torch.int64, "torch.LongTensor"), (torch.bool, "torch.BoolTensor"),
+    (torch.bfloat16, "torch.BFloat16Tensor"),
+])  # fmt: skip
 def test_mixing_with_the_cpu_is_refused_with_operator_and_argument(dtype, name):
     with pytest.raises(RuntimeError, match=f"^Input tensor is not a lazy tensor: {name}\noperator aten::add.Tensor|^Input tensor is not a lazy tensor: {name}\noperator aten::add"):
         torch.ones(2, device="lazy") + torch.ones(2, dtype=dtype)
@@ -73,6 +76,28 @@ def test_a_layer_on_the_cpu_takes_no_lazy_input_nor_the_other_way_round():
         nn.Linear(10, 20)(torch.randn(10, device="lazy"))
     with pytest.raises(RuntimeError, match="^Input tensor is not a lazy tensor: torch.FloatTensor\n.*'mat1'|^Input tensor is not a lazy tensor: torch.FloatTensor\n"):
         nn.Linear(10, 20).to("lazy")(torch.randn(10))
+
+
+@pytest.mark.parametrize("call, argument", [
+    (lambda: torch.ones(3)[torch.tensor([0], device="lazy")], "self"), (lambda: torch.ones(3, device="lazy").index_put((torch.tensor([0]),), torch.ones(1)), "values"),
+    (lambda: torch.ones(3, device="lazy").set_(torch.ones(2)), "source"),
+], ids=["indexed", "values", "set_"])
+def test_mixing_is_refused_where_the_same_operator_takes_something_else_from_the_cpu(call, argument):
+    with pytest.raises(RuntimeError, match=f"^Input tensor is not a lazy tensor: torch.FloatTensor\noperator .*'{argument}'"):
+        call()
+
+
+def test_indices_and_lengths_may_be_on_the_cpu():
+    def values(where):
+        torch.manual_seed(1)
+        net, x = nn.LSTM(3, 4, batch_first=True).to(where), torch.randn(2, 5, 3).to(where)
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 3]), batch_first=True)
+        y, _ = nn.utils.rnn.pad_packed_sequence(net(packed)[0], batch_first=True)
+        y.sum().backward()
+        return y.detach().cpu(), net.weight_ih_l0.grad.cpu(), x[torch.tensor([1])].cpu(), x.tensor_split(torch.tensor([1]))[1].cpu()
+
+    for ours, cpu in zip(values("lazy"), values("cpu")):
+        torch.testing.assert_close(ours, cpu)
 
 
 def test_numbers_keep_the_dtypes_of_their_promotion():
@@ -93,6 +118,13 @@ def test_two_lazy_devices_are_not_mixed(device, run_python):
         else:
             raise SystemExit("it was accepted")
         assert (a.to("lazy:1") + b).sum() == 4 and str((a.to("lazy:1") + b).device) == "lazy:1"
+        b.mul_(5)
+        assert (a.copy_(b) == 5).all() and a.device.index == 0
+        torch._foreach_copy_([b], [a + 1])
+        assert (b == 6).all() and b.device.index == 1
+        model, other = torch.nn.Linear(2, 2).to("lazy:0"), torch.nn.Linear(2, 2).to("lazy:1")
+        other.load_state_dict(model.state_dict())
+        assert torch.equal(other.weight.cpu(), model.weight.cpu()) and other.weight.device.index == 1
     """, TORCH_BACKEND="fake", HAL_FAKE_DEVICES="2")
 
 
@@ -140,6 +172,20 @@ def test_another_backend_of_the_type_is_refused_with_the_cause(run_python):
             assert "another backend" in str(error) and "ts_backend" in str(error), error
         else:
             raise SystemExit("it was accepted")
+    """, TORCH_BACKEND="fake")
+
+
+def test_another_backend_that_comes_later_is_refused_before_it_does_harm(run_python):
+    run_python("""
+        import torch, torch._lazy.ts_backend, torch_backend
+        torch_backend.lazy.device.enable()
+        try:
+            torch._lazy.ts_backend.init()
+        except RuntimeError as error:
+            assert "one backend" in str(error) and "another process" in str(error), error
+        else:
+            raise SystemExit("it was accepted")
+        assert (torch.ones(2, device="lazy") + 1).sum() == 4
     """, TORCH_BACKEND="fake")
 
 

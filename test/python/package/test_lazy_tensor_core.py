@@ -205,3 +205,24 @@ def test_the_package_is_ours():
     import lazy_tensor_core
 
     assert "torch_backend" in lazy_tensor_core.__doc__ and torch.__version__
+
+
+def test_without_a_plugin_whatever_makes_or_runs_says_so_until_one_is_used(run_python):
+    run_python("""
+        import torch, lazy_tensor_core
+        import lazy_tensor_core.core.lazy_model as ltm
+
+        for call in (
+            ltm.lazy_device, ltm.mark_step, ltm.wait_device_ops, lambda: torch.ones(2, device="lazy"), lambda: torch.ones(2).to("lazy:0"),
+            lambda: torch.nn.Linear(2, 2).to("lazy"), lambda: torch.tensor(1.0, device="lazy"),
+        ):
+            try:
+                call()
+            except RuntimeError as error:
+                assert str(error).startswith("Lazy tensor backend not registered.") and "TORCH_BACKEND" in str(error), error
+            else:
+                raise SystemExit("it was accepted")
+        import torch_backend
+        torch_backend.use("fake")
+        assert (torch.ones(2, device="lazy") + 1).sum() == 4 and ltm.lazy_device() == torch.device("lazy:0")
+    """, TORCH_BACKEND="")

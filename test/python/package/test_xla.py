@@ -4,10 +4,12 @@ import pytest
 
 PROLOGUE = """
 import torch
+import torch_backend
 from torch import nn
 import torch_backend.xla as torch_xla
 import torch_backend.xla.core.xla_model as xm
 import torch_backend.xla.debug.metrics as met
+import torch_backend.xla.utils.serialization as xser
 
 def raises(kind, text, call, *args, **kwargs):
     try:
@@ -133,6 +135,17 @@ def test_saving_random_numbers_and_memory(run):
         xm.save(data, "data.pt")
         back = torch.load("data.pt", weights_only=False)
         assert back["a"][0].device.type == "cpu" and next(iter(back["b"])).device.type == "cpu" and back["c"] == 3
+        class Own(dict):
+            pass
+
+        state = nn.BatchNorm1d(2).to(device).state_dict()
+        xm.save({"own": Own(a=torch.ones(2, device=device)), "size": torch.Size([2]), "state": state}, "own.pt")
+        xser.save({"size": torch.Size([2]), "state": state}, "parts.pt")
+        whole, parts = torch.load("own.pt", weights_only=False), xser.load("parts.pt")
+        assert type(whole["own"]) is Own and whole["own"]["a"].device.type == "cpu"
+        for back in (whole, parts):
+            assert type(back["size"]) is torch.Size and back["state"]._metadata == state._metadata
+            assert back["state"]["weight"].device.type == "cpu" and state["weight"].device.type == "lazy"
         xm.set_rng_state(5)
         first = torch.randn(4, device=device).cpu()
         xm.set_rng_state(5)
@@ -142,6 +155,13 @@ def test_saving_random_numbers_and_memory(run):
         assert torch.equal(torch.randn(4, device=device).cpu(), inside)
         torch_xla.manual_seed(7)
         assert xm.get_rng_state() == 7
+        torch.rand(3, device=device)
+        state = xm.get_rng_state()
+        after = torch.rand(4, device=device).cpu()
+        xm.set_rng_state(state)
+        assert torch.equal(torch.rand(4, device=device).cpu(), after), "goes on where it was asked for"
+        xm.set_rng_state(-1)
+        assert xm.get_rng_state() == 2**64 - 1
         kept = torch.ones(1 << 20, device=device)
         xm.mark_step()
         info = xm.get_memory_info(device)
@@ -169,8 +189,14 @@ def test_reports_have_counters_times_and_causes(run):
         assert "Metric: CompileTime\\n  TotalSamples: 1\\n  Accumulator: " in report and "Counter: MarkStep\\n  Value: 4\\n" in report
         assert "Compilation: step " in report and "Percentiles: 1%=" in report
         assert "OutboundData" not in met.short_metrics_report() and "Counter: MarkStep" in met.short_metrics_report(metric_names=[])
+        z = y + 1
         met.clear_all()
-        assert met.metric_data("OutboundData") is None
+        assert met.metric_data("OutboundData") is None and met.counter_names() == [] and met.metric_names() == []
+        counts = torch_backend.lazy.metrics()
+        assert counts.pop("pending") >= 1 and set(counts.values()) == {0}
+        xm.mark_step()
+        torch_backend.lazy.device.stop()
+        assert met.counter_value("MarkStep") == 1 and met.counter_value("SyncedOps") == 1 and min(torch_backend.lazy.metrics().values()) == 0
     """)
 
 

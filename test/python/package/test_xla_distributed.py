@@ -275,3 +275,16 @@ def test_spawn_in_one_process_other_numbers_and_failures(run):
             wrapped = xmp.MpModelWrapper(nn.Linear(2, 2))
             assert wrapped.to(xm.xla_device()).weight.device.type == "lazy" and xmp.MpSerialExecutor().run(lambda: 5) == 5
     """)
+
+
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+def test_wrapped_models_and_serial_executors_go_to_processes_as_arguments(run, start):
+    done = run("""
+        def work(index, model, executor):
+            assert model.to(xm.xla_device()).weight.device == torch.device("lazy", index)
+            executor.run(lambda: print(f"process {index} is done", flush=True))
+
+        if __name__ == "__main__":
+            xmp.spawn(work, (xmp.MpModelWrapper(nn.Linear(2, 2)), xmp.MpSerialExecutor()), start_method=START)
+    """.replace("START", repr(start)))
+    assert "process 0 is done" in done.stdout and "process 1 is done" in done.stdout

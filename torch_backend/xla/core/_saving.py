@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import sys
 
 import torch
@@ -19,19 +20,31 @@ def master_print(*args, fd=None, local: bool = False, flush: bool = False) -> No
         print(*args, file=fd or sys.stdout, flush=flush)
 
 
+def mapped(data, kind, function):
+    """The same structure with `function` of each instance of `kind` in its place. Containers keep their classes, dicts their attributes too, such as a state_dict's versions;
+    other objects are entered as far as torch.utils._pytree knows them."""
+
+    def inner(value):
+        return mapped(value, kind, function)
+
+    if isinstance(data, kind):
+        return function(data)
+    if isinstance(data, dict):
+        result = copy.copy(data)
+        for key in data:
+            result[key] = inner(data[key])
+        return result
+    if isinstance(data, tuple) and hasattr(data, "_fields"):
+        return type(data)(*map(inner, data))
+    if isinstance(data, (list, tuple, set, frozenset)):
+        return type(data)([inner(one) for one in data])
+    return _pytree.tree_map_only(kind, function, data)
+
+
 def _maybe_convert_to_cpu(data, convert: bool = True):
-    """The same structure with its lazy tensors on the CPU, queued together; sets and objects' tensors included as far as torch.utils._pytree goes."""
+    """The same structure with its lazy tensors on the CPU, queued together."""
     _steps.mark_step()
-    return _converted(data) if convert else data
-
-
-def _converted(data):
-    if isinstance(data, (set, frozenset)):
-        return type(data)(_converted(one) for one in data)
-    return _pytree.tree_map(
-        lambda value: value.cpu() if isinstance(value, torch.Tensor) and _devices.is_xla_tensor(value)
-        else _converted(value) if isinstance(value, (set, frozenset)) else value, data,
-    )  # fmt: skip
+    return mapped(data, torch.Tensor, lambda tensor: tensor.cpu() if _devices.is_xla_tensor(tensor) else tensor) if convert else data
 
 
 def save(data, file_or_path, master_only: bool = True, global_master: bool = False) -> None:
@@ -48,16 +61,25 @@ def _index(device) -> int:
     return torch.accelerator.current_device_index() if device is None else _devices._number(device)
 
 
+_SEED_BITS = 64  # of a random state: the seed; above it how far its numbers are drawn
+
+
+def _generator(device) -> torch.Generator:
+    torch.get_device_module(device_name()).init()
+    return torch.get_device_module(device_name()).default_generators[_index(device)]
+
+
 def set_rng_state(seed: int, device=None) -> None:
-    """Seeds the generator of a device, the current one by default."""
-    with torch.accelerator.device_index(_index(device)):
-        torch.get_device_module(device_name()).manual_seed(seed)
+    """Seeds the generator of a device, the current one by default; or, with what `get_rng_state` gave, lets it draw again what it drew from there on."""
+    generator = _generator(device)
+    generator.manual_seed(seed & ((1 << _SEED_BITS) - 1) if seed >= 0 else seed)
+    generator.set_offset(max(seed, 0) >> _SEED_BITS)
 
 
 def get_rng_state(device=None) -> int:
-    """The seed of a device's generator, the current one's by default."""
-    with torch.accelerator.device_index(_index(device)):
-        return torch.get_device_module(device_name()).initial_seed()
+    """The state of a device's generator, the current one's by default, as a number: the seed, until something is drawn."""
+    generator = _generator(device)
+    return generator.initial_seed() | generator.get_offset() << _SEED_BITS
 
 
 @contextlib.contextmanager

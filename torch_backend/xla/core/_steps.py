@@ -23,6 +23,7 @@ _warned = False
 def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
     """Queues what was put off on all devices, then runs the closures of the thread's step. `wait`: until it is done; always so with LTC_SYNC_WAIT=1."""
     global _marked
+    lazy.device.enable()
     _marked = True
     lazy.mark_step(wait=wait or os.environ.get("LTC_SYNC_WAIT", "0") not in ("", "0"))
     closures, _state.closures = getattr(_state, "closures", []), []
@@ -66,6 +67,7 @@ def add_step_closure(closure, args=(), run_async: bool = False) -> None:
 
 def wait_device_ops(devices=()) -> None:
     """Queues what was put off on devices ("lazy:0" ...; none: all) and waits for it."""
+    lazy.device.enable()
     for device in devices or [None]:
         lazy.mark_step(device, wait=True)
 

@@ -53,7 +53,7 @@ def metric_data(name: str) -> tuple | None:
 
 
 def clear_counters() -> None:
-    """Sets counters to zero, where nothing is put off any more; those of the type "lazy" go on."""
+    """Sets counters to zero."""
     lazy.reset_metrics()
     fallback.reset()
 

@@ -72,11 +72,16 @@ def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: boo
         )
 
 
+def _new_lock():
+    """Of the kind that goes to processes of every start method, as an argument too."""
+    return torch.multiprocessing.get_context("spawn").Lock()
+
+
 class MpSerialExecutor:
     """Runs functions one after the other, whatever thread or process they are of: downloads that all would make, or models that are large on the host."""
 
     def __init__(self):
-        self._lock = torch.multiprocessing.Lock()
+        self._lock = _new_lock()
 
     def run(self, fn):
         """The value of `fn()`, while nobody else is in `run`."""
@@ -88,7 +93,7 @@ class MpModelWrapper:
     """A network whose copies go to their devices one after the other, so that the host's memory holds one more at a time."""
 
     def __init__(self, model: torch.nn.Module):
-        self._model, self._lock = model, torch.multiprocessing.Lock()
+        self._model, self._lock = model, _new_lock()
 
     def to(self, device) -> torch.nn.Module:
         """The network on a device."""

@@ -6,9 +6,9 @@ import os
 import shutil
 
 import torch
-from torch.utils import _pytree
 
 from ..core import xla_model as xm
+from ..core._saving import mapped
 
 
 class TensorReference:
@@ -42,17 +42,15 @@ def _write(data, path) -> None:
 
     def write(value):
         nonlocal count
-        if not isinstance(value, torch.Tensor):
-            return value
         torch.save(value.detach().cpu(), _file(path, count))
         count += 1
         return TensorReference(count - 1)
 
-    torch.save(_pytree.tree_map(write, data), path)
+    torch.save(mapped(data, torch.Tensor, write), path)
 
 
 def load(path):
     """Loads what `save` wrote, with tensors on the CPU. Raises FileNotFoundError for a file that is missing."""
     with torch.serialization.safe_globals([TensorReference]):
         data = torch.load(path, map_location="cpu")
-    return _pytree.tree_map(lambda value: torch.load(_file(path, value.tid)) if isinstance(value, TensorReference) else value, data)
+    return mapped(data, TensorReference, lambda value: torch.load(_file(path, value.tid)))

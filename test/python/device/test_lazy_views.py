@@ -1,0 +1,85 @@
+"""Views of lazy tensors in another shape or dtype than the order of their elements allows: copies, to whoever reads and to autograd."""
+
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.usefixtures("lazy_type")
+
+RESHAPED = {
+    "reshape": lambda x: x.t().reshape(6), "flatten": lambda x: x.t().flatten(), "expanded": lambda x: x[:1].expand(2, 3).reshape(6),
+    "sliced": lambda x: x[:, :2].reshape(4), "contiguous": lambda x: x.t().contiguous().view(3, 2, 1).flatten(),
+}  # fmt: skip
+
+
+def on(where, function):
+    torch.manual_seed(2)
+    return [value.cpu() for value in function(torch.randn(2, 3).to(where).requires_grad_())]
+
+
+@pytest.mark.parametrize("shape", RESHAPED.values(), ids=RESHAPED)
+def test_a_copy_written_in_place_leaves_its_base_and_the_gradients_of_its_base(shape):
+    def written(leaf):
+        x = leaf * 1
+        y = shape(x)
+        y.mul_(2)
+        (y.sum() + (x * x).sum()).backward()
+        return leaf.grad, x.detach(), y.detach()
+
+    for ours, cpu in zip(on("lazy", written), on("cpu", written)):
+        assert torch.equal(ours, cpu)
+
+
+@pytest.mark.parametrize("shape", [RESHAPED[name] for name in ("reshape", "flatten", "expanded", "sliced")])
+def test_a_copy_of_a_leaf_may_be_written_in_place(shape):
+    def written(leaf):
+        with torch.no_grad():
+            unrelated = shape(leaf)
+        y = nn.functional.relu_(shape(leaf))
+        y.sum().backward()
+        return leaf.grad, y.detach(), unrelated.mul_(leaf.sum()).detach()
+
+    for ours, cpu in zip(on("lazy", written), on("cpu", written)):
+        torch.testing.assert_close(ours, cpu)
+
+
+def test_a_view_that_the_order_allows_stays_one_for_autograd():
+    leaf = torch.ones(2, 3, 4, device="lazy", requires_grad=True)
+    x = leaf * 1
+    x.transpose(0, 1).view(3, 2, 2, 2).mul_(3)
+    x.sum().backward()
+    assert (leaf.grad == 3).all() and (x == 3).all()
+    with pytest.raises(RuntimeError, match="leaf Variable"):
+        leaf.view(24).add_(1)
+    with pytest.raises(RuntimeError, match="invalid for input of size 24"):
+        leaf.transpose(0, 1).view(5)
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])
+@pytest.mark.parametrize("view", [
+    lambda x: torch.view_as_real(torch.view_as_complex(x.t().contiguous()) * 1j), lambda x: x.t().contiguous().view(torch.int16),
+    lambda x: x.t().contiguous().view(torch.float64), lambda x: x.t().view(torch.int32),
+], ids=["complex", "narrower", "wider", "as wide"])  # fmt: skip
+def test_views_as_another_dtype_follow_contiguous_as_on_the_cpu(view, mode):
+    x = torch.randn(2, 4)
+    with mode():
+        assert torch.equal(view(x.to("lazy")).cpu(), view(x))
+
+
+def test_gradients_go_through_a_copy_as_complex():
+    def grad(where):
+        x = torch.arange(8.0).view(2, 4).to(where).requires_grad_()
+        torch.view_as_complex(x.t().contiguous()).abs().sum().backward()
+        return x.grad.cpu()
+
+    torch.testing.assert_close(grad("lazy"), grad("cpu"))
+
+
+def test_transforms_of_functions_see_their_own_views():
+    x = torch.arange(6.0).view(2, 3)
+
+    def values(x):
+        return [torch.func.grad(lambda x: (x.t().reshape(6) ** 3).sum())(x), torch.func.vmap(lambda x: x.t().reshape(-1) * 2)(x[None])]
+
+    for ours, cpu in zip(values(x.to("lazy")), values(x)):
+        assert torch.equal(ours.cpu(), cpu)
