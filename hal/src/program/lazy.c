@@ -341,7 +341,7 @@ static void destroy(hal_lazy_t *lazy) {
   hal_tape_destroy(&lazy->program.tape);
   hal_touches_destroy(&lazy->touches);
   hal_schedules_destroy(&lazy->schedules);
-  hal_compiler_leave(lazy->programs);
+  hal_compiler_leave(lazy->program.device);
   hal_memory_pool_release(lazy->scratch);
   hal_free(lazy);
 }
@@ -366,13 +366,13 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   program->stream = stream;
   program->current_op = HAL_NO_OP;
   program->recording = 1;
+  lazy->programs = hal_compiler_enter(stream->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
   const hal_status_t status = hal_memory_pool_create(stream->device->index, &lazy->scratch);
   if (status) {
     destroy(lazy);
     return status;
   }
   lazy->fuse = hal_fuse_of(stream->device);
-  if (!(lazy->desc.flags & HAL_LAZY_PLAIN)) lazy->programs = hal_compiler_enter(stream->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
   lazy->shows = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;
   if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
