@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Sets the compiler of a device in place of its plugin's, of which a copy is taken; NULL = none from now on. The programs of the one before are destroyed, when the device has done what is queued.
- * Default: the plugin's, if it has one. Any thread. Errors: HAL_FAILED_PRECONDITION = a stream of the device is lazy now; HAL_INVALID_ARGUMENT = no such device, or a function is missing;
+ * Default: the plugin's, if it has one. Any thread. Errors: HAL_FAILED_PRECONDITION = a stream of the device is lazy now; HAL_OUT_OF_RANGE = no such device; HAL_INVALID_ARGUMENT = a function is missing;
  * HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler);
 
@@ -30,7 +30,7 @@ typedef struct hal_compiler_info_s {
   uint64_t operators;
 } hal_compiler_info_t;
 
-/* Tells what it has done since it was set; zeros without one. The caller sets `out_info->struct_size`. Any thread. Errors: HAL_INVALID_ARGUMENT. Since 0.2. */
+/* Tells what it has done since it was set; zeros without one. The caller sets `out_info->struct_size`. Any thread. Errors: HAL_OUT_OF_RANGE = no such device. Since 0.2. */
 HAL_API hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info);
 
 #ifdef __cplusplus

@@ -59,7 +59,8 @@ typedef struct hal_lazy_desc_s {
 HAL_API hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy);
 
 /* Queues what was recorded; does not wait for it. Any thread. Errors: the plugin's, naming the operator and where it was called: what
- * stood before it is queued, what stood behind it is dropped, and the message tells how many commands those are. Since 0.2. */
+ * stood before it is queued, what stood behind it is dropped, and the message tells how many commands those are. The plugin's HAL_UNIMPLEMENTED and
+ * HAL_NOT_READY are HAL_INTERNAL here and wherever else the work is asked for. Since 0.2. */
 HAL_API hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
 
 /* Queues what was recorded, and the stream is as before; `lazy` is destroyed, whatever is answered. NULL is allowed. No other thread may
@@ -118,10 +119,10 @@ typedef struct hal_lazy_metric_s {
 } hal_lazy_metric_t;
 
 /* Tells a measurement (HAL_LAZY_*_NS ...) of a device since the last reset; zeros when nothing was put off. The caller sets `out_metric->struct_size`. Any thread.
- * Errors: HAL_INVALID_ARGUMENT = no such device or measurement. Since 0.2. */
+ * Errors: HAL_OUT_OF_RANGE = no such device; HAL_INVALID_ARGUMENT = no such measurement. Since 0.2. */
 HAL_API hal_status_t hal_lazy_metric(int32_t device, uint32_t metric, hal_lazy_metric_t *out_metric);
 
-/* Forgets the samples of a device. Any thread. Since 0.2. */
+/* Forgets the samples of a device. Any thread. Errors: HAL_OUT_OF_RANGE = no such device. Since 0.2. */
 HAL_API hal_status_t hal_lazy_reset_metrics(int32_t device);
 
 #ifdef __cplusplus

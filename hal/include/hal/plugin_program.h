@@ -87,7 +87,7 @@ typedef struct hal_compiler_s {
   hal_status_t (*compile)(void *state, const hal_ir_t *ir, void **out_program);
 
   /* Queues a program. What it needs besides is memory of its own, not of the stream's pool (hal_memory_allocate): what is free there by now may hold what work behind the program reads.
-   * A failure is that of whoever asked for the work. */
+   * A failure is that of whoever asked for the work; HAL_UNIMPLEMENTED and HAL_NOT_READY, which would be taken for answers to that call, are told as HAL_INTERNAL. */
   hal_status_t (*execute)(void *state, void *program, const hal_ir_run_t *run);
 
   /* Writes what a program is, as text with its 0, for reports. May be NULL. */

@@ -13,7 +13,14 @@ enum { MESSAGE_BYTES = 1024 }; /* promised in status.h */
 static _Thread_local struct {
   char text[MESSAGE_BYTES];
   hal_status_t plugin_code; /* code of a message that came through the host API and was not reported yet, or HAL_OK */
+  uint64_t count;           /* of the messages so far */
 } last;
+
+static void keep(const char *text) {
+  memcpy(last.text, text, strlen(text) + 1);
+  last.plugin_code = HAL_OK;
+  last.count++;
+}
 
 static const struct {
   hal_status_t code;
@@ -58,8 +65,7 @@ hal_status_t hal_error_set(hal_status_t code, const char *format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
-  memcpy(last.text, text, strlen(text) + 1);
-  last.plugin_code = HAL_OK;
+  keep(text);
   return code;
 }
 
@@ -71,15 +77,13 @@ hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
   va_end(arguments);
   if (length >= 0 && (size_t)length < sizeof text)
     snprintf(text + length, sizeof text - (size_t)length, "%s", last.text);
-  memcpy(last.text, text, strlen(text) + 1);
-  last.plugin_code = HAL_OK;
+  keep(text);
   return code;
 }
 
 hal_status_t hal_error_not_ready(void) {
   static const char text[] = "the work is not done yet; synchronize, or ask again later";
-  memcpy(last.text, text, sizeof text); /* no formatting: callers poll */
-  last.plugin_code = HAL_OK;
+  keep(text); /* no formatting: callers poll */
   return HAL_NOT_READY;
 }
 
@@ -95,3 +99,11 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
 void hal_error_forget_plugin(void) { last.plugin_code = HAL_OK; }
 
 int hal_error_has_plugin_message(hal_status_t status) { return last.plugin_code == status; }
+
+uint64_t hal_error_mark(void) { return last.count; }
+
+hal_status_t hal_error_since(uint64_t mark, hal_status_t status) {
+  last.plugin_code = HAL_OK; /* a compiler of a plugin's gives its message through the host API: here it is reported */
+  if (!status || last.count != mark) return status;
+  return hal_error_set(status, "failed with %s (%d) and gave no message", hal_status_name(status), (int)status);
+}

@@ -13,6 +13,11 @@ void hal_error_forget_plugin(void);
 /* Tells whether the plugin has given a message for this failure. */
 int hal_error_has_plugin_message(hal_status_t status);
 
+/* Around a call of a function that a program or a plugin has set, which may fail without a message: what stood there before is of another
+ * failure. hal_error_since, with what hal_error_mark gave before, says that there was none, and returns `status`. */
+uint64_t hal_error_mark(void);
+hal_status_t hal_error_since(uint64_t mark, hal_status_t status);
+
 /* Sets the fixed message of HAL_NOT_READY and returns the code. Cheap enough to poll with. */
 hal_status_t hal_error_not_ready(void);
 

@@ -74,6 +74,7 @@ struct hal_device_s {
   _Atomic(hal_generator_t *) generator;
   struct hal_fuse_s *fuse;         /* of lazy work: made at the first use, under `lock` */
   struct hal_programs_s *programs; /* of its compiler, under `lock`; NULL = none */
+  uint32_t lazy_streams;           /* recordings of lazy work, which may use them; under `lock` */
   hal_lock_t asking;               /* of what follows, while the plugin is asked for its compiler */
   int compiler_known;              /* the program has set one, or the plugin was asked */
 };

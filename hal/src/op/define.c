@@ -4,6 +4,7 @@
 
 #include "base/life.h"
 #include "base/lock.h"
+#include "base/status_internal.h"
 
 #include <string.h>
 
@@ -46,7 +47,8 @@ static hal_status_t launch_defined(hal_op_context_t *context, const hal_op_call_
   own.device = context->device->index;
   own.flags &= ~HAL_RUN_PORTABLE;
   hal_op_set_devices(&own, own.device);
-  const hal_status_t status = op->fn(op->state, own.device, context->stream, &own);
+  const uint64_t mark = hal_error_mark();
+  const hal_status_t status = hal_error_since(mark, op->fn(op->state, own.device, context->stream, &own));
   return status == HAL_OK || status == HAL_UNIMPLEMENTED ? status : hal_error_prefix(status, "%s: ", op->info.name);
 }
 

@@ -29,14 +29,13 @@ typedef struct compiled_s {
 struct hal_programs_s {
   hal_compiler_t compiler;
   hal_device_t *device;
-  uint32_t users;  /* recordings; under the device's lock */
-  hal_lock_t lock; /* of all that follows */
+  hal_compiler_info_t info; /* under the device's lock */
+  hal_lock_t lock;          /* of all that follows */
   hal_arena_t arena;
   hal_ir_key_t key;
   compiled_t **table; /* by hash */
   uint32_t count, room;
   int warned; /* that there are too many */
-  hal_compiler_info_t info;
 };
 
 /* ---- setting ---------------------------------------------------------------------------------------------------------------- */
@@ -99,51 +98,58 @@ static void settle(hal_device_t *device, int ask) {
 hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
   hal_device_t *found;
   hal_programs_t *programs;
+  hal_status_t status = HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   HAL_RETURN_IF_ERROR(make_programs(found, compiler, &programs));
   settle(found, 0);
-  if (found->programs) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
   hal_lock(&found->lock);
   hal_programs_t *const before = found->programs;
-  const int used = before && before->users;
-  if (!used) found->programs = programs;
+  if (!found->lazy_streams)
+    found->programs = programs;
+  else
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "device %s: a stream is lazy, %s%s%s; end that first", found->label,
+                           before ? "with programs of the compiler '" : "without a compiler",
+                           before ? before->compiler.name : "", before ? "'" : "");
   hal_unlock(&found->lock);
-  hal_compiler_destroy(used ? programs : before);
-  if (!used) return HAL_OK;
-  return hal_error_set(HAL_FAILED_PRECONDITION,
-                       "device %s: a stream is lazy, with programs of the compiler '%s'; end that first", found->label,
-                       before->compiler.name);
+  if (!status && before) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
+  hal_compiler_destroy(status ? programs : before);
+  return status;
 }
 
 hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info) {
   hal_device_t *found;
   hal_compiler_info_t info = {.struct_size = 0};
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_programs_t *const programs = hal_compiler_enter(found);
-  if (programs) {
-    hal_lock(&programs->lock);
-    info = programs->info;
-    hal_unlock(&programs->lock);
-  }
-  hal_compiler_leave(programs);
+  hal_lock(&found->lock);
+  if (found->programs) info = found->programs->info;
+  hal_unlock(&found->lock);
   info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
   memcpy(out_info, &info, info.struct_size);
   return HAL_OK;
 }
 
-hal_programs_t *hal_compiler_enter(hal_device_t *device) {
-  settle(device, 1);
+hal_programs_t *hal_compiler_enter(hal_device_t *device, int compiles) {
+  if (compiles) settle(device, 1);
   hal_lock(&device->lock);
-  hal_programs_t *const programs = device->programs;
-  if (programs) programs->users++;
+  hal_programs_t *const programs = compiles ? device->programs : NULL;
+  device->lazy_streams++;
   hal_unlock(&device->lock);
   return programs;
 }
 
-void hal_compiler_leave(hal_programs_t *programs) {
-  if (!programs) return;
+void hal_compiler_leave(hal_device_t *device) {
+  hal_lock(&device->lock);
+  device->lazy_streams--;
+  hal_unlock(&device->lock);
+}
+
+/* Adds to what is told of a compiler. */
+static void count(hal_programs_t *programs, const hal_compiler_info_t *more) {
   hal_lock(&programs->device->lock);
-  programs->users--;
+  programs->info.compiled += more->compiled;
+  programs->info.refused += more->refused;
+  programs->info.executed += more->executed;
+  programs->info.operators += more->operators;
   hal_unlock(&programs->device->lock);
 }
 
@@ -213,7 +219,9 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
   compiled->size = programs->key.size;
   memcpy(compiled->key, programs->key.bytes, programs->key.size);
   const int64_t begin = hal_metric_begin();
-  const hal_status_t status = programs->compiler.compile(programs->compiler.state, &graph->ir, &compiled->program);
+  const uint64_t mark = hal_error_mark();
+  const hal_status_t status =
+      hal_error_since(mark, programs->compiler.compile(programs->compiler.state, &graph->ir, &compiled->program));
   if (programs->device->fuse) hal_metric_end(&programs->device->fuse->metrics, HAL_LAZY_COMPILE_NS, begin);
   compiled->refused = status != HAL_OK;
   if (status && status != HAL_UNIMPLEMENTED)
@@ -221,8 +229,7 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
             "device %s: the compiler '%s' failed on %u operators (%s to %s), which run one by one from now on: %s",
             programs->device->label, programs->compiler.name, graph->ir.node_count, graph->nodes[0].name,
             graph->nodes[graph->ir.node_count - 1].name, hal_error_message());
-  programs->info.compiled++;
-  programs->info.refused += status != HAL_OK;
+  count(programs, &(hal_compiler_info_t){.compiled = 1, .refused = status != HAL_OK});
   return compiled;
 }
 
@@ -311,13 +318,14 @@ static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, 
                             .buffers = (void *const *)graph.addresses,
                             .calls = (const hal_op_call_t *const *)graph.calls,
                             .plugin_stream = stream->handle};
-  const hal_status_t executed = programs->compiler.execute(programs->compiler.state, compiled->program, &run);
+  const uint64_t mark = hal_error_mark();
+  const hal_status_t executed =
+      hal_error_since(mark, programs->compiler.execute(programs->compiler.state, compiled->program, &run));
   if (executed)
     return hal_error_prefix(
         executed, "the compiler '%s' could not execute a program of %u operators (%s to %s): ", programs->compiler.name,
         graph.ir.node_count, graph.nodes[0].name, graph.nodes[graph.ir.node_count - 1].name);
-  programs->info.executed++;
-  programs->info.operators += graph.ir.node_count;
+  count(programs, &(hal_compiler_info_t){.executed = 1, .operators = graph.ir.node_count});
   *out_queued = 1;
   return HAL_OK;
 }

@@ -32,9 +32,10 @@ typedef struct hal_ir_key_s {
 void hal_ir_write_key(const hal_ir_graph_t *graph, int numbers, hal_ir_key_t *key);
 void hal_ir_free_key(hal_ir_key_t *key);
 
-/* Takes a device's compiler for a recording; NULL = there is none. Given back by hal_compiler_leave. */
-hal_programs_t *hal_compiler_enter(hal_device_t *device);
-void hal_compiler_leave(hal_programs_t *programs);
+/* Counts one more stream of a device that is lazy, until hal_compiler_leave: its compiler stays meanwhile. Gives the compiler where the recording
+ * `compiles`; NULL = there is none. */
+hal_programs_t *hal_compiler_enter(hal_device_t *device, int compiles);
+void hal_compiler_leave(hal_device_t *device);
 
 /* Whether the compiler accepts an operator. */
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);

@@ -356,7 +356,6 @@ static void clear(hal_lazy_t *lazy) {
   hal_tape_destroy(&program->tape);
   hal_touches_destroy(&lazy->touches);
   hal_schedules_destroy(&lazy->schedules);
-  hal_programs_t *const programs = lazy->programs;
   hal_memory_pool_t *const scratch = lazy->scratch;
   lazy->programs = NULL;
   lazy->scratch = NULL;
@@ -370,7 +369,7 @@ static void clear(hal_lazy_t *lazy) {
   atomic_store_explicit(&lazy->asynchronous, 0, memory_order_relaxed);
   hal_unlock(&program->lock);
   hal_unlock(&lazy->queueing);
-  hal_compiler_leave(programs);
+  hal_compiler_leave(program->device);
   hal_memory_pool_release(scratch);
 }
 
@@ -415,13 +414,13 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   program->recorder.id = hal_program_new_id();
   program->recording = 1;
   hal_unlock(&program->lock);
+  lazy->programs = hal_compiler_enter(stream->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
   const hal_status_t status = hal_memory_pool_create(stream->device->index, &lazy->scratch);
   if (status) {
     destroy(lazy);
     return status;
   }
   lazy->fuse = hal_fuse_of(stream->device);
-  if (!(lazy->desc.flags & HAL_LAZY_PLAIN)) lazy->programs = hal_compiler_enter(stream->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
   lazy->shows = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;
   if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {

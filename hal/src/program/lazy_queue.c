@@ -18,6 +18,12 @@ void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text,
     snprintf(text, room, "origin %llu", (unsigned long long)origin);
 }
 
+/* The code of work that was put off and failed. Some codes are an answer to who asks for that work, about its own call ("take another way", "not done
+ * yet"), and would be taken for that. */
+static hal_status_t code_of(hal_status_t status) {
+  return status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ? HAL_INTERNAL : status;
+}
+
 /* Completes the message of a command that could not be queued. */
 static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
   const hal_tape_t *const tape = &lazy->tape;
@@ -27,7 +33,8 @@ static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t
   char where[256];
   for (uint32_t i = number + 1; i < tape->command_count; i++) dropped += !is_done(lazy, i);
   hal_lazy_describe(&lazy->desc, origin, where, sizeof where);
-  return hal_error_prefix(status, "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
+  return hal_error_prefix(code_of(status),
+                          "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
                           *where ? " at " : "", where, (unsigned)dropped);
 }
 

@@ -120,10 +120,7 @@ static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
   return status;
 }
 
-static hal_status_t check(const hal_program_t *program, const hal_stream_t *stream) {
-  if (stream->device != program->device)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
-                         program->device->label, stream->device->label);
+static hal_status_t check(const hal_program_t *program) {
   if (program->recording)
     return hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording before it runs");
   if (program->spoiled)
@@ -135,9 +132,12 @@ static hal_status_t check(const hal_program_t *program, const hal_stream_t *stre
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
+  if (stream->device != program->device) /* before the stream is touched: it may be recorded */
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
+                         program->device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "running another program"));
   hal_lock(&program->lock);
-  hal_status_t status = check(program, stream);
+  hal_status_t status = check(program);
   if (!status) status = run(program, stream);
   hal_unlock(&program->lock);
   return status;

@@ -140,6 +140,11 @@ static void write_lines(writer_t *writer, const subject_t *subject) {
   }
 }
 
+/* Adds a name to a label, which stands in quotes: libraries name operators as they like. */
+static void add_quoted(writer_t *writer, const char *name) {
+  for (; *name; name++) add(writer, *name == '"' || *name == '\\' ? "\\%c" : "%c", *name);
+}
+
 static void write_dot(writer_t *writer, const subject_t *subject) {
   const hal_tape_t *const tape = subject->tape;
   add(writer, "digraph program {\n  node [shape=box];\n");
@@ -148,7 +153,8 @@ static void write_dot(writer_t *writer, const subject_t *subject) {
     add(writer, "  n%u [label=\"", i);
     if (command->op != HAL_NO_OP) {
       const char *const name = hal_op_name(tape->ops[command->op].op);
-      add(writer, "%s, %s\\n", name ? name : "operator", verdict_of(tape, command->op, i));
+      add_quoted(writer, name ? name : "operator");
+      add(writer, ", %s\\n", verdict_of(tape, command->op, i));
     }
     add_command(writer, command);
     add(writer, "\"];\n");
@@ -157,18 +163,24 @@ static void write_dot(writer_t *writer, const subject_t *subject) {
   add(writer, "}\n");
 }
 
+/* Writes the text, unless `text` is NULL, and gives its length. */
+static size_t put(const subject_t *subject, uint32_t format, char *text, size_t room) {
+  writer_t writer = {.text = text, .room = text ? room : 0};
+  if (format == HAL_PROGRAM_LINES)
+    write_lines(&writer, subject);
+  else
+    write_dot(&writer, subject);
+  return writer.size;
+}
+
 hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
                            char *text, size_t room, size_t *out_size) {
-  writer_t writer = {.text = text, .room = text ? room : 0};
   const subject_t subject = {.tape = tape, .title = title, .desc = desc};
   if (format != HAL_PROGRAM_LINES && format != HAL_PROGRAM_DOT)
     return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u",
                          (unsigned)format);
-  if (format == HAL_PROGRAM_LINES)
-    write_lines(&writer, &subject);
-  else
-    write_dot(&writer, &subject);
-  *out_size = writer.size + 1;
+  *out_size = put(&subject, format, NULL, 0) + 1;
+  if (text && room >= *out_size) put(&subject, format, text, room);
   return HAL_OK;
 }
 

@@ -141,6 +141,18 @@ Test(op_define, a_failure_names_operator_and_plugin) {
   cr_assert_eq(seen.called, 0);
 }
 
+static hal_status_t fail_silently(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
+  (void)state, (void)device, (void)stream, (void)call;
+  return HAL_INTERNAL;
+}
+
+Test(op_define, a_failure_without_a_message_is_told_as_such) {
+  uint32_t op = 0;
+  assert_ok(define("test::silent", fail_silently, &op));
+  assert_fails(run(0, op + 1), HAL_INVALID_ARGUMENT, "operator number"); /* a message of another failure */
+  assert_fails(run(0, op), HAL_INTERNAL, "test::silent: failed with INTERNAL (13) and gave no message");
+}
+
 Test(op_define, numbers_follow_those_of_the_build_and_are_found_by_name) {
   const uint32_t before = hal_op_count();
   uint32_t first = 0, second_op = 0, found = 0;

@@ -1,6 +1,8 @@
 /* compiler.c: a device's compiler: which graphs it is given, that its programs run in the place of the operators and give their results, and what
  * happens when it refuses, fails or changes. The compiler of these tests computes float32 on the host. */
 #include <hal/compiler.h>
+#include <hal/lazy.h>
+#include <hal/log.h>
 
 #include "support.h"
 
@@ -73,6 +75,12 @@ static void add(vector_t a, vector_t b, double number, vector_t result) {
 static void mul(vector_t a, vector_t b, vector_t result) { assert_ok(call("mul.Tensor", a, &b, 0, result)); }
 static void neg(vector_t a, vector_t result) { assert_ok(call("neg", a, NULL, 0, result)); }
 
+static char logged[4096];
+static void keep_logged(int32_t level, const char *message, void *user_data) {
+  (void)level, (void)user_data;
+  snprintf(logged, sizeof logged, "%s", message);
+}
+
 /* ---- the compiler ------------------------------------------------------------------------------------------------------------- */
 
 /* Where a tensor of a node lies. */
@@ -101,6 +109,8 @@ typedef struct execution_s {
 } execution_t;
 
 static struct {
+  int is_silent;        /* failures have no message */
+  void *asked;          /* device memory that is read */
   char refused[16];     /* an operator that is not accepted */
   hal_status_t compile; /* answered by compile */
   hal_status_t execute;
@@ -146,6 +156,7 @@ static place_t place_of(const hal_ir_use_t *use) {
 static hal_status_t compile(void *self, const hal_ir_t *ir, void **out_program) {
   (void)self;
   note_graph(ir);
+  if (state.compile && state.is_silent) return state.compile;
   if (state.compile) return hal_error_set(state.compile, "the compiler has no time");
   program_t *const program = calloc(1, sizeof *program);
   program->count = ir->node_count;
@@ -182,6 +193,7 @@ static void compute(void *data) {
 static hal_status_t execute(void *self, void *compiled, const hal_ir_run_t *run) {
   (void)self;
   const program_t *const program = compiled;
+  if (state.execute && state.is_silent) return state.execute;
   if (state.execute) return hal_error_set(state.execute, "the compiler is at lunch");
   execution_t *const execution = calloc(1, sizeof *execution);
   execution->program = program;
@@ -355,6 +367,50 @@ Test(compiler, a_program_that_fails_is_told_with_its_operators_and_later_work_go
   assert_ok(hal_lazy_end(lazy));
 }
 
+Test(compiler, a_failure_without_a_message_is_told_as_such) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  hal_stream_t *stream;
+  set_compiler(0);
+  state.is_silent = 1;
+  hal_lazy_t *const lazy = begin();
+  state.execute = HAL_ABORTED;
+  cr_assert_eq(hal_stream_from_id(0, 9999, &stream), HAL_NOT_FOUND, "a message of another failure");
+  neg(a, r);
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "(neg to neg): failed with ABORTED (10) and gave no message");
+  state.compile = HAL_INTERNAL;
+  cr_assert_eq(hal_stream_from_id(0, 9999, &stream), HAL_NOT_FOUND);
+  hal_log_set_sink(keep_logged, NULL);
+  add(a, a, 1, r);
+  assert_ok(hal_lazy_flush(lazy));
+  hal_log_set_sink(NULL, NULL);
+  cr_expect_not_null(strstr(logged, "from now on: failed with INTERNAL (13) and gave no message"), "%s", logged);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+static hal_status_t ask_by_copy(void) {
+  float host[COUNT];
+  return hal_memory_copy(NULL, host, HAL_HOST, state.asked, 0, sizeof host);
+}
+
+static hal_status_t ask_by_query(void) { return hal_stream_query(NULL); }
+
+/* "Take another way" and "not done yet" are answers to the one who calls, not of work that was put off. */
+Test(compiler, no_code_of_a_failure_is_taken_for_an_answer_to_who_asks_for_the_results) {
+  const hal_status_t codes[] = {HAL_UNIMPLEMENTED, HAL_NOT_READY, HAL_INTERNAL};
+  hal_status_t (*const ways[])(void) = {ask_by_copy, ask_by_query};
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  for (int code = 0; code < 3; code++)
+    for (int way = 0; way < 2; way++) {
+      set_compiler(0);
+      state.execute = codes[code];
+      state.asked = r.tensor.data;
+      hal_lazy_t *const lazy = begin();
+      neg(a, r);
+      assert_fails(ways[way](), HAL_INTERNAL, "could not execute");
+      assert_ok(hal_lazy_end(lazy));
+    }
+}
+
 /* ---- life --------------------------------------------------------------------------------------------------------------------------- */
 
 static char last_told[1024];
@@ -391,12 +447,40 @@ Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) 
   cr_expect_eq(told().executed, 0);
   broken.execute = NULL;
   assert_fails(hal_compiler_set(0, &broken), HAL_INVALID_ARGUMENT, "'abacus' lacks one");
-  cr_expect_neq(hal_compiler_set(1000, &compiler), HAL_OK);
+  cr_expect_eq(hal_compiler_set(1000, &compiler), HAL_OUT_OF_RANGE);
+  cr_expect_eq(hal_compiler_info(1000, &(hal_compiler_info_t){.struct_size = sizeof(hal_compiler_info_t)}),
+               HAL_OUT_OF_RANGE);
   hal_lazy_t *const again = begin();
   neg(a, r);
   assert_ok(hal_lazy_end(again));
   cr_expect_eq(state.programs, 1, "without a compiler nobody is asked");
   cr_expect_eq(read_vector(&r)[2], -3);
+}
+
+Test(compiler, none_is_set_while_a_stream_is_lazy_that_began_without_one) {
+  const hal_lazy_desc_t plain = {.struct_size = sizeof plain, .flags = HAL_LAZY_PLAIN};
+  const hal_compiler_t compiler = compiler_of(0);
+  for (int i = 0; i < 2; i++) {
+    hal_lazy_t *lazy;
+    assert_ok(hal_compiler_set(0, NULL));
+    assert_ok(hal_lazy_begin(NULL, i ? &plain : NULL, &lazy));
+    assert_fails(hal_compiler_set(0, &compiler), HAL_FAILED_PRECONDITION, "a stream is lazy, without a compiler");
+    assert_fails(hal_compiler_set(0, NULL), HAL_FAILED_PRECONDITION, "a stream is lazy");
+    assert_ok(hal_lazy_end(lazy));
+    assert_ok(hal_compiler_set(0, &compiler));
+  }
+}
+
+Test(compiler, lazy_work_that_outlives_the_devices_ends_without_its_programs) {
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  neg(a, r);
+  assert_ok(hal_lazy_flush(lazy));
+  add(a, a, 1, r);
+  hal_registry_close();
+  cr_expect_eq(state.destroyed, 1);
+  assert_ok(hal_lazy_end(lazy)); /* under the address sanitizer: reads nothing that was destroyed */
 }
 
 /* ---- truth -------------------------------------------------------------------------------------------------------------------------- */

@@ -427,5 +427,6 @@ Test(lazy, measurements_count_sum_and_rank_their_samples) {
   cr_expect(metric_of(HAL_LAZY_COMMANDS).count == 0 && metric_of(HAL_LAZY_COMMANDS).percentile[8] == 0);
   hal_lazy_metric_t none = {.struct_size = sizeof none};
   assert_fails(hal_lazy_metric(0, HAL_LAZY_METRICS, &none), HAL_INVALID_ARGUMENT, "measurements 0 to 7");
-  cr_expect_neq(hal_lazy_metric(1000, 0, &none), HAL_OK);
+  cr_expect_eq(hal_lazy_metric(1000, 0, &none), HAL_OUT_OF_RANGE);
+  cr_expect_eq(hal_lazy_reset_metrics(1000), HAL_OUT_OF_RANGE);
 }

@@ -6,6 +6,7 @@
 
 #include "../op/op_numbers.h"
 #include "base/host_malloc.h"
+#include "hal/lazy.h"
 #include "support.h"
 
 TestSuite(program, .init = open_device, .timeout = 240);
@@ -467,6 +468,23 @@ Test(program, wrong_uses_are_refused_with_a_sentence) {
   hal_program_destroy(NULL);
 }
 
+static void open_two_devices(void) {
+  setenv("HAL_FAKE_DEVICES", "2", 1);
+  open_device();
+}
+
+Test(program, a_stream_of_another_device_is_refused_and_goes_on_with_its_own_recording, .init = open_two_devices) {
+  hal_stream_t *other;
+  if (hal_device_count() < 2) cr_skip_test("one device");
+  must(hal_stream_acquire(1, 0, &other));
+  hal_program_t *const program = begin(new_stream());
+  must(hal_program_end(program));
+  hal_program_t *const others = begin(other);
+  assert_fails(hal_program_run(program, other), HAL_INVALID_ARGUMENT, "cannot run on a stream of device");
+  must(hal_program_end(others));
+  hal_program_destroy(others), hal_program_destroy(program);
+}
+
 Test(program, destroyed_while_it_records_it_leaves_the_stream_as_it_was) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
@@ -579,4 +597,73 @@ Test(program, its_text_names_operators_operands_and_commands) {
       "%s", dot);
   hal_program_destroy(program);
   tensor_free(a), tensor_free(r);
+}
+
+/* Tells a text of one byte less room than it takes, in which nothing may be written. */
+static void check_room(hal_status_t (*tell)(const void *subject, uint32_t format, char *text, size_t room,
+                                            size_t *size),
+                       const void *subject) {
+  char text[4096];
+  for (uint32_t format = HAL_PROGRAM_LINES; format <= HAL_PROGRAM_DOT; format++) {
+    size_t size = 0, again = 0;
+    must(tell(subject, format, NULL, 0, &size));
+    cr_assert(size > 40 && size < sizeof text);
+    memset(text, '#', sizeof text);
+    must(tell(subject, format, text, size - 1, &again));
+    cr_expect_eq(again, size);
+    for (size_t i = 0; i < sizeof text; i++) cr_assert_eq(text[i], '#', "byte %zu was written", i);
+    must(tell(subject, format, text, size, &again));
+    cr_expect(strlen(text) + 1 == size && text[size] == '#');
+  }
+}
+
+static hal_status_t tell_program(const void *subject, uint32_t format, char *text, size_t room, size_t *size) {
+  return hal_program_text(subject, format, text, room, size);
+}
+
+static hal_status_t tell_lazy(const void *subject, uint32_t format, char *text, size_t room, size_t *size) {
+  return hal_lazy_text((hal_lazy_t *)(uintptr_t)subject, format, text, room, size);
+}
+
+Test(program, a_text_without_room_for_all_of_it_is_not_written) {
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
+  hal_lazy_t *lazy;
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  must(add(stream, a, a, r));
+  must(hal_program_end(program));
+  check_room(tell_program, program);
+  must(hal_lazy_begin(stream, NULL, &lazy));
+  must(add(stream, a, a, r));
+  check_room(tell_lazy, lazy);
+  must(hal_lazy_end(lazy));
+  hal_program_destroy(program);
+  tensor_free(a), tensor_free(r);
+}
+
+static hal_status_t fill_result(void *state, int32_t device, hal_stream_t *stream, const hal_op_call_t *call) {
+  const uint8_t zero = 0;
+  (void)state;
+  return hal_memory_fill(stream, device, call->results[0]->data, &zero, 1, 8);
+}
+
+Test(program, names_that_libraries_chose_are_quoted_in_graphs) {
+  const hal_op_desc_t desc = {
+      .struct_size = sizeof desc, .name = "mine::say \"\\\"", .argument_count = 1, .fn = fill_result};
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(1, 0);
+  char dot[4096];
+  size_t size;
+  uint32_t op;
+  must(hal_op_define(&desc, &op));
+  must(hal_stream_synchronize(NULL));
+  hal_program_t *const program = begin(stream);
+  const hal_value_t args[] = {of_tensor(a)};
+  must(queue(stream, desc.name, args, 1, a));
+  must(hal_program_end(program));
+  must(hal_program_text(program, HAL_PROGRAM_DOT, dot, sizeof dot, &size));
+  cr_expect_not_null(strstr(dot, "[label=\"mine::say \\\"\\\\\\\", "), "%s", dot);
+  hal_program_destroy(program);
+  tensor_free(a);
 }
