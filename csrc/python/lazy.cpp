@@ -27,10 +27,10 @@ namespace py = pybind11;
 namespace torch_backend {
 namespace {
 
-// What a recording tells: lines of operators, groups that were compiled and why, and what is queued as text in a file.
+// What a recording tells: lines of operators, groups that were compiled and why, why something was queued, and what, as text in a file.
 class Notes {
  public:
-  Notes(bool lines, std::string file, bool dot) : file_(std::move(file)), dot_(dot) {
+  Notes(bool lines, bool causes, std::string file, bool dot) : file_(std::move(file)), dot_(dot), causes_(causes) {
     if (lines) lines_ = std::make_unique<Lines>();
   }
 
@@ -41,10 +41,10 @@ class Notes {
     desc.describe = describe_line;
     if (lines_) desc.origin = line_here;
     desc.limit_origin = line_now;
+    if (causes_ || !file_.empty()) desc.queueing = note_queued;
     if (file_.empty()) return;
     desc.flags |= HAL_LAZY_DESCRIBED;
     desc.format = dot_ ? HAL_PROGRAM_DOT : HAL_PROGRAM_LINES;
-    desc.queueing = write_queued;
   }
 
   // The groups that were compiled since the last call: (line, why).
@@ -57,6 +57,12 @@ class Notes {
     std::vector<std::pair<std::string, std::string>> result;
     for (const Compilation &one : taken) result.emplace_back(lines_ ? lines_->text(one.first) : "", one.second);
     return result;
+  }
+
+  // Why something was queued, of each time since the last call; nothing unless it was asked for.
+  std::vector<std::string> take_causes() {
+    const std::lock_guard<std::mutex> lock(lock_);
+    return std::exchange(queued_, {});
   }
 
  private:
@@ -80,13 +86,18 @@ class Notes {
   static void note_compiled(void *self, uint64_t line, const char *text) {
     Notes &notes = *static_cast<Notes *>(self);
     const std::lock_guard<std::mutex> lock(notes.lock_);
-    if (notes.compilations_.size() < kMostCompilations) notes.compilations_.emplace_back(line, text);
+    if (notes.compilations_.size() < kMostNotes) notes.compilations_.emplace_back(line, text);
+  }
+
+  static void note_queued(void *self, const char *cause, const char *text) {
+    Notes &notes = *static_cast<Notes *>(self);
+    const std::lock_guard<std::mutex> lock(notes.lock_);
+    if (notes.causes_ && notes.queued_.size() < kMostNotes) notes.queued_.emplace_back(cause);
+    if (!notes.file_.empty()) write_queued(notes, cause, text);
   }
 
   // Appends to the file; told once when that fails.
-  static void write_queued(void *self, const char *cause, const char *text) {
-    Notes &notes = *static_cast<Notes *>(self);
-    const std::lock_guard<std::mutex> lock(notes.lock_);
+  static void write_queued(Notes &notes, const char *cause, const char *text) {
     std::FILE *const file = std::fopen(notes.file_.c_str(), "a");
     const bool written = file && std::fprintf(file, "## queued since: %s\n%s\n", cause, text) >= 0;
     const bool closed = file && std::fclose(file) == 0;
@@ -94,21 +105,23 @@ class Notes {
       hal_log(HAL_LOG_WARNING, "lazy work cannot be written to '%s'", notes.file_.c_str());
   }
 
-  static constexpr size_t kMostCompilations = 10000;  // that nobody has asked for
+  static constexpr size_t kMostNotes = 10000;  // of a kind, that nobody has asked for
 
   std::mutex lock_;
   std::vector<Compilation> compilations_;
+  std::vector<std::string> queued_;
   std::unique_ptr<Lines> lines_;
   const std::string file_;
-  const bool dot_;
+  const bool dot_, causes_;
   bool warned_ = false;
 };
 
 // A stream that is lazy from here on, until `end`.
 class Lazy {
  public:
-  Lazy(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece, const std::string &file, bool dot)
-      : notes_(lines, file, dot) {
+  Lazy(int32_t device, bool lines, bool causes, bool fuse, uint32_t limit, uint32_t piece, const std::string &file,
+       bool dot)
+      : notes_(lines, causes, file, dot) {
     hal_lazy_desc_t desc{};
     desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
     desc.limit = limit;
@@ -152,9 +165,9 @@ class Lazy {
   mutable std::shared_mutex ending_;
 };
 
-std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool fuse, uint32_t limit, uint32_t piece,
+std::unique_ptr<Lazy> begin(int32_t device, bool lines, bool causes, bool fuse, uint32_t limit, uint32_t piece,
                             const std::string &file, bool dot) {
-  return std::make_unique<Lazy>(device, lines, fuse, limit, piece, file, dot);
+  return std::make_unique<Lazy>(device, lines, causes, fuse, limit, piece, file, dot);
 }
 
 hal_lazy_info_t info_of(hal_lazy_t *lazy) {
@@ -204,6 +217,7 @@ std::string text(const Lazy &lazy, bool dot) {
 std::vector<std::pair<std::string, std::string>> take_compilations(Lazy &lazy) {
   return lazy.notes().take_compilations();
 }
+std::vector<std::string> take_causes(Lazy &lazy) { return lazy.notes().take_causes(); }
 
 // ---- the device type "lazy": what its devices put off ----
 
@@ -211,11 +225,11 @@ hal_lazy_t *kept(int32_t device) { return kept_lazy(static_cast<c10::DeviceIndex
 
 Notes *kept_notes = nullptr;  // lives as long as the process, as kernels of the type do
 
-void enable_lazy(bool lines, bool fuse, const std::string &file, bool dot) {
+void enable_lazy(bool lines, bool causes, bool fuse, const std::string &file, bool dot) {
   enable_lazy_device();
   hal_lazy_desc_t desc{};
   desc.flags = fuse ? 0 : HAL_LAZY_PLAIN;
-  kept_notes = new Notes(lines, file, dot);
+  kept_notes = new Notes(lines, causes, file, dot);
   kept_notes->describe(desc);
   describe_kept(desc);
 }
@@ -239,6 +253,10 @@ std::string kept_text(int32_t device, bool dot) {
 
 std::vector<std::pair<std::string, std::string>> take_kept_compilations() {
   return kept_notes ? kept_notes->take_compilations() : std::vector<std::pair<std::string, std::string>>();
+}
+
+std::vector<std::string> take_kept_causes() {
+  return kept_notes ? kept_notes->take_causes() : std::vector<std::string>();
 }
 
 bool is_kept(int32_t device) { return kept(device) != nullptr; }
@@ -269,17 +287,19 @@ void bind_lazy(py::module_ &module) {
       .def("end", wrap_pybind_function(&end))
       .def("info", wrap_pybind_function(&info))
       .def("text", wrap_pybind_function(&text), py::arg("dot"))
-      .def("take_compilations", wrap_pybind_function(&take_compilations));
-  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy), py::arg("lines"), py::arg("fuse"),
-             py::arg("file"), py::arg("dot"));
+      .def("take_compilations", wrap_pybind_function(&take_compilations))
+      .def("take_causes", wrap_pybind_function(&take_causes));
+  module.def("enable_lazy_device", wrap_pybind_function(&enable_lazy), py::arg("lines"), py::arg("causes"),
+             py::arg("fuse"), py::arg("file"), py::arg("dot"));
   module.def("stop_lazy_device", torch::wrap_pybind_function_no_gil(&stop_lazy));
   module.def("flush_kept_lazy", wrap_pybind_function(&flush_kept), py::arg("device"));
   module.def("kept_lazy_infos", wrap_pybind_function(&kept_infos));
   module.def("is_kept_lazy", wrap_pybind_function(&is_kept), py::arg("device"));
-  module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("fuse"),
-             py::arg("limit"), py::arg("piece"), py::arg("file"), py::arg("dot"));
+  module.def("begin_lazy", wrap_pybind_function(&begin), py::arg("device"), py::arg("lines"), py::arg("causes"),
+             py::arg("fuse"), py::arg("limit"), py::arg("piece"), py::arg("file"), py::arg("dot"));
   module.def("kept_lazy_text", wrap_pybind_function(&kept_text), py::arg("device"), py::arg("dot"));
   module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
+  module.def("take_kept_causes", wrap_pybind_function(&take_kept_causes));
   module.def("lazy_metric", wrap_pybind_function(&metric), py::arg("device"), py::arg("metric"));
   module.def("reset_lazy_metrics", wrap_pybind_function(&reset_metrics), py::arg("device"));
 }

@@ -67,6 +67,7 @@ _ended: collections.Counter = collections.Counter()  # the counts of recordings 
 _forgotten: collections.Counter = collections.Counter()  # the counts at the last reset
 _steps = 0
 _compilations: list[Compilation] = []
+_executions: collections.deque[tuple[int, str]] = collections.deque(maxlen=10_000)  # by PT_XLA_DEBUG_LEVEL=2: the step and why something was queued
 
 
 def _c():
@@ -91,7 +92,15 @@ def _index(device) -> int:
 
 def wants_lines() -> bool:
     """Whether the environment asks for Python lines."""
-    return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0")
+    return os.environ.get("LTC_IR_DEBUG", "0") not in ("", "0") or debug_level() > 0
+
+
+def debug_level() -> int:
+    """What the environment wants told of each step: 0 nothing, 1 why groups were compiled, 2 also why something was queued."""
+    level = os.environ.get("PT_XLA_DEBUG_LEVEL") or "0"
+    if not level.isdecimal():
+        raise ValueError(f"PT_XLA_DEBUG_LEVEL={level}: expected 0, 1 or 2")
+    return int(level)
 
 
 def wants_groups() -> bool:
@@ -124,7 +133,9 @@ def record(device=None, *, lines: bool | None = None, fuse: bool | None = None, 
         yield
         _c().flush_kept_lazy(index)
         return
-    lazy = _c().begin_lazy(index, wants_lines() if lines is None else lines, wants_groups() if fuse is None else fuse, limit, piece, *text_file())
+    lazy = _c().begin_lazy(
+        index, wants_lines() if lines is None else lines, debug_level() > 1, wants_groups() if fuse is None else fuse, limit, piece, *text_file(),
+    )  # fmt: skip
     with _lock:
         _active[index].append(lazy)
     try:
@@ -177,6 +188,7 @@ def _note_compilations(lazy) -> None:
     """Of a recording; None: of the device type "lazy"."""
     with _lock:
         _compilations.extend(Compilation(_steps, *one) for one in (lazy.take_compilations() if lazy else _c().take_kept_compilations()))
+        _executions.extend((_steps, cause) for cause in (lazy.take_causes() if lazy else _c().take_kept_causes()))
 
 
 def compilations() -> list[Compilation]:
@@ -188,6 +200,15 @@ def compilations() -> list[Compilation]:
         _note_compilations(lazy)
     with _lock:
         return list(_compilations)
+
+
+def take_executions() -> list[tuple[int, str]]:
+    """Gives the step of each time that something was queued since the last call, and why, with the line that asked for it; nothing without PT_XLA_DEBUG_LEVEL=2."""
+    compilations()  # takes what is waiting to be told
+    with _lock:
+        taken = [(step, "mark_step" if cause == "hal_lazy_flush" else cause) for step, cause in _executions]
+        _executions.clear()
+    return taken
 
 
 def text(device=None, *, dot: bool = False) -> str:

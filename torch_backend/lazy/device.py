@@ -37,7 +37,7 @@ def enable(*, lines: bool | None = None) -> None:
     if _absent is not None:
         _absent._destroy()
         _absent = None
-    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.wants_groups(), *lazy.text_file())
+    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.debug_level() > 1, lazy.wants_groups(), *lazy.text_file())
     _install_opaque()
     _install_autocast()
     _refuse_other_backend()

@@ -221,6 +221,37 @@ def test_the_analysis_finds_compilations_readings_and_fallbacks(run):
     assert "pt-xla-profiler: CompileTime too frequent" in done.stderr
 
 
+_BLOCKS = """
+    x = torch.ones(8, device=xm.xla_device())
+    for step in range(3):
+        y = (x * 2).sin()
+        xm.mark_step()
+    (x + 1).exp().cpu()
+"""
+
+
+def test_causes_of_compilations_are_told_behind_each_step(run):
+    said = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=1).stderr
+    lines = [line.removeprefix("Compilation Analysis: ") for line in said.splitlines() if line.startswith("Compilation Analysis: ")]
+    causes = [line for line in lines if line.startswith("  step ")]
+    assert len(causes) == 3 and all(cause.startswith(f"  step {step} at ") and "script.py:" in cause for step, cause in enumerate(causes, 1)), said
+    assert lines.count("Compilation Cause") == 3 and lines[0] == "=" * 80 and lines[-1] == "-" * 80 and "Execution" not in said
+
+
+def test_causes_of_executions_are_told_with_the_line_that_reads(run):
+    said = run(_BLOCKS, PT_XLA_DEBUG_LEVEL=2).stderr
+    causes = [line for line in said.splitlines() if line.startswith("Execution Analysis:   step ")]
+    assert [cause.split(": ", 2)[2] for cause in causes[:-1]] == ["mark_step"] * 3, said
+    assert causes[-1].startswith("Execution Analysis:   step 3: a copy to the host at ") and "script.py:" in causes[-1], said
+    assert "Compilation Analysis: Compilation Cause" in said
+
+
+def test_nothing_is_told_of_steps_unless_it_is_asked_for(run):
+    assert "Analysis" not in run(_BLOCKS).stderr
+    done = run(_BLOCKS, PT_XLA_DEBUG_LEVEL="much", check=False)
+    assert done.returncode and "PT_XLA_DEBUG_LEVEL=much: expected 0, 1 or 2" in done.stderr
+
+
 def test_each_step_is_saved_where_the_environment_asks(run, tmp_path):
     run("""
         x = torch.ones(3, device=xm.xla_device()) * 2

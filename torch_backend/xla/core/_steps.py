@@ -32,7 +32,7 @@ def mark_step(wait: bool = False, reset_scope: bool = True) -> None:
             _beside().submit(_reported, closure, args)
         else:
             closure(*args)
-    _write_metrics()
+    _tell()
 
 
 def _beside() -> concurrent.futures.ThreadPoolExecutor:
@@ -51,10 +51,11 @@ def _reported(closure, args) -> None:
         warnings.warn(f"a step closure that runs beside the program failed: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
 
 
-def _write_metrics() -> None:
+def _tell() -> None:
     from ..debug import metrics_saver
 
     metrics_saver.save_metrics()
+    metrics_saver.print_step()
 
 
 def add_step_closure(closure, args=(), run_async: bool = False) -> None:
