@@ -76,14 +76,17 @@ hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_
     if (file >= 0) close(file);
     return failed(plugin, HAL_RESOURCE_EXHAUSTED, code, "the system gives no file for an event between processes");
   }
-  const hal_status_t status = map(plugin, file, 1, out_event);
+  hal_shared_event_t *event;
+  const hal_status_t status = map(plugin, file, 1, &event);
   if (status) {
     close(file);
     return status;
   }
-  unsigned char *const nonce = (*out_event)->page->nonce;
-  if (getrandom(nonce, NONCE, GRND_NONBLOCK) == NONCE) return HAL_OK;
-  hal_shared_event_release(*out_event);
+  if (getrandom(event->page->nonce, NONCE, GRND_NONBLOCK) == NONCE) {
+    *out_event = event;
+    return HAL_OK;
+  }
+  hal_shared_event_release(event);
   return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "the system gives no random numbers to know an event's file by");
 }
 
@@ -111,15 +114,17 @@ hal_status_t hal_shared_event_open(const char *plugin, const hal_ipc_handle_t *h
     return failed(plugin, HAL_NOT_FOUND, errno,
                   "an event of another process cannot be opened; is that process alive, and of this user");
   const int is_page = fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size == (off_t)sizeof(page_t);
-  hal_status_t status = is_page ? map(plugin, file, 0, out_event) : HAL_NOT_FOUND;
+  hal_shared_event_t *event = NULL;
+  hal_status_t status = is_page ? map(plugin, file, 0, &event) : HAL_NOT_FOUND;
   close(file);
-  if (!status && memcmp((*out_event)->page->nonce, parcel.nonce, NONCE) != 0) {
-    hal_shared_event_release(*out_event);
+  if (!status && memcmp(event->page->nonce, parcel.nonce, NONCE) != 0) {
+    hal_shared_event_release(event);
     status = HAL_NOT_FOUND;
   }
   if (status == HAL_NOT_FOUND)
     return failed(plugin, status, 0,
                   "an event of another process is no longer there; keep it until all have opened it");
+  if (!status) *out_event = event;
   return status;
 }
 
