@@ -1,5 +1,5 @@
 /* process.c: compilers as processes of their own (hal/plugin_process.h). */
-#define _GNU_SOURCE /* memfd_create */
+#define _GNU_SOURCE /* memfd_create, memmem */
 #include "hal/plugin_process.h"
 
 #include <errno.h>
@@ -10,9 +10,16 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 extern char **environ;
+
+enum {
+  LOOK_MS = 5,   /* between two looks at a program */
+  END_MS = 1000, /* that it has to end when it is asked to */
+  REST_MS = 100  /* that what it started has behind its end; the dead that nobody buries count, too */
+};
 
 int hal_process_file(const char *name) { return memfd_create(name, MFD_CLOEXEC); }
 
@@ -42,8 +49,8 @@ int hal_process_words(char *options, const char **words, int count, int most) {
   return count;
 }
 
-/* Signals that this thread blocks, or that its process ignores, are no matter of the child's. */
-static int clear_signals(posix_spawnattr_t *attributes) {
+/* Signals that this thread blocks, or that its process ignores, are no matter of the child's. `grouped`: nor are those of this one's group. */
+static int set_signals(posix_spawnattr_t *attributes, int grouped) {
   sigset_t none, some;
   sigemptyset(&none);
   sigemptyset(&some);
@@ -51,18 +58,20 @@ static int clear_signals(posix_spawnattr_t *attributes) {
   sigaddset(&some, SIGPIPE);
   int code = posix_spawnattr_setsigmask(attributes, &none);
   if (!code) code = posix_spawnattr_setsigdefault(attributes, &some);
-  return code ? code : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  if (!code) code = posix_spawnattr_setpgroup(attributes, 0);
+  const int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (grouped ? POSIX_SPAWN_SETPGROUP : 0);
+  return code ? code : posix_spawnattr_setflags(attributes, (short)flags);
 }
 
 /* Starts a program; 0, or the number of the error. */
-static int start(const char *const *words, const int files[3], pid_t *child) {
+static int start(const char *const *words, const int files[3], int grouped, pid_t *child) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   int code = posix_spawn_file_actions_init(&actions);
   if (code) return code;
   code = posix_spawnattr_init(&attributes);
   if (!code) {
-    code = clear_signals(&attributes);
+    code = set_signals(&attributes, grouped);
     for (int i = 0; i < 3 && !code; i++) code = posix_spawn_file_actions_adddup2(&actions, files[i], i);
     if (!code) code = posix_spawnp(child, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environ);
     posix_spawnattr_destroy(&attributes);
@@ -71,14 +80,45 @@ static int start(const char *const *words, const int files[3], pid_t *child) {
   return code;
 }
 
+static void sleep_ms(int milliseconds) { nanosleep(&(struct timespec){.tv_nsec = milliseconds * 1000000L}, NULL); }
+
+/* Ends the program and what it has started: asked, they leave no files; who does not listen is killed. */
+static void end_group(pid_t child) {
+  int has_ended = 0; /* the program, that is */
+  kill(-child, SIGTERM);
+  for (int left = END_MS; left > 0; left -= LOOK_MS) {
+    if (!has_ended && waitpid(child, NULL, WNOHANG)) {
+      has_ended = 1;
+      left = REST_MS;
+    }
+    if (has_ended && kill(-child, 0)) return;
+    sleep_ms(LOOK_MS);
+  }
+  kill(-child, SIGKILL);
+  while (!has_ended && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+  }
+}
+
 int hal_process_run(const char *const *words, int in, int out, int log, int *out_error) {
+  return hal_process_run_wanted(words, in, out, log, NULL, out_error);
+}
+
+int hal_process_run_wanted(const char *const *words, int in, int out, int log, const int32_t *abandoned,
+                           int *out_error) {
   const int files[3] = {in, out, log};
-  pid_t child;
+  pid_t child, ended;
   int status = 0;
-  *out_error = start(words, files, &child);
+  *out_error = start(words, files, abandoned != NULL, &child);
   if (*out_error) return -1;
-  while (waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) return 0; /* ignored: it has ended, and nobody knows how */
+  while ((ended = waitpid(child, &status, abandoned ? WNOHANG : 0)) != child) {
+    if (ended < 0 && errno != EINTR) return 0; /* ignored: it has ended, and nobody knows how */
+    if (!abandoned) continue;
+    if (__atomic_load_n(abandoned, __ATOMIC_ACQUIRE)) {
+      end_group(child);
+      return -1;
+    }
+    sleep_ms(LOOK_MS);
+  }
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 

@@ -151,6 +151,9 @@ typedef struct hal_module_desc_s {
   const char *options; /* compiler options, "" = none */
   const void *data;
   size_t size; /* bytes */
+  /* Becomes 1 when nobody waits for the module any more, as when the process ends while lazy work is compiled; or NULL. A plugin that compiles for
+   * long looks at it now and then (hal_process_run_wanted) and answers HAL_ABORTED; one that does not keeps the process from its end. */
+  const int32_t *abandoned;
 } hal_module_desc_t;
 
 enum { HAL_ARG_VALUE = 0, HAL_ARG_POINTER = 1, HAL_ARG_LOCAL = 2 };

@@ -117,13 +117,19 @@ static const char *options_of(const hal_provider_t *provider, const char *source
   return hal_provider_options(provider->own ? provider->own : provider->dialect, provider->form, source);
 }
 
+/* Of the calling thread; NULL = it waits itself. */
+static _Thread_local const int32_t *heeded;
+
+void hal_provider_heed(const int32_t *abandoned) { heeded = abandoned; }
+
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
-  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, size),
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, abandoned),
                                   .dialect = dialect,
                                   .options = dialect == provider->own ? options_of(provider, data) : "",
                                   .data = data,
-                                  .size = size};
+                                  .size = size,
+                                  .abandoned = heeded};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "hal/host_memory.h"
@@ -31,6 +32,7 @@ static struct {
   pthread_cond_t changed; /* a job has ended, or the thread has */
   job_t *first;
   const hal_fuse_t *busy; /* whose job is being done */
+  int32_t abandoned;      /* 1 = nobody waits for that; atomic */
   int running, ending;    /* there is a thread; the process ends */
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -47,29 +49,42 @@ static void give_up(hal_fuse_t *fuse, hal_status_t status) {
           fuse->device->label, hal_error_message());
 }
 
+static int is_abandoned(void) { return __atomic_load_n(&worker.abandoned, __ATOMIC_ACQUIRE); }
+
+/* Takes the lock of compilers unless the job is abandoned meanwhile: another thread's may run for long, or for ever. */
+static int take(pthread_mutex_t *lock) {
+  const struct timespec moment = {.tv_nsec = 5000000};
+  while (pthread_mutex_trylock(lock)) {
+    if (is_abandoned()) return 0;
+    nanosleep(&moment, NULL);
+  }
+  return 1;
+}
+
 static void compile(const job_t *job) {
   hal_provider_t *const provider = &job->fuse->device->ops->provider;
   pthread_mutex_t *const lock = hal_provider_own_lock(provider);
   hal_kernel_t *kernel = NULL;
-  if (atomic_load_explicit(&job->fuse->uncompiled, memory_order_relaxed)) return;
-  pthread_mutex_lock(lock);
+  if (atomic_load_explicit(&job->fuse->uncompiled, memory_order_relaxed) || !take(lock)) return;
   const hal_status_t status = hal_provider_compile(provider, job->name, job->text, &kernel);
   pthread_mutex_unlock(lock);
-  if (status)
-    give_up(job->fuse, status);
-  else
+  if (!status)
     atomic_store_explicit(&job->plan->compiled, hal_kernel_handle(kernel), memory_order_release);
+  else if (!is_abandoned())
+    give_up(job->fuse, status);
 }
 
 static void *run(void *nothing) {
   const id_t self = (id_t)gettid();
   setpriority(PRIO_PROCESS, self,
               getpriority(PRIO_PROCESS, self) + NICER); /* of this thread, and of the compilers that it starts */
+  hal_provider_heed(&worker.abandoned);
   pthread_mutex_lock(&worker.lock);
   while (worker.first) {
     job_t *const job = worker.first;
     worker.first = job->next;
     worker.busy = job->fuse;
+    __atomic_store_n(&worker.abandoned, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&worker.lock);
     compile(job);
     destroy(job);
@@ -83,7 +98,7 @@ static void *run(void *nothing) {
   return nothing;
 }
 
-/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done. The lock is held. */
+/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is abandoned. The lock is held. */
 static void forget(const hal_fuse_t *fuse) {
   for (job_t **link = &worker.first; *link;) {
     job_t *const job = *link;
@@ -94,10 +109,13 @@ static void forget(const hal_fuse_t *fuse) {
     *link = job->next;
     destroy(job);
   }
-  while (worker.busy && (!fuse || worker.busy == fuse)) pthread_cond_wait(&worker.changed, &worker.lock);
+  while (worker.busy && (!fuse || worker.busy == fuse)) {
+    __atomic_store_n(&worker.abandoned, 1, __ATOMIC_RELEASE);
+    pthread_cond_wait(&worker.changed, &worker.lock);
+  }
 }
 
-/* A process that ends waits for the compiler that runs: what it leaves has a place in the file system. */
+/* A process that ends abandons the compiler that runs, and waits for that: what it leaves has a place in the file system. */
 static void end(void) {
   pthread_mutex_lock(&worker.lock);
   worker.ending = 1;

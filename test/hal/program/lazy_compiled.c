@@ -1,5 +1,7 @@
 /* lazy_compiled.c: groups of lazy work that the host's compiler makes one kernel of: the same bits as before, and nothing lost where it cannot. On
  * the fake device. */
+#include <errno.h>
+#include <signal.h>
 #include <time.h>
 
 #include "lazy_testing.h"
@@ -334,7 +336,34 @@ static void forks(hal_lazy_t *lazy) {
   if (!waits_for(lazy->fuse, 1)) exit(2);
 }
 
+/* A compiler that never ends, and writes its process into the file beside it; `listens`: until it is asked to. */
+static char hanging[] = "/tmp/lazy_compiled_cc_XXXXXX";
+
+static int ends_with_hanging(int listens, void (*end)(hal_lazy_t *lazy)) {
+  char command[64], process[64];
+  int pid = 0;
+  const int file = mkstemp(hanging);
+  cr_assert_geq(file, 0);
+  dprintf(file, "%s\necho $$ >$0.pid\nwhile :; do sleep 0.1; done\n", listens ? "" : "trap '' TERM");
+  close(file);
+  snprintf(command, sizeof command, "sh %s", hanging);
+  snprintf(process, sizeof process, "%s.pid", hanging);
+  setenv("HAL_FAKE_CC", command, 1);
+  const int code = ends_like(end);
+  FILE *const told = fopen(process, "r");
+  cr_assert(told && fscanf(told, "%d", &pid) == 1, "the compiler was not started");
+  fclose(told);
+  cr_expect(kill(pid, 0) && errno == ESRCH, "the compiler goes on");
+  unlink(process), unlink(hanging);
+  return code;
+}
+
 TestSuite(lazy_compiled_ends, .timeout = 120);
+Test(lazy_compiled_ends, a_process_that_ends_ends_its_compiler) { cr_assert_eq(ends_with_hanging(1, just_ends), 7); }
+Test(lazy_compiled_ends, a_process_that_ends_kills_a_compiler_that_does_not_listen) {
+  cr_assert_eq(ends_with_hanging(0, just_ends), 7);
+}
+Test(lazy_compiled_ends, a_process_that_closes_ends_its_compiler) { cr_assert_eq(ends_with_hanging(1, closes), 7); }
 Test(lazy_compiled_ends, a_process_that_ends_leaves_no_files) { cr_assert_eq(ends_like(just_ends), 7); }
 Test(lazy_compiled_ends, a_process_that_closes_leaves_no_files) { cr_assert_eq(ends_like(closes), 7); }
 Test(lazy_compiled_ends, a_fork_while_it_compiles) { cr_assert_eq(ends_like(forks), 7); }
