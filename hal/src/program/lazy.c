@@ -396,12 +396,9 @@ static hal_lazy_t *take(hal_stream_t *stream) {
   return lazy;
 }
 
-hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy) {
-  hal_recorder_t *nobody = NULL;
-  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
-  HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
-  hal_lazy_t *const lazy = take(stream);
-  if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
+/* Makes an empty one a recording. `queueing` is held: a thread that met the stream's recorder before may look at it. */
+static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
+  hal_program_t *const program = &lazy->program;
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
@@ -409,21 +406,31 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   lazy->due = lazy->desc.limit < lazy->first ? lazy->desc.limit : lazy->first;
   lazy->families = hal_op_form_families();
   lazy->told = hal_op_form_elements();
-  hal_program_t *const program = &lazy->program;
   hal_lock(&program->lock);
   program->recorder.id = hal_program_new_id();
   program->recording = 1;
   hal_unlock(&program->lock);
-  lazy->programs = hal_compiler_enter(stream->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
-  const hal_status_t status = hal_memory_pool_create(stream->device->index, &lazy->scratch);
+  lazy->programs = hal_compiler_enter(program->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
+  lazy->fuse = hal_fuse_of(program->device);
+  if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
+  lazy->shows = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;
+  return hal_memory_pool_create(program->device->index, &lazy->scratch);
+}
+
+hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy) {
+  hal_recorder_t *nobody = NULL;
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
+  hal_lazy_t *const lazy = take(stream);
+  if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
+  hal_lock(&lazy->queueing);
+  const hal_status_t status = set_up(lazy, desc);
+  hal_unlock(&lazy->queueing);
   if (status) {
     destroy(lazy);
     return status;
   }
-  lazy->fuse = hal_fuse_of(stream->device);
-  if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
-  lazy->shows = lazy->programs || lazy->desc.flags & HAL_LAZY_DESCRIBED;
-  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
+  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &lazy->program.recorder)) {
     destroy(lazy);
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "stream %lld of device %s is %s already; end that first, or take another stream",
