@@ -43,6 +43,9 @@ class Compilation(NamedTuple):
     line: str
     cause: str
 
+    def __str__(self) -> str:
+        return f"step {self.step}{' at ' + self.line if self.line else ''}: {self.cause}"
+
 
 class Measurement(NamedTuple):
     """Samples of a number: how many, their sum, the least and the most of all, and the 1, 5, 10, 20, 50, 80, 90, 95 and 99 % percentiles of the last

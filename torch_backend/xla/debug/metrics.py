@@ -152,5 +152,5 @@ def analysis() -> list[str]:
     if counts["LimitSyncs"]:
         found.append(f"steps not marked: {counts['LimitSyncs']} times the limit of operators was reached; call mark_step() in the loop")
     if any(line.startswith("CompileTime") for line in found):
-        found += [f"compiled in step {one.step}{' at ' + one.line if one.line else ''}: {one.cause}" for one in lazy.compilations()[-3:]]
+        found += [f"compiled in {one}" for one in lazy.compilations()[-3:]]
     return [_PREFIX + line for line in found]

@@ -59,7 +59,7 @@ def print_step() -> None:
         found = lazy.compilations()
         known = next((number + 1 for number, one in enumerate(found) if one is _told), 0)
         _told = found[-1] if found else None
-    _print_block("Compilation", [f"step {one.step}{' at ' + one.line if one.line else ''}: {one.cause}" for one in found[known:]])
+    _print_block("Compilation", [str(one) for one in found[known:]])
     _print_block("Execution", [f"step {step}: {cause}" for step, cause in lazy.take_executions()])
 
 
