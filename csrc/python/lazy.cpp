@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
@@ -14,10 +15,12 @@
 #include <utility>
 #include <vector>
 
+#include "core/lazy/tensor.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 #include "hal/lazy.h"
 #include "hal/log.h"
+#include "hal/op.h"
 #include "lazy/guard.h"
 #include "lazy/kernels.h"
 #include "lines.h"
@@ -192,6 +195,7 @@ py::dict counts_of(const hal_lazy_info_t &info) {
   result["compiled"] = info.compiled;
   result["cached"] = info.cached;
   result["programs"] = info.programs;
+  result["held"] = info.held;
   return result;
 }
 
@@ -276,6 +280,25 @@ py::dict metric(int32_t device, uint32_t number) {
   return result;
 }
 
+// How often each operator was put off.
+std::map<std::string, uint64_t> op_counts() {
+  std::map<std::string, uint64_t> result;
+  for (uint32_t op = 0; op < hal_op_count(); ++op) {
+    uint64_t count = 0;
+    check(hal_lazy_op_count(op, &count));
+    if (count != 0) result.emplace(hal_op_name(op), count);
+  }
+  return result;
+}
+
+py::dict tensor_counts() {
+  const LazyTensorCounts counts = lazy_tensor_counts();
+  py::dict result;
+  result["created"] = counts.created;
+  result["destroyed"] = counts.destroyed;
+  return result;
+}
+
 void reset_metrics(int32_t device) { check(hal_lazy_reset_metrics(device)); }
 
 }  // namespace
@@ -301,6 +324,8 @@ void bind_lazy(py::module_ &module) {
   module.def("take_kept_compilations", wrap_pybind_function(&take_kept_compilations));
   module.def("take_kept_causes", wrap_pybind_function(&take_kept_causes));
   module.def("lazy_metric", wrap_pybind_function(&metric), py::arg("device"), py::arg("metric"));
+  module.def("lazy_op_counts", wrap_pybind_function(&op_counts));
+  module.def("lazy_tensor_counts", wrap_pybind_function(&tensor_counts));
   module.def("reset_lazy_metrics", wrap_pybind_function(&reset_metrics), py::arg("device"));
 }
 

@@ -31,7 +31,8 @@ from torch_backend._activation import device_name
 from . import device  # noqa: F401  torch_backend.lazy.device
 
 __all__ = [
-    "Compilation", "Measurement", "compilations", "is_recording", "mark_step", "measurements", "metrics", "record", "reset_metrics", "text",
+    "Compilation", "Measurement", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "record", "reset_metrics",
+    "text",
 ]  # fmt: skip
 
 
@@ -68,6 +69,7 @@ _lock = threading.Lock()
 _active: collections.defaultdict[int, list] = collections.defaultdict(list)  # the recordings of each device, of as many streams
 _ended: collections.Counter = collections.Counter()  # the counts of recordings that have ended
 _forgotten: collections.Counter = collections.Counter()  # the counts at the last reset
+_forgotten_operators: collections.Counter = collections.Counter()
 _steps = 0
 _compilations: list[Compilation] = []
 _executions: collections.deque[tuple[int, str]] = collections.deque(maxlen=10_000)  # by PT_XLA_DEBUG_LEVEL=2: the step and why something was queued
@@ -241,14 +243,17 @@ def measurements() -> dict[str, Measurement]:
     return result
 
 
-_COUNTS = ("recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "compiled", "cached", "programs", "pending")
+_COUNTS = (
+    "recorded", "flushes", "limits", "needed", "queued", "fused", "groups", "dropped", "common", "held", "compiled", "cached", "programs", "pending",
+    "created", "destroyed",
+)  # fmt: skip
 
 
 def _totals() -> collections.Counter:
     """The counts since the start, under the lock."""
     total = collections.Counter(_ended)
     lazies = [lazy for recordings in _active.values() for lazy in recordings]
-    for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos()):
+    for counts in (*(lazy.info() for lazy in lazies), *_c().kept_lazy_infos(), _c().lazy_tensor_counts()):
         total.update(counts)
     return total
 
@@ -264,11 +269,18 @@ def _end_kept() -> None:
 
 def metrics() -> dict[str, int]:
     """Counts over all recordings of the process since its start or `reset_metrics`: `recorded` operators, `flushes`, of these `limits` that nothing asked for and `needed` for their results,
-    `queued` calls of the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have, groups
-    `compiled` and `cached`, `programs` that the device's compiler ran, operators `pending` now, and `steps` marked."""
+    `queued` calls of the plugin, operators `fused` into `groups` of one kernel, operators `dropped` since nothing read their results, operators in `common` with one whose result they have,
+    results `held` by the program when they were queued, groups `compiled` and `cached`, `programs` that the device's compiler ran, operators `pending` now, tensors of the
+    device type "lazy" `created` and `destroyed`, and `steps` marked."""
     with _lock:
         total = _totals()
         return {name: total[name] - _forgotten[name] for name in _COUNTS} | {"steps": _steps}
+
+
+def operators() -> dict[str, int]:
+    """How often each operator was put off since the start or `reset_metrics`, by its name in the HAL ("add.Tensor"): together as many as `recorded`."""
+    with _lock:
+        return dict(collections.Counter(_c().lazy_op_counts()) - _forgotten_operators)
 
 
 def reset_metrics() -> None:
@@ -278,6 +290,8 @@ def reset_metrics() -> None:
     with _lock:
         _forgotten.clear()
         _forgotten.update({name: count for name, count in _totals().items() if name != "pending"})
+        _forgotten_operators.clear()
+        _forgotten_operators.update(_c().lazy_op_counts())
         _compilations.clear()
         _steps = 0
     for index in range(_c().device_count()):

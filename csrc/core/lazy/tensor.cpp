@@ -1,6 +1,7 @@
 // tensor.cpp: see tensor.h.
 #include "core/lazy/tensor.h"
 
+#include <atomic>
 #include <typeinfo>
 #include <utility>
 
@@ -9,6 +10,8 @@ namespace {
 
 // The second one: csrc/lazy/autocast.cpp.
 constexpr c10::DispatchKeySet kKeys({c10::DispatchKey::Lazy, c10::DispatchKey::AutocastXLA});
+
+std::atomic<uint64_t> created, destroyed;
 
 c10::Device lazy_device(const at::Tensor &inner) { return c10::Device(kLazyType, inner.device().index()); }
 
@@ -20,6 +23,14 @@ LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
       computed_(inner_.scalar_type()) {
   set_storage_access_should_throw();
   refresh();
+  created.fetch_add(1, std::memory_order_relaxed);
+}
+
+LazyTensorImpl::~LazyTensorImpl() { destroyed.fetch_add(1, std::memory_order_relaxed); }
+
+LazyTensorCounts lazy_tensor_counts() {
+  const uint64_t gone = destroyed.load(std::memory_order_relaxed);  // first, so that they are not more than were made
+  return {created.load(std::memory_order_relaxed), gone};
 }
 
 void LazyTensorImpl::refresh() {

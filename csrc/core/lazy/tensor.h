@@ -5,6 +5,8 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
 
+#include <cstdint>
+
 namespace torch_backend {
 
 constexpr c10::DeviceType kLazyType = c10::DeviceType::Lazy;
@@ -13,6 +15,7 @@ class LazyTensorImpl final : public c10::TensorImpl {
  public:
   // `said`: the dtype that it says, which is not always that of `inner` (dtype.h).
   LazyTensorImpl(at::Tensor inner, c10::ScalarType said);
+  ~LazyTensorImpl() override;
 
   const at::Tensor &inner() const { return inner_; }
 
@@ -40,6 +43,12 @@ class LazyTensorImpl final : public c10::TensorImpl {
   at::Tensor inner_;
   c10::ScalarType computed_;  // of `inner_`, when the dtype was taken
 };
+
+// How many were made, and of these destroyed, since the start of the process.
+struct LazyTensorCounts {
+  uint64_t created, destroyed;
+};
+LazyTensorCounts lazy_tensor_counts();
 
 inline bool is_lazy(const at::Tensor &tensor) { return tensor.defined() && tensor.device().type() == kLazyType; }
 

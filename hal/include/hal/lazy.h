@@ -87,6 +87,7 @@ typedef struct hal_lazy_info_s {
   uint64_t
       needed; /* of the flushes: since something needed the results; the others were hal_lazy_flush and hal_lazy_end, `piece` and `limit` */
   uint64_t common; /* commands whose result another one had computed: it was read in its place, or copied */
+  uint64_t held;   /* results that were not given back before they were queued, as far as operators tell what they write */
 } hal_lazy_info_t;
 
 /* Tells what became of it. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */
@@ -95,6 +96,10 @@ HAL_API hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info);
 /* Writes what is recorded now as text, in a format of hal_program_text, with the operators' origins. `*out_size` is its length in bytes with the 0 that ends it;
  * it is written to `text` when `room` is at least that. Any thread. Errors: HAL_INVALID_ARGUMENT = an unknown format. Since 0.2. */
 HAL_API hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t room, size_t *out_size);
+
+/* Tells how often an operator was put off, by all lazy streams since the start of the process: `recorded` of hal_lazy_info_t, by operator. Any thread.
+ * Errors: HAL_OUT_OF_RANGE = no such operator. Since 0.2. */
+HAL_API hal_status_t hal_lazy_op_count(uint32_t op, uint64_t *out_count);
 
 /* What is measured of the lazy work of a device, all its recordings together. */
 enum {

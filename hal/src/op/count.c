@@ -6,15 +6,14 @@
 
 hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
 
-/* NULL past the end. */
-static hal_op_counter_t *counter_of(uint32_t op) {
+hal_op_counter_t *hal_op_counter(uint32_t op) {
   if (op < HAL_OP_BUILTIN_COUNT) return &hal_op_builtin_counters[op];
   hal_op_defined_t *const defined = hal_op_defined(op);
   return defined ? &defined->counter : NULL;
 }
 
 hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
-  const hal_op_counter_t *const counter = counter_of(op);
+  const hal_op_counter_t *const counter = hal_op_counter(op);
   if (!counter)
     return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
                          (unsigned)hal_op_count());
@@ -31,7 +30,7 @@ hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
 void hal_op_reset_counts(void) {
   const uint32_t ops = hal_op_count();
   for (uint32_t op = 0; op < ops; op++) {
-    hal_op_counter_t *const counter = counter_of(op);
+    hal_op_counter_t *const counter = hal_op_counter(op);
     atomic_store_explicit(&counter->plugin, 0, memory_order_relaxed);
     atomic_store_explicit(&counter->portable, 0, memory_order_relaxed);
     atomic_store_explicit(&counter->unimplemented, 0, memory_order_relaxed);

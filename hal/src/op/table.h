@@ -55,8 +55,12 @@ static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
 /* How often an operator ran, by who answered. */
 typedef struct hal_op_counter_s {
   atomic_uint_fast64_t plugin, portable, unimplemented;
+  atomic_uint_fast64_t put_off; /* by lazy streams; never set to zero */
 } hal_op_counter_t;
 extern hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
+
+/* The counter of an operator. NULL past the end. */
+hal_op_counter_t *hal_op_counter(uint32_t op);
 
 /* Counts exactly, by any thread. */
 static inline void hal_op_count_one(atomic_uint_fast64_t *counter) {

@@ -139,14 +139,26 @@ static hal_status_t queue_again(hal_lazy_t *lazy, hal_schedule_t *schedule) {
   return HAL_OK;
 }
 
+/* Counts what is held of the results. Not for what comes again: its schedule knows. */
+static void count_held(hal_lazy_t *lazy) {
+  if (lazy->fuse && hal_fuse_touches(lazy->fuse, &lazy->touches, &lazy->tape))
+    lazy->info.held += hal_touches_count_held(&lazy->touches);
+}
+
+/* Queues a tape that is none of those that came before. */
+static hal_status_t queue_new(hal_lazy_t *lazy) {
+  count_held(lazy);
+  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, lazy->tape.command_count);
+  return lazy->programs ? queue_compiled(lazy) : queue_groups(lazy);
+}
+
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
   hal_touches_begin(&lazy->touches, &lazy->tape);
   lazy->seen.count = 0;
-  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, lazy->tape.command_count);
-  if (lazy->programs) return queue_compiled(lazy);
+  if (lazy->desc.flags & HAL_LAZY_PLAIN || lazy->programs) return queue_new(lazy);
   hal_schedule_t *const schedule = hal_schedules_find(&lazy->schedules, lazy->fuse, &lazy->tape, &lazy->info);
   if (schedule) return queue_again(lazy, schedule);
-  const hal_status_t status = queue_groups(lazy);
+  const hal_status_t status = queue_new(lazy);
   hal_schedules_keep(&lazy->schedules, &lazy->info, !status);
   return status;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status_internal.h"
 #include "device/device.h"
+#include "op/table.h"
 #include "program/fuse.h"
 
 void hal_metric_add(hal_metrics_t *metrics, uint32_t metric, uint64_t sample) {
@@ -44,6 +45,15 @@ static void fill(hal_metrics_t *metrics, uint32_t metric, hal_lazy_metric_t *out
   qsort(sorted, samples, sizeof *sorted, compare);
   for (uint32_t i = 0; samples && i < HAL_LAZY_PERCENTILES; i++)
     out->percentile[i] = sorted[percents[i] * (samples - 1) / 100];
+}
+
+hal_status_t hal_lazy_op_count(uint32_t op, uint64_t *out_count) {
+  const hal_op_counter_t *const counter = hal_op_counter(op);
+  if (!counter)
+    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
+                         (unsigned)hal_op_count());
+  *out_count = atomic_load_explicit(&counter->put_off, memory_order_relaxed);
+  return HAL_OK;
 }
 
 /* The measurements of a device; NULL = nothing was put off there. */

@@ -45,6 +45,7 @@ static void subtract(hal_lazy_info_t *before, const hal_lazy_info_t *info) {
   before->groups = info->groups - before->groups;
   before->dropped = info->dropped - before->dropped;
   before->common = info->common - before->common;
+  before->held = info->held - before->held;
   before->cached = info->cached + info->compiled - before->cached - before->compiled;
 }
 
@@ -53,6 +54,7 @@ void hal_schedule_count(const hal_schedule_t *schedule, hal_lazy_info_t *info) {
   info->groups += schedule->info.groups;
   info->dropped += schedule->info.dropped;
   info->common += schedule->info.common;
+  info->held += schedule->info.held;
   info->cached += schedule->info.cached;
 }
 

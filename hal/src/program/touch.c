@@ -136,6 +136,12 @@ static int put_launch(listing_t *listing, const hal_program_op_t *op, const hal_
   return 1;
 }
 
+static void put_results(listing_t *listing, const hal_op_call_t *call) {
+  uint64_t low, high;
+  for (uint32_t i = 0; i < call->result_count; i++)
+    if (call->results[i] && hal_touch_tensor(call->results[i], &low, &high)) put(listing, low, high, HAL_TOUCH_WRITES);
+}
+
 /* Lists what a command touches; 0 = nobody knows all of it. */
 static int put_command(listing_t *listing) {
   const hal_command_t *const command = &listing->tape->commands[listing->command];
@@ -162,8 +168,11 @@ static int put_command(listing_t *listing) {
     case HAL_COMMAND_FREED:
       put_bytes(listing, command->u.freed.address, command->u.freed.size, HAL_TOUCH_FREES);
       return 1;
+    case HAL_COMMAND_OWN_OP:
+      put_results(listing, command->u.own_op.call);
+      return 0; /* functions of the plugin, and of the host, may do what they like beside */
     default:
-      return 0; /* functions of the host, and of the plugin, may do what they like */
+      return 0;
   }
 }
 
@@ -334,6 +343,24 @@ int hal_touches_is_changed(const hal_touches_t *touches, const hal_span_t *span,
       if (touch->low < span->high && span->low < touch->high) return 1;
     }
   return 0;
+}
+
+/* Whether what a touch has written is written at the same place, or given back, by another behind it. */
+static int is_superseded(const hal_touches_t *touches, const hal_touch_t *touch) {
+  uint32_t looked = 0;
+  for (uint32_t i = touch->next; i != HAL_NO_TOUCH && looked++ < MOST_LOOKED; i = touches->touch[i].next) {
+    const hal_touch_t *const later = &touches->touch[i];
+    if (later->how == HAL_TOUCH_WRITES && later->low == touch->low) return 1;
+    if (later->how == HAL_TOUCH_FREES && later->low < touch->high && touch->low < later->high) return 1;
+  }
+  return 0;
+}
+
+uint32_t hal_touches_count_held(const hal_touches_t *touches) {
+  uint32_t held = 0;
+  for (uint32_t i = 0; i < touches->count; i++)
+    held += touches->touch[i].how == HAL_TOUCH_WRITES && !is_superseded(touches, &touches->touch[i]);
+  return held;
 }
 
 void hal_touches_destroy(hal_touches_t *touches) {

@@ -55,6 +55,9 @@ int hal_touches_may_pass(hal_touches_t *touches, uint64_t low, uint64_t high, in
 /* Whether a command that ran since `command`, before `end` or out of its order, has written memory, or given it back. */
 int hal_touches_is_changed(const hal_touches_t *touches, const hal_span_t *span, uint32_t command, uint32_t end);
 
+/* Counts the results that are not given back at the end of the tape; written several times is one. */
+uint32_t hal_touches_count_held(const hal_touches_t *touches);
+
 void hal_touches_destroy(hal_touches_t *touches);
 
 /* The bytes that a tensor touches; 0 = none. */

@@ -430,3 +430,41 @@ Test(lazy, measurements_count_sum_and_rank_their_samples) {
   cr_expect_eq(hal_lazy_metric(1000, 0, &none), HAL_OUT_OF_RANGE);
   cr_expect_eq(hal_lazy_reset_metrics(1000), HAL_OUT_OF_RANGE);
 }
+
+Test(lazy, operators_that_are_put_off_are_counted_by_name) {
+  uint32_t op;
+  uint64_t before, between, after;
+  must(hal_op_id("add.Tensor", &op));
+  tensor_t *const a = floats(1, 1), *const r = floats(0, 0);
+  add(a, a, 1, r);
+  must(hal_lazy_op_count(op, &before));
+  hal_lazy_t *const lazy = begin();
+  add(a, a, 1, r);
+  unary("exp", r, r);
+  add(r, a, 1, r);
+  must(hal_lazy_op_count(op, &between));
+  cr_expect_eq(between - before, 2, "when they are recorded");
+  must(hal_lazy_end(lazy));
+  add(a, a, 1, r);
+  must(hal_lazy_op_count(op, &after));
+  cr_expect_eq(after, between, "neither when they are queued, nor what is not put off");
+  assert_fails(hal_lazy_op_count(UINT32_MAX, &after), HAL_OUT_OF_RANGE,
+               "operator number 4294967295; this process has ");
+}
+
+Test(lazy, results_that_are_held_are_counted_also_of_work_that_comes_again) {
+  tensor_t *const a = floats(1, 1), *const kept = floats(0, 0), *const r = floats(0, 0);
+  hal_lazy_t *const lazy = begin();
+  for (uint64_t i = 1; i <= 5; i++) {
+    hal_block_t *block;
+    tensor_t *const t = taken(&block);
+    unary("exp", a, t);
+    add(t, a, 1, kept);
+    add(kept, a, 1, kept);
+    unary("neg", kept, r);
+    hal_memory_release(block);
+    must(hal_lazy_flush(lazy));
+    cr_expect_eq(info_of(lazy).held, 2 * i, "kept and r, %d", (int)info_of(lazy).held);
+  }
+  must(hal_lazy_end(lazy));
+}

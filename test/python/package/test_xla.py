@@ -200,6 +200,34 @@ def test_reports_have_counters_times_and_causes(run):
     """)
 
 
+def test_counters_of_tensors_and_operators_count_them(run):
+    run("""
+        device = xm.xla_device()
+        kept = torch.ones(10).to(device)
+        xm.mark_step()
+        met.clear_all()
+        for step in range(5):
+            y = kept * 2 + step
+            z = (y + 1).exp()
+            y.add_(z)
+            xm.mark_step()
+        assert {name: met.counter_value(name) for name in met.counter_names() if name.startswith("lazy::")} == {"lazy::mul": 5, "lazy::add": 15, "lazy::exp": 5}
+        assert met.counter_value("RecordedOps") == 25 == sum(torch_backend.lazy.operators().values())
+        assert met.counter_value("SyncedTensorsWithIR") == 10, "y and z of each step"
+        assert met.counter_value("CreateLtcTensor") - met.counter_value("DestroyLtcTensor") == 2, "y and z"
+        assert met.counter_value("CreateLtcTensor") >= 20 and met.counter_value("DeviceDataCacheMiss") is None
+        kept.copy_(torch.zeros(10))
+        xm.mark_step()
+        assert met.counter_value("DeviceDataCacheMiss") == 1
+        del y, z
+        assert met.counter_value("CreateLtcTensor") == met.counter_value("DestroyLtcTensor")
+        report = met.metrics_report()
+        assert "Counter: CreateLtcTensor\\n" in report and "Counter: lazy::exp\\n  Value: 5\\n" in report
+        met.clear_all()
+        assert not [name for name in met.counter_names() if name.startswith("lazy::")] and torch_backend.lazy.operators() == {}
+    """)
+
+
 def test_the_analysis_finds_compilations_readings_and_fallbacks(run):
     done = run("""
         import torch_backend.lazy

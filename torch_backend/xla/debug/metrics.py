@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+
 from torch_backend import fallback, lazy
 
 __all__ = [
@@ -11,7 +13,8 @@ __all__ = [
 
 _COUNTERS = {
     "MarkStep": "steps", "UncachedCompile": "compiled", "CachedCompile": "cached", "RecordedOps": "recorded", "SyncedOps": "queued", "FusedOps": "fused",
-    "DroppedOps": "dropped", "Syncs": "flushes", "NeededSyncs": "needed", "LimitSyncs": "limits",
+    "DroppedOps": "dropped", "Syncs": "flushes", "NeededSyncs": "needed", "LimitSyncs": "limits", "SyncedTensorsWithIR": "held",
+    "CreateLtcTensor": "created", "DestroyLtcTensor": "destroyed",
 }  # fmt: skip
 _METRICS = {
     "CompileTime": "compile_time", "ExecuteTime": "queue_time", "DeviceLockWait": "lock_time", "TransferToDeviceTime": "upload_time",
@@ -21,14 +24,24 @@ _WARM_UP = 10  # steps in which compiling and reading are no finding
 _PREFIX = "pt-xla-profiler: "
 
 
+def _recorded() -> collections.Counter:
+    """lazy::<op>: put off, in all its overloads."""
+    found: collections.Counter = collections.Counter()
+    for name, count in lazy.operators().items():
+        found["lazy::" + name.partition(".")[0]] += count
+    return found
+
+
 def _counters() -> dict[str, int]:
     counts = lazy.metrics()
     found = {name: counts[key] for name, key in _COUNTERS.items()}
-    return {**found, **{row.op: row.count for row in fallback.report()}}  # aten::<op>: computed by the CPU
+    uploads = lazy.measurements().get("upload_time")
+    found["DeviceDataCacheMiss"] = uploads.count if uploads else 0  # there is no cache
+    return {**found, **_recorded(), **{row.op: row.count for row in fallback.report()}}  # aten::<op>: computed by the CPU
 
 
 def counter_names() -> list[str]:
-    """The counters that are not zero: those of steps, groups and operators, and `aten::<op>` of operators that the CPU computed."""
+    """The counters that are not zero: those of steps, groups, tensors and operators, `lazy::<op>` of operators that were put off, and `aten::<op>` of those that the CPU computed."""
     return sorted(name for name, value in _counters().items() if value)
 
 
@@ -116,7 +129,7 @@ def metrics_report() -> str:
 def short_metrics_report(counter_names: list | None = None, metric_names: list | None = None) -> str:
     """Some of it; by default what tells most: compiling, queueing, copies, steps, and operators that the CPU computed."""
     if counter_names is None:
-        counter_names = ["CachedCompile", "MarkStep", "UncachedCompile", *sorted(name for name in _counters() if "::" in name)]
+        counter_names = ["CachedCompile", "MarkStep", "UncachedCompile", *executed_fallback_ops()]
     if metric_names is None:
         metric_names = ["CompileTime", "ExecuteTime", "TransferToDeviceTime", "TransferFromDeviceTime"]
     return "\n".join(_lines(counter_names, metric_names)) + "\n"
