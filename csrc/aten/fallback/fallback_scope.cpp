@@ -5,7 +5,7 @@
 #include "aten/fallback/fallback_shells.h"
 #include "aten/fallback/sparse_parts.h"
 #include "aten/prepare/op_call.h"
-#include "core/stream/stream.h"
+#include "core/graph/graph.h"
 
 namespace torch_backend {
 namespace {
@@ -48,10 +48,11 @@ void FallbackScope::use_device(const at::Tensor &tensor) {
   const c10::Device device = tensor.device();
   if (C10_UNLIKELY(operand_device_ && *operand_device_ != device)) throw_two_devices(*operand_device_, device);
   operand_device_ = device_ = device;
-  TORCH_CHECK(
-      hal_program_of_stream(current_stream(device.index())) == nullptr, "The operator '", op_,
-      "' cannot be captured into a graph: the device has no kernel for these operands, so the CPU would compute it, on "
-      "values that are not there yet. Call it before or after the capture.");
+  refuse_in_capture(device.index(), [this] {
+    return c10::str("The operator '", op_,
+                    "' cannot be captured into a graph: the device has no kernel for these operands, so the CPU would "
+                    "compute it, on values that are not there yet. Call it before or after the capture.");
+  });
   storages_.open(device.index());
 }
 

@@ -14,6 +14,7 @@
 #include "core/allocator/allocator.h"
 #include "core/compat.h"
 #include "core/device.h"
+#include "core/graph/graph.h"
 #include "core/status.h"
 
 namespace torch_backend {
@@ -66,13 +67,12 @@ struct PhiloxGenerator final : c10::GeneratorImpl {
                     at::Tensor &intragraph_offset) TORCH_BACKEND_OVERRIDE_SINCE_214 {
     constexpr uint64_t block = 4;
     uint64_t first_seed = 0, first_block = 0;
-    hal_stream_t *stream = nullptr;
-    check(hal_stream_current(device().index(), &stream));
-    TORCH_CHECK(
-        hal_program_of_stream(stream) == nullptr,
-        "philox_state gives numbers of the host, which a graph would repeat: draw with torch's random functions "
-        "while '",
-        device(), "' is being captured");
+    refuse_in_capture(device().index(), [this] {
+      return c10::str(
+          "philox_state gives numbers of the host, which a graph would repeat: draw with torch's random "
+          "functions while '",
+          device(), "' is being captured");
+    });
     hal_generator_reserve(state(), increment / block + (increment % block != 0), &first_seed, &first_block);
     seed = word(first_seed);
     offset = word(first_block * block);

@@ -198,6 +198,14 @@ class Graph final : public at::GraphImplInterface {
 
 }  // namespace
 
+void refuse_in_capture(c10::DeviceIndex device, const std::function<std::string()> &message) {
+  hal_program_t *const program = hal_program_of_stream(current_stream(device));
+  if (C10_LIKELY(program == nullptr)) return;
+  const std::string told = message();
+  hal_program_refuse(program, told.c_str());
+  TORCH_CHECK(false, told);
+}
+
 void note_refused(const std::string &message) {
   const hal_program_t *const program = hal_program_of_stream(current_stream(-1));
   const bool is_first = message.find("the recording was spoiled before") == std::string::npos;

@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,9 @@ class MemoryPool {
   c10::MempoolId_t id_;
   hal_memory_pool_t *pool_ = nullptr;
 };
+
+// Refuses what the capture of a device's current stream cannot hold, with a message: throws it, and the capture is spoiled. Nothing without a capture.
+void refuse_in_capture(c10::DeviceIndex device, const std::function<std::string()> &message);
 
 // Notes what the user is told that could not be captured on the current stream: the end of the capture, which that has spoiled, tells it too.
 void note_refused(const std::string &message);

@@ -39,6 +39,11 @@ HAL_API hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_d
  * cannot run; HAL_FAILED_PRECONDITION = it had ended. Since 0.2. */
 HAL_API hal_status_t hal_program_end(hal_program_t *program);
 
+/* Spoils a recording, with a message (copied): for who is asked for work that it cannot hold, such as what the host computes of values that are not there
+ * yet, so that no program is made that lacks it. Later work and hal_program_end tell the message of the first that spoiled it. Always answers HAL_FAILED_PRECONDITION
+ * with the message, also when it has ended. Any thread. Since 0.2. */
+HAL_API hal_status_t hal_program_refuse(hal_program_t *program, const char *message);
+
 /* Queues what was recorded on a stream of the same device (NULL: current). Runs of one program follow one another, also on different
  * streams; the caller orders other uses of its memory. Any thread. Errors: HAL_FAILED_PRECONDITION = the program is not
  * ended, or was spoiled, or the stream is being recorded; HAL_INVALID_ARGUMENT = a stream of another device; the plugin's own,

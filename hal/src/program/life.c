@@ -99,6 +99,15 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
   return HAL_OK;
 }
 
+hal_status_t hal_program_refuse(hal_program_t *program, const char *message) {
+  const hal_status_t status = hal_error_set(HAL_FAILED_PRECONDITION, "%s", message);
+  if (!hal_device_is_alive(program->device)) return status;
+  hal_lock(&program->lock);
+  if (program->recording) hal_program_spoil(program, status);
+  hal_unlock(&program->lock);
+  return status;
+}
+
 hal_status_t hal_program_end(hal_program_t *program) {
   hal_status_t status = HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));

@@ -435,6 +435,20 @@ static hal_status_t run_another(hal_stream_t *stream) {
 }
 Test(program, running_a_program_spoils_it) { spoils("running another program", run_another); }
 
+Test(program, a_caller_spoils_what_cannot_hold_its_work) {
+  hal_program_t *const program = begin(NULL);
+  assert_fails(hal_program_refuse(program, "the host computes 100%"), HAL_FAILED_PRECONDITION, "the host computes 100%");
+  assert_fails(hal_program_refuse(program, "and this"), HAL_FAILED_PRECONDITION, "and this");
+  assert_fails(hal_program_end(program), HAL_ABORTED, "the recording was spoiled: the host computes 100%");
+  assert_fails(hal_program_run(program, NULL), HAL_FAILED_PRECONDITION, "the host computes 100%");
+  hal_program_destroy(program);
+  hal_program_t *const good = begin(NULL);
+  must(hal_program_end(good));
+  assert_fails(hal_program_refuse(good, "too late"), HAL_FAILED_PRECONDITION, "too late");
+  must(hal_program_run(good, NULL));
+  hal_program_destroy(good);
+}
+
 Test(program, other_streams_of_the_device_work_meanwhile) {
   hal_stream_t *const stream = new_stream(), *const other = new_stream();
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);

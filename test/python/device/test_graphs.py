@@ -1,5 +1,6 @@
 """Graphs: what is captured is recorded and replayed, on the same memory, with new random numbers."""
 
+import contextlib
 import gc
 import threading
 
@@ -264,6 +265,17 @@ def test_a_spoiled_capture_cannot_be_replayed(device, module):
                 pass
     with pytest.raises(RuntimeError, match="has captured"):
         graph.replay()
+
+
+@pytest.mark.parametrize("what", IMPOSSIBLE)
+def test_a_program_that_swallows_the_error_gets_no_graph_without_the_operator(device, module, what):
+    x = torch.ones(4, device=device)
+    function, words = IMPOSSIBLE[what]
+    with pytest.raises(RuntimeError, match=words):
+        with module.graph(torch.accelerator.Graph()):
+            with contextlib.suppress(RuntimeError):
+                function(x)
+    assert (x + 1).sum().item() == 8
 
 
 def test_wrong_orders_are_refused(device, capture):
