@@ -467,4 +467,5 @@ Test(lazy, results_that_are_held_are_counted_also_of_work_that_comes_again) {
     cr_expect_eq(info_of(lazy).held, 2 * i, "kept and r, %d", (int)info_of(lazy).held);
   }
   must(hal_lazy_end(lazy));
+  cr_expect_float_eq(at(r, 0), -4.7182817F, 1e-5);
 }
