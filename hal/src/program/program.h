@@ -28,6 +28,8 @@ typedef struct hal_command_s {
     struct {
       hal_plugin_kernel_t *kernel;
       const hal_launch_t *launch;
+      uint64_t
+          codes; /* of its arguments, if their values are words that lie one behind another (hal_arg_code); 0 = they do not, or are too many */
     } launch;
     struct {
       void *dst;
@@ -58,6 +60,14 @@ typedef struct hal_command_s {
     } freed;
   } u;
 } hal_command_t;
+
+enum { HAL_ARG_CODES = 32 }; /* arguments whose codes fill a word */
+
+/* What an argument is, in two bits: of 8 bytes, an address, of 4 bytes; 0 = another. */
+static inline uint64_t hal_arg_code(uint32_t size, uint32_t kind) {
+  if (HAL_LIKELY(size == 8 && kind != HAL_ARG_LOCAL)) return kind == HAL_ARG_POINTER ? 2 : 1;
+  return size == 4 && kind == HAL_ARG_VALUE ? 3 : 0;
+}
 
 /* Memory that an operator reads or writes. */
 typedef struct hal_span_s {

@@ -135,19 +135,20 @@ static inline size_t value_size(const hal_arg_t *argument) {
 }
 static inline size_t value_room(const hal_arg_t *argument) { return (value_size(argument) + 7) & ~(size_t)7; }
 
-/* Copies the arguments of a launch, and behind them their values, of up to 8 bytes each: 1. 0 = there are others. */
-static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
-  uint64_t *to = (uint64_t *)(args + count);
+/* Copies the arguments of a launch, and behind them their values, a word each, and gives their codes, of the last ones where they are many: 1.
+ * 0 = there are other arguments. */
+static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count, uint64_t *out_codes) {
+  uint64_t *to = (uint64_t *)(args + count), codes = 0;
   for (const hal_arg_t *const end = from + count; from != end; from++, args++, to++) {
     const uint32_t size = from->size, kind = from->kind;
-    if (HAL_LIKELY(size == 8 && kind != HAL_ARG_LOCAL))
-      memcpy(to, from->value, 8);
-    else if (HAL_LIKELY(size == 4 && kind == HAL_ARG_VALUE))
-      memcpy(to, from->value, 4);
-    else
-      return 0;
+    const uint64_t code = hal_arg_code(size, kind);
+    if (HAL_UNLIKELY(!code)) return 0;
+    codes = codes << 2 | code;
+    *to = 0;
+    memcpy(to, from->value, size == 8 ? 8 : 4);
     *args = (hal_arg_t){.value = to, .size = size, .kind = kind};
   }
+  *out_codes = codes;
   return 1;
 }
 
@@ -182,18 +183,19 @@ static __attribute__((noinline)) hal_launch_t *copy_launch(hal_arena_t *arena, c
   return copy;
 }
 
-/* The same of a launch whose values are words, and without attributes, as most are. NULL = it is another one, or no memory. */
-static inline hal_launch_t *copy_plain(hal_arena_t *arena, const hal_launch_t *launch) {
+/* The same of a launch whose values are words, and without attributes, as most are, with the codes of its arguments unless they are too many. NULL = it is another one, or no memory. */
+static inline hal_launch_t *copy_plain(hal_arena_t *arena, const hal_launch_t *launch, uint64_t *codes) {
   const uint32_t count = launch->arg_count;
   const size_t size = sizeof *launch + count * (sizeof(hal_arg_t) + 8);
   if (HAL_UNLIKELY(launch->struct_size != HAL_STRUCT_SIZE(hal_launch_t, args))) return NULL;
   hal_launch_t *const copy = hal_arena_take(arena, size);
   if (HAL_UNLIKELY(!copy)) return NULL;
   hal_arg_t *const args = (hal_arg_t *)(copy + 1);
-  if (HAL_UNLIKELY(!copy_words(args, launch->args, count))) {
+  if (HAL_UNLIKELY(!copy_words(args, launch->args, count, codes))) {
     hal_arena_give_back(arena, size);
     return NULL;
   }
+  if (HAL_UNLIKELY(count > HAL_ARG_CODES)) *codes = 0;
   memcpy(copy, launch, HAL_STRUCT_SIZE(hal_launch_t, args));
   copy->args = args;
   return copy;
@@ -203,12 +205,14 @@ static hal_status_t record_launch(hal_recorder_t *recorder, hal_recorded_op_t *o
                                   const hal_launch_t *launch) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  hal_launch_t *copy = copy_plain(&program->tape.arena, launch);
+  uint64_t codes = 0;
+  hal_launch_t *copy = copy_plain(&program->tape.arena, launch, &codes);
   if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->tape.arena, launch);
   hal_command_t *const command = copy ? append(program, op, HAL_COMMAND_LAUNCH) : NULL;
   if (HAL_UNLIKELY(!command)) return hal_program_leave(program, out_of_memory());
   command->u.launch.kernel = kernel;
   command->u.launch.launch = copy;
+  command->u.launch.codes = codes;
   if (HAL_LIKELY(recorder->lazy)) { /* runs on its own stream: the addresses of its error record stay */
     hal_unlock(&program->lock);
     return HAL_OK;

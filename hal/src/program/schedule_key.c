@@ -47,13 +47,6 @@ static int put_op(hal_words_t *key, const hal_program_op_t *op) {
   return 1;
 }
 
-/* What an argument is, in two bits: of 8 bytes, an address, of 4 bytes; 0 = another, which says it in a word of its own. */
-static inline uint64_t code_of(const hal_arg_t *argument) {
-  if (HAL_LIKELY(argument->size == 8 && argument->kind != HAL_ARG_LOCAL))
-    return argument->kind == HAL_ARG_POINTER ? 2 : 1;
-  return argument->size == 4 && argument->kind == HAL_ARG_VALUE ? 3 : 0;
-}
-
 static inline uint64_t word_of(const hal_arg_t *argument) {
   uint64_t word = 0;
   if (HAL_LIKELY(argument->size == 8))
@@ -63,7 +56,7 @@ static inline uint64_t word_of(const hal_arg_t *argument) {
   return word;
 }
 
-/* Leaves room for `more` words. */
+/* An argument without a code says what it is in a word of its own. Leaves room for `more` words. */
 static __attribute__((noinline)) int put_other(hal_words_t *key, hal_words_t *to, const hal_arg_t *argument,
                                                size_t more) {
   const size_t size = argument->kind == HAL_ARG_LOCAL     ? 0
@@ -75,25 +68,22 @@ static __attribute__((noinline)) int put_other(hal_words_t *key, hal_words_t *to
   return 1;
 }
 
-enum { CODES = 32 /* arguments whose codes fill a word */ };
+static inline void put_words(hal_words_t *to, const uint64_t *words, uint32_t count) {
+  memcpy(&to->word[to->count], words, count * sizeof *words);
+  to->count += count;
+}
 
-/* A launch, without the numbers from the argument `first` to `last`, which are those of an element-wise kernel. */
-static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_launch_t *launch, uint32_t first,
-                      uint32_t last) {
+/* Arguments of any kind, without those from `first` to `last`. The room of three words for each is there. */
+static int put_arguments(hal_words_t *key, hal_words_t *numbers, const hal_launch_t *launch, uint32_t first,
+                         uint32_t last) {
   const uint32_t count = launch->arg_count;
-  const int has_attributes = HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count;
-  if (!fits(key, 4 + 3 * (size_t)count) || !fits(numbers, count)) return 0;
-  put(key, (uint64_t)launch->grid[0] << 32 | launch->grid[1]);
-  put(key, (uint64_t)launch->grid[2] << 32 | launch->block[0]);
-  put(key, (uint64_t)launch->block[1] << 32 | launch->block[2]);
-  put(key, (uint64_t)launch->shared_bytes << 32 | count << 1 | (uint32_t)has_attributes);
   for (uint32_t i = 0; i < count;) {
     const size_t place = key->count++;
     uint64_t codes = 0;
-    for (const uint32_t end = count - i < CODES ? count : i + CODES; i < end; i++) {
+    for (const uint32_t end = count - i < HAL_ARG_CODES ? count : i + HAL_ARG_CODES; i < end; i++) {
       const hal_arg_t *const argument = &launch->args[i];
       hal_words_t *const to = i >= first && i < last ? numbers : key;
-      const uint64_t code = code_of(argument);
+      const uint64_t code = hal_arg_code(argument->size, argument->kind);
       codes = codes << 2 | code;
       if (HAL_LIKELY(code))
         put(to, word_of(argument));
@@ -102,6 +92,26 @@ static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_launch_t
     }
     key->word[place] = codes;
   }
+  return 1;
+}
+
+/* A launch, without the numbers from the argument `first` to `last`, which are those of an element-wise kernel. */
+static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_command_t *command, uint32_t first,
+                      uint32_t last) {
+  const hal_launch_t *const launch = command->u.launch.launch;
+  const uint32_t count = launch->arg_count;
+  const int has_attributes = HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count;
+  if (!fits(key, 4 + 3 * (size_t)count) || !fits(numbers, count)) return 0;
+  put(key, (uint64_t)launch->grid[0] << 32 | launch->grid[1]);
+  put(key, (uint64_t)launch->grid[2] << 32 | launch->block[0]);
+  put(key, (uint64_t)launch->block[1] << 32 | launch->block[2]);
+  put(key, (uint64_t)launch->shared_bytes << 32 | count << 1 | (uint32_t)has_attributes);
+  if (HAL_UNLIKELY(!command->u.launch.codes || last > count)) return put_arguments(key, numbers, launch, first, last);
+  const uint64_t *const words = launch->args->value;
+  put(key, command->u.launch.codes);
+  put_words(key, words, first);
+  put_words(numbers, words + first, last - first);
+  put_words(key, words + last, count - last);
   return 1;
 }
 
@@ -114,8 +124,7 @@ static int put_command(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_comma
           command->op == HAL_NO_OP ? NULL : hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
       const hal_op_form_t *const form = kernel && !kernel->form.behind ? &kernel->form : NULL;
       put_address(key, command->u.launch.kernel);
-      return put_launch(key, numbers, command->u.launch.launch, form ? form->number_at : 0,
-                        form ? form->number_at + form->numbers : 0);
+      return put_launch(key, numbers, command, form ? form->number_at : 0, form ? form->number_at + form->numbers : 0);
     }
     case HAL_COMMAND_COPY: /* the bytes of an upload are nobody else's */
       put_address(key, command->u.copy.dst);
@@ -165,18 +174,21 @@ int hal_schedule_key(hal_fuse_t *fuse, const hal_tape_t *tape, hal_words_t *key,
   return done;
 }
 
-/* Two sums, so that one word need not wait for the one before it. */
+/* Four sums, so that a word waits for none of the three before it. What a sum loses is found when the keys are compared. */
 uint64_t hal_schedule_hash(const hal_words_t *words) {
-  const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15);
-  uint64_t even = words->count, odd = 0;
+  const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15), *const word = words->word;
+  const size_t count = words->count;
+  uint64_t a = count * factor, b = 0, c = 0, d = 0;
   size_t i = 0;
-  for (; i + 1 < words->count; i += 2) {
-    even = (even ^ words->word[i]) * factor;
-    odd = (odd ^ words->word[i + 1]) * factor;
-    even ^= even >> 32;
-    odd ^= odd >> 29;
+  for (; i + 3 < count; i += 4) {
+    a = (a ^ word[i]) * factor;
+    b = (b ^ word[i + 1]) * factor;
+    c = (c ^ word[i + 2]) * factor;
+    d = (d ^ word[i + 3]) * factor;
   }
-  if (i < words->count) even = (even ^ words->word[i]) * factor;
-  even = (even ^ odd) * factor;
-  return even ^ even >> 32;
+  for (; i < count; i++) a = (a ^ word[i]) * factor;
+  a = (a ^ a >> 32 ^ b) * factor;
+  a = (a ^ a >> 32 ^ c) * factor;
+  a = (a ^ a >> 32 ^ d) * factor;
+  return a ^ a >> 32;
 }

@@ -145,3 +145,43 @@ Test(schedule_key, a_tape_that_is_too_long_has_none) {
   cr_expect_not(hal_schedule_key(&fuse, &made.tape, &key, &numbers));
   hal_free(commands);
 }
+
+Test(schedule_key, words_that_lie_one_behind_another_give_the_same_key_as_arguments_one_by_one) {
+  static uint64_t words[HAL_ARG_CODES];
+  static const hal_arg_t kinds[] = {
+      {.size = 8, .kind = HAL_ARG_POINTER}, {.size = 8, .kind = HAL_ARG_VALUE}, {.size = 4, .kind = HAL_ARG_VALUE}};
+  uint64_t codes = 0;
+  made.tape.command_count = 1;
+  for (uint32_t count = 1; count <= HAL_ARG_CODES; count++) {
+    hal_arg_t *const last = &made.args[count - 1];
+    words[count - 1] = UINT64_C(0x1000000) + count;
+    *last = kinds[count % 3];
+    last->value = &words[count - 1];
+    codes = codes << 2 | hal_arg_code(last->size, last->kind);
+    made.launch.arg_count = count;
+    made.command[0].u.launch.codes = 0;
+    keep_key();
+    made.command[0].u.launch.codes = codes;
+    cr_expect(is_kept_key(), "%u arguments", (unsigned)count);
+    words[count - 1]++;
+    cr_expect(!is_kept_key(), "the last of %u", (unsigned)count);
+  }
+}
+
+static uint64_t hash_of(uint64_t *words, size_t count) {
+  return hal_schedule_hash(&(hal_words_t){.word = words, .count = count});
+}
+
+Test(schedule_key, each_bit_of_each_word_is_in_the_hash) {
+  uint64_t words[9] = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  for (size_t count = 1; count <= 9; count++) {
+    const uint64_t hash = hash_of(words, count);
+    for (size_t i = 0; i < count; i++)
+      for (uint32_t bit = 0; bit < 64; bit++) {
+        words[i] ^= UINT64_C(1) << bit;
+        cr_expect_neq(hash_of(words, count), hash, "bit %u of word %zu of %zu", (unsigned)bit, i, count);
+        words[i] ^= UINT64_C(1) << bit;
+      }
+    cr_expect_neq(hash_of(words, count - 1), hash, "the number of words");
+  }
+}
