@@ -17,34 +17,41 @@ enum {
 
 /* ---- what operators touch --------------------------------------------------------------------------------------------------- */
 
-int hal_touch_tensor(const hal_tensor_t *tensor, uint64_t *low, uint64_t *high) {
+/* The memory of a tensor, and whether there is nothing between its elements; 0 = it has none. */
+static inline int span_tensor(const hal_tensor_t *tensor, hal_span_t *span) {
   const int64_t size = (int64_t)hal_dtype_size(tensor->dtype);
-  int64_t below = 0, above = 0;
+  int64_t below = 0, above = 0, elements = 1;
   for (int32_t d = 0; d < tensor->ndim; d++) {
-    if (tensor->sizes[d] == 0) return 0;
-    const int64_t reach = (tensor->sizes[d] - 1) * tensor->strides[d];
+    const int64_t count = tensor->sizes[d];
+    if (count == 0) return 0;
+    const int64_t reach = (count - 1) * tensor->strides[d];
     *(reach < 0 ? &below : &above) += reach;
+    elements *= count;
   }
-  *low = (uint64_t)(uintptr_t)tensor->data + (uint64_t)(below * size);
-  *high = (uint64_t)(uintptr_t)tensor->data + (uint64_t)((above + 1) * size);
+  span->low = (uint64_t)(uintptr_t)tensor->data + (uint64_t)(below * size);
+  span->high = (uint64_t)(uintptr_t)tensor->data + (uint64_t)((above + 1) * size);
+  span->dense = above + 1 - below == elements;
   return tensor->data != NULL;
+}
+
+int hal_touch_tensor(const hal_tensor_t *tensor, uint64_t *low, uint64_t *high) {
+  hal_span_t span;
+  const int has_memory = span_tensor(tensor, &span);
+  if (has_memory) {
+    *low = span.low;
+    *high = span.high;
+  }
+  return has_memory;
 }
 
 static uint32_t tensors_of(const hal_value_t *value) {
   return value->tag == HAL_VALUE_TENSOR ? value->u.t != NULL : value->tag == HAL_VALUE_TENSOR_LIST ? value->count : 0;
 }
 
-static uint64_t elements_of(const hal_tensor_t *tensor) {
-  uint64_t count = 1;
-  for (int32_t d = 0; d < tensor->ndim; d++) count *= (uint64_t)tensor->sizes[d];
-  return count;
-}
-
 static void note_tensor(hal_span_t *spans, uint32_t *count, const hal_tensor_t *tensor, uint32_t writes) {
   hal_span_t *const span = &spans[*count];
-  if (!tensor || !hal_touch_tensor(tensor, &span->low, &span->high)) return;
+  if (!tensor || !span_tensor(tensor, span)) return;
   span->writes = writes;
-  span->dense = span->high - span->low == elements_of(tensor) * hal_dtype_size(tensor->dtype);
   ++*count;
 }
 

@@ -448,6 +448,7 @@ Test(lazy, operators_that_are_put_off_are_counted_by_name) {
   add(a, a, 1, r);
   must(hal_lazy_op_count(op, &after));
   cr_expect_eq(after, between, "neither when they are queued, nor what is not put off");
+  cr_expect_eq(at(r, 0), 2);
   assert_fails(hal_lazy_op_count(UINT32_MAX, &after), HAL_OUT_OF_RANGE,
                "operator number 4294967295; this process has ");
 }
