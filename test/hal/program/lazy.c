@@ -123,6 +123,14 @@ Test(lazy, uploads_from_page_locked_memory_own_their_bytes) {
   must(hal_host_free(locked));
 }
 
+Test(lazy, a_format_of_texts_that_is_none_is_refused_when_it_begins) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .format = 2};
+  hal_lazy_t *lazy = NULL;
+  assert_fails(hal_lazy_begin(NULL, &desc, &lazy), HAL_INVALID_ARGUMENT, "0 (lines) and 1 (dot), not 2");
+  cr_assert_null(lazy);
+  cr_assert_null(hal_lazy_of_stream(NULL));
+}
+
 Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
   hal_lazy_t *second = NULL;
   hal_program_t *program = NULL;
@@ -448,6 +456,7 @@ Test(lazy, operators_that_are_put_off_are_counted_by_name) {
   add(a, a, 1, r);
   must(hal_lazy_op_count(op, &after));
   cr_expect_eq(after, between, "neither when they are queued, nor what is not put off");
+  must(hal_device_synchronize(0)); /* no compiler of the device's works while the process ends */
   assert_fails(hal_lazy_op_count(UINT32_MAX, &after), HAL_OUT_OF_RANGE,
                "operator number 4294967295; this process has ");
 }
@@ -467,4 +476,5 @@ Test(lazy, results_that_are_held_are_counted_also_of_work_that_comes_again) {
     cr_expect_eq(info_of(lazy).held, 2 * i, "kept and r, %d", (int)info_of(lazy).held);
   }
   must(hal_lazy_end(lazy));
+  must(hal_device_synchronize(0));
 }
