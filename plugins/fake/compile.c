@@ -114,12 +114,10 @@ hal_status_t fake_compile(const hal_module_desc_t *desc, void **out_library) {
 }
 
 /* A symbol of that name may be another library's, or no kernel. */
-const hal_host_kernel_t *fake_library_kernel(void *library, const char *name) {
-  char symbol[256];
+static const hal_host_kernel_t *kernel_at(void *library, const char *symbol, const char *name) {
   struct link_map *map = NULL;
   const ElfW(Sym) *entry = NULL;
   Dl_info found;
-  if ((size_t)snprintf(symbol, sizeof symbol, "hal_host_kernel_%s", name) >= sizeof symbol) return NULL;
   void *const address = dlsym(library, symbol);
   if (!address || dlinfo(library, RTLD_DI_LINKMAP, &map)) return NULL;
   if (!dladdr1(address, &found, (void **)&entry, RTLD_DL_SYMENT) || !entry ||
@@ -127,4 +125,20 @@ const hal_host_kernel_t *fake_library_kernel(void *library, const char *name) {
     return NULL;
   const hal_host_kernel_t *const kernel = address;
   return kernel->name && kernel->fn && strcmp(kernel->name, name) == 0 ? kernel : NULL;
+}
+
+hal_status_t fake_library_kernel(void *library, const char *name, const hal_host_kernel_t **out_kernel) {
+  static const char prefix[] = "hal_host_kernel_";
+  const size_t bytes = sizeof prefix + strlen(name); /* names have any length */
+  char *const symbol = hal_host->mem_alloc(bytes, 1);
+  if (!symbol)
+    return fake_error(HAL_RESOURCE_EXHAUSTED, 0, "fake: no host memory to look up a kernel; free some memory");
+  snprintf(symbol, bytes, "%s%s", prefix, name);
+  *out_kernel = kernel_at(library, symbol, name);
+  hal_host->mem_free(symbol);
+  if (*out_kernel) return HAL_OK;
+  return fake_error(HAL_NOT_FOUND, 0,
+                    "fake: the module that was compiled has no kernel '%s'; it is a hal_host_kernel_t of the name "
+                    "hal_host_kernel_%s, which PK_KERNEL defines",
+                    name, name);
 }

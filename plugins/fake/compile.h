@@ -13,7 +13,7 @@ int fake_compile_accepts(void);
  * HAL_RESOURCE_EXHAUSTED. */
 hal_status_t fake_compile(const hal_module_desc_t *desc, void **out_library);
 
-/* Gives the kernel of that name which the library defines; NULL = there is none. */
-const hal_host_kernel_t *fake_library_kernel(void *library, const char *name);
+/* Gives the kernel of that name which the library defines. Errors: HAL_NOT_FOUND, HAL_RESOURCE_EXHAUSTED. */
+hal_status_t fake_library_kernel(void *library, const char *name, const hal_host_kernel_t **out_kernel);
 
 #endif /* HAL_FAKE_COMPILE_H_ */

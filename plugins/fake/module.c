@@ -151,12 +151,8 @@ static void log_notes(void) {
 hal_status_t hal_plugin_kernel_get(hal_plugin_module_t *module, const char *name, hal_plugin_kernel_t **out_kernel) {
   const hal_host_kernel_t *kernel = NULL;
   if (module->library) {
-    kernel = fake_library_kernel(module->library, name);
-    if (!kernel)
-      return fake_error(HAL_NOT_FOUND, 0,
-                        "fake: the module that was compiled has no kernel '%s'; it is a hal_host_kernel_t of the name "
-                        "hal_host_kernel_%s, which PK_KERNEL defines",
-                        name, name);
+    const hal_status_t status = fake_library_kernel(module->library, name, &kernel);
+    if (status) return status;
   } else if (!module->kernels) {
     kernel = hal_host_kernel_find(name); /* names are unique over all families */
   }

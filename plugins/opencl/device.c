@@ -14,11 +14,10 @@ enum {
   PCI_BUS_INFO_KHR = 0x410F
 };
 
-/* `otherwise` stands for a text that the driver does not give. */
+/* Texts are asked for with a byte less than there is: a driver may fill the room to its end. `otherwise` stands for one that it does not give. */
 static void read_text(cl_device_id id, cl_device_info what, char *text, size_t room, const char *otherwise) {
   char all[1024] = "";
-  if (icd.clGetDeviceInfo(id, what, sizeof all, all, NULL)) all[0] = '\0';
-  all[sizeof all - 1] = '\0';
+  if (icd.clGetDeviceInfo(id, what, sizeof all - 1, all, NULL)) all[0] = '\0';
   const char *begin = all;
   while (*begin == ' ') begin++;
   snprintf(text, room, "%.*s", (int)room - 1, *begin ? begin : otherwise);
@@ -29,7 +28,7 @@ static void read_text(cl_device_id id, cl_device_info what, char *text, size_t r
 int ocl_device_has(cl_device_id id, const char *extension) {
   char list[8192] = "";
   const size_t length = strlen(extension);
-  if (icd.clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof list, list, NULL)) return 0;
+  if (icd.clGetDeviceInfo(id, CL_DEVICE_EXTENSIONS, sizeof list - 1, list, NULL)) return 0;
   for (const char *at = list; (at = strstr(at, extension)); at += length)
     if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length])) return 1;
   return 0;
@@ -121,7 +120,7 @@ hal_status_t ocl_device_read(ocl_device_t *device, cl_device_id id) {
   if (code) return ocl_driver_error(code, "opencl: the device '%s' does not tell its limits", device->name);
   icd.clGetDeviceInfo(id, CL_DEVICE_DOUBLE_FP_CONFIG, sizeof fp64, &fp64, NULL); /* fails on old devices without it */
   icd.clGetDeviceInfo(id, CL_DEVICE_SVM_CAPABILITIES, sizeof device->svm, &device->svm, NULL);
-  if (icd.clCreateProgramWithIL) icd.clGetDeviceInfo(id, CL_DEVICE_IL_VERSION, sizeof il, il, NULL);
+  if (icd.clCreateProgramWithIL) icd.clGetDeviceInfo(id, CL_DEVICE_IL_VERSION, sizeof il - 1, il, NULL);
   device->fp64 = fp64 != 0;
   device->has_il = strstr(il, "SPIR-V") != NULL;
   device->alignment = align_bits / 8 > 128 ? align_bits / 8 : 128;

@@ -28,7 +28,7 @@ HAL_API hal_status_t hal_event_query(hal_event_t *event);
 HAL_API hal_status_t hal_event_synchronize(hal_event_t *event);
 
 /* Gives nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.
- * Errors: HAL_FAILED_PRECONDITION, HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
+ * Errors: HAL_FAILED_PRECONDITION (also of events that a recorded stream records, which have no time), HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
 HAL_API hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds);
 
 /* Makes a handle by which another process opens the event, which was made with HAL_EVENT_INTERPROCESS; it is good as long as the event is.

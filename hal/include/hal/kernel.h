@@ -55,7 +55,8 @@ HAL_API hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_thread
                                      hal_kernel_info_t *out_info);
 
 /* Queues a kernel on a stream of its device (NULL: current). Arguments are copied before it returns.
- * Errors: HAL_INVALID_ARGUMENT (geometry; stream of another device). Since 0.1. */
+ * Errors: HAL_INVALID_ARGUMENT (geometry; an argument that is none; stream of another device); HAL_INCOMPATIBLE = struct_size is too
+ * small; the plugin's own. Since 0.1. */
 HAL_API hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch);
 
 /* Queues a kernel of the portable dialect over `items` items (PK_ITEM); with none it is HAL_OK without a launch.

@@ -55,7 +55,8 @@ typedef struct hal_lazy_desc_s {
 } hal_lazy_desc_t;
 
 /* Makes a stream lazy (NULL: current). `desc` may be NULL. Ended by hal_lazy_end. Any thread.
- * Errors: HAL_FAILED_PRECONDITION = the stream is lazy, or being recorded, already; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+ * Errors: HAL_FAILED_PRECONDITION = the stream is lazy, or being recorded, already; HAL_INVALID_ARGUMENT = an unknown format;
+ * HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy);
 
 /* Queues what was recorded; does not wait for it. Any thread. Errors: the plugin's, naming the operator and where it was called: what

@@ -165,6 +165,8 @@ hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *ou
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "no time can be taken: make both events with HAL_EVENT_TIMING "
                          "(enable_timing=True)");
+  HAL_RETURN_IF_ERROR(check_unrecorded(start, "hal_event_elapsed")); /* a record before it has other times */
+  HAL_RETURN_IF_ERROR(check_unrecorded(end, "hal_event_elapsed"));
   if (!atomic_load(&start->recorded) || !atomic_load(&end->recorded))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "no time can be taken: the %s event was never recorded; record it first",

@@ -232,6 +232,8 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
 
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
+  if (!fn)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_stream_host_call: there is no function; give the one to be called");
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_stream_settle_lazy(stream, "hal_stream_host_call"); /* whoever waits for the function waits for no stream */
   hal_recorder_t *const recorder = hal_stream_program(stream);

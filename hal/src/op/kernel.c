@@ -134,15 +134,11 @@ hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint3
   return HAL_OK;
 }
 
-hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
-  hal_device_t *const device = kernel->device;
-  HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
-  stream = hal_stream_or_current(device, stream);
-  if (HAL_UNLIKELY(stream->device != device))
-    return hal_error_set(HAL_INVALID_ARGUMENT,
-                         "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
-                         "its device",
-                         kernel->name, device->label, stream->device->label);
+/* What a launch and its arguments must be for anybody to read them: the plugin now, or a recording that copies them. */
+static hal_status_t check_launch(const hal_kernel_t *kernel, const hal_launch_t *launch) {
+  if (HAL_UNLIKELY(launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args)))
+    return hal_error_set(HAL_INCOMPATIBLE, "kernel '%s': a launch of %zu bytes; set struct_size, or rebuild the caller",
+                         kernel->name, launch->struct_size);
   for (int i = 0; i < 3; i++)
     if (HAL_UNLIKELY(launch->grid[i] == 0 || launch->block[i] == 0))
       return hal_error_set(HAL_INVALID_ARGUMENT,
@@ -152,6 +148,32 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   if (HAL_UNLIKELY(launch->arg_count > 0 && !launch->args))
     return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u arguments are announced and none given", kernel->name,
                          launch->arg_count);
+  if (HAL_UNLIKELY(HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count && !launch->attributes))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': %u attributes are announced and none given", kernel->name,
+                         launch->attribute_count);
+  for (uint32_t i = 0; i < launch->arg_count; i++) {
+    const hal_arg_t *const arg = &launch->args[i];
+    const int is_local = arg->kind == HAL_ARG_LOCAL;
+    if (HAL_UNLIKELY(arg->kind > HAL_ARG_LOCAL || !arg->size || (arg->value == NULL) != is_local ||
+                     (arg->kind == HAL_ARG_POINTER && arg->size != sizeof(void *))))
+      return hal_error_set(HAL_INVALID_ARGUMENT,
+                           "kernel '%s': argument %u has kind %u, %u bytes at %p; a value has its address and size, a "
+                           "pointer the address of a device address and %zu bytes, local memory no address",
+                           kernel->name, i, arg->kind, arg->size, arg->value, sizeof(void *));
+  }
+  return HAL_OK;
+}
+
+hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const hal_launch_t *launch) {
+  hal_device_t *const device = kernel->device;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
+  stream = hal_stream_or_current(device, stream);
+  if (HAL_UNLIKELY(stream->device != device))
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "kernel '%s' of device %s cannot be launched on a stream of device %s; take a stream of "
+                         "its device",
+                         kernel->name, device->label, stream->device->label);
+  HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   if (HAL_UNLIKELY(recorder != NULL))
     return recorder->calls->launch(recorder, hal_thread.recorded_op, kernel->handle, launch);

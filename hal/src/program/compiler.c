@@ -209,6 +209,7 @@ static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *
                                ir->nodes[ir->node_count - 1].name, compiled->refused ? ", which it refused" : ": ");
   if (!compiled->refused && programs->compiler.text && written > 0 && (size_t)written < sizeof text)
     programs->compiler.text(programs->compiler.state, compiled->program, text + written, sizeof text - (size_t)written);
+  text[sizeof text - 1] = '\0'; /* whatever a compiler writes */
   if (desc->compiled) desc->compiled(desc->state, origin, text);
 }
 

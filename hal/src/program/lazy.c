@@ -421,6 +421,7 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   hal_recorder_t *nobody = NULL;
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
+  if (desc && HAL_HAS_FIELD(desc, format)) HAL_RETURN_IF_ERROR(hal_tape_check_format(desc->format));
   hal_lazy_t *const lazy = take(stream);
   if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
   hal_lock(&lazy->queueing);

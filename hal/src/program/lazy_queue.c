@@ -24,14 +24,15 @@ static hal_status_t code_of(hal_status_t status) {
   return status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ? HAL_INTERNAL : status;
 }
 
-/* Completes the message of a command that could not be queued. */
-static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, hal_status_t status) {
+/* Completes the message of commands that could not be queued, one or those up to `end`. Notes of memory that was given back are no commands. */
+static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, uint32_t end, hal_status_t status) {
   const hal_tape_t *const tape = &lazy->tape;
   const uint32_t op = tape->commands[number].op;
   const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
   uint32_t dropped = 0;
   char where[256];
-  for (uint32_t i = number + 1; i < tape->command_count; i++) dropped += !is_done(lazy, i);
+  for (uint32_t i = end; i < tape->command_count; i++)
+    dropped += tape->commands[i].kind != HAL_COMMAND_FREED && !is_done(lazy, i);
   hal_lazy_describe(&lazy->desc, origin, where, sizeof where);
   return hal_error_prefix(code_of(status),
                           "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
@@ -46,7 +47,7 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
     if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED || is_done(lazy, i)) continue;
     hal_status_t status = shares ? hal_lazy_share(lazy, i, &done) : HAL_OK;
     if (!status && !done) status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
-    if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+    if (HAL_UNLIKELY(status)) return failed(lazy, i, i + 1, status);
     lazy->info.queued += !done;
     if (!done) hal_schedule_note(lazy->schedules.making, i, HAL_NO_TOUCH);
   }
@@ -68,7 +69,7 @@ static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit
   if (is_done(lazy, begin)) return HAL_OK;
   if (kind == HAL_COMMAND_LAUNCH || kind == HAL_COMMAND_COPY || kind == HAL_COMMAND_FILL) {
     const hal_status_t status = hal_fuse_group(lazy->fuse, &work, begin, out_end, &queued);
-    if (HAL_UNLIKELY(status)) return failed(lazy, begin, status);
+    if (HAL_UNLIKELY(status)) return failed(lazy, begin, begin + 1, status);
   }
   return queued ? HAL_OK : queue_plain(lazy, begin, *out_end);
 }
@@ -83,7 +84,7 @@ static hal_status_t queue_compiled(hal_lazy_t *lazy) {
     if (i >= asked) {
       const hal_status_t status =
           hal_compiler_queue(lazy->programs, &lazy->tape, i, lazy->program.stream, &lazy->desc, &end, &queued);
-      if (HAL_UNLIKELY(status)) return failed(lazy, i, status);
+      if (HAL_UNLIKELY(status)) return failed(lazy, i, end, status);
       asked = end;
     }
     lazy->info.programs += queued != 0;
@@ -133,7 +134,7 @@ static hal_status_t queue_again(hal_lazy_t *lazy, hal_schedule_t *schedule) {
     const hal_status_t status = queue_entry(lazy, schedule, &schedule->entry[i], profiled);
     if (HAL_LIKELY(!status)) continue;
     mark_done(lazy, schedule, i + 1);
-    return failed(lazy, schedule->entry[i].command, status);
+    return failed(lazy, schedule->entry[i].command, schedule->entry[i].command + 1, status);
   }
   hal_schedule_count(schedule, &lazy->info);
   return HAL_OK;

@@ -195,6 +195,9 @@ hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *strea
 /* Makes later work of a stream wait for the last run: runs share their memory. */
 hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream);
 
+/* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
+hal_status_t hal_tape_check_format(uint32_t format);
+
 /* Writes a tape as text with a title, as hal_program_text does. `desc`: says where operators were called; NULL = nobody knows. */
 hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
                            char *text, size_t room, size_t *out_size);

@@ -173,12 +173,15 @@ static size_t put(const subject_t *subject, uint32_t format, char *text, size_t 
   return writer.size;
 }
 
+hal_status_t hal_tape_check_format(uint32_t format) {
+  if (format == HAL_PROGRAM_LINES || format == HAL_PROGRAM_DOT) return HAL_OK;
+  return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u", (unsigned)format);
+}
+
 hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
                            char *text, size_t room, size_t *out_size) {
   const subject_t subject = {.tape = tape, .title = title, .desc = desc};
-  if (format != HAL_PROGRAM_LINES && format != HAL_PROGRAM_DOT)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u",
-                         (unsigned)format);
+  HAL_RETURN_IF_ERROR(hal_tape_check_format(format));
   *out_size = put(&subject, format, NULL, 0) + 1;
   if (text && room >= *out_size) put(&subject, format, text, room);
   return HAL_OK;

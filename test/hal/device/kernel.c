@@ -1,4 +1,5 @@
 /* Tests of kernel.h: modules and kernels that a program brings itself. */
+#include "hal/lazy.h"
 #include "support.h"
 
 static hal_status_t load(int32_t device, const char *dialect, hal_module_t **out_module) {
@@ -71,6 +72,50 @@ Test(kernel, a_bad_geometry_is_refused) {
   launch.arg_count = 1;
   assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
                "1 arguments are announced and none given");
+  launch.arg_count = 0;
+  launch.attribute_count = 2;
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INVALID_ARGUMENT,
+               "2 attributes are announced and none given");
+  launch.struct_size = 8;
+  assert_fails(hal_kernel_launch(hold, NULL, &launch), HAL_INCOMPATIBLE, "a launch of 8 bytes");
+  hal_module_unload(module);
+}
+
+/* An argument that nobody can read. */
+static void assert_argument_refused(hal_kernel_t *kernel, hal_arg_t argument) {
+  const hal_launch_t launch = {
+      .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 1, .args = &argument};
+  assert_fails(hal_kernel_launch(kernel, NULL, &launch), HAL_INVALID_ARGUMENT, "kernel 'store': argument 0 has kind");
+}
+
+static void assert_arguments_refused(hal_kernel_t *kernel) {
+  static int64_t value;
+  assert_argument_refused(kernel, (hal_arg_t){NULL, 4, HAL_ARG_VALUE});
+  assert_argument_refused(kernel, (hal_arg_t){NULL, 8, HAL_ARG_VALUE});
+  assert_argument_refused(kernel, (hal_arg_t){NULL, 24, HAL_ARG_VALUE});
+  assert_argument_refused(kernel, (hal_arg_t){NULL, sizeof(void *), HAL_ARG_POINTER});
+  assert_argument_refused(kernel, (hal_arg_t){&value, 4, HAL_ARG_POINTER});
+  assert_argument_refused(kernel, (hal_arg_t){&value, 0, HAL_ARG_POINTER});
+  assert_argument_refused(kernel, (hal_arg_t){&value, 0, HAL_ARG_VALUE});
+  assert_argument_refused(kernel, (hal_arg_t){&value, 16, HAL_ARG_LOCAL});
+  assert_argument_refused(kernel, (hal_arg_t){&value, 8, HAL_ARG_LOCAL + 1});
+}
+
+Test(kernel, a_bad_argument_is_refused_at_once_also_where_the_stream_is_recorded_or_lazy) {
+  hal_module_t *module;
+  hal_kernel_t *store;
+  hal_program_t *program;
+  hal_lazy_t *lazy;
+  assert_ok(load(0, "tally", &module));
+  assert_ok(hal_kernel_get(module, "store", &store));
+  assert_arguments_refused(store);
+  assert_ok(hal_program_begin(NULL, NULL, &program));
+  assert_arguments_refused(store);
+  assert_ok(hal_program_end(program)); /* it was not spoiled: nothing of it is missing */
+  hal_program_destroy(program);
+  assert_ok(hal_lazy_begin(NULL, NULL, &lazy));
+  assert_arguments_refused(store);
+  assert_ok(hal_lazy_end(lazy));
   hal_module_unload(module);
 }
 

@@ -164,6 +164,26 @@ Test(fake_compile, what_is_no_kernel_is_not_found) {
   must(fake_api.module_unload(module));
 }
 
+Test(fake_compile, a_name_may_have_any_length) {
+  enum { LENGTH = 3000 };
+  char name[LENGTH + 1], source[4 * LENGTH];
+  hal_plugin_module_t *module;
+  hal_plugin_kernel_t *kernel = NULL;
+  open_mode(1, 1);
+  memset(name, 'k', LENGTH);
+  name[LENGTH] = '\0';
+  snprintf(source, sizeof source,
+           TABLE
+           "static void run(const range_t *range, void *const *args) { (void)range, (void)args; }\n"
+           "const kernel_t hal_host_kernel_%s = {\"%s\", run, 0, 0, 64, 0};\n",
+           name, name);
+  must(load(source, &module));
+  must(fake_api.kernel_get(module, name, &kernel));
+  name[LENGTH - 1] = 'l';
+  must_fail(fake_api.kernel_get(module, name, &kernel), HAL_NOT_FOUND, "has no kernel 'kkk");
+  must(fake_api.module_unload(module));
+}
+
 Test(fake_compile, a_missing_compiler_is_named_with_the_cure) {
   hal_plugin_module_t *module;
   setenv("HAL_FAKE_CC", "/nowhere/cc -flag", 1);

@@ -110,6 +110,7 @@ typedef struct execution_s {
 
 static struct {
   int is_silent;        /* failures have no message */
+  int is_endless;       /* texts fill their room, without a 0 */
   void *asked;          /* device memory that is read */
   char refused[16];     /* an operator that is not accepted */
   hal_status_t compile; /* answered by compile */
@@ -208,6 +209,7 @@ static hal_status_t execute(void *self, void *compiled, const hal_ir_run_t *run)
 static void text(void *self, const void *program, char *to, size_t room) {
   (void)self;
   snprintf(to, room, "%u steps", ((const program_t *)program)->count);
+  if (state.is_endless) memset(to, 'x', room);
 }
 
 static void destroy(void *self, void *program) {
@@ -367,6 +369,23 @@ Test(compiler, a_program_that_fails_is_told_with_its_operators_and_later_work_go
   assert_ok(hal_lazy_end(lazy));
 }
 
+Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_program) {
+  const vector_t a = vector(1, 1), r = vector(0, 0), inside = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  state.execute = HAL_ABORTED;
+  add(a, a, 1, inside);
+  neg(inside, r);
+  hal_memory_release(inside.block); /* a note on the tape, no command */
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "and 0 commands behind it were dropped");
+  add(a, a, 1, r);
+  neg(r, r);
+  assert_ok(hal_memory_fill(NULL, 0, r.tensor.data, "", 1, 64));
+  neg(r, r);
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "and 2 commands behind it were dropped");
+  assert_ok(hal_lazy_end(lazy));
+}
+
 Test(compiler, a_failure_without_a_message_is_told_as_such) {
   const vector_t a = vector(1, 1), r = vector(0, 0);
   hal_stream_t *stream;
@@ -429,6 +448,18 @@ Test(compiler, what_was_compiled_is_told_with_the_compilers_text) {
   add(a, r, 1, r);
   assert_ok(hal_lazy_end(lazy));
   cr_expect_str_eq(last_told, "a program of 2 operators for the compiler 'abacus', neg to add.Tensor: 2 steps");
+}
+
+Test(compiler, a_text_without_an_end_is_cut) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .compiled = note_told};
+  const vector_t a = vector(1, 1), r = vector(0, 0);
+  hal_lazy_t *lazy;
+  set_compiler(0);
+  state.is_endless = 1;
+  assert_ok(hal_lazy_begin(NULL, &desc, &lazy));
+  neg(a, r);
+  assert_ok(hal_lazy_end(lazy));
+  cr_expect_eq(strlen(last_told), sizeof last_told - 1);
 }
 
 Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) {

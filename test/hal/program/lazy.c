@@ -123,6 +123,14 @@ Test(lazy, uploads_from_page_locked_memory_own_their_bytes) {
   must(hal_host_free(locked));
 }
 
+Test(lazy, a_format_of_texts_that_is_none_is_refused_when_it_begins) {
+  const hal_lazy_desc_t desc = {.struct_size = sizeof desc, .format = 2};
+  hal_lazy_t *lazy = NULL;
+  assert_fails(hal_lazy_begin(NULL, &desc, &lazy), HAL_INVALID_ARGUMENT, "0 (lines) and 1 (dot), not 2");
+  cr_assert_null(lazy);
+  cr_assert_null(hal_lazy_of_stream(NULL));
+}
+
 Test(lazy, a_stream_is_lazy_once_and_not_recorded_besides) {
   hal_lazy_t *second = NULL;
   hal_program_t *program = NULL;

@@ -205,6 +205,15 @@ Test(program, host_functions_are_called_by_each_run) {
   hal_program_destroy(program);
 }
 
+Test(program, a_host_function_that_is_none_is_refused_at_once) {
+  hal_stream_t *const stream = new_stream();
+  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "there is no function");
+  hal_program_t *const program = begin(stream);
+  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "there is no function");
+  must(hal_program_end(program));
+  hal_program_destroy(program);
+}
+
 Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
   hal_stream_t *const stream = new_stream();
   hal_generator_t *generator, *same;
@@ -414,6 +423,36 @@ static hal_status_t wait_event(hal_stream_t *stream) {
   return status;
 }
 Test(program, waiting_for_an_event_of_it_spoils_it) { spoils("hal_event_synchronize", wait_event); }
+
+static hal_status_t time_event(hal_stream_t *stream) {
+  hal_event_t *event;
+  int64_t time;
+  must(hal_event_create(0, HAL_EVENT_TIMING, &event));
+  must(hal_event_record(event, NULL)); /* whose time would be another one */
+  must(hal_event_record(event, stream));
+  const hal_status_t status = hal_event_elapsed(event, event, &time);
+  hal_event_destroy(event);
+  return status;
+}
+Test(program, asking_the_time_of_an_event_of_it_spoils_it) { spoils("hal_event_elapsed", time_event); }
+
+Test(program, an_event_of_a_recording_that_is_over_has_no_time) {
+  hal_stream_t *const stream = new_stream();
+  hal_event_t *event;
+  int64_t time;
+  must(hal_event_create(0, HAL_EVENT_TIMING, &event));
+  must(hal_event_record(event, stream));
+  must(hal_event_synchronize(event));
+  hal_program_t *const program = begin(stream);
+  must(hal_event_record(event, stream));
+  must(hal_program_end(program));
+  assert_fails(hal_event_elapsed(event, event, &time), HAL_FAILED_PRECONDITION, "being recorded, which is over");
+  must(hal_event_record(event, stream));
+  must(hal_event_synchronize(event));
+  must(hal_event_elapsed(event, event, &time));
+  hal_event_destroy(event);
+  hal_program_destroy(program);
+}
 
 static hal_status_t synchronize_device(hal_stream_t *stream) {
   hal_stream_t *previous;
