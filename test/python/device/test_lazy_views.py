@@ -83,3 +83,25 @@ def test_transforms_of_functions_see_their_own_views():
 
     for ours, cpu in zip(values(x.to("lazy")), values(x)):
         assert torch.equal(ours.cpu(), cpu)
+
+
+LOSSES = {
+    "sum": lambda x, y: x.sum() + y.sum(), "mean": lambda x, y: x.mean() + y.mean(), "part": lambda x, y: x[0].sum() + y.t()[1].mean(),
+    "transposed": lambda x, y: (x * y.t()).t().square().sum() + y.t().sum(), "shared": lambda x, y: (x.t() + y).square().sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_gradients_add_up_and_are_scaled_in_place_each_by_itself(loss):
+    def gradients(where):
+        x = torch.arange(6.0).reshape(2, 3).to(where).requires_grad_()
+        y = torch.linspace(-1, 1, 6).reshape(3, 2).to(where).requires_grad_()
+        loss(x, y).backward()
+        nn.utils.clip_grad_norm_([x], 0.5)
+        loss(x, y).backward()
+        y.grad.mul_(3)
+        torch._foreach_add_([x.grad], 1.0)
+        return x.grad.cpu(), y.grad.cpu()
+
+    for ours, cpu in zip(gradients("lazy"), gradients("cpu")):
+        torch.testing.assert_close(ours, cpu)
