@@ -275,7 +275,7 @@ static void unscale(const tensor_t *scale, const tensor_t *r, const tensor_t *fo
   const hal_tensor_t *const results[] = {&r->desc, &found->desc};
   uint32_t op;
   must(hal_op_id("_amp_unscale_", &op));
-  const hal_op_call_t call = {
+  hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = 1, .result_count = 2, .args = args, .results = results};
   must(hal_op_run(0, op, NULL, &call));
 }
