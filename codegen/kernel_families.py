@@ -462,17 +462,17 @@ FAMILIES = {
         Gemm("gemm", [Variant("tiles", "groups", 1), Variant("vector", "groups", 1), Variant("pack", "items", 1, host=False),
                       Variant("large", "groups", 1, host=False, simt=True)], operands=2),
         Family("take", [Variant("rows", "items", _BLOCKS // 4)], operands=1, result="any"),
-        Family("index_offset", [Variant("rows", "items", _BLOCKS), Variant("keys", "items", 1, host=False, simt=True)], operands=1, result="any"),
+        Family("index_offset", [Variant("rows", "items", _BLOCKS), Variant("keys", "items", 1, host=False, simt=True)], operands=1, result="any", updates=True),
         Check("check", [Variant("rows", "items", _BLOCKS)], operands=1, result="any"),
-        Family("scatter", [Variant("columns", "items", 1), Variant("last", "items", 1, host=False, simt=True)], operands=0, result="any"),
+        Family("scatter", [Variant("columns", "items", 1), Variant("last", "items", 1, host=False, simt=True)], operands=0, result="any", updates=True),
         Scatter("scatter_reduce", [Variant(name + form, "items", 1, host=not form, simt=bool(form)) for form in ("", "_runs", "_ends")
-                                   for name in ("sum", "prod", "amax", "amin")], operands=0, result="any"),
+                                   for name in ("sum", "prod", "amax", "amin")], operands=0, result="any", updates=True),
         Family("nonzero", [Variant("tally", "items", 8), Variant("offsets", "items", 1), Variant("write", "items", 8)], operands=1, result="any"),
         Scan("scan", [Variant("totals", "items", 1), Variant("prefix", "items", 64), Variant("rows", "items", 1)], operands=1, result="any"),
         ScanIndex("scan_index", [Variant("rows", "items", 16)], operands=1, result="any"),
         Sort("sort", [Variant(name, "groups" if name == "offsets" else "items", 1) for name in "keys tally offsets move merge values pick choose".split()], operands=1, result="any"),
         Family("search", [Variant("rows", "items", 1024)], operands=2, result="any"),
-        Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any"),
-        Optimizer("optimizer", [Variant("dense", "groups", 1)], operands=0, result="any"),
+        Family("unscale", [Variant("rows", "items", _BLOCKS)], operands=0, result="any", updates=True),
+        Optimizer("optimizer", [Variant("dense", "groups", 1)], operands=0, result="any", updates=True),
     )
 }

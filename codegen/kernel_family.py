@@ -40,13 +40,14 @@ class Family:
     # {kernel: launcher for devices that take no portable kernels}, where there is one.
     without_kernels = {}
 
-    def __init__(self, name, variants, operands, scalars=0, result=None, template=None):
+    def __init__(self, name, variants, operands, scalars=0, result=None, template=None, updates=False):
         self.name = name
         self.template = template or name  # families may share one
         self._variants = tuple(variants)
         self.operands = operands  # leading tensor arguments
         self.scalars = scalars  # number arguments that follow them, at most; None = all that follow
         self.result = result  # "any" when the launcher checks the dtypes of results itself
+        self.updates = updates  # kernels read what results hold, or write them in part
 
     def variants(self):
         """Names of the handles that the launcher asks for, in order: HAL_<FAMILY>_VARIANT_<NAME>."""

@@ -187,7 +187,7 @@ def op_row(op, first_handle, op_numbers):
             f".launch = hal_op_launch_{family.name}, .dtypes = UINT64_C({op.dtype_mask:#x}),\n"
             f"     .device_dtypes = UINT64_C({op.devices_mask:#x}), .device_images = {int(op.images == 'devices')},\n"
             f"     .family = {list(FAMILIES).index(family.name)}, .operands = {family.operands}, .scalars = {scalars}, "
-            f".numbers = {numbers:#x}, .result = HAL_OP_RESULT_{result}{check}}},")
+            f".numbers = {numbers:#x}, .result = HAL_OP_RESULT_{result}, .updates = {int(family.updates)}{check}}},")
 
 
 def main():

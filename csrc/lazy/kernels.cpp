@@ -264,6 +264,21 @@ Stack in_order(const Stack &arguments) {
   return result;
 }
 
+// Whether the CPU's kernel answers, with a result of its own. Autograd's formulas have made operands contiguous for some of them, or asked whether they were, and a
+// wrapper always looks so: then the kernel must see the same.
+bool is_of_the_cpu(const c10::OperatorHandle &op) {
+  const std::vector<c10::Argument> &returns = op.schema().returns();
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1) &&
+         std::none_of(returns.begin(), returns.end(),
+                      [](const c10::Argument &one) { return one.alias_info() != nullptr; });
+}
+
+void put_in_order(Stack *stack, size_t base, Stack arguments) {
+  stack->resize(base);
+  for (c10::IValue &value : arguments) stack->push_back(std::move(value));
+}
+
 bool asks_for_order(const c10::Error &error) {
   return std::string(error.what_without_backtrace()).find("contiguous") != std::string::npos;
 }
@@ -280,12 +295,12 @@ void run_inner(const c10::OperatorHandle &op, Stack *stack, const Call &call) {
   if (C10_UNLIKELY(at::autocast::is_autocast_enabled(kDevice))) as_it_is.emplace(c10::DispatchKey::AutocastPrivateUse1);
   if (C10_LIKELY(ordered)) return op.callBoxed(stack);
   const Stack arguments(stack->begin() + static_cast<std::ptrdiff_t>(call.base), stack->end());
+  if (is_of_the_cpu(op)) put_in_order(stack, call.base, in_order(arguments));
   try {
     op.callBoxed(stack);
   } catch (const c10::Error &error) {
     if (!asks_for_order(error)) throw;
-    stack->resize(call.base);
-    for (c10::IValue &value : in_order(arguments)) stack->push_back(std::move(value));
+    put_in_order(stack, call.base, in_order(arguments));
     op.callBoxed(stack);
   }
 }

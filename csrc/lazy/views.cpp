@@ -7,6 +7,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_unsafe_view.h>
 #include <ATen/ops/view.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -42,6 +44,14 @@ bool allows_dtype(const at::Tensor &inner, const c10::IValue *arguments) {
   const auto wanted = static_cast<int64_t>(c10::elementSize(arguments[1].toScalarType()));
   const int64_t now = inner.element_size();
   return wanted == now || allows_groups(inner, std::max<int64_t>(wanted / now, 1));
+}
+
+// A gradient that autograd keeps, which it does without a copy where strides are the parameter's, as those of wrappers always are: it will be added
+// to and scaled in place, so it must not be one element in many places, nor another's memory in another order.
+bool allows_keeping(const at::Tensor &inner, const c10::IValue *) {
+  if (inner.is_contiguous()) return true;
+  const auto node = torch::autograd::get_current_node();
+  return !node || dynamic_cast<const torch::autograd::AccumulateGrad *>(node.get()) == nullptr;
 }
 
 using Allows = bool (*)(const at::Tensor &inner, const c10::IValue *arguments);
@@ -111,6 +121,7 @@ void register_lazy_views(torch::Library &library, BoxedWay boxed) {
   library.impl("view", &reshaped);
   library.impl("view.dtype", torch::CppFunction::makeFromBoxedFunction<&run_view<&allows_dtype>>());
   library.impl("view_as_complex", torch::CppFunction::makeFromBoxedFunction<&run_view<&allows_complex>>());
+  library.impl("detach", torch::CppFunction::makeFromBoxedFunction<&run_view<&allows_keeping>>());
   library.impl("_reshape_alias", &reshape_alias);
   library.impl("as_strided", &as_strided);
 }

@@ -22,8 +22,19 @@ LazyTensorImpl::LazyTensorImpl(at::Tensor inner, c10::ScalarType said)
       inner_(std::move(inner)),
       computed_(inner_.scalar_type()) {
   set_storage_access_should_throw();
+  if (C10_UNLIKELY(is_inference() != inner_.is_inference())) change_mode();
   refresh();
   created.fetch_add(1, std::memory_order_relaxed);
+}
+
+void LazyTensorImpl::change_mode() {
+  if (inner_.is_inference()) {
+    key_set_ = key_set_ - c10::autograd_dispatch_keyset_with_ADInplaceOrView;
+    version_counter_ = c10::VariableVersion();
+  } else {
+    key_set_ = key_set_ | c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::LazyBit);
+    version_counter_ = c10::VariableVersion(0);
+  }
 }
 
 LazyTensorImpl::~LazyTensorImpl() { destroyed.fetch_add(1, std::memory_order_relaxed); }
@@ -47,20 +58,22 @@ void LazyTensorImpl::refresh() {
   if (inner_.dim() == 0) set_wrapped_number(inner_.unsafeGetTensorImpl()->is_wrapped_number());
 }
 
-c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(const c10::VariableVersion &version,
-                                                                            bool allow_tensor_metadata_change) const {
+template <class Version>
+c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::copied(Version &&version, bool allow_tensor_metadata_change) const {
   auto copy = c10::make_intrusive<LazyTensorImpl>(inner_, data_type_.toScalarType());
-  copy->set_version_counter(version);
+  if (!copy->is_inference()) copy->set_version_counter(std::forward<Version>(version));
   copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
   return copy;
 }
 
+c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(const c10::VariableVersion &version,
+                                                                            bool allow_tensor_metadata_change) const {
+  return copied(version, allow_tensor_metadata_change);
+}
+
 c10::intrusive_ptr<c10::TensorImpl> LazyTensorImpl::shallow_copy_and_detach(c10::VariableVersion &&version,
                                                                             bool allow_tensor_metadata_change) const {
-  auto copy = c10::make_intrusive<LazyTensorImpl>(inner_, data_type_.toScalarType());
-  copy->set_version_counter(std::move(version));
-  copy->set_allow_tensor_metadata_change(allow_tensor_metadata_change);
-  return copy;
+  return copied(std::move(version), allow_tensor_metadata_change);
 }
 
 void LazyTensorImpl::shallow_copy_from(const c10::intrusive_ptr<c10::TensorImpl> &other) {

@@ -40,6 +40,12 @@ class LazyTensorImpl final : public c10::TensorImpl {
   const char *tensorimpl_type_name() const override { return "LazyTensorImpl"; }
 
  private:
+  template <class Version>
+  c10::intrusive_ptr<c10::TensorImpl> copied(Version &&version, bool allow_tensor_metadata_change) const;
+
+  // Makes it a tensor of inference mode, or none, as what it wraps is: a view is what its base is, whatever the mode is now.
+  void change_mode();
+
   at::Tensor inner_;
   c10::ScalarType computed_;  // of `inner_`, when the dtype was taken
 };

@@ -50,6 +50,7 @@ typedef struct hal_op_info_s {
   uint8_t scalars;  /* number arguments, which follow: s0, s1, s2 */
   uint8_t numbers;  /* bit i: tensor argument i may be given as a number */
   uint8_t result;   /* HAL_OP_RESULT_* */
+  uint8_t updates;  /* kernels read what results hold, or write them in part */
   uint8_t checked;  /* bit i: argument i is looked through before, by the operator `check` of the family `check` */
   uint16_t check;
 } hal_op_info_t;

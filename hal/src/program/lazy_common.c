@@ -1,6 +1,7 @@
 /* lazy_common.c: operators that run as they were recorded, by one launch, and compute what one before has computed: its results are copied. */
 #include <string.h>
 
+#include "op/internal.h"
 #include "program/lazy.h"
 
 /* The result that an address is of; the count of spans: of none. */
@@ -36,7 +37,7 @@ static const hal_program_op_t *operator_of(const hal_tape_t *tape, uint32_t numb
   if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) return NULL;
   const hal_program_op_t *const op = &tape->ops[command->op];
   const hal_launch_t *const launch = command->u.launch.launch;
-  if (!op->spans || (number && command[-1].op == command->op)) return NULL;
+  if (!op->spans || hal_op_infos[op->op].updates || (number && command[-1].op == command->op)) return NULL;
   if (number + 1 < tape->command_count && command[1].op == command->op) return NULL;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     if (launch->args[i].kind != HAL_ARG_POINTER) continue;

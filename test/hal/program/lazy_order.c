@@ -269,6 +269,30 @@ Test(lazy_order, a_product_whose_memory_was_given_back_is_computed_again) {
   cr_expect_eq(at(s, 9), SIDE * SIDE * 4.0f);
 }
 
+/* r *= scale */
+static void unscale(const tensor_t *scale, const tensor_t *r, const tensor_t *found) {
+  const hal_value_t args[] = {of_tensor(scale)};
+  const hal_tensor_t *const results[] = {&r->desc, &found->desc};
+  uint32_t op;
+  must(hal_op_id("_amp_unscale_", &op));
+  hal_op_call_t call = {
+      .struct_size = sizeof call, .arg_count = 1, .result_count = 2, .args = args, .results = results};
+  must(hal_op_run(0, op, NULL, &call));
+}
+
+Test(lazy_order, an_operator_that_updates_its_result_is_no_other_ones_twin) {
+  tensor_t *const scale = vector(HAL_FLOAT32, 1), *const found = vector(HAL_FLOAT32, 1);
+  tensor_t *const r = floats(4, 0), *const s = floats(6, 0);
+  *(float *)scale->host = 0.5f;
+  tensor_upload(scale);
+  tensor_upload(found);
+  hal_lazy_t *const lazy = begin();
+  unscale(scale, r, found);
+  unscale(scale, s, found);
+  cr_expect_eq(end(lazy).common, 0);
+  cr_expect(at(r, 5) == 2 && at(s, 5) == 3, "%g, %g", (double)at(r, 5), (double)at(s, 5));
+}
+
 /* ---- anything ------------------------------------------------------------------------------------------------------------------- */
 
 enum { VECTORS = 6, PIECES = 5, EDGE = 8, PIECE = EDGE * EDGE, COMMANDS = 120 };

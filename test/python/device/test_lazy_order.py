@@ -85,3 +85,26 @@ def test_draws_are_never_the_same(device):
     with lazy.record():
         results = draw(device)
     assert not torch.equal(results[0].cpu(), results[1].cpu()) and not torch.equal(results[2].cpu(), results[3].cpu())
+
+
+UPDATES = {
+    "SGD": lambda ps, _: torch.optim.SGD(ps, lr=0.1, momentum=0.9, fused=True).step(),
+    "Adam": lambda ps, _: torch.optim.Adam(ps, lr=0.1, fused=True).step(),
+    "unscale": lambda ps, one: torch._amp_foreach_non_finite_check_and_unscale_([p.grad for p in ps], one * 0, one / 2),
+    "scatter": lambda ps, one: [p.grad.scatter_(0, one.long(), one) for p in ps],
+    "index_add": lambda ps, one: [p.grad.index_add_(0, one.long(), one) for p in ps],
+}
+
+
+@pytest.mark.parametrize("update", UPDATES.values(), ids=UPDATES)
+def test_operators_that_update_tensors_of_one_size_are_not_the_same(device, update):
+    def step(device):
+        parameters = [torch.full((5,), float(value), device=device, requires_grad=True) for value in (1, 2, 3)]
+        for parameter, value in zip(parameters, (1, 3, 5)):
+            parameter.grad = torch.full((5,), float(value), device=device)
+        update(parameters, torch.ones(1, device=device))
+        return [parameter.detach() for parameter in parameters] + [parameter.grad for parameter in parameters]
+
+    both(step, device)
+    for ours, cpu in zip(step(device), step("cpu")):
+        torch.testing.assert_close(ours.cpu(), cpu)

@@ -83,3 +83,60 @@ def test_transforms_of_functions_see_their_own_views():
 
     for ours, cpu in zip(values(x.to("lazy")), values(x)):
         assert torch.equal(ours.cpu(), cpu)
+
+
+LOSSES = {
+    "sum": lambda x, y: x.sum() + y.sum(), "mean": lambda x, y: x.mean() + y.mean(), "part": lambda x, y: x[0].sum() + y.t()[1].mean(),
+    "transposed": lambda x, y: (x * y.t()).t().square().sum() + y.t().sum(), "shared": lambda x, y: (x.t() + y).square().sum(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_gradients_add_up_and_are_scaled_in_place_each_by_itself(loss):
+    def gradients(where):
+        x = torch.arange(6.0).reshape(2, 3).to(where).requires_grad_()
+        y = torch.linspace(-1, 1, 6).reshape(3, 2).to(where).requires_grad_()
+        loss(x, y).backward()
+        nn.utils.clip_grad_norm_([x], 0.5)
+        loss(x, y).backward()
+        y.grad.mul_(3)
+        torch._foreach_add_([x.grad], 1.0)
+        return x.grad.cpu(), y.grad.cpu()
+
+    for ours, cpu in zip(gradients("lazy"), gradients("cpu")):
+        torch.testing.assert_close(ours, cpu)
+
+
+CONTIGUOUS = {  # whose formulas of gradients make operands contiguous, or ask whether they are
+    "det": lambda x, y: (torch.det(x.t()) * torch.logdet(x @ x.t())).backward(),
+    "slogdet": lambda x, y: torch.linalg.slogdet(x.t())[1].backward(),
+    "weight_norm": lambda x, y: (y @ torch._weight_norm(x, y[:, :1], 0).t()).square().sum().backward(),
+    "cdist": lambda x, y: torch.cdist(x.t(), y.t()).square().t().cumsum(0).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("function", CONTIGUOUS.values(), ids=CONTIGUOUS)
+def test_gradients_that_depend_on_the_order_of_operands_are_the_cpus(function):
+    def gradients(where):
+        x = torch.randn(3, 3, generator=torch.Generator().manual_seed(1)).add(torch.eye(3) * 3).to(where).requires_grad_()
+        y = torch.linspace(1, 2, 9).reshape(3, 3).to(where).requires_grad_()
+        function(x, y)
+        return x.grad.cpu(), (x if y.grad is None else y).grad.cpu()
+
+    for ours, cpu in zip(gradients("lazy"), gradients("cpu")):
+        torch.testing.assert_close(ours, cpu)
+
+
+def test_inference_mode_makes_views_of_what_their_bases_are():
+    def told(where):
+        x, layer = torch.arange(6.0).reshape(2, 3).to(where), nn.Linear(3, 2, device=where)
+        with torch.inference_mode():
+            row, sum = x[1:], x + 1
+            row.add_(1)
+            tensors = (x, row, row.view(3), x.detach(), x.data, sum, sum[0], sum.detach(), layer(x))
+        row.mul_(2)
+        with pytest.raises(RuntimeError, match="Inplace update to inference tensor outside InferenceMode"):
+            sum[0].add_(1)
+        return [tensor.is_inference() for tensor in tensors], x._version, x.cpu().tolist()
+
+    assert told("lazy") == told("cpu")

@@ -57,6 +57,19 @@ def test_layer_norm_of_part_of_the_gradients(device):
     torch.testing.assert_close(w.grad.cpu(), h.sum(0), **CLOSE)
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (0,)])
+def test_layer_norm_of_rows_of_nothing(device, shape):
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        x = torch.zeros(shape, dtype=dtype)
+        weight, bias = torch.ones(shape[-1:], dtype=dtype), torch.ones(shape[-1:], dtype=dtype)
+        for parameters in ((None, None), (weight, bias)):
+            ours = torch.native_layer_norm(x.to(device), shape[-1:], *(p if p is None else p.to(device) for p in parameters), 1e-5)
+            theirs = torch.native_layer_norm(x, shape[-1:], *parameters, 1e-5)
+            for a, b in zip(ours, theirs):
+                assert torch.equal(a.cpu().nan_to_num(9).double(), b.nan_to_num(9).double())
+        assert_native(device, lambda a, w, b: F.layer_norm(a, shape[-1:], w, b), x, weight, bias)
+
+
 def test_layer_norm_far_from_zero_is_accurate(device):
     x = 1e3 + random(8, 4097)
     exact = F.layer_norm(x.double(), (4097,))
