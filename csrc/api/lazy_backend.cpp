@@ -3,6 +3,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include "core/status.h"
@@ -63,6 +65,16 @@ void text(void *, const void *program, char *to, size_t room) noexcept {
 
 void destroy(void *, void *program) noexcept { delete static_cast<Computation *>(program); }
 
+// Whose backend each device has: who was replaced ends nobody else's.
+struct Owners {
+  std::mutex mutex;
+  std::unordered_map<int32_t, const BackendRegistrar *> of;
+};
+Owners &owners() {
+  static auto *const all = new Owners;  // registrars may be destroyed after it would be
+  return *all;
+}
+
 }  // namespace
 
 BackendRegistrar::BackendRegistrar(std::unique_ptr<BackendImplInterface> backend, int32_t device)
@@ -78,10 +90,16 @@ BackendRegistrar::BackendRegistrar(std::unique_ptr<BackendImplInterface> backend
   compiler.execute = execute;
   compiler.text = text;
   compiler.destroy = destroy;
+  const std::lock_guard<std::mutex> lock(owners().mutex);
   check(hal_compiler_set(device_, &compiler));
+  owners().of[device_] = this;
 }
 
 BackendRegistrar::~BackendRegistrar() {
+  const std::lock_guard<std::mutex> lock(owners().mutex);
+  const auto owner = owners().of.find(device_);
+  if (owner == owners().of.end() || owner->second != this) return;  // its programs are gone
+  owners().of.erase(owner);
   const hal_status_t status = hal_compiler_set(device_, nullptr);
   if (status == HAL_OK) return;
   warn_status(status, "ending a lazy backend");

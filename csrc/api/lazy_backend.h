@@ -74,7 +74,7 @@ class BackendImplInterface {
   virtual bool FixesNumbers() const { return false; }
 };
 
-// Makes a backend that of a device, and ends that when it is destroyed.
+// Makes a backend that of a device, in place of the one before, and ends that when it is destroyed, unless another has taken its place.
 class BackendRegistrar {
  public:
   // Throws c10::Error when a stream of the device is lazy now, and c10::IndexError (hal's HAL_OUT_OF_RANGE) when there is no such device. Since 0.2.

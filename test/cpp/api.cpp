@@ -1,8 +1,11 @@
 // api.cpp: the C++ API on two fake devices, from the installed headers. test/python/package/test_cpp_api.py builds and runs it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <hal/lazy.h>
 #include <torch_backend/torch_backend.h>
 
+#include <memory>
+#include <string>
 #include <thread>
 
 namespace tb = torch_backend;
@@ -256,6 +259,51 @@ TEST(Generator, ReservedBlocksAreNotDrawnAgain) {
   EXPECT_EQ(first.seed, 7u);
   EXPECT_GE(second.offset, first.offset + 10);
   EXPECT_THROW(tb::reserve_random_blocks(at::Generator(), 1), c10::Error);
+}
+
+// ---- compilers of lazy work -------------------------------------------------------------------------------------------
+
+// Accepts nothing; counts those that live.
+class Idle : public tb::BackendImplInterface, public tb::NodeLowering {
+ public:
+  explicit Idle(const char *name) : name_(name) { ++alive; }
+  ~Idle() override { --alive; }
+  const char *Name() const override { return name_; }
+  tb::NodeLowering &GetNodeLowering() override { return *this; }
+  std::unique_ptr<tb::LoweringContext> CreateLoweringContext(const hal_ir_t &) override { return nullptr; }
+  bool Supports(const char *, const hal_op_call_t &) const override {
+    last = name_;
+    return false;
+  }
+  bool Lower(const hal_ir_node_t &, tb::LoweringContext &) override { return false; }
+
+  static inline int alive = 0;
+  static inline std::string last;
+
+ private:
+  const char *name_;
+};
+
+// The backend that is asked while the device's stream is lazy.
+std::string asked() {
+  hal_lazy_t *lazy = nullptr;
+  const at::Tensor x = at::ones({4}, tb::kDeviceType);
+  Idle::last = "none";
+  EXPECT_EQ(hal_lazy_begin(nullptr, nullptr, &lazy), HAL_OK);
+  const at::Tensor y = x.neg();
+  EXPECT_EQ(hal_lazy_end(lazy), HAL_OK);
+  return Idle::last;
+}
+
+TEST(BackendRegistrar, TheLastOneStaysWhenTheOneBeforeEnds) {
+  auto registrar = std::make_unique<tb::BackendRegistrar>(std::make_unique<Idle>("first"));
+  EXPECT_EQ(asked(), "first");
+  registrar = std::make_unique<tb::BackendRegistrar>(std::make_unique<Idle>("second"));  // made before the first ends
+  EXPECT_EQ(asked(), "second");
+  EXPECT_EQ(Idle::alive, 1);
+  registrar.reset();
+  EXPECT_EQ(asked(), "none");
+  EXPECT_EQ(Idle::alive, 0);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ typedef struct hal_ir_s {
   const hal_ir_buffer_t *buffers;
 } hal_ir_t;
 
-/* What one execution is given. The calls are those of this run: their numbers (HAL_VALUE_DOUBLE, HAL_VALUE_COMPLEX, lists of doubles, and integers where
+/* What one execution is given; lives, with all that it points to, until `execute` returns. The calls are those of this run: their numbers (HAL_VALUE_DOUBLE, HAL_VALUE_COMPLEX, lists of doubles, and integers where
  * ATen says Scalar), seeds and offsets may be other ones than the graph's; all else is the same. */
 typedef struct hal_ir_run_s {
   size_t struct_size;

@@ -12,7 +12,9 @@
 static const uint32_t slots[] = {
     [HAL_COMMAND_LAUNCH] = HAL_SLOT_kernel_launch, [HAL_COMMAND_COPY] = HAL_SLOT_memory_copy,
     [HAL_COMMAND_FILL] = HAL_SLOT_memory_fill,     [HAL_COMMAND_RANDOM] = HAL_SLOT_random_fill,
-    [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call};
+    [HAL_COMMAND_OWN_OP] = HAL_SLOT_op_find,       [HAL_COMMAND_HOST_CALL] = HAL_SLOT_stream_host_call,
+    [HAL_COMMAND_DRAW] = HAL_SLOT_memory_fill,     [HAL_COMMAND_FREED] = HAL_SLOT_memory_fill /* is never queued */};
+_Static_assert(sizeof slots / sizeof *slots == HAL_COMMAND_KINDS, "each kind of command has its slot");
 
 /* Where the plugin's operators have their scratch memory: `kept`, which stays; else `pool`, and it is given back; both NULL: the stream's. */
 typedef struct scratch_s {

@@ -249,6 +249,30 @@ Test(program, each_run_draws_new_numbers_and_those_that_an_eager_call_would) {
   tensor_free(first), tensor_free(second), tensor_free(eager);
 }
 
+static void open_with_fault(void) {
+  setenv("HAL_LAYERS", "fault", 1);
+  setenv("HAL_FAULT", "memory_fill:1:INTERNAL", 1);
+  open_device();
+}
+
+TestSuite(program_faults, .init = open_with_fault, .timeout = 240);
+
+Test(program_faults, a_run_that_cannot_draw_says_so) {
+  hal_stream_t *const stream = new_stream();
+  hal_generator_t *generator;
+  tensor_t *const r = floats(0, 0);
+  must(hal_generator_create(42, &generator));
+  hal_program_t *const program = begin(stream);
+  must(uniform(stream, generator, r));
+  must(hal_program_end(program));
+  assert_fails(hal_program_run(program, stream), HAL_INTERNAL, "command 1 of 2 of a program");
+  cr_expect_not_null(strstr(hal_error_message(), "memory_fill"), "%s", hal_error_message());
+  run_once(program, stream);
+  hal_program_destroy(program);
+  hal_generator_destroy(generator);
+  tensor_free(r);
+}
+
 Test(program, what_a_run_draws_is_not_written_over_by_what_ran_before) {
   hal_stream_t *const stream = new_stream();
   hal_generator_t *generator, *same;
