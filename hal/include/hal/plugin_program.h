@@ -20,7 +20,8 @@ typedef struct hal_ir_use_s {
   uint32_t value;  /* that is read, or made */
   uint64_t offset; /* in bytes, of its first element in the buffer */
   uint32_t
-      whole; /* of what is written: 1 = all bytes of the buffer are, in their order; 0 = the others are of the value before */
+      whole; /* of what is written: 1 = all bytes of the buffer are, in their order; 0 = the others are of the value before, or the
+                operator reads it, as those do that update their result (_fused_sgd_, index_put ...) */
   uint32_t before; /* of what is written: the value of the buffer before */
 } hal_ir_use_t;
 

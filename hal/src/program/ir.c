@@ -156,10 +156,11 @@ static void read_value(making_t *making, hal_ir_use_t *use) {
   use->whole = 0;
 }
 
-static void write_value(making_t *making, hal_ir_use_t *use) {
+static void write_value(making_t *making, uint32_t op, hal_ir_use_t *use) {
   hal_ir_graph_t *const graph = making->graph;
   place(making, use);
   if (use->buffer == HAL_IR_NO_BUFFER) return;
+  if (op < HAL_OP_ID_COUNT && hal_op_infos[op].updates) use->whole = 0; /* its result is made of what is there */
   hal_ir_buffer_t *const buffer = &graph->buffers[use->buffer];
   use->before = use->whole ? buffer->last_value : held_by(graph, buffer);
   use->value = graph->ir.value_count++;
@@ -239,7 +240,8 @@ hal_status_t hal_ir_make(hal_arena_t *arena, const hal_tape_t *tape, uint32_t be
   for (uint32_t n = 0; n < out_graph->ir.node_count; n++) {
     hal_ir_node_t *const node = &out_graph->nodes[n];
     for (uint32_t k = 0; k < node->read_count; k++) read_value(&making, (hal_ir_use_t *)(uintptr_t)&node->reads[k]);
-    for (uint32_t k = 0; k < node->write_count; k++) write_value(&making, (hal_ir_use_t *)(uintptr_t)&node->writes[k]);
+    for (uint32_t k = 0; k < node->write_count; k++)
+      write_value(&making, node->op, (hal_ir_use_t *)(uintptr_t)&node->writes[k]);
   }
   find_outputs(&making, begin, end);
   out_graph->ir.nodes = out_graph->nodes;

@@ -121,8 +121,8 @@ static struct {
 
 static int accepts(void *self, uint32_t op, const char *name, const hal_op_call_t *run) {
   (void)self, (void)op, (void)run;
-  return strcmp(name, state.refused) != 0 &&
-         (strcmp(name, "add.Tensor") == 0 || strcmp(name, "mul.Tensor") == 0 || strcmp(name, "neg") == 0);
+  return strcmp(name, state.refused) != 0 && (strcmp(name, "add.Tensor") == 0 || strcmp(name, "mul.Tensor") == 0 ||
+                                              strcmp(name, "neg") == 0 || strcmp(name, "_amp_unscale_") == 0);
 }
 
 static void note_use(const hal_ir_use_t *use, const char *between) {
@@ -280,6 +280,30 @@ Test(compiler, what_is_given_back_inside_is_no_output_and_views_are_parts_of_buf
                    state.graph);
   const float *const host = read_vector(&r);
   cr_expect(host[5] == 6 && host[100] == -1 && host[101] == -3 && host[109] == -19 && host[110] == 111);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, an_operator_that_updates_its_result_makes_it_of_the_value_before) {
+  vector_t scale = vector(0.5f, 0), found = vector(0, 0), r = vector(4, 0);
+  vector_t *const all[] = {&scale, &found, &r};
+  uint32_t op;
+  set_compiler(0);
+  state.compile = HAL_UNIMPLEMENTED;
+  hal_lazy_t *const lazy = begin();
+  neg(r, r);
+  scale.size = found.size = 1;
+  for (int i = 0; i < 3; i++) {
+    all[i]->tensor.sizes = &all[i]->size;
+    all[i]->tensor.strides = &all[i]->stride;
+  }
+  const hal_value_t args[] = {{.tag = HAL_VALUE_TENSOR, .u.t = &scale.tensor}};
+  const hal_tensor_t *const results[] = {&r.tensor, &found.tensor};
+  hal_op_call_t run = {.struct_size = sizeof run, .arg_count = 1, .result_count = 2, .args = args, .results = results};
+  assert_ok(hal_op_id("_amp_unscale_", &op));
+  assert_ok(hal_op_run(0, op, NULL, &run));
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_str_eq(state.graph, "%1@0=neg(%0@0) %3@0(of %1)%5@2(of %4)=_amp_unscale_(%2@1) ioioio", "%s", state.graph);
+  cr_expect_eq(read_vector(&r)[9], -2);
   assert_ok(hal_lazy_end(lazy));
 }
 
