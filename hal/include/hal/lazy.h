@@ -88,7 +88,8 @@ typedef struct hal_lazy_info_s {
   uint64_t
       needed; /* of the flushes: since something needed the results; the others were hal_lazy_flush and hal_lazy_end, `piece` and `limit` */
   uint64_t common; /* commands whose result another one had computed: it was read in its place, or copied */
-  uint64_t held;   /* results that were not given back before they were queued, as far as operators tell what they write */
+  uint64_t
+      held; /* results that were not given back before they were queued, as far as operators tell what they write */
 } hal_lazy_info_t;
 
 /* Tells what became of it. The caller sets `out_info->struct_size`. Any thread. Since 0.2. */

@@ -500,7 +500,8 @@ Test(program, running_a_program_spoils_it) { spoils("running another program", r
 
 Test(program, a_caller_spoils_what_cannot_hold_its_work) {
   hal_program_t *const program = begin(NULL);
-  assert_fails(hal_program_refuse(program, "the host computes 100%"), HAL_FAILED_PRECONDITION, "the host computes 100%");
+  assert_fails(hal_program_refuse(program, "the host computes 100%"), HAL_FAILED_PRECONDITION,
+               "the host computes 100%");
   assert_fails(hal_program_refuse(program, "and this"), HAL_FAILED_PRECONDITION, "and this");
   assert_fails(hal_program_end(program), HAL_ABORTED, "the recording was spoiled: the host computes 100%");
   assert_fails(hal_program_run(program, NULL), HAL_FAILED_PRECONDITION, "the host computes 100%");
