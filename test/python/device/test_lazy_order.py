@@ -108,3 +108,45 @@ def test_operators_that_update_tensors_of_one_size_are_not_the_same(device, upda
     both(step, device)
     for ours, cpu in zip(step(device), step("cpu")):
         torch.testing.assert_close(ours.cpu(), cpu)
+
+
+IN_PLACE = {  # of a target, two operands of its size, a row, and places in a dimension of it
+    "addmm_": lambda t, a, b, row, at: t.addmm_(a, b, beta=0.5, alpha=2),
+    "addmm.out": lambda t, a, b, row, at: torch.addmm(t, a, b, out=t),
+    "addmv_": lambda t, a, b, row, at: t[0].addmv_(a, row),
+    "addr_": lambda t, a, b, row, at: t.addr_(row, row),
+    "baddbmm_": lambda t, a, b, row, at: t.view(2, 4, 8).baddbmm_(a.view(2, 4, 8), b.expand(2, 8, 8)),
+    "batch_norm": lambda t, a, b, row, at: torch.nn.functional.batch_norm(a, t[0], t[1].abs_(), training=True),
+    "copy_ of a part": lambda t, a, b, row, at: t[:, ::2].copy_(a[:, ::2]),
+    "add_ to a row": lambda t, a, b, row, at: t[1].add_(row),
+    "cumsum_": lambda t, *_: t.cumsum_(0),
+    "tril_": lambda t, *_: t.tril_(),
+    "renorm_": lambda t, *_: t.renorm_(2, 0, 1.0),
+    "lerp_": lambda t, a, b, row, at: t.lerp_(a, 0.3),
+    "where.out": lambda t, a, b, row, at: torch.where(a > 0, a, t, out=t),
+    "index_fill_": lambda t, a, b, row, at: t.index_fill_(0, at, 3.0),
+    "index_copy_": lambda t, a, b, row, at: t.index_copy_(0, torch.arange(8, device=t.device), a),
+    "index_put_": lambda t, a, b, row, at: t.index_put_((at,), a, accumulate=True),
+    "put_": lambda t, a, b, row, at: t.put_(torch.arange(8, device=t.device), row),
+    "scatter_": lambda t, a, b, row, at: t.scatter_(0, at.expand(8, 8), 2.0),
+    "scatter_reduce_": lambda t, a, b, row, at: t.scatter_reduce_(0, at.expand(8, 8), a, "prod"),
+    "masked_scatter_": lambda t, a, b, row, at: t.masked_scatter_(a > 0, b),
+    "masked_fill_": lambda t, a, b, row, at: t.masked_fill_(a > 0, 1),
+    "embedding, renormed": lambda t, a, b, row, at: torch.nn.functional.embedding(at, t, max_norm=0.5),
+}
+
+
+@pytest.mark.parametrize("update", IN_PLACE.values(), ids=IN_PLACE)
+def test_what_is_written_in_place_with_the_same_operands_is_made_of_what_was_there(device, update):
+    torch.manual_seed(0)
+    targets, operands = [torch.randn(8, 8) for _ in range(3)], (torch.randn(8, 8), torch.randn(8, 8), torch.randn(8), torch.randint(8, (8,)))
+
+    def step(device):
+        own, given = [target.to(device, copy=True) for target in targets], [operand.to(device) for operand in operands]
+        for target in own:
+            update(target, *given)
+        return own
+
+    both(step, device)
+    for ours, cpu in zip(step(device), step("cpu")):
+        torch.testing.assert_close(ours.cpu(), cpu)
