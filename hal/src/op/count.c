@@ -12,11 +12,14 @@ hal_op_counter_t *hal_op_counter(uint32_t op) {
   return defined ? &defined->counter : NULL;
 }
 
+hal_status_t hal_op_unknown(uint32_t op) {
+  return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
+                       (unsigned)hal_op_count());
+}
+
 hal_status_t hal_op_counts(uint32_t op, hal_op_counts_t *out_counts) {
   const hal_op_counter_t *const counter = hal_op_counter(op);
-  if (!counter)
-    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
-                         (unsigned)hal_op_count());
+  if (!counter) return hal_op_unknown(op);
   const hal_op_counts_t result = {
       .struct_size = out_counts->struct_size,
       .plugin = atomic_load_explicit(&counter->plugin, memory_order_relaxed),

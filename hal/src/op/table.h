@@ -62,6 +62,9 @@ extern hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
 /* The counter of an operator. NULL past the end. */
 hal_op_counter_t *hal_op_counter(uint32_t op);
 
+/* Refuses an operator past the end. */
+hal_status_t hal_op_unknown(uint32_t op);
+
 /* Counts exactly, by any thread. */
 static inline void hal_op_count_one(atomic_uint_fast64_t *counter) {
   atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);

@@ -49,9 +49,7 @@ static void fill(hal_metrics_t *metrics, uint32_t metric, hal_lazy_metric_t *out
 
 hal_status_t hal_lazy_op_count(uint32_t op, uint64_t *out_count) {
   const hal_op_counter_t *const counter = hal_op_counter(op);
-  if (!counter)
-    return hal_error_set(HAL_OUT_OF_RANGE, "operator number %u; this process has %u operators", (unsigned)op,
-                         (unsigned)hal_op_count());
+  if (!counter) return hal_op_unknown(op);
   *out_count = atomic_load_explicit(&counter->put_off, memory_order_relaxed);
   return HAL_OK;
 }
