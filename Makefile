@@ -16,6 +16,9 @@ TORCH_VERSIONS := 2.13.0 2.14.0 2.15.0
 BUILD := build$(TORCH:%=/torch-%)
 BUILD_SETTINGS := $(TORCH:%=--config-settings=build-dir=$(BUILD)/wheel)
 JOBS ?= $(shell nproc)
+# A processor that the tests shall run as, if this one can intercept CPUID: avx512_bf16, avx512, avx2, epyc or base.
+PROCESSOR ?=
+AS_PROCESSOR = $(if $(PROCESSOR),LD_PRELOAD=$(CURDIR)/build/release/test/libhal_processor.so HAL_TEST_PROCESSOR=$(PROCESSOR))
 VENV_PYTHON := $(VENV)/bin/python
 STAMPS := $(BUILD)/stamps
 
@@ -41,6 +44,7 @@ help:
 	@echo "make test-intel-opencl  the tests of OpenCL on Intel's runtime for CPUs, which it installs into build/intel-opencl (1.1 GB)"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
+	@echo "make test PROCESSOR=avx2  the tests as on another processor: avx512_bf16, avx512, avx2, epyc (AVX2, AMD) or base"
 	@echo "make wheel            one package for every supported torch, into dist/: a build and an environment for each"
 	@echo "make wheel PACKS=1    with the packs of 'make packs' in it"
 	@echo "make packs            the portable kernels as SPIR-V, compiled ahead for npu, into $(PACK_FOLDER)/: some minutes of a processor"
@@ -60,7 +64,7 @@ OTHER_PYTHONS = $(subst $(empty) $(empty),:,$(patsubst build%/stamps/install,$(C
 
 # As many workers as jobs; a file's tests stay together, as its fixtures are expensive. Two threads in each, so that what torch's CPU
 # kernels do with several is tested everywhere; they sleep when they have nothing to do, as the cores are shared.
-PYTEST := TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
+PYTEST = $(AS_PROCESSOR) TORCH_BACKEND_TEST_PYTHONS=$(OTHER_PYTHONS) OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive $(PROGRESS) "Python tests" \
   $(VENV)/bin/pytest -q -n $(JOBS) --dist loadfile --no-loadscope-reorder test/python
 
 # Each purpose (requirements/*.txt, the second column of system-packages.txt) is installed when a target first needs it.
@@ -92,7 +96,7 @@ test: test-c test-python
 test-c: $(STAMPS)/venv-test
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	$(PROGRESS) "C tests" cmake --build --preset release
-	$(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow
+	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
 	$(PYTEST)

@@ -19,12 +19,17 @@ endif()
 set(TORCH_BACKEND_FAIL_PATTERN
   "Tested: 0;ERROR: (Leak|Address)Sanitizer;runtime error:;WARNING: ThreadSanitizer")
 
+# A program whose tests were all skipped, on a processor that lacks an instruction set for example, is reported as skipped. Criterion
+# prints the skipped tests with --verbose only. A filter that matches nothing prints no skipped test, and fails.
+set(TORCH_BACKEND_SKIP_PATTERN
+  "\\[SKIP\\].*Tested: 0 [|] Passing: 0 [|] Failing: 0 [|] Crashing: 0")
+
 function(add_criterion_test name target)
-  add_test(NAME ${name} COMMAND ${target} ${ARGN})
+  add_test(NAME ${name} COMMAND ${target} --verbose=1 ${ARGN})
   # A test that expects a signal needs it delivered. Plugins in a build folder that others may write are fine here.
   # Memory that nobody has is NULL, as without the sanitizer.
   # lsan.supp: what Criterion itself leaks, a timer for each test with a time limit.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${TORCH_BACKEND_TEST_TIMEOUT}
     ENVIRONMENT "ASAN_OPTIONS=handle_segv=0:use_sigaltstack=0:allocator_may_return_null=1;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/test/lsan.supp:print_suppressions=0;HAL_ALLOW_UNSAFE_PLUGINS=1"
-    FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}")
+    FAIL_REGULAR_EXPRESSION "${TORCH_BACKEND_FAIL_PATTERN}" SKIP_REGULAR_EXPRESSION "${TORCH_BACKEND_SKIP_PATTERN}")
 endfunction()
