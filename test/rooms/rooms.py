@@ -15,7 +15,7 @@ from pathlib import Path
 MOST_FILES = 40
 MOST_LINES = 500
 SUFFIXES = {".c", ".h", ".cpp", ".pk", ".inc", ".def"}
-FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend", "lazy_tensor_core")  # where sizes are held
+FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes are held
 
 # room: (what belongs to it, the rooms it may include directly; those below them are allowed, too)
 ROOMS = {

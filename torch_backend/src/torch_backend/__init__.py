@@ -12,18 +12,6 @@ package is installed, registers nothing and loads no driver until a plugin is ch
 
 from __future__ import annotations
 
-from pathlib import Path as _Path
-
-if not _Path(__file__).with_name("builds").exists():
-    # These are a clone's sources, which Python finds before the installed package when it is started there (`python -m torch_backend`).
-    from importlib.machinery import PathFinder as _PathFinder
-    import sys as _sys
-
-    _clone = _Path(__file__).resolve().parents[1]
-    _installed = _PathFinder.find_spec(__name__, [place for place in _sys.path if _Path(place or ".").resolve() != _clone])
-    if _installed is not None and _installed.origin:
-        __path__, __file__ = list(_installed.submodule_search_locations), _installed.origin
-
 # torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
 # must exist before torch is imported.
 from ._activation import autoload as _autoload
