@@ -15,7 +15,9 @@ from __future__ import annotations
 # torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
 # must exist before torch is imported.
 from ._activation import autoload as _autoload
-from ._activation import device_name, errors, is_active, plugins, use
+from . import _builds
+from ._activation import plugins, use
+from ._registry import device_name, errors, is_active
 
 try:
     import torch as _torch
@@ -24,7 +26,7 @@ except Exception as _error:  # torch is missing or broken: of the command line, 
 else:
     _torch_error = None
 
-    from . import _builds, fallback, integrations, lazy, meta, ops
+    from . import fallback, integrations, lazy, meta, ops
 
     _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
     _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
@@ -34,9 +36,7 @@ __all__ = ["autocompare", "device_name", "errors", "fallback", "integrations", "
 
 def __getattr__(name: str):
     if name == "__version__":
-        from importlib.metadata import version
-
-        return version("torch_backend")
+        return _builds.version()
     if name == "autocompare" and _torch_error is None:
         from ._autocompare import autocompare
 

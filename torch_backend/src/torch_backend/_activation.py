@@ -9,57 +9,17 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
 import warnings
 from pathlib import Path
 
-from . import _builds, _hal
+from . import _builds, _hal, _registry
 
-_HOW = "Set TORCH_BACKEND=fake, or call torch_backend.use('fake'), before the device is used."
-
-_lock = threading.RLock()  # re-entered when importing torch autoloads us
-_active: str | None = None
-_requested: str | None = None  # the plugin list that is active
-_errors: list[str] = []
 _stand_ins: list[str] = []
-_waiting: list = []  # functions that are called when plugins are active
-_choice = ""  # why these plugins, or none
-
-
-def is_active() -> bool:
-    """Tells whether a plugin's device is registered with torch."""
-    return _active is not None
-
-
-def device_name() -> str:
-    """Gives the device type's name in torch, such as "fake"; raises when no plugin is active."""
-    if _active is None:
-        raise RuntimeError(" ".join(["No plugin of torch_backend is active.", *_errors, _HOW]))
-    return _active
-
-
-def when_active(function) -> None:
-    """Calls a function at the end of the activation that is still to come."""
-    with _lock:
-        _waiting.append(function)
-
-
-def errors() -> list[str]:
-    """Gives what went wrong when torch loaded this package by itself, and why a plugin that was asked for is left out.
-
-    Never raised, so that `import torch` works and the other plugins of a list do.
-    """
-    return list(_errors)
-
-
-def choice() -> str:
-    """Says why the active plugins were chosen, or why none was looked for."""
-    return _choice or f"torch has not loaded the package by itself, and torch_backend.use was not called. {_HOW}"
 
 
 def plugins() -> list[_hal.Plugin]:
     """Describes the active plugins, in the order of their devices."""
-    return _hal.plugins() if is_active() else []
+    return _hal.plugins() if _registry.is_active() else []
 
 
 def _are_active(plugin: str) -> bool:
@@ -76,16 +36,17 @@ def use(plugin: str) -> None:
     """
     if not isinstance(plugin, str) or not plugin.strip(", "):
         raise ValueError(f"torch_backend.use: expected the name or absolute path of a plugin, such as 'fake', got {plugin!r}")
-    with _lock:
-        if _active is not None:
-            if plugin in (_requested, _active) or _are_active(plugin):
+    with _registry.lock:
+        if _registry.is_active():
+            active, requested = _registry.device_name(), _registry.requested()
+            if plugin in (requested, active) or _are_active(plugin):
                 return
             raise RuntimeError(
-                f"torch_backend.use({plugin!r}): '{_requested}' is already active as torch.{_active}, and a process keeps its "
+                f"torch_backend.use({plugin!r}): '{requested}' is already active as torch.{active}, and a process keeps its "
                 "plugins for life. Start another process, or name all plugins at once, as in TORCH_BACKEND=a,b."
             )
         _activate(plugin)
-        _chosen(f"the program asked for {plugin!r} by torch_backend.use")
+        _registry.set_choice(f"the program asked for {plugin!r} by torch_backend.use")
 
 
 def autoload() -> None:
@@ -95,33 +56,29 @@ def autoload() -> None:
     """
     names = os.environ.get("TORCH_BACKEND", "").strip()
     try:
-        with _lock:
-            if _active is not None or _errors:
+        with _registry.lock:
+            if _registry.is_active() or _registry.errors():
                 return
             if names:
                 _activate(names)
-                _chosen(f"TORCH_BACKEND={names} asks for it")
+                _registry.set_choice(f"TORCH_BACKEND={names} asks for it")
             elif own := _accelerator_of_torch():
-                _chosen(f"torch has an accelerator of its own, '{own}', so that no plugin is looked for; TORCH_BACKEND=NAME chooses one")
+                _registry.set_choice(f"torch has an accelerator of its own, '{own}', so that no plugin is looked for; "
+                                     "TORCH_BACKEND=NAME chooses one")
             else:
                 _activate(None)
-                _chosen("TORCH_BACKEND is not set, torch has no accelerator of its own, and " + (
-                    f"'{_active}' is the first plugin that finds its hardware" if _active else "no plugin finds its hardware"))  # fmt: skip
+                found = f"'{_registry.device_name()}' is the first plugin that finds" if _registry.is_active() else "no plugin finds"
+                _registry.set_choice(f"TORCH_BACKEND is not set, torch has no accelerator of its own, and {found} its hardware")
     except Exception as error:
-        _errors.append(f"{error}" if names else f"Looking for hardware plugins failed: {error}")
+        _registry.set_errors([*_registry.errors(), f"{error}" if names else f"Looking for hardware plugins failed: {error}"])
         if names:
-            _tell(names)
+            _warn(names, error)
 
 
-def _chosen(why: str) -> None:
-    global _choice
-    _choice = why
-
-
-def _tell(names: str) -> None:
-    """A request in the environment failed: say so now, and again whenever the missing device module is touched."""
+def _warn(names: str, error: Exception) -> None:
+    """Reports that a request in the environment failed: now, and at each use of the missing device module."""
     name = names.split(",")[0].strip()
-    message = f"TORCH_BACKEND={names}: {_errors[-1]}"
+    message = f"TORCH_BACKEND={names}: {error}"
     try:
         _stand_in(name, message)
         warnings.warn(message, RuntimeWarning, stacklevel=3)
@@ -168,7 +125,6 @@ def _activate(names: str | None) -> None:
     """Opens the plugins and registers their devices with torch. With None: a hardware plugin, or nothing."""
     import torch
 
-    global _active, _requested
     _refuse_other_backend(torch)
     _refuse_other_torch(torch)
     wanted_name = os.environ.get("TORCH_BACKEND_NAME")
@@ -185,21 +141,22 @@ def _activate(names: str | None) -> None:
     failed = [*left_out, *_hal.problems()]
     opened = _hal.plugins()
     if not opened:
-        _errors[:] = failed
+        _registry.set_errors(failed)
         return
     name = _valid_name(torch, wanted_name or opened[0].name)
     for stand_in in _stand_ins:
         delattr(torch, stand_in)
     _stand_ins.clear()
     _builds.select(torch.__version__)
-    from . import _register
+    _registry.rename(name)
+    from . import _register  # loads the extension, whose registrations cannot be undone
 
     _register.register(name)
-    _active, _requested = name, names or opened[0].name
-    _errors[:] = failed
+    _registry.activate(names or opened[0].name)
+    _registry.set_errors(failed)
     _enable_integrations(os.environ.get("TORCH_BACKEND_INTEGRATIONS", "").strip())
-    while _waiting:
-        _waiting.pop(0)()
+    for function in _registry.take_waiting():
+        function()
 
 
 def _enable_integrations(wanted: str) -> None:

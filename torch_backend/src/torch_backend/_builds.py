@@ -7,6 +7,8 @@ All else of the package is the same for each torch.
 from __future__ import annotations
 
 import re
+import sys
+from importlib import metadata
 from pathlib import Path
 
 FOLDER = Path(__file__).absolute().parent / "builds"
@@ -44,19 +46,20 @@ def listed(names: list[str]) -> str:
 
 def select(version: str) -> None:
     """Makes `torch_backend._C` the extension for a version of torch; loads nothing, and there may be none (`problem`)."""
-    import torch_backend
+    path, package = str(folder(version)), sys.modules[__package__]
+    if path not in package.__path__:
+        package.__path__.append(path)
 
-    path = str(folder(version))
-    if path not in torch_backend.__path__:
-        torch_backend.__path__.append(path)
+
+def version() -> str:
+    """Returns the version of the installed package."""
+    return metadata.version("torch_backend")
 
 
 def _window() -> str:
     """Gives what this package asks for in its metadata, such as "torch<2.16,>=2.13"."""
-    from importlib.metadata import PackageNotFoundError, requires
-
     try:
-        wanted = requires("torch_backend") or []
-    except PackageNotFoundError:  # the package is on the path without having been installed
+        wanted = metadata.requires("torch_backend") or []
+    except metadata.PackageNotFoundError:  # the package is on the path without having been installed
         wanted = []
     return next((line for line in wanted if re.match(r"torch\b", line)), "see pyproject.toml")

@@ -7,6 +7,7 @@ import json
 from typing import NamedTuple
 
 from . import _builds
+from ._extension import extension
 
 KINDS = ("native", "composite", "fallback", "unsupported")
 
@@ -76,10 +77,8 @@ def coverage(*names: str, device: int | None = None) -> list[Coverage]:
     ``names`` are those as "add" or "add.Tensor"; none: all. Starts the device. What a call needs beyond its dtype (layout, sizes,
     arguments) may still send it to the fallback, which `report` counts while a program runs. RuntimeError: no plugin is active.
     """
-    from .fallback import _c
-
-    index = _c().current_device() if device is None else device
-    kernels = {name: (own, portable) for name, own, portable in _c().operator_dtypes(index)}
+    index = extension().current_device() if device is None else device
+    kernels = {name: (own, portable) for name, own, portable in extension().operator_dtypes(index)}
     from torch import _C
 
     found = sorted(name[len("aten::") :] for name in _C._dispatch_get_all_op_names() if name.startswith("aten::"))

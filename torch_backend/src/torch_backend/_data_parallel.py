@@ -7,13 +7,13 @@ import functools
 import torch
 from torch.nn.parallel import comm
 
-from .backend import _utils
+from . import _registry
 
 _COLLECTIVES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
 
 
 def _refusal(what: str) -> NotImplementedError:
-    name = _utils.name()
+    name = _registry.type_name()
     return NotImplementedError(
         f"{what} copies between devices with functions that torch has for CUDA alone, and does not run on '{name}'. Use the module "
         f"itself on one device, module.to('{name}:0'); a model too large for one device can be split by giving its layers to "
@@ -24,7 +24,7 @@ def _refusal(what: str) -> NotImplementedError:
 def _of_ours(values) -> bool:
     """Tells whether there is a tensor of the device in a nest of lists and tuples."""
     if isinstance(values, torch.Tensor):
-        return values.device.type == _utils.name()
+        return values.device.type == _registry.type_name()
     return isinstance(values, (list, tuple)) and any(_of_ours(value) for value in values)
 
 
@@ -34,7 +34,7 @@ def install() -> None:
 
     @functools.wraps(init)
     def __init__(self, module, *arguments, **options):
-        if torch._utils._get_available_device_type() == _utils.name():
+        if torch._utils._get_available_device_type() == _registry.type_name():
             raise _refusal("torch.nn.DataParallel")
         init(self, module, *arguments, **options)
 

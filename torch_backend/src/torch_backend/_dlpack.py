@@ -8,8 +8,7 @@ import functools
 import torch
 from torch.utils.dlpack import DLDeviceType
 
-from . import lazy
-from .backend import _utils
+from . import _registry, lazy
 
 
 def install() -> None:
@@ -18,7 +17,7 @@ def install() -> None:
 
     @functools.wraps(original)
     def __dlpack_device__(self):
-        if type(self) is torch.Tensor and self.device.type == _utils.name():
+        if type(self) is torch.Tensor and self.device.type == _registry.type_name():
             return (DLDeviceType.kDLExtDev, self.device.index)
         return original(self)
 
@@ -26,7 +25,7 @@ def install() -> None:
 
     @functools.wraps(export)
     def __dlpack__(self, *args, **options):
-        if self.device.type == _utils.name():
+        if self.device.type == _registry.type_name():
             lazy.mark_step(self.device)  # the receiver may read the memory in its own way
         return export(self, *args, **options)
 

@@ -17,12 +17,12 @@ from .integrations import _notice
 def register(name: str) -> None:
     """Makes `name` a device type of torch with torch.<name> as its module."""
     torch.utils.rename_privateuse1_backend(name)
-    backend._set_name(name)
     backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
     torch._register_device_module(name, backend)
     for module in (amp, graphs, memory, random, streams):
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    backend._register_with_inductor = _load_inductor
     _C.register_graphs()
     _data_parallel.install()
     _dlpack.install()
@@ -30,6 +30,11 @@ def register(name: str) -> None:
     _serialization.install()
     atexit.register(_quiesce)
     atexit.register(_notice.tell)  # runs first
+
+
+def _load_inductor() -> None:
+    """Imports what serves inductor, which registers it; importing inductor takes seconds."""
+    from . import inductor  # noqa: F401
 
 
 def _quiesce() -> None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import torch
 
-from . import _hal
-from .backend import _utils
+from . import _hal, _registry
 
 _OURS = ("fake", "npu", "nvgpu", "opencl")  # the device types that this project's own plugins make
 
@@ -19,14 +18,14 @@ def _place(location: str) -> int | None:
     """Gives the index of the device that a tag of another name of ours means here; None for tags that are not ours."""
     kind, _, number = location.partition(":")
     plugins = {plugin.name: plugin for plugin in _hal.plugins()}
-    if kind == _utils.name() or (kind not in plugins and kind not in _OURS):
+    if kind == _registry.type_name() or (kind not in plugins and kind not in _OURS):
         return None
     if not (number or "0").isdecimal():
         raise RuntimeError(f"'{location}' is no device: '{number}' is no index. Use torch.load with map_location.")
     index, plugin = int(number or 0), plugins.get(kind)
     count = plugin.device_count if plugin else _hal.device_count()
     if index >= count:
-        there = f"the plugin {kind} has {count}" if plugin else f"this process has {count} of type '{_utils.name()}'"
+        there = f"the plugin {kind} has {count}" if plugin else f"this process has {count} of type '{_registry.type_name()}'"
         raise RuntimeError(
             f"Attempting to deserialize object on device '{location}', but {there}. Use torch.load with map_location to map "
             "your storages to an existing device."
@@ -36,7 +35,7 @@ def _place(location: str) -> int | None:
 
 def _deserialize(storage, location: str):
     index = _place(location)
-    return None if index is None else storage.to(device=torch.device(_utils.name(), index))
+    return None if index is None else storage.to(device=torch.device(_registry.type_name(), index))
 
 
 def install() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ._activation import device_name
+from ._extension import extension as _c
 
 
 class Row(NamedTuple):
@@ -12,13 +12,6 @@ class Row(NamedTuple):
 
     op: str
     count: int
-
-
-def _c():
-    device_name()  # a clear error when nothing is active
-    from . import _C
-
-    return _C
 
 
 def report() -> list[Row]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ._coverage import Coverage, coverage
-from .fallback import _c
+from ._extension import extension as _c
 
 __all__ = ["Coverage", "Row", "coverage", "report", "reroutes", "reset"]
 

@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from .. import _activation
+from .. import _registry
 from . import operators, reproducer, where
 from .call import Call, Uncomputed
 
@@ -83,9 +83,9 @@ class autocompare(TorchDispatchMode):
     def _dispatch(self, func, types, args, kwargs):
         if any(kind not in (torch.Tensor, torch.nn.Parameter) for kind in types):
             return NotImplemented  # a subclass takes itself apart, and its parts come here
-        if not isinstance(func, torch._ops.OpOverload) or not _activation.is_active():
+        if not isinstance(func, torch._ops.OpOverload) or not _registry.is_active():
             return func(*args, **kwargs)
-        device_type = _activation.device_name()
+        device_type = _registry.device_name()
         if not any(_is_on(leaf, device_type) for leaf in tree_flatten((args, kwargs))[0]):
             return func(*args, **kwargs)
         reason = _never(func) or self._not_this_time(func, args, kwargs, device_type)

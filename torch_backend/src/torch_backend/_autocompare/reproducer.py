@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import itertools
 import os
-import sys
 import textwrap
 import zlib
 from pathlib import Path
 
 import torch
 
+from .. import _hal
 from .memory import storage_id
 
 _MOST_BYTES = 256 << 20  # of operands in a file of text
@@ -133,43 +133,5 @@ def write(call, message: str, directory: Path, rtol, atol) -> Path:
 
 def _plugins() -> str:
     """The active plugins as TORCH_BACKEND names them: those of other people by their paths."""
-    from .. import _hal
-
     own = str(_hal.PACKAGE / "plugins")
     return ",".join(plugin.name if os.path.dirname(plugin.path) == own else plugin.path for plugin in _hal.plugins())
-
-
-def reproduce(call, memory, operands, rtol=None, atol=0.0) -> int:
-    """Runs the call of a reproducer on the device beside CPU torch, and says what came of it; 0: they agree, 1: they differ, 2: the
-    comparison was not possible."""
-    import torch_backend
-
-    if not torch_backend.is_active():
-        print(" ".join(torch_backend.errors()) or "no plugin is active; name one in TORCH_BACKEND", file=sys.stderr)
-        return 2
-    device = torch.device(torch_backend.device_name(), 0)
-    places = [data[-1] for data in operands]
-    bytes_of = [torch.frombuffer(bytearray(zlib.decompress(base64.b64decode(text)) or b"\0"), dtype=torch.uint8) for _, text in memory]
-    storages = []
-    for number, data in enumerate(bytes_of):
-        begin = memory[number][0]
-        whole = torch.zeros(begin + data.numel(), dtype=torch.uint8)
-        whole[begin:] = data
-        on_device = any(on for (at, *_), on in zip(operands, places) if at == number)
-        storages.append((whole.to(device) if on_device else whole).untyped_storage())
-    tensors = []
-    for at, dtype, size, stride, offset, (conj, neg), on_device in operands:
-        tensor = torch.empty(0, dtype=dtype, device=device if on_device else "cpu").set_(storages[at], offset, size, stride)
-        tensor = torch._conj(tensor) if conj else tensor
-        tensors.append(torch._neg_view(tensor) if neg else tensor)
-    try:
-        with torch_backend.autocompare(rtol=rtol, atol=atol, directory=None) as compare:
-            call(tensors, device)
-    except compare.Divergence as error:
-        print(error)
-        return 1
-    if not any(row.compared for row in compare.report()):
-        print(f"not compared: {compare.summary()}", file=sys.stderr)
-        return 2
-    print(f"{torch_backend.device_name()} agrees with CPU torch")
-    return 0

@@ -6,7 +6,6 @@ Asking for counts, names of types, or seeding starts no device; a device is init
 from __future__ import annotations
 
 from . import _utils, amp, graphs, memory, random, sensors, streams
-from ._utils import _set_name
 from .amp import get_amp_supported_dtype, is_bf16_supported
 from .devices import (
     DeviceProperties,
@@ -79,13 +78,17 @@ __all__ = [
 ]  # fmt: skip
 
 
+_register_with_inductor = None  # set by the registration; inductor is imported when it is first used
+
+
 def __getattr__(name: str):
     if name == "_initialized":  # read by torch.utils.checkpoint
         return is_initialized()
     if name == "default_generators":
         return random.default_generators()
-    if name == "Scheduling":  # inductor asks whether there is one, and would register it without a key for its cache: we do it
-        from torch_backend import inductor  # noqa: F401
+    if name == "Scheduling" and _register_with_inductor is not None:
+        # Inductor queries whether there is one, and would register it without a key for its cache.
+        _register_with_inductor()
     raise AttributeError(f"module 'torch.{_utils.name()}' has no attribute '{name}'")
 
 

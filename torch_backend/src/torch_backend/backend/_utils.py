@@ -7,20 +7,11 @@ from typing import Optional, Union
 import torch
 
 from torch_backend import _C
+from torch_backend._registry import type_name as name
 
 Device = Optional[Union[torch.device, str, int]]  # what functions take for a device; None is the current one
 
-_name = "privateuseone"
-
-
-def _set_name(name: str) -> None:
-    global _name
-    _name = name
-
-
-def name() -> str:
-    """Gives the device type's name in torch."""
-    return _name
+__all__ = ["Device", "existing_index", "name"]
 
 
 def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -38,8 +29,8 @@ def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -
     if isinstance(device, torch.device):
         if allow_cpu and device.type == "cpu":
             return -1
-        if device.type != _name:
-            raise ValueError(f"Expected a {_name} device, but got: {device}")
+        if device.type != name():
+            raise ValueError(f"Expected a {name()} device, but got: {device}")
         if device.index is not None:
             return device.index
     elif device is not None:
@@ -53,6 +44,6 @@ def existing_index(device: Device) -> int:
     """Gives the index that `device` means, the current device's for None; raises for an index that no device has."""
     index, count = _get_device_index(device, optional=True), _C.device_count()
     if not 0 <= index < count:
-        there = f"it has {count} ('{_name}:0' to '{_name}:{count - 1}')" if count else "it has none"
-        raise RuntimeError(f"device index {index} is out of range: there is no '{_name}:{index}' in this process, {there}")
+        there = f"it has {count} ('{name()}:0' to '{name()}:{count - 1}')" if count else "it has none"
+        raise RuntimeError(f"device index {index} is out of range: there is no '{name()}:{index}' in this process, {there}")
     return index

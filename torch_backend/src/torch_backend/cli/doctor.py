@@ -82,11 +82,11 @@ def _plugins():
 
 def _choice() -> list:
     """Why these plugins were chosen, and a finding for each that the search has passed by."""
-    from torch_backend import _activation, _hal
+    from torch_backend import _hal, _registry
 
-    chosen = ", ".join(plugin.name for plugin in _hal.plugins()) if _activation.is_active() else "no plugin"
+    chosen = ", ".join(plugin.name for plugin in _hal.plugins()) if _registry.is_active() else "no plugin"
     passed = [line for line in _hal.report().splitlines() if line and line not in _hal.problems()]
-    return [Finding(f"choice of {chosen}: {_activation.choice()}"), *(Finding(f"passed by {line}") for line in passed)]
+    return [Finding(f"choice of {chosen}: {_registry.choice()}"), *(Finding(f"passed by {line}") for line in passed)]
 
 
 def _integrations() -> list:

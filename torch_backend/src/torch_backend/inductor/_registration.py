@@ -9,8 +9,7 @@ from torch._inductor.codegen.common import register_backend_for_device, register
 from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
 
-import torch_backend
-from torch_backend import backend
+from torch_backend import _builds, _hal, backend
 from torch_backend.backend import _utils
 
 from ._codegen import Overrides, PythonWrapperCodegen
@@ -29,10 +28,10 @@ class DevicePass(CustomGraphModulePass):
 
     def uuid(self) -> str:
         """Names the plugins, and what the devices' kernels are: code for one does not run on the other."""
-        plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in torch_backend.plugins()]
+        plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
         # A graph without tensors of ours must start no device; what it compiles does not depend on one.
         ways = [way_of_device(index) for index in range(backend.device_count())] if backend.is_initialized() else "not started"
-        return json.dumps([torch_backend.__version__, _utils.name(), plugins, ways])
+        return json.dumps([_builds.version(), _utils.name(), plugins, ways])
 
 
 def register() -> None:

@@ -16,13 +16,15 @@ from __future__ import annotations
 import threading
 import warnings
 
+from .. import _registry
 from . import _hook
-from ._table import State, tables
+from ._table import State
+from ._tables import tables
 
 __all__ = ["State", "disable", "enable", "is_enabled", "status"]
 
 _lock = threading.RLock()
-_hooks: dict[str, _hook.Hook] = {}  # by library, while enabled
+_hooks = _hook.enabled
 
 
 def enable(*libraries: str) -> None:
@@ -31,9 +33,7 @@ def enable(*libraries: str) -> None:
     Imports none of them. A library that is not installed, or of a version that no patch knows, is left alone; `status` tells.
     Raises RuntimeError when no plugin is active, since patches name its device, and ValueError for a library without patches.
     """
-    from torch_backend import device_name
-
-    device_name()
+    _registry.device_name()
     known = {table.library: table for table in tables()}
     for library in libraries:
         if library not in known:

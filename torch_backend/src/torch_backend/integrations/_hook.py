@@ -10,6 +10,9 @@ from typing import Callable
 from ._table import Patch, Table, Undo
 
 
+enabled: dict[str, Hook] = {}  # by library
+
+
 class Hook:
     """The patches of one library while they are enabled."""
 

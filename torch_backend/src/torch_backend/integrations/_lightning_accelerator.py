@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from torch_backend import backend, device_name
+from torch_backend import backend
+from torch_backend._registry import device_name
 
 
 def has_collectives() -> bool:

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import sys
 
-from . import _hooks
+from .. import _registry, ops
+from . import _hook
 
 
 def sentence() -> str:
     """Gives the sentence, or "" where there is nothing to say: another device was chosen, the user asked for the CPU, ours was used."""
-    from torch_backend import device_name, ops
-
     state = getattr(sys.modules.get("accelerate.state"), "PartialState", None)
     chosen = getattr(state, "_shared_state", {})
     device = chosen.get("device")
-    if device is None or device.type != "cpu" or chosen.get("_cpu") or "accelerate" in _hooks:
+    if device is None or device.type != "cpu" or chosen.get("_cpu") or "accelerate" in _hook.enabled:
         return ""
     if any(row.native or row.fallback for row in ops.report()):
         return ""
-    name = device_name()
+    name = _registry.device_name()
     return (
         f"torch_backend: accelerate chose the CPU, since it does not know '{name}', and nothing was computed on '{name}'. "
         "Set TORCH_BACKEND_INTEGRATIONS=1, or call torch_backend.integrations.enable() before it chooses; "

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import pkgutil
 import re
 from types import CodeType, ModuleType
 from typing import Callable, NamedTuple, Optional
@@ -73,16 +71,3 @@ class Table(NamedTuple):
 def _number(version: str) -> tuple[int, ...]:
     """Gives the release number of a version, "2.6.0rc1" as (2, 6, 0)."""
     return tuple(int(part) for part in re.match(r"\d+(?:\.\d+)*", version)[0].split(".")) if re.match(r"\d", version) else ()
-
-
-_tables: Optional[list[Table]] = None
-
-
-def tables() -> list[Table]:
-    """Gives the tables, which the files of this folder fill: each has a list TABLES."""
-    global _tables
-    if _tables is None:
-        package = importlib.import_module(__package__)
-        names = sorted(name for _, name, _ in pkgutil.iter_modules(package.__path__) if not name.startswith("_"))
-        _tables = [table for name in names for table in importlib.import_module(f"{__package__}.{name}").TABLES]
-    return _tables

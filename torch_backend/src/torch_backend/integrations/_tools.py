@@ -12,7 +12,7 @@ import sys
 import types
 from typing import Callable, Iterable
 
-from torch_backend import device_name
+from torch_backend._registry import device_name
 
 from ._table import Undo
 

@@ -11,6 +11,7 @@ import os
 import sys
 from types import CodeType, ModuleType
 
+from .._registry import device_name
 from ._table import Patch, Table, Undo
 from ._tools import answer, exchange, renamed, replace, say_our_name, together, wrap
 
@@ -32,11 +33,13 @@ _BRANCHES = {
 
 
 def _available(check_device=None):  # the code of is_musa_available, so it uses nothing from here
-    import torch_backend
+    from torch_backend import _registry
 
-    if check_device is False:  # asked so before `import torch_musa` alone
+    if check_device is False or not _registry.is_active():  # False: queried before `import torch_musa`
         return False
-    return torch_backend.is_active() and torch_backend.backend.is_available()
+    from torch_backend import backend
+
+    return backend.is_available()
 
 
 def _detect(module: ModuleType) -> Undo:
@@ -45,8 +48,6 @@ def _detect(module: ModuleType) -> Undo:
 
 def _name_of_moved_models(module: ModuleType) -> Undo:
     """Hooks replace a model's `to` and `musa`; the list tells which to put back."""
-    from torch_backend import device_name
-
     names = module._accelerate_added_attributes
     return replace(module, "_accelerate_added_attributes", [*names, device_name()])
 
@@ -64,8 +65,6 @@ def _gpu_ids(module: ModuleType) -> Undo:
 def _refuse_gpu_ids(original) -> Undo:
     @functools.wraps(original)
     def prepare(args, *arguments, **options):
-        from torch_backend import device_name
-
         if getattr(args, "gpu_ids", None) not in (None, "all") and not getattr(args, "use_cpu", False) and not getattr(args, "cpu", False):
             raise NotImplementedError(
                 f"accelerate launch --gpu_ids {args.gpu_ids}: there is no environment variable that hides devices of '{device_name()}'. "
@@ -82,8 +81,6 @@ def _processes(module: ModuleType) -> Undo:
 
 
 def _prepare_backend(original, self, cpu=False, *arguments, **options):
-    from torch_backend import device_name
-
     if cpu or int(os.environ.get("LOCAL_RANK", -1)) == -1:
         return original(self, cpu, *arguments, **options)
     if int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -110,8 +107,6 @@ def _test_device(module: ModuleType) -> Undo:
 
 
 def _run(code: CodeType) -> CodeType:
-    from torch_backend import device_name
-
     return renamed(code, "musa", device_name())
 
 

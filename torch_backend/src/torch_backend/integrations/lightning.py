@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from types import ModuleType
 
+from .._registry import device_name
 from ._table import Patch, Table, Undo
 from ._tools import answer, say_our_name, together, wrap
 
 
 def _register(registry: str):
     def apply(module: ModuleType) -> Undo:
-        from torch_backend import device_name
-
         from ._lightning_accelerator import accelerator
 
         name, accelerators = device_name(), getattr(module, registry)
@@ -39,15 +38,11 @@ def _choose(connector: str):
 
 
 def _our_name(original):
-    from torch_backend import device_name
-
     return device_name()
 
 
 def _strategy(module: ModuleType, original, connector):
     """Without this, an accelerator that is not built in gets a strategy on the CPU."""
-    from torch_backend import device_name
-
     from ._lightning_accelerator import has_collectives
 
     devices = connector._parallel_devices
@@ -68,9 +63,9 @@ def _auto(module: ModuleType) -> Undo:
 
 
 def _device():  # the code of _select_auto_accelerator, so it uses nothing from here
-    import torch_backend
+    from torch_backend import _registry
 
-    return torch_backend.device_name()
+    return _registry.device_name()
 
 
 def _random(module: ModuleType) -> Undo:

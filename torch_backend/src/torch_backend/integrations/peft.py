@@ -9,9 +9,9 @@ from ._tools import answer
 
 
 def _device():  # the code of infer_device, so it uses nothing from here
-    import torch_backend
+    from torch_backend import _registry
 
-    return torch_backend.device_name()
+    return _registry.device_name()
 
 
 def _infer(module: ModuleType) -> Undo:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from types import ModuleType
 
+from .. import _registry
 from ._table import Patch, Table, Undo
 from ._tools import exchange
 
@@ -13,13 +14,12 @@ def _index(device):
     """Gives the index that a device of ours means, "fake:1" or torch.device("fake:1") as 1; anything else as it is."""
     import torch
 
-    import torch_backend
+    if not _registry.is_active() or not isinstance(device, (str, torch.device)):
+        return device
+    if str(device).partition(":")[0] != _registry.device_name():
+        return device
     from torch_backend.backend import _utils
 
-    if not torch_backend.is_active() or not isinstance(device, (str, torch.device)):
-        return device
-    if str(device).partition(":")[0] != torch_backend.device_name():
-        return device
     return _utils.existing_index(device)
 
 

@@ -20,9 +20,13 @@ _BRANCHES = {
 
 
 def _available(check_device=False):  # the code of is_torch_musa_available, so it uses nothing from here
-    import torch_backend
+    from torch_backend import _registry
 
-    return torch_backend.is_active() and torch_backend.backend.is_available()
+    if not _registry.is_active():
+        return False
+    from torch_backend import backend
+
+    return backend.is_available()
 
 
 def _no_tf32():  # the code of is_torch_tf32_available, which compares a generation of NVIDIA's or Moore Threads' chips

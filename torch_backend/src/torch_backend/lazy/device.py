@@ -11,8 +11,9 @@ import types
 
 import torch
 
-from torch_backend import _activation
-from torch_backend._activation import device_name
+from .. import _registry
+from .._registry import device_name
+from . import _recordings
 
 __all__ = ["enable", "enable_when_active", "is_enabled", "stop"]
 
@@ -32,12 +33,13 @@ def enable(*, lines: bool | None = None) -> None:
     if _enabled:
         return
     _check_active()
-    from torch_backend import _C, lazy
+    from torch_backend import _C
 
     if _absent is not None:
         _absent._destroy()
         _absent = None
-    _C.enable_lazy_device(lazy.wants_lines() if lines is None else lines, lazy.debug_level() > 1, lazy.wants_groups(), *lazy.text_file())
+    lines = _recordings.wants_lines() if lines is None else lines
+    _C.enable_lazy_device(lines, _recordings.debug_level() > 1, _recordings.wants_groups(), *_recordings.text_file())
     _install_opaque()
     _install_autocast()
     _refuse_other_backend()
@@ -48,12 +50,12 @@ def enable(*, lines: bool | None = None) -> None:
 def enable_when_active() -> None:
     """Enables the type, or, when no plugin is active, lets `torch_backend.use` do it; until then an operator of the type raises RuntimeError that says what is missing."""
     global _absent
-    if _activation.is_active():
+    if _registry.is_active():
         enable()
     elif _absent is None and not torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", "Lazy"):  # by another backend
         _absent = torch.library.Library("_", "IMPL", "Lazy")
         _absent.fallback(lambda *_, **__: _check_active())
-        _activation.when_active(enable)
+        _registry.when_active(enable)
 
 
 def _check_active() -> None:
@@ -78,9 +80,9 @@ def _refuse_other_backend() -> None:
 def stop() -> None:
     """Queues what was put off, and lets the devices' default streams, which eager tensors share, be eager until the next operator of the type."""
     if _enabled:
-        from torch_backend import _C, lazy
+        from torch_backend import _C
 
-        lazy._end_kept()
+        _recordings.end_kept()
         _C.stop_lazy_device()
 
 

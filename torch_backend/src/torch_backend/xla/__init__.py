@@ -26,15 +26,14 @@ import importlib.util
 import sys
 
 import torch
-import torch_backend
-from torch_backend import lazy
+from torch_backend import _builds, lazy
 from torch_backend.lazy import device as _device
 
 from . import runtime
 from .core import xla_model as xm
 from .debug import metrics_saver as _metrics_saver
 
-__version__ = torch_backend.__version__
+__version__ = _builds.version()
 
 _device.enable_when_active()
 _metrics_saver.analyse_at_exit()

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from torch_backend._activation import device_name
+from torch_backend._registry import device_name
 
 from .core import _devices
 

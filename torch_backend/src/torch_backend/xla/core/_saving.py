@@ -9,7 +9,7 @@ import sys
 import torch
 from torch.utils import _pytree
 
-from torch_backend._activation import device_name
+from torch_backend._registry import device_name
 
 from . import _devices, _exchange, _steps
 

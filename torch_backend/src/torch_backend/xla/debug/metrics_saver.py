@@ -73,9 +73,9 @@ def _analyse() -> None:
 
 
 def _print_rest() -> None:
-    from torch_backend import _activation
+    from torch_backend import _registry
 
-    if _activation.is_active():
+    if _registry.is_active():
         print_step()
 
 

@@ -8,7 +8,7 @@ import os
 import torch
 import torch.multiprocessing
 
-from torch_backend import _activation
+from torch_backend import _activation, _registry
 
 from ..core import xla_model as xm
 from ..utils import utils
@@ -18,15 +18,13 @@ __all__ = ["MpModelWrapper", "MpSerialExecutor", "spawn"]
 
 def _begin(index: int, count: int, plugin: str, name: str, fn, args) -> None:
     """In the new process: its numbers, the plugin, the group, and then the program's function."""
-    import torch_backend
-
     for key in ("RANK", "LOCAL_RANK"):
         os.environ[key] = str(index)
     for key in ("WORLD_SIZE", "LOCAL_WORLD_SIZE"):
         os.environ[key] = str(count)
-    torch_backend.use(plugin)
-    if torch_backend.device_name() != name:
-        raise RuntimeError(f"process {index} has the device '{torch_backend.device_name()}', the one that started it '{name}'")
+    _activation.use(plugin)
+    if _registry.device_name() != name:
+        raise RuntimeError(f"process {index} has the device '{_registry.device_name()}', the one that started it '{name}'")
     torch.distributed.init_process_group("gloo", rank=index, world_size=count)
     try:
         xm.xla_device()
@@ -63,7 +61,7 @@ def spawn(fn, args=(), nprocs: int | None = None, join: bool = True, daemon: boo
         return None
     if count != devices:
         raise ValueError(f"Unsupported nprocs ({nprocs}): there are {devices} devices, a process for each (None) or 1 process is possible")
-    plugin, name = _activation._requested, _activation.device_name()
+    plugin, name = _registry.requested(), _registry.device_name()
     with _environment(
         TORCH_BACKEND=plugin, MASTER_ADDR=os.environ.get("MASTER_ADDR", "127.0.0.1"), MASTER_PORT=os.environ.get("MASTER_PORT") or str(utils.get_free_tcp_ports()[0])
     ):
