@@ -148,6 +148,21 @@ def test_generation_gives_the_cpus_tokens(device, native, saved, cache):
     assert torch.equal(result.cpu(), expected)
 
 
+def test_generation_with_a_static_cache_is_compiled(device, saved):
+    """As on CUDA: transformers lists the devices for which it compiles."""
+    from torch._dynamo.utils import counters
+
+    tokens = torch.tensor([[1, 2, 3, 4]])
+    options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
+    expected = transformers.AutoModelForCausalLM.from_pretrained(saved).generate(tokens, **options)
+    torch._dynamo.reset()
+    counters.clear()
+    net = transformers.AutoModelForCausalLM.from_pretrained(saved, device_map=device)
+    found = net.generate(tokens.to(device), compile_config=transformers.CompileConfig(backend="eager"), **options)
+    assert torch.equal(found.cpu(), expected) and counters["stats"]["unique_graphs"] >= 1
+    torch._dynamo.reset()
+
+
 def test_an_offloaded_cache_lies_on_the_host(device, saved):
     net, _ = saved
     net.to(device)

@@ -21,12 +21,13 @@ from . import _C, _registry
 
 def _is_ours(value) -> bool:
     """Returns whether a tensor or storage is on the device, or of the type "lazy", which is a device's, too."""
-    return value.device.type in (_registry.type_name(), "lazy")
+    holder = value._untyped_storage if isinstance(value, torch.TypedStorage) else value  # which does not warn
+    return holder.device.type in (_registry.type_name(), "lazy")
 
 
 def _refusal(value) -> RuntimeError:
     return RuntimeError(
-        f"a tensor on '{value.device}' cannot be sent to another process. Send a copy on the CPU, tensor.cpu(), and move it to the device in the "
+        f"a tensor on '{getattr(value, '_untyped_storage', value).device}' cannot be sent to another process. Send a copy on the CPU, tensor.cpu(), and move it to the device in the "
         "process that receives it."
     )
 

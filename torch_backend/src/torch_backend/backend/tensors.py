@@ -24,7 +24,10 @@ class _Type(type):
         return f"<class '{cls.__name__}'>"
 
     def __instancecheck__(cls, instance) -> bool:
-        return isinstance(instance, cls._base) and instance.dtype == cls.dtype and instance.device.type == name() and cls._is_laid_out(instance)
+        if not isinstance(instance, cls._base) or instance.dtype != cls.dtype:
+            return False
+        holder = instance._untyped_storage if isinstance(instance, torch.TypedStorage) else instance  # which does not warn
+        return holder.device.type == name() and cls._is_laid_out(instance)
 
 
 def _create(kind: str, base: type, module: str, **attributes) -> type:

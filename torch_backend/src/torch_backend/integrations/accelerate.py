@@ -11,6 +11,8 @@ import os
 import sys
 from types import CodeType, ModuleType
 
+import torch
+
 from .._registry import device_name
 from ._table import Patch, Table, Undo
 from ._tools import answer, exchange, renamed, replace, say_our_name, together, wrap
@@ -19,7 +21,6 @@ from ._tools import answer, exchange, renamed, replace, say_our_name, together, 
 _BRANCHES = {
     "accelerate.accelerator": "fp16 mixed precision",
     "accelerate.checkpointing": "state of random numbers in save_state and load_state",
-    "accelerate.big_modeling": "dispatch_model over devices",
     "accelerate.hooks": "offloading hooks",
     "accelerate.utils.dataclasses": "device of plugins",
     "accelerate.utils.environment": "device type of the environment",
@@ -55,6 +56,22 @@ def _name_of_moved_models(module: ModuleType) -> Undo:
 def _default_device(module: ModuleType) -> Undo:
     """AcceleratorState sets a switch of musa's own library, torch.backends.musa, that we have not."""
     return say_our_name(module, "musa", leave=["AcceleratorState.__init__"])
+
+
+def _dispatch(module: ModuleType) -> Undo:
+    """The branch for `musa` turns a single index into a device, and then does not move the model there."""
+    original = module.dispatch_model
+
+    @functools.wraps(original)
+    def dispatch_model(model, device_map, *arguments, **options):
+        dispatched = original(model, device_map, *arguments, **options)
+        devices = set(device_map.values())
+        (only,) = devices if len(devices) == 1 else (None,)
+        if isinstance(only, int) and not hasattr(dispatched, "_hf_hook"):
+            dispatched.to(torch.device(device_name(), only))
+        return dispatched
+
+    return together(_say(module), exchange(original, dispatch_model))
 
 
 def _gpu_ids(module: ModuleType) -> Undo:
@@ -93,8 +110,6 @@ def _prepare_backend(original, self, cpu=False, *arguments, **options):
 
 def _alias() -> Undo:
     """accelerate's tests look at torch.musa while they are imported."""
-    import torch
-
     from torch_backend import backend
 
     return replace(torch, "musa", backend)
@@ -120,6 +135,7 @@ TABLES = [
         *(Patch(module, what, _say, run=_run) for module, what in _BRANCHES.items()),
         Patch("accelerate.test_utils.testing", "the device of its own tests", _test_device, _alias),
         Patch("accelerate.hooks", "`model.to` is restored by remove_hook", _name_of_moved_models),
+        Patch("accelerate.big_modeling", "dispatch_model over devices, and to one by its index", _dispatch, run=_run),
         Patch("accelerate.state", "the default device", _default_device),
         Patch("accelerate.state", "one process without collectives", _processes),
         Patch("accelerate.utils.launch", "`accelerate launch --gpu_ids`", _gpu_ids),

@@ -1,4 +1,4 @@
-"""transformers: the branches for `musa`, as in accelerate, and two places that ask for CUDA alone.
+"""transformers: the branches for `musa`, as in accelerate, and places that ask for CUDA alone.
 
 `Trainer` takes its device from accelerate, so both are enabled together.
 """
@@ -51,6 +51,16 @@ def _offloaded_cache(module: ModuleType) -> Undo:
     return say_our_name(module, "cuda", only=["Cache.update"])
 
 
+def _generate(module: ModuleType) -> Undo:
+    """`generate` compiles with a static cache on the devices that it lists."""
+    return say_our_name(module, "cuda", only=["GenerationMixin._valid_auto_compile_criteria"])
+
+
+def _warm_up(module: ModuleType) -> Undo:
+    """The allocator's cache is filled before the weights are loaded, as far as memory is free."""
+    return say_our_name(module, "cuda", only=["caching_allocator_warmup"])
+
+
 def _max_memory(module: ModuleType) -> Undo:
     """What the caching allocator holds and no tensor uses counts as free."""
     return say_our_name(module, "cuda", only=["get_max_memory"])
@@ -61,6 +71,8 @@ TABLES = [
         Patch("transformers.utils.import_utils", "the device is found, and that it has bf16", _detect),
         *(Patch(module, what, _say) for module, what in _BRANCHES.items()),
         Patch("transformers.cache_utils", "offloaded caches of keys and values", _offloaded_cache),
+        Patch("transformers.generation.utils", "generate compiles with a static cache", _generate),
+        Patch("transformers.modeling_utils", "the allocator's cache before weights are loaded", _warm_up),
         Patch("transformers.integrations.accelerate", "device_map by free memory", _max_memory),
     ])
 ]  # fmt: skip
