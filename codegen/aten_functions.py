@@ -81,10 +81,10 @@ class Emitter:
         called = ", ".join(argument.name for argument in given)
         lines = [f"bool {compute_name(operator)}({', '.join(['const AtenOp &op', 'Outputs &outputs', *(declared(a) for a in given)])}) {{"]
         lines += _devices(operator, given, ["outputs"])
-        plain = [*(a.name for a in given if has_tensors(a.argument) and _is_checked(a)), "outputs"]
+        checked = [*(a.name for a in given if has_tensors(a.argument) and _is_checked(a)), "outputs"]
         lines += ["  Declined declined;"] if operator.indices is not None else []
         lines += [] if operator.is_structured else _shared_vendor_call(operator, given)
-        lines += [f"  if (!({' && '.join(f'is_kernel_operand({name})' for name in plain)})) return false;"]
+        lines += [f"  if (!is_kernel_operand({name})) return false;" for name in checked]
         if operator.is_structured:
             lines += [*_meta(operator, given), *_shared_vendor_call(operator, given)]
         composed = self._is_composed(operator)

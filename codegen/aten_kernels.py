@@ -3,7 +3,7 @@ overload, with the fast path of element-wise operators."""
 from __future__ import annotations
 
 from aten_model import REDUCTIONS, Number, call, fast_dtypes
-from aten_text import aten_op, declared, declared_aten_op, fallback, function_name, head, names, returned
+from aten_text import aten_op, comment, declared, declared_aten_op, fallback, function_name, head, names, returned
 from aten_types import arguments, is_operand, is_optional, is_scalar, is_tensor, written
 from kernel_operands import operands_of
 from torchgen.api import meta, structured
@@ -14,7 +14,7 @@ from torchgen.model import SchemaKind
 
 def operator(op):
     """The lines of a KernelOperator: its names, its fast path, its general path, its overloads."""
-    lines = [f"// {native.func}" for native in op.natives] + [declared_aten_op(native) for native in op.natives]
+    lines = [line for native in op.natives for line in comment(str(native.func))] + [declared_aten_op(native) for native in op.natives]
     if _has_fast_path(op):
         lines += [f"constexpr Elementwise fast_{op.identifier}{_fast(op.entry)};"]
     lines += ["", *_general(op)]

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <optional>
 
+#include "aten/prepare/structured_iterator.h"
+
 namespace torch_backend {
 
 // ---- numbers ----
@@ -29,6 +31,13 @@ inline c10::Scalar in_place_of_minus_infinity(const at::Tensor &self, const std:
 }
 
 // ---- conditions ----
+bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other);
+
+// Whether a divisor is a number and, in the dtype of the computation, the integer 0.
+inline bool is_integer_zero(const at::Tensor &self, const at::Tensor &other) {
+  if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
+  return is_integer_zero_of_host(self, other);
+}
 inline bool is_negative(int64_t number) { return number < 0; }
 // A gradient is computed from the result, whose sign a negative factor has changed.
 inline bool loses_signs(bool from_result, const c10::Scalar &factor) { return from_result && factor.toDouble() < 0; }
