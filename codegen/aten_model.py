@@ -222,6 +222,8 @@ def _frozen_arguments(entry, native, by_name, reduces):
     _check_nothing_lost(entry, native, [name for name in by_name if name not in known and not _reads(entry, name)
                                         and not (reduces and name == "reduction")])  # fmt: skip
     result = tuple(_argument(entry, name, by_name) for name in names)
+    if entry.family in REDUCTIONS and any(is_operand(argument) for argument in result[1:] if not isinstance(argument, Number)):
+        raise entry.at("kernel", "family").error(f"{entry.family!r} reduces one tensor, and 'args' lists several of {native.func}")
     for argument in result if entry.is_elementwise else ():
         if not (isinstance(argument, Number) or is_operand(argument) or is_number(argument)):
             raise entry.at("args").error(f"{argument.name!r} is {argument.type} in {native.func}: expected a tensor or a number, or a number "
@@ -235,13 +237,15 @@ def _may_be_absent(entry, name):
 
 
 def _check_arguments(entry, native, names, by_name):
-    for name in names:
+    """Raises EntryError where an entry names arguments that a schema does not have."""
+    listed = [("args", name) for name in names]
+    own = str(native.func.name) == entry.name  # other overloads may lack arguments
+    listed += [(key, name) for key in ("vendor_args", "omit", "mutates_args") for name in getattr(entry, key) if own]
+    listed += [("fallback_if", name) for name in entry.fallback_if[1:] or entry.fallback_if if own]
+    listed += [("precomputed", name) for _, *given in entry.precomputed.values() for name in given if own]
+    for key, name in listed:
         if name not in by_name:
-            raise entry.at("args").error(f"{name!r} is not an argument of {native.func}; {nearest(name, by_name)}")
-    for key in ("vendor_args", "omit"):
-        for name in getattr(entry, key):
-            if name not in by_name and not entry.calls_vendor and name == entry.name:
-                raise entry.at(key).error(f"{name!r} is not an argument of {native.func}; {nearest(name, by_name)}")
+            raise entry.at(key).error(f"{name!r} is not an argument of {native.func}; {nearest(name, by_name)}")
 
 
 def _check_nothing_lost(entry, native, names):
@@ -311,11 +315,15 @@ def _cpu_function(entry, native, natives):
 
 def _function_operator(entry, together, group, function, natives):
     functional = group.functional if group else together[0]
-    indices = _indices(entry, functional, natives) if entry.number is not None and not entry.calls_vendor else None
+    indices = None
+    if entry.calls_vendor:
+        _check_arguments(entry, functional, (), {argument.name for argument in functional.func.arguments.flat_all})
+    elif entry.number is not None:
+        indices = _indices(entry, functional)
     return FunctionOperator(entry, together, functional, group, function, indices)
 
 
-def _indices(entry, functional, natives):
+def _indices(entry, functional):
     """The indices of ATen's arguments in the order of the frozen list. What that list does not have are results, masks of results, and
     generators, whose state is in the call."""
     arguments = functional.func.arguments.flat_all

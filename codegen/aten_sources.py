@@ -35,6 +35,7 @@ class Sources:
 
     def check(self, entry):
         """Raises EntryError where the file or a function of an entry does not exist."""
+        self._check_conditions(entry)
         if entry.source is None:
             return
         files = [file for file in self._texts if file.endswith(".cpp")]
@@ -49,6 +50,16 @@ class Sources:
             name = _plain_name(function)
             if "::" not in name and name not in self._functions[entry.source.split("/")[0]]:
                 raise entry.at(key).error(f"there is no function {name!r} in {entry.source}; {nearest(name, self._own[entry.source])}")
+
+    def _check_conditions(self, entry):
+        header = f"{entry.subject}/conditions.h"
+        named = [("precomputed", function) for function, *_ in entry.precomputed.values()]
+        named += [("fallback_if", entry.fallback_if[0])] if len(entry.fallback_if) > 1 else []
+        for key, function in named:
+            functions = re.findall(r"\b(\w+)\((?=[^()]*\) [{;]|[^()]*\);)", self._texts.get(header, ""))
+            if function not in functions:
+                raise entry.at(key).error(f"there is no function {function!r} in csrc/aten/{header}; "
+                                          f"{nearest(function, dict.fromkeys(functions))}")
 
     def declines(self, source, function):
         """Whether a function may return that there is no kernel: it returns bool or std::optional."""

@@ -196,11 +196,14 @@ def _kernel(keys, op, place):
         name=keys.get("name", op.split(".")[0]),
         dtypes=tuple(token for token in DTYPES if token in dtypes),
         device_dtypes=tuple(token for token in DTYPES if token in _tokens(keys.get("device_dtypes", [])) and token not in dtypes),
-        expr=exprs.pop("default"),
+        expr=exprs.pop("default", ""),
         exprs=exprs,
         result_dtype=keys.get("result_dtype", "same"),
         for_size=keys.get("optimize", "speed") == "size",
     )
+    known = FAMILIES[kernel.family].kernels
+    if known and kernel.name not in known:
+        raise place.at(keys, "name").error(f"{kernel.name!r} is invalid; {nearest(kernel.name, known)}")
     if kernel.is_elementwise and not kernel.expr:
         raise place.error(f"the family {kernel.family} needs the key 'expr', which is missing")
     if kernel.is_elementwise and any(DTYPES[token].complex for token in kernel.dtypes) and "complex" not in exprs:

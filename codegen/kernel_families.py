@@ -202,6 +202,7 @@ class Reduce(Family):
 
     cloned = ("f32", "f16", "bf16")
     headers = ("pk_segment.h",)
+    kernels = tuple(_REDUCTIONS)
     parameters = "x"
     by_parts = True
 
@@ -252,6 +253,8 @@ class Composite(Family):
 class ReduceIndex(Family):
     """Extremes with their indices: PK_BETTER(v, x) compares, PK_NAN(x) tells NaN."""
 
+    kernels = ("max", "min", "argmax", "argmin")
+
     def macros(self, entry, dtype):
         yield "PK_BETTER(v, x)", "((v) > (x))" if entry.kernel.name in ("max", "argmax") else "((v) < (x))"
         yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
@@ -274,10 +277,11 @@ class BatchNorm(Family):
 class Random(Family):
     """Random numbers: one template, one distribution per kernel."""
 
+    kernels = ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random")
     without_kernels = dict.fromkeys(("uniform", "normal", "bernoulli"), "hal_op_fill_random")  # as far as random_fill goes
 
     def macros(self, entry, dtype):
-        for name in ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random"):
+        for name in self.kernels:
             yield f"PK_{name.upper()}", "1" if entry.kernel.name == name else "0"
 
 
@@ -291,6 +295,8 @@ class Scatter(Family):
 class Scan(Family):
     """Running sums and the like (scan.pk)."""
 
+    kernels = ("cumsum", "cumprod", "logcumsumexp")
+
     def macros(self, entry, dtype):
         yield "PK_IS_LOG", "1" if entry.kernel.name == "logcumsumexp" else "0"
         yield "PK_WIDE", "double" if dtype.floating else dtype.ring
@@ -303,6 +309,7 @@ class Check(Family):
     """Looks through an operand for values that are an error: PK_EXPR holds for the others, PK_KIND says what to report."""
 
     KINDS = {"check_divisor": "PK_BAD_DIVISOR", "check_probability": "PK_BAD_PROBABILITY"}
+    kernels = tuple(KINDS)
 
     def macros(self, entry, dtype):
         yield "PK_EXPR", f"({entry.kernel.expr})"
@@ -311,6 +318,8 @@ class Check(Family):
 
 class ScanIndex(Family):
     """Running extremes with their indices: PK_TAKES(v, x) compares, PK_NAN(x) tells NaN."""
+
+    kernels = ("cummax", "cummin")
 
     def macros(self, entry, dtype):
         yield "PK_TAKES(v, x)", "((v) >= (x))" if entry.kernel.name == "cummax" else "((v) <= (x))"
@@ -330,10 +339,11 @@ class Sort(Family):
 class Optimizer(Family):
     """One step of an optimizer: one template, one algorithm per kernel."""
 
+    kernels = ("adam", "sgd", "adagrad")
     cloned = ("f32", "f64", "f16", "bf16")
 
     def macros(self, entry, dtype):
-        for name in ("adam", "sgd", "adagrad"):
+        for name in self.kernels:
             yield f"PK_{name.upper()}", "1" if entry.kernel.name == name else "0"
 
 

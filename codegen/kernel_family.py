@@ -37,6 +37,8 @@ class Family:
     cloned = ("f32",)
     # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
     by_parts = False
+    # The names that kernels may have, where the template knows them.
+    kernels = ()
     # {kernel: launcher for devices that take no portable kernels}, where there is one.
     without_kernels = {}
 
