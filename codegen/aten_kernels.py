@@ -2,7 +2,7 @@
 overload, with the fast path of element-wise operators."""
 from __future__ import annotations
 
-from aten_model import REDUCTIONS, Number, call, fast_dtypes
+from aten_model import REDUCTIONS, Number, call, fast_dtypes, kernel_dtypes
 from aten_text import aten_op, comment, declared, declared_aten_op, fallback, function_name, head, names, returned
 from aten_types import arguments, is_operand, is_optional, is_scalar, is_tensor, written
 from kernel_operands import operands_of
@@ -16,7 +16,7 @@ def operator(op):
     """The lines of a KernelOperator: its names, its fast path, its general path, its overloads."""
     lines = [line for native in op.natives for line in comment(str(native.func))] + [declared_aten_op(native) for native in op.natives]
     if _has_fast_path(op):
-        lines += [f"constexpr Elementwise fast_{op.identifier}{_fast(op.entry)};"]
+        lines += [f"constexpr Elementwise fast_{op.identifier}{_fast(op, op.entry)};"]
     lines += ["", *_general(op)]
     for native in op.natives:
         lines += ["", *_overload(op, native)]
@@ -185,14 +185,15 @@ def _has_fast_path(op):
     return op.entry.is_elementwise and not op.entry.kernel.for_size
 
 
-def _fast(entry, of=None):
-    """The fast path of an operator, which may take the place of another one, `of`, in that one's dtypes."""
-    return f"{{{entry.id}, UINT64_C({fast_dtypes(entry) & fast_dtypes(of or entry):#x}), {_result_is_bool(entry)}}}"
+def _fast(op, entry):
+    """The fast path by the kernel of an entry, its own or that of an operator that takes its place, in the dtypes of both."""
+    dtypes = fast_dtypes(op) & kernel_dtypes(entry)
+    return f"{{{entry.id}, UINT64_C({dtypes:#x}), {_result_is_bool(entry)}}}"
 
 
 def _fast_calls(op, native):
     """First for the values that make the operator another one, last with a number that is the first operand."""
-    calls = [(f"{case.condition} && ", f"Elementwise{_fast(case.entry, op.entry)}",
+    calls = [(f"{case.condition} && ", f"Elementwise{_fast(op, case.entry)}",
               ", ".join(_fast_argument(case.entry, a) for a in case.arguments)) for case in op.cases]  # fmt: skip
     if not op.exhaustive:
         present = "".join(f"{name}.has_value() && " for name in _optional_operands(op))

@@ -43,6 +43,7 @@ class Case:
     condition: str  # C++
     entry: object  # entries.Entry
     arguments: tuple  # of the other's frozen list
+    by_scalar: bool = False  # the value is that of a Scalar
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _is_case(entry, special, by_name):
 def _case(entry, special, by_name, listed):
     other = listed[special.op]
     arguments = tuple(_argument(entry, name, by_name) for name in special.args or other.args)
-    return Case(_condition(by_name[special.argument], special.value), other, arguments)
+    return Case(_condition(by_name[special.argument], special.value), other, arguments, is_scalar(by_name[special.argument]))
 
 
 def _condition(argument, value):
@@ -254,11 +255,20 @@ def _check_nothing_lost(entry, native, names):
                                      "where the results show it")
 
 
-def fast_dtypes(entry):
-    """The mask of dtypes in which the fast path computes without ATen's meta function."""
+def fast_dtypes(operator):
+    """The mask of dtypes in which the fast path of a KernelOperator computes without ATen's meta function. An operator that is specialized
+    by the value of a Scalar has one in floating dtypes only: a floating Scalar makes floating results of integers."""
+    floating = any(case.by_scalar for case in operator.cases)
+    return kernel_dtypes(operator.entry) & (_mask(_FLOATING) if floating else -1)
+
+
+def kernel_dtypes(entry):
+    """The mask of dtypes that ATen computes in, of those of an entry."""
     tokens = set(entry.kernel.dtypes)
-    if tokens & _FLOATING:
-        tokens |= _FLOATING
+    return _mask(tokens | _FLOATING if tokens & _FLOATING else tokens)
+
+
+def _mask(tokens):
     return sum(1 << _TORCH_NUMBERS[token] for token in tokens)
 
 

@@ -44,10 +44,5 @@ inline bool loses_signs(bool from_result, const c10::Scalar &factor) { return fr
 inline bool is_reduced_floating(const at::Tensor &a, const at::Tensor &b) {
   return c10::isReducedFloatingType(a.scalar_type()) || c10::isReducedFloatingType(b.scalar_type());
 }
-// ATen refuses a negative power of an integer; which elements of a tensor are negative, its kernels do not look at.
-inline bool is_negative_power_of_integer(const at::Tensor &, const at::Tensor &) { return false; }
-inline bool is_negative_power_of_integer(const at::Tensor &self, const c10::Scalar &exponent) {
-  return exponent.isIntegral(true) && c10::isIntegralType(self.scalar_type(), true) && exponent.toLong() < 0;
-}
 
 }  // namespace torch_backend

@@ -1,5 +1,5 @@
-// rules.h: what the rows of codegen/ops.yaml say of an operator's operands: the dtype that kernels compute in, and the layout
-// that they read. The table is generated.
+// rules.h: how the kernels of an operator read its operands: the dtype that they compute in, and the layout that they read. The table is
+// generated (codegen/kernel_operands.py).
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,6 +1,6 @@
 /* op.h: operators. A call takes the plugin's own op, else the portable kernel, else HAL_UNIMPLEMENTED.
  *
- * Operators are numbered by codegen/ops.yaml; the numbers are for one build (hal_op_id finds one by name). Libraries may
+ * Operators are numbered by codegen/operators; the numbers are for one build (hal_op_id finds one by name). Libraries may
  * define further ones (hal_op_define), which are numbered behind them and run by the same functions. */
 #ifndef HAL_OP_H_
 #define HAL_OP_H_

@@ -73,7 +73,7 @@ def test_functional_inplace_and_out_overloads_come_together():
 @pytest.mark.parametrize("op", [op for op in MODEL.kernels if op.entry.is_elementwise and not op.entry.kernel.for_size], ids=lambda op: op.name)
 def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
     """The fast path skips ATen's promotion and checks: for each of its dtypes CPU torch must give that dtype (or bool)."""
-    mask = codegen.model.fast_dtypes(op.entry)
+    mask = codegen.model.fast_dtypes(op)
     for number in range(64):
         if not mask >> number & 1:
             continue
