@@ -33,7 +33,7 @@ export CCACHE_NOHASHDIR := 1
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 unexport PYTHONPATH
 
-SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend lazy_tensor_core CMakeLists.txt pyproject.toml 2>/dev/null)
+SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
 .PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
 
