@@ -48,6 +48,8 @@ typedef struct hal_mem_pool_s {
   hal_block_t **bins;               /* 64 * 64 lists */
   hal_memory_pool_t *owner;         /* of a private pool (private.c), NULL = the stream's own */
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
+  uint32_t pins;                    /* requests of this pool that gave up the lock */
+  struct hal_mem_pool_s *heir;      /* of a private pool that ended while it was pinned: has its segments now */
 } hal_mem_pool_t;
 
 /* A stream other than its own that uses a block; once the block is released, an entry of that stream's queue. */
@@ -116,6 +118,21 @@ struct hal_allocator_s {
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };
+
+/* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c), so `block->pool` is
+ * read under the lock only; its stream never changes. */
+static inline hal_allocator_t *hal_mem_block_allocator(const hal_block_t *block) {
+  return block->stream->device->allocator;
+}
+
+/* Keeps a pool's record while the lock is given up. The lock is held, here and in the next two. */
+static inline void hal_mem_pool_pin(hal_mem_pool_t *pool) { pool->pins++; }
+
+/* Returns the pool that has a pinned pool's segments now. */
+static inline hal_mem_pool_t *hal_mem_pool_current(hal_mem_pool_t *pool) { return pool->heir ? pool->heir : pool; }
+
+/* Ends hal_mem_pool_pin. */
+void hal_mem_pool_unpin(hal_mem_pool_t *pool);
 
 /* Gives a block's record back. A second release of the block is noticed as long as nobody takes the record again. */
 static inline void hal_mem_block_forget(hal_allocator_t *allocator, hal_block_t *block) {
