@@ -46,6 +46,16 @@ def test_every_form_is_registered_for_the_device(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "PrivateUse1")
 
 
+def test_numbers_and_arguments_are_those_of_the_golden_file(codegen):
+    """Plugins were built against them: an operator keeps its number and its arguments; a new one gets the next number."""
+    golden = (CODEGEN.parent / "hal" / "abi" / "v0_operators.txt").read_text().splitlines()
+    lines = []
+    for op in codegen.oplist.load():
+        arguments = ", ".join(f"{name}|number" if name in op.number_args else name for name in op.args)
+        lines.append(f"{op.number} {op.name} ({'; '.join([arguments, ', '.join(op.further)] if op.further else [arguments])})")
+    assert lines[: len(golden)] == golden
+
+
 def test_functional_inplace_and_out_forms_come_together():
     """A form that torch has and we leave out would take a slower way without anyone noticing."""
     for op in MODEL.ops:
