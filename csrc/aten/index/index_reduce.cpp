@@ -12,7 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "aten/index/index_plan.h"
-#include "aten/prepare/registered.h"
+#include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -68,13 +68,13 @@ void scatter_number_with(const at::Tensor &result, const int64_t dim, const at::
 // ATen's implementation writes before it asks for the kernel where the elements that are there do not count.
 bool scatter_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                     const at::Tensor &src, std::string_view reduce, bool include_self) {
-  using Op = at::_ops::scatter_reduce_two;
   const auto dtype = self.is_complex() && number_of(at::native::get_operator_enum(reduce, true)) == 0
                          ? c10::toRealValueType(self.scalar_type())
                          : self.scalar_type();
-  return computing(self.device().index(), HAL_OP_ID_SCATTER_REDUCE_LINES, dtype) &&
-         Implementation<at::native::structured_scatter_reduce_two, Signature<Op>>::run(outputs, self, dim, index, src,
-                                                                                       reduce, include_self);
+  if (!computing(self.device().index(), HAL_OP_ID_SCATTER_REDUCE_LINES, dtype)) return false;
+  Structured<at::native::structured_scatter_reduce_two> structured(outputs);
+  structured.impl(self, dim, index, src, reduce, include_self, outputs[0]);
+  return true;
 }
 
 bool index_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,

@@ -2,7 +2,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 
-#include "aten/prepare/pointwise_meta.h"
+#include "aten/losses/conditions.h"
+#include "aten/pointwise/meta.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {

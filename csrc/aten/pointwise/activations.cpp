@@ -8,7 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "aten/prepare/pointwise_meta.h"
+#include "aten/pointwise/conditions.h"
+#include "aten/pointwise/meta.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {

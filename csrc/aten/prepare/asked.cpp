@@ -6,16 +6,7 @@
 
 #include <algorithm>
 
-#include "core/graph/graph.h"
-#include "core/stream/stream.h"
-
 namespace torch_backend {
-
-void name_captured(const AtenOp &op, c10::Error &error) {
-  if (!hal_program_of_stream(current_stream(-1))) return;
-  error.add_context("captured by " + c10::toString(op.name()));
-  note_refused(error.what_without_backtrace());
-}
 
 // ---- what ATen's meta functions are shown ----
 
@@ -110,15 +101,15 @@ bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
 }
 
 // Shows the plugin the arguments in the order of the frozen list; false = it is not asked with such.
-bool shown(VendorCall &call, const Entry &entry, c10::ArrayRef<Given> arguments) {
-  for (const uint8_t place : entry.order) arguments[place].type->show(call, arguments[place].argument);
-  return call.may_ask(entry.row);
+bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Given> arguments) {
+  for (const uint8_t index : op.order) arguments[index].type->show(call, arguments[index].argument);
+  return call.may_ask(op.number);
 }
 
 // Fills results that the caller has given; arguments of the functional form.
-bool fill_given(VendorCall &call, const Entry &entry, c10::ArrayRef<Given> arguments, const Results &filled) {
+bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Given> arguments, const Results &filled) {
   Results made;
-  return metas(*entry.functional, arguments, made) && fit(made, filled) && fill(call, entry.row, filled);
+  return metas(*op.functional, arguments, made) && fit(made, filled) && fill(call, op.number, filled);
 }
 
 }  // namespace
@@ -169,46 +160,58 @@ bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor>
   return true;
 }
 
-void count_answered(const Entry &entry) {
-  if (entry.composed && std::exchange(answered_row, kNoOp) != entry.row) count_composed(entry.row);
+void count_composed_call(uint32_t op) {
+  if (std::exchange(answered_row, kNoOp) != op) count_composed(op);
 }
 
-bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results) {
+bool ask(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results) {
   VendorCall call;
-  if (!shown(call, entry, arguments)) return false;
+  if (!shown(call, op, arguments)) return false;
   Results written;
-  for (const uint8_t place : entry.written) arguments[place].type->list(written, arguments[place].argument);
-  if (entry.way == Way::kInplace || entry.way == Way::kOut) {
-    const size_t inputs = arguments.size() - (entry.way == Way::kOut ? written.size() : 0);
-    return fill_given(call, entry, arguments.slice(0, inputs), written);
+  for (const uint8_t index : op.mutated) arguments[index].type->list(written, arguments[index].argument);
+  if (op.way == Way::kInplace || op.way == Way::kOut) {
+    const size_t inputs = arguments.size() - (op.way == Way::kOut ? written.size() : 0);
+    return fill_given(call, op, arguments.slice(0, inputs), written);
   }
   if (!results.empty() && !are_made(results)) return false;
-  if (entry.way == Way::kMakes && results.empty()) {
-    if (!metas(*entry.functional, arguments, results)) return false;
+  if (op.way == Way::kMakes && results.empty()) {
+    if (!metas(*op.functional, arguments, results)) return false;
     allocate_results(results, device);
   }
   for (const at::Tensor &result : results) call.add_result(result);
   for (const at::Tensor &result : written) call.add_result(result);
-  return call.run(entry.row);
+  return call.run(op.number);
 }
 
-bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
-         size_t count, Results made) {
+bool fill_outputs(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, size_t count) {
   VendorCall call;
-  if (!shown(call, entry, arguments)) return false;
-  if (entry.results) {
-    if (!are_made(made) || !are_alike(made, outputs) || !fill(call, entry.row, made)) return false;
-    give(outputs, made);
-    return true;
-  }
-  if (entry.meta || outputs.given(0)) {
+  if (!shown(call, op, arguments)) return false;
+  Results filled;
+  for (size_t i = 0; i < count; i++) filled.push_back(outputs[static_cast<int64_t>(i)]);
+  return fill(call, op.number, filled);
+}
+
+bool fill_made(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, Results made) {
+  VendorCall call;
+  if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs) || !fill(call, op.number, made))
+    return false;
+  give(outputs, made);
+  return true;
+}
+
+bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Outputs &outputs,
+                  size_t count) {
+  VendorCall call;
+  if (!shown(call, op, arguments)) return false;
+  Results made;
+  if (outputs.given(0)) {
     for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
-    return entry.meta ? fill(call, entry.row, made) : fill_given(call, entry, arguments, made);
+    return fill_given(call, op, arguments, made);
   }
-  if (!metas(*entry.functional, arguments, made)) return false;
+  if (!metas(*op.functional, arguments, made)) return false;
   allocate_results(made, device);
   for (const at::Tensor &result : made) call.add_result(result);
-  if (!call.run(entry.row)) return false;
+  if (!call.run(op.number)) return false;
   give(outputs, made);
   return true;
 }

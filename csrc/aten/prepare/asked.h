@@ -1,6 +1,6 @@
-// asked.h: the plugin's own operator is asked first, with what the user gave (vendor_call.h): from the arguments of one ATen operator
-// to a call in the order of the frozen list of codegen/ops.yaml. This is the way of plugins that have an operator of their own; it
-// knows arguments by their types at run time, so that it is compiled once and not for every operator.
+// asked.h: calls of a vendor's operator with the caller's arguments (vendor_call.h): from the arguments of one ATen operator to a call in
+// the order of the frozen list of its entry (codegen/operators). This path serves plugins that have an operator of their own; it knows
+// arguments by their types at run time, so that it is compiled once and not for every operator.
 #pragma once
 
 #include <ATen/core/IListRef.h>
@@ -108,96 +108,52 @@ Given given(const T &argument) {
   return {&argument, &kArgumentType<T>};
 }
 
-// ---- what is registered ----
+// ---- the vendor's operator of one overload ----
 
-// How a form gives its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
+// How an overload gives its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
 enum class Way : uint8_t { kMakes, kWrites, kInplace, kOut };
 
-// Which operands must be on one device: all, as ATen demands of most operators; or those of ours among them, where ATen takes indices
-// and numbers of the CPU too and the body says what it takes.
-enum class Devices : uint8_t { kOne, kOurs };
-
-// Places in a list of arguments.
-class ArgumentPlaces {
+// Indices of arguments.
+class ArgumentIndices {
  public:
-  template <class... Place>
-  constexpr ArgumentPlaces(Place... place) : count_(sizeof...(Place)), places_{static_cast<uint8_t>(place)...} {}
-  const uint8_t *begin() const { return places_.data(); }
-  const uint8_t *end() const { return places_.data() + count_; }
+  template <class... Index>
+  constexpr ArgumentIndices(Index... index) : count_(sizeof...(Index)), indices_{static_cast<uint8_t>(index)...} {}
+  const uint8_t *begin() const { return indices_.data(); }
+  const uint8_t *end() const { return indices_.data() + count_; }
 
  private:
   uint8_t count_;
-  std::array<uint8_t, 24> places_;
+  std::array<uint8_t, 24> indices_;
 };
 
-// Any function, to be called as what it is.
-using AnyFunction = void (*)();
-template <class Function>
-AnyFunction any_function(Function *function) {
-  return reinterpret_cast<AnyFunction>(function);
-}
-
-// One form of an operator of ATen that codegen registers with a body (registered.h).
-struct Entry : AtenOp {
-  Entry(const char *name, const char *overload, Devices devices, Way way)
-      : AtenOp(name, overload), devices(devices), way(way) {}
-
-  // That operator `row` of codegen/ops.yaml has the arguments at `order`, and results at `written`, behind those that are returned.
-  // `composed`: there is no kernel of ours. `functional`: the form whose meta function says what results are.
-  void asks(uint32_t number, bool is_composed, const AtenOp &form, ArgumentPlaces arguments,
-            ArgumentPlaces results_too = {}) {
-    row = number;
-    composed = is_composed;
-    functional = &form;
-    order = arguments;
-    written = results_too;
-  }
-
-  // That the body answers for that row, and asks the plugin itself.
-  void answers(uint32_t number, bool is_composed) {
-    row = number;
-    composed = is_composed;
-  }
-
-  const Devices devices;
-  const Way way;
-  bool composed = false;
-  bool throws = false;  // the body tells by NoKernel that there is no kernel
-  uint32_t row = kNoOp;
-  const AtenOp *functional = nullptr;  // nullptr: nobody is asked, or the body asks
-  ArgumentPlaces order, written;       // `written` of bodies with ATen's own arguments
-  AnyFunction body = nullptr;
-  AnyFunction meta = nullptr;     // runs the meta function of one that Fills
-  AnyFunction results = nullptr;  // allocates what the functional form returns
+// The operator of the plugin ABI that an overload of ATen calls.
+struct VendorOp {
+  uint32_t number;
+  const AtenOp *functional;  // the overload whose meta function makes the results
+  Way way;
+  ArgumentIndices order;    // of ATen's arguments, in the order of the frozen list
+  ArgumentIndices mutated = {};  // arguments that are results, after those that are returned
 };
 
-// Tells whether the body may answer: one that is a few calls of other operators is switched off with its own row.
-inline bool may_answer(const Entry &entry) { return !entry.composed || C10_LIKELY(hal_op_enabled(entry.row)); }
+// Calls the vendor's operator with the arguments of one overload. `results`: what it returns, where a function of ours has allocated it;
+// else ATen's meta function says what is allocated, or how a given result (out=, self) is resized. False = the plugin has declined.
+bool ask(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
 
-// Tells whether the device's plugin has an operator of its own for this row.
-inline bool is_asked(const Entry &entry, c10::DeviceIndex device) {
-  return entry.functional && has_own(device, entry.row);
-}
+// The same with the arguments of the functional overload, for `count` outputs. ATen's meta function has made them:
+bool fill_outputs(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, size_t count);
+// A function of ours has allocated results, which become the outputs:
+bool fill_made(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, Results made);
+// Nothing has been made yet:
+bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Outputs &outputs,
+                  size_t count);
 
-// Adds the operator's name to the message of an error that is met while the current stream is captured into a graph.
-void name_captured(const AtenOp &op, c10::Error &error);
-
-// Counts a call that the body of a composed operator has answered; not one for which that body has asked the plugin, which answered.
-void count_answered(const Entry &entry);
-
-// Asks with the arguments of one form. `results`: what it returns, where a function of the file has made it; where none has, ATen's meta function says
-// what is to be allocated, or how what is given (out=, self) is to be resized. False = the plugin has declined.
-bool ask(const Entry &entry, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
-
-// The same for all forms of an operator: arguments of the functional one, and `count` outputs, which a meta function may have made, or
-// which are `made`.
-bool ask(const Entry &entry, c10::DeviceIndex device, std::initializer_list<Given> arguments, Outputs &outputs,
-         size_t count, Results made);
-
-// The same with arguments in the order of the frozen list: an operand may read from a result. So bodies ask, those that draw numbers
-// with the state that they have reserved.
+// The same with arguments in the order of the frozen list: an operand may read from a result. So functions call it, those that generate
+// random numbers with the state that they have reserved.
 bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results,
          PhiloxState philox = {0, 0, nullptr});
+
+// Counts a call of an operator that is composed of others; not one for which its function has called the vendor's operator.
+void count_composed_call(uint32_t op);
 
 // Runs the portable kernel of a row that takes ATen's arguments, in the order of the frozen list and a tensor first, into results that are
 // there. False = there is none for these operands, nothing was written.

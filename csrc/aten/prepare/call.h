@@ -58,7 +58,7 @@ PhiloxState reserve_words(const std::optional<at::Generator> &generator, c10::De
                           c10::ScalarType dtype);
 
 // A kernel that one of ATen's functions asks for by its DispatchStub has no other way to say that there is none: the fallback answers
-// the operator then (registered.h).
+// the operator then (registration.h).
 struct NoKernel : std::runtime_error {
   NoKernel() : std::runtime_error("the device has no kernel for this call") {}
 };

@@ -16,6 +16,13 @@ inline DimVector reduced_dims(int64_t ndim, const std::optional<int64_t> &dim) {
   return dim ? reduced_dims(ndim, *dim) : reduced_dims(ndim, c10::OptionalIntArrayRef());
 }
 
+// The dimensions of a reduction as a list, however the operator takes them, for the vendor's operator.
+inline c10::OptionalIntArrayRef dimensions(const c10::OptionalIntArrayRef &dims) { return dims; }
+inline c10::OptionalIntArrayRef dimensions(const int64_t &dim) { return c10::IntArrayRef(dim); }
+inline c10::OptionalIntArrayRef dimensions(const std::optional<int64_t> &dim) {
+  return dim ? c10::OptionalIntArrayRef(c10::IntArrayRef(*dim)) : c10::OptionalIntArrayRef();
+}
+
 // The same where an empty list means none of them.
 DimVector listed_dims(int64_t ndim, c10::OptionalIntArrayRef dims);
 

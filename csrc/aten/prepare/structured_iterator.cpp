@@ -2,7 +2,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/prepare/structured_iterator.h"
 
-#include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
 #include "aten/prepare/asked.h"
@@ -60,12 +59,6 @@ bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> argu
 }
 
 }  // namespace
-
-bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other) {
-  if (other.dim() != 0) return false;
-  const c10::ScalarType dtype = at::result_type(self, other);
-  return c10::isIntegralType(dtype, true) && !other.to(dtype).is_nonzero();
-}
 
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
                      c10::ArrayRef<Argument> arguments) {

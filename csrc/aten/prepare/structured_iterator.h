@@ -160,14 +160,6 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 
 }  // namespace dense
 
-bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other);
-
-// A divisor that is a number and, in the dtype that is computed in, the integer 0.
-inline bool is_integer_zero(const at::Tensor &self, const at::Tensor &other) {
-  if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
-  return is_integer_zero_of_host(self, other);
-}
-
 // An elementwise operator. Its paths are compiled once for each kind of arguments, not for each operator.
 struct Elementwise {
   uint32_t op;

@@ -1,9 +1,8 @@
-// pointwise_meta.h: meta functions (shapes, dtypes, checks) of pointwise operators for which ATen has no structured
-// kernel: the iterators that their CPU kernels make. The generated code wraps them in Structured<>, as ATen's own.
+// meta.h: meta functions (shapes, dtypes, checks) of pointwise operators that ATen has not structured (`meta` of their entries): the
+// iterators that their CPU kernels make. The generated code wraps them in Structured<>, as ATen's own.
 #pragma once
 
 #include <ATen/TensorIterator.h>
-#include <ATen/core/Reduction.h>
 
 #include "aten/prepare/structured_iterator.h"
 
@@ -56,22 +55,5 @@ std::optional<at::Tensor> pointwise(uint32_t op, const std::optional<c10::Scalar
   if (!run_elementwise(op, structured.maybe_common_dtype(), false, outputs, arguments)) return std::nullopt;
   return outputs.take(0);
 }
-
-// ---- losses ----
-inline bool is_reduced(int64_t reduction) {
-  return reduction == at::Reduction::Mean || reduction == at::Reduction::Sum;
-}
-// The mean or the sum of a loss's elements.
-at::Tensor reduced(const at::Tensor &elements, int64_t reduction);
-at::Tensor &reduced_into(at::Tensor &out, const at::Tensor &elements, int64_t reduction);
-// What the gradient of a loss is multiplied by: 1 / elements for the mean.
-inline double share(const at::Tensor &self, int64_t reduction) {
-  return reduction == at::Reduction::Mean ? 1.0 / static_cast<double>(self.numel()) : 1.0;
-}
-
-// ---- numbers ----
-// What nan_to_num puts for a NaN (sign 0) or an infinity: the number given, or 0 or the largest of the dtype. 0 for
-// integers, which have neither.
-c10::Scalar replacement(const at::Tensor &self, const std::optional<double> &given, int sign);
 
 }  // namespace torch_backend
