@@ -108,44 +108,12 @@ static hal_status_t make_all(hal_program_t *program) {
 
 /* ---- runs -------------------------------------------------------------------------------------------------------------------- */
 
-/* What is destroyed when the work that is queued is done. */
-typedef struct dropped_s {
-  hal_device_t *device;
-  uint32_t count;
-  hal_plugin_graph_exec_t *graphs[];
-} dropped_t;
-
-static void destroy(void *data) {
-  dropped_t *const dropped = data;
-  for (uint32_t i = 0; i < dropped->count && hal_device_is_alive(dropped->device); i++)
-    hal_call_graph_exec_destroy(dropped->device->plugin, dropped->graphs[i]);
-  hal_free(dropped);
-}
-
-/* Destroys graphs behind the work of the stream: at once where that cannot be put off. */
-static void destroy_behind(hal_program_t *program, hal_stream_t *stream) {
-  const hal_program_graphs_t *const graphs = &program->graphs;
-  dropped_t *const dropped = hal_malloc(sizeof *dropped + graphs->count * sizeof dropped->graphs[0]);
-  if (dropped) *dropped = (dropped_t){.device = program->device};
-  if (!dropped) hal_call_stream_synchronize(stream->device->plugin, stream->handle);
-  for (uint32_t i = 0; i < graphs->part_count; i++) {
-    if (!graphs->parts[i].graph) continue;
-    if (dropped)
-      dropped->graphs[dropped->count++] = graphs->parts[i].graph;
-    else
-      hal_call_graph_exec_destroy(program->device->plugin, graphs->parts[i].graph);
-  }
-  if (!dropped || !hal_memory_defer(program->device->index, stream, destroy, dropped)) return;
-  hal_call_stream_synchronize(stream->device->plugin, stream->handle);
-  destroy(dropped);
-}
-
 void hal_program_drop_graphs(hal_program_t *program) {
   hal_program_graphs_t *const graphs = &program->graphs;
   if (hal_device_is_alive(program->device)) {
-    hal_stream_t *const stream = graphs->scratch.stream;
-    if (stream && graphs->scratch.blocks) hal_program_order(program, stream); /* whoever gets that memory next */
-    if (graphs->count) destroy_behind(program, program->last ? program->last : stream);
+    for (uint32_t i = 0; i < graphs->part_count; i++) {
+      if (graphs->parts[i].graph) hal_call_graph_exec_destroy(program->device->plugin, graphs->parts[i].graph);
+    }
   }
   hal_op_kept_release(&graphs->scratch);
   hal_free(graphs->parts);

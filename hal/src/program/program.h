@@ -146,7 +146,7 @@ struct hal_program_s {
   hal_stream_t *stream;          /* that of hal_program_begin */
   hal_program_source_t *sources;
   char cause[HAL_FAILURE_BYTES];
-  hal_event_t *done;  /* for hal_program_order; made when it first has to wait */
+  hal_event_t *done;  /* orders a run after one of another stream; created when it is first needed */
   hal_stream_t *last; /* of the last run; NULL = none */
   hal_program_graphs_t graphs;
   uint64_t runs;
@@ -183,7 +183,7 @@ hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_strea
 /* Queues the whole program on a stream, as graphs of the plugin where there are such. The lock is held. */
 hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
 
-/* Destroys the plugin's graphs of a program, when its last run is done. */
+/* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
 void hal_program_drop_graphs(hal_program_t *program);
 
 /* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
@@ -191,9 +191,6 @@ hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
 
 /* Makes a stream recorded, with its memory from the program's pool. The lock is held. */
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
-
-/* Makes later work of a stream wait for the last run: runs share their memory. */
-hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream);
 
 /* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
 hal_status_t hal_tape_check_format(uint32_t format);

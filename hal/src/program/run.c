@@ -1,5 +1,6 @@
 /* run.c: a program's commands, queued again. */
 #include "base/status_internal.h"
+#include "device/event_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
 #include "device/profile_internal.h"
@@ -105,15 +106,17 @@ static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   return HAL_OK;
 }
 
-hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream) {
+/* Makes a stream that is not recorded wait for the last run: runs share their memory. The stream of that run may be recorded now, and the
+ * recording must not see the event. */
+static hal_status_t order(hal_program_t *program, hal_stream_t *stream) {
   if (!program->last || program->last == stream) return HAL_OK;
   if (!program->done) HAL_RETURN_IF_ERROR(hal_event_create(program->device->index, 0, &program->done));
-  HAL_RETURN_IF_ERROR(hal_event_record(program->done, program->last));
+  HAL_RETURN_IF_ERROR(hal_event_record_queued(program->done, program->last));
   return hal_stream_wait_event(stream, program->done);
 }
 
 static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
-  HAL_RETURN_IF_ERROR(hal_program_order(program, stream));
+  HAL_RETURN_IF_ERROR(order(program, stream));
   HAL_RETURN_IF_ERROR(patch(program, stream));
   program->runs++;
   const hal_status_t status = hal_program_queue(program, stream);
