@@ -348,7 +348,9 @@ static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
   block->state = HAL_MEM_LEAVING;
   const int adopted = block->pool->source == HAL_MEM_ADOPTED && !hal_device_in_bad_fork();
-  if (adopted && block->u.free.fn) block->u.free.fn(block->u.free.data);
+  if (!adopted || !block->u.free.fn) return;
+  hal_callback_check();
+  block->u.free.fn(block->u.free.data);
 }
 
 void hal_memory_release(hal_block_t *block) {

@@ -6,7 +6,7 @@
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
-#include "base/lock.h"
+#include "base/callback.h"
 #include "hal/host_memory.h"
 #include "hal/memory.h"
 #include "memory/allocator.h"
@@ -82,8 +82,13 @@ struct hal_block_s {
   hal_stream_t *stream;
   hal_mem_use_t *uses;
   uint64_t stamp; /* free blocks: how many allocations of the kind there had been when it was released */
-  /* Node of the address map: first blocks of segments, and blocks of other sources. */
-  hal_block_t *left, *right;
+  union {
+    /* Node of the address map: first blocks of segments, and blocks of other sources. */
+    struct {
+      hal_block_t *left, *right;
+    };
+    hal_callback_t callback; /* of a block that ended, and so left the map: calls its free_fn */
+  };
   size_t extent;   /* bytes of the whole segment or block; 0 = not in the map */
   uintptr_t reach; /* highest end of any range in this subtree */
 };
@@ -188,6 +193,7 @@ size_t hal_mem_capacity(const hal_allocator_t *allocator);
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
 /* ---- event.c: waiting for streams without taking the user's asynchronous failures ---- */
+/* All that take an allocator are called with its lock held, and give it up in the plugin. */
 /* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
  * and given up in the plugin, which may wait for the stream in its place. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
@@ -217,8 +223,8 @@ void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
 /* Waits for all that is pending now and ends it; gives up the lock while waiting. */
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
 void hal_mem_queues_destroy(hal_allocator_t *allocator);
-/* Runs the free_fn of a list, without the lock. A free_fn that releases another block is not nested: its list is run
- * after it, by the outermost call, so that chains of any length take no stack. */
+/* Runs the free_fn of a list in the order in which its blocks ended, as callbacks (base/callback.h), without the lock. A free_fn that
+ * releases another block is not nested, so chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
 
 /* ---- info.c ---- */

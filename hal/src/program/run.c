@@ -118,7 +118,6 @@ static hal_status_t order(hal_program_t *program, hal_stream_t *stream) {
 static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(order(program, stream));
   HAL_RETURN_IF_ERROR(patch(program, stream));
-  program->runs++;
   const hal_status_t status = hal_program_queue(program, stream);
   program->last = stream;
   if (program->reports && !status) return hal_kernel_error_launched(stream);
@@ -134,6 +133,18 @@ static hal_status_t check(const hal_program_t *program) {
   return HAL_OK;
 }
 
+/* The runs of a program are one after another. Their turn is no lock in the sense of base/callback.h: on a stream without a handle, the plugin
+ * calls a host function of the program in it, which only another run of the same program waits for. */
+static void take_turn(hal_program_t *program) {
+  hal_lock(&program->turn);
+  HAL_COUNT_LOCK(-1);
+}
+
+static void leave_turn(hal_program_t *program) {
+  HAL_COUNT_LOCK(1);
+  hal_unlock(&program->turn);
+}
+
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
@@ -141,9 +152,14 @@ hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
     return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
                          program->device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "running another program"));
+  hal_callbacks_defer();
+  take_turn(program);
   hal_lock(&program->lock);
   hal_status_t status = check(program);
-  if (!status) status = run(program, stream);
+  program->runs += status == HAL_OK;
   hal_unlock(&program->lock);
+  if (!status) status = run(program, stream);
+  leave_turn(program);
+  hal_callbacks_resume();
   return status;
 }
