@@ -33,7 +33,7 @@ export CCACHE_NOHASHDIR := 1
 export CMAKE_BUILD_PARALLEL_LEVEL := $(JOBS)
 unexport PYTHONPATH
 
-SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend lazy_tensor_core CMakeLists.txt pyproject.toml 2>/dev/null)
+SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
 .PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
 
@@ -96,10 +96,13 @@ test: test-c test-python
 test-c: $(STAMPS)/venv-test
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	$(PROGRESS) "C tests" cmake --build --preset release
-	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow
+	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow \
+	  --output-junit $(CURDIR)/$(BUILD)/seconds-c.xml
+	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-c.xml
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
-	$(PYTEST)
+	$(PYTEST) --junitxml $(BUILD)/seconds-python.xml
+	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-python.xml
 
 # Any torch of the window in pyproject.toml. The first time brings some gigabytes: PyPI's wheel needs CUDA's libraries, though no GPU.
 test-torch:

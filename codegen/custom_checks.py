@@ -24,7 +24,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Check:
-    """A call of a method of the check (csrc/api/custom_op.h, torch_backend/custom.py). Texts, numbers and tuples of dtypes stand for
+    """A call of a method of the check (csrc/api/custom_op.h, the package's custom.py). Texts, numbers and tuples of dtypes stand for
     themselves."""
 
     method: str

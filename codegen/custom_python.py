@@ -1,4 +1,4 @@
-"""Writes the Python of custom operators that serve every torch: what LibTorch's stable ABI does not reach. torch_backend/custom.py
+"""Writes the Python of custom operators that serve every torch: what LibTorch's stable ABI does not reach. The package's custom.py
 registers it."""
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 
 namespace torch_backend {
 
-// Registers the casts, once. They act where autocast of the type xla is enabled, as which Python asks for it (torch_backend/lazy/device.py).
+// Registers the casts, once. They act where autocast of the type xla is enabled, as which Python asks for it (torch_backend.lazy.device).
 void enable_lazy_autocast();
 
 }  // namespace torch_backend

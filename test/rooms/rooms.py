@@ -2,7 +2,7 @@
 
     rooms.py [--root DIR] [--objects FILE]
 
-Reads the includes below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
+Reads the includes and the imports of Python below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
 Fails when an arrow points up, when files include each other in a circle, or subjects of one room do, when a folder has more than 40 files or a file more
 than 500 lines, when the operators' functions have grown, and when what is listed below as known has gone: such lists may only shrink.
 """
@@ -12,10 +12,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import python_imports
+
 MOST_FILES = 40
 MOST_LINES = 500
 SUFFIXES = {".c", ".h", ".cpp", ".pk", ".inc", ".def"}
-FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend", "lazy_tensor_core")  # where sizes are held
+FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes are held
+
+PACKAGE = "torch_backend/src/torch_backend"
 
 # room: (what belongs to it, the rooms it may include directly; those below them are allowed, too)
 ROOMS = {
@@ -50,6 +54,24 @@ ROOMS = {
     "profiler": (["csrc/profiler/"], ["core"]),
     "api": (["csrc/api/"], ["prepare"]),
     "python": (["csrc/python/"], ["aten", "api", "amp", "lazy", "profiler"]),
+    # The Python packages. What a package's modules may import, in functions, too; "registry" is the state that all may import.
+    "registry": ([f"{PACKAGE}/_registry.py"], []),
+    "files": ([f"{PACKAGE}/_builds.py", f"{PACKAGE}/_hal.py"], ["registry"]),
+    "extension": ([f"{PACKAGE}/_C", f"{PACKAGE}/_extension.py"], ["registry"]),
+    "device module": ([f"{PACKAGE}/backend/"], ["extension", "files"]),
+    "lazy mode": ([f"{PACKAGE}/lazy/"], ["extension", "files"]),
+    "operators": ([f"{PACKAGE}/{name}.py" for name in ("fallback", "ops", "_coverage", "custom")] + [f"{PACKAGE}/meta/"], ["extension", "files"]),
+    "autocompare": ([f"{PACKAGE}/_autocompare/"], ["extension", "files"]),
+    "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "dlpack", "profiler", "serialization")], ["files", "lazy mode"]),
+    "integrations": ([f"{PACKAGE}/integrations/"], ["device module", "operators"]),
+    "inductor": ([f"{PACKAGE}/inductor/"], ["device module"]),
+    "registration": ([f"{PACKAGE}/_register.py"], ["leaves", "integrations", "inductor"]),
+    "activation": ([f"{PACKAGE}/_activation.py"], ["registration"]),
+    "package": ([f"{PACKAGE}/__init__.py"], ["activation", "autocompare"]),
+    "xla": ([f"{PACKAGE}/xla/"], ["activation"]),
+    "programs": ([f"{PACKAGE}/__main__.py", f"{PACKAGE}/cli/", f"{PACKAGE}/demo.py"], ["package"]),
+    "lazy_tensor_core": (["torch_backend/src/lazy_tensor_core/"], ["xla"]),
+    "codegen": (["codegen/"], []),
 }
 
 SUBJECTS = {"aten", "core", "ops"}  # rooms whose folders include each other in one direction
@@ -118,8 +140,9 @@ def check_arrows(graph):
             if (source, target) in known:
                 known.discard((source, target))
                 continue
-            yield (f"{source} (room {room}) includes {target} (room {room_of(target)}), which is above it or beside it; let the "
-                   "lower room declare a table of function pointers that a higher one defines")
+            verb, cure = ("imports", "let the lower one be given a function") if source.endswith(".py") else (
+                "includes", "let the lower room declare a table of function pointers that a higher one defines")
+            yield f"{source} (room {room}) {verb} {target} (room {room_of(target)}), which is above it or beside it; {cure}"
     for source, target in sorted(known):
         if source in graph:
             yield f"{source} does not include {target} any more: take the line out of KNOWN_ARROWS"
@@ -133,7 +156,7 @@ def check_circles(graph):
         for target in graph.get(path, ()):
             if state.get(target) == 1 and target != path:
                 circle = way[way.index(target):] + [target] if target in way else [path, target]
-                yield "a circle of includes: " + " -> ".join(circle)
+                yield f"a circle of {'imports' if path.endswith('.py') else 'includes'}: " + " -> ".join(circle)
             elif target not in state:
                 yield from visit(target, way + [target])
         state[path] = 2
@@ -214,7 +237,9 @@ def check_symbols(objects):
 
 def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
-    return [*check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
+    imported, unread = python_imports.imports(root)
+    graph.update(imported)
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
             *(check_symbols(objects) if objects else ())]
 
 

@@ -91,11 +91,65 @@ def a_call_up(root, compiler):
             compiled(root, compiler, "hal/src/device/device.c", "int hal_y(void); int hal_y(void) { return 1; }")]
 
 
+def python(root, name, text=""):
+    write(root, f"{rooms.PACKAGE}/{name}.py", text)
+
+
+def imports_down(root, compiler):
+    python(root, "_registry")
+    python(root, "backend/__init__", "from . import memory\nfrom .memory import empty_cache\n")
+    python(root, "backend/memory", "from torch_backend import _C\nfrom .._registry import device_name\nimport torch\n")
+    python(root, "_activation", "def use():\n    from . import _register\n")
+    python(root, "_register", "from .backend import memory\n")
+
+
+def an_import_up(root, compiler):
+    python(root, "_activation")
+    python(root, "lazy/__init__", "def enable():\n    from torch_backend._activation import use\n")
+
+
+def an_import_of_the_package_by_its_module(root, compiler):
+    python(root, "__init__", "from . import backend\n")
+    python(root, "backend/__init__", "import torch_backend\n")
+
+
+def state_that_imports(root, compiler):
+    python(root, "_hal")
+    python(root, "_registry", "from . import _hal\n")
+
+
+def a_circle_of_imports(root, compiler):
+    python(root, "lazy/one", "from .two import f\n")
+    python(root, "lazy/two", "def g():\n    from torch_backend.lazy import one\n")
+
+
+def a_circle_through_a_call(root, compiler):
+    python(root, "xla/one", "import importlib\nimportlib.import_module('torch_backend.xla.two')\n")
+    python(root, "xla/two", "from . import one\n")
+
+
+def a_circle_of_generators(root, compiler):
+    write(root, "codegen/kernels.py", "import oplist\n")
+    write(root, "codegen/oplist.py", "import kernels\n")
+
+
+def a_computed_import(root, compiler):
+    python(root, "ops", "import importlib\nimportlib.import_module(f'{__package__}.fallback')\n")
+
+
+def a_module_of_no_room(root, compiler):
+    python(root, "surprise")
+
+
 def main():
     expected = {nothing: "", an_arrow_up: "includes hal/src/device/device.h", a_private_header_in_a_plugin: "room plugins",
                 a_circle: "a circle of includes", a_circle_of_subjects: "a circle of includes: csrc/aten/",
                 a_circle_in_the_core: "a circle of includes: csrc/core", a_full_folder: "41 files", a_long_file: "501 lines", more_operator_code: "at most",
-                a_number_that_could_be_lower: "lower MOST_OPERATOR_LINES", a_call_up: "needs hal_y"}
+                a_number_that_could_be_lower: "lower MOST_OPERATOR_LINES", a_call_up: "needs hal_y", imports_down: "",
+                an_import_up: "lazy/__init__.py (room lazy mode) imports", an_import_of_the_package_by_its_module: "torch_backend/__init__.py",
+                state_that_imports: "_registry.py (room registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
+                a_circle_through_a_call: "a circle of imports: torch_backend/", a_circle_of_generators: "a circle of imports: codegen/",
+                a_computed_import: "names it computes", a_module_of_no_room: "belongs to no room"}
     for plant, words in expected.items():
         found = problems(plant, sys.argv[1])
         if bool(found) != bool(words) or not all(words in line for line in found):

@@ -50,8 +50,9 @@ HAL_API hal_status_t hal_program_refuse(hal_program_t *program, const char *mess
  * naming the operator and its number: what stands before it is queued. Since 0.2. */
 HAL_API hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream);
 
-/* Ends the recording if need be, and destroys the program; NULL is allowed. Runs that are queued go on: its memory is given to later work of
- * the stream that was recorded. Quiet after hal_registry_close and in a forked child. Since 0.2. */
+/* Ends the recording if need be, and destroys the program; NULL is allowed. Queued runs complete, and the program's memory returns to the
+ * allocator after the last of them. Allowed at any time, also while a stream that the program used is recorded by another program, which
+ * is not affected. Silent after hal_registry_close and in a forked child. Since 0.2. */
 HAL_API void hal_program_destroy(hal_program_t *program);
 
 /* Gives the program that records a stream (NULL: current), borrowed; NULL = none does. Costs a load. Since 0.2. */

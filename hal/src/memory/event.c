@@ -23,7 +23,9 @@ void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   if (device == allocator->device && allocator->event_count < HAL_MEM_EVENT_CACHE) {
     allocator->events[allocator->event_count++] = event;
   } else {
+    hal_unlock(&allocator->lock);
     hal_call_event_destroy(device->plugin, event);
+    hal_lock(&allocator->lock);
   }
 }
 

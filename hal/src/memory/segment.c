@@ -42,6 +42,7 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
     hal_mem_block_forget(allocator, block);
     return status;
   }
+  pool = hal_mem_pool_current(pool); /* a private pool may have ended meanwhile */
   *block =
       (hal_block_t){.address = address, .size = size, .pool = pool, .stream = pool->stream, .state = HAL_MEM_LEAVING};
   hal_mem_map_insert(&allocator->map, block, size);

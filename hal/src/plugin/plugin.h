@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
+#include "base/callback.h"
 #include "base/host_malloc.h"
 #include "base/likely.h"
-#include "base/lock.h"
 #include "hal/plugin.h"
 #include "hal/registry.h"
 #include "hal/status.h"

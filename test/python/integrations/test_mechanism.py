@@ -16,7 +16,7 @@ import types
 import pytest
 
 from torch_backend import integrations
-from torch_backend.integrations import _hook, _table, _tools
+from torch_backend.integrations import _hook, _table, _tables, _tools
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -249,7 +249,7 @@ def test_the_setting(run_python, wanted, expected):
         TORCH_BACKEND="fake",
         TORCH_BACKEND_INTEGRATIONS=wanted,
     )
-    assert set(done.stdout.split()) == ({table.library for table in _table.tables()} if expected is None else expected)
+    assert set(done.stdout.split()) == ({table.library for table in _tables.tables()} if expected is None else expected)
 
 
 def test_a_wrong_setting_is_told(run_python):
@@ -266,13 +266,13 @@ def test_doctor_lists_libraries_and_tells_of_unknown_versions(run_python, tmp_pa
     assert "integration of peft 99.0: peft 99.0 is not patched" in off.stdout and "PROBLEM  integration" not in off.stdout
     on = run_python(script, check=False, TORCH_BACKEND="fake", TORCH_BACKEND_INTEGRATIONS="1")
     assert on.returncode == 1 and "PROBLEM  integration of peft 99.0" in on.stdout
-    for table in _table.tables():
+    for table in _tables.tables():
         if table.library != "peft" and table.knows(table.version()):
             assert f"ok       integration of {table.library} {table.version()}: enabled, {len(table.patches)} patches" in on.stdout
 
 
 def installed(library):
-    table = next(table for table in _table.tables() if table.library == library)
+    table = next(table for table in _tables.tables() if table.library == library)
     if not table.knows(table.version()):
         pytest.skip(f"{library} is not installed in a version that is known: make test-integrations")
     return table
@@ -310,7 +310,7 @@ def test_all_patches_fit(recwarn):
     """With all libraries imported, every patch of those installed is in force, and none complains."""
     integrations.enable()
     try:
-        for table in _table.tables():
+        for table in _tables.tables():
             if table.knows(table.version()):
                 for patch in table.patches:
                     importlib.import_module(patch.module)

@@ -74,14 +74,14 @@ def test_where_torch_has_an_accelerator_of_its_own_none_is_looked_for(run_python
         import torch
         torch.accelerator.current_accelerator = lambda check_available=False: torch.device("xpu")
         import torch_backend
-        from torch_backend import _activation
+        from torch_backend import _registry
         assert not torch_backend.is_active() and torch_backend.errors() == []
-        assert _activation.choice() == ("torch has an accelerator of its own, 'xpu', so that no plugin is looked for; "
-                                        "TORCH_BACKEND=NAME chooses one"), _activation.choice()
+        assert _registry.choice() == ("torch has an accelerator of its own, 'xpu', so that no plugin is looked for; "
+                                        "TORCH_BACKEND=NAME chooses one"), _registry.choice()
         from torch_backend.cli import doctor
         assert doctor._choice()[0].check.startswith("choice of no plugin: torch has an accelerator of its own, 'xpu'")
         torch_backend.use("fake")  # which a program may still ask for
-        assert _activation.choice() == "the program asked for 'fake' by torch_backend.use"
+        assert _registry.choice() == "the program asked for 'fake' by torch_backend.use"
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD=0,
         **nvidia,

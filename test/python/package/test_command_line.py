@@ -122,9 +122,13 @@ def test_a_plugin_that_is_merely_not_asked_for_is_no_problem():
 
 
 def test_the_commands_run_inside_a_clone():
-    """Where Python finds the sources, which are not built, before the installed package."""
+    """The folder of the sources has the package's name, and is no package: Python finds the installed one."""
     clone = Path(__file__).resolve().parents[3]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("HAL_", "TORCH_"))}
-    for arguments in (["-m", "torch_backend", "info"], ["-c", "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"]):
-        done = subprocess.run([sys.executable, *arguments], cwd=clone, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0 and done.stdout, done.stderr
+    tensor = "import torch, torch_backend; torch_backend.use('fake'); print(torch.ones(2, device='fake'))"
+    files = "import torch_backend, lazy_tensor_core; print(torch_backend.__file__); print(lazy_tensor_core.__file__)"
+    for folder in (clone, clone / "torch_backend"):
+        for arguments in (["-m", "torch_backend", "info"], ["-c", tensor], ["-c", files]):
+            done = subprocess.run([sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0 and done.stdout, done.stderr
+        assert not any(Path(line).is_relative_to(clone / "torch_backend") for line in done.stdout.splitlines())

@@ -1,6 +1,0 @@
-"""Every operator of a device beside CPU torch: see `mode.autocompare`, which is torch_backend.autocompare."""
-
-from .mode import autocompare
-from .reproducer import reproduce
-
-__all__ = ["autocompare", "reproduce"]

@@ -1,0 +1,46 @@
+"""torch_backend: a device for PyTorch over a plugin of a few C functions.
+
+``TORCH_BACKEND=fake python script.py``, or in the script, before the device is used::
+
+    import torch, torch_backend
+    torch_backend.use("fake")
+    torch.ones(3, device="fake")
+
+``torch.fake`` (named after the plugin) is the device module, like ``torch.cuda``. Importing this package, or torch when this
+package is installed, registers nothing and loads no driver until a plugin is chosen.
+"""
+
+from __future__ import annotations
+
+# torch calls torch_backend:_autoload at the end of its own import, and that import may be the one a few lines below: the name
+# must exist before torch is imported.
+from ._activation import autoload as _autoload
+from . import _builds
+from ._activation import plugins, use
+from ._registry import device_name, errors, is_active
+
+try:
+    import torch as _torch
+except Exception as _error:  # torch is missing or broken: of the command line, verify and new-plugin need none
+    _torch, _torch_error = None, _error
+else:
+    _torch_error = None
+
+    from . import fallback, integrations, lazy, meta, ops
+
+    _builds.select(_torch.__version__)  # where the documentation finds torch_backend._C although no plugin is active
+    _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; otherwise torch has called it already, and once is enough
+
+__all__ = ["autocompare", "device_name", "errors", "fallback", "integrations", "is_active", "lazy", "meta", "ops", "plugins", "use"]
+
+
+def __getattr__(name: str):
+    if name == "__version__":
+        return _builds.version()
+    if name == "autocompare" and _torch_error is None:
+        from ._autocompare import autocompare
+
+        return autocompare
+    if _torch_error is not None and name in __all__:
+        raise ImportError(f"torch_backend.{name} needs torch, which cannot be imported: {_torch_error}") from _torch_error
+    raise AttributeError(f"module 'torch_backend' has no attribute '{name}'")

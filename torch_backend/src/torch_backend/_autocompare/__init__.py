@@ -1,0 +1,6 @@
+"""Every operator of a device beside CPU torch: see `mode.autocompare`, which is torch_backend.autocompare."""
+
+from .mode import autocompare
+from .reproduce import reproduce
+
+__all__ = ["autocompare", "reproduce"]

@@ -1,0 +1,93 @@
+"""Who would answer each operator of ATen on a device: asked of the device, not counted from registrations."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import NamedTuple
+
+from . import _builds
+from ._extension import extension
+
+KINDS = ("native", "composite", "fallback", "unsupported")
+
+# torch's numbers of dtypes, c10/core/ScalarType.h.
+_DTYPES = {0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64", 8: "complex32", 9: "complex64",
+           10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn", 25: "float8_e5m2fnuz", 26: "float8_e4m3fnuz",
+           27: "uint16", 28: "uint32", 29: "uint64"}  # fmt: skip
+
+
+class Coverage(NamedTuple):
+    """Who would answer an operator.
+
+    `kind` is "native", the device; "composite", other operators, which have rows of their own; "fallback", the CPU's kernel; or
+    "unsupported", nobody: it raises. Of a native one ``by`` tells whether it is the plugin's own operator ("plugin"), a portable kernel
+    ("portable") or either ("plugin, portable"), and "memory" of what needs no kernel (tensors, views, copies, fills). ``plugin`` and
+    ``portable`` are the dtypes in which they compute; operands of others are cast, or go to the fallback.
+    """
+
+    op: str
+    kind: str
+    by: str = ""
+    plugin: tuple = ()
+    portable: tuple = ()
+
+
+@functools.lru_cache(maxsize=None)
+def _support() -> dict:
+    """Returns what codegen knows of each registered overload: its entry, and the kernels that its function may call."""
+    import torch
+
+    return json.loads((_builds.folder(torch.__version__) / "support.json").read_text())
+
+
+def _dtypes(mask: int) -> tuple:
+    return tuple(name for number, name in _DTYPES.items() if mask >> number & 1)
+
+
+def _composite(has) -> bool:
+    return any(map(has, ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")))
+
+
+def _row(op: str, kernels: dict) -> Coverage:
+    from torch import _C
+
+    def has(key):
+        return _C._dispatch_has_kernel_for_dispatch_key(f"aten::{op}", key)
+
+    if not has("PrivateUse1"):
+        on_cpu = any(map(has, ("CPU", "SparseCPU", "SparseCsrCPU")))
+        return Coverage(op, "composite" if _composite(has) else "fallback" if on_cpu else "unsupported")
+    known = _support().get(op)
+    if known is None:  # registered by hand, without kernels: accessors, pinned memory, sparse layouts, made of other operators
+        return Coverage(op, "composite" if _composite(has) else "native", "" if _composite(has) else "memory")
+    own, portable = kernels.get(known["asks"], (0, 0))[0], 0
+    for name in known["kernels"]:
+        own, portable = own | kernels[name][0], portable | kernels[name][1]
+    if own or portable:
+        return Coverage(op, "native", ", ".join(["plugin"] * bool(own) + ["portable"] * bool(portable)), _dtypes(own), _dtypes(portable))
+    if known["else"] == "memory":
+        return Coverage(op, "native", "memory")
+    return Coverage(op, known["else"])
+
+
+def coverage(*names: str, device: int | None = None) -> list[Coverage]:
+    """Gives who would answer ATen's operators on a device (its index; None: the current one), in the order of their names.
+
+    ``names`` are those as "add" or "add.Tensor"; none: all. Starts the device. What a call needs beyond its dtype (layout, sizes,
+    arguments) may still send it to the fallback, which `report` counts while a program runs. RuntimeError: no plugin is active.
+    """
+    index = extension().current_device() if device is None else device
+    kernels = {name: (own, portable) for name, own, portable in extension().operator_dtypes(index)}
+    from torch import _C
+
+    found = sorted(name[len("aten::") :] for name in _C._dispatch_get_all_op_names() if name.startswith("aten::"))
+    return [_row(name, kernels) for name in found if not names or name in names or name.split(".")[0] in names]
+
+
+def counts(rows) -> dict:
+    """Gives the number of rows of each kind, and of the native ones by whom."""
+    result = {kind: sum(row.kind == kind for row in rows) for kind in KINDS}
+    for by in ("plugin", "portable", "memory"):
+        result[f"native by {by}"] = sum(by in row.by.split(", ") for row in rows)
+    return result

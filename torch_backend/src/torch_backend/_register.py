@@ -1,0 +1,48 @@
+"""Registers the opened plugins' devices with torch: extension, device type name, device module, tensor methods, exit."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+
+import torch
+
+# The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
+from . import _C, _data_parallel, _dlpack, _profiler, _serialization, backend
+from .backend import amp, graphs, memory, random, streams
+from .integrations import _notice
+
+
+def register(name: str) -> None:
+    """Makes `name` a device type of torch with torch.<name> as its module."""
+    torch.utils.rename_privateuse1_backend(name)
+    backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
+    torch._register_device_module(name, backend)
+    for module in (amp, graphs, memory, random, streams):
+        sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    backend._register_with_inductor = _load_inductor
+    _C.register_graphs()
+    _data_parallel.install()
+    _dlpack.install()
+    _profiler.install(name)
+    _serialization.install()
+    atexit.register(_quiesce)
+    atexit.register(_notice.tell)  # runs first
+
+
+def _load_inductor() -> None:
+    """Imports what serves inductor, which registers it; importing inductor takes seconds."""
+    from . import inductor  # noqa: F401
+
+
+def _quiesce() -> None:
+    """Before the interpreter ends: autograd's device threads need the GIL no more, and queued work is done."""
+    if _C.in_bad_fork():  # this child has neither those threads nor the devices: torch's engine must not wait 10 s for them
+        os.environ.setdefault("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "0")
+        return
+    seconds = float(os.environ.get("TORCH_AUTOGRAD_SHUTDOWN_WAIT_LIMIT", "10"))  # torch's own limit for the same wait
+    if not _C.quiesce_autograd(seconds):
+        print(f"torch_backend: a backward pass is still running after {seconds:g} s; leaving it behind", file=sys.stderr)
+    _C.drain_devices()

@@ -1,0 +1,49 @@
+"""The device type's name and the devices that arguments mean."""
+
+from __future__ import annotations
+
+from typing import Optional, Union
+
+import torch
+
+from torch_backend import _C
+from torch_backend._registry import type_name as name
+
+Device = Optional[Union[torch.device, str, int]]  # what functions take for a device; None is the current one
+
+__all__ = ["Device", "existing_index", "name"]
+
+
+def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -> int:
+    """Gives the index that `device` (an int, a string, a torch.device or None) means.
+
+    None, and a device without an index, mean the current device if `optional`; the CPU is -1 if `allow_cpu`. The range is
+    left to the callee to check: torch.load asks here first and has words of its own for an index out of range.
+    """
+    if isinstance(device, bool):
+        raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
+    if isinstance(device, int):
+        return device
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if allow_cpu and device.type == "cpu":
+            return -1
+        if device.type != name():
+            raise ValueError(f"Expected a {name()} device, but got: {device}")
+        if device.index is not None:
+            return device.index
+    elif device is not None:
+        raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
+    if not optional:
+        raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
+    return _C.current_device()
+
+
+def existing_index(device: Device) -> int:
+    """Gives the index that `device` means, the current device's for None; raises for an index that no device has."""
+    index, count = _get_device_index(device, optional=True), _C.device_count()
+    if not 0 <= index < count:
+        there = f"it has {count} ('{name()}:0' to '{name()}:{count - 1}')" if count else "it has none"
+        raise RuntimeError(f"device index {index} is out of range: there is no '{name()}:{index}' in this process, {there}")
+    return index

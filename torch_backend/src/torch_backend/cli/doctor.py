@@ -1,0 +1,159 @@
+"""The command `doctor`: looks for what usually goes wrong, and says how to cure it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+from ._output import print_json
+
+# Those of docs/settings.md; test_command_line.py holds the two to each other.
+_SETTINGS = {"TORCH_BACKEND", "TORCH_BACKEND_NAME", "TORCH_BACKEND_INTEGRATIONS", "TORCH_BACKEND_AUTOGRAD_THREADS", "HAL_PLUGIN_PATH", "HAL_PLUGIN_TRIAL",
+             "HAL_ALLOW_UNSAFE_PLUGINS", "HAL_LAYERS", "HAL_FAULT", "HAL_LOG", "HAL_DISABLE_OPS", "HAL_CACHE_DIR", "HAL_HOST_ISA", "HAL_LAZY_COMPILE"}  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """One check: `problem` and `cure` are empty when it passed."""
+
+    check: str
+    problem: str = ""
+    cure: str = ""
+
+
+def _versions():
+    import torch
+
+    from torch_backend import _builds
+
+    problem, _, cure = _builds.problem(torch.__version__).partition(". ")
+    return Finding("torch's version", problem, cure)
+
+
+def _other_backends():
+    """Other packages that torch loads by itself may take the one device type for extensions."""
+    from importlib.metadata import entry_points
+
+    found = entry_points()
+    group = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
+    others = sorted({point.value for point in group if not point.value.startswith("torch_backend:")})
+    if others:
+        return Finding("other backends", f"torch also loads {', '.join(others)}; only one package can have the device type PrivateUse1",
+                       "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want")  # fmt: skip
+    return Finding("other backends")
+
+
+def _settings():
+    import torch_backend
+
+    names = {"fake", "opencl", "npu", "cuda"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
+    plugins = tuple(f"HAL_{name.upper()}_" for name in names)
+    unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
+                     and not name.startswith(plugins))  # fmt: skip
+    if unknown:
+        return Finding("settings", f"unknown: {', '.join(unknown)}", f"known are {', '.join(sorted(_SETTINGS))} and HAL_<PLUGIN>_*")
+    return Finding("settings")
+
+
+def _plugin_path():
+    for folder in filter(None, os.environ.get("HAL_PLUGIN_PATH", "").split(":")):
+        path = Path(folder)
+        if not path.is_absolute():
+            return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the whole path; other ones are ignored")
+        if not path.is_dir():
+            return Finding("HAL_PLUGIN_PATH", f"{folder} is not a folder", "remove it, or install the plugins there")
+        if path.stat().st_mode & stat.S_IWOTH:  # of groups the HAL knows more
+            return Finding("HAL_PLUGIN_PATH", f"others may write to {folder}", f"chmod go-w {folder}")
+    return Finding("HAL_PLUGIN_PATH")
+
+
+def _plugins():
+    import torch_backend
+    from torch_backend import _hal
+
+    causes = list(dict.fromkeys((*torch_backend.errors(), *_hal.problems())))
+    if causes:
+        return Finding("plugins", " ".join(causes), "follow what the sentence says; HAL_LAYERS=trace shows the calls before it")
+    if not torch_backend.is_active():
+        return Finding("plugins", "none is active", "set TORCH_BACKEND=fake, or call torch_backend.use('fake')")
+    return Finding("plugins")
+
+
+def _choice() -> list:
+    """Why these plugins were chosen, and a finding for each that the search has passed by."""
+    from torch_backend import _hal, _registry
+
+    chosen = ", ".join(plugin.name for plugin in _hal.plugins()) if _registry.is_active() else "no plugin"
+    passed = [line for line in _hal.report().splitlines() if line and line not in _hal.problems()]
+    return [Finding(f"choice of {chosen}: {_registry.choice()}"), *(Finding(f"passed by {line}") for line in passed)]
+
+
+def _integrations() -> list:
+    """One finding for each library that is installed and would have to know the device."""
+    from torch_backend import integrations
+
+    findings = []
+    for state in integrations.status():
+        if not state.version:
+            continue
+        check = f"integration of {state.library} {state.version}"
+        if state.enabled and state.sentence:
+            findings.append(Finding(check, state.sentence, "install a version that is known, or update torch_backend"))
+        elif state.enabled:
+            findings.append(Finding(f"{check}: enabled, {len(state.patches)} patches"))
+        else:
+            off = "not enabled; TORCH_BACKEND_INTEGRATIONS=1 makes it choose the device by itself" if state.known else state.sentence
+            findings.append(Finding(f"{check}: {off}"))
+    return findings
+
+
+def _device(index: int):
+    """Allocates, copies in, computes, waits, copies out."""
+    import torch
+
+    import torch_backend
+
+    name = f"{torch_backend.device_name()}:{index}"
+    try:
+        x = torch.arange(1000, dtype=torch.float32)
+        y = x.to(name) * 2 + 1
+        torch.accelerator.synchronize(torch.device(name))
+        if not torch.equal(y.cpu(), x * 2 + 1):
+            return Finding(name, "x * 2 + 1 differs from the CPU's", "run the plugin under HAL_LAYERS=validate and report it to its vendor")
+    except Exception as error:
+        return Finding(name, str(error).splitlines()[0], "run again with HAL_LOG=debug and HAL_LAYERS=trace to see the failing call")
+    return Finding(name)
+
+
+def collect() -> list:
+    """Runs all checks; starts the devices."""
+    import torch_backend
+
+    findings = [check() for check in (_versions, _other_backends, _settings, _plugin_path, _plugins)]
+    findings += _choice()
+    findings += [Finding(f"plugin {plugin.name} {plugin.version}: {plugin.path}") for plugin in torch_backend.plugins()]
+    findings += _integrations()
+    if torch_backend.is_active():
+        from torch_backend import backend
+
+        findings += [_device(index) for index in range(backend.device_count())]
+    return findings
+
+
+def add_arguments(parser) -> None:
+    """Declares the command's options."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments) -> int:
+    """Prints a line for each check and one with the cure of each problem; 1 when there is a problem."""
+    findings = collect()
+    if arguments.json:
+        print_json([finding._asdict() for finding in findings])
+    else:
+        for finding in findings:
+            print(f"{'PROBLEM' if finding.problem else 'ok     '}  {finding.check}" + (f": {finding.problem}" if finding.problem else ""))
+            if finding.cure:
+                print(f"         cure: {finding.cure}")
+    return 1 if any(finding.problem for finding in findings) else 0

@@ -1,0 +1,43 @@
+"""Makes the device known to TorchDynamo and inductor, with what their disk cache must know about it."""
+
+from __future__ import annotations
+
+import json
+
+from torch._dynamo.device_interface import register_interface_for_device
+from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
+from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
+from torch._inductor.custom_graph_pass import CustomGraphModulePass
+
+from torch_backend import _builds, _hal, backend
+from torch_backend.backend import _utils
+
+from ._codegen import Overrides, PythonWrapperCodegen
+from ._cpp_wrapper import CppWrapperCodegen
+from ._extern import keep_extern
+from ._interface import Interface
+from ._scheduling import Scheduling, way_of_device
+
+
+class DevicePass(CustomGraphModulePass):
+    """Marks the operators of a graph that are called, not fused. Inductor puts the `uuid` of a device's pass into the key of its disk
+    cache."""
+
+    def __call__(self, gm) -> None:
+        keep_extern(gm)
+
+    def uuid(self) -> str:
+        """Names the plugins, and what the devices' kernels are: code for one does not run on the other."""
+        plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
+        # A graph without tensors of ours must start no device; what it compiles does not depend on one.
+        ways = [way_of_device(index) for index in range(backend.device_count())] if backend.is_initialized() else "not started"
+        return json.dumps([_builds.version(), _utils.name(), plugins, ways])
+
+
+def register() -> None:
+    """Called once, when inductor first asks for the device."""
+    name = _utils.name()
+    for index in (None, *range(backend.device_count())):
+        register_interface_for_device(name if index is None else f"{name}:{index}", Interface)
+    register_device_op_overrides(name, Overrides())
+    register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())

@@ -1,0 +1,127 @@
+"""accelerate: the branches that it wrote for Moore Threads' `musa`, also an extension of torch, serve our device.
+
+They cover what accelerate does with a device: the default device, fp16 and bf16, `get_max_memory` and `infer_auto_device_map`, offloading
+hooks, seeds, and the random numbers' state in `save_state`; those for other extensions leave some of it out.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from types import CodeType, ModuleType
+
+from .._registry import device_name
+from ._table import Patch, Table, Undo
+from ._tools import answer, exchange, renamed, replace, say_our_name, together, wrap
+
+# module: what its branches do
+_BRANCHES = {
+    "accelerate.accelerator": "fp16 mixed precision",
+    "accelerate.checkpointing": "state of random numbers in save_state and load_state",
+    "accelerate.big_modeling": "dispatch_model over devices",
+    "accelerate.hooks": "offloading hooks",
+    "accelerate.utils.dataclasses": "device of plugins",
+    "accelerate.utils.environment": "device type of the environment",
+    "accelerate.utils.memory": "clearing the cache",
+    "accelerate.utils.modeling": "get_max_memory, infer_auto_device_map, the scaler of fp16",
+    "accelerate.utils.random": "set_seed and synchronised random numbers",
+    "accelerate.commands.config.default": "default of `accelerate config`",
+    "accelerate.commands.env": "`accelerate env`",
+    "accelerate.commands.launch": "`accelerate launch`",
+}
+
+
+def _available(check_device=None):  # the code of is_musa_available, so it uses nothing from here
+    from torch_backend import _registry
+
+    if check_device is False or not _registry.is_active():  # False: queried before `import torch_musa`
+        return False
+    from torch_backend import backend
+
+    return backend.is_available()
+
+
+def _detect(module: ModuleType) -> Undo:
+    return answer(module.is_musa_available, _available)
+
+
+def _name_of_moved_models(module: ModuleType) -> Undo:
+    """Hooks replace a model's `to` and `musa`; the list tells which to put back."""
+    names = module._accelerate_added_attributes
+    return replace(module, "_accelerate_added_attributes", [*names, device_name()])
+
+
+def _default_device(module: ModuleType) -> Undo:
+    """AcceleratorState sets a switch of musa's own library, torch.backends.musa, that we have not."""
+    return say_our_name(module, "musa", leave=["AcceleratorState.__init__"])
+
+
+def _gpu_ids(module: ModuleType) -> Undo:
+    """accelerate hands a choice of devices on in an environment variable of the vendor, which would choose nothing here."""
+    return together(*(_refuse_gpu_ids(getattr(module, name)) for name in ("prepare_simple_launcher_cmd_env", "prepare_multi_gpu_env")))
+
+
+def _refuse_gpu_ids(original) -> Undo:
+    @functools.wraps(original)
+    def prepare(args, *arguments, **options):
+        if getattr(args, "gpu_ids", None) not in (None, "all") and not getattr(args, "use_cpu", False) and not getattr(args, "cpu", False):
+            raise NotImplementedError(
+                f"accelerate launch --gpu_ids {args.gpu_ids}: there is no environment variable that hides devices of '{device_name()}'. "
+                f"Leave it out, and set ACCELERATE_TORCH_DEVICE={device_name()}:1 for one device."
+            )
+        return original(args, *arguments, **options)
+
+    return exchange(original, prepare)
+
+
+def _processes(module: ModuleType) -> Undo:
+    """accelerate would ask for a collective library of musa by name."""
+    return wrap(module.PartialState, "_prepare_backend", _prepare_backend)
+
+
+def _prepare_backend(original, self, cpu=False, *arguments, **options):
+    if cpu or int(os.environ.get("LOCAL_RANK", -1)) == -1:
+        return original(self, cpu, *arguments, **options)
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise NotImplementedError(
+            f"accelerate was started with {os.environ['WORLD_SIZE']} processes, and '{device_name()}' has no collectives to join them. "
+            "Start one process: `accelerate launch --num_processes 1`, or plain python; Accelerator(cpu=True) joins processes on the CPU."
+        )
+    return "gloo", sys.modules[type(self).__module__].DistributedType.NO  # one process joins nothing on the device
+
+
+def _alias() -> Undo:
+    """accelerate's tests look at torch.musa while they are imported."""
+    import torch
+
+    from torch_backend import backend
+
+    return replace(torch, "musa", backend)
+
+
+def _test_device(module: ModuleType) -> Undo:
+    undo = _say(module)
+    module.torch_device, module.device_count, module.memory_allocated_func = module.get_backend()
+    return undo
+
+
+def _run(code: CodeType) -> CodeType:
+    return renamed(code, "musa", device_name())
+
+
+def _say(module: ModuleType) -> Undo:
+    return say_our_name(module, "musa")
+
+
+TABLES = [
+    Table("accelerate", ("1.15", "1.16"), [
+        Patch("accelerate.utils.imports", "the device is found", _detect),
+        *(Patch(module, what, _say, run=_run) for module, what in _BRANCHES.items()),
+        Patch("accelerate.test_utils.testing", "the device of its own tests", _test_device, _alias),
+        Patch("accelerate.hooks", "`model.to` is restored by remove_hook", _name_of_moved_models),
+        Patch("accelerate.state", "the default device", _default_device),
+        Patch("accelerate.state", "one process without collectives", _processes),
+        Patch("accelerate.utils.launch", "`accelerate launch --gpu_ids`", _gpu_ids),
+    ])
+]  # fmt: skip

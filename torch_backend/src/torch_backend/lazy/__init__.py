@@ -1,0 +1,41 @@
+"""Lazy mode: what is queued inside `record()` is put off, improved, and queued together.
+
+::
+
+    with torch_backend.lazy.record():
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            torch_backend.lazy.mark_step()
+
+Tensors are the device's ordinary ones: shapes, addresses, in-place writes, views and random numbers are real, and every operator takes part. Neighbouring
+element-wise operators run as one kernel; results that nothing reads are not written. Reading values, synchronising, an event or another
+stream's wait queue what they need, so a program is right without `mark_step`, which only says where to queue without waiting.
+"""
+
+from __future__ import annotations
+
+from . import device  # noqa: F401  torch_backend.lazy.device
+from ._recordings import (
+    PERCENTS,  # noqa: F401  of `Measurement`
+    Compilation,
+    Measurement,
+    compilations,
+    debug_level,  # noqa: F401  for torch_backend.xla
+    is_recording,
+    mark_step,
+    measurements,
+    metrics,
+    operators,
+    record,
+    reset_metrics,
+    take_executions,  # noqa: F401  for torch_backend.xla
+    text,
+)
+
+__all__ = [
+    "Compilation", "Measurement", "compilations", "is_recording", "mark_step", "measurements", "metrics", "operators", "record", "reset_metrics",
+    "text",
+]  # fmt: skip
