@@ -87,7 +87,7 @@ static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_
   hal_status_t status = capture(program, graphs, part, stream, &graph);
   if (!status)
     status = hal_error_plugin(plugin, HAL_SLOT_graph_instantiate, hal_call_graph_instantiate(plugin, graph, &exec));
-  if (graph) hal_call_graph_destroy(plugin, graph);
+  if (graph) HAL_CALL_AFTER(plugin, graph_destroy, graph);
   if (status) return status;
   part->graph = exec;
   graphs->count++;
@@ -101,7 +101,7 @@ static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t 
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   for (uint32_t i = 0; i < graphs->part_count && !status && stream.handle; i++)
     if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, graphs, &graphs->parts[i], &stream);
-  if (stream.handle) hal_call_stream_destroy(device->plugin, stream.handle);
+  if (stream.handle) HAL_CALL_AFTER(device->plugin, stream_destroy, stream.handle);
   return status;
 }
 
@@ -117,7 +117,7 @@ typedef struct dropped_s {
 static void destroy(void *data) {
   dropped_t *const dropped = data;
   for (uint32_t i = 0; i < dropped->count && hal_device_is_alive(dropped->device); i++)
-    hal_call_graph_exec_destroy(dropped->device->plugin, dropped->graphs[i]);
+    HAL_CALL_QUIETLY(dropped->device->plugin, graph_exec_destroy, dropped->graphs[i]);
   hal_free(dropped);
 }
 
@@ -125,23 +125,24 @@ static void destroy(void *data) {
 static void destroy_behind(const hal_program_t *program, const hal_program_graphs_t *graphs, hal_stream_t *stream) {
   dropped_t *const dropped = hal_malloc(sizeof *dropped + graphs->count * sizeof dropped->graphs[0]);
   if (dropped) *dropped = (dropped_t){.device = program->device};
-  if (!dropped) hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  if (!dropped) hal_stream_drain(stream);
   for (uint32_t i = 0; i < graphs->part_count; i++) {
     if (!graphs->parts[i].graph) continue;
     if (dropped)
       dropped->graphs[dropped->count++] = graphs->parts[i].graph;
     else
-      hal_call_graph_exec_destroy(program->device->plugin, graphs->parts[i].graph);
+      HAL_CALL_QUIETLY(program->device->plugin, graph_exec_destroy, graphs->parts[i].graph);
   }
   if (!dropped || !hal_memory_defer(program->device->index, stream, destroy, dropped)) return;
-  hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  hal_stream_drain(stream);
   destroy(dropped);
 }
 
 static void drop(hal_program_t *program, hal_program_graphs_t *graphs) {
   if (hal_device_is_alive(program->device)) {
     hal_stream_t *const stream = graphs->scratch.stream;
-    if (stream && graphs->scratch.blocks) hal_program_order(program, stream); /* whoever gets that memory next */
+    /* Work that is given the scratch memory next comes after the last run. */
+    if (stream && graphs->scratch.blocks && hal_program_order(program, stream)) hal_stream_drain(program->last);
     if (graphs->count) destroy_behind(program, graphs, program->last ? program->last : stream);
   }
   hal_op_kept_release(&graphs->scratch);
