@@ -65,11 +65,11 @@ HAL_API hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t 
 /* Queues what was recorded; does not wait for it. Any thread. Errors: the plugin's, naming the operator and where it was called: what
  * stood before it is queued, what stood behind it is dropped, and the message tells how many commands those are. The plugin's HAL_UNIMPLEMENTED and
  * HAL_NOT_READY are HAL_INTERNAL here and wherever else the work is asked for. Since 0.2. */
-HAL_API hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
+HAL_API HAL_MUST_USE hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
 
 /* Queues what was recorded, and the stream is as before; `lazy` is destroyed, whatever is answered. NULL is allowed. No other thread may
  * queue work on the stream meanwhile. Errors: as of hal_lazy_flush. Since 0.2. */
-HAL_API hal_status_t hal_lazy_end(hal_lazy_t *lazy);
+HAL_API HAL_MUST_USE hal_status_t hal_lazy_end(hal_lazy_t *lazy);
 
 /* Gives what makes a stream (NULL: current) lazy, borrowed; NULL = it is not. Costs a load. Since 0.2. */
 HAL_API hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream);

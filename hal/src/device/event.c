@@ -77,7 +77,7 @@ hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, 
 
 void hal_event_destroy(hal_event_t *event) {
   if (!event) return;
-  if (hal_device_is_alive(event->device)) hal_call_event_destroy(event->device->plugin, event->handle);
+  if (hal_device_is_alive(event->device)) HAL_CALL_QUIETLY(event->device->plugin, event_destroy, event->handle);
   hal_free(event);
 }
 

@@ -21,6 +21,6 @@ hal_status_t hal_event_recorder(const hal_event_t *event, struct hal_recorder_s 
 
 /* Records an event after the work that is queued on a stream of the same device, also while the stream is being recorded: the recording
  * does not see the event. */
-hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream);
+HAL_MUST_USE hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream);
 
 #endif /* HAL_SRC_EVENT_INTERNAL_H_ */

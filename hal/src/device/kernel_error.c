@@ -43,7 +43,7 @@ static hal_status_t create(hal_device_t *device) {
   status = hal_call_memory_fill(device->plugin, NULL, device->ordinal, records, zero, sizeof zero, size);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
-    hal_call_memory_free(device->plugin, device->ordinal, records);
+    HAL_CALL_AFTER(device->plugin, memory_free, device->ordinal, records);
     goto cleanup;
   }
   atomic_store_explicit(&device->kernel_errors, (char *)records, memory_order_release);
@@ -55,7 +55,7 @@ cleanup:
 
 void hal_kernel_error_destroy(hal_device_t *device) {
   char *records = atomic_exchange(&device->kernel_errors, NULL);
-  if (records) hal_call_memory_free(device->plugin, device->ordinal, records);
+  if (records) HAL_CALL_QUIETLY(device->plugin, memory_free, device->ordinal, records);
 }
 
 hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address) {

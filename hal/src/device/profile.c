@@ -150,7 +150,7 @@ static hal_status_t end_device(hal_device_t *device) {
 
 /* Takes back a beginning; keeps the message of what made it fail. */
 static hal_status_t forget_device(hal_device_t *device) {
-  if (profiles[device->index].collects) hal_call_profile_enable(device->plugin, device->ordinal, 0);
+  if (profiles[device->index].collects) HAL_CALL_AFTER(device->plugin, profile_enable, device->ordinal, 0);
   profiles[device->index].collects = profiles[device->index].readable = 0;
   return HAL_OK;
 }

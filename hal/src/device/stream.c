@@ -33,7 +33,7 @@ hal_status_t hal_stream_create_default(hal_device_t *device) {
 }
 
 static void destroy(hal_stream_t *stream) {
-  hal_call_stream_destroy(stream->device->plugin, stream->handle);
+  HAL_CALL_QUIETLY(stream->device->plugin, stream_destroy, stream->handle);
   stream->handle = NULL;
   hal_free(atomic_exchange(&stream->ended, NULL));
 }
@@ -178,7 +178,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   if (!status) {
     status = hal_stream_record(stream, event);
     if (!status) status = hal_call_event_synchronize(plugin, event);
-    hal_call_event_destroy(plugin, event);
+    HAL_CALL_AFTER(plugin, event_destroy, event);
   }
   if (status) status = hal_call_stream_synchronize(plugin, stream->handle);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);

@@ -70,11 +70,11 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
   while (list) {
     hal_block_t *block = list;
     list = block->next;
+    hal_mem_map_remove(&allocator->map, block); /* before: once it is free, a new segment may lie there */
     hal_unlock(&allocator->lock);
     hal_mem_free(block->stream, block->address);
     hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;
-    hal_mem_map_remove(&allocator->map, block);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
     if (block->size >= allocator->config.max_split_size) {

@@ -56,4 +56,7 @@ void hal_registry_after_fork(void);
  * that it gave none. Returns `status`; HAL_OK passes. */
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
+/* Logs a failure that no caller can be told, such as that of a function that destroys something. HAL_OK is allowed. */
+void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+
 #endif /* HAL_SRC_PLUGIN_H_ */

@@ -111,7 +111,7 @@ hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
                            before ? "with programs of the compiler '" : "without a compiler",
                            before ? before->compiler.name : "", before ? "'" : "");
   hal_unlock(&found->lock);
-  if (!status && before) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
+  if (!status && before) hal_stream_drain_all(found); /* failures stay for those who synchronize the streams */
   hal_compiler_destroy(status ? programs : before);
   return status;
 }

@@ -87,7 +87,7 @@ static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_
   hal_status_t status = capture(program, graphs, part, stream, &graph);
   if (!status)
     status = hal_error_plugin(plugin, HAL_SLOT_graph_instantiate, hal_call_graph_instantiate(plugin, graph, &exec));
-  if (graph) hal_call_graph_destroy(plugin, graph);
+  if (graph) HAL_CALL_AFTER(plugin, graph_destroy, graph);
   if (status) return status;
   part->graph = exec;
   graphs->count++;
@@ -101,7 +101,7 @@ static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t 
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   for (uint32_t i = 0; i < graphs->part_count && !status && stream.handle; i++)
     if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, graphs, &graphs->parts[i], &stream);
-  if (stream.handle) hal_call_stream_destroy(device->plugin, stream.handle);
+  if (stream.handle) HAL_CALL_AFTER(device->plugin, stream_destroy, stream.handle);
   return status;
 }
 
@@ -110,7 +110,7 @@ static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t 
 static void drop(const hal_program_t *program, hal_program_graphs_t *graphs) {
   if (hal_device_is_alive(program->device)) {
     for (uint32_t i = 0; i < graphs->part_count; i++) {
-      if (graphs->parts[i].graph) hal_call_graph_exec_destroy(program->device->plugin, graphs->parts[i].graph);
+      if (graphs->parts[i].graph) HAL_CALL_QUIETLY(program->device->plugin, graph_exec_destroy, graphs->parts[i].graph);
     }
   }
   hal_op_kept_release(&graphs->scratch);

@@ -175,14 +175,15 @@ void hal_tape_destroy(hal_tape_t *tape);
 
 /* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
  * brackets of the profile. Errors name command and operator. */
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
-                            int profiled);
+HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                         hal_memory_pool_t *pool, int profiled);
 
 /* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
-hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept);
+HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                           hal_op_kept_t *kept);
 
 /* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
-hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
+HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
 
 /* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
 void hal_program_drop_graphs(hal_program_t *program);
