@@ -162,4 +162,4 @@ int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &v
 
 }  // namespace torch_backend
 
-#include "aten/attention/attention.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/attention/attention.inc"  // registrations: codegen/operators
