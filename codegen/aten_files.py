@@ -14,8 +14,8 @@ OPERATORS_PER_SHARD = 70
 SIGNATURES_PER_FILE = 140
 
 # Headers of prepare that the text of operators needs. Ours come first: some headers of ATen use c10/util/Exception.h without including it.
-_KERNEL_HEADERS = ("enroll.h", "registration.h", "structured_calls.h", "structured_iterator.h")
-_FUNCTION_HEADERS = ("enroll.h", "registration.h")
+_KERNEL_HEADERS = ("register.h", "overload.h", "structured_calls.h", "structured_iterator.h")
+_FUNCTION_HEADERS = ("register.h", "overload.h")
 
 
 def shards(model):
@@ -54,7 +54,7 @@ def _text(operators, ours, emitter, natives, variable):
         lines += [f"// ---- {operator.name}: {_place(operator.entry)} ----", *_operator(operator, emitter), ""]
     lines += [f"[[maybe_unused]] const bool {variable} = [] {{"]
     for operator in operators:
-        lines += [f"  enroll<{operator_class(native)}>({aten_op(native)}, {function_name(native)});" for native in operator.natives]
+        lines += [f"  register_kernel<{operator_class(native)}>({aten_op(native)}, {function_name(native)});" for native in operator.natives]
     lines += [*aten_functions.stubs(operators), "  return true;", "}();", "", "}  // namespace", "}  // namespace torch_backend"]
     return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
@@ -87,10 +87,10 @@ def signatures(natives):
 
 def _instances(types, declared):
     """The templates that are compiled once per signature."""
-    lines = [BANNER, *(["#pragma once", ""] if declared else []), '#include "aten/prepare/enroll.h"',
+    lines = [BANNER, *(["#pragma once", ""] if declared else []), '#include "aten/prepare/register.h"',
              '#include "aten/prepare/fallback_call.h"', "", "namespace torch_backend {", ""]  # fmt: skip
     template = "extern template" if declared else "template"
     for signature_type in types:
-        lines += [f"{template} void enroll_function<{signature_type}>(const AtenOp &, Kernel<{signature_type}>::Function);",
+        lines += [f"{template} void register_function<{signature_type}>(const AtenOp &, Kernel<{signature_type}>::Function);",
                   f"{template} struct FallbackCall<{signature_type}>;"]  # fmt: skip
     return "\n".join([*lines, "", "}  // namespace torch_backend", ""])

@@ -118,7 +118,7 @@ def _form(operator, native):
 
 
 def _is_checked(argument):
-    """Whether is_kernel_operand (registration.h) has an overload for the argument: all but lists of optional tensors and TensorList."""
+    """Whether is_kernel_operand (overload.h) has an overload for the argument: all but lists of optional tensors and TensorList."""
     kind = str(argument.argument.type)
     return kind in ("Tensor", "Tensor?") or argument.nctype.type.cpp_type() == "const at::ITensorListRef &"
 
@@ -140,7 +140,7 @@ def vendor_op(operator):
     return f"vendor_{operator.identifier}"
 
 
-def _way(operator, native):
+def _kind(operator, native):
     if not native.func.returns and operator.mutated(native):
         return "kWrites"
     return {SchemaKind.inplace: "kInplace", SchemaKind.out: "kOut"}.get(native.func.kind(), "kMakes")
@@ -151,17 +151,17 @@ def _vendor_op(operator):
     if operator.indices is None:
         return []
     native = operator.natives[0]
-    way = "kMakes" if operator.shares_function else _way(operator, native)
+    kind = "kMakes" if operator.shares_function else _kind(operator, native)
     mutated = () if operator.shares_function else operator.mutated(native)
-    lines, name = _functional(operator, way)
-    parts = [operator.entry.id, name, f"Way::{way}", _braced(operator.indices), *([_braced(mutated)] if mutated else [])]
+    lines, name = _functional(operator, kind)
+    parts = [operator.entry.id, name, f"OverloadKind::{kind}", _braced(operator.indices), *([_braced(mutated)] if mutated else [])]
     return [*lines, f"const VendorOp {vendor_op(operator)}{{{', '.join(parts)}}};"]
 
 
-def _functional(operator, way):
+def _functional(operator, kind):
     """(declaration, name) of the overload whose meta function makes the results."""
     native = operator.natives[0]
-    if way == "kMakes" and not operator.shares_function:
+    if kind == "kMakes" and not operator.shares_function:
         return [], f"&{aten_op(native)}"
     if any(native is operator.functional for native in operator.natives) and makes_results(operator.functional):
         return [], f"&{aten_op(operator.functional)}"
@@ -180,16 +180,16 @@ def _vendor_call(operator, native):
     if operator.indices is None:
         return []
     lines = ["  Declined declined;", f"  if (operands.has_vendor_op({operator.entry.id})) {{"]
-    lines += [f"    const Given arguments[] = {{{', '.join(f'given({name})' for name in names(native))}}};", "    Results results;"]
-    way = _way(operator, native)
-    if operator.entry.meta and way == "kMakes":
+    lines += [f"    const Argument arguments[] = {{{', '.join(f'argument({name})' for name in names(native))}}};", "    Results results;"]
+    kind = _kind(operator, native)
+    if operator.entry.meta and kind == "kMakes":
         lines += [f"    append(results, {qualified(operator.entry.meta)}({', '.join(names(native))}));"]
-    if way == "kMakes":
+    if kind == "kMakes":
         values = [f"std::move(results[{i}])" for i in range(len(native.func.returns))]
         done = f"return {values[0]};" if len(values) == 1 else f"return {{{', '.join(values)}}};"
     else:
         done = returned(native)
-    lines += [f"    if (ask({vendor_op(operator)}, operands.device(), arguments, results)) {done}"]
+    lines += [f"    if (call_vendor_op({vendor_op(operator)}, operands.device(), arguments, results)) {done}"]
     return [*lines, f"    declined.set({operator.entry.id});", "  }"]
 
 
@@ -199,7 +199,7 @@ def _shared_vendor_call(operator, given):
         return []
     number, count = operator.entry.id, len(operator.functional.func.returns)
     condition = f"has_vendor_op(outputs[0], {number})" if operator.is_structured else f"operands.has_vendor_op({number})"
-    lines = [f"  if ({condition}) {{", f"    const Given arguments[] = {{{', '.join(f'given({a.name})' for a in given)}}};"]
+    lines = [f"  if ({condition}) {{", f"    const Argument arguments[] = {{{', '.join(f'argument({a.name})' for a in given)}}};"]
     if operator.is_structured:
         done = f"fill_outputs({vendor_op(operator)}, arguments, outputs, {count})"
     elif operator.entry.meta:
@@ -230,7 +230,7 @@ def _meta_arguments(operator, given):
 def stubs(operators):
     """The lines that register the device's kernels for DispatchStubs."""
     served = {stub: kernel for operator in operators for stub, kernel in operator.entry.stubs.items()}
-    return [f"  enroll_stub(at::native::{stub}, {kernel});" for stub, kernel in served.items()]
+    return [f"  register_stub(at::native::{stub}, {kernel});" for stub, kernel in served.items()]
 
 
 def headers(operator):

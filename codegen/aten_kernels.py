@@ -75,7 +75,7 @@ def _general(op):
     lines = [f"bool general_{op.identifier}({parameters}) {{"]
     lines += [f"  if (!{name}.has_value()) return false;" for name in _optional_operands(op)]
     lines += [f"  const c10::Scalar number_{a.name}({_expression(a)});" for a in _computed_numbers(op)]
-    lines += [f"  const Argument arguments[] = {{{', '.join(_kernel_argument(op.entry, a) for a in _listed(op))}}};",
+    lines += [f"  const KernelArgument arguments[] = {{{', '.join(_kernel_argument(op.entry, a) for a in _listed(op))}}};",
               f"  if (!{_precheck(op)}) return false;"]  # fmt: skip
     lines += [] if op.entry.is_elementwise else ["  check_one_device(outputs, arguments);"]
     lines += [*_meta(op), *_vendor_call(op), *_calls_for_values(op)]
@@ -124,10 +124,10 @@ def _vendor_call(op):
     result's shape (structured_iterator.h)."""
     if op.entry.is_elementwise:
         return []
-    listed = ", ".join(f"given({_vendor_argument(op, name)})" for name in (*op.entry.args, *op.entry.vendor_args))
+    listed = ", ".join(f"argument({_vendor_argument(op, name)})" for name in (*op.entry.args, *op.entry.vendor_args))
     results = ", ".join(f"outputs[{i}]" for i in range(len(op.functional.func.returns)))
     return ["  Declined declined;", f"  if (has_vendor_op(outputs[0], {op.entry.id})) {{",
-            f"    const at::Tensor results[] = {{{results}}};", f"    if (ask({op.entry.id}, {{{listed}}}, results)) return true;",
+            f"    const at::Tensor results[] = {{{results}}};", f"    if (call_vendor_op({op.entry.id}, {{{listed}}}, results)) return true;",
             f"    declined.set({op.entry.id});", "  }"]  # fmt: skip
 
 
@@ -153,8 +153,8 @@ def _kernel_call(op):
         return f"run_softmax({number}, outputs, arguments, {op.arguments[-1].name})"
     if family == "gemm":
         return f"run_matrix_product({number}, outputs, arguments)"
-    listed = ", ".join(f"given({name})" for name in op.entry.args)
-    return f"run_row({number}, {{{listed}}}, outputs, {len(op.functional.func.returns)})"
+    listed = ", ".join(f"argument({name})" for name in op.entry.args)
+    return f"run_kernel({number}, {{{listed}}}, outputs, {len(op.functional.func.returns)})"
 
 
 def _reduction(op):

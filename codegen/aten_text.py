@@ -12,15 +12,23 @@ COLUMNS = 120
 
 
 def wrapped(line):
-    """Breaks a long line after commas; what follows is indented by 4 more columns."""
+    """Breaks a long line: before what a condition guards, then after commas; what follows is indented by 4 more columns."""
     if len(line) <= COLUMNS or line.lstrip().startswith("//"):
         return [line]
-    indent = len(line) - len(line.lstrip())
-    lines, current = [], " " * indent
-    for piece in re.split(r"(?<=, )", line.lstrip()):
+    indent = line[: len(line) - len(line.lstrip())]
+    guarded = re.match(r"(\s*if \(.*\)) (return\b.*;)$", line)
+    if guarded:
+        return [*_filled(guarded[1], indent), *_filled(f"{indent}  {guarded[2]}", f"{indent}  ")]
+    return _filled(line, indent)
+
+
+def _filled(line, indent):
+    """Breaks a line after commas, but not within lists of numbers."""
+    lines, current = [], indent
+    for piece in re.split(r"(?<=, )(?![\d, ]*\})", line.lstrip()):
         if len((current + piece).rstrip()) > COLUMNS and current.strip():
             lines.append(current.rstrip())
-            current = " " * (indent + 4)
+            current = indent + " " * 4
         current += piece
     return [*lines, current.rstrip()]
 

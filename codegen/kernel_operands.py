@@ -67,8 +67,8 @@ _OPERANDS = {
 assert set(_OPERANDS) <= set(FAMILIES), set(_OPERANDS) - set(FAMILIES)
 
 # The C++ enumerators of rules.h.
-_POLICIES = {"exact": "kExact", "number": "kNumber", "rounded": "kRounded", "element_size": "kMoved", "bool": "kTruth"}
-_LAYOUTS = {"strided": "kStrided", "at_least_1d": "kLines", "rows": "kRows", "contiguous": "kContiguous", "suggested": "kImages"}
+_POLICIES = {"exact": "kExact", "number": "kNumber", "rounded": "kRounded", "element_size": "kElementSize", "bool": "kBool"}
+_LAYOUTS = {"strided": "kStrided", "at_least_1d": "kAtLeast1d", "rows": "kRows", "contiguous": "kContiguous", "suggested": "kSuggested"}
 
 
 def operands_of(entry):

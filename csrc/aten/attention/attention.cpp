@@ -132,4 +132,4 @@ AttentionGradients attention_backward(const Tensor &grad, const Tensor &query, c
 
 }  // namespace torch_backend
 
-#include "aten/attention/attention.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/attention/attention.inc"  // registrations: codegen/operators

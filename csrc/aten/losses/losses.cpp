@@ -46,4 +46,4 @@ bool cross_entropy_backward(Outputs &outputs, const at::Tensor &grad_output, con
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/losses/losses.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/losses/losses.inc"  // registrations: codegen/operators

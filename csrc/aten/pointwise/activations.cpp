@@ -73,4 +73,4 @@ bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Ten
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/activations.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/activations.inc"  // registrations: codegen/operators

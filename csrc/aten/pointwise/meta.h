@@ -46,8 +46,8 @@ namespace torch_backend {
 // there is none for them.
 template <class Meta, class... Tensors>
 std::optional<at::Tensor> pointwise(uint32_t op, const std::optional<c10::Scalar> &last, const Tensors &...tensors) {
-  const Argument all[] = {operand(tensors)..., number(last)};
-  const c10::ArrayRef<Argument> arguments(all, sizeof...(tensors) + (last ? 1 : 0));
+  const KernelArgument all[] = {operand(tensors)..., number(last)};
+  const c10::ArrayRef<KernelArgument> arguments(all, sizeof...(tensors) + (last ? 1 : 0));
   if (!may_run_natively(op, arguments)) return std::nullopt;
   Outputs outputs;
   Structured<Meta> structured(outputs);

@@ -1,5 +1,5 @@
 // structured_calls.h: structured operators that are not elementwise, behind their meta functions: reductions, softmax
-// and matrix products, with the argument lists of codegen/ops.yaml. Each returns false when the device has no kernel:
+// and matrix products, with the argument lists of codegen/operators. Each returns false when the device has no kernel:
 // take the fallback, nothing has changed but the size of out=.
 #pragma once
 
@@ -32,9 +32,9 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
                    const std::optional<c10::Scalar> &number = std::nullopt);
 
 // Softmax and its backward along one dimension; `operands` have the result's shape.
-bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> operands, int64_t dim);
+bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> operands, int64_t dim);
 
 // A matrix product; arguments: [self to add,] first and second matrix [, beta, alpha].
-bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> arguments);
+bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
 }  // namespace torch_backend

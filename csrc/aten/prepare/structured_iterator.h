@@ -203,15 +203,15 @@ struct Elementwise {
   }
 
  private:
-  static Argument argument(const at::Tensor &tensor) { return operand(tensor); }
-  static Argument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
-  static Argument argument(const c10::Scalar &scalar) { return number(scalar); }
-  static Argument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
+  static KernelArgument argument(const at::Tensor &tensor) { return operand(tensor); }
+  static KernelArgument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
+  static KernelArgument argument(const c10::Scalar &scalar) { return number(scalar); }
+  static KernelArgument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
 
   template <class... Rest>
   C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
                               const Rest &...rest) const {
-    const Argument arguments[] = {argument(self), argument(rest)...};
+    const KernelArgument arguments[] = {argument(self), argument(rest)...};
     return run_broadcast(op, dtypes, bool_result, given, made, arguments);
   }
 
@@ -254,6 +254,6 @@ struct Elementwise {
 // when it has none: that of the only operand). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
 // resized).
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
-                     c10::ArrayRef<Argument> arguments);
+                     c10::ArrayRef<KernelArgument> arguments);
 
 }  // namespace torch_backend

@@ -126,7 +126,7 @@ def test_each_operator_has_its_text(tmp_path):
     for _, native in GENERATED:
         name = native.func.name.unambiguous_name()
         assert len(re.findall(rf"[ &]op_{name}\(const AtenOp &", texts)) == 1, name
-        assert one_line.count(f"enroll<at::_ops::{name}>(aten_{name}, op_{name});") == 1, name
+        assert one_line.count(f"register_kernel<at::_ops::{name}>(aten_{name}, op_{name});") == 1, name
     for path in CODEGEN.parent.glob("csrc/**/*.*"):
         assert "AnyFunction" not in path.read_text(), path
     assert "reinterpret_cast" not in texts
@@ -141,7 +141,7 @@ def test_no_operator_is_registered_twice():
 def test_nothing_else_registers_operators_of_aten():
     """Registrations are generated, so that each schema is checked while building: no other file has one for ATen and PrivateUse1."""
     csrc = CODEGEN.parent / "csrc"
-    by_hand = [path.name for path in csrc.rglob("*.cpp") if re.search(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1|enroll<", path.read_text())]
+    by_hand = [path.name for path in csrc.rglob("*.cpp") if re.search(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1|register_kernel<", path.read_text())]
     assert by_hand == []
     included = {path.relative_to(csrc / "aten").as_posix() for path in (csrc / "aten").rglob("*.cpp")
                 if f'#include "aten/{path.relative_to(csrc / "aten").as_posix()[:-4]}.inc"' in path.read_text()}  # fmt: skip

@@ -1,5 +1,5 @@
-// registration.cpp: see registration.h.
-#include "aten/prepare/registration.h"
+// overload.cpp: see overload.h.
+#include "aten/prepare/overload.h"
 
 #include "core/graph/graph.h"
 #include "core/stream/stream.h"

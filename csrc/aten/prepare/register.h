@@ -1,4 +1,4 @@
-// enroll.h: functions of ours become kernels of torch's dispatcher. One class per signature carries a pointer to the function: what the
+// register.h: functions of ours become kernels of torch's dispatcher. One class per signature carries a pointer to the function: what the
 // dispatcher needs besides - boxing - costs much to compile, and is compiled once per signature (codegen lists them in
 // aten/signatures.h), not once per operator.
 #pragma once
@@ -29,20 +29,20 @@ class Kernel<Result(Params...)> final : public c10::OperatorKernel {
 };
 
 // Registers a kernel for this device, until the process ends.
-void enroll_kernel(const AtenOp &op, c10::KernelFunction kernel, c10::impl::CppSignature signature);
+void register_with_dispatcher(const AtenOp &op, c10::KernelFunction kernel, c10::impl::CppSignature signature);
 
 template <class Signature>
-void enroll_function(const AtenOp &op, typename Kernel<Signature>::Function function) {
+void register_function(const AtenOp &op, typename Kernel<Signature>::Function function) {
   auto kernel = std::make_unique<Kernel<Signature>>(function, op);
-  enroll_kernel(
+  register_with_dispatcher(
       op, c10::KernelFunction::makeFromUnboxedFunctor</*AllowLegacyTypes=*/false, Kernel<Signature>>(std::move(kernel)),
       c10::impl::CppSignature::make<Signature>());
 }
 
 // Registers `function` for `Op` of at::_ops, which must live as long as the process.
 template <class Op>
-void enroll(const AtenOp &op, typename Kernel<Signature<Op>>::Function function) {
-  enroll_function<Signature<Op>>(op, function);
+void register_kernel(const AtenOp &op, typename Kernel<Signature<Op>>::Function function) {
+  register_function<Signature<Op>>(op, function);
 }
 
 }  // namespace torch_backend

@@ -1,4 +1,4 @@
-// registration.h: what the generated registrations are made of (codegen/aten_functions.py writes them, from codegen/operators). The
+// overload.h: what the generated registrations are made of (codegen/aten_functions.py writes them, from codegen/operators). The
 // function of an overload
 //
 //   1. checks that all operands, also those in lists, are on one device, and makes it current;
@@ -28,9 +28,9 @@
 #include <tuple>
 #include <utility>
 
-#include "aten/prepare/asked.h"
-#include "aten/prepare/enroll.h"
+#include "aten/prepare/register.h"
 #include "aten/prepare/structured.h"
+#include "aten/prepare/vendor_op.h"
 
 namespace torch_backend {
 
@@ -67,7 +67,7 @@ class OperandDevice {
   c10::DeviceIndex device() const {
     return is_ours() ? first_->index() : static_cast<c10::DeviceIndex>(hal_device_current());
   }
-  bool has_vendor_op(uint32_t op) const { return is_ours() && has_own(first_->index(), op); }
+  bool has_vendor_op(uint32_t op) const { return is_ours() && torch_backend::has_vendor_op(first_->index(), op); }
 
  private:
   bool is_ours() const { return first_ && first_->type() == kDevice; }
@@ -78,13 +78,15 @@ class OperandDevice {
 
 // Whether the plugin of a result's device has its own operator.
 inline bool has_vendor_op(const at::Tensor &result, uint32_t op) {
-  return result.device().type() == kDevice && has_own(result.device().index(), op);
+  return result.device().type() == kDevice && has_vendor_op(result.device().index(), op);
 }
 
 // Whether a kernel can read an operand or write a result: a strided tensor of ours, or an absent one. Everything else is computed, or
 // refused, by the CPU's function.
 inline bool is_kernel_operand(const at::Tensor &tensor) { return is_device_tensor(tensor) && !tensor._is_zerotensor(); }
-inline bool is_kernel_operand(const std::optional<at::Tensor> &tensor) { return !is_given(tensor) || is_kernel_operand(*tensor); }
+inline bool is_kernel_operand(const std::optional<at::Tensor> &tensor) {
+  return !is_given(tensor) || is_kernel_operand(*tensor);
+}
 bool is_kernel_operand(const at::ITensorListRef &list);
 bool is_kernel_operand(const Outputs &outputs);
 
@@ -101,7 +103,7 @@ void append(Results &results, const std::tuple<Tensors...> &tensors) {
 
 // Registers the device's kernel for a DispatchStub of ATen's; of an overloaded function the one that fits.
 template <class Stub>
-void enroll_stub(Stub &stub, typename Stub::FnPtr kernel) {
+void register_stub(Stub &stub, typename Stub::FnPtr kernel) {
   stub.set_privateuse1_dispatch_ptr(kernel);
 }
 

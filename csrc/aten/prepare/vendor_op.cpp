@@ -1,5 +1,5 @@
-// asked.cpp: see asked.h.
-#include "aten/prepare/asked.h"
+// vendor_op.cpp: see vendor_op.h.
+#include "aten/prepare/vendor_op.h"
 
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_like.h>
@@ -10,7 +10,7 @@ namespace torch_backend {
 
 // ---- what ATen's meta functions are shown ----
 
-namespace given_argument {
+namespace argument_types {
 
 at::Tensor meta_of(const at::Tensor &tensor) {
   if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
@@ -34,31 +34,31 @@ c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::T
   return metas;
 }
 
-bool give(Call &call, uint32_t row, size_t &tensors, const at::Tensor &tensor) {
-  const size_t place = tensors++;
-  if (place >= rule_of(row).operands)
+bool give(Call &call, uint32_t op, size_t &tensors, const at::Tensor &tensor) {
+  const size_t index = tensors++;
+  if (index >= rule_of(op).operands)
     call.none();
-  else if (place > 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
+  else if (index > 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
     call.index(tensor);
   else
     call.in(tensor);
   return true;
 }
 
-}  // namespace given_argument
+}  // namespace argument_types
 
-bool run_row(uint32_t row, c10::ArrayRef<Given> arguments, const Outputs &outputs, size_t count) {
+bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &outputs, size_t count) {
   const at::Tensor &result = outputs[0];
   const auto &first = *static_cast<const at::Tensor *>(arguments[0].argument);
   if (first.scalar_type() != result.scalar_type()) return false;  // the CPU's function says what is wrong
-  Call call(row, result);
+  Call call(op, result);
   bool possible = call.possible(), wanted = false;
   size_t tensors = 0;
-  for (const Given &each : arguments) possible = possible && each.type->put(call, row, tensors, each.argument);
+  for (const Argument &each : arguments) possible = possible && each.type->put(call, op, tensors, each.argument);
   for (size_t i = 0; possible && i < count; i++) {
     const at::Tensor &each = outputs[static_cast<int64_t>(i)];
     wanted = wanted || each.numel() > 0;
-    (i > 0 && each.scalar_type() == at::kLong) ? call.places(each) : call.out(each);
+    (i > 0 && each.scalar_type() == at::kLong) ? call.indices(each) : call.out(each);
   }
   return possible && (!wanted || call.run());
 }
@@ -66,10 +66,10 @@ bool run_row(uint32_t row, c10::ArrayRef<Given> arguments, const Outputs &output
 namespace {
 
 // What the functional form returns for these arguments, as ATen's meta function says; false = there is none.
-bool metas(const AtenOp &functional, c10::ArrayRef<Given> arguments, Results &results) {
+bool metas(const AtenOp &functional, c10::ArrayRef<Argument> arguments, Results &results) {
   torch::jit::Stack stack;
   try {
-    for (const Given &each : arguments) each.type->push_meta(stack, each.argument);
+    for (const Argument &each : arguments) each.type->push_meta(stack, each.argument);
     functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
   } catch (const c10::NotImplementedError &) {
     return false;
@@ -91,7 +91,7 @@ void allocate_results(Results &results, c10::DeviceIndex device) {
   }
 }
 
-// Makes given results (out=, in place) fit; false = they are none that the plugin could fill.
+// Makes given results (out=, in index) fit; false = they are none that the plugin could fill.
 bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
   if (metas.size() != given.size()) return false;
   for (size_t i = 0; i < given.size(); i++)
@@ -101,26 +101,26 @@ bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
 }
 
 // Shows the plugin the arguments in the order of the frozen list; false = it is not asked with such.
-bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Given> arguments) {
+bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments) {
   for (const uint8_t index : op.order) arguments[index].type->show(call, arguments[index].argument);
-  return call.may_ask(op.number);
+  return call.is_supported(op.number);
 }
 
 // Fills results that the caller has given; arguments of the functional form.
-bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Given> arguments, const Results &filled) {
+bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
   Results made;
   return metas(*op.functional, arguments, made) && fit(made, filled) && fill(call, op.number, filled);
 }
 
 }  // namespace
 
-bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results) {
+bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results) {
   Results written;
   for (const at::Tensor &result : results) {
     written.push_back(result.defined() && call.reads(result) ? at::empty_like(result) : result);
     call.add_result(written.back());
   }
-  if (!call.run(row)) return false;
+  if (!call.run(op)) return false;
   for (size_t i = 0; i < results.size(); i++)
     if (!written[i].is_same(results[i])) results[i].copy_(written[i]);
   return true;
@@ -147,34 +147,35 @@ void give(Outputs &outputs, Results &filled) {
   }
 }
 
-thread_local uint32_t answered_row = kNoOp;  // the row that a body has asked the plugin for, which answered
+thread_local uint32_t vendor_answered = kNoOp;  // the operator that a function has called the vendor for, successfully
 
 }  // namespace
 
-bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results, PhiloxState philox) {
+bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results,
+                    PhiloxState philox) {
   VendorCall call;
-  for (const Given &each : arguments) each.type->show(call, each.argument);
+  for (const Argument &each : arguments) each.type->show(call, each.argument);
   call.set_state(philox);
-  if (!call.may_ask(row) || !fill(call, row, results)) return false;
-  answered_row = row;
+  if (!call.is_supported(op) || !fill(call, op, results)) return false;
+  vendor_answered = op;
   return true;
 }
 
 void count_composed_call(uint32_t op) {
-  if (std::exchange(answered_row, kNoOp) != op) count_composed(op);
+  if (std::exchange(vendor_answered, kNoOp) != op) count_composed(op);
 }
 
-bool ask(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results) {
+bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results) {
   VendorCall call;
   if (!shown(call, op, arguments)) return false;
   Results written;
   for (const uint8_t index : op.mutated) arguments[index].type->list(written, arguments[index].argument);
-  if (op.way == Way::kInplace || op.way == Way::kOut) {
-    const size_t inputs = arguments.size() - (op.way == Way::kOut ? written.size() : 0);
+  if (op.kind == OverloadKind::kInplace || op.kind == OverloadKind::kOut) {
+    const size_t inputs = arguments.size() - (op.kind == OverloadKind::kOut ? written.size() : 0);
     return fill_given(call, op, arguments.slice(0, inputs), written);
   }
   if (!results.empty() && !are_made(results)) return false;
-  if (op.way == Way::kMakes && results.empty()) {
+  if (op.kind == OverloadKind::kMakes && results.empty()) {
     if (!metas(*op.functional, arguments, results)) return false;
     allocate_results(results, device);
   }
@@ -183,7 +184,7 @@ bool ask(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> argum
   return call.run(op.number);
 }
 
-bool fill_outputs(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, size_t count) {
+bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count) {
   VendorCall call;
   if (!shown(call, op, arguments)) return false;
   Results filled;
@@ -191,7 +192,7 @@ bool fill_outputs(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &o
   return fill(call, op.number, filled);
 }
 
-bool fill_made(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, Results made) {
+bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made) {
   VendorCall call;
   if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs) || !fill(call, op.number, made))
     return false;
@@ -199,7 +200,7 @@ bool fill_made(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outp
   return true;
 }
 
-bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Outputs &outputs,
+bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
                   size_t count) {
   VendorCall call;
   if (!shown(call, op, arguments)) return false;

@@ -1,4 +1,4 @@
-// asked.h: calls of a vendor's operator with the caller's arguments (vendor_call.h): from the arguments of one ATen operator to a call in
+// vendor_op.h: calls of a vendor's operator with the caller's arguments (vendor_call.h): from the arguments of one ATen operator to a call in
 // the order of the frozen list of its entry (codegen/operators). This path serves plugins that have an operator of their own; it knows
 // arguments by their types at run time, so that it is compiled once and not for every operator.
 #pragma once
@@ -23,7 +23,7 @@ using Results = c10::SmallVector<at::Tensor, 4>;
 
 // ---- an argument, by its type at run time ----
 
-namespace given_argument {
+namespace argument_types {
 
 template <class T>
 constexpr bool is_tensors = std::is_same_v<T, at::Tensor> || std::is_same_v<T, std::optional<at::Tensor>> ||
@@ -44,7 +44,7 @@ void show(VendorCall &call, const void *argument) {
 }
 
 // To the portable kernel; false = no such argument can be given.
-bool give(Call &call, uint32_t row, size_t &tensors, const at::Tensor &tensor);
+bool give(Call &call, uint32_t op, size_t &tensors, const at::Tensor &tensor);
 template <class T>
 bool give(Call &call, uint32_t, size_t &, const T &argument) {
   if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, c10::IntArrayRef>) {
@@ -55,14 +55,14 @@ bool give(Call &call, uint32_t, size_t &, const T &argument) {
   }
 }
 template <class T>
-bool give(Call &call, uint32_t row, size_t &tensors, const std::optional<T> &argument) {
-  if (argument) return give(call, row, tensors, *argument);
+bool give(Call &call, uint32_t op, size_t &tensors, const std::optional<T> &argument) {
+  if (argument) return give(call, op, tensors, *argument);
   call.none();
   return true;
 }
 template <class T>
-bool put(Call &call, uint32_t row, size_t &tensors, const void *argument) {
-  return give(call, row, tensors, *static_cast<const T *>(argument));
+bool put(Call &call, uint32_t op, size_t &tensors, const void *argument) {
+  return give(call, op, tensors, *static_cast<const T *>(argument));
 }
 
 template <class T>
@@ -87,31 +87,31 @@ void list(Results &results, const void *argument) {
     results.append(given.begin(), given.end());
 }
 
-}  // namespace given_argument
+}  // namespace argument_types
 
 struct ArgumentType {
-  void (*show)(VendorCall &call, const void *argument);                          // to the plugin
-  bool (*put)(Call &call, uint32_t row, size_t &tensors, const void *argument);  // to the portable kernel
-  void (*push_meta)(torch::jit::Stack &stack, const void *argument);             // for ATen's meta function
-  void (*list)(Results &results, const void *argument);                          // its tensors
+  void (*show)(VendorCall &call, const void *argument);                         // to the plugin
+  bool (*put)(Call &call, uint32_t op, size_t &tensors, const void *argument);  // to the portable kernel
+  void (*push_meta)(torch::jit::Stack &stack, const void *argument);            // for ATen's meta function
+  void (*list)(Results &results, const void *argument);                         // its tensors
 };
 template <class T>
-inline constexpr ArgumentType kArgumentType{&given_argument::show<T>, &given_argument::put<T>,
-                                            &given_argument::push_meta<T>, &given_argument::list<T>};
+inline constexpr ArgumentType kArgumentType{&argument_types::show<T>, &argument_types::put<T>,
+                                            &argument_types::push_meta<T>, &argument_types::list<T>};
 
-struct Given {
+struct Argument {
   const void *argument;  // borrowed
   const ArgumentType *type;
 };
 template <class T>
-Given given(const T &argument) {
+Argument argument(const T &argument) {
   return {&argument, &kArgumentType<T>};
 }
 
 // ---- the vendor's operator of one overload ----
 
-// How an overload gives its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
-enum class Way : uint8_t { kMakes, kWrites, kInplace, kOut };
+// How an overload returns its results: it makes them, writes some of its arguments, fills self, or fills its last arguments.
+enum class OverloadKind : uint8_t { kMakes, kWrites, kInplace, kOut };
 
 // Indices of arguments.
 class ArgumentIndices {
@@ -130,36 +130,36 @@ class ArgumentIndices {
 struct VendorOp {
   uint32_t number;
   const AtenOp *functional;  // the overload whose meta function makes the results
-  Way way;
-  ArgumentIndices order;    // of ATen's arguments, in the order of the frozen list
+  OverloadKind kind;
+  ArgumentIndices order;         // of ATen's arguments, in the order of the frozen list
   ArgumentIndices mutated = {};  // arguments that are results, after those that are returned
 };
 
 // Calls the vendor's operator with the arguments of one overload. `results`: what it returns, where a function of ours has allocated it;
 // else ATen's meta function says what is allocated, or how a given result (out=, self) is resized. False = the plugin has declined.
-bool ask(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Results &results);
+bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results);
 
 // The same with the arguments of the functional overload, for `count` outputs. ATen's meta function has made them:
-bool fill_outputs(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, size_t count);
+bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count);
 // A function of ours has allocated results, which become the outputs:
-bool fill_made(const VendorOp &op, c10::ArrayRef<Given> arguments, Outputs &outputs, Results made);
+bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made);
 // Nothing has been made yet:
-bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Given> arguments, Outputs &outputs,
+bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
                   size_t count);
 
 // The same with arguments in the order of the frozen list: an operand may read from a result. So functions call it, those that generate
 // random numbers with the state that they have reserved.
-bool ask(uint32_t row, c10::ArrayRef<Given> arguments, c10::ArrayRef<at::Tensor> results,
-         PhiloxState philox = {0, 0, nullptr});
+bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results,
+                    PhiloxState philox = {0, 0, nullptr});
 
 // Counts a call of an operator that is composed of others; not one for which its function has called the vendor's operator.
 void count_composed_call(uint32_t op);
 
-// Runs the portable kernel of a row that takes ATen's arguments, in the order of the frozen list and a tensor first, into results that are
+// Runs the portable kernel of an operator that takes ATen's arguments, in the order of the frozen list and a tensor first, into results that are
 // there. False = there is none for these operands, nothing was written.
-bool run_row(uint32_t row, c10::ArrayRef<Given> arguments, const Outputs &outputs, size_t count = 1);
+bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &outputs, size_t count = 1);
 
 // Runs the call, which has all its arguments, into results that are there: by way of temporaries, where an operand reads from one.
-bool fill(VendorCall &call, uint32_t row, c10::ArrayRef<at::Tensor> results);
+bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results);
 
 }  // namespace torch_backend
