@@ -19,6 +19,19 @@
 #define TORCH_BACKEND_OVERRIDE_SINCE_214
 #endif
 
+// The functions of at::HostAllocator since 2.15 for history and snapshots, whose defaults do nothing: `refuse(name)` throws.
+#if TORCH_BACKEND_TORCH_VERSION >= 215
+#define TORCH_BACKEND_HOST_HISTORY(refuse)                                                                      \
+  void record_history(bool enabled, c10::CachingDeviceAllocator::CreateContextFn, size_t,                       \
+                      c10::CachingDeviceAllocator::RecordContext, bool) override {                              \
+    if (enabled) refuse("record_history");                                                                      \
+  }                                                                                                             \
+  std::vector<c10::CachingDeviceAllocator::HostSegmentInfo> get_segments() override { refuse("get_segments"); } \
+  std::vector<c10::CachingDeviceAllocator::TraceEntry> get_traces() override { refuse("get_traces"); }
+#else
+#define TORCH_BACKEND_HOST_HISTORY(refuse)
+#endif
+
 // What CUDA's autocast computes in float32 and AT_FORALL_FP32 does not name.
 #if TORCH_BACKEND_TORCH_VERSION >= 214
 #define TORCH_BACKEND_FORALL_FURTHER_FP32(_) _(linalg_matrix_sqrth)

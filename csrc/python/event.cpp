@@ -9,6 +9,7 @@
 
 #include "core/allocator/allocator.h"
 #include "core/device.h"
+#include "core/graph/external.h"
 #include "core/guard/given_event.h"
 #include "core/status.h"
 
@@ -33,6 +34,15 @@ void share_event(const py::object &object, int32_t device, bool blocking) {
   hal_event_t *made = nullptr;
   const uint32_t flags = HAL_EVENT_INTERPROCESS | (blocking ? uint32_t{HAL_EVENT_BLOCKING} : 0);
   check(hal_event_create(device, flags, &made));
+  give(object, made);
+}
+
+// An event that graphs record or wait for outside of themselves.
+void make_external(const py::object &object, int32_t device, bool timing, bool blocking) {
+  hal_event_t *made = nullptr;
+  const uint32_t flags = (timing ? uint32_t{HAL_EVENT_TIMING} : 0) | (blocking ? uint32_t{HAL_EVENT_BLOCKING} : 0);
+  check(hal_event_create(device, flags, &made));
+  mark_external(made);
   give(object, made);
 }
 
@@ -61,6 +71,8 @@ void bind_events(py::module_ &module) {
   using torch::wrap_pybind_function;
   module.def("share_event", wrap_pybind_function(&share_event), py::arg("event"), py::arg("device"),
              py::arg("blocking"));
+  module.def("make_external_event", wrap_pybind_function(&make_external), py::arg("event"), py::arg("device"),
+             py::arg("timing"), py::arg("blocking"));
   module.def("open_event", wrap_pybind_function(&open_event), py::arg("event"), py::arg("device"), py::arg("handle"));
   module.def("event_handle", wrap_pybind_function(&event_handle), py::arg("event"));
 }

@@ -1,5 +1,5 @@
-// module.cpp: torch_backend._C, what the Python package needs from C++ beyond torch's own bindings. The one file with
-// Python.h. Importing it loads libtorch_backend.so, whose static registrations make the device known to torch.
+// module.cpp: torch_backend._C, what the Python package needs from C++ beyond torch's own bindings. Only the files of this folder include
+// Python.h. Importing the module loads libtorch_backend.so, whose static registrations make the device known to torch.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -15,8 +15,6 @@
 #include "api/custom_op.h"
 #include "aten/fallback/fallback.h"
 #include "aten/prepare/composed.h"
-#include "core/allocator/allocator.h"
-#include "core/allocator/host_allocator.h"
 #include "core/device.h"
 #include "core/generator/generator.h"
 #include "core/graph/graph.h"
@@ -25,7 +23,9 @@
 #include "event.h"
 #include "kernel.h"
 #include "lazy.h"
+#include "memory.h"
 #include "sensor.h"
+#include "stream.h"
 
 namespace py = pybind11;
 
@@ -53,59 +53,18 @@ py::dict device_properties(int32_t device) {
   result["warp_size"] = info.subgroup_size;
   result["max_threads_per_block"] = info.max_block_threads;
   result["shared_memory_per_block"] = info.max_shared_bytes;
+  result["pci_domain_id"] = info.pci_domain;
+  result["pci_bus_id"] = info.pci_bus;
+  result["pci_device_id"] = info.pci_device;
   result["uuid"] = py::bytes(reinterpret_cast<const char *>(info.uuid), sizeof(info.uuid));
   result["flags"] = info.flags;
   return result;
-}
-
-// ---- memory ----
-void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }
-
-void set_memory_limit(int32_t device, uint64_t bytes) { check(hal_memory_set_limit(device, bytes)); }
-
-uint64_t memory_capacity(int32_t device) {
-  size_t bytes = 0;
-  check(hal_memory_capacity(device, &bytes));
-  return bytes;
 }
 
 bool can_access_peer(int32_t device, int32_t peer) {
   int32_t accessible = 0;
   check(hal_device_can_access_peer(device, peer, &accessible));
   return accessible != 0;
-}
-
-py::dict to_dict(const c10::CachingAllocator::Stat &stat) {
-  py::dict result;
-  result["current"] = stat.current;
-  result["peak"] = stat.peak;
-  result["allocated"] = stat.allocated;
-  result["freed"] = stat.freed;
-  return result;
-}
-
-py::dict to_dict(const c10::CachingAllocator::DurationStat &stat) {
-  py::dict result;
-  result["total"] = stat.total;
-  result["max"] = stat.max;
-  result["min"] = stat.min;
-  result["count"] = stat.count;
-  result["avg"] = stat.count == 0 ? 0.0 : static_cast<double>(stat.total) / static_cast<double>(stat.count);
-  return result;
-}
-
-py::dict host_memory_stats() {
-  const at::HostStats stats = host_allocator()->get_stats();
-  py::dict result;
-  result["num_host_alloc"] = stats.num_host_alloc;
-  result["num_host_free"] = stats.num_host_free;
-  result["allocations"] = to_dict(stats.allocations);
-  result["allocated_bytes"] = to_dict(stats.allocated_bytes);
-  result["active_requests"] = to_dict(stats.active_requests);
-  result["active_bytes"] = to_dict(stats.active_bytes);
-  result["host_alloc_time"] = to_dict(stats.host_alloc_time);
-  result["host_free_time"] = to_dict(stats.host_free_time);
-  return result;
 }
 
 // ---- custom operators ----
@@ -179,12 +138,6 @@ std::vector<std::tuple<std::string, uint64_t, uint64_t>> operator_dtypes(int32_t
 
 void set_operator_enabled(uint32_t op, bool enabled) { check(hal_op_set_enabled(op, enabled)); }
 
-uintptr_t begin_pool(MemoryPool &pool, int32_t device) {
-  check(hal_device_ensure(device));
-  return pool.begin(device);
-}
-void end_pool(MemoryPool &pool, uintptr_t stream) { pool.end(stream); }
-
 // What became of a device's portable kernels in this process.
 py::dict kernel_stats(int32_t device) {
   hal_kernel_stats_t stats{};
@@ -229,17 +182,6 @@ PYBIND11_MODULE(_C, module) {
   module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
   module.def("synchronize", wrap_pybind_function_no_gil(&synchronize_device), py::arg("device"));
 
-  py::class_<MemoryPool>(module, "MemoryPool")
-      .def(py::init<c10::MempoolId_t>(), py::arg("id"))
-      .def("begin", wrap_pybind_function_no_gil(&begin_pool), py::arg("device"))
-      .def("end", wrap_pybind_function_no_gil(&end_pool), py::arg("stream"));
-  module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
-  module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
-  module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });
-  module.def("reset_accumulated_host_memory_stats", [] { host_allocator()->reset_accumulated_stats(); });
-  module.def("memory_capacity", wrap_pybind_function_no_gil(&memory_capacity), py::arg("device"));
-  module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
-
   module.def("register_graphs", &register_graphs);
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
   module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));
@@ -263,6 +205,8 @@ PYBIND11_MODULE(_C, module) {
   module.def("fallback_strict", &fallback_strict);
   module.def("set_fallback_strict", &set_fallback_strict, py::arg("strict"));
 
+  bind_memory(module);
+  bind_streams(module);
   bind_events(module);
   bind_kernels(module);
   bind_sensors(module);

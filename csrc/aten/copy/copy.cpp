@@ -10,6 +10,7 @@
 
 #include "core/lazy/tensor.h"
 #include "core/stream/stream.h"
+#include "core/sync_debug.h"
 
 namespace torch_backend {
 namespace {
@@ -67,6 +68,7 @@ at::Tensor copy_from_and_resize(const at::Tensor &src, const at::Tensor &dst) {
 at::Scalar local_scalar_dense(const at::Tensor &self) {
   const c10::DeviceIndex device = self.device().index();
   hal_stream_t *stream = current_stream(device);
+  note_host_wait(device, "item()");
   at::Scalar result;
   AT_DISPATCH_V2(self.scalar_type(), "_local_scalar_dense", AT_WRAP([&] {
                    scalar_t one;

@@ -11,6 +11,7 @@
 #include "aten/copy/copy.h"
 #include "core/allocator/host_allocator.h"
 #include "core/stream/stream.h"
+#include "core/sync_debug.h"
 
 namespace torch_backend {
 namespace {
@@ -67,15 +68,13 @@ void upload(const at::Tensor &src, const at::Tensor &dst, bool non_blocking, boo
   const bool small = nbytes <= kBufferedBytes || (hal_stream_is_recorded(stream) && is_pinned(src.const_data_ptr()));
   const PinnedCopy pinned(stream, src, non_blocking && !owned);
   if (small && !owned && !pinned) return upload_buffered(src, dst, nbytes);
+  const bool deferred = owned && (small || non_blocking);
+  if (!pinned && !deferred) note_host_wait(device, "a copy from pageable host memory");
   check_work(hal_memory_copy(stream, address_of(dst), device, src.const_data_ptr(), HAL_HOST, nbytes));
   if (C10_UNLIKELY(!pinned && hal_stream_is_recorded(stream))) return;  // a recording has copied the bytes
-  if (pinned) {
-    pinned.queued();
-  } else if (owned && (small || non_blocking)) {
-    release_behind(stream, src);
-  } else {
-    check_work(hal_stream_synchronize(stream));
-  }
+  if (pinned) return pinned.queued();
+  if (deferred) return release_behind(stream, src);
+  check_work(hal_stream_synchronize(stream));
 }
 
 void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
@@ -84,12 +83,10 @@ void download(const at::Tensor &src, const at::Tensor &dst, bool non_blocking) {
   const c10::DeviceIndex device = src.device().index();
   hal_stream_t *stream = current_stream(device);
   const PinnedCopy pinned(stream, dst, non_blocking);
+  if (!pinned) note_host_wait(device, "a copy to the host");
   check_read(hal_memory_copy(stream, dst.mutable_data_ptr(), HAL_HOST, address_of(src), device, nbytes), "cpu()");
-  if (pinned) {
-    pinned.queued();
-  } else {
-    check_work(hal_stream_synchronize(stream));
-  }
+  if (pinned) return pinned.queued();
+  check_work(hal_stream_synchronize(stream));
 }
 
 at::Tensor host_like(const at::Tensor &layout, c10::ScalarType dtype) {

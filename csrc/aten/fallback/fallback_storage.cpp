@@ -11,6 +11,7 @@
 #include "core/allocator/allocator.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
+#include "core/sync_debug.h"
 
 namespace torch_backend {
 namespace {
@@ -114,6 +115,7 @@ void StorageMap::note_written(const c10::TensorImpl *cpu) {
 }
 
 void StorageMap::load() {
+  note_host_wait(device_, "an operator that the CPU computes");
   if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed)))
     check_work(hal_device_synchronize(device_));
   hal_stream_t *stream = current_stream(device_);

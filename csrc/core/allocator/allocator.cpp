@@ -9,6 +9,7 @@
 
 #include "core/autograd/backward_thread.h"
 #include "core/device.h"
+#include "core/pool/pool.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 
@@ -53,6 +54,16 @@ C10_NOINLINE void report_usage(void *address, int64_t delta, int32_t device) noe
     hal_error_set(status, "%s", message.c_str());  // the thread's message may be another one by now
   }
   throw_status(status);
+}
+
+// The allocator has no room: a pool that was made with use_on_oom may have some.
+C10_NOINLINE hal_block_t *allocate_otherwise(hal_status_t status, size_t size, int32_t device) {
+  if (status == HAL_RESOURCE_EXHAUSTED) {
+    const std::string message = hal_error_message();
+    if (hal_block_t *block = allocate_from_last_resort(device, size)) return block;
+    hal_error_set(status, "%s", message.c_str());
+  }
+  fail_allocation(status, size, device);
 }
 
 // The deleter of every DataPtr of ours; its address is also how they are recognised.
@@ -122,11 +133,11 @@ struct DeviceAllocator final : c10::DeviceAllocator {
     return any;
   }
 
-  // Private pools come with graphs; until then every block is in the default pool {0, 0}.
+  // The segments of a private pool keep their addresses until the pool ends, so they are never given back before.
   void emptyCache(c10::MempoolId_t pool) override {
     TORCH_CHECK_NOT_IMPLEMENTED(pool.first == 0 && pool.second == 0, "empty_cache of the private memory pool (",
-                                pool.first, ", ", pool.second, "): '", kDevice,
-                                "' devices have only the default pool (0, 0)");
+                                pool.first, ", ", pool.second, ") of '", kDevice,
+                                "': a pool keeps its memory until its last user, a MemPool or a graph, is deleted");
     check(hal_memory_empty_cache(-1));
   }
 
@@ -161,7 +172,7 @@ c10::DataPtr allocate(size_t size, c10::DeviceIndex device) {
   const c10::Device where(kDevice, device);
   hal_block_t *block = nullptr;
   const hal_status_t status = hal_memory_allocate(device, nullptr, size, &block);
-  if (C10_UNLIKELY(status != HAL_OK)) fail_allocation(status, size, device);
+  if (C10_UNLIKELY(status != HAL_OK)) block = allocate_otherwise(status, size, device);
   void *address = hal_memory_block_address(block);
   if (C10_UNLIKELY(c10::memoryProfilingEnabled()) && size != 0)
     report_usage(address, static_cast<int64_t>(size), device);

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "core/device.h"
+#include "core/graph/external.h"
+#include "core/pool/pool.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
 #include "hal/program.h"
@@ -23,53 +25,6 @@ struct DestroyProgram {
   void operator()(hal_program_t *program) const { hal_program_destroy(program); }
 };
 using Program = std::unique_ptr<hal_program_t, DestroyProgram>;
-
-struct ReleasePool {
-  void operator()(hal_memory_pool_t *pool) const { hal_memory_pool_release(pool); }
-};
-using Pool = std::unique_ptr<hal_memory_pool_t, ReleasePool>;
-
-// Pools by torch's ids: those of graphs (0, number) and those that a user asked for before there is a graph (number, 0). They live as long
-// as a graph that uses them, as in CUDA.
-class Pools {
- public:
-  // Gives the pool of an id, made at its first use; an id of zeros is a new one. One reference is the caller's.
-  Pool take(at::MempoolId_t &id, int32_t device) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = id == at::MempoolId_t{0, 0} ? pools_.end() : pools_.find(id);
-    if (found == pools_.end()) return make(id, device);
-    found->second.users++;
-    hal_memory_pool_retain(found->second.pool);
-    return Pool(found->second.pool);
-  }
-
-  // The caller's graph uses the pool no more.
-  void leave(at::MempoolId_t id) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = pools_.find(id);
-    if (found == pools_.end() || --found->second.users != 0) return;
-    hal_memory_pool_release(found->second.pool);
-    pools_.erase(found);
-  }
-
- private:
-  struct Entry {
-    hal_memory_pool_t *pool;
-    size_t users;
-  };
-
-  Pool make(at::MempoolId_t &id, int32_t device) {
-    hal_memory_pool_t *pool = nullptr;
-    check(hal_memory_pool_create(device, &pool));
-    if (id == at::MempoolId_t{0, 0}) id = {0, hal_memory_pool_id(pool)};
-    pools_[id] = Entry{pool, 1};
-    hal_memory_pool_retain(pool);
-    return Pool(pool);
-  }
-
-  std::mutex mutex_;
-  std::map<at::MempoolId_t, Entry> pools_;
-};
 
 // What operators said that could not be captured, of recordings that go on. HAL knows kernels and copies, not who asked for them.
 class Refusals {
@@ -102,11 +57,6 @@ bool names_cause(const std::string &refused) {
   return message.rfind(kSpoiled, 0) == 0 && refused.find(message.substr(sizeof kSpoiled - 1)) != std::string::npos;
 }
 
-Pools &pools() {
-  static auto *pools = new Pools;  // never destroyed, as every registry here
-  return *pools;
-}
-
 class Graph final : public at::GraphImplInterface {
  public:
   Graph() = default;
@@ -118,7 +68,7 @@ class Graph final : public at::GraphImplInterface {
     TORCH_CHECK(!program_, "This graph has captured already; call reset() to capture again.");
     hal_stream_t *stream = current_stream(-1);
     pool_id_ = pool;
-    const Pool memory = pools().take(pool_id_, hal_stream_device(stream));
+    const Pool memory = take_pool(pool_id_, hal_stream_device(stream));
     has_pool_ = true;
     hal_program_desc_t desc{};
     desc.struct_size = sizeof desc;
@@ -126,7 +76,7 @@ class Graph final : public at::GraphImplInterface {
     desc.flags = debug_ ? HAL_PROGRAM_DESCRIBED : 0;
     hal_program_t *program = nullptr;
     const hal_status_t status = hal_program_begin(stream, &desc, &program);
-    if (status != HAL_OK) leave_pool();
+    if (status != HAL_OK) drop_pool();
     check(status);
     program_.reset(program);
     capturing_ = true;
@@ -138,8 +88,9 @@ class Graph final : public at::GraphImplInterface {
     const hal_status_t status = hal_program_end(program_.get());
     const std::string refused = refusals().take(program_.get());
     if (status != HAL_OK) {
+      forget_external_of(program_.get());
       program_.reset();  // it can never run; the message is the thread's
-      leave_pool();
+      drop_pool();
     }
     TORCH_CHECK(status != HAL_ABORTED || !names_cause(refused), kSpoiled, refused);
     check(status);
@@ -150,14 +101,17 @@ class Graph final : public at::GraphImplInterface {
 
   void replay() override {
     check_captured("replay");
-    check_work(hal_program_run(program_.get(),
-                               current_stream(static_cast<c10::DeviceIndex>(hal_program_device(program_.get())))));
+    hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(hal_program_device(program_.get())));
+    wait_for_external(program_.get(), stream);
+    check_work(hal_program_run(program_.get(), stream));
+    record_external(program_.get(), stream);
   }
 
   void reset() override {
     if (capturing_) refusals().take(program_.get());
+    forget_external_of(program_.get());
     program_.reset();
-    leave_pool();
+    drop_pool();
     capturing_ = false;
   }
 
@@ -186,8 +140,8 @@ class Graph final : public at::GraphImplInterface {
     TORCH_CHECK(program_ && !capturing_, what,
                 "() needs a graph that has captured: call capture_begin() and capture_end().");
   }
-  void leave_pool() {
-    if (has_pool_) pools().leave(pool_id_);
+  void drop_pool() {
+    if (has_pool_) leave_pool(pool_id_);
     has_pool_ = false;
   }
 
@@ -219,21 +173,6 @@ void check_read(hal_status_t status, const char *called) {
   note_refused(message);
   TORCH_CHECK(false, message);
 }
-
-MemoryPool::~MemoryPool() {
-  if (!pool_) return;
-  hal_memory_pool_release(pool_);
-  pools().leave(id_);
-}
-
-uintptr_t MemoryPool::begin(int32_t device) {
-  hal_stream_t *const stream = current_stream(static_cast<c10::DeviceIndex>(device));
-  if (!pool_) pool_ = pools().take(id_, device).release();
-  check(hal_memory_pool_begin(pool_, stream));
-  return reinterpret_cast<uintptr_t>(stream);
-}
-
-void MemoryPool::end(uintptr_t stream) { check(hal_memory_pool_end(pool_, reinterpret_cast<hal_stream_t *>(stream))); }
 
 void register_graphs() {
   const std::string name = c10::DeviceTypeName(kDevice, /*lower_case=*/false);  // as torch looks it up

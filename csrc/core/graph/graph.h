@@ -12,24 +12,6 @@
 
 namespace torch_backend {
 
-// Memory that a program sets apart (torch.<name>.MemPool), by an id that graphs may have too. Its pool is of the device that uses it first, and
-// lives as long as one of them.
-class MemoryPool {
- public:
-  explicit MemoryPool(c10::MempoolId_t id) : id_(std::move(id)) {}
-  ~MemoryPool();
-  MemoryPool(const MemoryPool &) = delete;
-  MemoryPool &operator=(const MemoryPool &) = delete;
-
-  // What the device's current stream allocates comes from it, until the end, which takes what this gives.
-  uintptr_t begin(int32_t device);
-  void end(uintptr_t stream);
-
- private:
-  c10::MempoolId_t id_;
-  hal_memory_pool_t *pool_ = nullptr;
-};
-
 // Refuses what the capture of a device's current stream cannot hold, with a message: throws it, and the capture is spoiled. Nothing without a capture.
 void refuse_in_capture(c10::DeviceIndex device, const std::function<std::string()> &message);
 

@@ -4,6 +4,7 @@
 
 #include "core/device.h"
 #include "core/dtypes.h"
+#include "core/graph/external.h"
 #include "core/guard/given_event.h"
 #include "core/status.h"
 #include "core/stream/stream.h"
@@ -111,16 +112,25 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     const uint32_t flags = flag == c10::EventFlag::BACKEND_DEFAULT ? uint32_t{HAL_EVENT_TIMING} : 0;
     if (target == nullptr) check(hal_event_create(stream.device_index(), flags, &target));
     *event = target;  // owned by the c10 event from here on, also when the recording fails
+    if (capture_external_record(target, where)) {
+      TORCH_CHECK(flag != c10::EventFlag::BACKEND_DEFAULT,
+                  "an external event that a graph records does not support timing; make it with enable_timing=False");
+      return;
+    }
     check(hal_event_record(target, where));
   }
   void block(void *event, const Stream &stream) const override {
-    if (event != nullptr) check_work(hal_stream_wait_event(to_hal(stream), to_event(event)));
+    if (event == nullptr || capture_external_wait(to_event(event), to_hal(stream))) return;
+    check_work(hal_stream_wait_event(to_hal(stream), to_event(event)));
   }
   bool queryEvent(void *event) const override { return event == nullptr || is_done(hal_event_query(to_event(event))); }
   void synchronizeEvent(void *event) const override {
     if (event != nullptr) check_work(hal_event_synchronize(to_event(event)));
   }
-  void destroyEvent(void *event, const DeviceIndex) const noexcept override { hal_event_destroy(to_event(event)); }
+  void destroyEvent(void *event, const DeviceIndex) const noexcept override {
+    forget_external(to_event(event));
+    hal_event_destroy(to_event(event));
+  }
   double elapsedTime(void *start, void *end, const DeviceIndex) const override {
     TORCH_CHECK(start != nullptr && end != nullptr,
                 "elapsed_time needs two recorded events: record both, made with enable_timing=True");

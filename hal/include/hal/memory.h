@@ -88,6 +88,12 @@ typedef struct hal_memory_pool_s hal_memory_pool_t;
 /* Makes a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as hal_device_ensure. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_create(int32_t device, hal_memory_pool_t **out_pool);
 
+/* Flags of hal_memory_pool_create_with. NO_SPLIT: an allocation of the pool is a whole segment; no other one shares it. */
+#define HAL_MEMORY_POOL_NO_SPLIT UINT32_C(1)
+
+/* Creates a private pool with flags, otherwise as hal_memory_pool_create. Errors: HAL_UNIMPLEMENTED = an unknown flag. Since 0.3. */
+HAL_API hal_status_t hal_memory_pool_create_with(int32_t device, uint32_t flags, hal_memory_pool_t **out_pool);
+
 /* Takes one more reference, returned by hal_memory_pool_release. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_retain(hal_memory_pool_t *pool);
 
@@ -106,6 +112,29 @@ HAL_API hal_status_t hal_memory_pool_begin(hal_memory_pool_t *pool, hal_stream_t
 
 /* Ends that. Errors: HAL_FAILED_PRECONDITION = the stream is not routed to this pool; HAL_INVALID_ARGUMENT. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_end(hal_memory_pool_t *pool, hal_stream_t *stream);
+
+/* ---- snapshots and statistics --------------------------------------------------------------------------------------- */
+
+/* The state of a block in a snapshot: in no use; allocated; released, while work of other streams that uses it is queued. */
+#define HAL_MEMORY_BLOCK_FREE UINT32_C(0)
+#define HAL_MEMORY_BLOCK_ALLOCATED UINT32_C(1)
+#define HAL_MEMORY_BLOCK_PENDING UINT32_C(2)
+
+/* One block of a snapshot. The blocks of a segment follow each other and have its address and size. */
+typedef struct hal_memory_block_info_s {
+  void *address, *segment;
+  size_t size, requested, segment_size; /* bytes; requested: by the caller, 0 for a free block */
+  int64_t stream;                       /* id of the stream that the block belongs to */
+  uint64_t pool;                        /* hal_memory_pool_id of a private pool, 0 = the stream's own pool */
+  uint32_t state;                       /* HAL_MEMORY_BLOCK_* */
+  uint32_t kind;                        /* HAL_POOL_SMALL or HAL_POOL_LARGE */
+} hal_memory_block_info_t;
+
+/* Lists the blocks of a device's segments and its adopted memory, in the order of the segments' addresses. Writes at most `room` entries, of
+ * `stride` bytes each (sizeof(hal_memory_block_info_t)), and the number of all blocks to `*out_count`; `room` 0 only counts. A device that was not
+ * used has none and is not started. Errors: HAL_OUT_OF_RANGE, HAL_INVALID_ARGUMENT. Since 0.3. */
+HAL_API hal_status_t hal_memory_blocks(int32_t device, hal_memory_block_info_t *blocks, size_t stride, size_t room,
+                                       size_t *out_count);
 
 /* One counter of torch's memory statistics. */
 typedef struct hal_stat_s {

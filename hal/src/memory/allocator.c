@@ -49,7 +49,8 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   const size_t rest = block->size - size;
   const int is_free = block->state == HAL_MEM_FREE, was_split = is_free && !hal_mem_block_is_segment(block);
   hal_block_t *part = NULL, *next = block->next;
-  if (should_split(allocator, kind, size, rest)) part = hal_mem_slab_take(&allocator->blocks);
+  if (should_split(allocator, kind, size, rest) && HAL_LIKELY(!pool->whole))
+    part = hal_mem_slab_take(&allocator->blocks);
   if (!part) { /* without memory for a record, too, the whole block is given */
     if (is_free) hal_mem_pool_take(pool, kind, block);
     if (was_split) {

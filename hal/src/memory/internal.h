@@ -41,7 +41,8 @@ typedef struct hal_mem_pool_s {
   hal_allocator_t *allocator;
   hal_stream_t *stream;
   uint32_t source; /* HAL_MEM_CACHED... */
-  uint32_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
+  uint16_t kind;   /* HAL_MEM_SMALL, HAL_MEM_LARGE */
+  uint16_t whole;  /* its segments are not split: HAL_MEMORY_POOL_NO_SPLIT */
   uint64_t rows;   /* bit r: bits[r] is not zero */
   uint64_t bits[64];
   hal_block_t *recent;              /* the free block that was released last; in no bin */

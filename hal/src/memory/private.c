@@ -17,6 +17,7 @@ typedef struct share_s {
 struct hal_memory_pool_s {
   hal_allocator_t *allocator;
   uint64_t id;
+  uint32_t flags; /* HAL_MEMORY_POOL_* */
   atomic_uint references;
   share_t *shares; /* guarded by the allocator's lock */
 };
@@ -24,12 +25,20 @@ struct hal_memory_pool_s {
 static atomic_uint_fast64_t last_id;
 
 hal_status_t hal_memory_pool_create(int32_t index, hal_memory_pool_t **out_pool) {
+  return hal_memory_pool_create_with(index, 0, out_pool);
+}
+
+hal_status_t hal_memory_pool_create_with(int32_t index, uint32_t flags, hal_memory_pool_t **out_pool) {
   hal_device_t *device;
+  if (flags & ~HAL_MEMORY_POOL_NO_SPLIT)
+    return hal_error_set(HAL_UNIMPLEMENTED, "hal_memory_pool_create_with: unknown flags 0x%x; known is 0x%x",
+                         flags & ~HAL_MEMORY_POOL_NO_SPLIT, HAL_MEMORY_POOL_NO_SPLIT);
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   hal_memory_pool_t *pool = hal_calloc(1, sizeof(*pool));
   if (!pool)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for a memory pool", device->label);
   pool->allocator = device->allocator;
+  pool->flags = flags;
   pool->id = atomic_fetch_add(&last_id, 1) + 1;
   atomic_init(&pool->references, 1);
   *out_pool = pool;
@@ -56,7 +65,9 @@ static hal_status_t share_create(hal_memory_pool_t *pool, hal_stream_t *stream, 
   if (!share) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the records of a memory pool");
   for (uint32_t kind = 0; kind < 2 && !status; kind++) {
     status = hal_mem_pool_create(pool->allocator, stream, kind, &share->pools[kind]);
-    if (!status) share->pools[kind]->owner = pool;
+    if (status) break;
+    share->pools[kind]->owner = pool;
+    share->pools[kind]->whole = (pool->flags & HAL_MEMORY_POOL_NO_SPLIT) != 0;
   }
   if (status) {
     hal_free(share->pools[0]);
@@ -172,6 +183,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   for (uint32_t kind = 0; kind < 2; kind++) {
     hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
     from->owner = NULL;
+    from->whole = 0;
     while (*own && (*own)->owner) own = &(*own)->displaced;
     if (*own) {
       move_segments(allocator->map, from, *own);

@@ -195,3 +195,44 @@ Test(memory_private, it_ends_quietly_after_its_device) {
   hal_memory_pool_release(pool);
   atomic_store(&hal_life.closed, 0);
 }
+
+static size_t blocks_of(hal_memory_block_info_t *blocks, size_t room) {
+  size_t count = 0;
+  cr_assert_eq(hal_memory_blocks(0, blocks, sizeof(*blocks), room, &count), HAL_OK, "%s", hal_error_message());
+  return count;
+}
+
+Test(memory_private, a_pool_without_splits_gives_each_allocation_a_segment) {
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  hal_stream_t *stream = double_stream(0, 1);
+  hal_memory_pool_t *pool = NULL;
+  hal_block_t *held[4];
+  cr_assert_eq(hal_memory_pool_create_with(0, HAL_MEMORY_POOL_NO_SPLIT, &pool), HAL_OK);
+  cr_assert_eq(hal_memory_pool_begin(pool, stream), HAL_OK);
+  for (int i = 0; i < 4; i++) held[i] = take_on(stream, i < 2 ? SMALL : LARGE);
+  cr_assert_eq(hal_memory_pool_end(pool, stream), HAL_OK);
+  hal_memory_block_info_t blocks[8];
+  cr_assert_eq(blocks_of(blocks, 8), 4);
+  for (int i = 0; i < 4; i++) {
+    cr_expect_eq(blocks[i].size, blocks[i].segment_size);
+    cr_expect_eq(blocks[i].address, blocks[i].segment);
+    cr_expect_eq(blocks[i].pool, hal_memory_pool_id(pool));
+    for (int j = 0; j < i; j++) cr_expect_neq(blocks[i].segment, blocks[j].segment);
+    hal_memory_release(held[i]);
+  }
+  hal_memory_pool_release(pool);
+  hal_block_t *first = take_on(stream, SMALL),
+              *second = take_on(stream, SMALL); /* the memory is the stream's own now */
+  cr_assert_eq(blocks_of(blocks, 8), 6, "the two share what was two segments and is split again");
+  hal_memory_release(first);
+  hal_memory_release(second);
+  cr_assert_eq(double_close(), 0);
+}
+
+Test(memory_private, an_unknown_flag_of_a_pool_is_refused) {
+  hal_memory_pool_t *pool = NULL;
+  cr_assert_eq(double_open(1, 0), HAL_OK);
+  cr_assert_eq(hal_memory_pool_create_with(0, 2, &pool), HAL_UNIMPLEMENTED);
+  cr_assert(strstr(hal_error_message(), "0x2"), "%s", hal_error_message());
+  cr_assert_eq(double_close(), 0);
+}

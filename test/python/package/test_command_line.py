@@ -45,7 +45,6 @@ def test_doctor_finds_nothing_wrong_with_a_good_installation():
 
 
 @pytest.mark.parametrize("settings, check, word", [
-    ({}, "plugins", "TORCH_BACKEND=fake"),
     ({"TORCH_BACKEND": "nonsense"}, "plugins", "nonsense"),
     ({"TORCH_BACKEND": "fake", "HAL_PLUGIN_PATH": "relative"}, "HAL_PLUGIN_PATH", "not absolute"),
     ({"TORCH_BACKEND": "fake", "HAL_PLUGINPATH": "/opt"}, "settings", "HAL_PLUGINPATH"),
@@ -56,6 +55,39 @@ def test_doctor_names_the_problem_and_a_cure(settings, check, word):
     assert done.returncode == 1, done.stdout
     (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"] == check]
     assert word in finding["problem"] + finding["cure"] and finding["problem"] and finding["cure"]
+
+
+def test_doctor_finds_nothing_wrong_where_no_plugin_was_asked_for():
+    done = command("doctor", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    findings = json.loads(done.stdout)
+    assert not any(finding["problem"] or finding["cure"] for finding in findings)
+    assert sum("none is active" in finding["check"] and "TORCH_BACKEND=fake" in finding["check"] for finding in findings) == 1
+    assert command("doctor").stdout.count("PROBLEM") == 0
+
+
+def other_backend(folder, name):
+    """A package that torch loads by itself; with a name it takes the device type."""
+    (folder / "other_backend.py").write_text(f"def load():\n    import torch\n    {f'torch.utils.rename_privateuse1_backend({name!r})' if name else 'pass'}\n")
+    metadata = folder / "other_backend-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: other-backend\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[torch.backends]\nother_backend = other_backend:load\n")
+    return folder
+
+
+@pytest.mark.parametrize("name, code", [("", 0), ("other", 1)])
+def test_doctor_minds_another_backend_that_takes_the_device_type(tmp_path, name, code):
+    done = command("doctor", "--json", PYTHONPATH=str(other_backend(tmp_path, name)))
+    (finding,) = [finding for finding in json.loads(done.stdout) if finding["check"].startswith("other backends")]
+    assert done.returncode == code and bool(finding["problem"]) == bool(name) and "other_backend" in finding["problem"] + finding["check"]
+
+
+def test_doctor_knows_the_settings_of_installed_plugins_that_are_not_active(build_plugin):
+    folder = str(build_plugin("five").parent)
+    done = command("doctor", TORCH_BACKEND="fake", HAL_CUDA_NVRTC="1", HAL_NPU_DEVICE="0", HAL_FIVE_COLOUR="red", HAL_PLUGIN_PATH=folder)
+    assert done.returncode == 0, done.stdout
+    assert "HAL_SIX_COLOUR" in command("doctor", TORCH_BACKEND="fake", HAL_SIX_COLOUR="red", HAL_PLUGIN_PATH=folder).stdout
 
 
 def test_smi_tells_what_a_device_has_and_leaves_out_what_it_does_not_measure():

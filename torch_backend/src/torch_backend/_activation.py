@@ -134,9 +134,9 @@ def _activate(names: str | None) -> None:
     if names:
         resolved = _resolve(names, offered, left_out)
         # What only the environment asks for is passed on as such: the HAL ignores paths in it in privileged processes.
-        _hal.open_plugins(None if resolved == os.environ.get("TORCH_BACKEND") else resolved, _folders())
+        _hal.open_plugins(None if resolved == os.environ.get("TORCH_BACKEND") else resolved, folders())
     else:
-        _hal.open_plugins(None, [*{str(Path(path).parent): None for path in offered.values()}, *_folders()])
+        _hal.open_plugins(None, [*{str(Path(path).parent): None for path in offered.values()}, *folders()])
     # In a list, a plugin left out was wanted; in the search for hardware only one that is broken is told.
     failed = [*left_out, *_hal.problems()]
     opened = _hal.plugins()
@@ -167,7 +167,7 @@ def _enable_integrations(wanted: str) -> None:
         integrations.enable(*([] if wanted == "1" else (name.strip() for name in wanted.split(","))))
 
 
-def _folders() -> list[str]:
+def folders() -> list[str]:
     """Folders of plugins, the last one is searched first: other packages' plugins, then our own."""
     beside = _hal.PACKAGE.parent / "torch_backend_plugins"
     return [str(folder) for folder in (beside, _hal.PACKAGE / "plugins") if folder.is_dir()]

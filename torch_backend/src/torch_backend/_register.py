@@ -9,8 +9,9 @@ import sys
 import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
-from . import _C, _data_parallel, _dlpack, _profiler, _serialization, backend
-from .backend import amp, graphs, memory, random, streams
+from . import _C, _data_parallel, _dlpack, _multiprocessing, _profiler, _serialization, backend
+from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
+from .dynamo import registration as dynamo
 from .integrations import _notice
 
 
@@ -19,13 +20,16 @@ def register(name: str) -> None:
     torch.utils.rename_privateuse1_backend(name)
     backend.__name__ = f"torch.{name}"  # where TorchDynamo looks a module up again
     torch._register_device_module(name, backend)
-    for module in (amp, graphs, memory, random, streams):
+    for module in (amp, graphs, memory, nvtx, random, sparse, streams):
         sys.modules[f"torch.{name}.{module.__name__.rpartition('.')[2]}"] = module
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     backend._register_with_inductor = _load_inductor
     _C.register_graphs()
+    tensors.install(backend._types)
+    dynamo.install()
     _data_parallel.install()
     _dlpack.install()
+    _multiprocessing.install()
     _profiler.install(name)
     _serialization.install()
     atexit.register(_quiesce)

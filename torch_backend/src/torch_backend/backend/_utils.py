@@ -11,7 +11,22 @@ from torch_backend._registry import type_name as name
 
 Device = Optional[Union[torch.device, str, int]]  # what functions take for a device; None is the current one
 
-__all__ = ["Device", "existing_index", "name"]
+__all__ = ["Device", "current_device", "device_count", "existing_device", "existing_index", "name"]
+
+
+def device_count() -> int:
+    """Counts the devices; starts none."""
+    return _C.device_count()
+
+
+device_count._dynamo_marked_constant = True  # to TorchDynamo a constant: device ranges never change in a process
+
+
+def current_device() -> int:
+    """Returns the index of the calling thread's current device; starts none."""
+    if torch.compiler.is_dynamo_compiling():
+        return torch.accelerator.current_device_index()  # which TorchDynamo guards on; in eager mode it would start the device
+    return _C.current_device()
 
 
 def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -> int:
@@ -37,13 +52,18 @@ def _get_device_index(device, optional: bool = False, allow_cpu: bool = False) -
         raise TypeError(f"expected an index, a string or a torch.device, got {device!r}")
     if not optional:
         raise ValueError(f"Expected a torch.device with a specified index or an integer, but got: {device}")
-    return _C.current_device()
+    return current_device()
 
 
 def existing_index(device: Device) -> int:
     """Gives the index that `device` means, the current device's for None; raises for an index that no device has."""
-    index, count = _get_device_index(device, optional=True), _C.device_count()
+    index, count = _get_device_index(device, optional=True), device_count()
     if not 0 <= index < count:
         there = f"it has {count} ('{name()}:0' to '{name()}:{count - 1}')" if count else "it has none"
         raise RuntimeError(f"device index {index} is out of range: there is no '{name()}:{index}' in this process, {there}")
     return index
+
+
+def existing_device(device: Device) -> torch.device:
+    """Returns the torch.device, with its index, that `device` means; raises for an index that no device has."""
+    return torch.device(name(), existing_index(device))

@@ -5,8 +5,14 @@ from __future__ import annotations
 import torch
 
 from ._utils import name
+from .devices import is_available
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd", "get_amp_supported_dtype", "is_bf16_supported"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd", "get_amp_supported_dtype", "is_bf16_supported"]
+
+
+def amp_definitely_not_available() -> bool:
+    """Returns whether there is no device."""
+    return not is_available()
 
 
 def get_amp_supported_dtype() -> list:

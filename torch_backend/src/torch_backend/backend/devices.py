@@ -1,14 +1,17 @@
-"""Devices: counting, choosing, describing, waiting for them."""
+"""Devices: counting, choosing, waiting for them."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass, field
 
 import torch
 
 from torch_backend import _C
 
-from ._utils import Device, _get_device_index, existing_index, name
+from ._utils import Device, _get_device_index, current_device, device_count, existing_device, existing_index, name
+
+__all__ = [
+    "can_device_access_peer", "current_device", "device", "device_count", "device_of", "get_sync_debug_mode", "init", "ipc_collect", "is_available",
+    "is_initialized", "set_device", "set_sync_debug_mode", "synchronize",
+]  # fmt: skip
 
 _fork_handler = False
 
@@ -18,13 +21,7 @@ def is_available() -> bool:
     return _C.device_count() > 0
 
 
-def device_count() -> int:
-    """Counts the devices; starts none."""
-    return _C.device_count()
-
-
-# TorchDynamo puts them into the graph as constants: device ranges never change in a process.
-is_available._dynamo_marked_constant = device_count._dynamo_marked_constant = True
+is_available._dynamo_marked_constant = True  # to TorchDynamo a constant: device ranges never change in a process
 
 
 def is_initialized() -> bool:
@@ -54,11 +51,6 @@ def _lazy_init() -> None:
     if not _fork_handler:
         _C.register_fork_handler()
         _fork_handler = True
-
-
-def current_device() -> int:
-    """Gives the index of the calling thread's current device."""
-    return _C.current_device()
 
 
 def set_device(device: Device) -> None:
@@ -94,37 +86,10 @@ class device_of(device):
 
 def synchronize(device: Device = None) -> None:
     """Waits for all work of a device; raises what failed on it."""
-    _C.synchronize(existing_index(device))
-
-
-@dataclass(frozen=True)
-class DeviceProperties:
-    """What a device says about itself. Sizes are in bytes, 0 where unknown."""
-
-    name: str
-    total_memory: int
-    multi_processor_count: int
-    warp_size: int
-    max_threads_per_block: int
-    shared_memory_per_block: int
-    dialects: str = field(default="")
-    uuid: bytes = field(default=b"", repr=False)
-    flags: int = field(default=0, repr=False)
-
-
-def get_device_properties(device: Device = None) -> DeviceProperties:
-    """Describes a device."""
-    return DeviceProperties(**_C.device_properties(existing_index(device)))
-
-
-def get_device_name(device: Device = None) -> str:
-    """Gives a device's name."""
-    return get_device_properties(device).name
-
-
-def get_device_capability(device: Device = None) -> dict:
-    """Gives what tensors of a device may be, as torch.accelerator.get_device_capability."""
-    return torch.accelerator.get_device_capability(torch.device(name(), existing_index(device)))
+    if torch.compiler.is_dynamo_compiling():
+        torch.accelerator.synchronize(existing_device(device))  # in eager mode it skips a device that only C++ has used
+    else:
+        _C.synchronize(existing_index(device))
 
 
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
@@ -135,3 +100,24 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     if not 0 <= peer < _C.device_count():
         raise AssertionError("Invalid peer device id")
     return index != peer and _C.can_access_peer(index, peer)
+
+
+_SYNC_DEBUG_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Sets what operators do that make the host wait for a device, such as item() and copies to pageable memory: 0 or "default" nothing,
+    1 or "warn" a warning, 2 or "error" a RuntimeError in place of the wait. Explicit waits such as `synchronize` are not reported."""
+    known = debug_mode in _SYNC_DEBUG_MODES or (isinstance(debug_mode, int) and not isinstance(debug_mode, bool) and 0 <= debug_mode <= 2)
+    if not known:
+        raise ValueError(f"invalid value of debug_mode: {debug_mode!r}, expected one of `default`, `warn`, `error`, or 0, 1, 2")
+    _C.set_sync_debug_mode(_SYNC_DEBUG_MODES.index(debug_mode) if isinstance(debug_mode, str) else debug_mode)
+
+
+def get_sync_debug_mode() -> int:
+    """Returns the mode of `set_sync_debug_mode` as a number."""
+    return _C.sync_debug_mode()
+
+
+def ipc_collect() -> None:
+    """Frees memory that other processes have released: none, since tensors are not shared between processes."""

@@ -7,13 +7,15 @@ once, at the capture.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 
 import torch
 from torch.accelerator import Graph
 from torch.utils import _pytree
 
-from .memory import new_pool_id
+from ._liveness import InputTracker
+from .pools import new_pool_id
 from .streams import Stream, current_stream, stream as on_stream
 
 __all__ = ["Graph", "graph", "graph_pool_handle", "is_current_stream_capturing", "make_graphed_callables"]
@@ -31,16 +33,29 @@ def is_current_stream_capturing() -> bool:
 class graph:  # noqa: N801  torch.cuda's name
     """Context manager that captures what the calling thread queues into `graph`.
 
-    `pool`: memory to share, as `graph_pool_handle` or another graph's `pool()` gives it. `stream`: where to capture; a stream of its own by
-    default. `capture_error_mode` is torch.cuda's and changes nothing here: only what touches the captured streams fails.
+    `pool`: memory to share, as `graph_pool_handle` or another graph's `pool()` returns it. `stream`: where to capture; a stream of its own by
+    default. `check_input_liveness`: `replay` raises RuntimeError when a tensor that the capture used, and did not create, has been freed.
+    `capture_error_mode` is torch.cuda's and changes nothing here: only what accesses the captured streams fails. `enable_annotations` is
+    torch.cuda's, for kernels of NVIDIA's driver, and raises NotImplementedError.
     Raises RuntimeError, naming the operator, for what cannot be captured: reading values (`item()`), operators that the CPU computes.
     """
 
     _default_streams: dict[torch.device, Stream] = {}
 
-    def __init__(self, graph: Graph, pool: tuple[int, int] | None = None, stream: Stream | None = None, capture_error_mode: str = "global"):
+    def __init__(
+        self,
+        graph: Graph,
+        pool: tuple[int, int] | None = None,
+        stream: Stream | None = None,
+        capture_error_mode: str = "global",
+        enable_annotations: bool = False,
+        check_input_liveness: bool = False,
+    ):
+        if enable_annotations:
+            raise NotImplementedError("graph(enable_annotations=True): only NVIDIA's driver names the kernels of a graph; leave it out")
         graph.graph_pool = pool if pool is not None else graph.graph_pool
         self._graph, self._stream = graph, stream
+        self._tracker = InputTracker() if check_input_liveness else None
 
     def __enter__(self) -> None:
         torch.accelerator.synchronize()
@@ -55,8 +70,14 @@ class graph:  # noqa: N801  torch.cuda's name
         except BaseException:
             self._context.__exit__()
             raise
+        self._graph.__dict__.pop("replay", None)  # a tracker of the capture before
+        if self._tracker is not None:
+            self._tracker.__enter__()
 
     def __exit__(self, kind, error, trace) -> None:
+        if self._tracker is not None:
+            self._tracker.__exit__(kind, error, trace)
+            _check_before_replay(self._graph, self._tracker)
         try:
             self._graph.capture_end()
         except RuntimeError as spoiled:
@@ -66,6 +87,16 @@ class graph:  # noqa: N801  torch.cuda's name
                 error.add_note(f"The capture has ended: {spoiled}")
         finally:
             self._context.__exit__()
+
+
+def _check_before_replay(graph: Graph, tracker: InputTracker) -> None:
+    reference = weakref.ref(graph)  # a cycle would let the graph live until the garbage collector runs
+
+    def checked() -> None:
+        tracker.check()
+        Graph.replay(reference())
+
+    graph.replay = checked
 
 
 def make_graphed_callables(callables, sample_args, num_warmup_iters: int = 3, allow_unused_input: bool = False, pool=None):

@@ -2,43 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-from collections.abc import Iterator
-
 import torch
+from typing_extensions import deprecated
 
 from torch_backend import _C
 
-from ._utils import Device, existing_index
+from . import pools
+from ._utils import Device, existing_index, name
+from .pools import MemPool, use_mem_pool
+from .sensors import list_gpu_processes
 
+__all__ = [
+    "MemPool", "caching_allocator_alloc", "caching_allocator_delete", "empty_cache", "get_allocator_backend", "get_per_process_memory_fraction",
+    "host_memory_stats", "host_memory_stats_as_nested_dict", "list_gpu_processes", "max_memory_allocated", "max_memory_cached", "max_memory_reserved",
+    "mem_get_info", "memory_allocated", "memory_cached", "memory_reserved", "memory_snapshot", "memory_stats", "memory_stats_as_nested_dict",
+    "memory_summary", "reset_accumulated_host_memory_stats", "reset_accumulated_memory_stats", "reset_max_memory_allocated",
+    "reset_max_memory_cached", "reset_peak_host_memory_stats", "reset_peak_memory_stats", "set_per_process_memory_fraction", "use_mem_pool",
+]  # fmt: skip
 
-_handles = itertools.count(1)
-
-
-def new_pool_id() -> tuple[int, int]:
-    """Gives an id of memory that graphs and a `MemPool` may share."""
-    return (next(_handles), 0)
-
-
-class MemPool:
-    """Memory of its own: what is allocated while it is in use (`use_mem_pool`) comes from it, and what is freed of that is given to its users alone,
-    which may be graphs (`pool=MemPool().id`). It is of the device that uses it first; at its end its memory is the device's again."""
-
-    def __init__(self):
-        self.id = new_pool_id()
-        self._pool = _C.MemoryPool(self.id)
-
-
-@contextlib.contextmanager
-def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
-    """Lets what is allocated on a device's current stream (default: the current device), by any thread, come from a `MemPool`. Raises RuntimeError when the
-    stream allocates from a pool already, or the pool is another device's."""
-    stream = pool._pool.begin(existing_index(device))
-    try:
-        yield
-    finally:
-        pool._pool.end(stream)
+memory_snapshot = pools.memory_snapshot
 
 
 def empty_cache() -> None:
@@ -136,13 +118,82 @@ def mem_get_info(device: Device = None) -> tuple:
     return torch._C._accelerator_getMemoryInfo(existing_index(device))
 
 
+_fractions: dict[int, float] = {}  # by device, where a limit was set
+
+
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
-    """Limits what the allocator may take of a device's memory; more raises torch.OutOfMemoryError."""
+    """Limits what the allocator may take of a device's memory, to a fraction of it; more raises torch.OutOfMemoryError. 1 removes the limit."""
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise TypeError(f"Invalid type for fraction argument, must be `float`, got {fraction!r}")
     if not 0.0 < fraction <= 1.0:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: (0, 1]")
     index = existing_index(device)
     total = _C.memory_capacity(index)  # raises where it is not known
     _C.set_memory_limit(index, 0 if fraction == 1.0 else int(total * fraction))
+    _fractions[index] = float(fraction)
+
+
+def get_per_process_memory_fraction(device: Device = None) -> float:
+    """Returns the fraction that `set_per_process_memory_fraction` has set, 1.0 by default."""
+    return _fractions.get(existing_index(device), 1.0)
+
+
+def caching_allocator_alloc(size: int, device: Device = None, stream: torch.Stream | int | None = None) -> int:
+    """Allocates `size` bytes for work of a stream, by default the device's current one, and returns the address.
+
+    `stream` is a torch.Stream or its `native_handle`. The memory is freed by `caching_allocator_delete` alone.
+    """
+    index = existing_index(device)
+    if stream is None:
+        stream = torch.accelerator.current_stream(torch.device(name(), index))
+    if isinstance(stream, torch.Stream):
+        if stream.device != torch.device(name(), index):
+            raise ValueError(f"caching_allocator_alloc: the stream is of '{stream.device}', the memory of '{name()}:{index}'")
+        number = stream.stream_id
+    elif isinstance(stream, int):
+        number = _C.stream_of_native(index, stream)
+    else:
+        raise TypeError(
+            "Invalid type for stream argument, must be `torch.Stream` or `int` representing a pointer to an existing stream, got "
+            f"{stream!r}"
+        )
+    if number is None:
+        raise ValueError(f"caching_allocator_alloc: '{name()}:{index}' has no stream with the native handle {stream:#x}")
+    return _C.allocate_raw(index, number, size)
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Frees the memory that `caching_allocator_alloc` returned. Work queued on its stream may still use it."""
+    _C.release_raw(mem_ptr)
+
+
+def get_allocator_backend() -> str:
+    """Returns the name of the allocator: "native", the only one."""
+    return "native"
+
+
+@deprecated("`memory_cached` has been renamed to `memory_reserved`", category=FutureWarning)
+def memory_cached(device: Device = None) -> int:
+    """Returns the bytes that the allocator holds: `memory_reserved`."""
+    return memory_reserved(device)
+
+
+@deprecated("`max_memory_cached` has been renamed to `max_memory_reserved`", category=FutureWarning)
+def max_memory_cached(device: Device = None) -> int:
+    """Returns the most bytes that the allocator held: `max_memory_reserved`."""
+    return max_memory_reserved(device)
+
+
+@deprecated("`reset_max_memory_allocated` resets all peaks; use `reset_peak_memory_stats`", category=FutureWarning)
+def reset_max_memory_allocated(device: Device = None) -> None:
+    """Sets every peak to the current value: `reset_peak_memory_stats`."""
+    reset_peak_memory_stats(device)
+
+
+@deprecated("`reset_max_memory_cached` resets all peaks; use `reset_peak_memory_stats`", category=FutureWarning)
+def reset_max_memory_cached(device: Device = None) -> None:
+    """Sets every peak to the current value: `reset_peak_memory_stats`."""
+    reset_peak_memory_stats(device)
 
 
 def _size(count: int) -> str:

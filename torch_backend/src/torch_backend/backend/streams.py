@@ -1,30 +1,31 @@
-"""Streams and events are torch's generic ones; here is what torch.<name> adds, events between processes among it."""
+"""Streams and events are torch's generic ones; this module adds what torch.cuda has beyond them, events between processes for example."""
 
 from __future__ import annotations
+
+import contextlib
 
 import torch
 from torch import Stream
 
 from torch_backend import _C
 
-from ._utils import Device, existing_index, name
+from ._utils import Device, existing_device, existing_index, name
 
-__all__ = ["Event", "Stream", "StreamContext", "current_stream", "default_stream", "set_stream", "stream"]
+__all__ = [
+    "Event", "ExternalStream", "Stream", "StreamContext", "current_stream", "default_stream", "get_stream_from_external", "set_stream", "stream",
+]  # fmt: skip
 
-
-def _device(device) -> torch.device:
-    return torch.device(name(), existing_index(device))
+_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)
 
 
 def current_stream(device: Device = None) -> Stream:
-    """Gives the calling thread's current stream of a device."""
-    return torch.accelerator.current_stream(_device(device))
+    """Returns the calling thread's current stream of a device."""
+    return torch.accelerator.current_stream(existing_device(device))
 
 
 def default_stream(device: Device = None) -> Stream:
-    """Gives the default stream of a device, whose id is 0."""
-    kind = int(torch._C._autograd.DeviceType.PrivateUse1)
-    return Stream(stream_id=0, device_index=existing_index(device), device_type=kind)
+    """Returns the default stream of a device, whose id is 0."""
+    return Stream(stream_id=0, device_index=existing_index(device), device_type=_TYPE)
 
 
 def set_stream(stream: Stream | None) -> None:
@@ -33,29 +34,77 @@ def set_stream(stream: Stream | None) -> None:
         torch.accelerator.set_stream(stream)
 
 
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """Returns the stream of a device whose `native_handle` is `data_ptr`, as another library got it; 0 is the default stream.
+
+    Raises NotImplementedError for a handle of no stream of this process: plugins cannot wrap a stream that another library created.
+    """
+    index = existing_index(device)
+    number = _C.stream_of_native(index, data_ptr)
+    if number is None:
+        raise NotImplementedError(
+            f"'{name()}:{index}' has no stream with the native handle {data_ptr:#x}: a plugin cannot wrap a stream that another library "
+            f"created. Create the stream with torch.{name()}.Stream() and pass its native_handle to the library."
+        )
+    return Stream(stream_id=number, device_index=index, device_type=_TYPE)
+
+
+class ExternalStream:
+    """Returns the stream with a native handle: `get_stream_from_external`, under the name and parameters of torch.cuda."""
+
+    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs) -> Stream:
+        return get_stream_from_external(stream_ptr, device)
+
+
+def _sleep(cycles: int) -> None:
+    """Queues a pause of `cycles` nanoseconds, cycles of a clock of 1 GHz, on the current stream; for tests."""
+    if cycles < 0:
+        raise ValueError(f"_sleep: expected a number of cycles that is not negative, got {cycles}")
+    _C.sleep_on_stream(existing_index(None), cycles)
+
+
 class _AnyEvent(type(torch.Event)):
     def __instancecheck__(cls, instance) -> bool:
         return isinstance(instance, torch.Event)
 
 
 class Event(torch.Event, metaclass=_AnyEvent):
-    """Makes a torch.Event; with `interprocess=True`, where the device's plugin shares events, one that other processes may wait for.
+    """Creates a torch.Event with the parameters of torch.cuda.Event.
 
-    Such an event belongs to `device`, or to the current device, from the beginning, and has no times.
+    `device`: the event's device, which may also be the first argument, as of torch.Event; by default that of the stream that records it first.
+    `interprocess`: other processes may wait for it, where the device's plugin shares events; it does not support timing. `external`: a graph
+    that captures its record, or a wait for it, does that at each replay, for streams outside of the graph: the wait before all work of the
+    graph, the record after all of it, without timing. Such events belong to their device, by default the current one, from the beginning.
     """
 
-    def __new__(cls, device=None, *, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False):
+    def __new__(
+        cls,
+        enable_timing: bool | Device = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
+        *,
+        device: Device = None,
+    ):
+        if not isinstance(enable_timing, (bool, int)):
+            enable_timing, device = False, enable_timing
         if not interprocess:  # torch takes the times of its own class alone
-            return torch.Event(name() if device is None else device, enable_timing=enable_timing, blocking=blocking)
+            where = existing_device(device) if external else name() if device is None else device
+            event = torch.Event(where, enable_timing=bool(enable_timing), blocking=blocking)
+            if external:
+                _C.make_external_event(event, where.index, bool(enable_timing), blocking)
+            return event
+        if external:
+            raise ValueError("an event is either external or interprocess; leave out one of them")
         if enable_timing:
-            raise ValueError("an event that processes share has no times: make it with enable_timing=False, or without interprocess")
+            raise ValueError("interprocess events do not support timing; pass enable_timing=False, or leave out interprocess=True")
         index = existing_index(device)
         event = torch.Event.__new__(cls, torch.device(name(), index))
         _C.share_event(event, index, blocking)
         return event
 
     def ipc_handle(self) -> bytes:
-        """Gives what `from_ipc_handle` opens in another process; good as long as this event lives."""
+        """Returns what `from_ipc_handle` opens in another process; valid as long as this event exists."""
         return _C.event_handle(self)
 
     @classmethod
@@ -86,5 +135,7 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Gives a context manager that makes a stream current."""
+    """Returns a context manager that makes a stream current."""
+    if torch.compiler.is_dynamo_compiling():
+        return contextlib.nullcontext() if stream is None else stream  # TorchDynamo knows streams as context managers
     return StreamContext(stream)

@@ -38,16 +38,25 @@ def _other_backends():
     found = entry_points()
     group = found.select(group="torch.backends") if hasattr(found, "select") else found.get("torch.backends", ())
     others = sorted({point.value for point in group if not point.value.startswith("torch_backend:")})
-    if others:
-        return Finding("other backends", f"torch also loads {', '.join(others)}; only one package can have the device type PrivateUse1",
-                       "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want")  # fmt: skip
-    return Finding("other backends")
+    if not others:
+        return Finding("other backends")
+    import torch
+
+    from torch_backend import _registry
+
+    name = torch._C._get_privateuse1_backend_name()
+    if name in ("privateuseone", _registry.type_name()):  # they leave the device type alone
+        return Finding(f"other backends: torch also loads {', '.join(others)}")
+    return Finding("other backends", f"torch also loads {', '.join(others)}, and the device type PrivateUse1, which only one package can have, is '{name}'",
+                   "uninstall them, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and import the one you want")  # fmt: skip
 
 
 def _settings():
     import torch_backend
+    from torch_backend import _activation
 
-    names = {"fake", "opencl", "npu", "cuda"} | {Path(plugin.path).stem.removeprefix("libhal_") for plugin in torch_backend.plugins()}
+    installed = [path for folder in (*_activation.folders(), *_plugin_folders()) for path in Path(folder).glob("libhal_*.so")]
+    names = {path.stem.removeprefix("libhal_") for path in (*installed, *(Path(plugin.path) for plugin in torch_backend.plugins()))}
     plugins = tuple(f"HAL_{name.upper()}_" for name in names)
     unknown = sorted(name for name in os.environ if name.startswith(("TORCH_BACKEND", "HAL_")) and name not in _SETTINGS
                      and not name.startswith(plugins))  # fmt: skip
@@ -56,8 +65,12 @@ def _settings():
     return Finding("settings")
 
 
+def _plugin_folders() -> list[str]:
+    return list(filter(None, os.environ.get("HAL_PLUGIN_PATH", "").split(":")))
+
+
 def _plugin_path():
-    for folder in filter(None, os.environ.get("HAL_PLUGIN_PATH", "").split(":")):
+    for folder in _plugin_folders():
         path = Path(folder)
         if not path.is_absolute():
             return Finding("HAL_PLUGIN_PATH", f"{folder} is not absolute", "write the whole path; other ones are ignored")
@@ -75,8 +88,10 @@ def _plugins():
     causes = list(dict.fromkeys((*torch_backend.errors(), *_hal.problems())))
     if causes:
         return Finding("plugins", " ".join(causes), "follow what the sentence says; HAL_LAYERS=trace shows the calls before it")
-    if not torch_backend.is_active():
+    if not torch_backend.is_active() and os.environ.get("TORCH_BACKEND", "").strip():
         return Finding("plugins", "none is active", "set TORCH_BACKEND=fake, or call torch_backend.use('fake')")
+    if not torch_backend.is_active():  # nobody asked for one, and the search is no failure
+        return Finding("plugins: none is active, and no device is checked; TORCH_BACKEND=fake, or torch_backend.use('fake'), chooses one")
     return Finding("plugins")
 
 

@@ -24,7 +24,7 @@ def collect() -> dict:
         "errors": torch_backend.errors(),
         "problems": list(dict.fromkeys((*torch_backend.errors(), *_hal.problems()))),
         "skipped": [line for line in _hal.report().splitlines() if line and line not in _hal.problems()],
-        "search_path": _activation._folders(),
+        "search_path": _activation.folders(),
         "plugins": [],
         "devices": [],
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ._codegen import PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
-from ._interface import Interface
+from ..dynamo.interface import Interface
 from ._registration import register
 from ._scheduling import Scheduling
 

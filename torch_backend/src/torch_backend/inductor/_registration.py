@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-from torch._dynamo.device_interface import register_interface_for_device
 from torch._inductor.codegen.common import register_backend_for_device, register_device_op_overrides
 from torch._inductor.codegen.wrapper_fxir import WrapperFxCodegen
 from torch._inductor.custom_graph_pass import CustomGraphModulePass
@@ -15,7 +14,6 @@ from torch_backend.backend import _utils
 from ._codegen import Overrides, PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
 from ._extern import keep_extern
-from ._interface import Interface
 from ._scheduling import Scheduling, way_of_device
 
 
@@ -37,7 +35,5 @@ class DevicePass(CustomGraphModulePass):
 def register() -> None:
     """Called once, when inductor first asks for the device."""
     name = _utils.name()
-    for index in (None, *range(backend.device_count())):
-        register_interface_for_device(name if index is None else f"{name}:{index}", Interface)
     register_device_op_overrides(name, Overrides())
     register_backend_for_device(name, Scheduling, PythonWrapperCodegen, CppWrapperCodegen, WrapperFxCodegen, DevicePass())

@@ -1,4 +1,4 @@
-"""What TorchDynamo and inductor ask of a device (torch._dynamo.device_interface)."""
+"""The device in the terms of TorchDynamo and inductor (torch._dynamo.device_interface)."""
 
 from __future__ import annotations
 

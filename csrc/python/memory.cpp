@@ -1,0 +1,135 @@
+// memory.cpp: see memory.h.
+#include "memory.h"
+
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <cstdint>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/allocator/host_allocator.h"
+#include "core/device.h"
+#include "core/pool/pool.h"
+#include "core/status.h"
+#include "core/stream/stream.h"
+
+namespace py = pybind11;
+
+namespace torch_backend {
+namespace {
+
+// ---- the device's memory ----
+void empty_cache(int32_t device) { check(hal_memory_empty_cache(device)); }
+
+void set_memory_limit(int32_t device, uint64_t bytes) { check(hal_memory_set_limit(device, bytes)); }
+
+uint64_t memory_capacity(int32_t device) {
+  size_t bytes = 0;
+  check(hal_memory_capacity(device, &bytes));
+  return bytes;
+}
+
+uintptr_t begin_pool(MemoryPool &pool, int32_t device) {
+  check(hal_device_ensure(device));
+  return pool.begin(device);
+}
+void end_pool(MemoryPool &pool, uintptr_t stream) { pool.end(stream); }
+
+// Allocates for work of a stream, named by its id, and returns the address.
+uintptr_t allocate_raw(int32_t device, int64_t stream, size_t size) {
+  check(hal_device_ensure(device));
+  hal_stream_t *where = nullptr;
+  check(hal_stream_from_id(device, stream, &where));
+  hal_block_t *block = nullptr;
+  check(hal_memory_allocate(device, where, size, &block));
+  return reinterpret_cast<uintptr_t>(hal_memory_block_address(block));
+}
+
+void release_raw(uintptr_t address) {
+  auto *const pointer = reinterpret_cast<void *>(address);
+  hal_block_t *block = nullptr;
+  check(hal_memory_find_block(pointer, &block));
+  TORCH_CHECK_VALUE(hal_memory_block_address(block) == pointer, "invalid device pointer: ", pointer,
+                    " is not the beginning of an allocation, which is at ", hal_memory_block_address(block));
+  hal_memory_release(block);
+}
+
+// (segment, its size, address, size, requested size, stream id, pool's id of torch, state, small or large) of each block of a device.
+using Block = std::tuple<uintptr_t, size_t, uintptr_t, size_t, size_t, int64_t, c10::MempoolId_t, uint32_t, uint32_t>;
+
+std::vector<Block> memory_blocks(int32_t device) {
+  std::vector<hal_memory_block_info_t> blocks;
+  size_t count = 0;
+  check(hal_memory_blocks(device, nullptr, 0, 0, &count));
+  do {  // other threads may allocate meanwhile
+    blocks.resize(count);
+    check(hal_memory_blocks(device, blocks.data(), sizeof(hal_memory_block_info_t), blocks.size(), &count));
+  } while (count > blocks.size());
+  blocks.resize(count);
+  std::vector<Block> result;
+  for (const hal_memory_block_info_t &block : blocks)
+    result.emplace_back(reinterpret_cast<uintptr_t>(block.segment), block.segment_size,
+                        reinterpret_cast<uintptr_t>(block.address), block.size, block.requested, block.stream,
+                        pool_id(block.pool), block.state, block.kind);
+  return result;
+}
+
+// ---- pinned memory ----
+py::dict to_dict(const c10::CachingAllocator::Stat &stat) {
+  py::dict result;
+  result["current"] = stat.current;
+  result["peak"] = stat.peak;
+  result["allocated"] = stat.allocated;
+  result["freed"] = stat.freed;
+  return result;
+}
+
+py::dict to_dict(const c10::CachingAllocator::DurationStat &stat) {
+  py::dict result;
+  result["total"] = stat.total;
+  result["max"] = stat.max;
+  result["min"] = stat.min;
+  result["count"] = stat.count;
+  result["avg"] = stat.count == 0 ? 0.0 : static_cast<double>(stat.total) / static_cast<double>(stat.count);
+  return result;
+}
+
+py::dict host_memory_stats() {
+  const at::HostStats stats = host_allocator()->get_stats();
+  py::dict result;
+  result["num_host_alloc"] = stats.num_host_alloc;
+  result["num_host_free"] = stats.num_host_free;
+  result["allocations"] = to_dict(stats.allocations);
+  result["allocated_bytes"] = to_dict(stats.allocated_bytes);
+  result["active_requests"] = to_dict(stats.active_requests);
+  result["active_bytes"] = to_dict(stats.active_bytes);
+  result["host_alloc_time"] = to_dict(stats.host_alloc_time);
+  result["host_free_time"] = to_dict(stats.host_free_time);
+  return result;
+}
+
+}  // namespace
+
+void bind_memory(py::module_ &module) {
+  using torch::wrap_pybind_function;
+  using torch::wrap_pybind_function_no_gil;
+  py::class_<MemoryPool>(module, "MemoryPool")
+      .def(py::init<c10::MempoolId_t, bool, bool>(), py::arg("id"), py::arg("use_on_oom"), py::arg("no_split"))
+      .def("begin", wrap_pybind_function_no_gil(&begin_pool), py::arg("device"))
+      .def("end", wrap_pybind_function_no_gil(&end_pool), py::arg("stream"))
+      .def("use_count", &MemoryPool::use_count);
+  module.def("empty_cache", wrap_pybind_function_no_gil(&empty_cache), py::arg("device"));
+  module.def("memory_capacity", wrap_pybind_function_no_gil(&memory_capacity), py::arg("device"));
+  module.def("set_memory_limit", wrap_pybind_function(&set_memory_limit), py::arg("device"), py::arg("bytes"));
+  module.def("allocate_raw", wrap_pybind_function_no_gil(&allocate_raw), py::arg("device"), py::arg("stream"),
+             py::arg("size"));
+  module.def("release_raw", wrap_pybind_function_no_gil(&release_raw), py::arg("address"));
+  module.def("memory_blocks", wrap_pybind_function(&memory_blocks), py::arg("device"));
+  module.def("host_memory_stats", wrap_pybind_function(&host_memory_stats));
+  module.def("reset_peak_host_memory_stats", [] { host_allocator()->reset_peak_stats(); });
+  module.def("reset_accumulated_host_memory_stats", [] { host_allocator()->reset_accumulated_stats(); });
+}
+
+}  // namespace torch_backend

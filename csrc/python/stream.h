@@ -1,0 +1,10 @@
+// stream.h: streams for Python, beyond torch.Stream.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace torch_backend {
+
+void bind_streams(pybind11::module_ &module);
+
+}  // namespace torch_backend

@@ -1,0 +1,73 @@
+/* snapshot.c: a list of the blocks that a device's allocator knows, with their segments. */
+#include <string.h>
+
+#include "memory/pool.h"
+
+/* Where the list goes: entries of `stride` bytes, of which the caller's struct may be a prefix or an extension of ours. */
+typedef struct list_s {
+  char *at;
+  size_t stride, room, count;
+} list_t;
+
+static uint32_t state_of(const hal_block_t *block) {
+  switch (block->state) {
+    case HAL_MEM_PLAIN:
+    case HAL_MEM_SPECIAL:
+      return HAL_MEMORY_BLOCK_ALLOCATED;
+    case HAL_MEM_PENDING:
+      return HAL_MEMORY_BLOCK_PENDING;
+    default:
+      return HAL_MEMORY_BLOCK_FREE;
+  }
+}
+
+static void add(list_t *list, const hal_block_t *segment, const hal_block_t *block) {
+  const hal_mem_pool_t *pool = block->pool;
+  const uint32_t state = state_of(block);
+  const hal_memory_block_info_t info = {
+      .address = block->address,
+      .segment = segment->address,
+      .size = block->size,
+      .requested = state == HAL_MEMORY_BLOCK_FREE ? 0 : block->requested,
+      .segment_size = segment->extent,
+      .stream = block->stream ? hal_stream_id(block->stream) : 0,
+      .pool = pool->owner ? hal_memory_pool_id(pool->owner) : 0,
+      .state = state,
+      .kind = pool->kind == HAL_MEM_SMALL ? HAL_POOL_SMALL : HAL_POOL_LARGE,
+  };
+  if (list->count++ >= list->room) return;
+  memset(list->at, 0, list->stride);
+  memcpy(list->at, &info, list->stride < sizeof(info) ? list->stride : sizeof(info));
+  list->at += list->stride;
+}
+
+/* Adds the segments of a part of the address map, in the order of their addresses; its depth is small (map.c). */
+static void add_segments(list_t *list, const hal_block_t *node) {
+  if (!node) return;
+  add_segments(list, node->left);
+  add(list, node, node);
+  if (node->state != HAL_MEM_LEAVING) { /* its `next` links segments that go back to the plugin */
+    for (const hal_block_t *block = node->next; block; block = block->next) add(list, node, block);
+  }
+  add_segments(list, node->right);
+}
+
+hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, size_t stride, size_t room,
+                               size_t *out_count) {
+  if (!out_count || (room && (!blocks || stride < sizeof(void *))))
+    return hal_error_set(
+        HAL_INVALID_ARGUMENT,
+        "hal_memory_blocks: room for %zu blocks of %zu bytes at %p, count at %p; pass an array, the size of "
+        "its elements, and where the count goes",
+        room, stride, (void *)blocks, (void *)out_count);
+  hal_device_t *device;
+  HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
+  list_t list = {.at = (char *)blocks, .stride = stride, .room = room};
+  if (device) {
+    hal_lock(&device->allocator->lock);
+    add_segments(&list, device->allocator->map);
+    hal_unlock(&device->allocator->lock);
+  }
+  *out_count = list.count;
+  return HAL_OK;
+}

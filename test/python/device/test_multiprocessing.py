@@ -1,0 +1,161 @@
+"""Tensors of the device that are sent to other processes: an error in the process that sends, at once, and never a wait for ever."""
+
+import collections
+import dataclasses
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import torch
+
+
+@dataclasses.dataclass
+class Sample:
+    inputs: torch.Tensor
+    label: int
+
+
+class Slots:
+    __slots__ = ("inner",)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+
+class Hidden:
+    """Holds its tensor where only pickle looks, and catches exceptions meanwhile."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __reduce__(self):
+        try:
+            return Hidden, (self.inner,)
+        except Exception:
+            return Hidden, (None,)
+
+
+Point = collections.namedtuple("Point", "x y")
+
+
+def holders(x):
+    linear = torch.nn.Linear(2, 2).to(x.device)
+    return {
+        "tensor": x, "view": x[1:], "parameter": torch.nn.Parameter(x), "leaf": x.clone().requires_grad_(), "list": [1, [2, (x,)]], "dict": {"a": {"b": x}}, "named": Point(1, x),
+        "dataclass": Sample(x, 3), "slots": Slots(x), "hidden": Hidden(x), "module": linear, "state": linear.state_dict(), "storage": x.untyped_storage(),
+        "sparse": x.to_sparse(), "packed": torch.nn.utils.rnn.pack_sequence([x]), "key": {Point(1, 2): [x]},
+    }  # fmt: skip
+
+
+NAMES = ["tensor", "view", "parameter", "leaf", "list", "dict", "named", "dataclass", "slots", "hidden", "module", "state", "storage", "sparse", "packed", "key"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", ["Queue", "JoinableQueue", "SimpleQueue", "Pipe"])
+def test_sending_is_an_error_that_names_the_cure(device, kind, name):
+    value = holders(torch.arange(3.0, device=device))[name]
+    context = torch.multiprocessing.get_context("spawn")
+    queue = context.Pipe()[1] if kind == "Pipe" else getattr(context, kind)()
+    with pytest.raises(RuntimeError, match=rf"a tensor on '{device}:0' cannot be sent to another process.*tensor.cpu\(\)"):
+        (queue.send if kind == "Pipe" else queue.put)(value)
+    queue.close()
+
+
+def test_pythons_own_queues_too(device):
+    queue = multiprocessing.get_context("fork").Queue()
+    with pytest.raises(RuntimeError, match="cannot be sent"):
+        queue.put([torch.ones(2, device=device)])
+    queue.put([torch.ones(2), "text"])
+    assert queue.get(timeout=30)[1] == "text"
+    queue.close()
+
+
+def test_what_is_no_tensor_of_the_device_goes_through_as_before(device):
+    """Among it what multiprocessing sends in its own way, and what is large: it is sent once."""
+    made = torch.ones(1, device=device)
+    context = multiprocessing.get_context("fork")
+    queue, (left, right) = context.Queue(), context.Pipe()
+    queue.put({"tensor": torch.arange(4), "parameter": torch.nn.Parameter(torch.ones(2)), "bytes": b"x" * (1 << 20), "end": right, "class": Sample})
+    got = queue.get(timeout=30)
+    got["end"].send(5)
+    assert left.recv() == 5 and got["tensor"].tolist() == [0, 1, 2, 3] and len(got["bytes"]) == 1 << 20 and got["class"] is Sample
+    assert made.item() == 1
+    queue.close()
+
+
+def test_what_cannot_be_pickled_is_reported_by_the_queue_as_before(device, capfd):
+    made = torch.ones(1, device=device)
+    queue = multiprocessing.get_context("fork").Queue()
+    queue.put(threading.Lock())
+    queue.put("next")
+    assert queue.get(timeout=30) == "next" and made.item() == 1
+    assert "cannot pickle" in capfd.readouterr().err
+    queue.close()
+
+
+LOADER = """
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+
+class Map(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.ones(2, device="fake") * index
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([torch.ones(2, device="fake")])
+
+def collate(batch):
+    return {"x": [part.to("fake") for part in batch]}
+
+class Host(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.ones(2) * index
+
+if __name__ == "__main__":
+    for data, options in (Map(), {}), (Stream(), {}), (Host(), {"collate_fn": collate}), (Map(), {"batch_size": None}):
+        try:
+            next(iter(DataLoader(data, **{"batch_size": 2, "num_workers": 1, "multiprocessing_context": "spawn", **options})))
+            print("it ran")
+        except RuntimeError as error:
+            print(" ".join(str(error).split()))
+    print(sum(batch.sum().item() for batch in DataLoader(Host(), batch_size=2, num_workers=1, multiprocessing_context="spawn")))
+"""
+
+
+def test_a_workers_device_tensor_is_an_error_of_the_loop(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(LOADER)
+    done = subprocess.run([sys.executable, program], env={**os.environ, "TORCH_BACKEND": "fake"}, capture_output=True, text=True, timeout=300)
+    *refused, total = done.stdout.splitlines()
+    assert len(refused) == 4 and total == "12.0", done.stdout + done.stderr
+    assert all("Caught RuntimeError in DataLoader worker process" in line and "a tensor on 'fake:0' cannot be sent" in line for line in refused)
+
+
+def test_arguments_of_a_process(device):
+    process = torch.multiprocessing.get_context("spawn").Process(target=print, args=(torch.ones(2, device=device),))
+    with pytest.raises(RuntimeError, match="cannot be sent"):
+        process.start()
+
+
+def test_the_device_type_lazy(run_python):
+    run_python(
+        """
+        import torch, torch_backend
+        torch_backend.lazy.device.enable()
+        queue = torch.multiprocessing.get_context("spawn").Queue()
+        try:
+            queue.put(torch.ones(2, device="lazy"))
+            raise SystemExit("it was put")
+        except RuntimeError as error:
+            assert "a tensor on 'lazy:0' cannot be sent" in str(error), error
+        """,
+        TORCH_BACKEND="fake",
+    )

@@ -1,0 +1,88 @@
+"""Private memory pools, and snapshots of what the allocator holds."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+from torch_backend import _C
+
+from ._utils import Device, device_count, existing_index, name
+
+_handles = itertools.count(1)
+
+
+def new_pool_id() -> tuple[int, int]:
+    """Returns an id of memory that graphs and a `MemPool` may share."""
+    return (next(_handles), 0)
+
+
+class MemPool:
+    """A private memory pool. What is allocated while it is in use (`use_mem_pool`) comes from it, and what is freed of that goes to its users
+    alone, which may be graphs (`pool=MemPool().id`). It belongs to the device that uses it first; at its end its memory is the device's again.
+
+    `use_on_oom`: free memory of the pool also serves allocations outside of it that would fail for lack of memory. `no_split`: each allocation
+    takes a segment of its own. `allocator` must be None: memory comes from the plugin, and a library cannot supply it.
+    """
+
+    def __init__(self, allocator=None, use_on_oom: bool = False, no_split: bool = False):
+        if allocator is not None:
+            raise NotImplementedError(
+                f"MemPool(allocator={allocator!r}): '{name()}' allocates through its plugin, and has no pluggable allocators; leave it out"
+            )
+        self.id = new_pool_id()
+        self._pool = _C.MemoryPool(self.id, bool(use_on_oom), bool(no_split))
+
+    @property
+    def allocator(self) -> None:
+        """The pluggable allocator of the pool: none."""
+        return None
+
+    def use_count(self) -> int:
+        """Returns the number of the pool's users: this object, graphs, and `use_mem_pool` while it is in effect."""
+        return self._pool.use_count()
+
+    def snapshot(self, include_traces: bool = True) -> list[dict]:
+        """Returns the pool's segments with their blocks: `memory_snapshot(self.id)`."""
+        return memory_snapshot(self.id, include_traces=include_traces)
+
+
+@contextlib.contextmanager
+def use_mem_pool(pool: MemPool, device: Device = None) -> Iterator[None]:
+    """Lets what is allocated on a device's current stream (default: the current device), by any thread, come from a `MemPool`. Raises
+    RuntimeError when the stream allocates from a pool already, or the pool is another device's."""
+    stream = pool._pool.begin(existing_index(device))
+    try:
+        yield
+    finally:
+        pool._pool.end(stream)
+
+
+_STATES = ("inactive", "active_allocated", "active_pending_free")  # HAL_MEMORY_BLOCK_* of hal/memory.h
+_KINDS = {1: "small", 2: "large"}  # HAL_POOL_*
+
+
+def memory_snapshot(mempool_id: tuple[int, int] | None = None, include_traces: bool = True) -> list[dict]:
+    """Returns the segments of all devices, or of one private pool, with their blocks, in the format of torch.cuda.memory_snapshot.
+
+    Allocations are not traced, so that `frames` is empty and `include_traces` changes nothing.
+    """
+    segments: list[dict] = []
+    for device in range(device_count()):
+        address = None
+        for segment, total, at, size, requested, stream, pool, state, kind in _C.memory_blocks(device):
+            if mempool_id is not None and tuple(mempool_id) != pool:
+                continue
+            if segment != address:
+                address = segment
+                segments.append({
+                    "device": device, "address": segment, "total_size": total, "allocated_size": 0, "active_size": 0, "requested_size": 0,
+                    "stream": stream, "segment_type": _KINDS[kind], "segment_pool_id": pool, "is_expandable": False, "frames": [], "blocks": [],
+                })  # fmt: skip
+            known = segments[-1]
+            known["blocks"].append({"address": at, "size": size, "requested_size": requested, "state": _STATES[state], "frames": []})
+            known["allocated_size"] += size if state == 1 else 0
+            known["active_size"] += size if state else 0
+            known["requested_size"] += requested if state else 0
+    return segments

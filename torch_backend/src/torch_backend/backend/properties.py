@@ -1,0 +1,87 @@
+"""What a device is: its properties, name and capabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from torch_backend import _C
+
+from ._utils import Device, existing_device, existing_index
+
+_UNIFIED = 1 << 1  # HAL_DEVICE_UNIFIED of hal/plugin.h
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a device reports of itself, under the names of `torch.cuda.get_device_properties`.
+
+    Sizes are in bytes and clocks in kilohertz; 0 = not known. `major` and `minor` are 0 where the plugin reports no architecture.
+    """
+
+    name: str
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_threads_per_block: int
+    shared_memory_per_block: int
+    major: int = 0
+    minor: int = 0
+    L2_cache_size: int = 0
+    pci_domain_id: int = 0
+    pci_bus_id: int = 0
+    pci_device_id: int = 0
+    max_threads_per_multi_processor: int = 0
+    regs_per_multiprocessor: int = 0
+    shared_memory_per_multiprocessor: int = 0
+    shared_memory_per_block_optin: int = 0
+    clock_rate: int = 0
+    memory_clock_rate: int = 0
+    memory_bus_width: int = 0
+    is_integrated: int = 0
+    is_multi_gpu_board: int = 0
+    gcnArchName: str = ""  # noqa: N815  torch.cuda's name
+    dialects: str = ""
+    uuid: bytes = field(default=b"", repr=False)
+    flags: int = field(default=0, repr=False)
+
+
+def _properties(index: int) -> DeviceProperties:
+    facts = _C.device_properties(index)
+    facts["is_integrated"] = int(bool(facts["flags"] & _UNIFIED))
+    facts["shared_memory_per_block_optin"] = facts["shared_memory_per_block"]
+    return DeviceProperties(**facts)
+
+
+_properties._dynamo_marked_constant = True  # to TorchDynamo a constant: what a device is never changes in a process
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Describes a device."""
+    return _properties(existing_index(device))
+
+
+def get_device_name(device: Device = None) -> str:
+    """Returns a device's name."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Device = None) -> dict:
+    """Returns what tensors of a device may be, as torch.accelerator.get_device_capability."""
+    return torch.accelerator.get_device_capability(existing_device(device))
+
+
+def get_arch_list() -> list[str]:
+    """Returns the architectures that this package holds compiled kernels for: none, kernels are compiled where they run."""
+    return []
+
+
+def get_gencode_flags() -> str:
+    """Returns the compiler's flags for `get_arch_list`: none."""
+    return ""
+
+
+def is_tf32_supported() -> bool:
+    """Returns whether matrix products of float32 may be computed in TF32: the portable kernels compute them in float32."""
+    return False

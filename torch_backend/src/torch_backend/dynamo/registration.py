@@ -1,0 +1,31 @@
+"""Makes the device known to TorchDynamo when torch imports it, which this module does not do: it costs more than a second."""
+
+from __future__ import annotations
+
+from .._imports import after_import
+
+
+def install() -> None:
+    """Registers the device's interface and the context manager `torch.<name>.device` as soon as TorchDynamo is imported."""
+    after_import("torch._dynamo.device_interface", _register_interface)
+    after_import("torch._dynamo.variables.ctx_manager", _register_context)
+
+
+def _register_interface() -> None:
+    from torch._dynamo.device_interface import register_interface_for_device
+
+    from .. import backend
+    from .._registry import type_name
+    from .interface import Interface
+
+    for index in (None, *range(backend.device_count())):
+        register_interface_for_device(type_name() if index is None else f"{type_name()}:{index}", Interface)
+
+
+def _register_context() -> None:
+    from torch._dynamo.variables import ctx_manager
+
+    from .. import backend
+    from .context import device_variable
+
+    ctx_manager.register_device_context_manager(backend.device, device_variable(ctx_manager.GenericDeviceVariable))
