@@ -96,10 +96,13 @@ test: test-c test-python
 test-c: $(STAMPS)/venv-test
 	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
 	$(PROGRESS) "C tests" cmake --build --preset release
-	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow
+	$(AS_PROCESSOR) $(PROGRESS) "C tests" ctest --test-dir build/release --output-on-failure -j $(JOBS) -LE slow \
+	  --output-junit $(CURDIR)/$(BUILD)/seconds-c.xml
+	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-c.xml
 
 test-python: $(STAMPS)/install $(STAMPS)/venv-test
-	$(PYTEST)
+	$(PYTEST) --junitxml $(BUILD)/seconds-python.xml
+	$(PYTHON) test/seconds.py test/seconds.txt $(BUILD)/seconds-python.xml
 
 # Any torch of the window in pyproject.toml. The first time brings some gigabytes: PyPI's wheel needs CUDA's libraries, though no GPU.
 test-torch:

@@ -1,60 +1,64 @@
-"""Generates the ATen registrations of the operators of ops.yaml for the installed torch.
+"""Writes the ATen registrations of the operator entries (codegen/operators) for the installed torch.
 
-Into the folder given by --out go RegisterNative_<k>.cpp, signatures.h and Signatures_<k>.cpp, one <folder>/<file>.inc for each source
-file of csrc/aten that has bodies written by hand, coverage.json, support.json and operators.md; stale files are removed. Operators that the installed
-torch lacks or has changed are listed on standard error and left to the fallback.
+Into the folder given by --out go Register_<k>.cpp, signatures.h and Signatures_<k>.cpp, one <folder>/<file>.inc for each source file of
+csrc/aten that entries name, op_rules.h, coverage.json, support.json and operators.md; stale files are removed. An entry that does not fit
+the installed torch is an error that names its file and line.
 """
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-import oplist
-from output import command_line, write
+import entries
+from output import command_line, exit_with_errors, write
 
 try:
-    import aten_bodies
     import aten_coverage
-    import aten_emit
+    import aten_files
+    import aten_functions
     import aten_model
-    import aten_rules
+    import kernel_operands
+    from aten_natives import Natives
+    from aten_sources import Sources
 except ImportError as error:
     sys.exit(f"codegen: {error} in {sys.executable}; torchgen comes with torch: install torch there, or choose another "
              "Python with -DPython_EXECUTABLE=.")
+
+CSRC_ATEN = Path(__file__).resolve().parents[1] / "csrc" / "aten"
+
+
+def generate(all_entries, natives, sources):
+    """Returns ({name of a C++ file: text}, {name of another file: text})."""
+    for entry in all_entries:
+        sources.check(entry)
+    model = aten_model.build(all_entries, natives)
+    emitter = aten_functions.Emitter(lambda operator: sources.declines(operator.entry.source, operator.function))
+    header, compiled = aten_files.signatures([native for _, native in model.overloads()])
+    cpp = {f"Register_{i}.cpp": aten_files.shard(part, emitter, natives) for i, part in enumerate(aten_files.shards(model))}
+    cpp |= {f"Signatures_{i}.cpp": text for i, text in enumerate(compiled)}
+    others = {"signatures.h": header, "op_rules.h": kernel_operands.table(model.entries), "coverage.json": aten_coverage.coverage(model),
+              "support.json": aten_coverage.support(model, sources), "operators.md": aten_coverage.table(model)}  # fmt: skip
+    for source in sorted({entry.source for entry in all_entries if entry.source}):
+        operators = [operator for operator in model.functions if operator.entry.source == source]
+        others[f"{source[:-4]}.inc"] = aten_files.included(operators, emitter, natives)
+    return cpp, others
 
 
 def main():
     parser = command_line(__doc__.splitlines()[0])
     parser.add_argument("--list-outputs", action="store_true", help="print the names of the C++ files and stop")
     options = parser.parse_args()
-    ops = oplist.load(options.ops)
-    bodies = oplist.load_bodies(options.ops)
-    model = aten_model.build(ops, bodies=bodies)
-    rules = aten_rules.table(ops)
-    shards = aten_emit.shards(model)
-    header, compiled = aten_emit.signatures([*(f for op in model.ops for f in op.forms), *(body.native for body in model.bodies)])
-    sources = {f"RegisterNative_{number}.cpp": aten_emit.shard(part) for number, part in enumerate(shards)}
-    sources |= {f"Signatures_{number}.cpp": text for number, text in enumerate(compiled)}
+    cpp, others = generate(entries.load_all(options.operators), Natives(), Sources(CSRC_ATEN))
     if options.list_outputs:
-        print(";".join(sources))
+        print(";".join(cpp))
         return
     if not options.out:
         parser.error("--out is needed")
-    for skipped in model.skipped:
-        print(f"codegen: {skipped.op} is not generated and goes to the fallback: {skipped.reason}", file=sys.stderr)
-    for name, text in sources.items():
+    for name, text in {**cpp, **others}.items():
         write(options.out / name, text)
-    write(options.out / "signatures.h", header)
-    write(options.out / "op_rules.h", rules)
-    write(options.out / "coverage.json", aten_coverage.coverage(model))
-    write(options.out / "support.json", aten_coverage.support(model))
-    write(options.out / "operators.md", aten_coverage.table(model))
-    written = {options.out / name for name in sources}
-    for file in dict.fromkeys(entry.file for entry in bodies):
-        written.add(options.out / f"{file}.inc")
-        write(options.out / f"{file}.inc", aten_bodies.source([body for body in model.bodies if body.entry.file == file]))
-    for stale in {*options.out.glob("*.cpp"), *options.out.glob("*/*.inc")} - written:
+    for stale in {*options.out.glob("*.cpp"), *options.out.glob("*/*.inc")} - {options.out / name for name in (*cpp, *others)}:
         stale.unlink()
 
 
 if __name__ == "__main__":
-    main()
+    exit_with_errors(main)

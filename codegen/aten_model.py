@@ -1,36 +1,26 @@
-"""Maps the operators of ops.yaml onto the schemas of the installed torch: what aten.py generates code from.
+"""Matches the operator entries with the schemas of the installed torch: what the generator writes registrations of.
 
-An operator that the installed torch lacks, or whose schema no longer fits its frozen argument list, is reported and left to
-the fallback; it never stops the build.
+A KernelOperator is computed by a portable kernel after a meta function; a FunctionOperator by a function of csrc/aten or of ATen. An
+entry that does not fit its operator's schema is an error of the build.
 """
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import aten_bodies
-import torchgen
-from torchgen.gen import get_grouped_native_functions, parse_native_yaml
-from torchgen.model import BaseTy, BaseType, NativeFunction, NativeFunctionsGroup, OptionalType, SchemaKind
+from aten_natives import Natives
+from aten_types import is_number, is_operand, is_optional, is_scalar, is_text
+from entry_file import nearest
+from torchgen.model import NativeFunction, NativeFunctionsGroup
 
-# Dtypes that ATen itself computes in for each set of ops.yaml, when all operands have them. More than our kernels know: a
-# plugin may answer for float16 and bfloat16 itself. A narrower set here only costs speed, a wider one would skip ATen's
-# checks (sub refuses bool, div makes a float of integers).
+# Dtypes that ATen itself computes in for each set of dtypes, when all operands have them. More than our kernels know: a plugin may
+# compute float16 and bfloat16 itself. A narrower set here only costs speed, a wider one would skip ATen's checks (sub refuses bool,
+# div makes a float of integers).
 _FLOATING = {"f32", "f64", "f16", "bf16"}
-_NUMBERS = {"u8", "i8", "i16", "i32", "i64"}
 _TORCH_NUMBERS = {"u8": 0, "i8": 1, "i16": 2, "i32": 3, "i64": 4, "f16": 5, "f32": 6, "f64": 7, "c64": 9, "c128": 10, "bool": 11,
-                  "bf16": 15}
+                  "bf16": 15}  # fmt: skip
 
-# Families of `structured` operators whose calls say dimensions otherwise than ATen (structured_calls.h); others are given its arguments.
+# Families whose calls give dimensions otherwise than ATen (structured_calls.h); other families that are not element-wise get its arguments.
 REDUCTIONS = ("reduce", "reduce_index", "norm", "aminmax")
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """An operator that is not generated, and why."""
-
-    op: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class Number:
     """A number of a kernel that is computed from ATen's arguments."""
 
     name: str
-    function: str  # of csrc/aten/prepare/conditions.h
+    function: str  # of csrc/aten/<subject>/conditions.h
     arguments: tuple  # names
 
     @property
@@ -48,137 +38,158 @@ class Number:
 
 @dataclass(frozen=True)
 class Case:
-    """Values of ATen's arguments that make an operator another one of ops.yaml, or that it must have."""
+    """A value of an argument that makes an operator another one."""
 
     condition: str  # C++
-    op: object  # oplist.Op
+    entry: object  # entries.Entry
     arguments: tuple  # of the other's frozen list
+    by_scalar: bool = False  # the value is that of a Scalar
 
 
 @dataclass(frozen=True)
-class AtenOp:
-    """One ATen operator with all its forms, to be computed by one operator of ops.yaml."""
+class KernelOperator:
+    """An ATen operator with all its overloads, computed by the portable kernel of an entry."""
 
-    name: str  # "add.Tensor", the functional form
-    op: object  # oplist.Op
+    name: str  # "add.Tensor", the functional overload
+    entry: object  # entries.Entry
     group: NativeFunctionsGroup
     arguments: tuple  # in the order of the frozen list: arguments of the functional schema, Numbers
-    cases: tuple = ()  # asked in order; what fits none is the operator itself, unless `exhaustive`
-    exhaustive: bool = False  # an argument that fits none is an error, in the fallback's words
-    reduces: bool = False  # a loss: ATen's argument `reduction` says what becomes of the elements
-    when: dict = field(default_factory=dict, hash=False)  # as that of the operator of ops.yaml, which may differ for one under `also`
-    others: dict = field(default_factory=dict, hash=False)  # {name: AtenOp} of `absent`
+    cases: tuple = ()  # compared in order; a call that fits none is the operator itself, unless `exhaustive`
+    exhaustive: bool = False  # an argument that fits no case is an error, which the fallback reports
+    reduces: bool = False  # a loss: ATen's argument `reduction` says whether the elements are reduced
+    absent: dict = field(default_factory=dict, hash=False)  # {argument: KernelOperator that computes calls without it}
 
     @property
-    def forms(self):
-        """The native functions, functional first."""
-        return [f for f in (self.group.functional, self.group.inplace, self.group.out) if f is not None]
+    def natives(self):
+        """The overloads, functional first."""
+        return [native for native in (self.group.functional, self.group.inplace, self.group.out) if native is not None]
+
+    @property
+    def functional(self):
+        return self.group.functional
 
     @property
     def identifier(self):
         return self.group.functional.func.name.unambiguous_name()
 
 
+@dataclass(frozen=True)
+class FunctionOperator:
+    """An ATen operator, computed by a function: overloads that share it, or one overload."""
+
+    entry: object  # entries.Entry
+    natives: tuple  # the overloads that are registered
+    functional: NativeFunction  # whose arguments the function has; of an overload with out= that has none, that one
+    group: NativeFunctionsGroup | None
+    function: str  # in C++: of the source file, or with namespace
+    indices: tuple | None = None  # of ATen's arguments, in the order of the frozen list; None: no vendor's operator is called
+
+    @property
+    def name(self):
+        return str(self.natives[0].func.name)
+
+    @property
+    def identifier(self):
+        return self.natives[0].func.name.unambiguous_name()
+
+    @property
+    def is_structured(self):
+        return self.group is not None and self.group.structured and self.entry.register in ("structured", "reuse")
+
+    @property
+    def shares_function(self):
+        """Whether one function computes all overloads, into Outputs; else the function has its overload's arguments."""
+        return self.is_structured or self.entry.register == "out"
+
+    @property
+    def is_atens(self):
+        """Whether the function is ATen's own, for the CPU."""
+        return self.function.startswith("at::native::")
+
+    def mutated(self, native):
+        """The indices of the arguments that an overload writes."""
+        names = enumerate(native.func.arguments.flat_all)
+        return tuple(i for i, a in names if a.is_write or a.name in self.entry.mutates_args)
+
+
 @dataclass
 class Model:
-    """What is to be generated."""
+    """What is generated."""
 
-    ops: list = field(default_factory=list)
-    skipped: list = field(default_factory=list)
-    bodies: list = field(default_factory=list)  # aten_bodies.Body
-    manual: list = field(default_factory=list)  # oplist.Op, called by hand in csrc/aten
+    entries: list = field(default_factory=list)  # those with a number, in its order
+    kernels: list = field(default_factory=list)  # KernelOperator
+    functions: list = field(default_factory=list)  # FunctionOperator
+    left_out: list = field(default_factory=list)  # entries for other versions of torch
 
-
-def fast_dtypes(op):
-    """Gives the mask of dtypes in which the fast path computes without asking ATen's meta function."""
-    tokens = set(op.dtypes)
-    if tokens & _FLOATING:
-        tokens |= _FLOATING
-    if op.fast:
-        tokens &= set(op.fast)
-    return sum(1 << _TORCH_NUMBERS[token] for token in tokens)
+    def overloads(self):
+        """Yields (operator, native function) for everything that is registered."""
+        for operator in (*self.kernels, *self.functions):
+            for native in operator.natives:
+                yield operator, native
 
 
-def native_functions():
-    """Gives all grouped native functions of the installed torch by the name of each of their forms."""
-    folder = Path(torchgen.__file__).parent / "packaged" / "ATen" / "native"
-    parsed = parse_native_yaml(str(folder / "native_functions.yaml"), str(folder / "tags.yaml"))
-    by_name = {}
-    for group in get_grouped_native_functions(parsed.native_functions):
-        functions = group.functions() if isinstance(group, NativeFunctionsGroup) else [group]
-        for function in functions:
-            by_name[str(function.func.name)] = group
-    return by_name
-
-
-def build(ops, functions=None, bodies=()):
-    """Matches ops.yaml (lists of oplist.Op and oplist.Body) with the installed torch."""
-    functions = native_functions() if functions is None else functions
-    model = Model()
-    listed = {op.name: op for op in ops}
-    for op in ops:
-        if op.route in ("manual", "part"):
-            model.manual.append(op)
-            continue
-        for name, when in {op.name: op.when, **op.also}.items():
-            try:
-                model.ops.append(_match(name, op, when, functions, listed))
-            except ValueError as error:
-                model.skipped.append(Skipped(name, str(error)))
-    rows = {other: op for op in ops for other in op.also} | listed
-    for entry in bodies:
-        try:
-            model.bodies += aten_bodies.match(entry, functions, rows)
-        except ValueError as error:
-            model.skipped.append(Skipped(entry.op, str(error)))
-    matched = {op.name: op for op in model.ops}
-    for op in model.ops:
-        op.others.update({name: matched[name] for name in op.op.absent.values() if name in matched})
+def build(all_entries, natives=None):
+    """Matches entries with the installed torch. Raises EntryError where one does not fit."""
+    natives = Natives() if natives is None else natives
+    model = Model(entries=[entry for entry in all_entries if entry.number is not None])
+    listed = {entry.name: entry for entry in all_entries}
+    for entry in all_entries:
+        if not natives.has(entry):
+            model.left_out.append(entry)
+        elif entry.register == "structured" and not entry.functions:
+            model.kernels += [_kernel_operator(name, entry, natives, listed) for name in (entry.name, *entry.overloads)]
+        elif entry.register != "none":
+            model.functions += _function_operators(entry, natives)
+    by_name = {operator.name: operator for operator in model.kernels}
+    for operator in model.kernels:
+        for special in operator.entry.specializations:
+            if _hands_over(operator.entry, special) and special.op in by_name:
+                operator.absent[special.argument] = by_name[special.op]
     return model
 
 
-def _group(name, functions, structured):
-    """Gives the group of an operator by its functional name; ValueError says why there is none."""
-    group = functions.get(name)
-    if group is None:
-        raise ValueError("the installed torch has no such operator")
-    if isinstance(group, NativeFunction):
-        raise ValueError("it has one form only in the installed torch")
-    if group.structured != structured:
-        raise ValueError(f"it is {'' if group.structured else 'not '}a structured operator in the installed torch")
-    if str(group.functional.func.name) != name:
-        raise ValueError(f"it is a form of {group.functional.func.name}")
-    return group
+# ---- operators with a portable kernel ----
 
 
-def _match(name, op, when, functions, listed):
-    """Gives the AtenOp for a functional name; ValueError says why there is none."""
-    group = _group(name, functions, structured=op.route != "pointwise")
-    iterator = group.structured and group.out.structured_inherits is not None
-    if op.route == "iterator" and not iterator:
-        raise ValueError("it has no TensorIterator in the installed torch")
-    if op.route not in ("iterator", "structured", "pointwise"):
-        raise ValueError(f"unknown route {op.route!r}; known: iterator, structured, pointwise, manual, part")
-    by_name = {argument.name: argument for argument in group.functional.func.arguments.flat_all}
-    reduces = op.route != "structured" and "reduction" in by_name and not _is_read(op, "reduction")
-    cases = tuple(_cases(op, when, by_name, listed))
-    exhaustive = any(_base(by_name[argument]) == BaseType(BaseTy.str) for argument in when)
-    return AtenOp(name, op, group, _frozen_arguments(op, when, group, reduces), cases, exhaustive, reduces, when)
+def _kernel_operator(name, entry, natives, listed):
+    native, group = natives.find(entry, name)
+    expected = entry.meta is None
+    key = "op" if name == entry.name else "overloads"
+    if group is None or str(group.functional.func.name) != name:
+        raise entry.at(key).error(f"aten::{name} is not the functional overload of an operator with out=; `register: structured` needs one")
+    if group.structured != expected:
+        hint = "name the class of its results with 'meta'" if expected else "'meta' is for operators that ATen has not structured"
+        raise entry.at("register").error(f"aten::{name} is {'not ' if expected else ''}structured in torch {natives.version}; {hint}")
+    if entry.is_elementwise and expected and group.out.structured_inherits is None:
+        raise entry.at("kernel", "family").error(f"{entry.family!r} is a family of element-wise kernels, and aten::{name} has no TensorIterator")
+    by_name = {argument.name: argument for argument in native.func.arguments.flat_all}
+    reduces = entry.is_elementwise and "reduction" in by_name and not _reads(entry, "reduction")
+    specials = [special for special in entry.specializations if _is_case(entry, special, by_name)]
+    cases = tuple(_case(entry, special, by_name, listed) for special in specials)
+    exhaustive = any(is_text(by_name[special.argument]) for special in specials)
+    return KernelOperator(name, entry, group, _frozen_arguments(entry, native, by_name, reduces), cases, exhaustive, reduces)
 
 
-def _cases(op, when, by_name, listed):
-    """Yields the Cases of an operator: what it is for some values of its arguments."""
-    for argument, values in when.items():
-        for value, (other, operands) in values.items():
-            if other not in listed:
-                raise ValueError(f"it is {other!r} when {argument} is {value!r}, which is not in the list")
-            arguments = tuple(_argument(op, name, by_name) for name in operands or listed[other].args)
-            yield Case(_condition(by_name[argument], value), listed[other], arguments)
+def _hands_over(entry, special):
+    """Whether a call without an operand or number goes to the other operator as a whole."""
+    return special.value is None and special.argument in entry.args
+
+
+def _is_case(entry, special, by_name):
+    if special.argument not in by_name:
+        raise entry.at("specialize", special.argument).error(f"is not an argument of aten::{entry.name}; {nearest(special.argument, by_name)}")
+    return not is_operand(by_name[special.argument]) and not _hands_over(entry, special)
+
+
+def _case(entry, special, by_name, listed):
+    other = listed[special.op]
+    arguments = tuple(_argument(entry, name, by_name) for name in special.args or other.args)
+    return Case(_condition(by_name[special.argument], special.value), other, arguments, is_scalar(by_name[special.argument]))
 
 
 def _condition(argument, value):
-    """Gives the C++ condition that an argument has a value of ops.yaml."""
-    if value is None or value == "None":
+    """The C++ condition that an argument has a value."""
+    if value is None:
         return f"!{argument.name}.has_value()"
     if isinstance(value, bool):
         return argument.name if value else f"!{argument.name}"
@@ -189,76 +200,147 @@ def _condition(argument, value):
     return f"{present}{argument.name} == {text}"
 
 
-def _argument(op, name, by_name):
-    """Gives what stands for a name of a frozen argument list."""
-    return Number(name, op.numbers[name][0], op.numbers[name][1:]) if name in op.numbers else by_name[name]
+def _argument(entry, name, by_name):
+    """What stands for a name of a frozen argument list."""
+    return Number(name, entry.precomputed[name][0], entry.precomputed[name][1:]) if name in entry.precomputed else by_name[name]
 
 
-def call(function, arguments=()):
-    """Gives the C++ call of a function of conditions.h; ATen's bool stands for itself."""
-    return f"{function}({', '.join(arguments)})" if arguments else function
+def call(function, names=()):
+    """The C++ call of a function of conditions.h; a bool of ATen stands for itself."""
+    return f"{function}({', '.join(names)})" if names else function
 
 
-def _is_read(op, name):
-    """Tells whether a computed number, or the condition of `refuse`, reads one of ATen's arguments."""
-    return name in op.refuse or any(name in arguments for _, *arguments in op.numbers.values())
+def _reads(entry, name):
+    """Whether a computed number, or the condition of `fallback_if`, reads one of ATen's arguments."""
+    return name in entry.fallback_if or any(name in names for _, *names in entry.precomputed.values())
 
 
-def _frozen_arguments(op, when, group, reduces):
-    """Gives the schema's arguments and the computed numbers in the order of the frozen list."""
-    schema = group.functional.func
-    by_name = {argument.name: argument for argument in schema.arguments.flat_all}
-    names = [name for name in op.args if name in by_name or name in op.numbers or not _may_be_absent(op, name)]
-    missing = [name for name in names if name not in by_name and name not in op.numbers]
-    if missing:
-        raise ValueError(f"its schema {schema} lacks {', '.join(missing)} of the frozen argument list")
-    arguments = tuple(_argument(op, name, by_name) for name in names)
-    known = {*op.args, *op.further, *when, *op.unused, *op.shapes, *(["reduction"] if reduces else [])}
-    unused = [name for name in by_name if name not in known and not _is_read(op, name)]
-    if unused:
-        raise ValueError(f"its schema {schema} has arguments that the frozen list does not know: {', '.join(unused)}")
-    if op.route != "structured":
-        for argument in arguments:
-            if not (is_operand(argument) or is_number(argument)):
-                raise ValueError(f"argument {argument.name} is neither a tensor nor a number: {argument.type}")
-    return arguments
+def _frozen_arguments(entry, native, by_name, reduces):
+    """The schema's arguments and the computed numbers in the order of the frozen list."""
+    names = [name for name in entry.args if name in by_name or name in entry.precomputed or not _may_be_absent(entry, name)]
+    _check_arguments(entry, native, [name for name in names if name not in entry.precomputed], by_name)
+    known = {*entry.args, *entry.vendor_args, *entry.omit, *(special.argument for special in entry.specializations)}
+    _check_nothing_lost(entry, native, [name for name in by_name if name not in known and not _reads(entry, name)
+                                        and not (reduces and name == "reduction")])  # fmt: skip
+    result = tuple(_argument(entry, name, by_name) for name in names)
+    if entry.family in REDUCTIONS and any(is_operand(argument) for argument in result[1:] if not isinstance(argument, Number)):
+        raise entry.at("kernel", "family").error(f"{entry.family!r} reduces one tensor, and 'args' lists several of {native.func}")
+    for argument in result if entry.is_elementwise else ():
+        if not (isinstance(argument, Number) or is_operand(argument) or is_number(argument)):
+            raise entry.at("args").error(f"{argument.name!r} is {argument.type} in {native.func}: expected a tensor or a number, or a number "
+                                         "that `precomputed` makes of it")
+    return result
 
 
-def _may_be_absent(op, name):
+def _may_be_absent(entry, name):
     """A reduction without a list of dimensions is one over all of them."""
-    return op.family in REDUCTIONS and name == "dim"
+    return entry.family in REDUCTIONS and name == "dim"
 
 
-def _base(argument):
-    type_ = argument.type
-    return type_.elem if isinstance(type_, OptionalType) else type_
+def _check_arguments(entry, native, names, by_name):
+    """Raises EntryError where an entry names arguments that a schema does not have."""
+    listed = [("args", name) for name in names]
+    own = str(native.func.name) == entry.name  # other overloads may lack arguments
+    listed += [(key, name) for key in ("vendor_args", "omit", "mutates_args") for name in getattr(entry, key) if own]
+    listed += [("fallback_if", name) for name in entry.fallback_if[1:] or entry.fallback_if if own]
+    listed += [("precomputed", name) for _, *given in entry.precomputed.values() for name in given if own]
+    for key, name in listed:
+        if name not in by_name:
+            raise entry.at(key).error(f"{name!r} is not an argument of {native.func}; {nearest(name, by_name)}")
 
 
-def is_tensor(argument):
-    """Tells whether an argument is a tensor that is always there."""
-    return argument.type == BaseType(BaseTy.Tensor)
+def _check_nothing_lost(entry, native, names):
+    if names:
+        raise entry.at("args").error(f"the argument {names[0]!r} of {native.func} is missing: list it in 'args' or 'vendor_args', or in 'omit' "
+                                     "where the results show it")
 
 
-def is_operand(argument):
-    """Tells whether an argument is a tensor, optional or not."""
-    return not isinstance(argument, Number) and _base(argument) == BaseType(BaseTy.Tensor)
+def fast_dtypes(operator):
+    """The mask of dtypes in which the fast path of a KernelOperator computes without ATen's meta function. An operator that is specialized
+    by the value of a Scalar has one in floating dtypes only: a floating Scalar makes floating results of integers."""
+    floating = any(case.by_scalar for case in operator.cases)
+    return kernel_dtypes(operator.entry) & (_mask(_FLOATING) if floating else -1)
 
 
-def is_number(argument):
-    """Tells whether an argument is a number of any kind that is always there, or an optional Scalar."""
-    plain = (BaseType(BaseTy.int), BaseType(BaseTy.float))
-    return isinstance(argument, Number) or is_scalar(argument) or argument.type in plain
+def kernel_dtypes(entry):
+    """The mask of dtypes that ATen computes in, of those of an entry."""
+    tokens = set(entry.kernel.dtypes)
+    return _mask(tokens | _FLOATING if tokens & _FLOATING else tokens)
 
 
-def is_scalar(argument):
-    """Tells whether an argument is a number, or an optional number."""
-    return _base(argument) == BaseType(BaseTy.Scalar)
+def _mask(tokens):
+    return sum(1 << _TORCH_NUMBERS[token] for token in tokens)
 
 
-def is_optional(argument):
-    return isinstance(argument.type, OptionalType)
+# ---- operators with a function ----
 
 
-def form_name(function):
-    """Names the form of a native function for people: functional, out or in-place."""
-    return {SchemaKind.functional: "functional", SchemaKind.inplace: "in-place", SchemaKind.out: "out"}[function.func.kind()]
+def _function_operators(entry, natives):
+    """Yields the FunctionOperators of an entry."""
+    if entry.register == "functional":
+        for name, function in entry.functions.items():
+            native, group = natives.find(entry, name or entry.name)
+            yield _function_operator(entry, (native,), group, function, natives)
+        return
+    native, group = natives.find(entry, entry.name)
+    if entry.register == "structured" and not (group and group.structured):
+        raise entry.at("register").error(f"aten::{entry.name} is not structured in torch {natives.version}; use 'out' or 'functional'")
+    if group and group.structured and str(group.functional.func.name) != entry.name:
+        raise entry.at("op").error(f"aten::{entry.name} is an overload of aten::{group.functional.func.name}; name that one")
+    found = [(each, group) for each in _derived(native, group, natives)] + [natives.find(entry, name) for name in entry.overloads]
+    if not found:
+        raise entry.at("register").error(f"ATen composes all overloads of aten::{entry.name} of other operators; name the one to register "
+                                         "with 'overloads'")
+    if entry.register == "reuse" and not (group and group.structured):
+        for each, of in found:
+            yield _function_operator(entry, (each,), of, entry.functions.get("") or _cpu_function(entry, each, natives), natives)
+        return
+    for together, of in _by_group(found):
+        function = entry.functions.get("") or f"at::native::structured_{natives.cpu_function(group.out)}"
+        yield _function_operator(entry, together, of, function, natives)
+
+
+def _by_group(found):
+    """Yields (overloads of one group, the group); an overload without a group stands alone."""
+    groups = {id(group or native): group for native, group in found}
+    for key, group in groups.items():
+        yield tuple(native for native, its in found if id(its or native) == key), group
+
+
+def _derived(native, group, natives):
+    """The overloads of an operator that a backend must have a kernel for: of a structured one all."""
+    if group is None:
+        return [native]
+    if group.structured:
+        return [each for each in (group.functional, group.inplace, group.out) if each is not None]
+    return [each for each in group.functions() if natives.needs_kernel(each)]
+
+
+def _cpu_function(entry, native, natives):
+    function = natives.cpu_function(native)
+    if function is None:
+        function = str(native.func.name.name)  # ATen's function for all backends
+    return f"at::native::{function}"
+
+
+def _function_operator(entry, together, group, function, natives):
+    functional = group.functional if group else together[0]
+    indices = None
+    if entry.calls_vendor:
+        _check_arguments(entry, functional, (), {argument.name for argument in functional.func.arguments.flat_all})
+    elif entry.number is not None:
+        indices = _indices(entry, functional)
+    return FunctionOperator(entry, together, functional, group, function, indices)
+
+
+def _indices(entry, functional):
+    """The indices of ATen's arguments in the order of the frozen list. What that list does not have are results, masks of results, and
+    generators, whose state is in the call."""
+    arguments = functional.func.arguments.flat_all
+    index = {argument.name: i for i, argument in enumerate(arguments)}
+    _check_arguments(entry, functional, (*entry.args, *entry.vendor_args), index)
+    told = {argument.name for argument in arguments if argument.is_write or argument.type.is_generator_like()}
+    known = {*entry.args, *entry.vendor_args, *entry.omit, *told, "output_mask"}
+    _check_nothing_lost(entry, functional, [name for name in index if name not in known])
+    return tuple(index[name] for name in (*entry.args, *entry.vendor_args))
+

@@ -21,7 +21,7 @@ except ImportError as error:
              "another Python with -DPython_EXECUTABLE=.")
 
 from kernels import HEADERS
-from oplist import DTYPES
+from dtypes import DTYPES
 from output import write
 
 

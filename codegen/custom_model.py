@@ -9,7 +9,7 @@ from keyword import iskeyword
 from pathlib import Path
 
 import yaml
-from oplist import DTYPES
+from dtypes import DTYPES
 from torchgen.api.types import DispatcherSignature
 from torchgen.model import FunctionSchema
 

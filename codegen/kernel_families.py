@@ -2,16 +2,15 @@
 
 To add a family: write hal/ops/<family>/ (hal/kernels/README.md; the declaration of hal_op_launch_<family> is generated), then
 register a Family below. Most need a line: `Family("gemm", [Variant("nn", "groups", 1), ...], operands=2, scalars=2)`
-gives, per op and computing dtype, one instance with the macros of Family.instances and the kernels
-<kernel>_<dtype>_<variant>; ops with the same `kernel` share it. Override `macros` for further macros.
+gives, per entry and computing dtype, one instance with the macros of Family.instances and the kernels
+<kernel>_<dtype>_<variant>; entries whose kernels have the same name share it. Override `macros` for further macros.
 """
 from __future__ import annotations
 
 import re
-import sys
 
 from kernel_family import ByFloat, Family, Instance, Variant, by_float, runs_of
-from oplist import DTYPES
+from dtypes import DTYPES
 
 
 # An expression of sums and products only: computed modulo 2^n in an unsigned type, as torch's integers wrap.
@@ -39,26 +38,25 @@ class Elementwise(Family):
     # Numbers of an operator, at most: HAL_OP_ELEMENTWISE_NUMBERS of hal/ops/elementwise/elementwise.h.
     MOST_NUMBERS = 3
 
-    def is_cloned(self, op, dtype):
-        return not op.rare and (super().is_cloned(op, dtype) or dtype.element != "" and not self.is_by_float(op, dtype))
+    def is_cloned(self, entry, dtype):
+        return not entry.kernel.for_size and (super().is_cloned(entry, dtype) or dtype.element != "" and not self.is_by_float(entry, dtype))
 
     @staticmethod
-    def is_by_float(op, dtype):
+    def is_by_float(entry, dtype):
         """Whether the host computes it by float32's kernel. Sums and products of bfloat16, whose conversions are a few instructions that
         compilers put into vectors, are faster without the way through memory."""
-        ring = op.result == "same" and _RING.fullmatch(op.expr.replace("/", "*"))
-        return bool(dtype.element) and not op.rare and not op.expr_half and not (ring and dtype.token == "bf16")
+        ring = entry.kernel.result_dtype == "same" and _RING.fullmatch(entry.kernel.expr.replace("/", "*"))
+        return bool(dtype.element) and not entry.kernel.for_size and "half" not in entry.kernel.exprs and not (ring and dtype.token == "bf16")
 
-    def macros(self, op, dtype):
-        expr = {"bool": op.expr_bool}.get(dtype.token) or (op.expr_complex if dtype.complex else op.expr)
-        if not expr:
-            sys.exit(f"codegen: {op.name} has {dtype.token} among its dtypes but no expr_complex")
+    def macros(self, entry, dtype):
+        kernel = entry.kernel
+        expr = kernel.exprs.get("complex" if dtype.complex else dtype.token) or kernel.expr
         value = dtype.ring if _RING.fullmatch(expr) else dtype.ctype
-        result = DTYPES[{"bool": "bool", "real": dtype.real}.get(op.result, dtype.token)]
+        result = DTYPES[{"bool": "bool", "real": dtype.real}.get(entry.kernel.result_dtype, dtype.token)]
         plain = "(x)" if dtype.complex else None  # no casts between structs
         yield "R", result.memory
-        if dtype.element and op.expr_half:
-            expr = op.expr_half
+        if dtype.element and "half" in kernel.exprs:
+            expr = kernel.exprs["half"]
             yield "PK_V", "pk_u32"
             yield "PK_LOAD(x)", "((pk_u32)(x).bits)"
             yield "PK_NUMBER(x)", "((pk_u32)PK_PUT((T)(x)).bits)"
@@ -68,40 +66,40 @@ class Elementwise(Family):
             yield "PK_LOAD(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)PK_GET(x))")
             yield "PK_NUMBER(x)", plain or ("((x) != 0)" if dtype.token == "bool" else "((PK_V)(x))")
             yield "PK_STORE(x)", "((x) != 0)" if result.token == "bool" else plain or "PK_PUT((T)(x))"
-        yield from self.numbers(op, dtype)
-        yield "PK_RARE", "1" if op.rare else "0"
-        if self.is_by_float(op, dtype):
-            yield from by_float(op, dtype)
-        yield "PK_NUMBER_FORM", "1" if op.number_args and not op.rare else "0"
+        yield from self.numbers(entry, dtype)
+        yield "PK_RARE", "1" if entry.kernel.for_size else "0"
+        if self.is_by_float(entry, dtype):
+            yield from by_float(entry, dtype)
+        yield "PK_NUMBER_FORM", "1" if entry.scalar_args and not entry.kernel.for_size else "0"
         yield "PK_EXPR", f"({expr})"
-        yield from self.near(op, dtype, expr)
+        yield from self.near(entry, dtype, expr)
 
     @staticmethod
-    def near(op, dtype, expr):
+    def near(entry, dtype, expr):
         """What serves some operands only, and whether a number is given as a run."""
         nears = [(pattern.fullmatch(expr), *rest) for pattern, rest in _NEAR.items() if dtype.token == "f32"]
         for near, operands, condition in nears:
             if near:
                 yield f"PK_NEAR({operands})", condition
                 yield f"PK_EXPR_NEAR({operands})", f"pk_{near[1]}_near({operands})"
-        if dtype.floating and (op.kernel in _RUN_OF_NUMBERS or any(near and "," in operands for near, operands, _ in nears)):
+        if dtype.floating and (entry.kernel.name in _RUN_OF_NUMBERS or any(near and "," in operands for near, operands, _ in nears)):
             yield "PK_RUN_OF_NUMBERS", "1"
 
-    def numbers(self, op, dtype):
+    def numbers(self, entry, dtype):
         """The type of the numbers' argument, and each of them."""
-        count = len(op.args) - self.operands
+        count = len(entry.args) - self.operands
         if count > self.MOST_NUMBERS:
-            sys.exit(f"codegen: {op.name} has {count} numbers; kernels take at most {self.MOST_NUMBERS}")
+            raise entry.at("args").error(f"lists {count} numbers: kernels take at most {self.MOST_NUMBERS}")
         yield "PK_S", f"pk_numbers_{dtype.computing or dtype.token}" if count > 1 else "T"
         none = "pk_none(T)" if dtype.complex else "((T)0)"
         for i in range(self.MOST_NUMBERS):
             yield f"PK_S{i}(s)", f"((s).number[{i}])" if count > 1 else ("(s)", none, none)[i]
 
-    def instance_variants(self, op, dtype):
-        slow = 8 if _SLOW.search(op.expr) and dtype.floating else 1
-        rows_only = op.rare or dtype.complex
+    def instance_variants(self, entry, dtype):
+        slow = 8 if _SLOW.search(entry.kernel.expr) and dtype.floating else 1
+        rows_only = entry.kernel.for_size or dtype.complex
         kept = [v for v in self._variants if v.name.startswith("rows") or not rows_only]
-        kept = [v for v in kept if not v.name.endswith("_s") or (op.number_args and not op.rare)]
+        kept = [v for v in kept if not v.name.endswith("_s") or (entry.scalar_args and not entry.kernel.for_size)]
         return tuple(Variant(v.name, v.unit, max(1, v.grain // slow), host=v.name.startswith("rows") or not dtype.element) for v in kept)
 
 
@@ -114,11 +112,11 @@ class Copy(Family):
     def variants(self):
         return [f"{token}_{variant.name}" for token in DTYPES for variant in self._variants]
 
-    def instances(self, op):
-        for to, source in dict.fromkeys(self.kernel(to, source) for to in op.dtypes for source in op.dtypes):
+    def instances(self, entry):
+        for to, source in dict.fromkeys(self.kernel(to, source) for to in entry.kernel.dtypes for source in entry.kernel.dtypes):
             if (to, source) == self.COMPOSED:
                 continue
-            prefix = f"{op.kernel}_{to}_{source}_"
+            prefix = f"{entry.kernel.name}_{to}_{source}_"
             macros = [("PK_PREFIX", prefix), ("PK_CLONES", "0")]
             macros += [("R", DTYPES[to].memory), ("A", DTYPES[source].memory), ("PK_CONVERT(x)", self.convert(to, source))]
             macros += self.runs(to, source)
@@ -204,14 +202,15 @@ class Reduce(Family):
 
     cloned = ("f32", "f16", "bf16")
     headers = ("pk_segment.h",)
+    kernels = tuple(_REDUCTIONS)
     parameters = "x"
     by_parts = True
 
-    def macros(self, op, dtype):
+    def macros(self, entry, dtype):
         yield from runs_of(dtype)
-        row = _REDUCTIONS[op.kernel]
-        result = DTYPES["i64"] if op.kernel == "count" else dtype
-        computing = DTYPES["i64"] if op.kernel == "count" else DTYPES[dtype.computing or dtype.token]
+        row = _REDUCTIONS[entry.kernel.name]
+        result = DTYPES["i64"] if entry.kernel.name == "count" else dtype
+        computing = DTYPES["i64"] if entry.kernel.name == "count" else DTYPES[dtype.computing or dtype.token]
         ring = row["combine"] in ("((x) + (y))", "((x) * (y))")
         yield "PK_A", computing.ring if ring else computing.ctype
         yield "PK_INIT", self.first(row["first"], computing)
@@ -247,24 +246,26 @@ class Composite(Family):
     def __init__(self, name, operands):
         super().__init__(name, (), operands, result="any")
 
-    def instances(self, op):
+    def instances(self, entry):
         return ()
 
 
 class ReduceIndex(Family):
     """Extremes with their indices: PK_BETTER(v, x) compares, PK_NAN(x) tells NaN."""
 
-    def macros(self, op, dtype):
-        yield "PK_BETTER(v, x)", "((v) > (x))" if op.kernel in ("max", "argmax") else "((v) < (x))"
+    kernels = ("max", "min", "argmax", "argmin")
+
+    def macros(self, entry, dtype):
+        yield "PK_BETTER(v, x)", "((v) > (x))" if entry.kernel.name in ("max", "argmax") else "((v) < (x))"
         yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
 
 
 class Softmax(ByFloat):
     """softmax and log_softmax, forward and backward."""
 
-    def macros(self, op, dtype):
-        yield from super().macros(op, dtype)
-        yield "PK_IS_LOG", "1" if op.kernel.startswith("log") else "0"
+    def macros(self, entry, dtype):
+        yield from super().macros(entry, dtype)
+        yield "PK_IS_LOG", "1" if entry.kernel.name.startswith("log") else "0"
 
 
 class BatchNorm(Family):
@@ -274,48 +275,54 @@ class BatchNorm(Family):
 
 
 class Random(Family):
-    """Random numbers: one template, one distribution per op."""
+    """Random numbers: one template, one distribution per kernel."""
 
+    kernels = ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random")
     without_kernels = dict.fromkeys(("uniform", "normal", "bernoulli"), "hal_op_fill_random")  # as far as random_fill goes
 
-    def macros(self, op, dtype):
-        for name in ("uniform", "normal", "bernoulli", "exponential", "geometric", "cauchy", "log_normal", "random"):
-            yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
+    def macros(self, entry, dtype):
+        for name in self.kernels:
+            yield f"PK_{name.upper()}", "1" if entry.kernel.name == name else "0"
 
 
 class Scatter(Family):
     """Elements combined at the places of an index: PK_RING computes sums and products."""
 
-    def macros(self, op, dtype):
+    def macros(self, entry, dtype):
         yield "PK_RING", dtype.ring
 
 
 class Scan(Family):
     """Running sums and the like (scan.pk)."""
 
-    def macros(self, op, dtype):
-        yield "PK_IS_LOG", "1" if op.kernel == "logcumsumexp" else "0"
+    kernels = ("cumsum", "cumprod", "logcumsumexp")
+
+    def macros(self, entry, dtype):
+        yield "PK_IS_LOG", "1" if entry.kernel.name == "logcumsumexp" else "0"
         yield "PK_WIDE", "double" if dtype.floating else dtype.ring
-        first = {"cumsum": "0", "cumprod": "1"}.get(op.kernel, "(-(PK_C(1.0) / PK_C(0.0)))")
+        first = {"cumsum": "0", "cumprod": "1"}.get(entry.kernel.name, "(-(PK_C(1.0) / PK_C(0.0)))")
         yield "PK_FIRST", f"PK_WIDEN({first})"
-        yield "PK_STEP(x, y)", {"cumsum": "((x) + (y))", "cumprod": "((x) * (y))"}.get(op.kernel, "PK_NAME(join)(x, y)")
+        yield "PK_STEP(x, y)", {"cumsum": "((x) + (y))", "cumprod": "((x) * (y))"}.get(entry.kernel.name, "PK_NAME(join)(x, y)")
 
 
 class Check(Family):
     """Looks through an operand for values that are an error: PK_EXPR holds for the others, PK_KIND says what to report."""
 
     KINDS = {"check_divisor": "PK_BAD_DIVISOR", "check_probability": "PK_BAD_PROBABILITY"}
+    kernels = tuple(KINDS)
 
-    def macros(self, op, dtype):
-        yield "PK_EXPR", f"({op.expr})"
-        yield "PK_KIND", self.KINDS[op.kernel]
+    def macros(self, entry, dtype):
+        yield "PK_EXPR", f"({entry.kernel.expr})"
+        yield "PK_KIND", self.KINDS[entry.kernel.name]
 
 
 class ScanIndex(Family):
     """Running extremes with their indices: PK_TAKES(v, x) compares, PK_NAN(x) tells NaN."""
 
-    def macros(self, op, dtype):
-        yield "PK_TAKES(v, x)", "((v) >= (x))" if op.kernel == "cummax" else "((v) <= (x))"
+    kernels = ("cummax", "cummin")
+
+    def macros(self, entry, dtype):
+        yield "PK_TAKES(v, x)", "((v) >= (x))" if entry.kernel.name == "cummax" else "((v) <= (x))"
         yield "PK_NAN(x)", "((x) != (x))" if dtype.floating else "0"
 
 
@@ -323,20 +330,21 @@ class Sort(Family):
     """Sorting by radix, and the first k of the order: PK_KEY(x) gives an unsigned 64-bit number whose order is that of the elements,
     which differ in the PK_TOPK_SHIFT + 8 lower bits."""
 
-    def macros(self, op, dtype):
+    def macros(self, entry, dtype):
         yield "PK_KEY(x)", f"pk_key_{dtype.token}(x)"
         yield "PK_TOPK_KEY", "pk_u32" if dtype.size == 4 else "pk_u64"
         yield "PK_TOPK_SHIFT", str(8 * dtype.size - 8)
 
 
 class Optimizer(Family):
-    """One step of an optimizer: one template, one algorithm per op."""
+    """One step of an optimizer: one template, one algorithm per kernel."""
 
+    kernels = ("adam", "sgd", "adagrad")
     cloned = ("f32", "f64", "f16", "bf16")
 
-    def macros(self, op, dtype):
-        for name in ("adam", "sgd", "adagrad"):
-            yield f"PK_{name.upper()}", "1" if op.kernel == name else "0"
+    def macros(self, entry, dtype):
+        for name in self.kernels:
+            yield f"PK_{name.upper()}", "1" if entry.kernel.name == name else "0"
 
 
 class LstmCell(Family):
@@ -351,11 +359,11 @@ class Gemm(Family):
     cloned = ("f32", "f64", "f16", "bf16")
     by_parts = True
 
-    def clones(self, op, dtype):
+    def clones(self, entry, dtype):
         """bfloat16 also with the processor's products of pairs."""
-        return 2 if dtype.token == "bf16" else super().clones(op, dtype)
+        return 2 if dtype.token == "bf16" else super().clones(entry, dtype)
 
-    def instance_variants(self, op, dtype):
+    def instance_variants(self, entry, dtype):
         """Half precision has no kernel of its own for a row vector."""
         return [v for v in self._variants if v.name != "vector" or not dtype.element]
 
@@ -375,9 +383,9 @@ class Attention(Family):
 class Sequence(Family):
     """Numbers made from their index: PK_SUM is what start and step are added in."""
 
-    def macros(self, op, dtype):
+    def macros(self, entry, dtype):
         yield "PK_SUM", "pk_double" if dtype.floating else "pk_u64"
-        yield from (("PK_IS_FLOATING", str(int(dtype.floating))), ("PK_IS_POWER", str(int(op.kernel == "logspace"))))
+        yield from (("PK_IS_FLOATING", str(int(dtype.floating))), ("PK_IS_POWER", str(int(entry.kernel.name == "logspace"))))
 
 
 class Complex(Family):
@@ -395,8 +403,8 @@ class ResampleMap(Family):
 class Triangle(Family):
     """The lower or the upper triangle of matrices."""
 
-    def macros(self, op, dtype):
-        yield "PK_LOWER", "1" if op.kernel.startswith("tril") else "0"
+    def macros(self, entry, dtype):
+        yield "PK_LOWER", "1" if entry.kernel.name.startswith("tril") else "0"
 
 
 # Elements worth a thread: about 5 us of memory traffic. A row-form item is a block of 1024 elements on the host.

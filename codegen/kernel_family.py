@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from oplist import DTYPES
+from dtypes import DTYPES
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Family:
     cloned = ("f32",)
     # The launcher makes operations on real numbers of those on complex ones (hal/src/op/parts.h).
     by_parts = False
+    # The names that kernels may have, where the template knows them.
+    kernels = ()
     # {kernel: launcher for devices that take no portable kernels}, where there is one.
     without_kernels = {}
 
@@ -53,32 +55,32 @@ class Family:
         """Names of the handles that the launcher asks for, in order: HAL_<FAMILY>_VARIANT_<NAME>."""
         return [variant.name for variant in self._variants]
 
-    def instances(self, op):
-        """The instances that an op needs; the same instance may be asked for by several ops."""
-        for token in (*op.dtypes, *op.devices):
+    def instances(self, entry):
+        """Returns the instances that an entry needs; several entries may need the same instance."""
+        for token in (*entry.kernel.dtypes, *entry.kernel.device_dtypes):
             dtype = DTYPES[token]
             if dtype.complex and self.by_parts:
                 continue
-            macros = [("PK_PREFIX", f"{op.kernel}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(op, dtype)))]
-            macros += list(self.macros(op, dtype))
-            variants = self.instance_variants(op, dtype)
-            if token in op.devices:
+            macros = [("PK_PREFIX", f"{entry.kernel.name}_{token}_"), *dtype.macros(), ("PK_CLONES", str(self.clones(entry, dtype)))]
+            macros += list(self.macros(entry, dtype))
+            variants = self.instance_variants(entry, dtype)
+            if token in entry.kernel.device_dtypes:
                 variants = [replace(variant, host=False) for variant in variants]
-            yield Instance(f"{op.kernel}_{token}_", f"{self.template}_{token}", tuple(macros), tuple(variants))
+            yield Instance(f"{entry.kernel.name}_{token}_", f"{self.template}_{token}", tuple(macros), tuple(variants))
 
-    def is_cloned(self, op, dtype):
+    def is_cloned(self, entry, dtype):
         """Whether an instance is compiled for AVX2 and AVX-512 too."""
         return dtype.token in self.cloned
 
-    def clones(self, op, dtype):
+    def clones(self, entry, dtype):
         """PK_CLONES of hal/kernels/pk_host.h."""
-        return int(self.is_cloned(op, dtype))
+        return int(self.is_cloned(entry, dtype))
 
-    def macros(self, op, dtype):
+    def macros(self, entry, dtype):
         """Further macros of an instance, as (name, text) pairs."""
         return ()
 
-    def instance_variants(self, op, dtype):
+    def instance_variants(self, entry, dtype):
         """The kernels of one instance."""
         return self._variants
 
@@ -89,10 +91,10 @@ def runs_of(dtype):
         yield "PK_RUNS", f"PK_RUNS_{dtype.token.upper()}"
 
 
-def by_float(op, dtype):
+def by_float(entry, dtype):
     """Of half precision: the kernels of float32 by which the host computes it."""
     if dtype.element:
-        yield "PK_BY_FLOAT(form)", f"PK_CAT({op.kernel}_{dtype.computing}_, form)"
+        yield "PK_BY_FLOAT(form)", f"PK_CAT({entry.kernel.name}_{dtype.computing}_, form)"
         yield from runs_of(dtype)
 
 
@@ -101,5 +103,5 @@ class ByFloat(Family):
 
     cloned = ("f32", "f16", "bf16")
 
-    def macros(self, op, dtype):
-        yield from by_float(op, dtype)
+    def macros(self, entry, dtype):
+        yield from by_float(entry, dtype)

@@ -1,19 +1,28 @@
-"""output.py: what both generators share: their command line, and files that change only when their text does."""
-
+"""What the generators share: their command line, their errors, and files that change only when their text does."""
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-import oplist
+import entries
+from entry_file import EntryError
 
 
 def command_line(description: str) -> argparse.ArgumentParser:
     """Returns a parser with the options of every generator."""
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--ops", type=Path, default=oplist.OPS_YAML, help="the operator list")
+    parser.add_argument("--operators", type=Path, default=entries.OPERATORS, help="the folder of operator entries")
     parser.add_argument("--out", type=Path, help="folder to write into")
     return parser
+
+
+def exit_with_errors(main) -> None:
+    """Runs a generator; an invalid entry ends it with its message."""
+    try:
+        main()
+    except EntryError as error:
+        sys.exit(f"codegen: {error}")
 
 
 def write(path: Path, text: str) -> None:

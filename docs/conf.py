@@ -17,12 +17,14 @@ breathe_default_project = "c"
 breathe_show_include = False
 myst_heading_anchors = 3
 html_theme = "furo"
-exclude_patterns = ["_tools", "examples", "**/README.md"]
+exclude_patterns = ["_tools", "examples", "**/README.md", "_generated/entry-keys.md"]
 autodoc_member_order = "bysource"
 nitpicky = False
 
 GENERATED.mkdir(exist_ok=True)
 subprocess.run([sys.executable, HERE / "_tools/plugin_functions.py", GENERATED / "plugin-functions.md"], check=True)
-operators = "# Operators with kernels\n\nFrom `codegen/ops.yaml`: the operators of ATen that run natively wherever a plugin loads modules and " \
+keys = subprocess.run([sys.executable, HERE.parent / "codegen/entry_schema.py", "--table"], check=True, capture_output=True, text=True)
+(GENERATED / "entry-keys.md").write_text(keys.stdout, encoding="utf-8")
+operators = "# Operators with kernels\n\nFrom `codegen/operators`: the operators of ATen that run natively wherever a plugin loads modules and " \
     "launches kernels. `torch-backend coverage` tells the same of an installation, with those made of others.\n\n"  # fmt: skip
 (GENERATED / "operators.md").write_text(operators + Path(os.environ["OPERATORS_MD"]).read_text(encoding="utf-8"), encoding="utf-8")

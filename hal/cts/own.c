@@ -46,7 +46,7 @@ static uint64_t whole_neg(int64_t a, int64_t b) { return (void)b, 0 - (uint64_t)
 static uint64_t whole_abs(int64_t a, int64_t b) { return (void)b, a < 0 ? 0 - (uint64_t)a : (uint64_t)a; }
 static uint64_t whole_relu(int64_t a, int64_t b) { return (void)b, (uint64_t)(a > 0 ? a : 0); }
 
-/* Arguments as in the frozen list of codegen/ops.yaml: tensors, then the number where there is one. */
+/* Arguments as in the frozen list of codegen/operators: tensors, then the number where there is one. */
 const cts_own_op_t cts_own_ops[CTS_OWN_OPS] = {
     {"add.Tensor", 2, TWO, ANY, 0, 0, do_add, whole_add},
     {"sub.Tensor", 2, TWO, SIGNED, 0, 0, do_sub, whole_sub},

@@ -6,7 +6,7 @@
 
 enum { CTS_OWN_OPS = 21, CTS_OWN_DTYPES = 10, CTS_OWN_DIMS = 5 };
 
-/* An operator that the suite knows. Arguments as in the frozen list of codegen/ops.yaml: tensors, then the number where there is one. */
+/* An operator that the suite knows. Arguments as in the frozen list of codegen/operators: tensors, then the number where there is one. */
 typedef struct cts_own_op_s {
   const char *name;
   int tensors, number, takes, compares; /* compares: the result is bool */

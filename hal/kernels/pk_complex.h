@@ -1,4 +1,4 @@
-/* pk_complex.h: arithmetic and functions of complex numbers, for `expr_complex` of codegen/ops.yaml: pk_cmul(x, y) is
+/* pk_complex.h: arithmetic and functions of complex numbers, for the expressions `complex` of codegen/operators: pk_cmul(x, y) is
  * pk_cmul_c64(x, y) in an instance whose PK_TOKEN is c64. Products are (ac - bd) + (ad + bc)i as they stand, as in torch;
  * quotients are scaled by the larger part of the divisor (Smith, CACM 1962), so that they neither overflow nor vanish on the way.
  * The functions of complex64 are computed in complex128, where there is double. */

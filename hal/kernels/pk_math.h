@@ -1,4 +1,4 @@
-/* pk_math.h: the functions that expressions in codegen/ops.yaml may use, by computing type: pk_exp(x) is pk_exp_f32(x) in an
+/* pk_math.h: the functions that expressions in codegen/operators may use, by computing type: pk_exp(x) is pk_exp_f32(x) in an
  * instance whose PK_TOKEN is f32. The meaning is torch's on the CPU: maximum and minimum propagate NaN, the sign of NaN is 0,
  * the absolute value of the smallest integer is itself. */
 #ifndef PK_MATH_H_

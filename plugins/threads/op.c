@@ -29,7 +29,7 @@ static int read_number(const hal_value_t *value, float *out_number) {
   return value->tag == HAL_VALUE_INT || value->tag == HAL_VALUE_DOUBLE;
 }
 
-/* Arguments stand as in codegen/ops.yaml: self, other (a tensor or a number), alpha. */
+/* Arguments stand as in codegen/operators: self, other (a tensor or a number), alpha. */
 static hal_status_t add_tensor(void *state, const hal_op_call_t *call) {
   (void)state;
   const hal_tensor_t *const result = call->results[0];

@@ -58,7 +58,10 @@ static void measure(const char *name, void (*call)(void), long calls) {
     for (long i = 0; i < calls; i++) call();
     const double each = (now_ns() - start) / (double)calls;
     if (each < best) best = each;
-    hal_device_synchronize(0);
+    if (hal_device_synchronize(0)) {
+      fprintf(stderr, "%s: %s\n", name, hal_error_message());
+      exit(1);
+    }
   }
   printf("%-44s %9.1f ns\n", name, best);
 }

@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
 
+import entries  # noqa: E402
 import kernels as codegen  # noqa: E402
-import oplist  # noqa: E402
 
 _MARKER = re.compile(r'#(?:line)? (\d+) "(.*?)"')
 _TOKEN = re.compile(r'\w+|"(?:\\.|[^"])*"|[^\w\s]')
@@ -190,7 +190,7 @@ def main():
     parser.add_argument("--compiler", default=os.environ.get("CC", "cc"), help="a preprocessor of C")
     options = parser.parse_args()
     self_test()
-    files = codegen.collect_instances(oplist.load(oplist.OPS_YAML))
+    files = codegen.collect_instances(entries.load())
     texts = [codegen.instance_source(pairs) for pairs in files.values()]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         results = list(pool.map(lambda text: check(preprocess(options.compiler, text)), texts))

@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "codegen"))
 
 import compilers  # noqa: E402
+import entries  # noqa: E402
 import kernels as codegen  # noqa: E402
-import oplist  # noqa: E402
 
 SHOWN = 5  # messages
 
@@ -52,7 +52,7 @@ def needs_double(name):
 
 def all_texts():
     """The source of each kernel by its name, and the (instance, template) pairs that they come from."""
-    files = codegen.collect_instances(oplist.load(oplist.OPS_YAML))
+    files = codegen.collect_instances(entries.load())
     return dict(codegen.device_sources(files).units()), [pair for pairs in files.values() for pair in pairs]
 
 

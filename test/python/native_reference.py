@@ -17,14 +17,13 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64, "f16": torch.float16, "bf1
 
 
 def load_model():
-    """Gives codegen's model of the operators: what is registered, in which forms."""
+    """Returns codegen's model of the operators: what is registered, in which overloads."""
     sys.path.insert(0, str(CODEGEN))
     try:
         import aten_model
-        import oplist
+        import entries
 
-        ops = oplist.load()
-        return aten_model.build(ops, bodies=oplist.load_bodies())
+        return aten_model.build(entries.load_all())
     finally:
         sys.path.remove(str(CODEGEN))
 
@@ -36,7 +35,7 @@ def overload(name):
 
 
 def native_count(kernel_op):
-    """How often an operator of ops.yaml, or one of several, ran natively."""
+    """How often the operator of an entry, or one of several, ran natively."""
     names = (kernel_op,) if isinstance(kernel_op, str) else kernel_op
     return sum(plugin + portable for name, plugin, portable, _ in torch_backend._C.operator_counts() if name in names)
 

@@ -3,7 +3,6 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/attention/attention.h"
 
-#include <ATen/Context.h>
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/empty_like.h>
@@ -58,13 +57,21 @@ namespace {
 Tensor as_tensor(uint64_t number) { return at::scalar_tensor(static_cast<int64_t>(number), at::dtype(at::kLong)); }
 uint64_t as_number(const Tensor &number) { return static_cast<uint64_t>(number.item<int64_t>()); }
 
-PhiloxState state_of(const Tensor &seed, const Tensor &offset) {
+}  // namespace
+
+PhiloxState saved_state(const Tensor &seed, const Tensor &offset) {
   const uint64_t first = as_number(seed), marked = as_number(offset), block = marked & ~(kRecorded | kByPlugin);
   if (!(marked & kRecorded)) return {first, block, nullptr};
   return {0, block, reinterpret_cast<const uint64_t *>(static_cast<uintptr_t>(first))};
 }
 
-}  // namespace
+void check_reproducible(double dropout, const Tensor &offset) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      dropout == 0 || !(as_number(offset) & kByPlugin),
+      "scaled dot product attention: the plugin has drawn what is "
+      "dropped, and declines this backward pass, which nobody else can compute; its operator for the forward pass must "
+      "decline a dropout whose gradient its other one does not take");
+}
 
 AttentionResult attention_result(Tensor result, Tensor logarithms, const AttentionShapes &shapes, PhiloxState state,
                                  Tensor weights) {
@@ -114,52 +121,15 @@ AttentionGradients attention_backward(const Tensor &grad, const Tensor &query, c
                                       std::optional<double> scale) {
   if (!grad.defined()) return {};
   AttentionOptions options = {dropout, causal, false, resolved(scale, query), scale};
-  if (dropout > 0) options.state = state_of(seed, offset);
+  if (dropout > 0) options.state = saved_state(seed, offset);
   if (auto grads = fused_attention_backward(grad, query, key, value, bias, wanted, result, logarithms, options))
     return *std::move(grads);
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      dropout == 0 || !(as_number(offset) & kByPlugin),
-      "scaled dot product attention: the plugin has drawn what is "
-      "dropped, and declines this backward pass, which nobody else can compute; its operator for the forward pass must "
-      "decline a dropout whose gradient its other one does not take");
+  check_reproducible(dropout, offset);
   return composed_attention_backward(grad, query, key, value, bias, wanted, options);
-}
-
-// ---- which way scaled_dot_product_attention takes -----------------------------------------------------------------
-
-bool is_dense_4d(const Tensor &tensor) {
-  return tensor.dim() == 4 && tensor.layout() == c10::kStrided && !tensor.is_nested() && tensor.numel() > 0 &&
-         at::isFloatingType(tensor.scalar_type());
-}
-
-// What the composite of ATen does better or refuses in its own words: other ranks, broadcast batches, empty tensors.
-bool is_served(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask, bool grouped) {
-  for (const Tensor *tensor : {&query, &key, &value}) {
-    if (!is_dense_4d(*tensor) || tensor->scalar_type() != query.scalar_type() || tensor->device() != query.device() ||
-        tensor->size(0) != query.size(0))
-      return false;
-  }
-  if (key.size(3) != query.size(3) || value.size(2) != key.size(2) || value.size(1) != key.size(1)) return false;
-  if (grouped ? query.size(1) % key.size(1) != 0 : query.size(1) != key.size(1)) return false;
-  if (!mask || !mask->defined()) return true;
-  return mask->device() == query.device() && is_broadcast_of(*mask, attention_shapes(query, key, value));
-}
-
-int64_t choose_attention(const Tensor &query, const Tensor &key, const Tensor &value, const OptionalTensor &mask,
-                         double /*dropout*/, bool /*causal*/, std::optional<double> /*scale*/, bool grouped) {
-  const at::Context &context = at::globalContext();
-  at::SDPBackend choice = at::SDPBackend::error;
-  if (context.userEnabledOverrideableSDP() && is_served(query, key, value, mask, grouped))
-    choice = at::SDPBackend::overrideable;
-  else if (context.userEnabledMathSDP())
-    choice = at::SDPBackend::math;
-  return static_cast<int64_t>(choice);
 }
 
 }  // namespace
 
-// scaled_dot_product_attention asks the stub, other callers the operator.
-
 }  // namespace torch_backend
 
-#include "aten/attention/attention.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/attention/attention.inc"  // registrations: codegen/operators

@@ -58,6 +58,12 @@ constexpr uint64_t kRecorded = uint64_t{1} << 63, kByPlugin = uint64_t{1} << 62;
 AttentionResult attention_result(at::Tensor result, at::Tensor logarithms, const AttentionShapes &shapes,
                                  PhiloxState state, at::Tensor weights);
 
+// The state of the numbers that a dropout draws, as the forward pass saved it.
+PhiloxState saved_state(const at::Tensor &seed, const at::Tensor &offset);
+
+// Throws where only the plugin can repeat the dropout of the forward pass that saved `offset`.
+void check_reproducible(double dropout, const at::Tensor &offset);
+
 // An uninitialised gradient of a tensor; undefined where it is not wanted.
 at::Tensor room_for_gradient(bool wanted, const at::Tensor &like);
 
@@ -67,6 +73,14 @@ AttentionResult composed_attention(const at::Tensor &query, const at::Tensor &ke
 AttentionGradients composed_attention_backward(const at::Tensor &grad, const at::Tensor &query, const at::Tensor &key,
                                                const at::Tensor &value, const at::Tensor &bias,
                                                std::array<bool, 4> wanted, const AttentionOptions &options);
+
+// 1 / (1 - p) where a weight is kept, else 0. The same state gives the same mask.
+at::Tensor dropout_factors(const at::Tensor &weights, double p, PhiloxState state);
+
+// ---- which implementation scaled_dot_product_attention selects (attention_choice.cpp): an at::SDPBackend ----
+int64_t choose_attention(const at::Tensor &query, const at::Tensor &key, const at::Tensor &value,
+                         const OptionalTensor &mask, double dropout, bool causal, std::optional<double> scale,
+                         bool grouped);
 
 // ---- by the plugin's own operator, with what the user gave, or in one kernel (attention_fused.cpp); nothing where the device has none
 // for such a call ----

@@ -75,18 +75,17 @@ Tensor log_sum_exp(const Tensor &scores, const Tensor &weights) {
   return scores.amax(-1).sub_(largest.log().masked_fill_(largest.eq(0), 0)).to(at::kFloat);
 }
 
-// 1 / (1 - p) where a weight is kept, else 0. The same state gives the same mask.
-Tensor dropout_factors(const Tensor &weights, double p, PhiloxState state) {
-  const at::Generator generator = generator_at(weights.device().index(), state);
-  const Tensor kept = at::empty_like(weights, weights.options().dtype(at::kBool)).bernoulli_(1 - p, generator);
-  return kept.to(weights.scalar_type()).mul_(p == 1 ? 0.0 : 1 / (1 - p));
-}
-
 Tensor in_order_of(const Tensor &model, c10::IntArrayRef sizes, const Tensor &value) {
   return empty_in_order_of(model, sizes).copy_(value.reshape(sizes));
 }
 
 }  // namespace
+
+Tensor dropout_factors(const Tensor &weights, double p, PhiloxState state) {
+  const at::Generator generator = generator_at(weights.device().index(), state);
+  const Tensor kept = at::empty_like(weights, weights.options().dtype(at::kBool)).bernoulli_(1 - p, generator);
+  return kept.to(weights.scalar_type()).mul_(p == 1 ? 0.0 : 1 / (1 - p));
+}
 
 AttentionResult composed_attention(const Tensor &query, const Tensor &key, const Tensor &value,
                                    const OptionalTensor &bias, const AttentionOptions &options) {

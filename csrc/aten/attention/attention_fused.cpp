@@ -5,7 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "aten/attention/attention.h"
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 
 namespace torch_backend {
 namespace {
@@ -64,7 +64,7 @@ std::optional<AttentionResult> fused_attention(const Tensor &query, const Tensor
                                                const OptionalTensor &bias, const AttentionOptions &options) {
   const AttentionShapes shapes = attention_shapes(query, key, value);
   const auto device = query.device().index();
-  const bool own = has_own(device, kAttention);
+  const bool own = has_vendor_op(device, kAttention);
   const auto dtype = kernel_dtype_of(kAttention, query, bias, shapes, options);
   if (!own && !dtype) return std::nullopt;
   at::DimVector sizes(query.sizes());
@@ -74,13 +74,13 @@ std::optional<AttentionResult> fused_attention(const Tensor &query, const Tensor
     const Tensor logarithms = new_logarithms(shapes, at::kFloat, device);
     const Tensor weights = make_wanted(
         options.return_weights, {shapes.batch, shapes.heads, shapes.queries, shapes.keys}, query.scalar_type(), device);
-    const Given arguments[] = {given(query),           given(key),
-                               given(value),           given(bias),
-                               given(options.causal),  given(options.given_scale),
-                               given(options.dropout), given(options.return_weights)};
+    const Argument arguments[] = {argument(query),           argument(key),
+                                  argument(value),           argument(bias),
+                                  argument(options.causal),  argument(options.given_scale),
+                                  argument(options.dropout), argument(options.return_weights)};
     PhiloxState state = options.state;
     if (options.dropout > 0) state.offset |= kByPlugin;
-    if (ask(kAttention, arguments, {result, logarithms, weights}, options.state))
+    if (call_vendor_op(kAttention, arguments, {result, logarithms, weights}, options.state))
       return attention_result(result, logarithms, shapes, state, weights);
   }
   if (!dtype) return std::nullopt;
@@ -97,11 +97,11 @@ std::optional<AttentionGradients> fused_attention_backward(const Tensor &grad, c
   const auto device = query.device().index();
   const Tensor grads[] = {room_for_gradient(wanted[0], query), room_for_gradient(wanted[1], key),
                           room_for_gradient(wanted[2], value), room_for_gradient(wanted[3], bias)};
-  const Given arguments[] = {given(grad),           given(query),          given(key),
-                             given(value),          given(bias),           given(result),
-                             given(logarithms),     given(options.causal), given(options.given_scale),
-                             given(options.dropout)};
-  if (has_own(device, kAttentionBackward) && ask(kAttentionBackward, arguments, grads, options.state))
+  const Argument arguments[] = {argument(grad),           argument(query),          argument(key),
+                                argument(value),          argument(bias),           argument(result),
+                                argument(logarithms),     argument(options.causal), argument(options.given_scale),
+                                argument(options.dropout)};
+  if (has_vendor_op(device, kAttentionBackward) && call_vendor_op(kAttentionBackward, arguments, grads, options.state))
     return AttentionGradients{grads[0], grads[1], grads[2], grads[3]};
   const Declined asked_before(kAttentionBackward);
   const auto dtype = kernel_dtype_of(kAttentionBackward, query, bias, shapes, options);

@@ -27,4 +27,4 @@ bool cat(const Outputs &outputs, const at::ITensorListRef &tensors, int64_t dim)
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/copy/cat.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/copy/cat.inc"  // registrations: codegen/operators

@@ -96,4 +96,4 @@ TORCH_LIBRARY_IMPL(aten, Negative, m) {
 
 }  // namespace torch_backend
 
-#include "aten/copy/copy.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/copy/copy.inc"  // registrations: codegen/operators

@@ -42,7 +42,7 @@ void copy_raw(const at::Tensor &src, const at::Tensor &dst);
 // Device tensors on one device, any dtypes and bits.
 void copy_on_device(const at::Tensor &src, const at::Tensor &dst);
 
-// The same into the places of `dst` that begin at `begin` along `dim`; their sizes are `src`'s.
+// The same into the elements of `dst` that begin at `begin` along `dim`; their sizes are `src`'s.
 void copy_into_part(const at::Tensor &src, const at::Tensor &dst, int64_t dim, int64_t begin);
 
 // Device tensors on two devices, any dtypes and bits.

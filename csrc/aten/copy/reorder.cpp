@@ -27,4 +27,4 @@ std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/copy/reorder.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/copy/reorder.inc"  // registrations: codegen/operators

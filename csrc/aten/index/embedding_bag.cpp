@@ -17,8 +17,8 @@ using Result = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 // The bag of each word: the last one that starts at or before it.
 at::Tensor bags_of(const at::Tensor &offsets, int64_t words) {
-  const at::Tensor places = at::arange(words, offsets.options());
-  return at::searchsorted(offsets, places, /*out_int32=*/offsets.scalar_type() == at::kInt, /*right=*/true).sub(1);
+  const at::Tensor positions = at::arange(words, offsets.options());
+  return at::searchsorted(offsets, positions, /*out_int32=*/offsets.scalar_type() == at::kInt, /*right=*/true).sub(1);
 }
 
 // 1 for words that count, 0 for padding.
@@ -34,9 +34,9 @@ Result maxima(const at::Tensor &rows, const at::Tensor &words, const at::Tensor 
   at::Tensor top = at::full({number, columns}, -INFINITY, rows.options());
   top.index_reduce_(0, bags, hidden, "amax", /*include_self=*/true);
   const at::Tensor wins = hidden.eq(top.index_select(0, bags)).logical_and(counts.ne(0).unsqueeze(1));
-  const at::Tensor places = at::arange(n, words.options()).unsqueeze(1).expand({n, columns});
+  const at::Tensor positions = at::arange(n, words.options()).unsqueeze(1).expand({n, columns});
   at::Tensor first = at::full({number, columns}, n, words.options());
-  first.index_reduce_(0, bags, places.masked_fill(wins.logical_not(), n), "amin", true);
+  first.index_reduce_(0, bags, positions.masked_fill(wins.logical_not(), n), "amin", true);
   const at::Tensor empty = sizes.eq(0).unsqueeze(1);
   const at::Tensor chosen = first.clamp_max(std::max<int64_t>(n - 1, 0));
   const at::Tensor indices = n ? words.index_select(0, chosen.reshape(-1)).view({number, columns}) : chosen;
@@ -55,7 +55,7 @@ Result embedding_bag(const at::Tensor &weight, const at::Tensor &indices, const 
               "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
               "supported for mode='sum' (got mode=",
               mode, ")");
-  // Places and counts are of the dtype of the indices, as the gradient's checks expect.
+  // Positions and counts are of the dtype of the indices, as the gradient's checks expect.
   const c10::ScalarType dtype = c10::promoteTypes(indices.scalar_type(), offsets.scalar_type());
   const at::Tensor words = indices.reshape(-1).to(dtype);
   const int64_t number = offsets.size(0) - (include_last_offset ? 1 : 0);
@@ -105,4 +105,4 @@ at::Tensor per_sample_backward(const at::Tensor &grad, const at::Tensor &weight,
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/index/embedding_bag.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/index/embedding_bag.inc"  // registrations: codegen/operators

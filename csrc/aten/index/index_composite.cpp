@@ -12,7 +12,7 @@
 
 #include <tuple>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -26,8 +26,8 @@ at::Tensor unfold_gradient(const at::Tensor &grad, c10::IntArrayRef sizes, int64
   if (grad.numel() == 0) return result;
   const auto options = grad.options().dtype(at::kLong);
   const at::Tensor starts = at::arange(grad.size(dim), options).mul(step).unsqueeze(1);
-  const at::Tensor places = starts.add(at::arange(size, options)).reshape(-1);
-  return result.index_add_(dim, places, grad.movedim(-1, dim + 1).flatten(dim, dim + 1));
+  const at::Tensor positions = starts.add(at::arange(size, options)).reshape(-1);
+  return result.index_add_(dim, positions, grad.movedim(-1, dim + 1).flatten(dim, dim + 1));
 }
 
 // Where each number's repetitions end.
@@ -49,8 +49,8 @@ at::Tensor empty_repeats(const at::Tensor &repeats, std::optional<int64_t> outpu
 
 at::Tensor interleave(const at::Tensor &repeats, std::optional<int64_t> output_size) {
   const at::Tensor ends = ends_of(repeats);
-  const at::Tensor places = at::arange(total_of(ends, output_size), ends.options());
-  return at::searchsorted(ends, places, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
+  const at::Tensor positions = at::arange(total_of(ends, output_size), ends.options());
+  return at::searchsorted(ends, positions, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
 }
 
 // Checks a call; the counts, not made yet.
@@ -93,7 +93,7 @@ Groups runs_of(const at::Tensor &values) {
 using Unique = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 
 // The first of each run of equal values, which run each element of a tensor of `sizes` is in, and how long they are. `order`: the
-// elements' places before they were sorted, if they were.
+// elements' positions before they were sorted, if they were.
 Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArrayRef sizes, bool return_inverse,
                  bool return_counts) {
   const auto [starts, numbers] = runs_of(values);
@@ -107,15 +107,15 @@ Unique unique_of(const at::Tensor &values, const at::Tensor &order, c10::IntArra
 }
 
 // What the plugin's own operator finds, into results for as many as there may be; nothing = it has none, or declines.
-std::optional<Unique> found_by_plugin(uint32_t row, std::initializer_list<Given> arguments, const at::Tensor &self,
+std::optional<Unique> found_by_plugin(uint32_t op, std::initializer_list<Argument> arguments, const at::Tensor &self,
                                       bool return_inverse, bool return_counts) {
   const c10::DeviceIndex device = self.device().index();
-  if (self.numel() == 0 || !has_own(device, row)) return std::nullopt;
+  if (self.numel() == 0 || !has_vendor_op(device, op)) return std::nullopt;
   at::Tensor values = make_empty(self.numel(), self.scalar_type(), device),
              inverse = make_wanted(return_inverse, self.sizes(), at::kLong, device),
              counts = make_wanted(return_counts, self.numel(), at::kLong, device),
              count = make_empty({}, at::kLong, device);
-  if (!ask(row, arguments, {values, inverse, counts, count})) return std::nullopt;
+  if (!call_vendor_op(op, arguments, {values, inverse, counts, count})) return std::nullopt;
   const int64_t found = count.item<int64_t>();
   values.resize_(found);
   return_counts ? counts.resize_(found) : counts = make_empty(0, at::kLong, device);
@@ -124,9 +124,9 @@ std::optional<Unique> found_by_plugin(uint32_t row, std::initializer_list<Given>
 }
 
 std::optional<Unique> unique(const at::Tensor &self, bool sort, bool return_inverse, bool return_counts) {
-  if (auto found =
-          found_by_plugin(HAL_OP_ID__UNIQUE2, {given(self), given(sort), given(return_inverse), given(return_counts)},
-                          self, return_inverse, return_counts))
+  if (auto found = found_by_plugin(HAL_OP_ID__UNIQUE2,
+                                   {argument(self), argument(sort), argument(return_inverse), argument(return_counts)},
+                                   self, return_inverse, return_counts))
     return found;
   if (self.numel() == 0 || self.is_complex()) return std::nullopt;
   const auto [values, order] = self.reshape(-1).sort(/*stable=*/true, 0, false);
@@ -135,11 +135,11 @@ std::optional<Unique> unique(const at::Tensor &self, bool sort, bool return_inve
 
 std::optional<Unique> unique_runs(const at::Tensor &self, bool return_inverse, bool return_counts,
                                   std::optional<int64_t> dim) {
-  if (auto found = !dim || self.dim() == 1
-                       ? found_by_plugin(HAL_OP_ID_UNIQUE_CONSECUTIVE,
-                                         {given(self), given(return_inverse), given(return_counts), given(dim)}, self,
-                                         return_inverse, return_counts)
-                       : std::nullopt)
+  if (auto found = !dim || self.dim() == 1 ? found_by_plugin(HAL_OP_ID_UNIQUE_CONSECUTIVE,
+                                                             {argument(self), argument(return_inverse),
+                                                              argument(return_counts), argument(dim)},
+                                                             self, return_inverse, return_counts)
+                                           : std::nullopt)
     return found;
   if (self.numel() == 0 || (dim && self.dim() != 1)) return std::nullopt;
   return unique_of(self.reshape(-1), {}, self.sizes(), return_inverse, return_counts);
@@ -148,4 +148,4 @@ std::optional<Unique> unique_runs(const at::Tensor &self, bool return_inverse, b
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/index/index_composite.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/index/index_composite.inc"  // registrations: codegen/operators

@@ -16,7 +16,7 @@ inline at::Tensor long_index(const at::Tensor &index) {
 }
 
 // What an iterator of ATen's says of indexing: the tensor in the result's shape, with stride 0 where indices vary, index tensors, and of
-// each the dimension that it counts places in: its size and its stride in bytes. Index tensors as one: a kernel combines several into
+// each the dimension that it indexes: its size and its stride in bytes. Index tensors as one: a kernel combines several into
 // offsets, and reports bad ones.
 struct IndexPlan {
   // `self`: that tensor, or its elements otherwise described; `indices`: the iterator's first operand that is an index.

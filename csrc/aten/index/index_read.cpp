@@ -1,4 +1,4 @@
-// index_read.cpp: gather, index_select, take and indexing by tensors: elements at the places that indices give, moved as
+// index_read.cpp: gather, index_select, take and indexing by tensors: elements at given indices, moved as
 // they lie in memory whatever their dtype.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/MemoryOverlap.h>
@@ -54,10 +54,10 @@ void take_elements(at::TensorIterator &it, const at::TensorBase &given) {
 // ATen's function is a structured one, but masks say what its result is, and wait for the device: no plugin is asked between.
 bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &indices) {
   Structured<at::meta::structured_index_Tensor> it(outputs);
-  const auto places = it.meta(resolved(self), at::IOptTensorListRef(indices));
-  if (places.sizes.empty()) return false;
+  const auto indexed = it.meta(resolved(self), at::IOptTensorListRef(indices));
+  if (indexed.sizes.empty()) return false;
   if (it.numel() == 0) return true;
-  const IndexPlan plan(it, it.tensor(1), 2, places.sizes, places.strides);
+  const IndexPlan plan(it, it.tensor(1), 2, indexed.sizes, indexed.strides);
   const at::Tensor result = plan.shaped(outputs[0]);
   Call call(HAL_OP_ID_INDEX_LINES, plan.self);
   if (!call.possible()) return false;
@@ -69,4 +69,4 @@ bool index_elements(Outputs &outputs, const at::Tensor &self, const Indices &ind
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/index/index_read.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/index/index_read.inc"  // registrations: codegen/operators

@@ -1,4 +1,4 @@
-// index_reduce.cpp: values combined at the places of an index: scatter_add, scatter_reduce, index_add, index_reduce and the
+// index_reduce.cpp: values combined at indices: scatter_add, scatter_reduce, index_add, index_reduce and the
 // backward of embedding. Sums have one order, that of the index, however a launch is divided. ATen's implementations of the scatter_ family
 // ask for these kernels.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
@@ -12,7 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "aten/index/index_plan.h"
-#include "aten/prepare/registered.h"
+#include "aten/prepare/structured.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -37,7 +37,7 @@ at::Tensor parts_of(const at::Tensor &tensor, bool complex) {
   return complex ? at::view_as_real(resolved(tensor)) : tensor;
 }
 
-// Combines what `src` has at the places of the index, which has a place for each of them.
+// Combines what `src` has at the indices, one for each element.
 bool combine_into(uint32_t op, const at::Tensor &result, int64_t dim, const at::Tensor &index, const at::Tensor &src,
                   ReductionType reduce) {
   if (result.dim() == 0) return combine_into(op, result.unsqueeze(0), 0, index.reshape(-1), src.reshape(-1), reduce);
@@ -68,19 +68,19 @@ void scatter_number_with(const at::Tensor &result, const int64_t dim, const at::
 // ATen's implementation writes before it asks for the kernel where the elements that are there do not count.
 bool scatter_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                     const at::Tensor &src, std::string_view reduce, bool include_self) {
-  using Op = at::_ops::scatter_reduce_two;
   const auto dtype = self.is_complex() && number_of(at::native::get_operator_enum(reduce, true)) == 0
                          ? c10::toRealValueType(self.scalar_type())
                          : self.scalar_type();
-  return computing(self.device().index(), HAL_OP_ID_SCATTER_REDUCE_LINES, dtype) &&
-         Implementation<at::native::structured_scatter_reduce_two, Signature<Op>>::run(outputs, self, dim, index, src,
-                                                                                       reduce, include_self);
+  if (!computing(self.device().index(), HAL_OP_ID_SCATTER_REDUCE_LINES, dtype)) return false;
+  Structured<at::native::structured_scatter_reduce_two> structured(outputs);
+  structured.impl(self, dim, index, src, reduce, include_self, outputs[0]);
+  return true;
 }
 
 bool index_reduce(Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
                   const at::Tensor &source, std::string_view reduce, bool include_self) {
-  const at::Tensor places = spread(index, at::maybe_wrap_dim(dim, source.dim()), source.sizes());
-  return scatter_reduce(outputs, self, dim, places, source, reduce, include_self);
+  const at::Tensor indices = spread(index, at::maybe_wrap_dim(dim, source.dim()), source.sizes());
+  return scatter_reduce(outputs, self, dim, indices, source, reduce, include_self);
 }
 
 bool index_add(const Outputs &outputs, const at::Tensor &self, int64_t dim, const at::Tensor &index,
@@ -124,4 +124,4 @@ bool embedding_backward(Outputs &outputs, const at::Tensor &grad_output, const a
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/index/index_reduce.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/index/index_reduce.inc"  // registrations: codegen/operators

@@ -64,11 +64,11 @@ bool index_fill_scalar(const at::Tensor &self, int64_t dim, const at::Tensor &in
   return index_fill_tensor(self, dim, index, element_of(number, self));
 }
 
-// ---- writes at flat places: put_ and index_put_ ----
+// ---- writes at flat indices: put_ and index_put_ ----
 
 uint32_t put_op(bool accumulate) { return accumulate ? HAL_OP_ID__INDEX_PUT_IMPL__LINES : HAL_OP_ID_INDEX_PUT; }
 
-// The arguments of such a call behind the index, and its result; negative places count from the end.
+// The arguments of such a call behind the index, and its result; negative ones count from the end.
 Call &put_values(Call &call, const at::Tensor &src, bool accumulate, bool checked, const at::Tensor &target) {
   constexpr int64_t kSum = 0;
   call.in(src);
@@ -130,9 +130,9 @@ void put_in_order(at::Tensor &self, const Indices &indices, const at::Tensor &va
               "Index put requires the source and destination dtypes match, got ", self.scalar_type(),
               " for the destination and ", values.scalar_type(), " for the source.");
   Written it(values);
-  const auto places = it.meta(self, at::IOptTensorListRef(indices));
+  const auto indexed = it.meta(self, at::IOptTensorListRef(indices));
   if (it.numel() == 0) return;
-  put_planned(IndexPlan(it, summed(it.tensor(1), accumulate), 2, places.sizes, places.strides), it.tensor(0),
+  put_planned(IndexPlan(it, summed(it.tensor(1), accumulate), 2, indexed.sizes, indexed.strides), it.tensor(0),
               accumulate);
 }
 
@@ -152,4 +152,4 @@ bool index_put(at::Tensor &self, const Indices &indices, const at::Tensor &value
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/index/index_write.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/index/index_write.inc"  // registrations: codegen/operators

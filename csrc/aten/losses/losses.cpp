@@ -2,7 +2,8 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 
-#include "aten/prepare/pointwise_meta.h"
+#include "aten/losses/conditions.h"
+#include "aten/pointwise/meta.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -45,4 +46,4 @@ bool cross_entropy_backward(Outputs &outputs, const at::Tensor &grad_output, con
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/losses/losses.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/losses/losses.inc"  // registrations: codegen/operators

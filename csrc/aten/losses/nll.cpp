@@ -1,4 +1,4 @@
-// nll.cpp: nll_loss and nll_loss2d with their gradients: one kernel over N x classes x places.
+// nll.cpp: nll_loss and nll_loss2d with their gradients: one kernel over N x classes x positions.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@ namespace {
 
 // How the kernel sees inputs of sizes [classes], [n, classes] or [n, classes, height, width].
 struct LossShape {
-  int64_t n, classes, places;
+  int64_t n, classes, positions;
 
   explicit LossShape(const at::Tensor &self)
       : n(self.dim() == 1 ? 1 : self.size(0)),
         classes(self.size(self.dim() == 1 ? 0 : 1)),
-        places(self.dim() == 4 ? self.size(2) * self.size(3) : 1) {}
+        positions(self.dim() == 4 ? self.size(2) * self.size(3) : 1) {}
 };
 
 // The loss of one sample is a number whatever the reduction.
@@ -36,7 +36,7 @@ bool nll_loss(const Outputs &outputs, const at::Tensor &self, const at::Tensor &
   const LossShape shape(self);
   const int64_t kind = kernel_reduction(self, reduction);
   Call call(HAL_OP_ID_NLL_LOSS_FORWARD, self);
-  call.in(self).as({shape.n, shape.classes, shape.places}).index(target).as({shape.n, shape.places}).in(weight);
+  call.in(self).as({shape.n, shape.classes, shape.positions}).index(target).as({shape.n, shape.positions}).in(weight);
   if (!call.put(kind).put(ignore).out(outputs[0]).out(outputs[1]).run()) return false;
   if (kind == at::Reduction::None) outputs[1].zero_();
   return true;
@@ -48,12 +48,12 @@ bool nll_loss_backward(const Outputs &outputs, const at::Tensor &grad_output, co
   if (!takes_loss(self, target, weight) || grad_output.scalar_type() != self.scalar_type()) return false;
   const LossShape shape(self);
   Call call(HAL_OP_ID_NLL_LOSS_BACKWARD, self);
-  call.in(grad_output).index(target).as({shape.n, shape.places}).in(weight).in(total_weight);
+  call.in(grad_output).index(target).as({shape.n, shape.positions}).in(weight).in(total_weight);
   call.put(kernel_reduction(self, reduction)).put(ignore);
-  return call.out(outputs[0]).as({shape.n, shape.classes, shape.places}).run();
+  return call.out(outputs[0]).as({shape.n, shape.classes, shape.positions}).run();
 }
 
-// ---- one target for each place of an image: the shapes are checked here, as ATen has no meta function ----
+// ---- one target for each position of an image: the shapes are checked here, as ATen has no meta function ----
 
 bool are_images(const at::Tensor &self, const at::Tensor &target, const OptionalTensor &weight) {
   if (self.dim() != 4 || target.dim() != 3) return false;  // the CPU kernel words the error
@@ -81,4 +81,4 @@ bool nll_loss2d_backward(Outputs &outputs, const at::Tensor &grad_output, const 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/losses/nll.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/losses/nll.inc"  // registrations: codegen/operators

@@ -128,5 +128,3 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
 }
 
 }  // namespace torch_backend
-
-#include "aten/nested/nested.inc"  // registrations: `bodies` of codegen/ops.yaml

@@ -121,4 +121,4 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
 
 }  // namespace torch_backend
 
-#include "aten/nested/transformer.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/nested/transformer.inc"  // registrations: codegen/operators

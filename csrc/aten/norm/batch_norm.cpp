@@ -16,7 +16,7 @@ Three results_of(const at::Tensor &input, bool training, c10::ScalarType statist
           make_empty(channels, statistics, device), make_empty(channels, statistics, device)};
 }
 
-// Results for the plugin's own operators (`results` of codegen/ops.yaml), of which ATen has no meta function but in Python; none where the
+// Results for vendors' operators (`meta` of their entries), of which ATen has no meta function but in Python; none where the
 // CPU's says what is wrong.
 Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &, const OptionalTensor &,
                       const OptionalTensor &, bool training, double, double) {
@@ -115,4 +115,4 @@ std::optional<Three> batch_norm_backward_after_update(const at::Tensor &dy, cons
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/norm/batch_norm.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/norm/batch_norm.inc"  // registrations: codegen/operators

@@ -104,4 +104,4 @@ at::Tensor backward_elements(const at::Tensor &grad, const at::Tensor &input, co
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/norm/batch_norm_sync.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/norm/batch_norm_sync.inc"  // registrations: codegen/operators

@@ -42,24 +42,25 @@ at::Tensor plane(const at::Tensor &dy, const at::Tensor &slope, const at::Tensor
 // ---- group normalisation: N x C x HxW, C in `groups` groups ----
 
 std::optional<Three> group_norm(const at::Tensor &input, const OptionalTensor &weight, const OptionalTensor &bias,
-                                int64_t n, int64_t channels, int64_t places, int64_t groups, double eps) {
+                                int64_t n, int64_t channels, int64_t positions, int64_t groups, double eps) {
   if (!are_native(input, {&weight, &bias})) return std::nullopt;
   const auto [result, mean, rstd] = at::native::math_group_norm(widened(input).contiguous(), widened(weight),
-                                                                widened(bias), n, channels, places, groups, eps);
+                                                                widened(bias), n, channels, positions, groups, eps);
   return rounded(result.contiguous(input.suggest_memory_format()), mean, rstd, input.scalar_type(),
                  parameter_dtype(input, {&weight, &bias}));
 }
 
 std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tensor &input, const at::Tensor &saved_mean,
                                          const at::Tensor &saved_rstd, const OptionalTensor &weight, int64_t n,
-                                         int64_t channels, int64_t places, int64_t groups, std::array<bool, 3> wanted) {
+                                         int64_t channels, int64_t positions, int64_t groups,
+                                         std::array<bool, 3> wanted) {
   const OptionalTensor statistics[] = {saved_mean, saved_rstd};
   if (!are_native(input, {&weight, &statistics[0], &statistics[1]}) || grad.scalar_type() != input.scalar_type())
     return std::nullopt;
   const int64_t depth = channels / groups;
-  const double count = static_cast<double>(depth * places);
-  const at::Tensor x = widened(input).contiguous().view({n, groups, depth, places});
-  const at::Tensor dy = widened(grad).contiguous().view({n, groups, depth, places});
+  const double count = static_cast<double>(depth * positions);
+  const at::Tensor x = widened(input).contiguous().view({n, groups, depth, positions});
+  const at::Tensor dy = widened(grad).contiguous().view({n, groups, depth, positions});
   const at::Tensor mean = widened(saved_mean).reshape({n, groups, 1});
   const at::Tensor rstd = widened(saved_rstd).reshape({n, groups, 1});
   const at::Tensor sums = at::sum(dy, c10::IntArrayRef{3});
@@ -86,4 +87,4 @@ std::optional<Three> group_norm_backward(const at::Tensor &grad, const at::Tenso
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/norm/group_norm.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/norm/group_norm.inc"  // registrations: codegen/operators

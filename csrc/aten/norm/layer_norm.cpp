@@ -57,4 +57,4 @@ std::optional<Three> layer_norm_backward(const at::Tensor &grad, const at::Tenso
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/norm/layer_norm.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/norm/layer_norm.inc"  // registrations: codegen/operators

@@ -141,4 +141,4 @@ at::Tensor &update_scale(at::Tensor &scale, at::Tensor &growth_tracker, const at
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/optimizers/optimizers.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/optimizers/optimizers.inc"  // registrations: codegen/operators

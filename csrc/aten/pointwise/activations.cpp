@@ -8,7 +8,8 @@
 #include <limits>
 #include <vector>
 
-#include "aten/prepare/pointwise_meta.h"
+#include "aten/pointwise/conditions.h"
+#include "aten/pointwise/meta.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -72,4 +73,4 @@ bool glu_backward(Outputs &outputs, const at::Tensor &grad_output, const at::Ten
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/activations.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/activations.inc"  // registrations: codegen/operators

@@ -128,4 +128,4 @@ bool zero(at::Tensor &self) { return fill_elements(self, Pattern{}, 1); }
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/fill.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/fill.inc"  // registrations: codegen/operators

@@ -15,7 +15,7 @@ namespace {
 
 // ---- masked_fill ----
 
-// A device's element, or a number of the host's, in the places where the mask is true.
+// A device's element, or a number of the host's, where the mask is true.
 bool fill_by_mask(const at::Tensor &self, const at::Tensor &mask, const at::Tensor &element) {
   TORCH_CHECK(mask.dtype() == at::kBool, "masked_fill_ only supports boolean masks, but got mask with dtype ",
               mask.dtype());
@@ -68,14 +68,14 @@ bool nonzero(Outputs &outputs, const at::Tensor &self) {
     flags = prepared(self, at::kBool, Layout::kContiguous, self.device().index());
     const int64_t chunks = (n + kChunk - 1) / kChunk, chunk = (n + chunks - 1) / chunks;
     counts = make_empty({(n + chunk - 1) / chunk + 1}, at::kLong, self.device().index());
-    if (!Call(HAL_OP_ID__NONZERO_COUNT, self).in(flags).places(counts).run()) return false;
+    if (!Call(HAL_OP_ID__NONZERO_COUNT, self).in(flags).indices(counts).run()) return false;
     total = counts.select(0, -1).item<int64_t>();
   }
   const int64_t sizes[] = {total, self.dim()};
   outputs.set(0, sizes, nonzero_strides(total), self.options().dtype(at::kLong));
   if (outputs[0].numel() == 0) return true;
   Call call(HAL_OP_ID_NONZERO_PLACES, self);
-  return call.in(flags).index(counts).layout(Layout::kStrided).places(outputs[0]).run();
+  return call.in(flags).index(counts).layout(Layout::kStrided).indices(outputs[0]).run();
 }
 
 // ATen's function makes its result on the host.
@@ -121,14 +121,14 @@ at::Tensor &masked_scatter_(at::Tensor &self, const at::Tensor &mask, const at::
               mask.dtype());
   const auto flags = at::expand_inplace(self, mask, "masked_scatter_");
   const at::Tensor rows = self.dim() ? self : self.unsqueeze(0);
-  const at::Tensor places = (self.dim() ? *flags : flags->unsqueeze(0)).nonzero();
-  const int64_t count = places.size(0);
+  const at::Tensor selected = (self.dim() ? *flags : flags->unsqueeze(0)).nonzero();
+  const int64_t count = selected.size(0);
   TORCH_CHECK(source.numel() >= count,
               "masked_scatter: expected self and source to have same number of elements: ", "the mask has ", count,
               " true elements, source has ", source.numel());
   if (count == 0) return self;
   c10::List<std::optional<at::Tensor>> indices;
-  for (int64_t d = 0; d < places.size(1); d++) indices.push_back(places.select(1, d));
+  for (int64_t d = 0; d < selected.size(1); d++) indices.push_back(selected.select(1, d));
   at::Tensor target = rows;
   target.index_put_(indices, source.reshape(-1).narrow(0, 0, count));
   return self;
@@ -137,4 +137,4 @@ at::Tensor &masked_scatter_(at::Tensor &self, const at::Tensor &mask, const at::
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/masked.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/masked.inc"  // registrations: codegen/operators

@@ -60,4 +60,4 @@ void conjugate(at::TensorIteratorBase &it) { it.tensor(0).copy_(it.tensor(1).con
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/pointwise_manual.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/pointwise_manual.inc"  // registrations: codegen/operators

@@ -21,4 +21,4 @@ void choose(at::TensorIterator &it) {
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/pointwise/where.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/pointwise/where.inc"  // registrations: codegen/operators

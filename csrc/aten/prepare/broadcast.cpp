@@ -23,8 +23,8 @@ struct Operands {
 
 bool is_plain(const at::Tensor &tensor) { return dense::has_keys(tensor.unsafeGetTensorImpl(), kKeySet); }
 
-bool collect(Operands &operands, c10::ArrayRef<Argument> arguments) {
-  for (const Argument &argument : arguments) {
+bool collect(Operands &operands, c10::ArrayRef<KernelArgument> arguments) {
+  for (const KernelArgument &argument : arguments) {
     if (!argument.tensor) continue;
     const at::Tensor &tensor = *argument.tensor;
     if (!is_plain(tensor)) {
@@ -100,10 +100,10 @@ bool accepts_result(const Operands &operands, const at::Tensor &given, c10::Scal
   return true;
 }
 
-bool gather(const Operands &operands, c10::ArrayRef<Argument> arguments, hal_value_t *values) {
+bool gather(const Operands &operands, c10::ArrayRef<KernelArgument> arguments, hal_value_t *values) {
   size_t k = 0;
   for (size_t i = 0; i < arguments.size(); i++) {
-    const Argument &argument = arguments[i];
+    const KernelArgument &argument = arguments[i];
     hal_tensor_t unused;
     if (argument.tensor && k < operands.count && argument.tensor == operands.tensors[k]) {
       values[i] = value(operands.descriptors[k++]);
@@ -119,7 +119,7 @@ bool gather(const Operands &operands, c10::ArrayRef<Argument> arguments, hal_val
 }  // namespace
 
 bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
-                   c10::ArrayRef<Argument> arguments) {
+                   c10::ArrayRef<KernelArgument> arguments) {
   Operands operands;
   hal_value_t values[kMaxBroadcastArguments];
   if (arguments.size() > kMaxBroadcastArguments || !collect(operands, arguments)) return false;

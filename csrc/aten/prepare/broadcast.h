@@ -9,6 +9,6 @@ namespace torch_backend {
 // Runs operator `op` on operands that need no cast; `dtypes` are those that torch computes in when all operands have them.
 // The result is `*given`, or is made. False = not a call for this path, or no kernel; nothing was done.
 bool run_broadcast(uint32_t op, uint64_t dtypes, bool bool_result, const at::Tensor *given, at::Tensor &made,
-                   c10::ArrayRef<Argument> arguments);
+                   c10::ArrayRef<KernelArgument> arguments);
 
 }  // namespace torch_backend

@@ -14,7 +14,7 @@ bool lies_in(const at::Tensor &tensor, Layout layout) {
       return tensor.dim() == 0 || tensor.size(-1) <= 1 || tensor.stride(-1) == 1;
     case Layout::kContiguous:
       return tensor.is_contiguous();
-    case Layout::kImages:
+    case Layout::kSuggested:
       return tensor.is_contiguous(tensor.suggest_memory_format());
     default:
       return true;
@@ -36,7 +36,8 @@ at::Tensor prepared(const at::Tensor &tensor, c10::ScalarType dtype, Layout layo
   at::Tensor values = resolved(tensor);
   if (values.scalar_type() != dtype) values = values.to(dtype);
   if (lies_in(values, layout)) return values;
-  return values.contiguous(layout == Layout::kImages ? values.suggest_memory_format() : c10::MemoryFormat::Contiguous);
+  return values.contiguous(layout == Layout::kSuggested ? values.suggest_memory_format()
+                                                        : c10::MemoryFormat::Contiguous);
 }
 
 at::Tensor element_of(const c10::Scalar &number, const at::Tensor &like) {
@@ -99,7 +100,7 @@ template <class Tensor>
 Call &Call::add(Tensor &&tensor, Computing as) {
   Operand &operand = operands_.emplace_back(std::forward<Tensor>(tensor));
   operand.told(as.told);
-  if (layout_ == Layout::kLines) operand.at_least(1);
+  if (layout_ == Layout::kAtLeast1d) operand.at_least(1);
   return *this;
 }
 

@@ -58,7 +58,7 @@ PhiloxState reserve_words(const std::optional<at::Generator> &generator, c10::De
                           c10::ScalarType dtype);
 
 // A kernel that one of ATen's functions asks for by its DispatchStub has no other way to say that there is none: the fallback answers
-// the operator then (registered.h).
+// the operator then (overload.h).
 struct NoKernel : std::runtime_error {
   NoKernel() : std::runtime_error("the device has no kernel for this call") {}
 };
@@ -88,7 +88,7 @@ class Call {
   Call &in(const at::Tensor &tensor, c10::ScalarType dtype) { return read(tensor, as_is(dtype)); }
   Call &in(at::Tensor &&tensor, c10::ScalarType dtype) { return read(std::move(tensor), as_is(dtype)); }
   Call &in(const OptionalTensor &tensor, c10::ScalarType dtype) { return tensor ? in(*tensor, dtype) : none(); }
-  // An index, or places: int64.
+  // An index: int64.
   Call &index(const at::Tensor &tensor) { return in(tensor, c10::ScalarType::Long); }
   Call &index(at::Tensor &&tensor) { return in(std::move(tensor), c10::ScalarType::Long); }
   Call &none();
@@ -104,7 +104,8 @@ class Call {
   Call &out(const at::Tensor &result, c10::ScalarType dtype) { return write(result, as_is(dtype), false); }
   // A result that the kernel reads, too, or writes in part.
   Call &update(const at::Tensor &result) { return write(result, computing_, true); }
-  Call &places(const at::Tensor &result) { return out(result, c10::ScalarType::Long); }
+  // A result of indices: int64.
+  Call &indices(const at::Tensor &result) { return out(result, c10::ScalarType::Long); }
 
   // The operand or result that was given last, to be described otherwise: operand.h.
   Operand &last() { return operands_.back(); }

@@ -82,8 +82,10 @@ inline bool has_kernel(c10::DeviceIndex device, uint32_t op, c10::ScalarType dty
   return (native_dtypes(device, op) >> static_cast<unsigned>(dtype)) & 1;
 }
 
-// Whether the device's plugin has an operator of its own for a row.
-inline bool has_own(c10::DeviceIndex device, uint32_t op) { return C10_UNLIKELY(hal_op_own_dtypes(device, op) != 0); }
+// Whether the device's plugin has its own operator.
+inline bool has_vendor_op(c10::DeviceIndex device, uint32_t op) {
+  return C10_UNLIKELY(hal_op_own_dtypes(device, op) != 0);
+}
 
 // A new contiguous (or `format`) tensor on a device, uninitialised.
 inline at::Tensor make_empty(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::DeviceIndex device,

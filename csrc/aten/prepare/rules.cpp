@@ -27,7 +27,7 @@ Rule rule_of(uint32_t op) { return kRules[op]; }
 
 Layout layout_of(c10::DeviceIndex device, uint32_t op) {
   const Layout layout = rule_of(op).layout;
-  return layout == Layout::kImages && !hal_op_takes_channels_last(device, op) ? Layout::kContiguous : layout;
+  return layout == Layout::kSuggested && !hal_op_takes_channels_last(device, op) ? Layout::kContiguous : layout;
 }
 
 std::optional<ScalarType> kernel_dtype(uint64_t kernels, ScalarType dtype) {
@@ -42,11 +42,11 @@ std::optional<ScalarType> kernel_dtype(uint64_t kernels, ScalarType dtype) {
 std::optional<Computing> computing(c10::DeviceIndex device, uint32_t op, ScalarType dtype) {
   const uint64_t kernels = native_dtypes(device, op);
   const Policy policy = rule_of(op).policy;
-  if (policy == Policy::kMoved) {
+  if (policy == Policy::kElementSize) {
     const hal_dtype_t told = dtype_of_size(c10::elementSize(dtype));
     return has(kernels, static_cast<ScalarType>(told)) ? std::optional(Computing{dtype, told}) : std::nullopt;
   }
-  if (policy == Policy::kTruth) dtype = ScalarType::Bool;
+  if (policy == Policy::kBool) dtype = ScalarType::Bool;
   if (const auto found = kernel_dtype(kernels, dtype)) return same(*found);
   if (policy == Policy::kNumber && dtype == ScalarType::Bool) {
     if (has(kernels, ScalarType::Byte)) return Computing{dtype, HAL_UINT8};

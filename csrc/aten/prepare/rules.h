@@ -1,5 +1,5 @@
-// rules.h: what the rows of codegen/ops.yaml say of an operator's operands: the dtype that kernels compute in, and the layout
-// that they read. The table is generated.
+// rules.h: how the kernels of an operator read its operands: the dtype that they compute in, and the layout that they read. The table is
+// generated (codegen/kernel_operands.py).
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,20 +14,20 @@ namespace torch_backend {
 
 // In which dtype a kernel computes what ATen computes in another one.
 enum class Policy : uint8_t {
-  kExact,    // that dtype, or a wider one in which every result is the same once it is cast back
-  kNumber,   // the same, where bool counts as the numbers 0 and 1
-  kRounded,  // the same, or float64: results are made from numbers, not from operands, and rounded once
-  kMoved,    // as integers of the element's size: elements are moved as they lie
-  kTruth,    // bool: an operand is true where it is not zero
+  kExact,        // that dtype, or a wider one in which every result is the same once it is cast back
+  kNumber,       // the same, where bool counts as the numbers 0 and 1
+  kRounded,      // the same, or float64: results are made from numbers, not from operands, and rounded once
+  kElementSize,  // as integers of the element's size: elements are moved as they lie
+  kBool,         // bool: an operand is true where it is not zero
 };
 
 // How operands and results lie in memory.
 enum class Layout : uint8_t {
   kStrided,     // as they come
-  kLines,       // as they come, but with a dimension at least
+  kAtLeast1d,   // as they come, but with a dimension at least
   kRows,        // the last dimension has stride 1
   kContiguous,  // in C's order
-  kImages,      // in C's order, or channels last where the tensor is so
+  kSuggested,   // in C's order, or channels last where the tensor is so
 };
 
 struct Rule {

@@ -77,32 +77,32 @@ void Outputs::put(int64_t index, at::Tensor result) {
   out.copy_(result);
 }
 
-bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments) {
+bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments) {
   uint64_t dtypes = 0;
-  for (const Argument &argument : arguments)
+  for (const KernelArgument &argument : arguments)
     if (argument.tensor && is_device_tensor(*argument.tensor))
       dtypes |= hal_op_dtypes(argument.tensor->device().index(), op);
   if (!dtypes) return false;
-  for (const Argument &argument : arguments) {
+  for (const KernelArgument &argument : arguments) {
     if (!argument.tensor) continue;
     const at::Tensor &tensor = *argument.tensor;
     if (!tensor.defined() || tensor.layout() != c10::kStrided) return false;
     const auto dtype = tensor.scalar_type();
     if (tensor.device().type() == c10::kCPU && tensor.dim() == 0) continue;
-    const bool any = c10::isIntegralType(dtype, true) || rule_of(op).policy == Policy::kMoved;
+    const bool any = c10::isIntegralType(dtype, true) || rule_of(op).policy == Policy::kElementSize;
     if (!any && !kernel_dtype(dtypes, dtype)) return false;
   }
   return true;
 }
 
-void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments) {
+void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments) {
   const at::Tensor *first = nullptr;
   const auto look = [&first](const at::Tensor *tensor) {
     if (!tensor || !tensor->defined()) return;
     if (!first) first = tensor;
     if (tensor->device() != first->device()) throw_two_devices(first->device(), tensor->device());
   };
-  for (const Argument &argument : arguments) look(argument.tensor);
+  for (const KernelArgument &argument : arguments) look(argument.tensor);
   for (size_t i = 0; i < kMostOutputs; i++) look(outputs.given(i));
 }
 

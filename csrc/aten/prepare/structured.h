@@ -99,29 +99,29 @@ class Structured final : public Meta {
 };
 
 // One argument of the operator's frozen list, as ATen gave it.
-struct Argument {
+struct KernelArgument {
   const at::Tensor *tensor = nullptr;   // an operand
   const c10::Scalar *number = nullptr;  // a number; both NULL = an optional number that is absent
   bool may_be_number = false;           // the kernel also takes the value of a one-element CPU operand
   bool rounded =
       true;  // a number beside half precision loses the digits that the dtype has not, as the first does always
 };
-inline Argument operand(const at::Tensor &tensor) { return {&tensor, nullptr, false}; }
-inline Argument operand_or_number(const at::Tensor &tensor) { return {&tensor, nullptr, true}; }
-inline Argument operand_or_precise_number(const at::Tensor &tensor) { return {&tensor, nullptr, true, false}; }
-inline Argument rounded_number(const c10::Scalar &scalar) { return {nullptr, &scalar, false}; }
-inline Argument number(const c10::Scalar &scalar) { return {nullptr, &scalar, false, false}; }
-inline Argument number(const std::optional<c10::Scalar> &scalar) {
+inline KernelArgument operand(const at::Tensor &tensor) { return {&tensor, nullptr, false}; }
+inline KernelArgument operand_or_number(const at::Tensor &tensor) { return {&tensor, nullptr, true}; }
+inline KernelArgument operand_or_precise_number(const at::Tensor &tensor) { return {&tensor, nullptr, true, false}; }
+inline KernelArgument rounded_number(const c10::Scalar &scalar) { return {nullptr, &scalar, false}; }
+inline KernelArgument number(const c10::Scalar &scalar) { return {nullptr, &scalar, false, false}; }
+inline KernelArgument number(const std::optional<c10::Scalar> &scalar) {
   return {nullptr, scalar ? &*scalar : nullptr, false, false};
 }
 
 // False when the operator cannot run natively on these operands whatever the meta function says, so that nothing is
 // allocated in vain: no kernel on the device, an operand that is not strided, a floating dtype without a kernel.
-bool may_run_natively(uint32_t op, c10::ArrayRef<Argument> arguments);
+bool may_run_natively(uint32_t op, c10::ArrayRef<KernelArgument> arguments);
 
 // Raises as TensorIterator does unless all operands and given results are on one device. For operators without an
 // iterator.
-void check_one_device(const Outputs &outputs, c10::ArrayRef<Argument> arguments);
+void check_one_device(const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
 // The two parts of a complex number, which must live as long as the value that points to them.
 using NumberParts = std::array<double, 2>;

@@ -46,22 +46,22 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
   for (size_t i = 0; i < results; i++) {
     const at::Tensor &result = outputs[static_cast<int64_t>(i)];
     const bool counts = result.scalar_type() == at::kLong;  // indices and counts, whatever the kernel computes in
-    (counts ? call.places(result) : call.out(result)).with(&Operand::keep, self.sizes(), dims);
+    (counts ? call.indices(result) : call.out(result)).with(&Operand::keep, self.sizes(), dims);
   }
   return call.run();
 }
 
-bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> operands, int64_t dim) {
+bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> operands, int64_t dim) {
   const at::Tensor &result = outputs[0];
   Call call(op, result);
-  for (const Argument &operand : operands) {
+  for (const KernelArgument &operand : operands) {
     if (operand.tensor->sizes() != result.sizes()) return false;
     call.in(*operand.tensor);
   }
   return call.put(at::maybe_wrap_dim(dim, result.dim())).out(result).run();
 }
 
-bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> arguments) {
+bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments) {
   const at::Tensor &result = outputs[0];
   Call call(op, result);
   const bool adds = arguments.size() > 2;  // the first operand is added to the product

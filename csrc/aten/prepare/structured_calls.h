@@ -1,5 +1,5 @@
 // structured_calls.h: structured operators that are not elementwise, behind their meta functions: reductions, softmax
-// and matrix products, with the argument lists of codegen/ops.yaml. Each returns false when the device has no kernel:
+// and matrix products, with the argument lists of codegen/operators. Each returns false when the device has no kernel:
 // take the fallback, nothing has changed but the size of out=.
 #pragma once
 
@@ -16,6 +16,13 @@ inline DimVector reduced_dims(int64_t ndim, const std::optional<int64_t> &dim) {
   return dim ? reduced_dims(ndim, *dim) : reduced_dims(ndim, c10::OptionalIntArrayRef());
 }
 
+// The dimensions of a reduction as a list, however the operator takes them, for the vendor's operator.
+inline c10::OptionalIntArrayRef dimensions(const c10::OptionalIntArrayRef &dims) { return dims; }
+inline c10::OptionalIntArrayRef dimensions(const int64_t &dim) { return c10::IntArrayRef(dim); }
+inline c10::OptionalIntArrayRef dimensions(const std::optional<int64_t> &dim) {
+  return dim ? c10::OptionalIntArrayRef(c10::IntArrayRef(*dim)) : c10::OptionalIntArrayRef();
+}
+
 // The same where an empty list means none of them.
 DimVector listed_dims(int64_t ndim, c10::OptionalIntArrayRef dims);
 
@@ -25,9 +32,9 @@ bool run_reduction(uint32_t op, c10::ScalarType computing, const Outputs &output
                    const std::optional<c10::Scalar> &number = std::nullopt);
 
 // Softmax and its backward along one dimension; `operands` have the result's shape.
-bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> operands, int64_t dim);
+bool run_softmax(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> operands, int64_t dim);
 
 // A matrix product; arguments: [self to add,] first and second matrix [, beta, alpha].
-bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<Argument> arguments);
+bool run_matrix_product(uint32_t op, const Outputs &outputs, c10::ArrayRef<KernelArgument> arguments);
 
 }  // namespace torch_backend

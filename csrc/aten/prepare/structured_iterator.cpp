@@ -2,10 +2,9 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/prepare/structured_iterator.h"
 
-#include <ATen/ops/result_type.h>
 #include <ATen/ops/scalar_tensor.h>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 
 namespace torch_backend {
 
@@ -13,12 +12,13 @@ namespace {
 
 constexpr size_t kMaxArguments = 6;  // of a frozen argument list of an elementwise operator
 
-bool is_host_number(const Argument &argument) {
+bool is_host_number(const KernelArgument &argument) {
   return argument.may_be_number && argument.tensor->device().type() == c10::kCPU;
 }
 
 // The dtype that ATen computes in; an iterator that promotes nothing has none, but one operand.
-std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> common, c10::ArrayRef<Argument> arguments) {
+std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> common,
+                                            c10::ArrayRef<KernelArgument> arguments) {
   if (common) return common;
   const bool alone = arguments[0].tensor && (arguments.size() == 1 || !arguments[1].tensor);
   return alone ? std::optional(arguments[0].tensor->scalar_type()) : std::nullopt;
@@ -26,7 +26,7 @@ std::optional<c10::ScalarType> common_dtype(std::optional<c10::ScalarType> commo
 
 // A number for a kernel that may compute in a wider dtype than ATen would: it must fit into ATen's. Beside half precision it is rounded
 // first, or keeps its digits.
-std::optional<hal_value_t> number_as(const Argument &argument, bool rounded, c10::ScalarType promoted,
+std::optional<hal_value_t> number_as(const KernelArgument &argument, bool rounded, c10::ScalarType promoted,
                                      c10::ScalarType computing, NumberParts &parts) {
   const bool digits = !rounded && c10::isReducedFloatingType(promoted);
   c10::Scalar scalar;
@@ -44,11 +44,11 @@ std::optional<hal_value_t> number_as(const Argument &argument, bool rounded, c10
 }
 
 // Shows the plugin's own operator what the user gave, in the result's shape, before anything is cast. False = it declined.
-bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> arguments) {
+bool call_vendor_op_elementwise(uint32_t op, const at::Tensor &result, c10::ArrayRef<KernelArgument> arguments) {
   VendorCall call;
   std::array<at::Tensor, kMaxArguments> expanded;
   for (size_t i = 0; i < arguments.size(); i++) {
-    const Argument &argument = arguments[i];
+    const KernelArgument &argument = arguments[i];
     if (argument.tensor && is_device_tensor(*argument.tensor))
       call.add(expanded[i] = argument.tensor->expand(result.sizes()));
     else if (argument.tensor)
@@ -56,25 +56,19 @@ bool ask_own(uint32_t op, const at::Tensor &result, c10::ArrayRef<Argument> argu
     else
       call.add(argument.number ? std::optional(*argument.number) : std::nullopt);
   }
-  return call.may_ask(op) && fill(call, op, result);
+  return call.is_supported(op) && fill(call, op, result);
 }
 
 }  // namespace
 
-bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other) {
-  if (other.dim() != 0) return false;
-  const c10::ScalarType dtype = at::result_type(self, other);
-  return c10::isIntegralType(dtype, true) && !other.to(dtype).is_nonzero();
-}
-
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
-                     c10::ArrayRef<Argument> arguments) {
+                     c10::ArrayRef<KernelArgument> arguments) {
   const at::Tensor &result = outputs[0];
   TORCH_INTERNAL_ASSERT(arguments.size() <= kMaxArguments);
   if (C10_UNLIKELY(at::has_internal_overlap(result) == at::MemOverlap::Yes)) return false;  // where ATen allows it
   Declined declined;
   if (C10_UNLIKELY(hal_op_own_dtypes(result.device().index(), op) != 0)) {
-    if (ask_own(op, result, arguments)) return true;
+    if (call_vendor_op_elementwise(op, result, arguments)) return true;
     declined.set(op);
   }
   const auto promoted = common_dtype(common, arguments);
@@ -84,7 +78,7 @@ bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bo
 
   NumberParts parts[kMaxArguments];
   for (size_t i = 0; i < arguments.size(); i++) {
-    const Argument &argument = arguments[i];
+    const KernelArgument &argument = arguments[i];
     if (argument.tensor && !is_host_number(argument)) {
       // Where the kernel's dtype is wider than ATen's, an operand is first cast to ATen's: it may wrap or overflow.
       const bool twice = *promoted != call.dtype() && argument.tensor->scalar_type() != *promoted;

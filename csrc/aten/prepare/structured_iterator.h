@@ -160,14 +160,6 @@ inline bool independent(const at::Tensor &, const std::optional<c10::Scalar> &) 
 
 }  // namespace dense
 
-bool is_integer_zero_of_host(const at::Tensor &self, const at::Tensor &other);
-
-// A divisor that is a number and, in the dtype that is computed in, the integer 0.
-inline bool is_integer_zero(const at::Tensor &self, const at::Tensor &other) {
-  if (C10_LIKELY(!dense::has_keys(other.unsafeGetTensorImpl(), dense::kHostKeySet))) return false;
-  return is_integer_zero_of_host(self, other);
-}
-
 // An elementwise operator. Its paths are compiled once for each kind of arguments, not for each operator.
 struct Elementwise {
   uint32_t op;
@@ -211,15 +203,15 @@ struct Elementwise {
   }
 
  private:
-  static Argument argument(const at::Tensor &tensor) { return operand(tensor); }
-  static Argument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
-  static Argument argument(const c10::Scalar &scalar) { return number(scalar); }
-  static Argument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
+  static KernelArgument argument(const at::Tensor &tensor) { return operand(tensor); }
+  static KernelArgument argument(const OrNumber &operand) { return operand_or_number(operand.tensor); }
+  static KernelArgument argument(const c10::Scalar &scalar) { return number(scalar); }
+  static KernelArgument argument(const std::optional<c10::Scalar> &scalar) { return number(scalar); }
 
   template <class... Rest>
   C10_NOINLINE bool broadcast(const at::Tensor *given, at::Tensor &made, const at::Tensor &self,
                               const Rest &...rest) const {
-    const Argument arguments[] = {argument(self), argument(rest)...};
+    const KernelArgument arguments[] = {argument(self), argument(rest)...};
     return run_broadcast(op, dtypes, bool_result, given, made, arguments);
   }
 
@@ -262,6 +254,6 @@ struct Elementwise {
 // when it has none: that of the only operand). False = no kernel: take the fallback; no operand or given result has changed (out= may have been
 // resized).
 bool run_elementwise(uint32_t op, std::optional<c10::ScalarType> common, bool bool_result, const Outputs &outputs,
-                     c10::ArrayRef<Argument> arguments);
+                     c10::ArrayRef<KernelArgument> arguments);
 
 }  // namespace torch_backend

@@ -28,7 +28,7 @@ hal_value_t numbered(uint32_t tag, size_t number) {
 
 }  // namespace
 
-size_t VendorCall::place(const at::Tensor &tensor) {
+size_t VendorCall::add_operand(const at::Tensor &tensor) {
   if (!first_) first_ = &tensor;
   storages_.push_back(tensor.storage().unsafeGetStorageImpl());
   tensors_.push_back(describe(tensor));
@@ -42,7 +42,7 @@ void VendorCall::add(const at::Tensor &tensor) {
     possible_ = false;
     return;
   }
-  values_.push_back(numbered(HAL_VALUE_TENSOR, place(tensor)));
+  values_.push_back(numbered(HAL_VALUE_TENSOR, add_operand(tensor)));
 }
 
 void VendorCall::add(at::TensorList list) { add(at::ITensorListRef(list)); }
@@ -55,7 +55,7 @@ void VendorCall::add(const at::ITensorListRef &list) {
   values_.push_back(operands);
   for (const at::Tensor &tensor : list) {
     if (tensor.defined() && !is_bare(tensor)) possible_ = false;
-    lists_.back().second.push_back(possible_ && tensor.defined() ? static_cast<int32_t>(place(tensor)) : kAbsent);
+    lists_.back().second.push_back(possible_ && tensor.defined() ? static_cast<int32_t>(add_operand(tensor)) : kAbsent);
   }
 }
 
@@ -68,7 +68,7 @@ void VendorCall::add(const c10::List<std::optional<at::Tensor>> &list) {
   for (const std::optional<at::Tensor> tensor : list) {
     const bool given = tensor && tensor->defined();
     if (given && !is_bare(*tensor)) possible_ = false;
-    lists_.back().second.push_back(possible_ && given ? static_cast<int32_t>(place(*tensor)) : kAbsent);
+    lists_.back().second.push_back(possible_ && given ? static_cast<int32_t>(add_operand(*tensor)) : kAbsent);
   }
 }
 
@@ -102,7 +102,7 @@ void VendorCall::add_flags(c10::ArrayRef<bool> flags) {
 
 void VendorCall::add_result(const at::Tensor &tensor) {
   if (tensor.defined() && !is_bare(tensor)) possible_ = false;
-  results_.push_back(possible_ && tensor.defined() ? static_cast<int32_t>(place(tensor)) : kAbsent);
+  results_.push_back(possible_ && tensor.defined() ? static_cast<int32_t>(add_operand(tensor)) : kAbsent);
 }
 
 bool VendorCall::reads(const at::Tensor &result) const {
@@ -110,14 +110,14 @@ bool VendorCall::reads(const at::Tensor &result) const {
   return std::find(storages_.begin(), storages_.end(), storage) != storages_.end();
 }
 
-bool VendorCall::may_ask(uint32_t op) const {
+bool VendorCall::is_supported(uint32_t op) const {
   if (!possible_ || !first_) return possible_;
   const uint64_t dtypes = hal_op_own_dtypes(first_->device().index(), op);
   return (dtypes >> static_cast<unsigned>(first_->scalar_type())) & 1;
 }
 
 bool VendorCall::run(uint32_t op) {
-  if (!first_ || !may_ask(op)) return false;
+  if (!first_ || !is_supported(op)) return false;
   const auto tensor = [this](int32_t number) { return number == kAbsent ? nullptr : &tensors_[number]; };
   c10::SmallVector<const hal_tensor_t *, kUsual> listed, results;
   for (const auto &[position, members] : lists_)

@@ -67,7 +67,7 @@ class VendorCall {
   void set_state(PhiloxState philox) { philox_ = philox; }
 
   // Tells whether the plugin is asked at all: it has the operator, for the dtype of the first operand or, without one, result.
-  bool may_ask(uint32_t op) const;
+  bool is_supported(uint32_t op) const;
 
   // Tells whether an operand lies in the memory of a result.
   bool reads(const at::Tensor &result) const;
@@ -81,7 +81,7 @@ class VendorCall {
 
   void add_flags(c10::ArrayRef<bool> flags);
   void add_none() { values_.push_back(none_value()); }
-  size_t place(const at::Tensor &tensor);
+  size_t add_operand(const at::Tensor &tensor);
 
   bool possible_ = true;
   PhiloxState philox_{0, 0, nullptr};

@@ -5,7 +5,7 @@
 #include <ATen/native/TensorFactories.h>
 #include <ATen/native/UnaryOps.h>
 
-#include "aten/random/random_draw.h"
+#include "aten/random/random_vendor.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -75,8 +75,8 @@ void integers(at::TensorIteratorBase &it, OptionalGenerator generator) {
 bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   if (!is_device_tensor(out) || out.is_complex()) return false;
   const c10::DeviceIndex device = out.device().index();
-  const bool own = has_own(device, HAL_OP_ID_RANDPERM);
-  const Declined asked_here(HAL_OP_ID_RANDPERM);
+  const bool own = has_vendor_op(device, HAL_OP_ID_RANDPERM);
+  const Declined declined(HAL_OP_ID_RANDPERM);
   Call call(HAL_OP_ID_RANDPERM, device, at::kLong);
   if (!call.possible() && !own) return false;
   TORCH_CHECK(n >= 0, "n must be non-negative, got", n);
@@ -84,7 +84,7 @@ bool randperm(int64_t n, const OptionalGenerator &generator, at::Tensor &out) {
   out.resize_({n});
   if (n == 0) return true;
   const PhiloxState state = reserve_words(generator, device, 2 * n, at::kLong);
-  return (own && ask(HAL_OP_ID_RANDPERM, {}, out, state)) || call.random(state).out(out).run();
+  return (own && call_vendor_op(HAL_OP_ID_RANDPERM, {}, out, state)) || call.random(state).out(out).run();
 }
 
 // A number below the probability in its place, in the probability's dtype as on the CPU. A probability that is none is
@@ -93,8 +93,8 @@ void below(const at::TensorBase &result, const at::TensorBase &given_probabiliti
   const at::Tensor self(result), probabilities(given_probabilities);
   must(is_device_tensor(self) && probabilities.is_floating_point() && !self.is_complex());
   const c10::ScalarType dtype = probabilities.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  if (ask_to_draw(HAL_OP_ID_BERNOULLI_TENSOR, self.device().index(), generator, self.numel(), dtype,
-                  {given(probabilities)}, self))
+  if (call_random_vendor_op(HAL_OP_ID_BERNOULLI_TENSOR, self.device().index(), generator, self.numel(), dtype,
+                            {argument(probabilities)}, self))
     return;
   const at::Tensor limits = probabilities.to(self.device(), dtype).expand(self.sizes());
   const at::Tensor numbers = make_empty(self.sizes(), dtype, self.device().index());
@@ -114,4 +114,4 @@ at::Tensor &bernoulli_into(const at::Tensor &probabilities, OptionalGenerator ge
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/random/distributions.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/random/distributions.inc"  // registrations: codegen/operators

@@ -3,7 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_like.h>
 
-#include "aten/random/random_draw.h"
+#include "aten/random/random_vendor.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -18,11 +18,11 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, doubl
   OptionalGenerator generator;
   at::Tensor result = at::empty_like(input);
   if (input.numel() == 0) return {result, mask};
-  if (ask_to_draw(HAL_OP_ID_NATIVE_DROPOUT, device, generator, input.numel(), at::kBool,
-                  {given(input), given(p), given(train)}, {result, mask}))
+  if (call_random_vendor_op(HAL_OP_ID_NATIVE_DROPOUT, device, generator, input.numel(), at::kBool,
+                            {argument(input), argument(p), argument(train)}, {result, mask}))
     return {result, mask};
   if (input.is_contiguous() && input.is_floating_point()) {
-    const Declined asked_here(HAL_OP_ID_NATIVE_DROPOUT);
+    const Declined declined(HAL_OP_ID_NATIVE_DROPOUT);
     Call call(HAL_OP_ID_NATIVE_DROPOUT, input);
     call.in(input).put(p);
     if (call.possible()) call.random(reserve_words(generator, device, input.numel(), at::kBool));
@@ -36,4 +36,4 @@ std::tuple<at::Tensor, at::Tensor> native_dropout(const at::Tensor &input, doubl
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/random/dropout.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/random/dropout.inc"  // registrations: codegen/operators

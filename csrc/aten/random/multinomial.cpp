@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "aten/random/random_draw.h"
+#include "aten/random/random_vendor.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -29,10 +29,10 @@ at::Tensor sample(const at::Tensor &self, int64_t count, bool replacement, Optio
   chosen.back() = count;
   if (replacement) sizes.insert(sizes.end() - 1, count);
   const c10::DeviceIndex device = self.device().index();
-  if (has_own(device, HAL_OP_ID_MULTINOMIAL)) {
+  if (has_vendor_op(device, HAL_OP_ID_MULTINOMIAL)) {
     const at::Tensor result = make_empty(chosen, at::kLong, device);
-    if (ask_to_draw(HAL_OP_ID_MULTINOMIAL, device, generator, c10::multiply_integers(sizes), self.scalar_type(),
-                    {given(self), given(count), given(replacement)}, result))
+    if (call_random_vendor_op(HAL_OP_ID_MULTINOMIAL, device, generator, c10::multiply_integers(sizes),
+                              self.scalar_type(), {argument(self), argument(count), argument(replacement)}, result))
       return result;
   }
   at::Tensor times = make_empty(sizes, self.scalar_type(), self.device().index());
@@ -53,4 +53,4 @@ bool multinomial(Outputs &outputs, const at::Tensor &self, int64_t count, bool r
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/random/multinomial.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/random/multinomial.inc"  // registrations: codegen/operators

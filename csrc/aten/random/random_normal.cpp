@@ -7,7 +7,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/ops/normal_native.h>
 
-#include "aten/random/random_draw.h"
+#include "aten/random/random_vendor.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -26,32 +26,33 @@ c10::IntArrayRef sizes_of(double) { return {}; }
 c10::IntArrayRef sizes_of(const at::Tensor &numbers) { return numbers.sizes(); }
 
 // Whether the plugin's own operator has filled `out`, which is resized.
-template <uint32_t kRow, class Mean, class Std>
-bool is_drawn(const Mean &mean, const Std &std, OptionalGenerator &generator, const at::Tensor &out) {
+template <uint32_t kOp, class Mean, class Std>
+bool is_filled_by_vendor(const Mean &mean, const Std &std, OptionalGenerator &generator, const at::Tensor &out) {
   const c10::DeviceIndex device = out.device().index();
-  if (!has_own(device, kRow) || !out.is_floating_point()) return false;
+  if (!has_vendor_op(device, kOp) || !out.is_floating_point()) return false;
   check_deviation(std);
   at::native::resize_output(out, at::infer_size_dimvector(sizes_of(mean), sizes_of(std)));
-  return ask_to_draw(kRow, device, generator, out.numel(), out.scalar_type(), {given(mean), given(std)}, out);
+  return call_random_vendor_op(kOp, device, generator, out.numel(), out.scalar_type(), {argument(mean), argument(std)},
+                               out);
 }
 
-template <uint32_t kRow, class Mean, class Std>
+template <uint32_t kOp, class Mean, class Std>
 at::Tensor normal_of(const Mean &mean, const Std &std, OptionalGenerator generator) {
   const at::Tensor &model = model_of(mean, std);
-  if (has_own(model.device().index(), kRow)) {
+  if (has_vendor_op(model.device().index(), kOp)) {
     const at::Tensor out = make_empty(0, model.scalar_type(), model.device().index());
-    if (is_drawn<kRow>(mean, std, generator, out)) return out;
+    if (is_filled_by_vendor<kOp>(mean, std, generator, out)) return out;
   }
   return at::native::normal(mean, std, std::move(generator));
 }
 
-template <uint32_t kRow, class Mean, class Std>
+template <uint32_t kOp, class Mean, class Std>
 bool normal_into(const Mean &mean, const Std &std, OptionalGenerator generator, at::Tensor &out) {
-  return is_drawn<kRow>(mean, std, generator, out) ||
+  return is_filled_by_vendor<kOp>(mean, std, generator, out) ||
          at::native::normal_out(mean, std, std::move(generator), out).defined();
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/random/random_normal.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/random/random_normal.inc"  // registrations: codegen/operators

@@ -124,7 +124,7 @@ static std::tuple<Tensor, Tensor, Tensor> lstm_of_autograd(const Tensor &input, 
   const auto wants = [](const Tensor &tensor) { return tensor.requires_grad(); };
   const bool gradients = at::GradMode::is_enabled() && (wants(input) || std::any_of(hx.begin(), hx.end(), wants) ||
                                                         std::any_of(params.begin(), params.end(), wants));
-  if (gradients || !is_plain(input) || !has_own(input.device().index(), HAL_OP_ID_LSTM_INPUT))
+  if (gradients || !is_plain(input) || !has_vendor_op(input.device().index(), HAL_OP_ID_LSTM_INPUT))
     return torch_backend::lstm(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
   const at::AutoDispatchBelowADInplaceOrView below;
   return at::_ops::lstm_input::call(input, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first);
@@ -134,4 +134,4 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", TORCH_FN
 
 }  // namespace torch_backend
 
-#include "aten/recurrent/lstm.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/recurrent/lstm.inc"  // registrations: codegen/operators

@@ -129,4 +129,4 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/recurrent/recurrent.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/recurrent/recurrent.inc"  // registrations: codegen/operators

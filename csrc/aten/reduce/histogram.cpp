@@ -19,12 +19,12 @@ void count_in_bins(const at::Tensor &self, const OptionalTensor &, bool, at::Ten
   const at::Tensor x = self.reshape(-1).to(computing), ends = edges[0].to(computing);
   const at::Tensor low = ends.select(0, 0), high = ends.select(0, -1), inside = x.ge(low).logical_and(x.le(high));
   const int64_t bins = counts.size(0);
-  const at::Tensor places = at::where(inside, x, low).sub(low).mul(bins).div(high.sub(low)).to(at::kLong);
+  const at::Tensor bin = at::where(inside, x, low).sub(low).mul(bins).div(high.sub(low)).to(at::kLong);
   const at::Tensor none = at::zeros({bins}, self.options().dtype(at::kLong));
-  counts.copy_(none.index_add(0, places.clamp_max(bins - 1), inside.to(at::kLong)));
+  counts.copy_(none.index_add(0, bin.clamp_max(bins - 1), inside.to(at::kLong)));
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/reduce/histogram.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/reduce/histogram.inc"  // registrations: codegen/operators

@@ -8,8 +8,8 @@
 #include <ATen/native/ReduceOpsUtils.h>
 #include <ATen/ops/addbmm_native.h>
 
-#include "aten/prepare/asked.h"
 #include "aten/prepare/structured_calls.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -128,9 +128,9 @@ std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
       self.is_complex())
     return std::nullopt;
   if (self.sizes() != other.sizes()) return false;
-  if (self.numel() != 0 && has_own(self.device().index(), HAL_OP_ID_EQUAL)) {
+  if (self.numel() != 0 && has_vendor_op(self.device().index(), HAL_OP_ID_EQUAL)) {
     const at::Tensor same = make_empty({}, at::kBool, self.device().index());
-    if (ask(HAL_OP_ID_EQUAL, {given(self), given(other)}, same)) return same.item<bool>();
+    if (call_vendor_op(HAL_OP_ID_EQUAL, {argument(self), argument(other)}, same)) return same.item<bool>();
   }
   return self.numel() == 0 || self.eq(other).all().item<bool>();
 }
@@ -138,4 +138,4 @@ std::optional<bool> equal(const at::Tensor &self, const at::Tensor &other) {
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/reduce/reductions.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/reduce/reductions.inc"  // registrations: codegen/operators

@@ -31,7 +31,7 @@ bool addmv(const Outputs &outputs, const at::Tensor &self, const at::Tensor &mat
            const c10::Scalar &beta, const c10::Scalar &alpha) {
   const at::Tensor added = self.dim() == 1 ? self.unsqueeze(1) : self, column = vec.unsqueeze(1);
   const at::Tensor result = outputs[0].unsqueeze(1);
-  const Argument arguments[] = {operand(added), operand(mat), operand(column), number(beta), number(alpha)};
+  const KernelArgument arguments[] = {operand(added), operand(mat), operand(column), number(beta), number(alpha)};
   return run_matrix_product(HAL_OP_ID_ADDMM, Outputs(Form::kOut, result), arguments);
 }
 
@@ -94,4 +94,4 @@ bool cdist(Outputs &outputs, const at::Tensor &x1, const at::Tensor &x2, double 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/reduce/vectors.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/reduce/vectors.inc"  // registrations: codegen/operators

@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -17,17 +17,17 @@ namespace {
 template <size_t kNumbers>
 bool fill_sequence(uint32_t op, const c10::Scalar (&numbers)[kNumbers], const at::Tensor &out) {
   if (out.numel() == 0) return true;
-  if (has_own(out.device().index(), op)) {
+  if (has_vendor_op(out.device().index(), op)) {
     const bool whole = c10::isIntegralType(out.scalar_type(), /*includeBool=*/true);
     c10::Scalar shown[kNumbers];
-    c10::SmallVector<Given, kNumbers> arguments;
+    c10::SmallVector<Argument, kNumbers> arguments;
     for (size_t i = 0; i < kNumbers; i++) {
       shown[i] = whole ? c10::Scalar(numbers[i].toLong()) : c10::Scalar(numbers[i].toDouble());
-      arguments.push_back(given(shown[i]));
+      arguments.push_back(argument(shown[i]));
     }
-    if (ask(op, arguments, out)) return true;
+    if (call_vendor_op(op, arguments, out)) return true;
   }
-  const Declined asked_here(op);
+  const Declined declined(op);
   Call call(op, out);
   for (const c10::Scalar &number : numbers)
     call.put(c10::isIntegralType(call.dtype(), false) ? value(number.toLong()) : value(number.toDouble()));
@@ -80,7 +80,8 @@ bool eye_of_sizes(int64_t n, int64_t m, at::Tensor &out) {
   TORCH_CHECK(n >= 0, "n must be greater or equal to 0, got ", n);
   TORCH_CHECK(m >= 0, "m must be greater or equal to 0, got ", m);
   out.resize_({n, m});
-  if (is_device_tensor(out) && has_own(out.device().index(), HAL_OP_ID_EYE_M) && ask(HAL_OP_ID_EYE_M, {}, out))
+  if (is_device_tensor(out) && has_vendor_op(out.device().index(), HAL_OP_ID_EYE_M) &&
+      call_vendor_op(HAL_OP_ID_EYE_M, {}, out))
     return true;
   out.zero_();
   if (out.numel() != 0) out.diagonal().fill_(1);
@@ -92,4 +93,4 @@ bool eye(int64_t n, at::Tensor &out) { return eye_of_sizes(n, n, out); }
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/sequence/sequence.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/sequence/sequence.inc"  // registrations: codegen/operators

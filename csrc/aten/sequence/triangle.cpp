@@ -1,10 +1,10 @@
-// triangle.cpp: tril and triu, which move elements of one size whatever their dtype, and the lists of their places.
+// triangle.cpp: tril and triu, which move elements of one size whatever their dtype, and the lists of their indices.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/view_as_real.h>
 
 #include "aten/copy/copy.h"
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -37,20 +37,20 @@ bool triangle(const Outputs &outputs, const at::Tensor &self, int64_t diagonal) 
 
 // Makes the list as int64 and casts it.
 template <uint32_t kOp>
-std::optional<at::Tensor> places(int64_t rows, int64_t columns, int64_t offset, std::optional<c10::ScalarType> dtype,
-                                 std::optional<c10::Layout> layout, std::optional<c10::Device> device,
-                                 std::optional<bool> pin_memory) {
+std::optional<at::Tensor> triangle_indices(int64_t rows, int64_t columns, int64_t offset,
+                                           std::optional<c10::ScalarType> dtype, std::optional<c10::Layout> layout,
+                                           std::optional<c10::Device> device, std::optional<bool> pin_memory) {
   const c10::DeviceIndex index = checked_index(device);
-  if (!has_kernel(index, kOp, at::kLong) && !has_own(index, kOp)) return std::nullopt;
+  if (!has_kernel(index, kOp, at::kLong) && !has_vendor_op(index, kOp)) return std::nullopt;
   at::native::check_args(rows, columns, layout);
   const int64_t count = kOp == HAL_OP_ID_TRIL_INDICES
                             ? at::native::get_tril_size(rows, columns, offset)
                             : rows * columns - at::native::get_tril_size(rows, columns, offset - 1);
-  if (has_own(index, kOp)) {
+  if (has_vendor_op(index, kOp)) {
     const at::Tensor list = make_empty({2, count}, dtype.value_or(at::kLong), index);
-    if (count == 0 || ask(kOp, {given(rows), given(columns), given(offset)}, list)) return list;
+    if (count == 0 || call_vendor_op(kOp, {argument(rows), argument(columns), argument(offset)}, list)) return list;
   }
-  const Declined asked_here(kOp);
+  const Declined declined(kOp);
   if (!has_kernel(index, kOp, at::kLong)) return std::nullopt;
   const at::Tensor list = make_empty({2, count}, at::kLong, index);
   Call call(kOp, list);
@@ -61,4 +61,4 @@ std::optional<at::Tensor> places(int64_t rows, int64_t columns, int64_t offset, 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/sequence/triangle.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/sequence/triangle.inc"  // registrations: codegen/operators

@@ -20,8 +20,8 @@ at::Tensor among_few(const at::Tensor &elements, const at::Tensor &few) {
 
 at::Tensor among_many(const at::Tensor &elements, const at::Tensor &many) {
   const at::Tensor sorted = std::get<0>(many.sort());
-  const at::Tensor places = at::searchsorted(sorted, elements).clamp_max_(many.size(0) - 1);
-  return sorted.index_select(0, places.reshape(-1)).view(elements.sizes()).eq(elements);
+  const at::Tensor positions = at::searchsorted(sorted, elements).clamp_max_(many.size(0) - 1);
+  return sorted.index_select(0, positions.reshape(-1)).view(elements.sizes()).eq(elements);
 }
 
 bool isin(const Outputs &outputs, const at::Tensor &elements, const at::Tensor &test_elements, bool, bool invert) {
@@ -40,4 +40,4 @@ bool isin(const Outputs &outputs, const at::Tensor &elements, const at::Tensor &
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/sort/isin.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/sort/isin.inc"  // registrations: codegen/operators

@@ -32,10 +32,10 @@ bool extremes(const at::Tensor &self, at::Tensor &values, at::Tensor &indices, i
   if (self.numel() == 0) return true;
   if (values.sizes() != self.sizes() || indices.sizes() != self.sizes()) return false;
   Call call(kOp, self);
-  return call.in(self).put(at::maybe_wrap_dim(dim, self.dim())).out(values).places(indices).run();
+  return call.in(self).put(at::maybe_wrap_dim(dim, self.dim())).out(values).indices(indices).run();
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/sort/scan.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/sort/scan.inc"  // registrations: codegen/operators

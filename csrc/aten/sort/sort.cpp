@@ -24,7 +24,7 @@ bool sort_into(const at::Tensor &self, int64_t dim, bool descending, const at::T
   const int64_t bits =
       narrow ? 8 * static_cast<int64_t>(self.itemsize()) + (self.scalar_type() == at::kByte ? 1 : 0) : 64;
   call.in(self).put(at::maybe_wrap_dim(dim, self.dim())).put(static_cast<int64_t>(descending)).put(bits);
-  return call.out(values).places(indices).run();
+  return call.out(values).indices(indices).run();
 }
 
 struct Sorted {
@@ -62,8 +62,8 @@ bool kthvalue(Outputs &outputs, const at::Tensor &self, int64_t k, int64_t dim, 
 
 // ---- medians: the lower one of two, NaN first or ignored ----
 
-// The sorted elements' place of each row's median, size 1 along `dim`.
-at::Tensor median_place(const at::Tensor &self, int64_t dim, bool ignore_nan) {
+// The sorted elements' index of each row's median, size 1 along `dim`.
+at::Tensor median_index(const at::Tensor &self, int64_t dim, bool ignore_nan) {
   const int64_t n = self.size(dim);
   at::DimVector sizes(self.sizes());
   sizes[static_cast<size_t>(dim)] = 1;
@@ -79,8 +79,8 @@ std::optional<Sorted> median_along(const at::Tensor &self, int64_t dim, bool ign
   if (self.numel() == 0 || self.is_complex() || self.scalar_type() == at::kBool) return std::nullopt;
   const auto order = sorted(self, dim, false);
   if (!order) return std::nullopt;
-  const at::Tensor place = median_place(self, dim, ignore_nan);
-  return Sorted{order->values.gather(dim, place), order->indices.gather(dim, place)};
+  const at::Tensor index = median_index(self, dim, ignore_nan);
+  return Sorted{order->values.gather(dim, index), order->indices.gather(dim, index)};
 }
 
 template <bool kIgnoreNan>
@@ -118,11 +118,11 @@ bool mode(Outputs &, const at::Tensor &, int64_t, bool) { return false; }
 bool search(Outputs &outputs, const at::Tensor &sequence, const at::Tensor &self, bool out_int32, bool right,
             std::optional<std::string_view> side, const OptionalTensor &sorter) {
   const at::Tensor order = given_or_undefined(sorter);
-  const c10::ScalarType places = out_int32 ? at::kInt : at::kLong;
+  const c10::ScalarType index_dtype = out_int32 ? at::kInt : at::kLong;
   const at::Tensor *given = outputs.given(0);
-  const at::Tensor &out = given ? *given : outputs.make(0, self.sizes(), places, sequence.device());
+  const at::Tensor &out = given ? *given : outputs.make(0, self.sizes(), index_dtype, sequence.device());
   at::native::searchsorted_pre_check(sequence, self, out, out_int32, right, side, order);
-  if (given) outputs.make(0, self.sizes(), places, sequence.device());
+  if (given) outputs.make(0, self.sizes(), index_dtype, sequence.device());
   if (sequence.dim() == 0) return false;
   if (out.numel() == 0) return true;
   at::Tensor values, ends,
@@ -135,7 +135,7 @@ bool search(Outputs &outputs, const at::Tensor &sequence, const at::Tensor &self
   call.in(ranks.defined() ? ends.gather(-1, ranks) : ends)
       .in(values)
       .put(static_cast<int64_t>(side ? *side == "right" : right));
-  return call.places(out).run();
+  return call.indices(out).run();
 }
 
 bool search_number(Outputs &outputs, const at::Tensor &sequence, const at::Scalar &self, bool out_int32, bool right,
@@ -158,10 +158,10 @@ bool run_topk(const Outputs &outputs, const at::Tensor &self, int64_t k, int64_t
   if (outputs[0].numel() == 0) return true;
   Call call(HAL_OP_ID_TOPK, self);
   call.in(self).put(k).put(at::maybe_wrap_dim(dim, self.dim())).put(int64_t{largest}).put(int64_t{ordered});
-  return call.out(outputs[0]).places(outputs[1]).run();
+  return call.out(outputs[0]).indices(outputs[1]).run();
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/sort/sort.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/sort/sort.inc"  // registrations: codegen/operators

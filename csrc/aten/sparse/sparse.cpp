@@ -25,19 +25,18 @@ void register_operators(torch::Library &library) {
   });
 }
 
-// Places as one number each, by which torch tells whether they are in order.
-at::Tensor flat_places(const at::Tensor &indices, c10::IntArrayRef sizes) {
-  at::Tensor places = at::zeros({indices.size(1)}, indices.options());
-  for (size_t d = 0; d < sizes.size(); d++)
-    places = places.mul(sizes[d]).add(indices.select(0, static_cast<int64_t>(d)));
-  return places;
+// Indices as one number each, by which torch tells whether they are in order.
+at::Tensor flat_indices(const at::Tensor &indices, c10::IntArrayRef sizes) {
+  at::Tensor flat = at::zeros({indices.size(1)}, indices.options());
+  for (size_t d = 0; d < sizes.size(); d++) flat = flat.mul(sizes[d]).add(indices.select(0, static_cast<int64_t>(d)));
+  return flat;
 }
 
 }  // namespace
 }  // namespace torch_backend
 
 namespace at::native {
-REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_backend::flat_places)
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &torch_backend::flat_indices)
 }  // namespace at::native
 
 namespace torch_backend {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -18,7 +18,7 @@ bool is_image(const at::Tensor &self, size_t dims) {
   return std::find(space.begin(), space.end(), 0) == space.end();
 }
 
-template <uint32_t kRow, size_t kDims>
+template <uint32_t kOp, size_t kDims>
 bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef output_size) {
   if (output_size.size() != kDims || !is_image(self, kDims)) return false;
   if (*std::min_element(output_size.begin(), output_size.end()) < 0) return false;
@@ -26,20 +26,20 @@ bool adaptive_avg_pool(Outputs &outputs, const at::Tensor &self, c10::IntArrayRe
   std::copy(output_size.begin(), output_size.end(), sizes.end() - kDims);
   // As on the CPU.
   outputs.make(0, sizes, self, kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous);
-  return run_row(kRow, {given(self), given(output_size)}, outputs);
+  return run_kernel(kOp, {argument(self), argument(output_size)}, outputs);
 }
 
-template <uint32_t kRow, size_t kDims>
+template <uint32_t kOp, size_t kDims>
 bool adaptive_avg_pool_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &self) {
   const auto channels = [](const at::Tensor &t) { return t.sizes().slice(0, static_cast<size_t>(t.dim()) - kDims); };
   if (!is_image(self, kDims) || !is_image(grad, kDims) || grad.dim() != self.dim() ||
       grad.scalar_type() != self.scalar_type() || channels(grad) != channels(self))
     return false;
   outputs.make(0, self.sizes(), self, self.suggest_memory_format());
-  return run_row(kRow, {given(grad), given(self)}, outputs);
+  return run_kernel(kOp, {argument(grad), argument(self)}, outputs);
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/average_pool.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/average_pool.inc"  // registrations: codegen/operators

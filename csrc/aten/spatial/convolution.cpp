@@ -21,7 +21,7 @@ std::vector<int64_t> result_sizes(const at::Tensor &input, const at::Tensor &wei
                  : at::native::conv_output_size(input.sizes(), weight.sizes(), pad, step, dilation);
   const auto space = c10::IntArrayRef(sizes).slice(2);
   for (const int64_t size : space) {
-    TORCH_CHECK(size > 0, "Given an input of size ", input.sizes(), " and a weight of size ", weight.sizes(),
+    TORCH_CHECK(size > 0, "Argument an input of size ", input.sizes(), " and a weight of size ", weight.sizes(),
                 ": the calculated output size per channel is ", space, ". Output size is too small");
   }
   return sizes;
@@ -46,7 +46,7 @@ c10::MemoryFormat format_of(const at::Tensor &image, const at::Tensor &weight) {
   return c10::MemoryFormat::Contiguous;
 }
 
-// Results for the plugin's own operators (`results` of codegen/ops.yaml): ATen has no meta function for these.
+// Results for vendors' operators (`meta` of their entries): ATen has no meta function for these.
 at::Tensor make_convolution(const at::Tensor &input, const at::Tensor &weight, const OptionalTensor &,
                             c10::IntArrayRef step, c10::IntArrayRef pad, c10::IntArrayRef dilation, bool transposed,
                             c10::IntArrayRef output_pad, int64_t groups) {
@@ -101,4 +101,4 @@ Gradients convolution_backward(const at::Tensor &grad, const at::Tensor &input, 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/convolution.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/convolution.inc"  // registrations: codegen/operators

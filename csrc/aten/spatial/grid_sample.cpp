@@ -1,4 +1,4 @@
-// grid_sample.cpp: sampling of images at the places of a grid, in half precision: places and weights are computed in float32, where
+// grid_sample.cpp: sampling of images at the positions of a grid, in half precision: positions and weights are computed in float32, where
 // the CPU's kernel, to which float32 goes, would round each of them.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
@@ -44,4 +44,4 @@ std::optional<std::tuple<at::Tensor, at::Tensor>> sample_backward(const at::Tens
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/grid_sample.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/grid_sample.inc"  // registrations: codegen/operators

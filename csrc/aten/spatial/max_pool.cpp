@@ -1,8 +1,8 @@
-// max_pool.cpp: pooling by the largest element in three dimensions, which ATen has not structured, with the places of the elements.
+// max_pool.cpp: pooling by the largest element in three dimensions, which ATen has not structured, with the indices of the elements.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Pool.h>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -45,8 +45,8 @@ bool max_pool3d(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef size,
   const at::DimVector strides = strides_like(self, sizes);
   outputs.set(0, sizes, strides, self.options());
   outputs.set(1, sizes, strides, self.options().dtype(at::kLong));
-  return run_row(HAL_OP_ID_MAX_POOL3D_WITH_INDICES,
-                 {given(self), given(size), given(step), given(pad), given(dilation)}, outputs, 2);
+  return run_kernel(HAL_OP_ID_MAX_POOL3D_WITH_INDICES,
+                    {argument(self), argument(size), argument(step), argument(pad), argument(dilation)}, outputs, 2);
 }
 
 bool max_pool3d_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &self, c10::IntArrayRef size,
@@ -55,11 +55,12 @@ bool max_pool3d_backward(Outputs &outputs, const at::Tensor &grad, const at::Ten
   const at::DimVector sizes = max_pool3d_sizes(self, size, step, pad, dilation, ceil);
   if (sizes.empty() || grad.sizes() != sizes || indices.sizes() != sizes) return false;
   outputs.make(0, self.sizes(), self, self.suggest_memory_format());
-  return run_row(HAL_OP_ID_MAX_POOL3D_WITH_INDICES_BACKWARD,
-                 {given(grad), given(indices), given(size), given(step), given(pad), given(dilation)}, outputs);
+  return run_kernel(
+      HAL_OP_ID_MAX_POOL3D_WITH_INDICES_BACKWARD,
+      {argument(grad), argument(indices), argument(size), argument(step), argument(pad), argument(dilation)}, outputs);
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/max_pool.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/max_pool.inc"  // registrations: codegen/operators

@@ -1,4 +1,4 @@
-// max_unpool.cpp: the inverse of max pooling: elements go to the places that were stored, everything else is zero. A call
+// max_unpool.cpp: the inverse of max pooling: elements go to the stored indices, everything else is zero. A call
 // with sizes that do not fit goes to the CPU's function, which says why.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 namespace torch_backend {
 namespace {
 
-// Zeros with the elements in their places. Places that do not exist are refused by scatter_.
+// Zeros with the elements at their indices. scatter_ refuses invalid indices.
 template <size_t kDims>
 bool unpool(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size) {
   const auto ndim = static_cast<size_t>(self.dim());
@@ -37,4 +37,4 @@ bool unpool3d(Outputs &outputs, const at::Tensor &self, const at::Tensor &indice
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/max_unpool.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/max_unpool.inc"  // registrations: codegen/operators

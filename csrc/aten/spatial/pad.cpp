@@ -3,7 +3,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -30,17 +30,17 @@ bool pad(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef padding) {
   const at::DimVector sizes = padded_sizes(self, padding, 2, true);
   if (sizes.empty()) return false;
   outputs.make(0, sizes, self, self.suggest_memory_format());
-  return run_row(HAL_OP_ID_REFLECTION_PAD2D, {given(self), given(padding)}, outputs);
+  return run_kernel(HAL_OP_ID_REFLECTION_PAD2D, {argument(self), argument(padding)}, outputs);
 }
 
-template <uint32_t kRow, size_t kDims>
+template <uint32_t kOp, size_t kDims>
 bool pad_backward(Outputs &outputs, const at::Tensor &grad, const at::Tensor &self, c10::IntArrayRef padding) {
-  if (grad.sizes() != padded_sizes(self, padding, kDims, kRow == HAL_OP_ID_REFLECTION_PAD2D_BACKWARD)) return false;
+  if (grad.sizes() != padded_sizes(self, padding, kDims, kOp == HAL_OP_ID_REFLECTION_PAD2D_BACKWARD)) return false;
   outputs.make(0, self.sizes(), self, self.suggest_memory_format());
-  return run_row(kRow, {given(grad), given(self), given(padding)}, outputs);
+  return run_kernel(kOp, {argument(grad), argument(self), argument(padding)}, outputs);
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/pad.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/pad.inc"  // registrations: codegen/operators

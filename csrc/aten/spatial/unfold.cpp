@@ -2,7 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/im2col_shape_check.h>
 
-#include "aten/prepare/asked.h"
+#include "aten/prepare/vendor_op.h"
 #include "hal_op_ids.h"
 
 namespace torch_backend {
@@ -28,7 +28,8 @@ bool unfold(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef size, c10
   at::DimVector sizes{self.size(-3) * size[0] * size[1], windows};
   if (self.dim() == 4) sizes.insert(sizes.begin(), self.size(0));
   outputs.make(0, sizes, self);
-  return run_row(HAL_OP_ID_IM2COL, {given(self), given(size), given(dilation), given(pad), given(step)}, outputs);
+  return run_kernel(HAL_OP_ID_IM2COL,
+                    {argument(self), argument(size), argument(dilation), argument(pad), argument(step)}, outputs);
 }
 
 bool fold(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef image, c10::IntArrayRef size,
@@ -39,11 +40,12 @@ bool fold(Outputs &outputs, const at::Tensor &self, c10::IntArrayRef image, c10:
   at::DimVector sizes{self.size(-2) / (size[0] * size[1]), image[0], image[1]};
   if (self.dim() == 3) sizes.insert(sizes.begin(), self.size(0));
   outputs.make(0, sizes, self);
-  return run_row(HAL_OP_ID_COL2IM, {given(self), given(image), given(size), given(dilation), given(pad), given(step)},
-                 outputs);
+  return run_kernel(
+      HAL_OP_ID_COL2IM,
+      {argument(self), argument(image), argument(size), argument(dilation), argument(pad), argument(step)}, outputs);
 }
 
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/spatial/unfold.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/spatial/unfold.inc"  // registrations: codegen/operators

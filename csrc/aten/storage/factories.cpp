@@ -56,4 +56,4 @@ at::Tensor efficientzerotensor(c10::IntArrayRef size, std::optional<c10::ScalarT
 }  // namespace
 }  // namespace torch_backend
 
-#include "aten/storage/factories.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/storage/factories.inc"  // registrations: codegen/operators

@@ -94,4 +94,4 @@ TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
 
 }  // namespace torch_backend
 
-#include "aten/storage/storage_ops.inc"  // registrations: `bodies` of codegen/ops.yaml
+#include "aten/storage/storage_ops.inc"  // registrations: codegen/operators

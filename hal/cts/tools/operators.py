@@ -1,8 +1,8 @@
-"""Writes the names of the operators that the host asks a plugin for, those of codegen/ops.yaml in their order, as a C table.
+"""Writes the names of the operators that the host asks a plugin for, those of codegen/operators in the order of their numbers, as a C table.
 
     operators.py --codegen codegen OUTPUT
 
-A row is CTS_OPERATOR("add.Tensor").
+A line is CTS_OPERATOR("add.Tensor").
 """
 import argparse
 import json
@@ -12,13 +12,13 @@ from pathlib import Path
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--codegen", type=Path, required=True, help="the folder of oplist.py and ops.yaml")
+    parser.add_argument("--codegen", type=Path, required=True, help="the folder of entries.py and operators/")
     parser.add_argument("output", type=Path)
     arguments = parser.parse_args()
     sys.path.insert(0, str(arguments.codegen))
-    import oplist
+    import entries
 
-    lines = [f"CTS_OPERATOR({json.dumps(op.name)})" for op in oplist.load()]
+    lines = [f"CTS_OPERATOR({json.dumps(op.name)})" for op in entries.load()]
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text("/* Written by hal/cts/tools/operators.py. */\n" + "\n".join(lines) + "\n")
 

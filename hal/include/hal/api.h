@@ -1,12 +1,15 @@
-/* api.h: linkage of the HAL's public functions. */
+/* api.h: linkage and attributes of the HAL's public functions. */
 #ifndef HAL_API_H_
 #define HAL_API_H_
 
 #if defined(__GNUC__)
 #define HAL_API __attribute__((visibility("default")))
 #define HAL_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
+/* Of functions that report a failure once: the compiler warns where the result is not used, and the failure would be lost. */
+#define HAL_MUST_USE __attribute__((warn_unused_result))
 #else
 #define HAL_API
+#define HAL_MUST_USE
 #define HAL_PRINTF(text, first)
 #endif
 

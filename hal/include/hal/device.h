@@ -44,7 +44,7 @@ HAL_API hal_status_t hal_device_set_current(int32_t device);
 HAL_API int32_t hal_device_exchange(int32_t device);
 
 /* Waits until all work of all streams of the device is done. Errors: an asynchronous failure of one of them, once; call again for others. Since 0.1. */
-HAL_API hal_status_t hal_device_synchronize(int32_t device);
+HAL_API HAL_MUST_USE hal_status_t hal_device_synchronize(int32_t device);
 
 /* Tells whether `device` can access memory of `peer` directly: 1 or 0. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible);

@@ -21,11 +21,11 @@ HAL_API hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream);
 
 /* Tells without waiting whether the recorded work is done; never recorded counts as done. Errors: HAL_NOT_READY; what
  * hal_event_synchronize answers. Since 0.1. */
-HAL_API hal_status_t hal_event_query(hal_event_t *event);
+HAL_API HAL_MUST_USE hal_status_t hal_event_query(hal_event_t *event);
 
 /* Waits until the recorded work is done. Errors: an asynchronous failure of the event's stream, once, as
  * hal_stream_synchronize. Since 0.1. */
-HAL_API hal_status_t hal_event_synchronize(hal_event_t *event);
+HAL_API HAL_MUST_USE hal_status_t hal_event_synchronize(hal_event_t *event);
 
 /* Gives nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.
  * Errors: HAL_FAILED_PRECONDITION (also of events that a recorded stream records, which have no time), HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */

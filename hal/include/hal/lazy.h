@@ -19,18 +19,21 @@ extern "C" {
 
 typedef struct hal_lazy_s hal_lazy_t;
 
-/* Tells where the calling thread is, as a number of the caller's own; 0 = unknown. Called by each operator that is recorded, without a lock of
- * the HAL: it must be quick, and call nothing of the HAL. */
+/* The functions of a description are called while the thread holds no lock of the HAL; hal_lazy_end waits for those that run or are due.
+ *
+ * Returns where the calling thread is, as a number of the caller's own; 0 = unknown. Called for each operator that is recorded: it must be
+ * quick, and call no function of the HAL. */
 typedef uint64_t (*hal_lazy_origin_fn_t)(void *state);
 
 /* Writes what such a number stands for, as text with its 0 ("train.py:17"). */
 typedef void (*hal_lazy_describe_fn_t)(void *state, uint64_t origin, char *text, size_t room);
 
-/* Told of each group of operators that is compiled, as text: what it is, and what distinguishes it from the nearest one that was known; and
- * the origin of its first operator. Called with locks of the HAL: it may call nothing of it, and wait for nobody who does. */
+/* Called for each group of operators that was compiled, when the work in which it was found has been queued: `text` describes it and what
+ * distinguishes it from the nearest known group, `origin` is that of its first operator. */
 typedef void (*hal_lazy_compiled_fn_t)(void *state, uint64_t origin, const char *text);
 
-/* Told before what was recorded is queued: why, and its text in `format` of the description, as by hal_lazy_text. Called like the one before. */
+/* Called when deferred work has been queued: with the cause, and the work as text in `format` of the description, as by hal_lazy_text. Not
+ * called when the host has no memory for the text. */
 typedef void (*hal_lazy_queueing_fn_t)(void *state, const char *cause, const char *text);
 
 /* hal_lazy_desc_t.flags */
@@ -62,11 +65,11 @@ HAL_API hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t 
 /* Queues what was recorded; does not wait for it. Any thread. Errors: the plugin's, naming the operator and where it was called: what
  * stood before it is queued, what stood behind it is dropped, and the message tells how many commands those are. The plugin's HAL_UNIMPLEMENTED and
  * HAL_NOT_READY are HAL_INTERNAL here and wherever else the work is asked for. Since 0.2. */
-HAL_API hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
+HAL_API HAL_MUST_USE hal_status_t hal_lazy_flush(hal_lazy_t *lazy);
 
 /* Queues what was recorded, and the stream is as before; `lazy` is destroyed, whatever is answered. NULL is allowed. No other thread may
  * queue work on the stream meanwhile. Errors: as of hal_lazy_flush. Since 0.2. */
-HAL_API hal_status_t hal_lazy_end(hal_lazy_t *lazy);
+HAL_API HAL_MUST_USE hal_status_t hal_lazy_end(hal_lazy_t *lazy);
 
 /* Gives what makes a stream (NULL: current) lazy, borrowed; NULL = it is not. Costs a load. Since 0.2. */
 HAL_API hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream);

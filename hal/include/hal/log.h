@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-/* Receives one line of log, without a newline; `level` is HAL_LOG_*. May be called from any thread. */
+/* Receives one line of log, without a newline; `level` is HAL_LOG_*. May be called from any thread, while that thread holds no lock of the
+ * HAL: a line that is logged under one follows when the lock is released. */
 typedef void (*hal_log_sink_t)(int32_t level, const char *message, void *user_data);
 
 /* Logs one line when `level` is on. Since 0.1. */

@@ -1,6 +1,6 @@
 /* op.h: operators. A call takes the plugin's own op, else the portable kernel, else HAL_UNIMPLEMENTED.
  *
- * Operators are numbered by codegen/ops.yaml; the numbers are for one build (hal_op_id finds one by name). Libraries may
+ * Operators are numbered by codegen/operators; the numbers are for one build (hal_op_id finds one by name). Libraries may
  * define further ones (hal_op_define), which are numbered behind them and run by the same functions. */
 #ifndef HAL_OP_H_
 #define HAL_OP_H_
@@ -50,7 +50,7 @@ HAL_API int32_t hal_op_enabled(uint32_t op);
 /* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled by the
  * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
-HAL_API hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
+HAL_API HAL_MUST_USE hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 
 /* hal_op_call_t.flags, for the host alone: the plugin's own op has declined these operands already and is not asked. */
 #define HAL_RUN_PORTABLE (UINT32_C(1) << 31)

@@ -81,7 +81,7 @@ typedef struct hal_op_call_s {
   int32_t device; /* the plugin's ordinal */
   uint32_t arg_count, result_count;
   uint32_t flags;                     /* HAL_CALL_* */
-  const hal_value_t *args;            /* the operator's frozen argument list, codegen/ops.yaml */
+  const hal_value_t *args;            /* the operator's frozen argument list, codegen/operators */
   const hal_tensor_t *const *results; /* allocated by the host, shapes and dtypes right */
   uint64_t seed, offset;              /* Philox state for random operators */
   /* Device memory in calls that are captured into a graph, else NULL: two numbers, read when the work runs, so that a replay draws new numbers. The state is then seed

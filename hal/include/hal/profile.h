@@ -68,7 +68,8 @@ HAL_API int32_t hal_profile_supported(int32_t device);
 
 /* Hands the records collected so far to `fn`, each stream's in its order, and forgets them. Also while the profile runs.
  * `out_lost` (may be NULL) is the number of records that are missing because a device's buffer was full; read more often,
- * or give the device a larger buffer. `fn` calls no function of this header. Since 0.1. */
+ * or give the device a larger buffer. `fn` is called while the thread holds no lock of the HAL. Records for which
+ * the host has no memory count as lost. Since 0.1. */
 HAL_API hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost);
 
 /* Opens a bracket: work that this thread submits until hal_profile_pop carries `correlation`, which is below 2^48. Brackets

@@ -37,7 +37,7 @@ HAL_API hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_d
 
 /* Ends the recording of all its streams. Any thread. Errors: HAL_ABORTED = the recording was spoiled, with what spoiled it: the program
  * cannot run; HAL_FAILED_PRECONDITION = it had ended. Since 0.2. */
-HAL_API hal_status_t hal_program_end(hal_program_t *program);
+HAL_API HAL_MUST_USE hal_status_t hal_program_end(hal_program_t *program);
 
 /* Spoils a recording, with a message (copied): for who is asked for work that it cannot hold, such as what the host computes of values that are not there
  * yet, so that no program is made that lacks it. Later work and hal_program_end tell the message of the first that spoiled it. Always answers HAL_FAILED_PRECONDITION
@@ -48,10 +48,11 @@ HAL_API hal_status_t hal_program_refuse(hal_program_t *program, const char *mess
  * streams; the caller orders other uses of its memory. Any thread. Errors: HAL_FAILED_PRECONDITION = the program is not
  * ended, or was spoiled, or the stream is being recorded; HAL_INVALID_ARGUMENT = a stream of another device; the plugin's own,
  * naming the operator and its number: what stands before it is queued. Since 0.2. */
-HAL_API hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream);
+HAL_API HAL_MUST_USE hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream);
 
-/* Ends the recording if need be, and destroys the program; NULL is allowed. Runs that are queued go on: its memory is given to later work of
- * the stream that was recorded. Quiet after hal_registry_close and in a forked child. Since 0.2. */
+/* Ends the recording if need be, and destroys the program; NULL is allowed. Queued runs complete, and the program's memory returns to the
+ * allocator after the last of them. Allowed at any time, also while a stream that the program used is recorded by another program, which
+ * is not affected. Silent after hal_registry_close and in a forked child. Since 0.2. */
 HAL_API void hal_program_destroy(hal_program_t *program);
 
 /* Gives the program that records a stream (NULL: current), borrowed; NULL = none does. Costs a load. Since 0.2. */

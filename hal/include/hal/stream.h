@@ -46,16 +46,16 @@ HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
 HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
 
 /* Waits until the work queued so far is done. Errors: an asynchronous failure of it or of work it waited for, once, naming the operator. Since 0.1. */
-HAL_API hal_status_t hal_stream_synchronize(hal_stream_t *stream);
+HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize(hal_stream_t *stream);
 
 /* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
-HAL_API hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
+HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
 
 /* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
-HAL_API hal_status_t hal_stream_query(hal_stream_t *stream);
+HAL_API HAL_MUST_USE hal_status_t hal_stream_query(hal_stream_t *stream);
 
 /* Makes later work wait for the event, of any device. A failure of that work is told once, by whichever of the two streams is asked first. Since 0.1. */
-HAL_API hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
+HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
  * the HAL. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */

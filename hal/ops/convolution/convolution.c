@@ -1,5 +1,5 @@
 /* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
- * HAL_UNIMPLEMENTED, but those that are channels last, but on the host (`images` of codegen/ops.yaml). */
+ * HAL_UNIMPLEMENTED, but those that are channels last, but on the host (codegen/kernel_operands.py). */
 #include <string.h>
 
 #include "hal_op_variants.h"

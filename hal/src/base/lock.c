@@ -12,6 +12,10 @@
 
 uint32_t hal_lock_word = 1;
 
+#ifdef HAL_CHECK_CALLBACKS
+_Thread_local int hal_locks_held;
+#endif
+
 static inline void cpu_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();

@@ -6,10 +6,19 @@
 #ifndef HAL_SRC_LOCK_H_
 #define HAL_SRC_LOCK_H_
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/likely.h"
+
+/* Builds with HAL_CHECK_CALLBACKS count the HAL locks that a thread holds (callback.h). */
+#ifdef HAL_CHECK_CALLBACKS
+extern _Thread_local int hal_locks_held;
+#define HAL_COUNT_LOCK(change) (hal_locks_held += (change))
+#else
+#define HAL_COUNT_LOCK(change) ((void)0)
+#endif
 
 /* 0 = free, else the holder's process * 4, + 1 = held, + 2 = held and somebody may sleep on it. Zeroed memory is a free
  * lock, and nothing is to be destroyed. */
@@ -29,16 +38,20 @@ static inline void hal_lock(hal_lock_t *lock) {
                                                             memory_order_acquire, memory_order_relaxed))) {
     hal_lock_wait(lock);
   }
+  HAL_COUNT_LOCK(1);
 }
 
-/* Takes the lock if nobody holds it, and tells whether it did. */
+/* Takes the lock if it is free. Returns whether it did. */
 static inline int hal_try_lock(hal_lock_t *lock) {
   unsigned expected = 0;
-  return atomic_compare_exchange_strong_explicit(&lock->state, &expected, hal_lock_word, memory_order_acquire,
-                                                 memory_order_relaxed);
+  const int taken = atomic_compare_exchange_strong_explicit(&lock->state, &expected, hal_lock_word,
+                                                            memory_order_acquire, memory_order_relaxed);
+  if (taken) HAL_COUNT_LOCK(1);
+  return taken;
 }
 
 static inline void hal_unlock(hal_lock_t *lock) {
+  HAL_COUNT_LOCK(-1);
   if (HAL_UNLIKELY(atomic_exchange_explicit(&lock->state, 0, memory_order_release) & 2)) hal_lock_wake(lock);
 }
 

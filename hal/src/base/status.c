@@ -7,11 +7,9 @@
 
 #include "base/status_internal.h"
 
-enum { MESSAGE_BYTES = 1024 }; /* promised in status.h */
-
 /* Plain thread-local data: no destructor, so that it is usable while a thread ends. */
 static _Thread_local struct {
-  char text[MESSAGE_BYTES];
+  char text[HAL_ERROR_BYTES];
   hal_status_t plugin_code; /* code of a message that came through the host API and was not reported yet, or HAL_OK */
   uint64_t count;           /* of the messages so far */
 } last;
@@ -60,7 +58,7 @@ int hal_status_parse(const char *name, size_t length, hal_status_t *out_code) {
 const char *hal_error_message(void) { return last.text; }
 
 hal_status_t hal_error_set(hal_status_t code, const char *format, ...) {
-  char text[MESSAGE_BYTES]; /* an argument may be the present message */
+  char text[HAL_ERROR_BYTES]; /* an argument may be the present message */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
@@ -70,7 +68,7 @@ hal_status_t hal_error_set(hal_status_t code, const char *format, ...) {
 }
 
 hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
-  char text[MESSAGE_BYTES];
+  char text[HAL_ERROR_BYTES];
   va_list arguments;
   va_start(arguments, format);
   const int length = vsnprintf(text, sizeof text, format, arguments);
@@ -99,6 +97,18 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
 void hal_error_forget_plugin(void) { last.plugin_code = HAL_OK; }
 
 int hal_error_has_plugin_message(hal_status_t status) { return last.plugin_code == status; }
+
+void hal_error_save(hal_error_saved_t *out_saved) {
+  memcpy(out_saved->text, last.text, strlen(last.text) + 1);
+  out_saved->plugin_code = last.plugin_code;
+  out_saved->count = last.count;
+}
+
+void hal_error_restore(const hal_error_saved_t *saved) {
+  keep(saved->text);
+  last.plugin_code = saved->plugin_code;
+  last.count = saved->count;
+}
 
 uint64_t hal_error_mark(void) { return last.count; }
 

@@ -18,6 +18,16 @@ int hal_error_has_plugin_message(hal_status_t status);
 uint64_t hal_error_mark(void);
 hal_status_t hal_error_since(uint64_t mark, hal_status_t status);
 
+/* Around code that is no part of the thread's call, such as a callback: its failures leave the thread's message as it is. */
+enum { HAL_ERROR_BYTES = 1024 }; /* of a message with its 0; promised in status.h */
+typedef struct hal_error_saved_s {
+  char text[HAL_ERROR_BYTES];
+  hal_status_t plugin_code;
+  uint64_t count;
+} hal_error_saved_t;
+void hal_error_save(hal_error_saved_t *out_saved);
+void hal_error_restore(const hal_error_saved_t *saved);
+
 /* Sets the fixed message of HAL_NOT_READY and returns the code. Cheap enough to poll with. */
 hal_status_t hal_error_not_ready(void);
 

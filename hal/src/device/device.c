@@ -75,7 +75,7 @@ hal_status_t hal_device_out_of_range(int32_t device) {
 
 /* Initialises the plugin once per process; a failure stays. */
 static hal_status_t start_plugin(hal_plugin_t *plugin) {
-  hal_lock(&plugin->lock);
+  hal_lock_and_defer(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_COLD) {
     plugin->init_begun = 1;
     hal_status_t status = hal_trial_start(plugin);
@@ -84,7 +84,7 @@ static hal_status_t start_plugin(hal_plugin_t *plugin) {
     if (status) snprintf(plugin->init_message, sizeof plugin->init_message, "%.511s", hal_error_message());
     atomic_store(&plugin->state, status ? HAL_PLUGIN_FAILED : HAL_PLUGIN_READY);
   }
-  hal_unlock(&plugin->lock);
+  hal_unlock_and_run(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_READY) return HAL_OK;
   return hal_error_set(plugin->init_status, "%s", plugin->init_message);
 }
@@ -137,11 +137,11 @@ hal_status_t hal_device_start(int32_t device, hal_device_t **out_device) {
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
   hal_device_t *wanted = NULL;
   HAL_RETURN_IF_ERROR(hal_device_start(device, &wanted));
-  hal_lock(&wanted->lock);
+  hal_lock_and_defer(&wanted->lock);
   const int was_ready = atomic_load(&wanted->ready);
   const hal_status_t status = was_ready ? HAL_OK : build(wanted);
   if (!was_ready && !status) hal_profile_device_ready(wanted);
-  hal_unlock(&wanted->lock);
+  hal_unlock_and_run(&wanted->lock);
   if (!status) *out_device = wanted;
   return status;
 }

@@ -77,8 +77,21 @@ hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, 
 
 void hal_event_destroy(hal_event_t *event) {
   if (!event) return;
-  if (hal_device_is_alive(event->device)) hal_call_event_destroy(event->device->plugin, event->handle);
+  if (hal_device_is_alive(event->device)) HAL_CALL_QUIETLY(event->device->plugin, event_destroy, event->handle);
   hal_free(event);
+}
+
+hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream) {
+  atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
+  hal_stream_settle_lazy(stream, "hal_event_record");  /* before the mark: what was put off is the event's */
+  const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
+  const hal_status_t status = hal_stream_record(stream, event->handle);
+  if (HAL_UNLIKELY(status)) return hal_error_plugin(event->device->plugin, HAL_SLOT_event_record, status);
+  atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
+  atomic_store_explicit(&event->asked, 0, memory_order_relaxed);
+  atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
+  atomic_store_explicit(&event->stream, stream, memory_order_release);
+  return HAL_OK;
 }
 
 hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
@@ -91,20 +104,9 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
                          "event on the stream's device",
                          device->label, stream->device->label);
   hal_recorder_t *const recorder = hal_stream_program(stream);
-  if (HAL_UNLIKELY(recorder != NULL)) { /* a place in the recording: nothing is queued */
-    atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
-    atomic_store_explicit(&event->recording, recorder->id, memory_order_release);
-    return HAL_OK;
-  }
-  atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
-  hal_stream_settle_lazy(stream, "hal_event_record");  /* before the mark: what was put off is the event's */
-  const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
-  const hal_status_t status = hal_stream_record(stream, event->handle);
-  if (HAL_UNLIKELY(status)) return hal_error_plugin(device->plugin, HAL_SLOT_event_record, status);
-  atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
-  atomic_store_explicit(&event->asked, 0, memory_order_relaxed);
-  atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
-  atomic_store_explicit(&event->stream, stream, memory_order_release);
+  if (HAL_LIKELY(!recorder)) return hal_event_record_queued(event, stream);
+  atomic_store_explicit(&event->stream, stream, memory_order_relaxed); /* a place in the recording: nothing is queued */
+  atomic_store_explicit(&event->recording, recorder->id, memory_order_release);
   return HAL_OK;
 }
 

@@ -19,4 +19,8 @@ struct hal_event_s {
 /* Gives the recording that an event is a place in, NULL = none. Errors: HAL_FAILED_PRECONDITION = that one is over. */
 hal_status_t hal_event_recorder(const hal_event_t *event, struct hal_recorder_s **out_recorder);
 
+/* Records an event after the work that is queued on a stream of the same device, also while the stream is being recorded: the recording
+ * does not see the event. */
+HAL_MUST_USE hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream);
+
 #endif /* HAL_SRC_EVENT_INTERNAL_H_ */

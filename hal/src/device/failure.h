@@ -20,9 +20,10 @@ void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t s
 
 /* Ends a synchronisation or query of the stream to which the plugin answered `status`; the work up to `mark`
  * (hal_kernel_error_mark) is done when that is HAL_OK. Gives what is to be told: the failure, HAL_NOT_READY or HAL_OK. */
-hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status);
-static inline hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot,
-                                               hal_status_t status) {
+HAL_MUST_USE hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot,
+                                                   hal_status_t status);
+HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot,
+                                                            hal_status_t status) {
   const int quiet = !status && !atomic_load_explicit(&stream->failure.set, memory_order_acquire) &&
                     !atomic_load_explicit(&stream->device->lost.set, memory_order_relaxed) &&
                     !atomic_load_explicit(&stream->follows.count, memory_order_relaxed) &&

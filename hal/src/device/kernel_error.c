@@ -33,7 +33,7 @@ static hal_status_t create(hal_device_t *device) {
   const size_t size = RECORDS_BYTES;
   void *records = NULL;
   hal_status_t status = HAL_OK;
-  hal_lock(&device->lock);
+  hal_lock_and_defer(&device->lock);
   if (atomic_load(&device->kernel_errors)) goto cleanup; /* another thread was first */
   status = hal_call_memory_alloc(device->plugin, device->ordinal, size, 0, &records);
   if (status) {
@@ -43,19 +43,19 @@ static hal_status_t create(hal_device_t *device) {
   status = hal_call_memory_fill(device->plugin, NULL, device->ordinal, records, zero, sizeof zero, size);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
-    hal_call_memory_free(device->plugin, device->ordinal, records);
+    HAL_CALL_AFTER(device->plugin, memory_free, device->ordinal, records);
     goto cleanup;
   }
   atomic_store_explicit(&device->kernel_errors, (char *)records, memory_order_release);
 
 cleanup:
-  hal_unlock(&device->lock);
+  hal_unlock_and_run(&device->lock);
   return status;
 }
 
 void hal_kernel_error_destroy(hal_device_t *device) {
   char *records = atomic_exchange(&device->kernel_errors, NULL);
-  if (records) hal_call_memory_free(device->plugin, device->ordinal, records);
+  if (records) HAL_CALL_QUIETLY(device->plugin, memory_free, device->ordinal, records);
 }
 
 hal_status_t hal_kernel_error_address(hal_stream_t *stream, void **out_address) {
@@ -102,7 +102,7 @@ static hal_status_t with_line(hal_stream_t *stream, const record_t *record, hal_
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   char where[256] = "";
   if (origin && recorder && recorder->calls->describe) recorder->calls->describe(recorder, origin, where, sizeof where);
-  return *where ? hal_error_prefix(status, "work put off at %s: ", where) : status;
+  return *where ? hal_error_prefix(status, "deferred work recorded at %s: ", where) : status;
 }
 
 /* Copies `size` bytes of a record to the host. */

@@ -18,7 +18,7 @@ int hal_kernel_error_holds(const hal_device_t *device, const void *address);
 
 /* Tells, after a launch, that the stream's record may be written. On a stream without asynchronous work it is read at
  * once. Errors: as of hal_kernel_error_collect. */
-hal_status_t hal_kernel_error_launched(hal_stream_t *stream);
+HAL_MUST_USE hal_status_t hal_kernel_error_launched(hal_stream_t *stream);
 
 /* How many such kernels the stream has been given: asked before waiting, or when an event is recorded. */
 static inline uint64_t hal_kernel_error_mark(const hal_stream_t *stream) {
@@ -27,7 +27,7 @@ static inline uint64_t hal_kernel_error_mark(const hal_stream_t *stream) {
 
 /* Ends a synchronisation, whose own status is `status`: the work up to `mark` is done. Errors: `status`, else what that
  * work met and no earlier call has told: HAL_OUT_OF_RANGE for an index or a class, HAL_INVALID_ARGUMENT for others. */
-hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status);
+HAL_MUST_USE hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status);
 
 /* The marks of all streams of a device. */
 typedef struct hal_kernel_error_marks_s {

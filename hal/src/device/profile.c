@@ -6,6 +6,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "hal/profile.h"
 
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/lock.h"
 #include "device/hooks.h"
@@ -148,7 +150,7 @@ static hal_status_t end_device(hal_device_t *device) {
 
 /* Takes back a beginning; keeps the message of what made it fail. */
 static hal_status_t forget_device(hal_device_t *device) {
-  if (profiles[device->index].collects) hal_call_profile_enable(device->plugin, device->ordinal, 0);
+  if (profiles[device->index].collects) HAL_CALL_AFTER(device->plugin, profile_enable, device->ordinal, 0);
   profiles[device->index].collects = profiles[device->index].readable = 0;
   return HAL_OK;
 }
@@ -164,9 +166,9 @@ static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *devic
   hal_status_t result = HAL_OK;
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_devices[i];
-    hal_lock(&device->lock);
+    hal_lock_and_defer(&device->lock);
     const hal_status_t status = atomic_load(&device->ready) ? change(device) : HAL_OK;
-    hal_unlock(&device->lock);
+    hal_unlock_and_run(&device->lock);
     if (status) result = status;
   }
   return result;
@@ -180,7 +182,7 @@ static void wait_for_all(void) {
 
 hal_status_t hal_profile_start(void) {
   hal_status_t status = HAL_OK;
-  hal_lock(&profile_lock);
+  hal_lock_and_defer(&profile_lock);
   if (hal_profile_is_on()) {
     status = hal_error_set(HAL_FAILED_PRECONDITION,
                            "a profile is running in this process; end it with hal_profile_stop "
@@ -196,13 +198,13 @@ hal_status_t hal_profile_start(void) {
       each_ready_device(forget_device);
     }
   }
-  hal_unlock(&profile_lock);
+  hal_unlock_and_run(&profile_lock);
   return status;
 }
 
 hal_status_t hal_profile_stop(void) {
   hal_status_t status = HAL_OK;
-  hal_lock(&profile_lock);
+  hal_lock_and_defer(&profile_lock);
   if (!hal_profile_is_on()) {
     status =
         hal_error_set(HAL_FAILED_PRECONDITION, "no profile is running in this process; hal_profile_start begins one");
@@ -213,7 +215,7 @@ hal_status_t hal_profile_stop(void) {
     const hal_status_t late = each_ready_device(end_device); /* a device that has joined meanwhile */
     if (late) status = late;
   }
-  hal_unlock(&profile_lock);
+  hal_unlock_and_run(&profile_lock);
   return status;
 }
 
@@ -232,10 +234,53 @@ void hal_profile_after_fork(void) {
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
 
+/* The records of one call, each followed by its name: the application's function is called without the lock. */
+typedef struct activities_s {
+  char *bytes;
+  size_t size, room;
+} activities_t;
+
+/* Bytes of a record and its name, as activities are aligned. */
+static size_t activity_size(const hal_profile_activity_t *activity) {
+  const size_t align = _Alignof(hal_profile_activity_t);
+  return (sizeof *activity + strlen(activity->name) + align) & ~(align - 1);
+}
+
+/* Adds a copy. Returns 0 when the host has no memory. */
+static int add(activities_t *activities, const hal_profile_activity_t *activity) {
+  const size_t size = activity_size(activity);
+  if (activities->room - activities->size < size) {
+    const size_t room = 2 * activities->room + size + 4096;
+    char *const bytes = hal_malloc(room);
+    if (!bytes) return 0;
+    if (activities->size) memcpy(bytes, activities->bytes, activities->size);
+    hal_free(activities->bytes);
+    activities->bytes = bytes;
+    activities->room = room;
+  }
+  char *const to = activities->bytes + activities->size;
+  memcpy(to, activity, sizeof *activity);
+  memcpy(to + sizeof *activity, activity->name, strlen(activity->name) + 1);
+  activities->size += size;
+  return 1;
+}
+
+/* Passes the records to the application, and frees them. */
+static void deliver(activities_t *activities, hal_profile_fn_t fn, void *user_data) {
+  for (size_t at = 0; at < activities->size;) {
+    hal_profile_activity_t activity;
+    memcpy(&activity, activities->bytes + at, sizeof activity);
+    activity.name = activities->bytes + at + sizeof activity;
+    at += activity_size(&activity);
+    hal_callback_check();
+    fn(user_data, &activity);
+  }
+  hal_free(activities->bytes);
+}
+
 typedef struct reader_s {
   hal_device_t *device;
-  hal_profile_fn_t fn;
-  void *user_data;
+  activities_t *activities;
   uint64_t lost;
   hal_plugin_stream_t *handle; /* the stream of the record before, and its id */
   int64_t stream;
@@ -285,17 +330,17 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
                                            .answer = above & OWN ? HAL_PROFILE_BY_PLUGIN
                                                      : op        ? HAL_PROFILE_BY_PORTABLE
                                                                  : HAL_PROFILE_BY_NONE};
-  reader->fn(reader->user_data, &activity);
+  reader->lost += !add(reader->activities, &activity);
 }
 
 static hal_status_t read_device(reader_t *reader) {
   hal_device_t *const device = reader->device;
   hal_status_t status = HAL_OK;
   if (!hal_device_is_alive(device)) return HAL_OK;
-  hal_lock(&device->lock);
+  hal_lock_and_defer(&device->lock);
   if (profiles[device->index].collects) status = read_clocks(device, &profiles[device->index].latest);
   const int readable = profiles[device->index].readable;
-  hal_unlock(&device->lock);
+  hal_unlock_and_run(&device->lock);
   if (status || !readable) return status;
   status = hal_call_profile_read(device->plugin, device->ordinal, pass_on, reader);
   return hal_error_plugin(device->plugin, HAL_SLOT_profile_read, status);
@@ -304,16 +349,18 @@ static hal_status_t read_device(reader_t *reader) {
 hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost) {
   hal_status_t result = HAL_OK;
   uint64_t lost = 0;
-  hal_lock(&profile_lock);
+  activities_t activities = {.size = 0};
+  hal_lock_and_defer(&profile_lock);
   for (int32_t i = 0; i < hal_device_count(); i++) {
     hal_device_t *const device = &hal_devices[i];
-    reader_t reader = {.device = device, .fn = fn, .user_data = user_data, .stream = stream_id(device, NULL)};
+    reader_t reader = {.device = device, .activities = &activities, .stream = stream_id(device, NULL)};
     const hal_status_t status = read_device(&reader);
     if (status) result = status; /* the last one, as its message */
     lost += reader.lost;
   }
+  hal_unlock_and_run(&profile_lock);
+  deliver(&activities, fn, user_data);
   lost += hal_profile_read_host(fn, user_data);
-  hal_unlock(&profile_lock);
   if (out_lost) *out_lost = lost;
   return result;
 }

@@ -2,8 +2,8 @@
  * here for hal_profile_read. */
 #include <string.h>
 
+#include "base/callback.h"
 #include "base/host_malloc.h"
-#include "base/lock.h"
 #include "base/status_internal.h"
 #include "device/profile_internal.h"
 
@@ -74,6 +74,7 @@ uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data) {
                                              .device = list[i].device,
                                              .kind = HAL_PROFILE_HOST_OP,
                                              .answer = HAL_PROFILE_BY_HOST};
+    hal_callback_check();
     fn(user_data, &activity);
   }
   hal_free(list);

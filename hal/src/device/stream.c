@@ -33,7 +33,7 @@ hal_status_t hal_stream_create_default(hal_device_t *device) {
 }
 
 static void destroy(hal_stream_t *stream) {
-  hal_call_stream_destroy(stream->device->plugin, stream->handle);
+  HAL_CALL_QUIETLY(stream->device->plugin, stream_destroy, stream->handle);
   stream->handle = NULL;
   hal_free(atomic_exchange(&stream->ended, NULL));
 }
@@ -52,7 +52,7 @@ void hal_stream_destroy_all(hal_device_t *device) {
 
 static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
   hal_status_t status = HAL_OK;
-  hal_lock(&device->lock);
+  hal_lock_and_defer(&device->lock);
   hal_stream_t *stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_relaxed);
   if (stream) goto cleanup; /* another thread was first */
   stream = hal_malloc(sizeof *stream);
@@ -71,7 +71,7 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
 
 cleanup:
-  hal_unlock(&device->lock);
+  hal_unlock_and_run(&device->lock);
   if (!status) *out_stream = stream;
   return status;
 }
@@ -178,7 +178,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   if (!status) {
     status = hal_stream_record(stream, event);
     if (!status) status = hal_call_event_synchronize(plugin, event);
-    hal_call_event_destroy(plugin, event);
+    HAL_CALL_AFTER(plugin, event_destroy, event);
   }
   if (status) status = hal_call_stream_synchronize(plugin, stream->handle);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);

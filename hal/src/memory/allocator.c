@@ -8,8 +8,8 @@
 /* One request on its way through a cache miss. */
 typedef struct request_s {
   hal_allocator_t *allocator;
-  hal_mem_pool_t *pool;
-  size_t size; /* rounded */
+  hal_mem_pool_t *pool; /* pinned: pool_of(request) is where its memory is now */
+  size_t size;          /* rounded */
   size_t segment;
   hal_block_t *ready; /* free_fn to run when the lock is given up */
   int alone;          /* nothing that the cache holds is given back for it */
@@ -106,14 +106,17 @@ static void note_active(hal_allocator_t *allocator) {
 
 /* ---- cache miss ---- */
 
+/* Returns the pool of a request, which may have changed whenever the lock was given up. */
+static hal_mem_pool_t *pool_of(const request_t *request) { return hal_mem_pool_current(request->pool); }
+
 /* Takes a block from the bins or from a new segment of `segment` bytes. */
 static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **out_block) {
   hal_allocator_t *allocator = request->allocator;
   const uint32_t kind = request->pool->kind;
   hal_block_t *block =
-      find(allocator, request->pool, kind, request->size); /* others may have released some meanwhile */
-  if (!block) HAL_RETURN_IF_ERROR(hal_mem_segment_create(request->pool, segment, &block));
-  *out_block = carve(allocator, request->pool, kind, block, request->size);
+      find(allocator, pool_of(request), kind, request->size); /* others may have released some meanwhile */
+  if (!block) HAL_RETURN_IF_ERROR(hal_mem_segment_create(pool_of(request), segment, &block));
+  *out_block = carve(allocator, pool_of(request), kind, block, request->size);
   return HAL_OK;
 }
 
@@ -140,7 +143,7 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   hal_status_t status = attempt(request, request->segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   allocator->stats.num_alloc_retries++;
-  if (hal_mem_segment_trim(request->pool, request->segment)) status = attempt(request, request->segment, out_block);
+  if (hal_mem_segment_trim(pool_of(request), request->segment)) status = attempt(request, request->segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   allocator->stats.num_sync_all_streams++;
   hal_mem_pending_drain(allocator, &request->ready);
@@ -242,9 +245,12 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
     HAL_RETURN_IF_ERROR(hal_mem_pool_create(allocator, stream, kind, &request->pool));
     pools[kind] = request->pool;
   }
-  HAL_RETURN_IF_ERROR(find(allocator, request->pool, kind, request->size)
-                          ? attempt(request, request->segment, out_block)
-                          : allocate_miss(request, out_block));
+  hal_mem_pool_pin(request->pool);
+  const hal_status_t status = find(allocator, request->pool, kind, request->size)
+                                  ? attempt(request, request->segment, out_block)
+                                  : allocate_miss(request, out_block);
+  hal_mem_pool_unpin(request->pool);
+  if (status) return status;
   (*out_block)->state = HAL_MEM_PLAIN;
   (*out_block)->requested = size;
   account(allocator, kind, (*out_block)->size, size);
@@ -343,13 +349,14 @@ static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
   block->state = HAL_MEM_LEAVING;
   const int adopted = block->pool->source == HAL_MEM_ADOPTED && !hal_device_in_bad_fork();
-  if (adopted && block->u.free.fn) block->u.free.fn(block->u.free.data);
+  if (!adopted || !block->u.free.fn) return;
+  hal_callback_check();
+  block->u.free.fn(block->u.free.data);
 }
 
 void hal_memory_release(hal_block_t *block) {
   if (!block) return;
-  hal_mem_pool_t *pool = block->pool;
-  hal_allocator_t *allocator = pool->allocator;
+  hal_allocator_t *allocator = hal_mem_block_allocator(block);
   if (HAL_UNLIKELY(!hal_device_is_alive(allocator->device))) {
     release_quietly(block);
     return;
@@ -361,6 +368,7 @@ void hal_memory_release(hal_block_t *block) {
     release_slow(allocator, block);
     return;
   }
+  hal_mem_pool_t *pool = block->pool;
   if (HAL_LIKELY(pool->kind == HAL_MEM_SMALL)) {
     account_release(allocator, HAL_MEM_SMALL, block);
     hal_mem_pool_return(allocator, pool, HAL_MEM_SMALL, block);
@@ -373,15 +381,16 @@ void hal_memory_release(hal_block_t *block) {
 
 void *hal_memory_block_address(const hal_block_t *block) { return block->address; }
 size_t hal_memory_block_size(const hal_block_t *block) { return block->requested; }
-int32_t hal_memory_block_device(const hal_block_t *block) { return block->pool->allocator->device->index; }
+int32_t hal_memory_block_device(const hal_block_t *block) { return block->stream->device->index; }
 
 hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream) {
-  hal_allocator_t *allocator = block->pool->allocator;
+  hal_allocator_t *allocator = hal_mem_block_allocator(block);
   HAL_RETURN_IF_ERROR(hal_device_check_alive(allocator->device));
   stream = hal_stream_or_current(allocator->device, stream);
-  if (stream == block->stream || block->pool->source == HAL_MEM_EMPTY) return HAL_OK;
+  if (stream == block->stream) return HAL_OK;
   hal_lock(&allocator->lock);
-  const hal_status_t status = hal_mem_block_use(allocator, block, stream);
+  const int is_empty = block->pool->source == HAL_MEM_EMPTY;
+  const hal_status_t status = is_empty ? HAL_OK : hal_mem_block_use(allocator, block, stream);
   hal_unlock(&allocator->lock);
   return status;
 }

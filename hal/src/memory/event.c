@@ -23,7 +23,9 @@ void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   if (device == allocator->device && allocator->event_count < HAL_MEM_EVENT_CACHE) {
     allocator->events[allocator->event_count++] = event;
   } else {
-    hal_call_event_destroy(device->plugin, event);
+    hal_unlock(&allocator->lock);
+    HAL_CALL_QUIETLY(device->plugin, event_destroy, event);
+    hal_lock(&allocator->lock);
   }
 }
 
@@ -76,6 +78,6 @@ void hal_mem_free_async(hal_stream_t *stream, void *address) {
 
 void hal_mem_events_destroy(hal_allocator_t *allocator) {
   while (allocator->event_count) {
-    hal_call_event_destroy(allocator->device->plugin, allocator->events[--allocator->event_count]);
+    HAL_CALL_QUIETLY(allocator->device->plugin, event_destroy, allocator->events[--allocator->event_count]);
   }
 }

@@ -72,39 +72,42 @@ int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device) {
   return 0;
 }
 
-/* The first block of the memory that an address lies in, and its device; NULL if none does. */
-static hal_block_t *find_memory(const void *address, int32_t *out_device) {
+/* Returns the block in use that an address lies in, `first` being the first block of its memory; NULL: there is none. The lock is held. */
+static hal_block_t *block_at(hal_block_t *first, const void *address) {
+  hal_block_t *block = first;
+  while (block && (uintptr_t)address - (uintptr_t)block->address >= block->size) block = block->next;
+  return block && (block->state == HAL_MEM_PLAIN || block->state == HAL_MEM_SPECIAL) ? block : NULL;
+}
+
+/* Finds the memory that an address lies in: its device, and the block in use there, NULL if it is free. Returns whether some device has it. */
+static int find_memory(const void *address, int32_t *out_device, hal_block_t **out_block) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
     if (!hal_device_is_alive(device)) continue;
     hal_lock(&device->allocator->lock);
-    hal_block_t *block = hal_mem_map_find(device->allocator->map, (uintptr_t)address);
+    hal_block_t *const first = hal_mem_map_find(device->allocator->map, (uintptr_t)address);
+    *out_block = first ? block_at(first, address) : NULL;
     hal_unlock(&device->allocator->lock);
-    if (!block) continue;
+    if (!first) continue;
     *out_device = i;
-    return block;
+    return 1;
   }
-  return NULL;
+  return 0;
 }
 
 hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block) {
-  if (!out_block) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_find_block: out_block is NULL");
   int32_t device;
-  hal_block_t *block = find_memory(address, &device);
-  if (block) {
-    hal_allocator_t *allocator = hal_devices[device].allocator;
-    hal_lock(&allocator->lock);
-    while (block && (uintptr_t)address - (uintptr_t)block->address >= block->size) block = block->next;
-    if (block && block->state != HAL_MEM_PLAIN && block->state != HAL_MEM_SPECIAL) block = NULL;
-    hal_unlock(&allocator->lock);
-  }
-  if (!block) return hal_error_set(HAL_NOT_FOUND, "address %p lies in no block that is in use", address);
+  hal_block_t *block = NULL;
+  if (!out_block) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_find_block: out_block is NULL");
+  if (!find_memory(address, &device, &block) || !block)
+    return hal_error_set(HAL_NOT_FOUND, "address %p lies in no block that is in use", address);
   *out_block = block;
   return HAL_OK;
 }
 
 hal_status_t hal_memory_find(const void *address, int32_t *out_device) {
-  if (find_memory(address, out_device)) return HAL_OK;
+  hal_block_t *block;
+  if (find_memory(address, out_device, &block)) return HAL_OK;
   if (hal_mem_ask_plugins(address, 0, out_device)) return HAL_OK;
   return hal_error_set(HAL_NOT_FOUND, "address %p is memory of no device; is it host memory?", address);
 }

@@ -6,7 +6,7 @@
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
-#include "base/lock.h"
+#include "base/callback.h"
 #include "hal/host_memory.h"
 #include "hal/memory.h"
 #include "memory/allocator.h"
@@ -49,6 +49,8 @@ typedef struct hal_mem_pool_s {
   hal_block_t **bins;               /* 64 * 64 lists */
   hal_memory_pool_t *owner;         /* of a private pool (private.c), NULL = the stream's own */
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
+  uint32_t pins;                    /* requests of this pool that gave up the lock */
+  struct hal_mem_pool_s *heir;      /* of a private pool that ended while it was pinned: has its segments now */
 } hal_mem_pool_t;
 
 /* A stream other than its own that uses a block; once the block is released, an entry of that stream's queue. */
@@ -81,8 +83,13 @@ struct hal_block_s {
   hal_stream_t *stream;
   hal_mem_use_t *uses;
   uint64_t stamp; /* free blocks: how many allocations of the kind there had been when it was released */
-  /* Node of the address map: first blocks of segments, and blocks of other sources. */
-  hal_block_t *left, *right;
+  union {
+    /* Node of the address map: first blocks of segments, and blocks of other sources. */
+    struct {
+      hal_block_t *left, *right;
+    };
+    hal_callback_t callback; /* of a block that ended, and so left the map: calls its free_fn */
+  };
   size_t extent;   /* bytes of the whole segment or block; 0 = not in the map */
   uintptr_t reach; /* highest end of any range in this subtree */
 };
@@ -117,6 +124,21 @@ struct hal_allocator_s {
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
 };
+
+/* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c), so `block->pool` is
+ * read under the lock only; its stream never changes. */
+static inline hal_allocator_t *hal_mem_block_allocator(const hal_block_t *block) {
+  return block->stream->device->allocator;
+}
+
+/* Keeps a pool's record while the lock is given up. The lock is held, here and in the next two. */
+static inline void hal_mem_pool_pin(hal_mem_pool_t *pool) { pool->pins++; }
+
+/* Returns the pool that has a pinned pool's segments now. */
+static inline hal_mem_pool_t *hal_mem_pool_current(hal_mem_pool_t *pool) { return pool->heir ? pool->heir : pool; }
+
+/* Ends hal_mem_pool_pin. */
+void hal_mem_pool_unpin(hal_mem_pool_t *pool);
 
 /* Gives a block's record back. A second release of the block is noticed as long as nobody takes the record again. */
 static inline void hal_mem_block_forget(hal_allocator_t *allocator, hal_block_t *block) {
@@ -172,6 +194,7 @@ size_t hal_mem_capacity(const hal_allocator_t *allocator);
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
 /* ---- event.c: waiting for streams without taking the user's asynchronous failures ---- */
+/* All that take an allocator are called with its lock held, and give it up in the plugin. */
 /* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
  * and given up in the plugin, which may wait for the stream in its place. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
@@ -201,8 +224,8 @@ void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
 /* Waits for all that is pending now and ends it; gives up the lock while waiting. */
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
 void hal_mem_queues_destroy(hal_allocator_t *allocator);
-/* Runs the free_fn of a list, without the lock. A free_fn that releases another block is not nested: its list is run
- * after it, by the outermost call, so that chains of any length take no stack. */
+/* Runs the free_fn of a list in the order in which its blocks ended, as callbacks (base/callback.h), without the lock. A free_fn that
+ * releases another block is not nested, so chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
 
 /* ---- info.c ---- */

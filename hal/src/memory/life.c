@@ -43,7 +43,7 @@ void hal_allocator_drain(hal_allocator_t *allocator) {
 
 void hal_allocator_close(hal_allocator_t *allocator) {
   hal_allocator_drain(allocator);
-  hal_lock(&allocator->lock);
+  hal_lock_and_defer(&allocator->lock); /* lines of the log */
   hal_mem_host_close(allocator);
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
@@ -63,7 +63,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
     abandon(allocator, block);
   }
   hal_mem_events_destroy(allocator);
-  hal_unlock(&allocator->lock);
+  hal_unlock_and_run(&allocator->lock);
 }
 
 void hal_allocator_destroy(hal_allocator_t *allocator) {

@@ -4,6 +4,7 @@
  * event that is not done. A block ends when its last use has ended. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
+#include <stddef.h>
 
 #include "memory/pool.h"
 
@@ -196,33 +197,35 @@ void hal_mem_queues_destroy(hal_allocator_t *allocator) {
   }
 }
 
-/* Finished blocks of this thread whose free_fn has yet to run. */
-static _Thread_local struct {
-  hal_block_t *list;
-  int running;
-} hal_mem_ready;
+/* Calls the free_fn of a block that ended. */
+static void run_free(hal_callback_t *callback) {
+  hal_block_t *const block = (hal_block_t *)(void *)((char *)callback - offsetof(hal_block_t, callback));
+  hal_allocator_t *const allocator = block->pool->allocator;
+  const hal_host_fn_t fn = block->u.free.fn;
+  void *const data = block->u.free.data;
+  hal_lock(&allocator->lock);
+  hal_mem_block_forget(allocator, block);
+  hal_unlock(&allocator->lock);
+  if (fn) fn(data);
+}
 
 void hal_mem_ready_run(hal_block_t *ready) {
-  while (ready) {
-    hal_block_t *next = ready->next;
-    ready->next = hal_mem_ready.list;
-    hal_mem_ready.list = ready;
+  hal_block_t *first = NULL;
+  if (!ready) return;
+  while (ready) { /* the last one that ended stands first */
+    hal_block_t *const next = ready->next;
+    ready->next = first;
+    first = ready;
     ready = next;
   }
-  if (hal_mem_ready.running) return;
-  hal_mem_ready.running = 1;
-  while (hal_mem_ready.list) {
-    hal_block_t *block = hal_mem_ready.list;
-    hal_allocator_t *allocator = block->pool->allocator;
-    const hal_host_fn_t fn = block->u.free.fn;
-    void *data = block->u.free.data;
-    hal_mem_ready.list = block->next;
-    hal_lock(&allocator->lock);
-    hal_mem_block_forget(allocator, block);
-    hal_unlock(&allocator->lock);
-    if (fn) fn(data);
+  hal_callbacks_defer(); /* until all are known */
+  while (first) {
+    hal_block_t *const block = first;
+    first = block->next;
+    block->callback.run = run_free;
+    hal_callback_run(&block->callback);
   }
-  hal_mem_ready.running = 0;
+  hal_callbacks_resume();
 }
 
 void hal_memory_poll(hal_device_t *device) {

@@ -153,6 +153,10 @@ hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *str
 
 /* ---- the end ---- */
 
+void hal_mem_pool_unpin(hal_mem_pool_t *pool) {
+  if (--pool->pins == 0 && pool->heir) hal_free(pool);
+}
+
 /* Moves what one segment was cut into to another pool of the same stream and kind. */
 static void move_segment(hal_block_t *first, hal_mem_pool_t *to) {
   for (hal_block_t *block = first; block; block = block->next) {
@@ -183,7 +187,10 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
     while (*own && (*own)->owner) own = &(*own)->displaced;
     if (*own) {
       move_segments(allocator->map, from, *own);
-      hal_free(from);
+      if (from->pins)
+        from->heir = *own; /* freed by the last hal_mem_pool_unpin */
+      else
+        hal_free(from);
     } else {
       *own = from;
     }

@@ -42,6 +42,7 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
     hal_mem_block_forget(allocator, block);
     return status;
   }
+  pool = hal_mem_pool_current(pool); /* a private pool may have ended meanwhile */
   *block =
       (hal_block_t){.address = address, .size = size, .pool = pool, .stream = pool->stream, .state = HAL_MEM_LEAVING};
   hal_mem_map_insert(&allocator->map, block, size);
@@ -69,11 +70,11 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
   while (list) {
     hal_block_t *block = list;
     list = block->next;
+    hal_mem_map_remove(&allocator->map, block); /* before: once it is free, a new segment may lie there */
     hal_unlock(&allocator->lock);
     hal_mem_free(block->stream, block->address);
     hal_lock(&allocator->lock);
     const uint32_t kind = block->pool->kind;
-    hal_mem_map_remove(&allocator->map, block);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_SEGMENT, 1);
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_RESERVED_BYTES, (int64_t)block->size);
     if (block->size >= allocator->config.max_split_size) {

@@ -12,9 +12,9 @@ hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *te
     return hal_error_set(HAL_INVALID_ARGUMENT, "a kernel to compile needs a name and a text; give both");
   hal_provider_t *const provider = &found->ops->provider;
   pthread_mutex_t *const lock = hal_provider_own_lock(provider);
-  pthread_mutex_lock(lock);
+  hal_mutex_lock_and_defer(lock);
   const hal_status_t status = hal_provider_compile(provider, name, text, out_kernel);
-  pthread_mutex_unlock(lock);
+  hal_mutex_unlock_and_run(lock);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* define.h: operators that a library defined (hal_op_define), numbered behind those of codegen/ops.yaml. They take the
+/* define.h: operators that a library defined (hal_op_define), numbered after those of codegen/operators. They take the
  * way of every call (dispatch.c): an entry per device, whose launcher is the library's function. Private to hal/src/op. */
 #ifndef HAL_SRC_OP_DEFINE_H_
 #define HAL_SRC_OP_DEFINE_H_

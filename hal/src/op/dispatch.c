@@ -89,7 +89,7 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
   out_context->op = op;
 }
 
-/* Looks through the operands in which some values are an error (`check` of codegen/ops.yaml), where they are tensors of a
+/* Looks through the operands in which some values are an error (`device_assert` of codegen/operators), where they are tensors of a
  * dtype that can hold them. */
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
   hal_op_context_t context;

@@ -168,8 +168,8 @@ int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t 
 hal_status_t hal_op_chain_kernel(hal_device_t *device, hal_plugin_kernel_t **out_kernel) {
   hal_op_table_t *const table = device->ops;
   if (!table->provider.native) return HAL_UNIMPLEMENTED;
-  pthread_mutex_lock(&table->lock);
+  hal_mutex_lock_and_defer(&table->lock);
   const hal_status_t status = hal_provider_kernel(&table->provider, 0, CHAIN_KERNEL, out_kernel);
-  pthread_mutex_unlock(&table->lock);
+  hal_mutex_unlock_and_run(&table->lock);
   return status;
 }

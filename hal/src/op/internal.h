@@ -30,7 +30,7 @@ enum {
 
 typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_op_call_t *call);
 
-/* One operator; the table is generated from codegen/ops.yaml. */
+/* One operator; the table is generated from codegen/operators. */
 typedef struct hal_op_info_s {
   const char *name;             /* "add.Tensor" */
   const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
@@ -83,13 +83,13 @@ static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dty
 }
 
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
-/* The tables of codegen/ops.yaml, generated; hal/ops/table.c defines them, above this room. Operators that libraries define
+/* The tables of codegen/operators, generated; hal/ops/table.c defines them, above this room. Operators that libraries define
  * are numbered behind them (define.h). */
 extern const hal_op_info_t hal_op_infos[];
 extern const char *const hal_op_families[];
 extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in the names of kernels, by slot */
 
-/* The name of an argument of an operator of codegen/ops.yaml; NULL when there is none. */
+/* The name of an argument of an operator of codegen/operators; NULL when there is none. */
 const char *hal_op_argument(uint32_t op, uint32_t argument);
 /* Writes the names of the operators that launch a portable kernel, "mm, bmm"; "" when there is none. */
 void hal_op_names_of_kernel(const char *kernel, char *text, size_t size);
@@ -183,7 +183,7 @@ hal_status_t hal_op_scalar(const hal_op_context_t *context, const hal_value_t *v
 /* Size of an element in bytes, 0 for an unknown dtype; its name ("float32"). */
 static inline uint32_t hal_op_dtype_size(hal_dtype_t dtype) { return hal_dtype_size(dtype); }
 static inline const char *hal_op_dtype_name(hal_dtype_t dtype) { return hal_dtype_name(dtype); }
-/* The dtype whose kernels move elements of this size, the set `moved` of ops.yaml: uint8, int16, int32, int64,
+/* The dtype whose kernels move elements of this size, the set `element_size_to_16` of codegen/dtypes.py: uint8, int16, int32, int64,
  * complex128. */
 hal_dtype_t hal_op_dtype_moved(hal_dtype_t dtype);
 

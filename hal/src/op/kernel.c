@@ -91,11 +91,11 @@ static hal_status_t make_kernel(hal_module_t *module, const char *name, hal_kern
 
 hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(module->device));
-  hal_lock(&module->lock);
+  hal_lock_and_defer(&module->lock);
   hal_kernel_t *kernel = module->kernels;
   while (kernel && strcmp(kernel->name, name)) kernel = kernel->next;
   const hal_status_t status = kernel ? HAL_OK : make_kernel(module, name, &kernel);
-  hal_unlock(&module->lock);
+  hal_unlock_and_run(&module->lock);
   if (!status) *out_kernel = kernel;
   return status;
 }

@@ -36,13 +36,13 @@ hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, ui
   hal_plugin_kernel_t *kernel = NULL;
   hal_status_t status = HAL_OK;
 
-  pthread_mutex_lock(&table->lock);
+  hal_mutex_lock_and_defer(&table->lock);
   kernel = atomic_load_explicit(handle, memory_order_relaxed);
   if (!kernel) {
     status = ask(context, dtype, variant, &kernel);
     if (!status) atomic_store_explicit(handle, kernel, memory_order_release);
   }
-  pthread_mutex_unlock(&table->lock);
+  hal_mutex_unlock_and_run(&table->lock);
   if (status) return status;
   if ((void *)kernel == (void *)&hal_op_no_kernel) return HAL_UNIMPLEMENTED;
   *out_kernel = kernel;

@@ -1,4 +1,4 @@
-/* names.c: the list of operators: those of codegen/ops.yaml, and behind them those that libraries define. */
+/* names.c: the list of operators: those of codegen/operators, and behind them those that libraries define. */
 #include <string.h>
 
 #include "base/text.h"
@@ -40,7 +40,7 @@ hal_status_t hal_op_id(const char *name, uint32_t *out_op) {
     }
   if (name && hal_op_defined_find(name, out_op)) return HAL_OK;
   return hal_error_set(HAL_NOT_FOUND,
-                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/ops.yaml, or those "
+                       "no operator is called \"%s\"; names are \"name.overload\" as in codegen/operators, or those "
                        "that a library defined",
                        name ? name : "(null)");
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/callback.h"
 #include "base/host_malloc.h"
 #include "base/text.h"
 #include "hal/log.h"
@@ -225,7 +226,7 @@ static void open_all(hal_packs_t *packs) {
 
 hal_packs_t *hal_packs_open(const char *plugin_path) {
   if (!plugin_path || hal_process_is_privileged()) return NULL;
-  pthread_mutex_lock(&lock);
+  hal_mutex_lock_and_defer(&lock);
   hal_packs_t *packs = all;
   while (packs && strcmp(packs->plugin, plugin_path) != 0) packs = packs->next;
   const size_t length = strlen(plugin_path) + 1;
@@ -236,18 +237,18 @@ hal_packs_t *hal_packs_open(const char *plugin_path) {
     all = packs;
   }
   if (packs) packs->users++;
-  pthread_mutex_unlock(&lock);
+  hal_mutex_unlock_and_run(&lock);
   return packs;
 }
 
 void hal_packs_close(hal_packs_t *packs) {
   if (!packs) return;
-  pthread_mutex_lock(&lock);
+  hal_mutex_lock_and_defer(&lock);
   const int over = --packs->users == 0;
   hal_packs_t **at = &all;
   while (over && *at != packs) at = &(*at)->next;
   if (over) *at = packs->next;
-  pthread_mutex_unlock(&lock);
+  hal_mutex_unlock_and_run(&lock);
   if (!over) return;
   for (hal_pack_t *pack = packs->first, *next; pack; pack = next) {
     next = pack->next;

@@ -93,10 +93,10 @@ void hal_provider_init(hal_provider_t *provider, hal_device_t *device) {
 void hal_provider_close(hal_provider_t *provider) {
   hal_plugin_t *const plugin = provider->device->plugin;
   for (uint32_t family = 0; family < HAL_OP_FAMILY_COUNT; family++)
-    if (provider->modules[family]) hal_call_module_unload(plugin, provider->modules[family]);
+    if (provider->modules[family]) HAL_CALL_QUIETLY(plugin, module_unload, provider->modules[family]);
   for (hal_provided_t *at = provider->provided, *next; at; at = next) {
     next = at->next;
-    if (at->module) hal_call_module_unload(plugin, at->module);
+    if (at->module) HAL_CALL_QUIETLY(plugin, module_unload, at->module);
     hal_free(at->own);
     hal_free(at);
   }
@@ -307,7 +307,7 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
   hal_free(source);
   if (status) return status;
   *out_data = binary_of(provider, module, out_size);
-  hal_call_module_unload(provider->device->plugin, module);
+  HAL_CALL_AFTER(provider->device->plugin, module_unload, module);
   if (*out_data) return HAL_OK;
   return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s gives no binary of the kernel \"%s\"",
                        provider->device->label, kernel);
@@ -320,7 +320,7 @@ static hal_status_t provide(hal_provider_t *provider, const char *name, hal_prov
   if (!status) {
     status = get_kernel(provider, out->module, name, &out->kernel);
     if (!status) return HAL_OK;
-    hal_call_module_unload(plugin, out->module);
+    HAL_CALL_AFTER(plugin, module_unload, out->module);
     out->module = NULL;
   }
   if (!is_refusal(status)) return status;
@@ -391,12 +391,12 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
   status =
       hal_error_plugin(plugin, HAL_SLOT_kernel_get, hal_call_kernel_get(plugin, made->module, name, &made->kernel));
   if (status) {
-    hal_call_module_unload(plugin, made->module);
+    HAL_CALL_AFTER(plugin, module_unload, made->module);
     return hal_error_prefix(status, "the kernel \"%s\" of a text in the portable dialect: ", name);
   }
   made->own = hal_kernel_wrap(provider->device, made->kernel, group_threads, name);
   if (made->own) return HAL_OK;
-  hal_call_module_unload(plugin, made->module);
+  HAL_CALL_AFTER(plugin, module_unload, made->module);
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for the kernel \"%s\"", name);
 }
 

@@ -24,7 +24,7 @@ void hal_op_table_destroy(hal_op_table_t *table) {
 }
 
 void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op, const hal_op_info_t *info) {
-  pthread_mutex_lock(&table->lock);
+  hal_mutex_lock_and_defer(&table->lock);
   if (!atomic_load_explicit(&entry->known, memory_order_relaxed)) {
     entry->own = (hal_op_own_t){.fn = NULL};
     entry->launch = NULL;
@@ -39,7 +39,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
     entry->handles = &table->handles[info->first_handle];
     atomic_store_explicit(&entry->known, 1, memory_order_release);
   }
-  pthread_mutex_unlock(&table->lock);
+  hal_mutex_unlock_and_run(&table->lock);
 }
 
 /* Gives the entry of any operator; NULL when there is no such device or operator. */

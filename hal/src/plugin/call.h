@@ -4,6 +4,7 @@
 #ifndef HAL_SRC_CALL_H_
 #define HAL_SRC_CALL_H_
 
+#include "base/status_internal.h"
 #include "plugin/plugin.h"
 
 /* Layers wrap every call of a plugin without code of the plugin's (HAL_LAYERS). TAIL is no layer of the user's: it marks
@@ -25,13 +26,25 @@ enum { HAL_LAYER_VALIDATE = 1u << 0, HAL_LAYER_TRACE = 1u << 1, HAL_LAYER_FAULT 
 #undef HAL_OP
 
 /* hal_layered_<op> is out of line: layers are rare, calls are many. */
-#define HAL_OP(since, kind, group, need, name, params, args)                             \
-  hal_status_t hal_layered_##name(hal_plugin_t *plugin, HAL_UNPAREN params);             \
-  static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) { \
-    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                       \
-    return hal_layered_##name(plugin, HAL_UNPAREN args);                                 \
+#define HAL_OP(since, kind, group, need, name, params, args)                                          \
+  hal_status_t hal_layered_##name(hal_plugin_t *plugin, HAL_UNPAREN params);                          \
+  HAL_MUST_USE static inline hal_status_t hal_call_##name(hal_plugin_t *plugin, HAL_UNPAREN params) { \
+    if (HAL_LIKELY(!plugin->layers)) return plugin->api.name args;                                    \
+    return hal_layered_##name(plugin, HAL_UNPAREN args);                                              \
   }
 #include "hal/plugin_ops.def"
 #undef HAL_OP
+
+/* Calls an op whose failure no caller can be told, such as one that destroys something: the failure is logged. HAL_CALL_AFTER is for calls
+ * after a failure, whose message it keeps. */
+#define HAL_CALL_QUIETLY(plugin, name, ...) \
+  hal_error_report(plugin, HAL_SLOT_##name, hal_call_##name(plugin, __VA_ARGS__))
+#define HAL_CALL_AFTER(plugin, name, ...)        \
+  do {                                           \
+    hal_error_saved_t saved_;                    \
+    hal_error_save(&saved_);                     \
+    HAL_CALL_QUIETLY(plugin, name, __VA_ARGS__); \
+    hal_error_restore(&saved_);                  \
+  } while (0)
 
 #endif /* HAL_SRC_CALL_H_ */

@@ -1,5 +1,6 @@
-/* error.c: the message of a failure that a plugin answered. */
+/* error.c: the message of a failure of a plugin. */
 #include "base/status_internal.h"
+#include "hal/log.h"
 #include "plugin/plugin.h"
 
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
@@ -11,4 +12,10 @@ hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_sta
   if (hal_error_has_plugin_message(status)) return hal_error_prefix(status, "%s, %s: ", plugin_name, op);
   return hal_error_set(status, "%s, %s: failed with %s (%d) and gave no message", plugin_name, op,
                        hal_status_name(status), (int)status);
+}
+
+void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status) {
+  if (status == HAL_OK) return;
+  hal_error_plugin(plugin, slot, status);
+  hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
 }

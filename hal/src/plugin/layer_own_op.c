@@ -44,11 +44,11 @@ static hal_status_t check_tensors(const hal_layer_call_t *call, const char *op, 
 static hal_status_t check_call(const own_op_t *op, const hal_op_call_t *run) {
   hal_validate_t *const validate = op->plugin->validate;
   const hal_layer_call_t call = {.plugin = op->plugin, .slot = HAL_SLOT_op_find};
-  pthread_mutex_lock(&validate->lives.lock);
+  hal_mutex_lock_and_defer(&validate->lives.lock);
   hal_status_t status = check_tensors(&call, op->name, run);
   if (!status && HAL_HAS_FIELD(run, random_state) && run->random_state)
     status = hal_validate_range(&call, op->name, run->random_state, 2 * sizeof(uint64_t), run->device);
-  pthread_mutex_unlock(&validate->lives.lock);
+  hal_mutex_unlock_and_run(&validate->lives.lock);
   return status;
 }
 

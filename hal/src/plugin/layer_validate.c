@@ -321,10 +321,10 @@ hal_status_t hal_validate_enter(hal_layer_call_t *call) {
   call->borrowed = NULL;
   call->out_count = 0;
   hal_error_forget_plugin();
-  pthread_mutex_lock(&validate->lives.lock);
+  hal_mutex_lock_and_defer(&validate->lives.lock);
   const hal_status_t status = check_call(call, validate);
   const uint32_t ranks = status ? 0 : ranks_of(call, validate);
-  pthread_mutex_unlock(&validate->lives.lock);
+  hal_mutex_unlock_and_run(&validate->lives.lock);
   if (status) {
     hal_free(call->made);
     return status;
@@ -470,11 +470,11 @@ hal_status_t hal_validate_leave(hal_layer_call_t *call, hal_status_t status) {
   hal_borrow_end(call->borrowed);
   status = check_status(call, status);
   status = check_outs(call, status);
-  pthread_mutex_lock(&validate->lives.lock);
+  hal_mutex_lock_and_defer(&validate->lives.lock);
   if (!status && rule->after) status = rule->after(call, status);
   if (!status && rule->makes) status = record_made(call, validate);
   settle_ended(call, validate, status);
-  pthread_mutex_unlock(&validate->lives.lock);
+  hal_mutex_unlock_and_run(&validate->lives.lock);
   hal_free(call->made);
   return status;
 }

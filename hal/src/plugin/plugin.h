@@ -6,9 +6,9 @@
 
 #include <stdatomic.h>
 
+#include "base/callback.h"
 #include "base/host_malloc.h"
 #include "base/likely.h"
-#include "base/lock.h"
 #include "hal/plugin.h"
 #include "hal/registry.h"
 #include "hal/status.h"
@@ -55,5 +55,8 @@ void hal_registry_after_fork(void);
 /* Completes the failure `status` of a call of a plugin's op: puts plugin and op before the plugin's message, or says
  * that it gave none. Returns `status`; HAL_OK passes. */
 hal_status_t hal_error_plugin(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
+
+/* Logs a failure that no caller can be told, such as that of a function that destroys something. HAL_OK is allowed. */
+void hal_error_report(const hal_plugin_t *plugin, uint32_t slot, hal_status_t status);
 
 #endif /* HAL_SRC_PLUGIN_H_ */

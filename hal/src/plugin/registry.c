@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/callback.h"
 #include "base/life.h"
-#include "base/lock.h"
 #include "base/text.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -185,9 +185,9 @@ static hal_status_t open_locked(const char *list) {
 }
 
 hal_status_t hal_registry_open(const char *list) {
-  hal_lock(&registry_lock);
+  hal_lock_and_defer(&registry_lock);
   const hal_status_t status = open_locked(list);
-  hal_unlock(&registry_lock);
+  hal_unlock_and_run(&registry_lock);
   return status;
 }
 
@@ -240,17 +240,20 @@ void hal_registry_after_fork(void) {
   memset(hal_registry.plugins, 0, sizeof hal_registry.plugins);
 }
 
+static void shut_down(hal_plugin_t *plugin) {
+  if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || atomic_load(&hal_life.forked)) return;
+  const hal_status_t status = hal_call_shutdown(plugin, 0);
+  if (!status) return;
+  hal_error_plugin(plugin, HAL_SLOT_shutdown, status);
+  hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
+}
+
+/* Without the lock, since memory that is drained calls functions of the application; a later open fails, as the process is closed. */
 void hal_registry_close(void) {
   hal_lock(&registry_lock);
-  if (!atomic_exchange(&hal_life.closed, 1)) {
-    hal_registry_hooks.closing();
-    for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
-      hal_plugin_t *const plugin = &hal_registry.plugins[i];
-      if (atomic_load(&plugin->state) != HAL_PLUGIN_READY || atomic_load(&hal_life.forked)) continue;
-      const hal_status_t status = hal_call_shutdown(plugin, 0);
-      if (status)
-        hal_error_plugin(plugin, HAL_SLOT_shutdown, status), hal_log(HAL_LOG_WARNING, "%s", hal_error_message());
-    }
-  }
+  const int was_closed = atomic_exchange(&hal_life.closed, 1);
   hal_unlock(&registry_lock);
+  if (was_closed) return;
+  hal_registry_hooks.closing();
+  for (int32_t i = 0; i < hal_registry.plugin_count; i++) shut_down(&hal_registry.plugins[i]);
 }

@@ -89,10 +89,10 @@ static void take_plugins(hal_device_t *device) {
 
 /* The plugin is asked once, unless the program has set a compiler, or none. Whoever comes meanwhile waits for the answer. */
 static void settle(hal_device_t *device, int ask) {
-  hal_lock(&device->asking);
+  hal_lock_and_defer(&device->asking);
   if (ask && !device->compiler_known) take_plugins(device);
   device->compiler_known = 1;
-  hal_unlock(&device->asking);
+  hal_unlock_and_run(&device->asking);
 }
 
 hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
@@ -111,7 +111,7 @@ hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
                            before ? "with programs of the compiler '" : "without a compiler",
                            before ? before->compiler.name : "", before ? "'" : "");
   hal_unlock(&found->lock);
-  if (!status && before) hal_device_synchronize(device); /* whatever it meets is told to who synchronises next */
+  if (!status && before) hal_stream_drain_all(found); /* failures stay for those who synchronize the streams */
   hal_compiler_destroy(status ? programs : before);
   return status;
 }
@@ -210,7 +210,7 @@ static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *
   if (!compiled->refused && programs->compiler.text && written > 0 && (size_t)written < sizeof text)
     programs->compiler.text(programs->compiler.state, compiled->program, text + written, sizeof text - (size_t)written);
   text[sizeof text - 1] = '\0'; /* whatever a compiler writes */
-  if (desc->compiled) desc->compiled(desc->state, origin, text);
+  hal_lazy_tell_compiled(desc, origin, text);
 }
 
 static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint64_t hash) {

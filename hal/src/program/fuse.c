@@ -235,7 +235,7 @@ static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fus
   while (tape->commands[begin].op == HAL_NO_OP && begin + 1 < fuse->group.end)
     begin++; /* bytes that no operator moves */
   const uint32_t op = tape->commands[begin].op;
-  desc->compiled(desc->state, op == HAL_NO_OP ? 0 : tape->ops[op].origin, text);
+  hal_lazy_tell_compiled(desc, op == HAL_NO_OP ? 0 : tape->ops[op].origin, text);
 }
 
 /* Collects the group that begins with a command and finds how it is launched. Gives the number of its steps; `*out_plan` NULL: it runs as

@@ -42,9 +42,8 @@ static uint32_t end_of_part(const hal_tape_t *tape, uint32_t begin, const hal_de
   return end;
 }
 
-/* Splits the tape. 0 = the host has no memory. */
-static int split(hal_program_t *program) {
-  hal_program_graphs_t *const graphs = &program->graphs;
+/* Splits the tape. Returns 0 when the host has no memory. */
+static int split(const hal_program_t *program, hal_program_graphs_t *graphs) {
   const hal_tape_t *const tape = &program->tape;
   const hal_device_t *const device = program->device;
   uint32_t count = 0;
@@ -62,15 +61,15 @@ static int is_worth_it(const hal_program_t *program, const hal_program_part_t *p
 
 /* ---- capture ----------------------------------------------------------------------------------------------------------------- */
 
-/* Gives a part's commands to a stream that is captured. What begins is ended, whatever happens. */
-static hal_status_t capture(hal_program_t *program, const hal_program_part_t *part, hal_stream_t *stream,
-                            hal_plugin_graph_t **out_graph) {
+/* Queues a part's commands on a stream that is captured. What begins is ended, whatever happens. */
+static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *graphs, const hal_program_part_t *part,
+                            hal_stream_t *stream, hal_plugin_graph_t **out_graph) {
   hal_plugin_t *const plugin = program->device->plugin;
   hal_status_t status =
       hal_call_capture_begin(plugin, stream->handle, HAL_CAPTURE_RELAXED, hal_memory_pool_id(program->pool));
   if (status) return hal_error_plugin(plugin, HAL_SLOT_capture_begin, status);
   for (uint32_t i = part->begin; i < part->end && !status; i++)
-    status = hal_tape_capture(&program->tape, i, stream, &program->graphs.scratch);
+    status = hal_tape_capture(&program->tape, i, stream, &graphs->scratch);
   char message[HAL_FAILURE_BYTES];
   if (status) snprintf(message, sizeof message, "%s", hal_error_message());
   hal_status_t ended = hal_call_capture_end(plugin, stream->handle, out_graph);
@@ -80,89 +79,59 @@ static hal_status_t capture(hal_program_t *program, const hal_program_part_t *pa
   return hal_error_plugin(plugin, HAL_SLOT_capture_end, ended);
 }
 
-static hal_status_t make_graph(hal_program_t *program, hal_program_part_t *part, hal_stream_t *stream) {
+static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_t *graphs, hal_program_part_t *part,
+                               hal_stream_t *stream) {
   hal_plugin_t *const plugin = program->device->plugin;
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
-  hal_status_t status = capture(program, part, stream, &graph);
+  hal_status_t status = capture(program, graphs, part, stream, &graph);
   if (!status)
     status = hal_error_plugin(plugin, HAL_SLOT_graph_instantiate, hal_call_graph_instantiate(plugin, graph, &exec));
-  if (graph) hal_call_graph_destroy(plugin, graph);
+  if (graph) HAL_CALL_AFTER(plugin, graph_destroy, graph);
   if (status) return status;
   part->graph = exec;
-  program->graphs.count++;
+  graphs->count++;
   return HAL_OK;
 }
 
-static hal_status_t make_all(hal_program_t *program) {
-  hal_program_graphs_t *const graphs = &program->graphs;
+static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t *graphs) {
   hal_device_t *const device = program->device;
   hal_stream_t stream = {.device = device, .id = graphs->scratch.stream->id};
   hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &stream.handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   for (uint32_t i = 0; i < graphs->part_count && !status && stream.handle; i++)
-    if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, &graphs->parts[i], &stream);
-  if (stream.handle) hal_call_stream_destroy(device->plugin, stream.handle);
+    if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, graphs, &graphs->parts[i], &stream);
+  if (stream.handle) HAL_CALL_AFTER(device->plugin, stream_destroy, stream.handle);
   return status;
 }
 
 /* ---- runs -------------------------------------------------------------------------------------------------------------------- */
 
-/* What is destroyed when the work that is queued is done. */
-typedef struct dropped_s {
-  hal_device_t *device;
-  uint32_t count;
-  hal_plugin_graph_exec_t *graphs[];
-} dropped_t;
-
-static void destroy(void *data) {
-  dropped_t *const dropped = data;
-  for (uint32_t i = 0; i < dropped->count && hal_device_is_alive(dropped->device); i++)
-    hal_call_graph_exec_destroy(dropped->device->plugin, dropped->graphs[i]);
-  hal_free(dropped);
-}
-
-/* Destroys graphs behind the work of the stream: at once where that cannot be put off. */
-static void destroy_behind(hal_program_t *program, hal_stream_t *stream) {
-  const hal_program_graphs_t *const graphs = &program->graphs;
-  dropped_t *const dropped = hal_malloc(sizeof *dropped + graphs->count * sizeof dropped->graphs[0]);
-  if (dropped) *dropped = (dropped_t){.device = program->device};
-  if (!dropped) hal_call_stream_synchronize(stream->device->plugin, stream->handle);
-  for (uint32_t i = 0; i < graphs->part_count; i++) {
-    if (!graphs->parts[i].graph) continue;
-    if (dropped)
-      dropped->graphs[dropped->count++] = graphs->parts[i].graph;
-    else
-      hal_call_graph_exec_destroy(program->device->plugin, graphs->parts[i].graph);
-  }
-  if (!dropped || !hal_memory_defer(program->device->index, stream, destroy, dropped)) return;
-  hal_call_stream_synchronize(stream->device->plugin, stream->handle);
-  destroy(dropped);
-}
-
-void hal_program_drop_graphs(hal_program_t *program) {
-  hal_program_graphs_t *const graphs = &program->graphs;
+static void drop(const hal_program_t *program, hal_program_graphs_t *graphs) {
   if (hal_device_is_alive(program->device)) {
-    hal_stream_t *const stream = graphs->scratch.stream;
-    if (stream && graphs->scratch.blocks) hal_program_order(program, stream); /* whoever gets that memory next */
-    if (graphs->count) destroy_behind(program, program->last ? program->last : stream);
+    for (uint32_t i = 0; i < graphs->part_count; i++) {
+      if (graphs->parts[i].graph) HAL_CALL_QUIETLY(program->device->plugin, graph_exec_destroy, graphs->parts[i].graph);
+    }
   }
   hal_op_kept_release(&graphs->scratch);
   hal_free(graphs->parts);
   *graphs = (hal_program_graphs_t){.state = HAL_GRAPHS_NOT};
 }
 
+void hal_program_drop_graphs(hal_program_t *program) { drop(program, &program->graphs); }
+
 /* Makes the graphs of a program that has run before. Where that cannot be, its commands are queued one by one. */
 static void make(hal_program_t *program, hal_stream_t *stream) {
-  hal_program_graphs_t *const graphs = &program->graphs;
-  graphs->scratch.stream = stream;
-  const hal_status_t status =
-      split(program) ? make_all(program) : hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory");
+  hal_program_graphs_t graphs = {.state = HAL_GRAPHS_MADE, .scratch = {.stream = stream}};
+  const hal_status_t status = split(program, &graphs) ? make_all(program, &graphs)
+                                                      : hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory");
   if (status && status != HAL_UNIMPLEMENTED)
     hal_log(HAL_LOG_WARNING, "device %s: a program is run command by command, since its plugin made no graph of it: %s",
             program->device->label, hal_error_message());
-  graphs->state = HAL_GRAPHS_MADE;
-  if (status || !graphs->count) hal_program_drop_graphs(program);
+  if (status || !graphs.count) drop(program, &graphs);
+  hal_lock(&program->lock);
+  program->graphs = graphs;
+  hal_unlock(&program->lock);
 }
 
 /* Whether a run may launch graphs: launches hold the address of the error record of the stream for which they were captured, and a profile tells of

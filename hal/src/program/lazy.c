@@ -74,25 +74,6 @@ static int take_tape(hal_lazy_t *lazy) {
   return lazy->tape.command_count || reports ? 1 + reports : 0;
 }
 
-/* Writes "stream 3 of device fake:0: work put off". */
-static void write_title(const hal_lazy_t *lazy, char *title, size_t room) {
-  snprintf(title, room, "stream %lld of device %s: work put off", (long long)lazy->program.stream->id,
-           lazy->program.device->label);
-}
-
-/* Tells the listener what is about to be queued, and why; without memory for the text, why. */
-static __attribute__((noinline)) void tell_queueing(const hal_lazy_t *lazy, const char *cause) {
-  const hal_lazy_desc_t *const desc = &lazy->desc;
-  char title[160];
-  size_t size = 0;
-  write_title(lazy, title, sizeof title);
-  hal_status_t status = hal_tape_text(&lazy->tape, title, desc, desc->format, NULL, 0, &size);
-  char *const text = status ? NULL : hal_malloc(size);
-  if (text) hal_tape_text(&lazy->tape, title, desc, desc->format, text, size, &size);
-  desc->queueing(desc->state, cause, text ? text : "");
-  hal_free(text);
-}
-
 /* Whether the device has done all that was queued. */
 static int has_done_all(const hal_lazy_t *lazy) {
   hal_stream_t *const stream = lazy->program.stream;
@@ -105,7 +86,7 @@ static int has_done_all(const hal_lazy_t *lazy) {
 static hal_status_t queue_taken(hal_lazy_t *lazy, const char *cause) {
   const hal_lazy_t *const outer = queued_here;
   hal_metrics_t *const metrics = lazy->fuse ? &lazy->fuse->metrics : NULL;
-  if (HAL_UNLIKELY(lazy->desc.queueing != NULL)) tell_queueing(lazy, cause);
+  if (HAL_UNLIKELY(lazy->desc.queueing != NULL)) hal_lazy_tell_queueing(lazy, cause);
   const uint32_t commands = lazy->tape.command_count;
   const int64_t begin = metrics ? hal_metric_begin() : 0;
   queued_here = lazy;
@@ -132,6 +113,7 @@ static hal_status_t flush(hal_lazy_t *lazy, const char *cause, int needed) {
   hal_stream_t *const stream = lazy->program.stream;
   if (queued_here == lazy) return HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
+  hal_callbacks_defer();
   lock_queueing(lazy);
   const int taken = take_tape(lazy);
   hal_status_t status = HAL_OK;
@@ -140,7 +122,13 @@ static hal_status_t flush(hal_lazy_t *lazy, const char *cause, int needed) {
     lazy->info.needed += needed != 0;
   }
   rewind_tape(&lazy->tape);
-  hal_unlock(&lazy->queueing);
+  const hal_lazy_failure_t failure = lazy->failure;
+  if (status) hal_lazy_hold(lazy);
+  hal_unlock_and_run(&lazy->queueing);
+  if (status) {
+    status = hal_lazy_failed(&lazy->desc, &failure, status);
+    hal_lazy_let_go(lazy);
+  }
   if (taken == 2 && !status) status = hal_kernel_error_launched(stream);
   return status;
 }
@@ -175,7 +163,10 @@ static void write_here(const hal_lazy_desc_t *desc, char *text, size_t room) {
   const hal_lazy_origin_fn_t origin = desc->origin ? desc->origin : desc->limit_origin;
   char where[256] = "";
   *text = '\0';
-  if (origin && desc->describe) desc->describe(desc->state, origin(desc->state), where, sizeof where);
+  if (origin && desc->describe) {
+    hal_callback_check();
+    desc->describe(desc->state, origin(desc->state), where, sizeof where);
+  }
   if (*where) snprintf(text, room, " at %s", where);
 }
 
@@ -321,9 +312,12 @@ static void freed(hal_recorder_t *recorder, const void *address, size_t size) {
 static void describe(hal_recorder_t *recorder, uint64_t origin, char *text, size_t room) {
   hal_lazy_t *const lazy = hal_lazy_of(recorder);
   const int holds = queued_here == lazy;
-  if (!holds) hal_lock(&lazy->queueing); /* it does not end meanwhile */
-  hal_lazy_describe(&lazy->desc, origin, text, room);
+  if (!holds) hal_lock(&lazy->queueing);
+  const hal_lazy_desc_t desc = lazy->desc;
+  hal_lazy_hold(lazy);
   if (!holds) hal_unlock(&lazy->queueing);
+  hal_lazy_describe(&desc, origin, text, room);
+  hal_lazy_let_go(lazy);
 }
 
 static hal_recorder_calls_t lazy_calls(void) {
@@ -348,7 +342,7 @@ static void fill_calls(void) { calls_table = lazy_calls(); }
 /* Frees what it holds, so that it is as a new one but for its device and stream. */
 static void clear(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
-  hal_lock(&lazy->queueing); /* another thread may be about to queue what there was */
+  hal_lazy_lock_quiet(lazy); /* another thread may be about to queue what there was */
   hal_lock(&program->lock);
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
   lazy->uploads = NULL;
@@ -424,9 +418,9 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   if (desc && HAL_HAS_FIELD(desc, format)) HAL_RETURN_IF_ERROR(hal_tape_check_format(desc->format));
   hal_lazy_t *const lazy = take(stream);
   if (!lazy) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to put work off");
-  hal_lock(&lazy->queueing);
+  hal_lock_and_defer(&lazy->queueing);
   const hal_status_t status = set_up(lazy, desc);
-  hal_unlock(&lazy->queueing);
+  hal_unlock_and_run(&lazy->queueing);
   if (status) {
     destroy(lazy);
     return status;
@@ -474,15 +468,6 @@ hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   return recorder && recorder->lazy ? hal_lazy_of(recorder) : NULL;
-}
-
-hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t room, size_t *out_size) {
-  char title[160];
-  write_title(lazy, title, sizeof title);
-  hal_lock(&lazy->program.lock);
-  const hal_status_t status = hal_tape_text(&lazy->program.tape, title, &lazy->desc, format, text, room, out_size);
-  hal_unlock(&lazy->program.lock);
-  return status;
 }
 
 hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {

@@ -27,6 +27,12 @@ typedef struct hal_lazy_seen_s {
   uint64_t hash[HAL_LAZY_SEEN];
 } hal_lazy_seen_t;
 
+/* Deferred work that failed: where it was called, and how many commands after it were discarded. */
+typedef struct hal_lazy_failure_s {
+  uint64_t origin;
+  uint32_t discarded;
+} hal_lazy_failure_t;
+
 struct hal_lazy_s {
   hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
   /* What each operator asks, side by side. */
@@ -49,15 +55,33 @@ struct hal_lazy_s {
   hal_memory_pool_t
       *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */
   int warned;
+  hal_lazy_failure_t failure; /* of the last flush that failed */
+  atomic_uint calls;          /* of the description's functions, due or running; they keep `desc` (lazy_listener.c) */
 };
 
 static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_lazy_t *)recorder; }
 
-/* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's, naming the operator and where it was called. */
+/* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's; `lazy->failure` completes its message (hal_lazy_failed). */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
 
-/* Writes where the caller of an operator was: as it is described, or its number; "" where that is unknown. */
+/* Completes the message of a flush that failed. No HAL lock is held. Returns the status for the caller that triggered the flush. */
+hal_status_t hal_lazy_failed(const hal_lazy_desc_t *desc, const hal_lazy_failure_t *failure, hal_status_t status);
+
+/* ---- lazy_listener.c ---- */
+
+/* Keeps `desc` until hal_lazy_let_go. `queueing` is held. */
+void hal_lazy_hold(hal_lazy_t *lazy);
+void hal_lazy_let_go(hal_lazy_t *lazy);
+
+/* Takes the lock `queueing` when nothing holds `desc`. No HAL lock is held. */
+void hal_lazy_lock_quiet(hal_lazy_t *lazy);
+
+/* Writes where the caller of an operator was: as it is described, or its number, also where this thread holds a lock (it defers
+ * callbacks); "" where that is unknown. */
 void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room);
+
+/* Calls the description's `queueing` for `lazy->tape` as a callback. `queueing` is held. */
+void hal_lazy_tell_queueing(hal_lazy_t *lazy, const char *cause);
 
 /* Queues copies of the results of the operator of one command where that of another has its own. Errors: the plugin's. */
 hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier);

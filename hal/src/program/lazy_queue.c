@@ -9,34 +9,28 @@ static int is_done(const hal_lazy_t *lazy, uint32_t number) {
   return lazy->touches.done && lazy->touches.done[number] == HAL_DONE;
 }
 
-void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room) {
-  *text = '\0';
-  if (!origin || !desc->origin) return;
-  if (desc->describe)
-    desc->describe(desc->state, origin, text, room);
-  else
-    snprintf(text, room, "origin %llu", (unsigned long long)origin);
-}
-
-/* The code of work that was put off and failed. Some codes are an answer to who asks for that work, about its own call ("take another way", "not done
- * yet"), and would be taken for that. */
+/* Returns the code of deferred work that failed. Some codes answer the caller about its own call ("take another way", "not done yet"), and would
+ * be taken for that. */
 static hal_status_t code_of(hal_status_t status) {
   return status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ? HAL_INTERNAL : status;
 }
 
-/* Completes the message of commands that could not be queued, one or those up to `end`. Notes of memory that was given back are no commands. */
-static hal_status_t failed(const hal_lazy_t *lazy, uint32_t number, uint32_t end, hal_status_t status) {
+/* Notes which commands could not be queued, one or those up to `end`. Notes of memory that was released are no commands. */
+static hal_status_t failed(hal_lazy_t *lazy, uint32_t number, uint32_t end, hal_status_t status) {
   const hal_tape_t *const tape = &lazy->tape;
   const uint32_t op = tape->commands[number].op;
-  const uint64_t origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin;
-  uint32_t dropped = 0;
-  char where[256];
+  uint32_t discarded = 0;
   for (uint32_t i = end; i < tape->command_count; i++)
-    dropped += tape->commands[i].kind != HAL_COMMAND_FREED && !is_done(lazy, i);
-  hal_lazy_describe(&lazy->desc, origin, where, sizeof where);
-  return hal_error_prefix(code_of(status),
-                          "work put off%s%s could not be queued, and %u commands behind it were dropped: ",
-                          *where ? " at " : "", where, (unsigned)dropped);
+    discarded += tape->commands[i].kind != HAL_COMMAND_FREED && !is_done(lazy, i);
+  lazy->failure = (hal_lazy_failure_t){.origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin, .discarded = discarded};
+  return code_of(status);
+}
+
+hal_status_t hal_lazy_failed(const hal_lazy_desc_t *desc, const hal_lazy_failure_t *failure, hal_status_t status) {
+  char where[256];
+  hal_lazy_describe(desc, failure->origin, where, sizeof where);
+  return hal_error_prefix(status, "deferred work%s%s failed to launch; %u later commands were discarded: ",
+                          *where ? " recorded at " : "", where, (unsigned)failure->discarded);
 }
 
 /* Queues the commands from `begin` to `end` that are not done. */

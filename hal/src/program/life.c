@@ -121,21 +121,9 @@ hal_status_t hal_program_end(hal_program_t *program) {
   return status;
 }
 
-/* Later work of the recorded stream, which gets the program's memory, runs behind the last run. */
-static void order_after_last_run(hal_program_t *program) {
-  if (!hal_device_is_alive(program->device)) return;
-  const hal_status_t status = hal_program_order(program, program->stream);
-  if (status)
-    hal_log(HAL_LOG_WARNING, "device %s: a program was destroyed, and its last run cannot be waited for: %s",
-            program->device->label, hal_error_message());
-}
-
-void hal_program_destroy(hal_program_t *program) {
-  if (!program) return;
-  hal_lock(&program->lock);
-  release_streams(program);
-  hal_unlock(&program->lock);
-  order_after_last_run(program);
+/* Frees a program whose last run is done. */
+static void free_program(void *data) {
+  hal_program_t *const program = data;
   hal_program_drop_graphs(program);
   while (program->sources) {
     hal_program_source_t *const source = program->sources;
@@ -149,6 +137,25 @@ void hal_program_destroy(hal_program_t *program) {
   hal_tape_destroy(&program->tape);
   hal_free(program->patches);
   hal_free(program);
+}
+
+/* Frees a program when its last run is done. No stream waits for that run: another recording of the stream would have to record the wait. */
+static void free_after_last_run(hal_program_t *program) {
+  hal_stream_t *const last = program->last;
+  if (!hal_memory_defer(program->device->index, last, free_program, program)) return;
+  hal_stream_drain(last);
+  free_program(program);
+}
+
+void hal_program_destroy(hal_program_t *program) {
+  if (!program) return;
+  hal_lock(&program->lock);
+  release_streams(program);
+  hal_unlock(&program->lock);
+  if (program->last && hal_device_is_alive(program->device))
+    free_after_last_run(program);
+  else
+    free_program(program);
 }
 
 hal_program_t *hal_program_of_stream(hal_stream_t *stream) {

@@ -146,10 +146,11 @@ struct hal_program_s {
   hal_stream_t *stream;          /* that of hal_program_begin */
   hal_program_source_t *sources;
   char cause[HAL_FAILURE_BYTES];
-  hal_event_t *done;  /* for hal_program_order; made when it first has to wait */
+  hal_event_t *done;  /* orders a run after one of another stream; created when it is first needed */
   hal_stream_t *last; /* of the last run; NULL = none */
-  hal_program_graphs_t graphs;
   uint64_t runs;
+  hal_program_graphs_t graphs; /* written under the lock by the run that makes them, which reads them without */
+  hal_lock_t turn;             /* of a run: of `done`, `last`, and what commands and graphs write */
 };
 
 static inline hal_program_t *hal_program_of(hal_recorder_t *recorder) { return (hal_program_t *)recorder; }
@@ -174,16 +175,17 @@ void hal_tape_destroy(hal_tape_t *tape);
 
 /* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
  * brackets of the profile. Errors name command and operator. */
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
-                            int profiled);
+HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                         hal_memory_pool_t *pool, int profiled);
 
 /* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
-hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept);
+HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                           hal_op_kept_t *kept);
 
-/* Queues the whole program on a stream, as graphs of the plugin where there are such. The lock is held. */
-hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
+/* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
+HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
 
-/* Destroys the plugin's graphs of a program, when its last run is done. */
+/* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
 void hal_program_drop_graphs(hal_program_t *program);
 
 /* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
@@ -192,13 +194,17 @@ hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
 /* Makes a stream recorded, with its memory from the program's pool. The lock is held. */
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
 
-/* Makes later work of a stream wait for the last run: runs share their memory. */
-hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream);
-
 /* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
 hal_status_t hal_tape_check_format(uint32_t format);
 
-/* Writes a tape as text with a title, as hal_program_text does. `desc`: says where operators were called; NULL = nobody knows. */
+/* Calls the `compiled` of the description of a lazy stream, if it has one, as a callback. */
+void hal_lazy_tell_compiled(const hal_lazy_desc_t *desc, uint64_t origin, const char *text);
+
+/* Writes in the place of an origin in a text, for hal_lazy_text to describe it without a lock. */
+void hal_lazy_mark_origin(uint64_t origin, char *text, size_t room);
+
+/* Writes a tape as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
+ * NULL. */
 hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
                            char *text, size_t room, size_t *out_size);
 

@@ -340,13 +340,18 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
 static hal_status_t draw(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw) {
   hal_program_t *program;
   hal_program_source_t *source = NULL;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  const hal_status_t status = source_of(program, generator, &source);
+  hal_callbacks_defer(); /* it allocates */
+  hal_status_t status = hal_program_enter(recorder, &program);
   if (!status) {
-    *out_draw = (hal_draw_t){.offset = source->blocks, .random_state = hal_memory_block_address(source->state)};
-    source->blocks += blocks;
+    status = source_of(program, generator, &source);
+    if (!status) {
+      *out_draw = (hal_draw_t){.offset = source->blocks, .random_state = hal_memory_block_address(source->state)};
+      source->blocks += blocks;
+    }
+    hal_program_leave(program, status);
   }
-  return hal_program_leave(program, status);
+  hal_callbacks_resume();
+  return status;
 }
 
 static hal_status_t settle(hal_recorder_t *recorder, const char *what) {

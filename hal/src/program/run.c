@@ -1,5 +1,6 @@
 /* run.c: a program's commands, queued again. */
 #include "base/status_internal.h"
+#include "device/event_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
 #include "device/profile_internal.h"
@@ -105,17 +106,18 @@ static hal_status_t patch(hal_program_t *program, hal_stream_t *stream) {
   return HAL_OK;
 }
 
-hal_status_t hal_program_order(hal_program_t *program, hal_stream_t *stream) {
+/* Makes a stream that is not recorded wait for the last run: runs share their memory. The stream of that run may be recorded now, and the
+ * recording must not see the event. */
+static hal_status_t order(hal_program_t *program, hal_stream_t *stream) {
   if (!program->last || program->last == stream) return HAL_OK;
   if (!program->done) HAL_RETURN_IF_ERROR(hal_event_create(program->device->index, 0, &program->done));
-  HAL_RETURN_IF_ERROR(hal_event_record(program->done, program->last));
+  HAL_RETURN_IF_ERROR(hal_event_record_queued(program->done, program->last));
   return hal_stream_wait_event(stream, program->done);
 }
 
 static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
-  HAL_RETURN_IF_ERROR(hal_program_order(program, stream));
+  HAL_RETURN_IF_ERROR(order(program, stream));
   HAL_RETURN_IF_ERROR(patch(program, stream));
-  program->runs++;
   const hal_status_t status = hal_program_queue(program, stream);
   program->last = stream;
   if (program->reports && !status) return hal_kernel_error_launched(stream);
@@ -131,6 +133,18 @@ static hal_status_t check(const hal_program_t *program) {
   return HAL_OK;
 }
 
+/* The runs of a program are one after another. Their turn is no lock in the sense of base/callback.h: on a stream without a handle, the plugin
+ * calls a host function of the program in it, which only another run of the same program waits for. */
+static void take_turn(hal_program_t *program) {
+  hal_lock(&program->turn);
+  HAL_COUNT_LOCK(-1);
+}
+
+static void leave_turn(hal_program_t *program) {
+  HAL_COUNT_LOCK(1);
+  hal_unlock(&program->turn);
+}
+
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
@@ -138,9 +152,14 @@ hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
     return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
                          program->device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "running another program"));
+  hal_callbacks_defer();
+  take_turn(program);
   hal_lock(&program->lock);
   hal_status_t status = check(program);
-  if (!status) status = run(program, stream);
+  program->runs += status == HAL_OK;
   hal_unlock(&program->lock);
+  if (!status) status = run(program, stream);
+  leave_turn(program);
+  hal_callbacks_resume();
   return status;
 }

@@ -117,8 +117,7 @@ static void add_op(writer_t *writer, const subject_t *subject, uint32_t index, u
   const hal_program_op_t *const op = &subject->tape->ops[index];
   const char *const name = hal_op_name(op->op);
   char where[256] = "";
-  if (op->origin && subject->desc && subject->desc->describe)
-    subject->desc->describe(subject->desc->state, op->origin, where, sizeof where);
+  if (op->origin && subject->desc && subject->desc->describe) hal_lazy_mark_origin(op->origin, where, sizeof where);
   add(writer, "%s%s, %s%s%s", name ? name : "operator", op->text ? op->text : "",
       verdict_of(subject->tape, index, command), *where ? ", " : "", where);
 }

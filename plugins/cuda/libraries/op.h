@@ -7,7 +7,7 @@
 enum { CUDA_OP_ADDS = 1, CUDA_OP_BATCHES = 2, CUDA_OP_BACKWARD = 4 };
 
 typedef struct cuda_op_s {
-  const char *name; /* as in codegen/ops.yaml */
+  const char *name; /* as in codegen/operators */
   cuda_library_t *library;
   int kind;                               /* CUDA_OP_* */
   hal_op_fn_t run;                        /* of a cuda_op_state_t */

@@ -207,7 +207,7 @@ Test(op_elementwise, in_place_on_the_same_elements) {
       }
 }
 
-/* Operators whose second operand is written `|number` in codegen/ops.yaml: all but these. */
+/* Operators whose second operand is written `|Scalar` in codegen/operators: all but these. */
 static int takes_number(const char *name) {
   static const char *const tensors_only[] = {"_backward", "lerp", "copysign", "hypot", "fmax", "fmin", "logical_"};
   for (size_t i = 0; i < sizeof tensors_only / sizeof tensors_only[0]; i++)

@@ -65,7 +65,7 @@ Test(op_index, gather_takes_the_elements_that_the_index_names) {
         for (int out = CONTIGUOUS; out <= FAR; out++) check_gather(dtypes[d], dim, (enum layout)in, (enum layout)out);
 }
 
-/* reduce: -1 replaces, else the number of ops.yaml. */
+/* reduce: -1 replaces, else the number of the argument `reduce`. */
 static void check_scatter(hal_dtype_t dtype, int dim, enum layout in, enum layout out, int reduce) {
   const int64_t sizes[] = {4, 7, 5};
   tensor_t *r = tensor_new(dtype, 3, shape, out), *src = tensor_new(dtype, 3, sizes, in);

@@ -36,7 +36,7 @@ static number_t joined(hal_dtype_t dtype, int reduce, number_t old, number_t v) 
   return reduce < 0 || greater == (reduce == 2) ? v : old;
 }
 
-/* reduce: -1 replaces, else the number of ops.yaml. */
+/* reduce: -1 replaces, else the number of the argument `reduce`. */
 static void check(const case_t *in, hal_dtype_t dtype, int reduce, enum layout layout) {
   tensor_t *r = tensor_new(dtype, 2, (int64_t[]){in->bound, in->columns}, layout);
   tensor_t *src = tensor_new(dtype, 2, (int64_t[]){in->n, in->columns}, layout), *index = index_new(in, 5);

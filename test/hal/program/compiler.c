@@ -401,12 +401,12 @@ Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_pr
   add(a, a, 1, inside);
   neg(inside, r);
   hal_memory_release(inside.block); /* a note on the tape, no command */
-  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "and 0 commands behind it were dropped");
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "failed to launch; 0 later commands were discarded");
   add(a, a, 1, r);
   neg(r, r);
   assert_ok(hal_memory_fill(NULL, 0, r.tensor.data, "", 1, 64));
   neg(r, r);
-  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "and 2 commands behind it were dropped");
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "failed to launch; 2 later commands were discarded");
   assert_ok(hal_lazy_end(lazy));
 }
 

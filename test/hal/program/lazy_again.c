@@ -149,7 +149,7 @@ Test(lazy_again_faults, a_failure_of_what_comes_again_is_told_and_later_work_goe
       continue;
     }
     cr_expect_eq(schedules_of(lazy), 1, "it comes again");
-    assert_fails(hal_lazy_flush(lazy), HAL_INTERNAL, "could not be queued, and 0 commands behind it were dropped");
+    assert_fails(hal_lazy_flush(lazy), HAL_INTERNAL, "failed to launch; 0 later commands were discarded");
     cr_expect_eq(at(r, 5), -3, "nothing was computed");
   }
   must(hal_lazy_end(lazy));

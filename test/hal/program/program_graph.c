@@ -367,3 +367,22 @@ Test(program_graph, no_memory_of_the_host_leaves_commands_or_says_so, .init = op
     hal_program_destroy(program);
   }
 }
+
+/* The graphs of a program are destroyed after its last run, which is waited for where the host has no memory to defer that. */
+Test(program_graph, a_failure_is_not_lost_when_a_program_is_destroyed_without_memory) {
+  setenv("HAL_FAKE_FAULT", "40", 1);
+  open_whole();
+  hal_stream_t *const stream = new_stream();
+  tensor_t *const a = floats(0, 0), *const r = floats(0, 0);
+  for (int n = 1; n < 4; n++) {
+    hal_program_t *const program = recorded(stream, a, r, 0);
+    run_and_check(program, stream, a, r, 1), run_and_check(program, stream, a, r, 2);
+    cr_assert_eq(info_of(program).graphs, 1);
+    for (int launches = 0; n == 1 && launches < 50; launches++) add(stream, a, a, r);
+    hal_malloc_fail_after(n);
+    hal_program_destroy(program);
+    hal_malloc_fail_after(0);
+    const hal_status_t status = hal_stream_synchronize(stream);
+    cr_expect_eq(status != HAL_OK, n == 1, "allocation %d: %s", n, hal_status_name(status));
+  }
+}

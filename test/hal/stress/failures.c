@@ -1,6 +1,7 @@
 /* stress/failures.c: a failure that work meets behind the caller's back is told once, to whoever synchronises the stream that
  * met it, and never to another, whoever found it out. The plugin is unlucky.c. */
 #define _POSIX_C_SOURCE 200809L
+#include <hal/compiler.h>
 #include <hal/hal.h>
 #include <string.h>
 
@@ -93,6 +94,38 @@ static int play_profile(void) {
   MUST(hal_profile_stop() == HAL_OK);
   return told_by_a_alone();
 }
+
+static int accept_nothing(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+  (void)state, (void)op, (void)name, (void)call;
+  return 0;
+}
+static hal_status_t compile_nothing(void *state, const hal_ir_t *ir, void **out_program) {
+  (void)state, (void)ir, (void)out_program;
+  return HAL_UNIMPLEMENTED;
+}
+static hal_status_t execute_nothing(void *state, void *program, const hal_ir_run_t *run) {
+  (void)state, (void)program, (void)run;
+  return HAL_OK;
+}
+static void destroy_nothing(void *state, void *program) { (void)state, (void)program; }
+
+/* The programs of a compiler are destroyed when the device has done its work. */
+static int change_compiler(const char *path) {
+  const hal_compiler_t compiler = {.struct_size = sizeof compiler,
+                                   .name = "none",
+                                   .accepts = accept_nothing,
+                                   .compile = compile_nothing,
+                                   .execute = execute_nothing,
+                                   .destroy = destroy_nothing};
+  OPEN(path);
+  MUST(hal_compiler_set(0, &compiler) == HAL_OK);
+  SPOIL(a);
+  MUST(hal_compiler_set(0, NULL) == HAL_OK);
+  return told_by_a_alone();
+}
+
+static int play_compiler(void) { return change_compiler(unlucky); }
+static int play_compiler_with_events(void) { return change_compiler(with_events); }
 
 /* An event tells what its stream met, and then it is told. */
 static int by_event(const char *path) {
@@ -217,6 +250,8 @@ int main(void) {
       {"a deferred free leaves a failure to the stream", play_deferred},
       {"memory that the plugin pools leaves a failure to the stream", play_pooled},
       {"the profile leaves a failure to the stream", play_profile},
+      {"a change of the compiler leaves a failure to the stream, with default events", play_compiler},
+      {"a change of the compiler leaves a failure to the stream, with own events", play_compiler_with_events},
       {"an event tells what its stream met, with default events", play_event},
       {"an event tells what its stream met, with own events", play_own_event},
       {"a stream tells what it waited for, with default events", play_wait},

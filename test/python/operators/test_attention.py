@@ -311,10 +311,21 @@ def test_the_users_choice_of_backends_is_heeded(device):
     tensors = operands()
     with sdpa_kernel(SDPBackend.MATH):
         assert choice(device, tensors) == SDPBackend.MATH.value
-    with sdpa_kernel(SDPBackend.OVERRIDEABLE):
-        assert choice(device, tensors) == OVERRIDEABLE
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), pytest.raises(RuntimeError, match="No viable backend"):
-        F.scaled_dot_product_attention(*(t.to(device) for t in tensors))
+    flash, efficient = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION
+    for fused in (SDPBackend.OVERRIDEABLE, flash, efficient, [flash, efficient], SDPBackend.CUDNN_ATTENTION, [flash, SDPBackend.MATH]):
+        with sdpa_kernel(fused):
+            assert choice(device, tensors) == OVERRIDEABLE
+
+
+def test_no_enabled_backend_is_an_error(device):
+    tensors = [t.to(device) for t in operands()]
+    with sdpa_kernel(SDPBackend.MATH):
+        torch.backends.cuda.enable_math_sdp(False)
+        for call in (torch._fused_sdp_choice, F.scaled_dot_product_attention):
+            with pytest.raises(RuntimeError, match="No viable backend.*turning off both"):
+                call(*tensors)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), pytest.raises(RuntimeError, match="No viable backend.*Enable SDPBackend.MATH"):
+        F.scaled_dot_product_attention(*(t[0, 0] for t in tensors))
 
 
 def test_a_transformer_layer_trains_as_on_the_cpu(device):

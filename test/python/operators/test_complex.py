@@ -30,9 +30,9 @@ def hostile(dtype):
 
 def operators():
     """The pointwise operators with complex kernels: (name, number of tensors)."""
-    for op in load_model().ops:
-        if op.op.route == "iterator" and "c64" in op.op.dtypes:
-            yield pytest.param(op.op.name, op.name, sum(str(a.type) == "Tensor" for a in op.arguments), id=op.name)
+    for op in load_model().kernels:
+        if op.entry.is_elementwise and not op.entry.meta and "c64" in op.entry.kernel.dtypes:
+            yield pytest.param(op.entry.name, op.name, sum(str(a.type) == "Tensor" for a in op.arguments), id=op.name)
 
 
 def call(name, tensors):

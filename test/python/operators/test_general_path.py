@@ -13,7 +13,7 @@ from native_reference import load_model, overload
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64]
 OPERATORS = ["add.Tensor", "sub.Tensor", "mul.Tensor", "div.Tensor", "maximum", "bitwise_and.Tensor", "eq.Tensor", "lt.Tensor",
              "atan2", "neg", "exp", "sqrt", "clamp_min", "addcmul"]  # fmt: skip
-NATIVE = {op.name: op for op in load_model().ops if op.op.route == "iterator"}
+NATIVE = {op.name: op for op in load_model().kernels if op.entry.is_elementwise and not op.entry.meta}
 ROUNDED = {torch.float16: 2**-7, torch.bfloat16: 2**-5, torch.float32: 1e-5, torch.complex64: 1e-5}
 
 # Views of a tensor of 6 x 8, and shapes that broadcast with them or do not.

@@ -29,7 +29,7 @@ def without_onednn():
 # Operators whose results are contiguous on the CPU, where ours have the operands' order; in these forms.
 LAYOUT_DIFFERS = {"mse_loss_backward": ("functional", "out"), "smooth_l1_loss_backward": ("functional", "out"),
                   "huber_loss_backward": ("functional", "out"), "hardswish_backward": ("out",), "nan_to_num": ("out",)}  # fmt: skip
-ELEMENTWISE = {op.name: op for op in MODEL.ops if op.op.route in ("iterator", "pointwise")}
+ELEMENTWISE = {op.name: op for op in MODEL.kernels if op.entry.is_elementwise}
 POSITIVE = {"log", "log2", "log10", "sqrt", "rsqrt", "pow.Tensor_Tensor", "pow.Tensor_Scalar", "log1p"}
 NOT_ZERO = {"div.Tensor", "reciprocal", "addcdiv", "div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
 SMALL = {"tan", "exp", "expm1", "tanh_backward", "sigmoid_backward", "sinh", "cosh", "exp2"}
@@ -174,13 +174,13 @@ def out_name(op):
 
 
 def kernel_op(op):
-    """The operators of ops.yaml that may compute an ATen operator."""
-    return (ELEMENTWISE[op].op.name, *(case.op.name for case in ELEMENTWISE[op].cases))
+    """The operators whose kernels may compute an ATen operator."""
+    return (ELEMENTWISE[op].entry.name, *(case.entry.name for case in ELEMENTWISE[op].cases))
 
 
 def every_op_and_dtype(form):
     """What has kernels; complex: test_complex.py."""
-    rows = [(op, token) for op in ELEMENTWISE for token in ELEMENTWISE[op].op.dtypes if token in DTYPES]
+    rows = [(op, token) for op in ELEMENTWISE for token in ELEMENTWISE[op].entry.kernel.dtypes if token in DTYPES]
     return [(op, token) for op, token in rows if (op, token, form) not in ELSEWHERE]
 
 
@@ -246,7 +246,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, float("inf"), -float("inf"), float("
 def with_special_values():
     """sin, cos and tan of 1e30 have no common meaning: they are left out."""
     ops = [op for op in ELEMENTWISE if operand_count(op) <= 2 and op not in ("sin", "cos", "tan", "sinc")]
-    return [(op, token) for op in ops for token in ("f32", "f64") if token in ELEMENTWISE[op].op.dtypes]
+    return [(op, token) for op in ops for token in ("f32", "f64") if token in ELEMENTWISE[op].entry.kernel.dtypes]
 
 
 # Where CPU torch is wrong: (operator, dtype): for which operands, and what it says. The list may only get shorter.
@@ -284,7 +284,7 @@ def test_special_values_equal_the_cpus(op, token):
 DIVISIONS = {"div.Tensor_mode", "floor_divide", "fmod.Tensor", "remainder.Tensor"}
 
 
-@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if "i64" in ELEMENTWISE[op].op.dtypes and operand_count(op) <= 2
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if "i64" in ELEMENTWISE[op].entry.kernel.dtypes and operand_count(op) <= 2
                                 and op != "lcm"])  # the CPU's lcm of extremes stops the process (SIGFPE)  # fmt: skip
 @pytest.mark.parametrize("token", ["i64", "i32", "i16", "i8", "u8"])
 def test_extreme_integers_equal_the_cpus(op, token):
@@ -303,10 +303,10 @@ def test_extreme_integers_equal_the_cpus(op, token):
 
 # ---- dtypes that are cast to one with a kernel ----
 def rare_and_dtype():
-    """Halves of operators that are `exact` in ops.yaml take the fallback: the next number after a half is none of float32."""
+    """Half precision of nextafter takes the fallback: the next number after a half is not one of float32."""
     dtypes = (torch.float16, torch.bfloat16, torch.int32, torch.int16, torch.int8, torch.uint8)
-    rows = itertools.product((op for op in ELEMENTWISE if ELEMENTWISE[op].op.rare), dtypes)
-    return [pytest.param(op, dtype, id=f"{op}-{dtype}") for op, dtype in rows if not (ELEMENTWISE[op].op.exact and dtype.is_floating_point)]
+    rows = itertools.product((op for op in ELEMENTWISE if ELEMENTWISE[op].entry.kernel.for_size), dtypes)
+    return [pytest.param(op, dtype, id=f"{op}-{dtype}") for op, dtype in rows if not ("is_reduced_floating" in ELEMENTWISE[op].entry.fallback_if and dtype.is_floating_point)]
 
 
 @pytest.mark.parametrize("op,dtype", rare_and_dtype())
@@ -328,7 +328,7 @@ def test_rare_operators_of_other_dtypes_equal_the_cpus(op, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if ELEMENTWISE[op].op.exact])
+@pytest.mark.parametrize("op", [op for op in ELEMENTWISE if "is_reduced_floating" in ELEMENTWISE[op].entry.fallback_if])
 def test_exact_operators_of_halves_are_the_cpus(op, dtype, device):
     call = schema_call(op, forms(op)[0])
     for operands, extra in calls(op, dtype, "mixed strides"):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from native_reference import DTYPES, Sample, assert_native, assert_same, load_model, native_count, overload, strict
 
-STRUCTURED = {op.name: op for op in load_model().ops if op.op.route == "structured"}
+STRUCTURED = {op.name: op for op in load_model().kernels if not op.entry.is_elementwise}
 FLOATS = ["f32", "f64", "f16", "bf16"]
 TOLERANCE = {torch.float32: {"rtol": 1e-5, "atol": 1e-5}, torch.float64: {"rtol": 1e-12, "atol": 1e-12},
              torch.float16: {"rtol": 3 * 2**-10, "atol": 1e-5}, torch.bfloat16: {"rtol": 3 * 2**-8, "atol": 1e-5}}  # fmt: skip
@@ -45,7 +45,7 @@ def dims(case):
 
 
 def check(name, function, arguments, *, strides=True, **tolerance):
-    return assert_native(STRUCTURED[name].op.name, function, arguments, strides=strides, **tolerance)
+    return assert_native(STRUCTURED[name].entry.name, function, arguments, strides=strides, **tolerance)
 
 
 # ---- reductions ----
@@ -53,7 +53,7 @@ REDUCTIONS = ["sum.dim_IntList", "mean.dim", "amax", "amin"]
 
 
 @pytest.mark.parametrize("case", TENSORS)
-@pytest.mark.parametrize("name,token", [(name, token) for name in REDUCTIONS for token in STRUCTURED[name].op.dtypes if token in DTYPES])
+@pytest.mark.parametrize("name,token", [(name, token) for name in REDUCTIONS for token in STRUCTURED[name].entry.kernel.dtypes if token in DTYPES])
 def test_reductions_over_every_set_of_dimensions(name, token, case):
     dtype = DTYPES[token]
     for dim, keepdim in itertools.product(dims(case), (False, True)):
@@ -67,7 +67,7 @@ def test_reductions_into_given_results(name):
         check(name, lambda x, out: function(x, [1], False, out=out), [sample("dense", torch.float32), out], **TOLERANCE[torch.float32])
 
 
-@pytest.mark.parametrize("token", [t for t in DTYPES if t not in ("f16", "bf16") or t in STRUCTURED["sum.dim_IntList"].op.dtypes])
+@pytest.mark.parametrize("token", [t for t in DTYPES if t not in ("f16", "bf16") or t in STRUCTURED["sum.dim_IntList"].entry.kernel.dtypes])
 def test_sum_of_integers_is_int64_and_dtype_casts_first(token):
     x = sample("dense", DTYPES[token])
     exact = {"rtol": 1e-6, "atol": 1e-6}
@@ -121,7 +121,7 @@ INDEXED = ["max.dim", "min.dim", "argmax", "argmin"]
 
 
 @pytest.mark.parametrize("case", TENSORS)
-@pytest.mark.parametrize("name,token", [(name, t) for name in INDEXED for t in STRUCTURED[name].op.dtypes])
+@pytest.mark.parametrize("name,token", [(name, t) for name in INDEXED for t in STRUCTURED[name].entry.kernel.dtypes])
 def test_reductions_with_an_index(name, token, case):
     x = sample(case, DTYPES[token])
     ndim = x.on("cpu").dim()

@@ -1,5 +1,5 @@
-"""The generator of ATen registrations: what it generates from ops.yaml for the installed torch, and what it does with a torch
-that lacks an operator or has changed it."""
+"""The generator of ATen registrations: what it generates from the operator entries for the installed torch, and what it does with a torch
+that lacks an operator or has changed it. Invalid entries: test_entries.py."""
 
 import dataclasses
 import json
@@ -12,8 +12,8 @@ import torch
 from native_reference import CODEGEN, load_model, overload
 
 MODEL = load_model()
-GENERATED = [(op, native) for op in MODEL.ops for native in op.forms]
-NAMES = [str(native.func.name) for _, native in GENERATED] + [body.name for body in MODEL.bodies]
+GENERATED = [(operator, native) for operator, native in MODEL.overloads()]
+NAMES = [str(native.func.name) for _, native in GENERATED]
 TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
                 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16}  # fmt: skip
 
@@ -22,12 +22,16 @@ TORCH_DTYPES = {0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4
 def codegen():
     """The generator's modules."""
     sys.path.insert(0, str(CODEGEN))
-    import aten_bodies
-    import aten_emit
+    import aten
     import aten_model
-    import oplist
+    import aten_natives
+    import aten_sources
+    import entries
+    import kernel_operands
+    from entry_file import EntryError
 
-    yield type("codegen", (), {"bodies": aten_bodies, "emit": aten_emit, "model": aten_model, "oplist": oplist})
+    yield type("codegen", (), {"aten": aten, "model": aten_model, "entries": entries, "EntryError": EntryError, "Natives": aten_natives.Natives,
+                               "Sources": aten_sources.Sources, "operands": kernel_operands})
     sys.path.remove(str(CODEGEN))
 
 
@@ -36,28 +40,40 @@ def generate(folder, *arguments):
     return subprocess.run(command, check=True, capture_output=True, text=True)
 
 
-def test_every_operator_of_the_list_is_generated_for_the_installed_torch():
-    assert [(skipped.op, skipped.reason) for skipped in MODEL.skipped] == []
+def test_every_entry_is_registered_for_the_installed_torch():
+    """All but those that name other versions of torch."""
+    assert [entry.name for entry in MODEL.left_out if not entry.torch] == []
+    registered = {operator.entry.name for operator, _ in MODEL.overloads()} | {entry.name for entry in MODEL.left_out}
+    assert [entry.name for entry in MODEL.entries if entry.register != "none" and entry.name not in registered] == []
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_form_is_registered_for_the_device(name):
-    """Also those by hand: a body that does not fit its schema would be left out."""
+def test_every_overload_is_registered_for_the_device(name):
     assert torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "PrivateUse1")
 
 
-def test_functional_inplace_and_out_forms_come_together():
-    """A form that torch has and we leave out would take a slower way without anyone noticing."""
-    for op in MODEL.ops:
-        group = op.group
-        assert [f for f in (group.functional, group.inplace, group.out) if f] == op.forms
-        assert len(op.forms) >= 2
+def test_numbers_and_arguments_are_those_of_the_golden_file(codegen):
+    """Plugins were built against them: an operator keeps its number and its arguments; a new one gets the next number."""
+    golden = (CODEGEN.parent / "hal" / "abi" / "v0_operators.txt").read_text().splitlines()
+    lines = []
+    for entry in codegen.entries.load():
+        arguments = ", ".join(f"{name}|Scalar" if name in entry.scalar_args else name for name in entry.args)
+        lines.append(f"{entry.number} {entry.name} ({'; '.join([arguments, ', '.join(entry.vendor_args)] if entry.vendor_args else [arguments])})")
+    assert lines[: len(golden)] == golden
 
 
-@pytest.mark.parametrize("op", [op for op in MODEL.ops if op.op.route in ("iterator", "pointwise") and not op.op.rare], ids=lambda op: op.name)
+def test_functional_inplace_and_out_overloads_come_together():
+    """An overload that torch has and we leave out would take a slower path without anyone noticing."""
+    for operator in MODEL.kernels:
+        group = operator.group
+        assert [native for native in (group.functional, group.inplace, group.out) if native] == operator.natives
+        assert len(operator.natives) >= 2
+
+
+@pytest.mark.parametrize("op", [op for op in MODEL.kernels if op.entry.is_elementwise and not op.entry.kernel.for_size], ids=lambda op: op.name)
 def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
     """The fast path skips ATen's promotion and checks: for each of its dtypes CPU torch must give that dtype (or bool)."""
-    mask = codegen.model.fast_dtypes(op.op)
+    mask = codegen.model.fast_dtypes(op)
     for number in range(64):
         if not mask >> number & 1:
             continue
@@ -72,14 +88,14 @@ def test_fast_path_dtypes_are_those_torch_computes_in(op, codegen):
             else:
                 arguments.append(given)
         result = overload(op.name)(*arguments, **keywords)
-        assert result.dtype == (torch.bool if op.op.result == "bool" else dtype)
+        assert result.dtype == (torch.bool if op.entry.kernel.result_dtype == "bool" else dtype)
 
 
 def test_files_are_the_same_every_time_and_written_only_when_they_change(tmp_path):
     generate(tmp_path)
     before = {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()}
-    assert any(name.startswith("RegisterNative_") for name in before)
-    stale = tmp_path / "RegisterNative_99.cpp"
+    assert any(name.startswith("Register_") for name in before)
+    stale = tmp_path / "Register_99.cpp"
     stale.write_text("int of_an_older_list;")
     generate(tmp_path)
     assert {path.name: (path.read_text(), path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()} == before
@@ -91,117 +107,122 @@ def test_listed_outputs_are_the_written_ones(tmp_path):
     assert sorted(listed.stdout.strip().split(";")) == sorted(path.name for path in tmp_path.glob("*.cpp"))
 
 
-def test_coverage_names_every_form(tmp_path):
+def test_coverage_names_every_overload(tmp_path):
     generate(tmp_path)
     document = json.loads((tmp_path / "coverage.json").read_text())
-    names = [name for entry in document["operators"] for name in entry["forms"].values()]
-    assert sorted(names + [entry["op"] for entry in document["bodies"]]) == sorted(NAMES)
+    names = [name for operator in document["operators"] for name in operator["overloads"].values()]
+    assert sorted(names + [function["op"] for function in document["functions"]]) == sorted(NAMES)
     public, _, build = str(torch.__version__).partition("+")  # PyPI's wheel for CUDA has the build in torch.__version__ alone
     assert document["torch"] in (public, f"{public}+{build}")
-    assert document["skipped"] == []
-    for entry in document["operators"]:
-        assert f"| `{entry['op']}` |" in (tmp_path / "operators.md").read_text()
+    for operator in document["operators"]:
+        assert f"| `{operator['op']}` |" in (tmp_path / "operators.md").read_text()
 
 
-def test_operator_that_torch_lacks_is_reported_and_left_out(codegen):
-    functions = codegen.model.native_functions()
-    del functions["exp"]
-    model = codegen.model.build(codegen.oplist.load(), functions)
-    assert [(skipped.op, skipped.reason) for skipped in model.skipped] == [("exp", "the installed torch has no such operator")]
-    text = "".join(codegen.emit.shard(ops) for ops in codegen.emit.shards(model))
-    assert "enroll<at::_ops::exp>" not in text
-    assert "enroll<at::_ops::expm1>" in text
+def test_each_operator_has_its_text(tmp_path):
+    """What is generated is found by the operator's name, and has no function pointers but those that the dispatcher receives."""
+    generate(tmp_path)
+    texts = "".join(path.read_text() for path in (*tmp_path.glob("Register_*.cpp"), *tmp_path.glob("*/*.inc")))
+    one_line = re.sub(r"\s+", " ", texts)
+    for _, native in GENERATED:
+        name = native.func.name.unambiguous_name()
+        assert len(re.findall(rf"[ &]op_{name}\(const AtenOp &", texts)) == 1, name
+        assert one_line.count(f"register_kernel<at::_ops::{name}>(aten_{name}, op_{name});") == 1, name
+    for path in CODEGEN.parent.glob("csrc/**/*.*"):
+        assert "AnyFunction" not in path.read_text(), path
+    assert "reinterpret_cast" not in texts
+    assert max(map(len, texts.splitlines())) <= 150  # of long names
 
 
 def test_no_operator_is_registered_twice():
-    """The second one would take the place of the first, with a warning at import."""
+    """The second one would replace the first, with a warning at import."""
     assert len(NAMES) == len(set(NAMES))
 
 
-def test_nothing_for_the_device_is_registered_behind_the_lists_back():
+def test_nothing_else_registers_operators_of_aten():
     """Registrations are generated, so that each schema is checked while building: no other file has one for ATen and PrivateUse1."""
     csrc = CODEGEN.parent / "csrc"
-    by_hand = [path.name for path in csrc.rglob("*.cpp") if re.search(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1|enroll(_form)?<", path.read_text())]
+    by_hand = [path.name for path in csrc.rglob("*.cpp") if re.search(r"TORCH_LIBRARY_IMPL\(aten, PrivateUse1|register_kernel<", path.read_text())]
     assert by_hand == []
-    included = {path.relative_to(csrc / "aten").as_posix()[:-4] for path in (csrc / "aten").rglob("*.cpp")
-                if f'#include "aten/{path.relative_to(csrc / "aten").as_posix()[:-4]}.inc"' in path.read_text()}
-    assert included == {body.entry.file for body in MODEL.bodies}
+    included = {path.relative_to(csrc / "aten").as_posix() for path in (csrc / "aten").rglob("*.cpp")
+                if f'#include "aten/{path.relative_to(csrc / "aten").as_posix()[:-4]}.inc"' in path.read_text()}  # fmt: skip
+    assert included == {operator.entry.source for operator in MODEL.functions if operator.entry.source}
 
 
-def test_what_rows_name_are_functions(codegen):
-    """No C++ in the list: numbers and conditions are functions of one header, or ATen's bools."""
-    header = (CODEGEN.parent / "csrc" / "aten" / "prepare" / "conditions.h").read_text()
-    header += (CODEGEN.parent / "csrc" / "aten" / "prepare" / "pointwise_meta.h").read_text()
-    header += (CODEGEN.parent / "csrc" / "aten" / "prepare" / "structured_iterator.h").read_text()
-    for op in codegen.oplist.load():
-        for function, *arguments in (*op.numbers.values(), *([op.refuse] if op.refuse else [])):
-            assert function.isidentifier() and all(name.isidentifier() for name in arguments)
-            assert not arguments or f" {function}(" in header, f"{op.name}: {function}"
+def test_conditions_and_numbers_are_functions_of_the_subject(codegen):
+    """No C++ in `precomputed` and `fallback_if`: functions of one header beside the subject's sources, or ATen's bools. So adding an
+    operator does not edit csrc/aten/prepare."""
+    for entry in codegen.entries.load():
+        header = CODEGEN.parent / "csrc" / "aten" / entry.subject / "conditions.h"
+        for function, *names in (*entry.precomputed.values(), *([entry.fallback_if] if len(entry.fallback_if) > 1 else [])):
+            assert all(name.isidentifier() for name in names)
+            assert f" {function}(" in header.read_text(), f"{entry.name}: {function}"
 
 
-def test_rows_say_how_operands_are_prepared(codegen, tmp_path):
-    """The policy and the layout of a family hold for its rows; C++ reads them from a table in the order of the operators."""
-    ops = {op.name: op for op in codegen.oplist.load()}
-    assert (ops["cumsum"].policy, ops["cumsum"].layout) == ("number", "lines")
-    assert (ops["gather"].policy, ops["convolution_overrideable"].layout) == ("moved", "images")
-    assert (ops["add.Tensor"].policy, ops["add.Tensor"].layout) == ("exact", "strided")
+def test_families_say_how_operands_are_prepared(codegen, tmp_path):
+    """C++ reads the dtype policy and the layout from a table in the order of the operators."""
+    operators = {entry.name: entry for entry in codegen.entries.load()}
+    assert codegen.operands.operands_of(operators["cumsum"]) == codegen.operands.Operands("number", "at_least_1d")
+    assert codegen.operands.operands_of(operators["add.Tensor"]) == codegen.operands.Operands()
     generate(tmp_path)
     rules = [line for line in (tmp_path / "op_rules.h").read_text().splitlines() if line.startswith("    {Policy::")]
-    assert [line.split("// ")[1] for line in rules] == list(ops)
-    assert rules[ops["gather"].number].startswith("    {Policy::kMoved, Layout::kLines, 1},")
+    assert [line.split("// ")[1] for line in rules] == list(operators)
 
 
-@pytest.mark.parametrize("wrong", ["{policy: widest}", "{layout: columns}"])
-def test_unknown_policies_and_layouts_are_refused(codegen, tmp_path, wrong):
-    text = codegen.oplist.OPS_YAML.read_text().replace("{policy: number, layout: lines}", wrong)
-    (tmp_path / "ops.yaml").write_text(text)
-    with pytest.raises(SystemExit, match="is none of"):
-        codegen.oplist.load(tmp_path / "ops.yaml")
+def test_vendors_operators_receive_the_callers_arguments():
+    """Every operator with a number that a function computes calls the vendor's operator with ATen's arguments, or its function does."""
+    for operator in MODEL.functions:
+        entry = operator.entry
+        assert entry.number is None or entry.calls_vendor or operator.indices is not None, entry.name
+    callers = {operator.entry.name for operator in MODEL.functions if operator.entry.calls_vendor}
+    assert {"convolution_overrideable", "cat", "native_group_norm", "topk", "_embedding_bag", "_fused_adam", "native_layer_norm"}.isdisjoint(callers)
 
 
-# Operators of the list whose frozen arguments are not ATen's: random_ in its three forms, whose row `random.from` has the first integer
-# and how many there are, which ATen's arguments, their absence and the dtype come to. The result is the user's, as it is.
-ASKED_BY_BODIES = 3
+# ---- another torch ----
 
 
-def test_the_plugin_is_asked_with_what_the_user_gave():
-    """Every operator that bodies answer has a row with ATen's arguments, of which a generator's state is in the call, and what says no
-    more than the result does is in the result. That list only shrinks; test_vendor_operators.py and test_vendor_sized.py hold what is seen."""
-    not_asked = {body.name for body in MODEL.bodies if body.entry.way != "direct" and not body.asked}
-    assert {"convolution_overrideable", "avg_pool2d", "cat.out", "native_group_norm", "topk", "_embedding_bag", "upsample_bilinear2d",
-            "reflection_pad2d", "_fused_adam_", "native_layer_norm"}.isdisjoint(not_asked)  # fmt: skip
-    assert len(not_asked) <= ASKED_BY_BODIES, sorted(not_asked)
+@pytest.fixture
+def natives(codegen):
+    """The operators of a torch to come."""
+    natives = codegen.Natives()
+    natives.version = "2.99.0"
+    return natives
 
 
-def test_a_body_of_an_operator_that_torch_lacks_is_reported_and_left_out(codegen):
-    functions = codegen.model.native_functions()
-    del functions["native_group_norm"]
-    model = codegen.model.build(codegen.oplist.load(), functions, codegen.oplist.load_bodies())
-    assert [(skipped.op, skipped.reason) for skipped in model.skipped] == [("native_group_norm", "the installed torch has no such operator")]
-    text = codegen.bodies.source([body for body in model.bodies if body.entry.file == "norm/group_norm"])
-    assert "at::_ops::native_group_norm," not in text and "at::_ops::native_group_norm_backward," in text
+def test_an_operator_that_torch_lacks_is_an_error_with_its_place(codegen, natives):
+    del natives.groups["exp"]
+    with pytest.raises(codegen.EntryError, match=r"pointwise_unary\.yaml:\d+: exp: op: torch 2\.99\.0 has no operator aten::exp; did you mean '"):
+        codegen.model.build(codegen.entries.load_all(), natives)
 
 
-def test_arguments_that_a_frozen_list_does_not_have_keep_the_plugin_unasked(codegen):
-    """A later torch may add an argument: the plugin would not see it, so it is not asked."""
-    ops = {op.name: op for op in codegen.oplist.load()}
-    functions = codegen.model.native_functions()
-    shorter = dataclasses.replace(ops["linalg_cross"], args=ops["linalg_cross"].args[:-1])
-    (entry,) = (body for body in codegen.oplist.load_bodies() if body.op == "linalg_cross")
-    model = codegen.model.build([shorter], functions, [entry])
-    assert [(body.name, body.asked) for body in model.bodies] == [("linalg_cross", None), ("linalg_cross.out", None)]
+def test_an_entry_for_some_versions_of_torch_is_left_out_of_others(codegen, natives):
+    del natives.groups["exp"]
+    every = [dataclasses.replace(entry, torch="<2.20") if entry.name == "exp" else entry for entry in codegen.entries.load_all()]
+    model = codegen.model.build(every, natives)
+    assert [entry.name for entry in model.left_out] == ["exp"]
+    assert "exp" in [entry.name for entry in model.entries]  # its number stays, for plugins
+    assert "exp" not in [operator.name for operator in model.kernels]
+    assert "expm1" in [operator.name for operator in model.kernels]
 
 
-def test_operator_whose_schema_changed_is_reported(codegen):
-    ops = {op.name: op for op in codegen.oplist.load()}
-    functions = codegen.model.native_functions()
-    renamed = dataclasses.replace(ops["add.Tensor"], args=("self", "addend", "alpha"))
-    narrower = dataclasses.replace(ops["add.Tensor"], args=("self", "other"))
-    plain = dataclasses.replace(ops["abs"], route="iterator")
-    for op, reason in ((renamed, "lacks addend"), (narrower, "does not know: alpha"), (plain, "not a structured operator")):
-        model = codegen.model.build([op], functions)
-        assert model.ops == []
-        assert reason in model.skipped[0].reason
+def test_a_changed_schema_is_an_error_that_names_the_argument(codegen, natives):
+    """A later torch may add an argument: the vendor's operator would not receive it."""
+    native = natives.groups["batch_norm_backward"]
+    schema = str(native.func).replace("Tensor reserve)", "Tensor reserve, bool fast=False)")
+    natives.groups["batch_norm_backward"] = dataclasses.replace(native, func=type(native.func).parse(schema))
+    with pytest.raises(codegen.EntryError, match=r"norm\.yaml:\d+: batch_norm_backward: args: the argument 'fast' of .* is missing"):
+        codegen.model.build(codegen.entries.load_all(), natives)
+
+
+@pytest.mark.parametrize("change,message", [
+    ({"args": ("self", "addend", "alpha")}, "args: 'addend' is not an argument of add.Tensor"),
+    ({"args": ("self", "other")}, "args: the argument 'alpha' of add.Tensor.* is missing: list it in 'args' or 'vendor_args'"),
+    ({"name": "add.Tensro"}, "op: torch .* has no operator aten::add.Tensro; did you mean 'add.Tensor'"),
+    ({"meta": "Binary"}, "register: aten::add.Tensor is structured in torch .*'meta' is for operators that ATen has not structured"),
+])  # fmt: skip
+def test_an_entry_that_does_not_fit_its_schema(codegen, change, message):
+    (entry,) = (entry for entry in codegen.entries.load() if entry.name == "add.Tensor")
+    with pytest.raises(codegen.EntryError, match=message):
+        codegen.model.build([dataclasses.replace(entry, **change)])
 
 
 def test_missing_torch_is_one_clear_sentence(tmp_path):

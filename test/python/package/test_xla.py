@@ -301,7 +301,7 @@ def test_what_is_queued_is_written_as_text_and_as_a_graph(run, tmp_path):
     said = run(script, LTC_SAVE_TENSORS_FILE=tmp_path / "text", LTC_IR_DEBUG=1).stdout
     text = (tmp_path / "text").read_text()
     for one in (said, text):
-        assert "stream 0 of device fake:0: work put off: " in one and "sin" in one and "script.py:" in one and "mul.Tensor(float32[3], 2)" in one, one
+        assert "stream 0 of device fake:0: deferred work: " in one and "sin" in one and "script.py:" in one and "mul.Tensor(float32[3], 2)" in one, one
     assert text.startswith("## queued since: a copy to the host at ") and "script.py:" in text.split("\n")[0]
     run(script, LTC_SAVE_TENSORS_FILE=tmp_path / "dot", LTC_SAVE_TENSORS_FMT="dot")
     assert "digraph program {" in (tmp_path / "dot").read_text()

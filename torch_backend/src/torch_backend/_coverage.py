@@ -35,7 +35,7 @@ class Coverage(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def _support() -> dict:
-    """What codegen knows of each registered operator: csrc's bodies and ops.yaml's rows."""
+    """Returns what codegen knows of each registered overload: its entry, and the kernels that its function may call."""
     import torch
 
     return json.loads((_builds.folder(torch.__version__) / "support.json").read_text())

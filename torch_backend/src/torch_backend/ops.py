@@ -35,7 +35,7 @@ class Row(NamedTuple):
 def report() -> list[Row]:
     """Gives the calls since the start or the last `reset`, the most frequent first.
 
-    A native row has the name of the operator in the HAL (ops.yaml), a fallback row that of the ATen operator.
+    A native row has the name of the operator's entry (codegen/operators), a fallback row that of the ATen operator.
     """
     rows = {name: [plugin + portable, 0, plugin, 0] for name, plugin, portable, _ in _c().operator_counts() if plugin + portable}
     for name, count in _c().fallback_counts():

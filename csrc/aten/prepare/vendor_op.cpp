@@ -1,0 +1,220 @@
+// vendor_op.cpp: see vendor_op.h.
+#include "aten/prepare/vendor_op.h"
+
+#include <ATen/native/Resize.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+
+namespace torch_backend {
+
+// ---- what ATen's meta functions are shown ----
+
+namespace argument_types {
+
+at::Tensor meta_of(const at::Tensor &tensor) {
+  if (!tensor.defined() || tensor.device().type() != kDevice) return tensor;
+  return at::detail::empty_strided_meta(tensor.sizes(), tensor.strides(), tensor.scalar_type());
+}
+
+std::vector<at::Tensor> meta_of(const at::ITensorListRef &list) {
+  std::vector<at::Tensor> metas;
+  for (const at::Tensor &tensor : list) metas.push_back(meta_of(tensor));
+  return metas;
+}
+
+c10::List<std::optional<at::Tensor>> meta_of(const c10::List<std::optional<at::Tensor>> &list) {
+  c10::List<std::optional<at::Tensor>> metas;
+  for (const std::optional<at::Tensor> tensor : list) {
+    const bool masks =
+        tensor && tensor->defined() && (tensor->scalar_type() == at::kBool || tensor->scalar_type() == at::kByte);
+    TORCH_CHECK_NOT_IMPLEMENTED(!masks, "how many elements a mask names is known from its elements alone");
+    metas.push_back(meta_of(tensor));
+  }
+  return metas;
+}
+
+bool give(Call &call, uint32_t op, size_t &tensors, const at::Tensor &tensor) {
+  const size_t index = tensors++;
+  if (index >= rule_of(op).operands)
+    call.none();
+  else if (index > 0 && c10::isIntegralType(tensor.scalar_type(), /*includeBool=*/false))
+    call.index(tensor);
+  else
+    call.in(tensor);
+  return true;
+}
+
+}  // namespace argument_types
+
+bool run_kernel(uint32_t op, c10::ArrayRef<Argument> arguments, const Outputs &outputs, size_t count) {
+  const at::Tensor &result = outputs[0];
+  const auto &first = *static_cast<const at::Tensor *>(arguments[0].argument);
+  if (first.scalar_type() != result.scalar_type()) return false;  // the CPU's function says what is wrong
+  Call call(op, result);
+  bool possible = call.possible(), wanted = false;
+  size_t tensors = 0;
+  for (const Argument &each : arguments) possible = possible && each.type->put(call, op, tensors, each.argument);
+  for (size_t i = 0; possible && i < count; i++) {
+    const at::Tensor &each = outputs[static_cast<int64_t>(i)];
+    wanted = wanted || each.numel() > 0;
+    (i > 0 && each.scalar_type() == at::kLong) ? call.indices(each) : call.out(each);
+  }
+  return possible && (!wanted || call.run());
+}
+
+namespace {
+
+// What the functional form returns for these arguments, as ATen's meta function says; false = there is none.
+bool metas(const AtenOp &functional, c10::ArrayRef<Argument> arguments, Results &results) {
+  torch::jit::Stack stack;
+  try {
+    for (const Argument &each : arguments) each.type->push_meta(stack, each.argument);
+    functional.handle().redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &stack);
+  } catch (const c10::NotImplementedError &) {
+    return false;
+  }
+  for (const c10::IValue &result : stack) {
+    if (result.isTensorList())
+      for (const at::Tensor &tensor : result.toTensorVector()) results.push_back(tensor);
+    else
+      results.push_back(result.isTensor() ? result.toTensor() : at::Tensor());
+  }
+  return true;
+}
+
+// Memory on the device for each of what a meta function has made.
+void allocate_results(Results &results, c10::DeviceIndex device) {
+  for (at::Tensor &result : results) {
+    if (!result.defined()) continue;
+    result = make_empty_strided(result.sizes(), result.strides(), result.scalar_type(), device);
+  }
+}
+
+// Makes given results (out=, in index) fit; false = they are none that the plugin could fill.
+bool fit(const Results &metas, c10::ArrayRef<at::Tensor> given) {
+  if (metas.size() != given.size()) return false;
+  for (size_t i = 0; i < given.size(); i++)
+    if (!metas[i].defined() || metas[i].scalar_type() != given[i].scalar_type()) return false;
+  for (size_t i = 0; i < given.size(); i++) at::native::resize_output(given[i], metas[i].sizes());
+  return true;
+}
+
+// Shows the plugin the arguments in the order of the frozen list; false = it is not asked with such.
+bool shown(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments) {
+  for (const uint8_t index : op.order) arguments[index].type->show(call, arguments[index].argument);
+  return call.is_supported(op.number);
+}
+
+// Fills results that the caller has given; arguments of the functional form.
+bool fill_given(VendorCall &call, const VendorOp &op, c10::ArrayRef<Argument> arguments, const Results &filled) {
+  Results made;
+  return metas(*op.functional, arguments, made) && fit(made, filled) && fill(call, op.number, filled);
+}
+
+}  // namespace
+
+bool fill(VendorCall &call, uint32_t op, c10::ArrayRef<at::Tensor> results) {
+  Results written;
+  for (const at::Tensor &result : results) {
+    written.push_back(result.defined() && call.reads(result) ? at::empty_like(result) : result);
+    call.add_result(written.back());
+  }
+  if (!call.run(op)) return false;
+  for (size_t i = 0; i < results.size(); i++)
+    if (!written[i].is_same(results[i])) results[i].copy_(written[i]);
+  return true;
+}
+
+namespace {
+// A function of a file that makes results makes none where there is something wrong with the call.
+bool are_made(c10::ArrayRef<at::Tensor> results) {
+  return std::any_of(results.begin(), results.end(), [](const at::Tensor &each) { return each.defined(); });
+}
+// Tells whether the caller has given no result of another dtype than one that was made.
+bool are_alike(const Results &made, const Outputs &outputs) {
+  for (size_t i = 0; i < made.size(); i++)
+    if (outputs.given(i) && made[i].defined() && outputs.given(i)->scalar_type() != made[i].scalar_type()) return false;
+  return true;
+}
+
+// Results that were filled as those of the call: what out= is resized to lies in memory as they do.
+void give(Outputs &outputs, Results &filled) {
+  for (size_t i = 0; i < filled.size(); i++) {
+    const auto at = static_cast<int64_t>(i);
+    if (outputs.given(i)) outputs.set(at, filled[i].sizes(), filled[i].strides(), filled[i].options());
+    outputs.put(at, std::move(filled[i]));
+  }
+}
+
+thread_local uint32_t vendor_answered = kNoOp;  // the operator that a function has called the vendor for, successfully
+
+}  // namespace
+
+bool call_vendor_op(uint32_t op, c10::ArrayRef<Argument> arguments, c10::ArrayRef<at::Tensor> results,
+                    PhiloxState philox) {
+  VendorCall call;
+  for (const Argument &each : arguments) each.type->show(call, each.argument);
+  call.set_state(philox);
+  if (!call.is_supported(op) || !fill(call, op, results)) return false;
+  vendor_answered = op;
+  return true;
+}
+
+void count_composed_call(uint32_t op) {
+  if (std::exchange(vendor_answered, kNoOp) != op) count_composed(op);
+}
+
+bool call_vendor_op(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Results &results) {
+  VendorCall call;
+  if (!shown(call, op, arguments)) return false;
+  Results written;
+  for (const uint8_t index : op.mutated) arguments[index].type->list(written, arguments[index].argument);
+  if (op.kind == OverloadKind::kInplace || op.kind == OverloadKind::kOut) {
+    const size_t inputs = arguments.size() - (op.kind == OverloadKind::kOut ? written.size() : 0);
+    return fill_given(call, op, arguments.slice(0, inputs), written);
+  }
+  if (!results.empty() && !are_made(results)) return false;
+  if (op.kind == OverloadKind::kMakes && results.empty()) {
+    if (!metas(*op.functional, arguments, results)) return false;
+    allocate_results(results, device);
+  }
+  for (const at::Tensor &result : results) call.add_result(result);
+  for (const at::Tensor &result : written) call.add_result(result);
+  return call.run(op.number);
+}
+
+bool fill_outputs(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, size_t count) {
+  VendorCall call;
+  if (!shown(call, op, arguments)) return false;
+  Results filled;
+  for (size_t i = 0; i < count; i++) filled.push_back(outputs[static_cast<int64_t>(i)]);
+  return fill(call, op.number, filled);
+}
+
+bool fill_made(const VendorOp &op, c10::ArrayRef<Argument> arguments, Outputs &outputs, Results made) {
+  VendorCall call;
+  if (!shown(call, op, arguments) || !are_made(made) || !are_alike(made, outputs) || !fill(call, op.number, made))
+    return false;
+  give(outputs, made);
+  return true;
+}
+
+bool make_outputs(const VendorOp &op, c10::DeviceIndex device, c10::ArrayRef<Argument> arguments, Outputs &outputs,
+                  size_t count) {
+  VendorCall call;
+  if (!shown(call, op, arguments)) return false;
+  Results made;
+  if (outputs.given(0)) {
+    for (size_t i = 0; i < count; i++) made.push_back(outputs[static_cast<int64_t>(i)]);
+    return fill_given(call, op, arguments, made);
+  }
+  if (!metas(*op.functional, arguments, made)) return false;
+  allocate_results(made, device);
+  for (const at::Tensor &result : made) call.add_result(result);
+  if (!call.run(op.number)) return false;
+  give(outputs, made);
+  return true;
+}
+
+}  // namespace torch_backend

@@ -1,0 +1,66 @@
+/* callback.h: functions of the application (release functions, listeners, log sinks) run while the calling thread holds no HAL lock.
+ * Private to hal/src.
+ *
+ * A callback may take a lock of the application that another thread holds while it waits for the HAL. So a section that holds a HAL lock
+ * and calls a plugin, logs, or allocates defers the callbacks that become due meanwhile: hal_lock_and_defer, hal_unlock_and_run. Short
+ * sections, which do none of these, use hal_lock and hal_unlock. Builds with HAL_CHECK_CALLBACKS (Debug, sanitizers) count the locks of
+ * each thread and abort where a callback runs under one. */
+#ifndef HAL_SRC_CALLBACK_H_
+#define HAL_SRC_CALLBACK_H_
+
+#include "base/lock.h"
+
+/* A deferred call; part of the caller's own record. */
+typedef struct hal_callback_s {
+  struct hal_callback_s *next;
+  void (*run)(struct hal_callback_s *callback); /* called once, without a HAL lock; may free the record */
+} hal_callback_t;
+
+/* Runs the callback as soon as this thread defers none: now, or in hal_callbacks_resume. Callbacks run in the order of these calls, and
+ * one that is due while another runs waits for its end. The thread's error message stays as it is. */
+void hal_callback_run(hal_callback_t *callback);
+
+/* Runs what is due, also where a callback of this thread runs already: before waiting for callbacks that other threads run. Does nothing
+ * while this thread defers them. */
+void hal_callbacks_drain(void);
+
+/* Called before each call of a function of the application: aborts when this thread holds a HAL lock, in builds that count them. */
+#ifdef HAL_CHECK_CALLBACKS
+void hal_callback_check(void);
+#else
+static inline void hal_callback_check(void) {}
+#endif
+
+/* From now on this thread's callbacks are deferred, until hal_callbacks_resume. Calls nest. */
+void hal_callbacks_defer(void);
+
+/* Ends hal_callbacks_defer; the last one runs the callbacks that are due. */
+void hal_callbacks_resume(void);
+
+/* Returns whether this thread defers callbacks: 1 or 0. */
+int hal_callbacks_are_deferred(void);
+
+static inline void hal_lock_and_defer(hal_lock_t *lock) {
+  hal_callbacks_defer();
+  hal_lock(lock);
+}
+
+static inline void hal_unlock_and_run(hal_lock_t *lock) {
+  hal_unlock(lock);
+  hal_callbacks_resume();
+}
+
+/* The same for a mutex, as locks have that are held for long. */
+static inline void hal_mutex_lock_and_defer(pthread_mutex_t *mutex) {
+  hal_callbacks_defer();
+  pthread_mutex_lock(mutex);
+  HAL_COUNT_LOCK(1);
+}
+
+static inline void hal_mutex_unlock_and_run(pthread_mutex_t *mutex) {
+  HAL_COUNT_LOCK(-1);
+  pthread_mutex_unlock(mutex);
+  hal_callbacks_resume();
+}
+
+#endif /* HAL_SRC_CALLBACK_H_ */
