@@ -152,6 +152,7 @@ def test_generation_with_a_static_cache_is_compiled(device, saved):
     """As on CUDA: transformers lists the devices for which it compiles."""
     from torch._dynamo.utils import counters
 
+    _, saved = saved
     tokens = torch.tensor([[1, 2, 3, 4]])
     options = {"max_new_tokens": 6, "do_sample": False, "cache_implementation": "static"}
     expected = transformers.AutoModelForCausalLM.from_pretrained(saved).generate(tokens, **options)
