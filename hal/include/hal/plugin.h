@@ -60,9 +60,9 @@ extern "C" {
 /* ---- plugin and device -------------------------------------------------------------------------------------------------- */
 typedef struct hal_plugin_info_s {
   size_t struct_size;
-  const char
-      *name; /* also the device type's name in torch: lower-case letters, digits and '_', not beginning with cpu or
-                          cuda */
+  /* Lower-case letters, digits and '_', at most 31, beginning with a letter, not with cpu or cuda. It is also the device type's name in
+   * torch, which accepts no digits there: a name with digits needs the setting TORCH_BACKEND_NAME. */
+  const char *name;
   const char *vendor;  /* for people */
   const char *version; /* for people */
   uint32_t flags;      /* HAL_PLUGIN_* */
@@ -110,7 +110,7 @@ typedef struct hal_ipc_handle_s {
   uint8_t bytes[64];
 } hal_ipc_handle_t;
 
-/* ---- virtual memory: how memory of virtual_create crosses to other processes. Not used yet ---------------------------------- */
+/* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
 enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };
 
@@ -203,7 +203,7 @@ typedef struct hal_kernel_info_s {
       blocks_per_unit; /* blocks of the asked size that run on one compute unit at once; 0 = such a block cannot run */
 } hal_kernel_info_t;
 
-/* ---- capture. Not used yet ---------------------------------------------------------------------------------------------- */
+/* ---- capture ------------------------------------------------------------------------------------------------------------- */
 /* capture_begin's mode: which calls that no graph can hold (synchronisation, allocation) fail while it lasts. */
 enum {
   HAL_CAPTURE_GLOBAL = 0, /* those of any thread */
@@ -217,7 +217,7 @@ enum {
   HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
 };
 
-/* ---- collectives. Not used yet ------------------------------------------------------------------------------------------ */
+/* ---- collectives --------------------------------------------------------------------------------------------------------- */
 typedef struct hal_comm_id_s {
   uint8_t bytes[128];
 } hal_comm_id_t;
