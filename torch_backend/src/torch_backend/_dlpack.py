@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch.overrides import has_torch_function_unary
@@ -12,8 +13,11 @@ from torch.utils.dlpack import DLDeviceType
 from . import _registry, lazy
 
 
-def install() -> None:
-    """Teaches `Tensor.__dlpack_device__` and `Tensor.__dlpack__` the device type; tensors of other types go torch's own way."""
+def install(stream_of_handle: Callable[[int, torch.device], torch.Stream]) -> None:
+    """Teaches `Tensor.__dlpack_device__` and `Tensor.__dlpack__` the device type; tensors of other types go torch's own way.
+
+    `stream_of_handle` returns a device's stream with a native handle, 0 for the default one, or raises NotImplementedError.
+    """
     original = torch.Tensor.__dlpack_device__
 
     @functools.wraps(original)
@@ -28,7 +32,7 @@ def install() -> None:
     def __dlpack__(self, *args, stream=None, **options):
         if _is_ours(self):
             lazy.mark_step(self.device)
-            _order(self.device, stream)
+            _order(self.device, stream, stream_of_handle)
         return export(self, *args, stream=stream, **options)
 
     torch.Tensor.__dlpack_device__ = __dlpack_device__
@@ -40,18 +44,16 @@ def _is_ours(tensor: torch.Tensor) -> bool:
     return not has_torch_function_unary(tensor) and tensor.device.type == _registry.type_name()
 
 
-def _order(device: torch.device, stream: int | None) -> None:
+def _order(device: torch.device, stream: int | None, stream_of_handle: Callable) -> None:
     """Makes the receiver's stream, a native handle, wait for the work of the current one.
 
     None is the default stream, as the Python array API has it; -1 asks for no order.
     """
-    from .backend import streams
-
     if stream == -1:
         return
     if stream is not None and type(stream) is not int:
         raise TypeError(f"__dlpack__: expected a stream as an int or None, got {type(stream).__name__}")
     current = torch.accelerator.current_stream(device)
-    receiver = streams.get_stream_from_external(stream or 0, device)
+    receiver = stream_of_handle(stream or 0, device)
     if receiver != current:
         receiver.wait_event(current.record_event())

@@ -6,15 +6,22 @@ torch 2.15 asks every accelerator; torch 2.13 and 2.14 ask CUDA and XPU only.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
 from torch.optim import Adagrad, Optimizer
 
-from . import _registry, backend
+from . import _registry
 
 
-def install() -> None:
+def install(is_current_stream_capturing: Callable[[], bool]) -> None:
     """Makes the health check of torch's optimizers ask the device's stream, too, and gives Adagrad, which has none, the same check."""
+
+    def _is_captured() -> bool:
+        if torch.compiler.is_compiling() or not torch.accelerator.is_available():
+            return False
+        return torch.accelerator.current_accelerator().type == _registry.type_name() and is_current_stream_capturing()
+
     original = Optimizer._accelerator_graph_capture_health_check
 
     @functools.wraps(original)
@@ -33,13 +40,6 @@ def install() -> None:
         return prepare(self, group, *args, **kwargs)
 
     Adagrad._init_group = _init_group
-
-
-def _is_captured() -> bool:
-    if torch.compiler.is_compiling() or not torch.accelerator.is_available():
-        return False
-    accelerator = torch.accelerator.current_accelerator()
-    return accelerator.type == _registry.type_name() and backend.is_current_stream_capturing()
 
 
 def _refusal(optimizer: Optimizer, cure: str) -> str:
