@@ -13,6 +13,7 @@
 #define PK_EULER 0.57721566490153286061
 #define PK_SQRT_PI64 1.77245385090551602730
 #define PK_SQRT2_64 1.41421356237309504880
+#define PK_SQRT_2PI64 2.50662827463100050242
 #define PK_ENOUGH 1e-17 /* a term below this part of a sum changes nothing */
 
 /* ---- gamma ---- */
@@ -143,12 +144,6 @@ PK_FN double pk_erfinv_f64(double y) {
   }
   return copysign(x, y);
 }
-PK_FN double pk_ndtri_f64(double p) {
-  if (!(p >= 0.0 && p <= 1.0)) return PK_NAN64;
-  if (p == 0.0) return -PK_INF64;
-  if (p == 1.0) return PK_INF64;
-  return p > 0.5 ? PK_SQRT2_64 * pk_erfc_inverse(2.0 * (1.0 - p)) : -PK_SQRT2_64 * pk_erfc_inverse(2.0 * p);
-}
 /* e^(x^2) erfc(x); the square in two parts, since the exponential multiplies its error. */
 PK_FN double pk_erfcx_f64(double x) {
   if (x < 0.0) {
@@ -166,7 +161,24 @@ PK_FN double pk_erfcx_f64(double x) {
     term *= -(2 * k - 1) * r;
     sum += term;
   }
-  return sum / (x * PK_SQRT_PI64);
+  return sum / PK_SQRT_PI64 / x; /* the product is infinite at the largest x */
+}
+/* The x with erfc(x) = z for z below 1e-290, where e^(x^2) would be infinite: Newton's method for the logarithm. */
+PK_FN double pk_erfc_inverse_tiny(double z) {
+  const double target = log(z);
+  double x = sqrt(-target);
+  for (int i = 0; i < 4; i++) {
+    const double scaled = pk_erfcx_f64(x);
+    x += (log(scaled) - x * x - target) * (PK_SQRT_PI64 / 2.0) * scaled;
+  }
+  return x;
+}
+PK_FN double pk_ndtri_f64(double p) {
+  if (!(p >= 0.0 && p <= 1.0)) return PK_NAN64;
+  if (p == 0.0) return -PK_INF64;
+  if (p == 1.0) return PK_INF64;
+  if (p > 0.5) return PK_SQRT2_64 * pk_erfc_inverse(2.0 * (1.0 - p));
+  return -PK_SQRT2_64 * (p < 1e-290 ? pk_erfc_inverse_tiny(2.0 * p) : pk_erfc_inverse(2.0 * p));
 }
 PK_FN double pk_log_ndtr_f64(double x) {
   const double t = x / PK_SQRT2_64;
@@ -198,7 +210,7 @@ PK_FN double pk_bessel_i_far(double n, double x) {
     term *= (odd * odd - 4.0 * n * n) / (8.0 * k * x);
     sum += term;
   }
-  return sum / sqrt(2.0 * PK_PI64 * x);
+  return sum / PK_SQRT_2PI64 / sqrt(x); /* 2 pi x is infinite at the largest x */
 }
 PK_FN double pk_bessel_i(double n, double x, int scaled) {
   const double a = fabs(x), sign = n > 0.0 && x < 0.0 ? -1.0 : 1.0;
@@ -215,12 +227,13 @@ PK_FN double pk_i0e_f64(double x) { return pk_bessel_i(0.0, x, 1); }
 PK_FN double pk_i1_f64(double x) { return pk_bessel_i(1.0, x, 0); }
 PK_FN double pk_i1e_f64(double x) { return pk_bessel_i(1.0, x, 1); }
 
-/* e^x K(n, x) for x > 1/2: the integral of e^(-x (cosh t - 1)) cosh(n t), whose sum over equal steps is exact to the last digits. */
+/* e^x K(n, x) for x > 1/2: the integral of e^(-x (cosh t - 1)) cosh(n t), whose sum over equal steps is exact to the last digits.
+ * x (cosh t - 1) = 2 (sqrt(x) sinh(t / 2))^2, whose factors neither overflow nor vanish. */
 PK_FN double pk_bessel_k_integral(double n, double x) {
-  const double h = 0.5 / sqrt(x + 2.0);
+  const double h = 0.5 / sqrt(x + 2.0), root = sqrt(x);
   double sum = 0.5;
   for (int k = 1; k < 400; k++) {
-    const double t = h * k, s = sinh(0.5 * t), term = exp(-2.0 * x * s * s) * cosh(n * t);
+    const double t = h * k, s = root * sinh(0.5 * t), term = exp(-2.0 * s * s) * cosh(n * t);
     sum += term;
     if (term < PK_ENOUGH * sum) break;
   }
@@ -296,7 +309,7 @@ PK_FN double pk_bessel_far(int n, double x, int second) {
   /* sqrt(2) times cosine and sine of the phase */
   const double cosine = n ? s - c : c + s, sine = n ? -(s + c) : s - c;
   const double value = second ? p * sine + q * cosine : p * cosine - q * sine;
-  return value / sqrt(PK_PI64 * x);
+  return value / PK_SQRT_PI64 / sqrt(x);
 }
 PK_FN double pk_bessel(int n, double x, int second) {
   const double a = fabs(x), sign = n && x < 0.0 ? -1.0 : 1.0;
