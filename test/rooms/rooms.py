@@ -62,7 +62,7 @@ ROOMS = {
     "lazy mode": ([f"{PACKAGE}/lazy/"], ["extension", "files"]),
     "operators": ([f"{PACKAGE}/{name}.py" for name in ("fallback", "ops", "_coverage", "custom")] + [f"{PACKAGE}/meta/"], ["extension", "files"]),
     "autocompare": ([f"{PACKAGE}/_autocompare/"], ["extension", "files"]),
-    "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "dlpack", "multiprocessing", "profiler", "serialization")],
+    "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "device_lists", "dlpack", "multiprocessing", "optimizers", "profiler", "serialization")],
                ["files", "lazy mode"]),
     "integrations": ([f"{PACKAGE}/integrations/"], ["device module", "operators"]),
     "dynamo": ([f"{PACKAGE}/dynamo/"], ["device module"]),

@@ -64,3 +64,39 @@ def test_tensors_that_lose_something_are_refused(device):
 def test_cpu_tensors_go_as_before():
     x = torch.arange(3.0)
     assert torch.from_dlpack(x).data_ptr() == x.data_ptr()
+
+
+# ---- subclasses, and the order of streams ----
+class Subclass(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize("wrap", [lambda x: torch.nn.Parameter(x, requires_grad=False), torch.nn.Buffer, lambda x: x.as_subclass(Subclass)])
+def test_subclasses_go_as_tensors_do(device, wrap):
+    x = wrap(torch.arange(3.0, device=f"{device}:1"))
+    kind, index = x.__dlpack_device__()
+    assert (int(kind), index) == (12, 1)
+    y = torch.from_dlpack(x)
+    assert y.data_ptr() == x.data_ptr() and y.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("default", [True, False])
+def test_the_receivers_stream_waits_for_the_current_one(device, default):
+    module = getattr(torch, device)
+    x = torch.zeros(3, device=device)
+    receiver = None if default else module.Stream()
+    with module.stream(module.Stream()):
+        module._sleep(50_000_000)
+        x.fill_(7)
+        x.__dlpack__(stream=receiver.native_handle if receiver else None)
+    with module.stream(receiver or module.default_stream()):
+        assert x.clone().tolist() == [7, 7, 7]
+
+
+def test_streams_that_are_none_are_refused(device):
+    x = torch.ones(3, device=device)
+    with pytest.raises(NotImplementedError, match="no stream with the native handle 0x4d"):
+        x.__dlpack__(stream=77)
+    with pytest.raises(TypeError, match="expected a stream as an int or None, got str"):
+        x.__dlpack__(stream="77")
+    assert x.__dlpack__(stream=-1) is not None

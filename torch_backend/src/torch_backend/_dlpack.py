@@ -1,33 +1,59 @@
-"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815), and a tensor that
-somebody else is going to read must not be put off (lazy mode)."""
+"""DLPack for the renamed device type: torch 2.13 knows the type only by the name "privateuseone" (pytorch#195815), and deferred work
+(lazy mode) that writes a tensor must be queued before another library reads it."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
+from torch.overrides import has_torch_function_unary
 from torch.utils.dlpack import DLDeviceType
 
 from . import _registry, lazy
 
 
-def install() -> None:
-    """Teaches `Tensor.__dlpack_device__` the device type; tensors of other types go torch's own way."""
+def install(stream_of_handle: Callable[[int, torch.device], torch.Stream]) -> None:
+    """Teaches `Tensor.__dlpack_device__` and `Tensor.__dlpack__` the device type; tensors of other types go torch's own way.
+
+    `stream_of_handle` returns a device's stream with a native handle, 0 for the default one, or raises NotImplementedError.
+    """
     original = torch.Tensor.__dlpack_device__
 
     @functools.wraps(original)
     def __dlpack_device__(self):
-        if type(self) is torch.Tensor and self.device.type == _registry.type_name():
+        if _is_ours(self):
             return (DLDeviceType.kDLExtDev, self.device.index)
         return original(self)
 
     export = torch.Tensor.__dlpack__
 
     @functools.wraps(export)
-    def __dlpack__(self, *args, **options):
-        if self.device.type == _registry.type_name():
-            lazy.mark_step(self.device)  # the receiver may read the memory in its own way
-        return export(self, *args, **options)
+    def __dlpack__(self, *args, stream=None, **options):
+        if _is_ours(self):
+            lazy.mark_step(self.device)
+            _order(self.device, stream, stream_of_handle)
+        return export(self, *args, stream=stream, **options)
 
     torch.Tensor.__dlpack_device__ = __dlpack_device__
     torch.Tensor.__dlpack__ = __dlpack__
+
+
+def _is_ours(tensor: torch.Tensor) -> bool:
+    # A subclass with a __torch_function__ of its own is asked first, by torch's own method.
+    return not has_torch_function_unary(tensor) and tensor.device.type == _registry.type_name()
+
+
+def _order(device: torch.device, stream: int | None, stream_of_handle: Callable) -> None:
+    """Makes the receiver's stream, a native handle, wait for the work of the current one.
+
+    None is the default stream, as the Python array API has it; -1 asks for no order.
+    """
+    if stream == -1:
+        return
+    if stream is not None and type(stream) is not int:
+        raise TypeError(f"__dlpack__: expected a stream as an int or None, got {type(stream).__name__}")
+    current = torch.accelerator.current_stream(device)
+    receiver = stream_of_handle(stream or 0, device)
+    if receiver != current:
+        receiver.wait_event(current.record_event())

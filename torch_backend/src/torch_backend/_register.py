@@ -9,7 +9,7 @@ import sys
 import torch
 
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
-from . import _C, _data_parallel, _dlpack, _multiprocessing, _profiler, _serialization, backend
+from . import _C, _data_parallel, _device_lists, _dlpack, _multiprocessing, _optimizers, _profiler, _serialization, backend
 from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
 from .dynamo import registration as dynamo
 from .integrations import _notice
@@ -28,8 +28,10 @@ def register(name: str) -> None:
     tensors.install(backend._types)
     dynamo.install()
     _data_parallel.install()
-    _dlpack.install()
+    _device_lists.install()
+    _dlpack.install(streams.get_stream_from_external)
     _multiprocessing.install()
+    _optimizers.install(graphs.is_current_stream_capturing)
     _profiler.install(name)
     _serialization.install()
     atexit.register(_quiesce)

@@ -6,9 +6,10 @@ from .._imports import after_import
 
 
 def install() -> None:
-    """Registers the device's interface and the context manager `torch.<name>.device` as soon as TorchDynamo is imported."""
+    """Registers what TorchDynamo, and FakeTensor below it, must know of the device, each when torch imports the module that takes it."""
     after_import("torch._dynamo.device_interface", _register_interface)
     after_import("torch._dynamo.variables.ctx_manager", _register_context)
+    after_import("torch._subclasses.fake_impls", _correct_fake_tensors)
 
 
 def _register_interface() -> None:
@@ -29,3 +30,9 @@ def _register_context() -> None:
     from .context import device_variable
 
     ctx_manager.register_device_context_manager(backend.device, device_variable(ctx_manager.GenericDeviceVariable))
+
+
+def _correct_fake_tensors() -> None:
+    from . import fake_tensor
+
+    fake_tensor.install()

@@ -1,0 +1,93 @@
+"""FakeTensor says of the device's results what is so: torch.compile and export plan memory, layouts and aliases with it."""
+
+import fake_agreement
+import pytest
+import torch
+from torch import nn
+from torch.testing._internal.common_methods_invocations import op_db
+
+# Entries whose operators take no tensors of one device, as the samples are made.
+NO_SAMPLES = {"as_strided.partial_views", "sparse.mm.reduce", "sparse.sampled_addmm", "tensor_split"}
+
+# What torch says wrongly of every device but the CPU. This list may only shrink.
+STATISTICS = "saved statistics: sizes in evaluation and dtypes of half precision follow the CPU, which torch's decomposition excepts by name"
+KNOWN = {name: STATISTICS for name in ("native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")}
+
+
+@pytest.mark.parametrize("dtype, memory_format", [(torch.float32, torch.channels_last), (torch.float16, torch.contiguous_format)])
+def test_every_operator_of_the_database(device, dtype, memory_format):
+    found = {}
+    judged = 0
+    for info in op_db:
+        if dtype not in info.supported_dtypes("cpu") or info.full_name in NO_SAMPLES or "jiterator" in info.name:
+            continue
+        judged += 1
+        differences = list(fake_agreement.differences(info, device, dtype, memory_format, most=4))
+        if differences:
+            found[info.full_name] = differences
+    assert judged > 500
+    assert not {name: differences for name, differences in found.items() if name not in KNOWN}
+
+
+def last(x):
+    return x.contiguous(memory_format={4: torch.channels_last, 5: torch.channels_last_3d}[x.dim()])
+
+
+@pytest.mark.parametrize("order", [(same, other) for same in (False, True) for other in (False, True)])
+@pytest.mark.parametrize(
+    "operator, image, weight",
+    [
+        (nn.functional.conv1d, (2, 7, 9), (4, 7, 3)),
+        (nn.functional.conv2d, (2, 3, 6, 6), (4, 3, 3, 3)),
+        (nn.functional.conv2d, (2, 3, 1, 1), (4, 3, 1, 1)),
+        (nn.functional.conv2d, (0, 3, 6, 6), (4, 3, 3, 3)),
+        (nn.functional.conv3d, (2, 3, 5, 5, 5), (4, 3, 3, 3, 3)),
+        (nn.functional.conv_transpose2d, (2, 3, 5, 5), (3, 4, 3, 3)),
+        (nn.functional.conv_transpose3d, (1, 3, 4, 4, 4), (3, 2, 2, 2, 2)),
+    ],
+)
+def test_convolutions_in_both_orders(device, operator, image, weight, order):
+    operands = [torch.randn(shape) for shape in (image, weight)]
+    operands = [last(x) if is_last and x.dim() > 3 else x for x, is_last in zip(operands, order)]
+    assert fake_agreement.difference(operator, ([x.to(device) for x in operands], {})) is None
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_gradients_of_convolutions(device, is_last):
+    image, weight, grad = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3), torch.randn(2, 4, 4, 4)
+    weight = last(weight) if is_last else weight
+
+    def backward(grad, image, weight):
+        return torch.ops.aten.convolution_backward(grad, image, weight, [4], [1, 1], [0, 0], [1, 1], False, [0, 0], 1, [True] * 3)
+
+    assert fake_agreement.difference(backward, ([x.to(device) for x in (grad, image, weight)], {})) is None
+
+
+def make_network():
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3, groups=2))
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("training", [False, True])
+def test_compiled_networks_of_convolutions(device, training, memory_format):
+    image = torch.randn(2, 3, 16, 16).to(memory_format=memory_format)
+    networks = {place: make_network().train(training).to(place, memory_format=memory_format) for place in ("cpu", device)}
+    compiled = torch.compile(networks[device])
+    with torch.set_grad_enabled(training):
+        expected, result = networks["cpu"](image), compiled(image.to(device))
+    torch.testing.assert_close(result.cpu(), expected, rtol=1e-4, atol=1e-5)
+    if training:
+        expected.square().sum().backward()
+        result.square().sum().backward()
+        for ours, theirs in zip(networks[device].parameters(), networks["cpu"].parameters()):
+            torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-3)
+
+
+def test_a_compiled_convolution_of_changing_sizes(device):
+    network = make_network().eval().to(device)
+    compiled = torch.compile(network, dynamic=True)
+    with torch.no_grad():
+        for size in (16, 20, 31):
+            image = torch.randn(2, 3, size, size).to(device)
+            torch.testing.assert_close(compiled(image), network(image), rtol=1e-4, atol=1e-5)

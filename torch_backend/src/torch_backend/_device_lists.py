@@ -1,0 +1,68 @@
+"""Functions of torch that work on the device, and refuse it by a list of device types: flex_attention, and opcheck's test of autograd."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+import torch.utils._pytree
+
+from ._imports import after_import
+from ._registry import type_name
+
+
+def install() -> None:
+    """Adds the device to the lists as soon as torch imports the modules that have them."""
+    after_import("torch.nn.attention.flex_attention", _admit_to_flex_attention)
+    after_import("torch.testing._internal.optests.generate_tests", _admit_to_opcheck)
+
+
+def _admit_to_flex_attention() -> None:
+    from torch.nn.attention import flex_attention
+
+    original = flex_attention._validate_device
+
+    @functools.wraps(original)
+    def _validate_device(query, key, value) -> None:
+        if query.device.type != type_name():
+            original(query, key, value)
+
+    flex_attention._validate_device = _validate_device
+
+
+def _admit_to_opcheck() -> None:
+    from torch.testing._internal.optests import generate_tests
+
+    original = generate_tests.autograd_registration_check
+
+    @functools.wraps(original)
+    def autograd_registration_check(operator, args, kwargs) -> None:
+        operands = [x for x in torch.utils._pytree.arg_tree_leaves(*args, **kwargs) if isinstance(x, torch.Tensor)]
+        if any(x.device.type == type_name() for x in operands):
+            _check_autograd_registration(operator, args, kwargs, operands)
+        else:
+            original(operator, args, kwargs)
+
+    generate_tests.autograd_registration_check = autograd_registration_check
+
+
+def _check_autograd_registration(operator, args, kwargs, operands) -> None:
+    """Raises AssertionError for an operator whose kernel of the device computes gradients itself: they belong to an autograd key.
+
+    torch's own check for the device's dispatch keys. RuntimeError where no operand requires a gradient: nothing would be tested.
+    """
+    from torch.testing._internal.optests.autograd_registration import set_autograd_fallback_mode
+
+    if not any(x.requires_grad for x in operands):
+        raise RuntimeError(f"autograd_registration_check: expected an operand of {operator} that requires a gradient, got none")
+    keys = ("AutogradPrivateUse1", "Autograd", "CompositeImplicitAutograd")
+    if any(torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key) for key in keys):
+        return
+    with set_autograd_fallback_mode("nothing"):
+        results = torch.utils._pytree.tree_leaves(operator(*args, **kwargs))
+    given = {id(x) for x in operands}
+    if any(isinstance(x, torch.Tensor) and x.requires_grad and id(x) not in given for x in results):
+        raise AssertionError(
+            f"{operator.name()}: a result requires a gradient, but the operator has no kernel at an autograd key: its kernel for "
+            f"'{type_name()}' computes gradients itself, which other transforms do not see. Register them with register_autograd."
+        )
