@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GUIDE = (ROOT / "docs" / "adding-operators.md").read_text()
 PARTS = ("CMakeLists.txt", "CMakePresets.json", "README.md", "LICENSE", "NOTICE", "pyproject.toml", "cmake", "codegen", "csrc", "hal",
-         "lazy_tensor_core", "plugins", "third_party", "torch_backend")  # fmt: skip
+         "plugins", "third_party", "torch_backend")  # fmt: skip
 
 
 def snippets(language):

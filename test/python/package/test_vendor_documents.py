@@ -33,7 +33,8 @@ def slots():
 def called():
     """The slots that the HAL's sources call; layers and the defaults of the SDK only hand calls on."""
     files = [path for folder in ("hal/src", "hal/ops") for path in (ROOT / folder).rglob("*.[ch]")]
-    return {name for path in files for name in re.findall(r"\bhal_call_(\w+)\(", path.read_text())}
+    calls = r"\bhal_call_(\w+)\(|\bHAL_CALL_(?:QUIETLY|AFTER)\([^,]+,\s*(\w+)"
+    return {name for path in files for names in re.findall(calls, path.read_text()) for name in names if name}
 
 
 def test_not_used_yet_is_said_of_exactly_what_no_source_calls():
