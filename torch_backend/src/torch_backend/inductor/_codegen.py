@@ -47,21 +47,13 @@ def _keep_loops_of_this_device(scheduler) -> None:
     scheduler._try_reindex_pointwise_for_reduction = kept
 
 
-class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
-    """Calls the kernels from Python; before each one the operators queued on the stream are done, since it runs at once."""
+class _CallsOfDevice:
+    """The lines of generated Python that are the device's own, for the wrapper of a graph and for those of its subgraphs.
+
+    Before each kernel that runs on the host the operators queued on the stream are done, since the kernel runs at once.
+    """
 
     _streams_named = False
-
-    @staticmethod
-    def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
-        if is_subgraph:
-            return wrapper.PythonWrapperCodegen.create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures)
-        return PythonWrapperCodegen()
-
-    def write_header(self) -> None:
-        super().write_header()
-        self.imports.splice("from torch_backend.inductor._codegen import wait_for_stream")
-        self.imports.splice("from torch_backend.inductor._launch import compile_kernel")
 
     def codegen_cuda_stream_enter(self, stream_idx):
         """Inductor names the streams where it enters a device, which it does for devices that it knows."""
@@ -85,6 +77,25 @@ class PythonWrapperCodegen(wrapper.PythonWrapperCodegen):
             self.writeline(f"wait_for_stream({device.index or 0})")
             device = torch.device("cpu")
         super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **options)
+
+
+class PythonWrapperCodegen(_CallsOfDevice, wrapper.PythonWrapperCodegen):
+    """Calls the kernels of a graph from Python."""
+
+    @staticmethod
+    def create(is_subgraph, subgraph_name, parent_wrapper, partition_signatures=None):
+        if is_subgraph:
+            return SubgraphWrapperCodegen(subgraph_name, parent_wrapper, partition_signatures)
+        return PythonWrapperCodegen()
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.splice("from torch_backend.inductor._codegen import wait_for_stream")
+        self.imports.splice("from torch_backend.inductor._launch import compile_kernel")
+
+
+class SubgraphWrapperCodegen(_CallsOfDevice, wrapper.SubgraphPythonWrapperCodegen):
+    """Calls the kernels of a branch, a loop's body or a nested region, in the text of the graph that has it."""
 
 
 class Overrides(CpuDeviceOpOverrides):

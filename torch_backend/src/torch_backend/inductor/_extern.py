@@ -6,6 +6,8 @@ import functools
 import warnings
 
 import torch
+from torch._inductor import lowering
+from torch._inductor.fx_passes import post_grad
 
 from torch_backend import backend
 from torch_backend.backend import _utils
@@ -60,22 +62,32 @@ def _is_ours(node: torch.fx.Node) -> bool:
     return any(isinstance(value, torch.Tensor) and value.device.type == _utils.name() for value in values)
 
 
-# Inductor makes loops of these behind the pass, in nodes of its own without our mark.
-_REWRITTEN = (_aten.select_scatter.default, _aten.slice_scatter.default, _aten.as_strided_scatter.default, _aten.diagonal_scatter.default)
+# Inductor makes loops of the first behind the pass, in nodes of its own without our mark; it writes the results of the others in place,
+# by operators without results, and then reads them. Under names that it does not know they stay as they are.
+_REWRITTEN = (
+    *(_aten.select_scatter.default, _aten.slice_scatter.default, _aten.as_strided_scatter.default, _aten.diagonal_scatter.default),
+    *lowering.inplaceable_foreach_ops,
+)
+_library = torch.library.Library("torch_backend_inductor", "FRAGMENT")
 
 
-@functools.lru_cache(maxsize=None)
 def _opaque(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    """The same operator under a name that inductor does not know."""
-    library = torch.library.Library("torch_backend_inductor", "FRAGMENT")
-    name = operator._schema.name.removeprefix("aten::")
-    library.define(str(operator._schema).removeprefix("aten::"))
-    library.impl(name, operator, "CompositeExplicitAutograd")
-    _libraries.append(library)
-    return getattr(torch.ops.torch_backend_inductor, name).default
+    """Defines an operator again. Code of inductor's cache calls it in processes that never trace, so all are defined on import."""
+    name, overload = operator._schema.name.removeprefix("aten::"), operator._overloadname
+    _library.define(str(operator._schema).removeprefix("aten::"))
+    _library.impl(name if overload == "default" else f"{name}.{overload}", operator, "CompositeExplicitAutograd")
+    return getattr(getattr(torch.ops.torch_backend_inductor, name), overload)
 
 
-_libraries = []  # a library's operators end with it
+_OPAQUE = {operator: _opaque(operator) for operator in _REWRITTEN}
+
+
+def _write_loops(gm: torch.fx.GraphModule) -> None:
+    """Makes while_loop of scan and map now: inductor would do so behind this pass, and trace their bodies again, without our marks."""
+    for name in ("decompose_scan_to_while_loop", "decompose_map_to_while_loop"):
+        decompose = getattr(post_grad, name, None)  # a version without it has a lowering for the operator
+        if decompose is not None:
+            decompose(gm)
 
 
 def keep_extern(gm: torch.fx.GraphModule) -> None:
@@ -88,8 +100,8 @@ def keep_extern(gm: torch.fx.GraphModule) -> None:
         missing.update(_DOUBLE)
     if found == EAGER:
         _say_eager()
-    for node in gm.graph.nodes:
+        _write_loops(gm)
+    for node in [node for part in gm.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]:
         if isinstance(node.target, torch._ops.OpOverload) and (found == EAGER and _is_ours(node) or node.target.overloadpacket in missing):
             node.meta["should_fallback"] = True
-            if node.target in _REWRITTEN:
-                node.target = _opaque(node.target)
+            node.target = _OPAQUE.get(node.target, node.target)

@@ -425,7 +425,8 @@ class Proxy(CSEProxy):
                 value = value.value
             if not isinstance(value, CSEVariable):
                 raise NotImplementedError(f"kernels of torch.compile have no operation '{name}'; compute it outside of the compiled function")
-            value.bounds = value.bounds.tighten(bounds)
+            if not value.bounds.is_singleton():  # one value: sympy's floats of two precisions, 0.1 and 0.1, would have nothing in common
+                value.bounds = value.bounds.tighten(bounds)
             return value
 
         return pytree.tree_map(checked, result)
