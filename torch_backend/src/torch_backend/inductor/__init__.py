@@ -11,7 +11,7 @@ from ._codegen import PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
 from ..dynamo.interface import Interface
 from ._registration import register
-from ._scheduling import Scheduling
+from ._ways import Scheduling
 
 __all__ = ["CppWrapperCodegen", "Interface", "PythonWrapperCodegen", "Scheduling"]
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import warnings
+from collections.abc import Callable
 
 import torch
 from torch._inductor import lowering
 from torch._inductor.fx_passes import post_grad
 
-from torch_backend import backend
 from torch_backend.backend import _utils
-
-from ._launch import has_fp64
-from ._scheduling import EAGER, HOST, SOURCE, way
 
 _aten = torch.ops.aten
 
@@ -46,17 +41,8 @@ _DOUBLE = (
 )
 
 
-@functools.lru_cache(maxsize=1)
-def _say_eager() -> None:
-    name = _utils.name()
-    warnings.warn(
-        f"torch.compile makes no kernels for '{name}': the host may not touch its memory, and its plugin takes neither opencl-c nor cuda-c. "
-        "The graph's operators run one by one, as with torch.compile(backend='aot_eager').",
-        stacklevel=2,
-    )
-
-
-def _is_ours(node: torch.fx.Node) -> bool:
+def is_ours(node: torch.fx.Node) -> bool:
+    """Tells whether an operator of a graph has a result on the device."""
     values = node.meta.get("val")
     values = values if isinstance(values, (list, tuple)) else (values,)
     return any(isinstance(value, torch.Tensor) and value.device.type == _utils.name() for value in values)
@@ -82,7 +68,7 @@ def _opaque(operator: torch._ops.OpOverload) -> torch._ops.OpOverload:
 _OPAQUE = {operator: _opaque(operator) for operator in _REWRITTEN}
 
 
-def _write_loops(gm: torch.fx.GraphModule) -> None:
+def write_loops(gm: torch.fx.GraphModule) -> None:
     """Makes while_loop of scan and map now: inductor would do so behind this pass, and trace their bodies again, without our marks."""
     for name in ("decompose_scan_to_while_loop", "decompose_map_to_while_loop"):
         decompose = getattr(post_grad, name, None)  # a version without it has a lowering for the operator
@@ -90,18 +76,15 @@ def _write_loops(gm: torch.fx.GraphModule) -> None:
             decompose(gm)
 
 
-def keep_extern(gm: torch.fx.GraphModule) -> None:
-    """Marks the operators that inductor shall call: all where the device has no kernels, else those that kernels cannot express."""
-    found = way()
-    if found == HOST:
-        return
-    missing = {*_ORDERED, *_MISSING}
-    if found == SOURCE and not all(map(has_fp64, range(backend.device_count()))):
-        missing.update(_DOUBLE)
-    if found == EAGER:
-        _say_eager()
-        _write_loops(gm)
-    for node in [node for part in gm.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes]:
-        if isinstance(node.target, torch._ops.OpOverload) and (found == EAGER and _is_ours(node) or node.target.overloadpacket in missing):
-            node.meta["should_fallback"] = True
-            node.target = _OPAQUE.get(node.target, node.target)
+def without_kernel(fp64: bool) -> set[torch._ops.OpOverloadPacket]:
+    """Returns the operators that kernels from source cannot express, on devices that compute in float64 or not."""
+    return {*_ORDERED, *_MISSING} if fp64 else {*_ORDERED, *_MISSING, *_DOUBLE}
+
+
+def keep_extern(gm: torch.fx.GraphModule, is_called: Callable[[torch.fx.Node], bool]) -> None:
+    """Marks the operators that inductor shall call instead of fusing them, in a graph and its subgraphs."""
+    for part in gm.modules():
+        for node in part.graph.nodes if isinstance(part, torch.fx.GraphModule) else ():
+            if isinstance(node.target, torch._ops.OpOverload) and is_called(node):
+                node.meta["should_fallback"] = True
+                node.target = _OPAQUE.get(node.target, node.target)

@@ -13,8 +13,7 @@ from torch_backend.backend import _utils
 
 from ._codegen import Overrides, PythonWrapperCodegen
 from ._cpp_wrapper import CppWrapperCodegen
-from ._extern import keep_extern
-from ._scheduling import Scheduling, way_of_device
+from ._ways import Scheduling, way, way_of_device
 
 
 class DevicePass(CustomGraphModulePass):
@@ -22,13 +21,13 @@ class DevicePass(CustomGraphModulePass):
     cache."""
 
     def __call__(self, gm) -> None:
-        keep_extern(gm)
+        way().mark(gm)
 
     def uuid(self) -> str:
         """Names the plugins, and what the devices' kernels are: code for one does not run on the other."""
         plugins = [(plugin.name, plugin.version, plugin.abi, plugin.device_count) for plugin in _hal.plugins()]
         # A graph without tensors of ours must start no device; what it compiles does not depend on one.
-        ways = [way_of_device(index) for index in range(backend.device_count())] if backend.is_initialized() else "not started"
+        ways = [way_of_device(index).name for index in range(backend.device_count())] if backend.is_initialized() else "not started"
         return json.dumps([_builds.version(), _utils.name(), plugins, ways])
 
 

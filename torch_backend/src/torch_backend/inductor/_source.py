@@ -1,4 +1,5 @@
-"""Inductor's scheduling for devices that compile source: what is fused into one kernel, and how a kernel stands in the generated code."""
+"""Inductor's scheduling for devices that compile source: what is fused into one kernel, and how a kernel stands in the generated code. And for
+devices without kernels, where it has nothing to fuse."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from torch.utils._ordered_set import OrderedSet
 from torch_backend.backend import _utils
 
 from ._kernel import KERNEL, Kernel
-from ._launch import takes_source
 
 _MOST_BUFFERS = 40  # of a kernel: below the arguments that a launch takes, with sizes beside them
 
@@ -43,12 +43,6 @@ class SourceScheduling(SIMDScheduling):
                 f"cpp_wrapper writes no launches of kernels for '{_utils.name()}', whose memory the host may not touch. "
                 "Set torch._inductor.config.cpp_wrapper = False."
             )
-        if not takes_source(kernel.device.index or 0):
-            names = ", ".join(sorted({node.node.get_operation_name() for node in node_schedule if hasattr(node, "node")}))
-            raise NotImplementedError(
-                f"torch.compile has no kernels for '{kernel.device}', and inductor made loops of what is no operator of the graph ({names}). "
-                "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
-            )
         fused = get_fused_kernel_name(node_schedule, config.triton.descriptive_names)
         text = src_code.replace(KERNEL, f"compiled_{fused}"[:100])
         key = (text, kernel.letters())
@@ -68,3 +62,14 @@ class SourceScheduling(SIMDScheduling):
 
     def codegen_sync(self) -> None:
         V.graph.wrapper_code.writeline(f"torch.accelerator.synchronize({V.graph.get_current_device_or_throw().index or 0})")
+
+
+class OperatorScheduling(SourceScheduling):
+    """Refuses loops: all operators of the graph are called, so that none is left but what inductor adds behind `Way.mark`."""
+
+    def define_kernel(self, src_code, node_schedule, kernel):
+        names = ", ".join(sorted({node.node.get_operation_name() for node in node_schedule if hasattr(node, "node")}))
+        raise NotImplementedError(
+            f"torch.compile has no kernels for '{kernel.device}', and inductor made loops of what is no operator of the graph ({names}). "
+            "Use torch.compile(backend='aot_eager'), which runs the device's own operators."
+        )

@@ -1,0 +1,108 @@
+"""The ways in which inductor computes a graph on the device: kernels from source, kernels on the host, operators one by one."""
+
+from __future__ import annotations
+
+import abc
+import functools
+import warnings
+
+import torch
+from torch._inductor.scheduler import BaseScheduling
+
+from torch_backend import backend
+from torch_backend.backend import _utils
+
+from . import _extern
+from ._codegen import HostScheduling, host_visible
+from ._launch import has_fp64, takes_source
+from ._source import OperatorScheduling, SourceScheduling
+
+
+class Way(abc.ABC):
+    """What inductor asks about a way. `name` stands in the keys of its cache."""
+
+    name: str
+    scheduling: type[BaseScheduling]
+
+    @abc.abstractmethod
+    def takes(self, index: int) -> bool:
+        """Tells whether a device computes so; starts the device."""
+
+    @abc.abstractmethod
+    def mark(self, gm: torch.fx.GraphModule) -> None:
+        """Marks the operators of a graph that inductor calls, and does not fuse."""
+
+
+class SourceKernels(Way):
+    """Fused kernels that the device compiles from source and runs itself."""
+
+    name = "kernels from source"
+    scheduling = SourceScheduling
+
+    def takes(self, index: int) -> bool:
+        return takes_source(index)
+
+    def mark(self, gm: torch.fx.GraphModule) -> None:
+        missing = _extern.without_kernel(fp64=all(map(has_fp64, range(backend.device_count()))))
+        _extern.keep_extern(gm, lambda node: node.target.overloadpacket in missing)
+
+
+class HostKernels(Way):
+    """Fused C++ kernels that the host runs on the device's memory; they express all operators."""
+
+    name = "C++ on the host"
+    scheduling = HostScheduling
+
+    def takes(self, index: int) -> bool:
+        return host_visible(index)
+
+    def mark(self, gm: torch.fx.GraphModule) -> None:
+        pass
+
+
+class Operators(Way):
+    """No kernels: each operator of the graph is called, as in eager mode."""
+
+    name = "operators"
+    scheduling = OperatorScheduling
+
+    def takes(self, index: int) -> bool:
+        return True
+
+    def mark(self, gm: torch.fx.GraphModule) -> None:
+        _say_no_kernels()
+        _extern.write_loops(gm)
+        missing = _extern.without_kernel(fp64=True)
+        _extern.keep_extern(gm, lambda node: _extern.is_ours(node) or node.target.overloadpacket in missing)
+
+
+# In the order of preference: beside a GPU that shares its memory the host is the slower one.
+_WAYS = (SourceKernels(), HostKernels(), Operators())
+
+
+def way_of_device(index: int) -> Way:
+    """Returns the way in which a device computes a graph; starts the device."""
+    return next(way for way in _WAYS if way.takes(index))
+
+
+def way() -> Way:
+    """Returns the way of all devices together: inductor has one for a type of devices."""
+    ways = {way_of_device(index) for index in range(backend.device_count())}
+    return ways.pop() if len(ways) == 1 else _WAYS[-1]
+
+
+class Scheduling(BaseScheduling):
+    """The scheduling of the device's way; inductor wants a class."""
+
+    def __new__(cls, scheduler):
+        return way().scheduling(scheduler)
+
+
+@functools.lru_cache(maxsize=1)
+def _say_no_kernels() -> None:
+    name = _utils.name()
+    warnings.warn(
+        f"torch.compile makes no kernels for '{name}': the host may not touch its memory, and its plugin takes neither opencl-c nor cuda-c. "
+        "The graph's operators run one by one, as with torch.compile(backend='aot_eager').",
+        stacklevel=2,
+    )
