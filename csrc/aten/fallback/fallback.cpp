@@ -168,7 +168,7 @@ void run_on_cpu(const c10::OperatorHandle &op, const c10::OperatorHandle &target
   for (size_t i = 0; i < info.args.size(); i++) {
     operand_to_cpu(scope, info.args[i], info.host_operands, (*stack)[first + i]);
   }
-  scope.begin();
+  scope.begin(info.whole_storages);
   if (C10_UNLIKELY(profiled.has_value())) profiled->set_device(scope.device());
   if (C10_UNLIKELY(info.generator >= 0) && scope.device()) {
     c10::IValue &generator = (*stack)[first + static_cast<size_t>(info.generator)];

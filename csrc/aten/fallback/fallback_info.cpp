@@ -37,6 +37,19 @@ constexpr std::string_view kStatistics[] = {"running_mean", "running_var"};
 constexpr std::string_view kHostOperandOps[] = {"aten::_pack_padded_sequence", "aten::_ctc_loss",
                                                 "aten::_ctc_loss_backward", "aten::_use_cudnn_ctc_loss"};
 
+// Operators that reach other elements of an operand's storage: by sizes, strides and offsets of their own. All that are not ATen's may.
+constexpr std::string_view kStorageOps[] = {"aten::resize",
+                                            "aten::resize_",
+                                            "aten::resize_as",
+                                            "aten::resize_as_",
+                                            "aten::_resize_output",
+                                            "aten::_resize_output_",
+                                            "aten::set",
+                                            "aten::set_",
+                                            "aten::as_strided_copy",
+                                            "aten::as_strided_",
+                                            "aten::as_strided_scatter"};
+
 template <size_t N>
 bool listed(const std::string_view (&list)[N], const std::string &name) {
   return std::find(std::begin(list), std::end(list), name) != std::end(list);
@@ -95,6 +108,7 @@ OpInfo::OpInfo(const c10::OperatorHandle &op) : name(op.operator_name()) {
   for (const c10::Argument &result : schema.returns()) returns.push_back(kind_of(*result.type()));
   metadata = only_views(schema) || listed(kMetadataOps, name.name);
   host_operands = listed(kHostOperandOps, name.name);
+  whole_storages = listed(kStorageOps, name.name) || name.name.compare(0, 6, "aten::") != 0;
 }
 
 OpInfo &op_info(const c10::OperatorHandle &op) {

@@ -27,6 +27,7 @@ struct OpInfo {
   int32_t generator = -1;          // index of the Generator argument
   bool metadata = false;           // computes nothing on elements: views and questions about sparsity; never counted
   bool host_operands = false;      // takes host tensors of any shape beside device tensors, as CUDA does
+  bool whole_storages = false;     // may use elements of the operands' storages that are not the operands'
   std::atomic<uint64_t> count{0};  // uses since the start or the last reset
   // The key last found to have a kernel.
   std::atomic<c10::DispatchKey> kernel_key{c10::DispatchKey::Undefined};

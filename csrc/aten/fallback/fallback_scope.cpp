@@ -103,9 +103,12 @@ at::Tensor FallbackScope::strided_to_cpu(const at::Tensor &tensor) {
   return shell;
 }
 
-void FallbackScope::begin() {
+void FallbackScope::begin(bool whole_storages) {
   if (!operand_device_) return;
   if (C10_UNLIKELY(foreign_device_.has_value())) throw_two_devices(*operand_device_, *foreign_device_);
+  for (const TensorPair &pair : tensors_) {
+    if (!is_sparse_layout(pair.cpu)) storages_.note_read(pair.cpu.unsafeGetTensorImpl(), whole_storages);
+  }
   note_written();
   storages_.load();
 }

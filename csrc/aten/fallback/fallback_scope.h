@@ -27,8 +27,8 @@ class FallbackScope {
   void set_device(c10::Device device);
 
   // Throws when host tensors were mixed with device tensors; otherwise waits for the operands' values. To be called when
-  // all operands are mapped.
-  void begin();
+  // all operands are mapped. `whole_storages`: the operator may use elements of the storages that are none of the operands'.
+  void begin(bool whole_storages);
 
   // After the kernel: gives changed memory and changed sizes back to the device tensors.
   void restore();

@@ -78,7 +78,7 @@ StorageRef StorageMap::to_cpu(c10::StorageImpl *storage, StorageRef unused) {
     unused = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes, std::move(memory),
                                                    c10::GetCPUAllocator(), storage->resizable());
   }
-  pairs_.push_back({StorageRef::reclaim_copy(storage), unused, data, nbytes, nbytes, 0});
+  pairs_.push_back({StorageRef::reclaim_copy(storage), unused, data, nbytes, {nbytes, 0}, {nbytes, 0}});
   return unused;
 }
 
@@ -101,47 +101,93 @@ StorageRef StorageMap::to_device(const c10::StorageImpl *cpu) const {
   return {};
 }
 
-void StorageMap::note_written(const c10::TensorImpl *cpu) {
-  if (C10_LIKELY(!staged_) || cpu->numel() == 0 || !cpu->has_storage()) return;
+void StorageMap::Range::add(const Range &more) {
+  begin = std::min(begin, more.begin);
+  end = std::max(end, more.end);
+}
+
+// From the first to behind the last element; strides are not negative.
+StorageMap::Range StorageMap::elements_of(const c10::TensorImpl *tensor) {
+  const int64_t first = tensor->storage_offset();
+  int64_t last = first;
+  for (int64_t d = 0; d < tensor->dim(); d++) last += (tensor->size(d) - 1) * tensor->stride(d);
+  const size_t itemsize = tensor->itemsize();
+  return {static_cast<size_t>(first) * itemsize, static_cast<size_t>(last + 1) * itemsize};
+}
+
+StorageMap::Pair *StorageMap::pair_of(const c10::TensorImpl *cpu) {
+  if (!cpu->has_storage()) return nullptr;
   const c10::StorageImpl *storage = cpu->unsafe_storage().unsafeGetStorageImpl();
-  int64_t first = cpu->storage_offset(), last = first;
-  for (int64_t d = 0; d < cpu->dim(); d++) last += (cpu->size(d) - 1) * cpu->stride(d);
-  const size_t itemsize = cpu->itemsize();
   for (Pair &pair : pairs_) {
-    if (pair.cpu.get() != storage) continue;
-    pair.written_begin = std::min(pair.written_begin, static_cast<size_t>(first) * itemsize);
-    pair.written_end = std::max(pair.written_end, static_cast<size_t>(last + 1) * itemsize);
+    if (pair.cpu.get() == storage) return &pair;
   }
+  return nullptr;
+}
+
+void StorageMap::note_read(const c10::TensorImpl *cpu, bool whole) {
+  if (C10_LIKELY(!staged_)) return;
+  Pair *const pair = pair_of(cpu);
+  if (!pair) return;
+  if (whole)
+    pair->read.add({0, pair->nbytes});
+  else if (cpu->numel())
+    pair->read.add(elements_of(cpu));
+}
+
+void StorageMap::note_written(const c10::TensorImpl *cpu) {
+  if (C10_LIKELY(!staged_) || cpu->numel() == 0) return;
+  if (Pair *const pair = pair_of(cpu)) pair->written.add(elements_of(cpu));
+}
+
+// Queues a copy of a part of the device storage to its place in host memory.
+void StorageMap::copy_to_host(const Pair &pair, void *host, Range range) {
+  if (range.empty() || host == nullptr) return;
+  check_work(hal_memory_copy(current_stream(device_), static_cast<char *>(host) + range.begin, HAL_HOST,
+                             static_cast<const char *>(pair.device->data()) + range.begin, device_,
+                             range.end - range.begin));
 }
 
 void StorageMap::load() {
   note_host_wait(device_, "an operator that the CPU computes");
   if (C10_UNLIKELY(several_streams[device_].load(std::memory_order_relaxed)))
     check_work(hal_device_synchronize(device_));
-  hal_stream_t *stream = current_stream(device_);
   if (C10_UNLIKELY(staged_)) {
-    for (const Pair &pair : pairs_) {
-      if (pair.data == nullptr || pair.nbytes == 0) continue;
-      check_work(hal_memory_copy(stream, pair.data, HAL_HOST, pair.device->data(), device_, pair.nbytes));
+    for (Pair &pair : pairs_) {
+      pair.read.end = std::min(pair.read.end, pair.nbytes);
+      copy_to_host(pair, pair.data, pair.read);
     }
   }
-  check_work(hal_stream_synchronize(stream));
+  check_work(hal_stream_synchronize(current_stream(device_)));
 }
 
 void StorageMap::store() {
   for (Pair &pair : pairs_) {
     if (C10_UNLIKELY(pair.cpu->data() != pair.data || pair.cpu->nbytes() != pair.nbytes)) {
       replace(pair);
-    } else if (C10_UNLIKELY(pair.written_begin < pair.written_end)) {
+    } else if (C10_UNLIKELY(!pair.written.empty())) {
       write_back(pair);
     }
   }
+}
+
+// Brings what the kernel neither read nor wrote into the memory that it made: it belongs to other tensors of the storage.
+void StorageMap::fill_gaps(Pair &pair) {
+  const size_t nbytes = std::min(pair.nbytes, pair.cpu->nbytes());
+  Range known = pair.read;
+  known.add(pair.written);
+  if (known.empty()) known = {nbytes, nbytes};
+  if (known.begin == 0 && known.end >= nbytes) return;
+  void *host = pair.cpu->mutable_data();
+  copy_to_host(pair, host, {0, std::min(known.begin, nbytes)});
+  copy_to_host(pair, host, {known.end, nbytes});
+  check_work(hal_stream_synchronize(current_stream(device_)));
 }
 
 // The kernel resized the storage (out=, resize_).
 void StorageMap::replace(Pair &pair) {
   const size_t nbytes = pair.cpu->nbytes();
   if (staged_) {
+    fill_gaps(pair);
     pair.device->set_data_ptr_noswap(copy_memory(*pair.cpu, device_));
     pair.data = pair.cpu->mutable_data();
   } else if (pair.cpu->data() != pair.data) {
@@ -155,7 +201,7 @@ void StorageMap::replace(Pair &pair) {
 
 void StorageMap::write_back(Pair &pair) {
   hal_stream_t *stream = current_stream(device_);
-  const size_t begin = pair.written_begin, size = std::min(pair.written_end, pair.nbytes) - begin;
+  const size_t begin = pair.written.begin, size = std::min(pair.written.end, pair.nbytes) - begin;
   check_work(hal_memory_copy(stream, static_cast<char *>(pair.device->mutable_data()) + begin, device_,
                              static_cast<const char *>(pair.data) + begin, HAL_HOST, size));
   release_behind(stream, pair.cpu);

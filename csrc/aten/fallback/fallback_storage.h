@@ -14,8 +14,8 @@ using StorageRef = c10::intrusive_ptr<c10::StorageImpl>;
 void note_recorded_stream(c10::DeviceIndex device);
 
 // The storages of one call. Where the host may touch the device's memory, a CPU storage lies over the same memory.
-// Elsewhere it is a copy of the whole device storage, so that all views of it stay views of one memory; what the operator
-// writes is copied back.
+// Elsewhere it is memory of the size of the device storage, so that all views of it stay views of one memory; the bytes
+// between the operands' first and last elements are copied into it, and what the operator writes is copied back.
 class StorageMap {
  public:
   StorageMap() = default;
@@ -39,6 +39,9 @@ class StorageMap {
   // The device storage of a CPU storage, null for one that is none of ours.
   StorageRef to_device(const c10::StorageImpl *cpu) const;
 
+  // Takes note that the operator reads the elements of a CPU tensor or, with `whole`, any part of its storage. Before `load`.
+  void note_read(const c10::TensorImpl *cpu, bool whole);
+
   // Takes note that the operator writes to the elements of a CPU tensor; called before and after it ran, since it may
   // change where they are.
   void note_written(const c10::TensorImpl *cpu);
@@ -51,12 +54,22 @@ class StorageMap {
   void store();
 
  private:
+  // Bytes of a storage; none at first, where `begin` is not below `end`.
+  struct Range {
+    size_t begin, end;
+    bool empty() const { return begin >= end; }
+    void add(const Range &more);
+  };
   struct Pair {
     StorageRef device, cpu;
     void *data;  // of the CPU storage, as known; other than it after the kernel replaced the memory
     size_t nbytes;
-    size_t written_begin, written_end;  // bytes
+    Range read, written;
   };
+  static Range elements_of(const c10::TensorImpl *tensor);
+  Pair *pair_of(const c10::TensorImpl *cpu);
+  void copy_to_host(const Pair &pair, void *host, Range range);
+  void fill_gaps(Pair &pair);
   void replace(Pair &pair);
   void write_back(Pair &pair);
 
