@@ -87,8 +87,7 @@ def test_operators_that_reach_other_elements(run):
 torch.library.define("staging::last", "(Tensor x) -> Tensor")
 torch.library.impl("staging::last", "cpu", lambda x: x.as_strided((1,), (1,), x.untyped_storage().nbytes() // x.itemsize - 1).clone())
 check(lambda x: torch.ops.staging.last(x[:2]))
-check(lambda x: torch.ops.aten.as_strided_copy(x[:2], [3], [300], 99))
-""", HAL_DISABLE_OPS="as_strided_copy")  # fmt: skip
+""")
 
 
 def test_the_copies_are_as_large_as_the_views(run):
