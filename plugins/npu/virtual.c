@@ -156,15 +156,19 @@ _Static_assert(sizeof(hal_ipc_handle_t) == sizeof(ze_ipc_mem_handle_t) &&
                    sizeof(parcel_t) == sizeof(ze_ipc_mem_handle_t),
                "the driver's handle is the host's");
 
-/* Whether a number is a file in which drivers keep devices' memory. */
+/* Returns whether a number is a file in which drivers keep device memory. The kernel names such files; a path of the file system never
+ * begins like this. */
 static int holds_memory(int file) {
+  static const char *const names[] = {"/dmabuf:", "anon_inode:dmabuf", "/memfd:dmabuf"};
   char link[64], what[128];
   if (file <= 2) return 0;
   snprintf(link, sizeof link, "/proc/self/fd/%d", file);
   const ssize_t length = readlink(link, what, sizeof what - 1);
   if (length < 0) return 0;
   what[length] = '\0';
-  return strstr(what, "dmabuf") != NULL;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+    if (strncmp(what, names[i], strlen(names[i])) == 0) return 1;
+  return 0;
 }
 
 static hal_status_t check_shares(int32_t ordinal) {
@@ -213,25 +217,45 @@ static int take_file(int32_t process, int file) {
 #endif
 }
 
+/* Replaces the other process's file by a copy, which the caller closes (-1: there is none). The bytes come from elsewhere: a file that holds no
+ * device memory never reaches the driver, nor does a file of this process that the bytes name without a mark. */
+static hal_status_t unpack(parcel_t *parcel, int *out_taken) {
+  *out_taken = -1;
+  if (parcel->mark != MARK) {
+    if (parcel->mark || parcel->process || !holds_memory(parcel->file)) return HAL_OK;
+    return npu_error(HAL_INVALID_ARGUMENT, 0,
+                     "npu: invalid IPC handle: file descriptor %d without a process; pass a handle of ipc_export",
+                     (int)parcel->file);
+  }
+  const int taken = take_file(parcel->process, parcel->file);
+  if (taken < 0)
+    return npu_error(HAL_UNAVAILABLE, errno,
+                     "npu: the file of memory of process %d cannot be taken over: %s; is that process alive, of this "
+                     "user, and may it be traced (kernel.yama.ptrace_scope)?",
+                     (int)parcel->process, strerror(errno));
+  if (!holds_memory(taken)) {
+    close(taken);
+    return npu_error(HAL_INVALID_ARGUMENT, 0,
+                     "npu: invalid IPC handle: file descriptor %d of process %d is not device memory; pass a handle of "
+                     "ipc_export, while its memory is allocated",
+                     (int)parcel->file, (int)parcel->process);
+  }
+  *out_taken = parcel->file = taken;
+  parcel->mark = 0;
+  parcel->process = 0;
+  return HAL_OK;
+}
+
 hal_status_t hal_plugin_ipc_open(int32_t device, const hal_ipc_handle_t *given, void **out_ptr) {
   ze_ipc_mem_handle_t handle;
   parcel_t parcel;
   void *ptr = NULL;
   int taken = -1;
-  const hal_status_t status = check_shares(device);
+  hal_status_t status = check_shares(device);
   if (status) return status;
   memcpy(&parcel, given, sizeof parcel);
-  if (parcel.mark == MARK) {
-    taken = take_file(parcel.process, parcel.file);
-    if (taken < 0)
-      return npu_error(HAL_UNAVAILABLE, errno,
-                       "npu: the file of memory of process %d cannot be taken over: %s; is that process alive, of this "
-                       "user, and may it be traced (kernel.yama.ptrace_scope)?",
-                       (int)parcel.process, strerror(errno));
-    parcel.file = taken;
-    parcel.mark = 0;
-    parcel.process = 0;
-  }
+  status = unpack(&parcel, &taken);
+  if (status) return status;
   memcpy(&handle, &parcel, sizeof handle);
   ze_result_t code = ze.zeMemOpenIpcHandle(npu.context, npu.devices[device].handle, handle, 0, &ptr);
   if (taken >= 0) close(taken);

@@ -18,7 +18,7 @@ static int is_contiguous(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t i = tensor->ndim - 1; i >= 0; i--) {
     if (tensor->sizes[i] != 1 && tensor->strides[i] != expected) return 0;
-    expected *= tensor->sizes[i];
+    if (__builtin_mul_overflow(expected, tensor->sizes[i], &expected)) return 0;
   }
   return 1;
 }

@@ -45,7 +45,7 @@ static int is_channels_last(const hal_tensor_t *tensor) {
   for (int32_t i = 0; i < tensor->ndim; i++) {
     const int32_t dim = i == 0 ? 1 : i == tensor->ndim - 1 ? 0 : tensor->ndim - i;
     if (tensor->sizes[dim] != 1 && tensor->strides[dim] != expected) return 0;
-    expected *= tensor->sizes[dim];
+    if (__builtin_mul_overflow(expected, tensor->sizes[dim], &expected)) return 0;
   }
   return 1;
 }

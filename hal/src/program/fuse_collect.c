@@ -12,20 +12,19 @@ enum {
 
 static uint64_t number_of(const hal_arg_t *argument) { return *(const uint64_t *)argument->value; }
 
-/* Sets what the operand touches, and whether it does so in the order of memory. */
-static void set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t size, hal_fuse_operand_t *operand) {
-  int64_t low = 0, high = 0, dense = 1;
+/* Sets what the operand touches, and whether it does so in the order of memory. Returns 0 when that leaves the address space. */
+static int set_extent(const pk_rows_t *rows, uint32_t k, uint64_t n, uint32_t size, hal_fuse_operand_t *operand) {
+  int64_t low = 0, high = 0, dense = 1, last;
+  int overflow = 0;
   operand->plain = 1;
   for (int32_t d = 0; rows && d < rows->ndim; d++) {
-    const int64_t last = (rows->size[d] - 1) * rows->stride[k][d];
+    overflow |= __builtin_mul_overflow(rows->size[d] - 1, rows->stride[k][d], &last);
     if (rows->size[d] != 1 && rows->stride[k][d] != dense) operand->plain = 0;
-    dense *= rows->size[d];
-    low += last < 0 ? last : 0;
-    high += last > 0 ? last : 0;
+    int64_t *const end = last < 0 ? &low : &high;
+    overflow |= __builtin_mul_overflow(dense, rows->size[d], &dense) | __builtin_add_overflow(*end, last, end);
   }
   if (!rows) high = (int64_t)n - 1;
-  operand->low = (uint64_t)(uintptr_t)operand->address + (uint64_t)(low * (int64_t)size);
-  operand->high = (uint64_t)(uintptr_t)operand->address + (uint64_t)((high + 1) * (int64_t)size);
+  return !overflow && hal_touch_bytes(operand->address, low, high, size, &operand->low, &operand->high);
 }
 
 /* Reads a launch of an element-wise kernel as a step; 0 = its result is not in the order of memory. Sets the operands that there are. */
@@ -43,7 +42,10 @@ static int read_step(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel
     operand->address = *(char *const *)launch->args[k].value;
     operand->value = -1;
     operand->size = form->size[k];
-    set_extent(rows, k, *n, form->size[k], operand);
+    if (!set_extent(rows, k, *n, form->size[k], operand)) {
+      *n = 0;
+      return 0;
+    }
     plain &= operand->plain;
   }
   step->rows = plain ? NULL : rows;

@@ -40,10 +40,11 @@ static void *take(making_t *making, size_t count, size_t size) {
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------------------- */
 
-/* The bytes that a tensor touches; 0 = none. */
+/* The bytes that a tensor touches. Returns as hal_touch_tensor. */
 static int span_of(const hal_tensor_t *tensor, span_t *span) {
   uint64_t low, high;
-  if (!hal_touch_tensor(tensor, &low, &high)) return 0;
+  const int has_memory = hal_touch_tensor(tensor, &low, &high);
+  if (has_memory <= 0) return has_memory;
   span->low = (char *)(uintptr_t)low;
   span->high = (char *)(uintptr_t)high;
   return 1;
@@ -54,7 +55,7 @@ static int is_dense(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
     if (tensor->sizes[d] != 1 && tensor->strides[d] != expected) return 0;
-    expected *= tensor->sizes[d];
+    if (__builtin_mul_overflow(expected, tensor->sizes[d], &expected)) return 0;
   }
   return 1;
 }
@@ -79,7 +80,9 @@ static void add_use(making_t *making, hal_ir_use_t *use, const hal_tensor_t *ten
     making->status = HAL_UNIMPLEMENTED;
     return;
   }
-  if (span_of(tensor, &span)) making->spans[making->span_count++] = span;
+  const int has_memory = span_of(tensor, &span);
+  if (has_memory < 0) making->status = HAL_UNIMPLEMENTED;
+  if (has_memory > 0) making->spans[making->span_count++] = span;
 }
 
 static void add_reads(making_t *making, hal_ir_use_t *uses, const hal_op_call_t *call) {
@@ -126,7 +129,7 @@ static span_t *span_at(const making_t *making, const char *address) {
 static void place(making_t *making, hal_ir_use_t *use) {
   span_t touched;
   hal_ir_graph_t *const graph = making->graph;
-  if (!use->tensor || !span_of(use->tensor, &touched)) return;
+  if (!use->tensor || span_of(use->tensor, &touched) <= 0) return;
   span_t *const span = span_at(making, touched.low);
   if (!span->use) {
     span->use = use;

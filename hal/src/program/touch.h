@@ -60,10 +60,13 @@ uint32_t hal_touches_count_held(const hal_touches_t *touches);
 
 void hal_touches_destroy(hal_touches_t *touches);
 
-/* The bytes that a tensor touches; 0 = none. */
+/* Computes the bytes of the elements from `below` to `above`, counted from an address. Returns 0 when they leave the address space. */
+int hal_touch_bytes(const void *address, int64_t below, int64_t above, uint64_t size, uint64_t *low, uint64_t *high);
+
+/* Computes the bytes that a tensor touches. Returns 1; 0 = none; -1 = its sizes and strides leave the address space, so it may be any. */
 int hal_touch_tensor(const hal_tensor_t *tensor, uint64_t *low, uint64_t *high);
 
-/* Lists the memory of a call's tensors, in the arena; without memory for that, or of an operator that a library defined, nobody knows what the operator touches. */
+/* Lists the memory of a call's tensors, in the arena; without memory for that, of an operator that a library defined, and with a tensor that leaves the address space, nobody knows what the operator touches. */
 void hal_touch_note(hal_arena_t *arena, hal_program_op_t *op, const hal_op_call_t *call);
 
 #endif /* HAL_SRC_PROGRAM_TOUCH_H_ */

@@ -124,7 +124,7 @@ int cuda_dnn_lies_in(const hal_tensor_t *tensor, cudnnTensorFormat_t format) {
   for (int place = 0; place < tensor->ndim; place++) {
     const int dim = dimension_at(format, tensor->ndim, place);
     if (tensor->sizes[dim] != 1 && tensor->strides[dim] != expected) return 0;
-    expected *= tensor->sizes[dim];
+    if (__builtin_mul_overflow(expected, tensor->sizes[dim], &expected)) return 0;
   }
   return 1;
 }

@@ -95,6 +95,46 @@ Test(npu_virtual, a_handle_that_is_none_and_an_address_that_is_not_open_are_refu
   cr_assert_neq(hal_call_ipc_export(plugin, 0, (char *)ptr + 64, &made), HAL_OK);
 }
 
+/* What another process may write: a number in the first four bytes, and a mark that stays as it was exported. */
+static hal_status_t open_with_file(hal_plugin_t *plugin, const hal_ipc_handle_t *made, int32_t file) {
+  hal_ipc_handle_t handle = *made;
+  void *ptr = NULL;
+  memcpy(&handle, &file, sizeof file);
+  const hal_status_t status = hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, &handle, &ptr));
+  cr_assert_null(ptr);
+  return status;
+}
+
+Test(npu_virtual, a_handle_that_names_another_file_than_device_memory_is_refused) {
+  char name[] = "/tmp/hal-dmabuf-XXXXXX";
+  hal_ipc_handle_t handle;
+  void *ptr = NULL;
+  int ends[2];
+  hal_plugin_t *const plugin = open_plugin();
+  const int file = mkstemp(name);
+  cr_assert_geq(file, 0);
+  unlink(name);
+  cr_assert_eq(ftruncate(file, 4096 * (SIZE / 4096 + 1)), 0); /* as large as the memory */
+  cr_assert_eq(pipe(ends), 0);
+  assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
+  assert_ok(hal_call_ipc_export(plugin, 0, ptr, &handle));
+  assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "is not device memory");
+  assert_fails(open_with_file(plugin, &handle, ends[0]), HAL_INVALID_ARGUMENT, "is not device memory");
+  assert_fails(open_with_file(plugin, &handle, -1), HAL_UNAVAILABLE, "cannot be taken over");
+}
+
+Test(npu_virtual, a_handle_without_a_process_names_no_file_of_this_one) {
+  hal_ipc_handle_t handle;
+  int32_t file = 0;
+  void *ptr = NULL;
+  hal_plugin_t *const plugin = open_plugin();
+  assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
+  assert_ok(hal_call_ipc_export(plugin, 0, ptr, &handle));
+  memcpy(&file, &handle, sizeof file);
+  memset((char *)&handle + sizeof handle - 8, 0, 8); /* mark and process */
+  assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "without a process");
+}
+
 Test(npu_virtual, a_driver_that_lacks_both_is_said_to) {
   hal_ipc_handle_t handle;
   hal_device_info_t info = {.struct_size = sizeof info};
