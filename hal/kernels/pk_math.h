@@ -43,6 +43,7 @@
 #define pk_copysign(x, y) PK_CAT(pk_copysign_, PK_TOKEN)(x, y)
 #define pk_hypot(x, y) PK_CAT(pk_hypot_, PK_TOKEN)(x, y)
 #define pk_nextafter(x, y) PK_CAT(pk_nextafter_, PK_TOKEN)(x, y)
+#define pk_ldexp(x, y) PK_CAT(pk_ldexp_, PK_TOKEN)(x, y)
 #define pk_fmax(x, y) PK_CAT(pk_fmax_, PK_TOKEN)(x, y)
 #define pk_fmin(x, y) PK_CAT(pk_fmin_, PK_TOKEN)(x, y)
 #define pk_replaced(x, nan, high, low) PK_CAT(pk_replaced_, PK_TOKEN)(x, nan, high, low)
@@ -244,6 +245,19 @@ PK_FN float pk_hypot_f32(float x, float y) { return PK_F32(hypot)(x, y); }
 PK_FN double pk_nextafter_f64(double x, double y) { return nextafter(x, y); }
 #endif
 PK_FN float pk_nextafter_f32(float x, float y) { return PK_F32(nextafter)(x, y); }
+
+/* x * 2^y, rounded once: 2^y alone may be infinite or 0. */
+#define PK_DEFINE_LDEXP(token, type)                                              \
+  PK_FN type pk_ldexp_##token(type x, type y) {                                   \
+    if (y - y != (type)0) return y != y ? y : x * (y > (type)0 ? y : (type)0);    \
+    const type most = (type)4000, near = y < -most ? -most : y > most ? most : y; \
+    const type whole = rint(near), rest = near - whole;                           \
+    return (type)ldexp(rest == (type)0 ? x : x * (type)exp2(rest), (int)whole);   \
+  }
+PK_DEFINE_LDEXP(f32, float)
+#if PK_FP64
+PK_DEFINE_LDEXP(f64, double)
+#endif
 
 /* Operators that take integers and give them back as they are. */
 PK_FN pk_i64 pk_floor_i64(pk_i64 x) { return x; }

@@ -29,6 +29,10 @@ struct UnaryTruth : at::TensorIteratorBase {
 struct Binary : at::TensorIteratorBase {
   void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_binary_op(maybe_get_output(), a, b); }
 };
+// Integers give a float of the default dtype.
+struct BinaryFloat : at::TensorIteratorBase {
+  void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_binary_float_op(maybe_get_output(), a, b); }
+};
 struct Comparison : at::TensorIteratorBase {
   void meta(const at::Tensor &a, const at::Tensor &b) { build_borrowing_comparison_op(maybe_get_output(), a, b); }
 };
