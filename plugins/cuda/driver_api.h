@@ -22,6 +22,7 @@
   X(CUDA_ERROR_INVALID_DEVICE, 101)                 \
   X(CUDA_ERROR_INVALID_IMAGE, 200)                  \
   X(CUDA_ERROR_INVALID_CONTEXT, 201)                \
+  X(CUDA_ERROR_MAP_FAILED, 205)                     \
   X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209)              \
   X(CUDA_ERROR_ECC_UNCORRECTABLE, 214)              \
   X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217)        \

@@ -14,7 +14,6 @@ const char *cuda_error_name(CUresult code) {
 int cuda_error_is_fatal(CUresult code) {
   switch (code) {
     case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -48,6 +47,7 @@ hal_status_t cuda_error_status(CUresult code) {
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
       return HAL_UNIMPLEMENTED;
     case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_MAP_FAILED: /* of a handle of another process that is none */
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
@@ -60,6 +60,7 @@ hal_status_t cuda_error_status(CUresult code) {
     case CUDA_ERROR_NOT_INITIALIZED:
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE: /* another process has it for itself; it may be given back */
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_OPERATING_SYSTEM:

@@ -28,14 +28,22 @@ static int look_up(const void *ptr, range_t *out) {
   return 1;
 }
 
+/* Makes some context current without making one: a question must not start a device. Without any there is no memory to know. */
+static int begin_question(cuda_scope_t *scope) {
+  CUcontext own = NULL;
+  for (int32_t i = 0; i < cuda.device_count; i++)
+    if (atomic_load(&cuda.devices[i].context) && !cuda_enter(i, scope)) return 1;
+  *scope = (cuda_scope_t){.before = NULL};
+  return !drv.cuCtxGetCurrent(&own) && own;
+}
+
 hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t *out_info) {
   range_t range;
   cuda_scope_t scope;
   hal_pointer_info_t info = {.struct_size = out_info->struct_size};
   if (atomic_load(&cuda.forked)) return HAL_NOT_FOUND; /* a thread of the parent may hold the driver's locks for ever */
-  if (!cuda.device_count || cuda_enter(0, &scope)) return HAL_NOT_FOUND;
-  const int known = look_up(ptr, &range);
-  cuda_leave(&scope);
+  const int asked = begin_question(&scope), known = asked && look_up(ptr, &range);
+  if (asked) cuda_leave(&scope);
   if (!known) return cuda_error(HAL_NOT_FOUND, 0, "cuda: %p lies in no allocation of this driver", ptr);
   info.base = range.base;
   info.size = range.size;

@@ -35,8 +35,11 @@ hal_status_t cuda_check_alive(int32_t device) {
       (int)device, cuda.devices[device].name, cuda_error_name((CUresult)lost), lost);
 }
 
+/* The first error is the cause: what comes behind it is often another one. */
 void cuda_device_noticed(int32_t device, CUresult code) {
-  if (CUDA_UNLIKELY(cuda_error_is_fatal(code))) atomic_store(&cuda.devices[device].lost, (int)code);
+  int none = 0;
+  if (CUDA_UNLIKELY(cuda_error_is_fatal(code)))
+    atomic_compare_exchange_strong(&cuda.devices[device].lost, &none, (int)code);
 }
 
 /* The device type in torch is "nvgpu": its names may not begin with "cuda". */

@@ -326,7 +326,7 @@ static void broadcast(rank_t *self, void *device) {
 static void order_second(cts_peer_t *peer) {
   rank_t self = join_second(peer);
   cts_t *const t = self.t;
-  uint8_t *const device = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE), *const bytes = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const got = cts_pinned(t, SIZE), *const bytes = cts_pinned(t, SIZE);
   for (uint64_t round = 0; round < 3; round++) {
     const hal_collective_t meeting = barrier();
     CTS_OK(t, memory_fill, self.stream, t->device, device, "", 1, SIZE);
@@ -354,7 +354,7 @@ void cts_case_comm_order(cts_t *t) {
   static cts_gate_t gate;
   rank_t self = join_first(t, &peer, order_second, HAL_SLOT_comm_collective);
   const int held = cts_is_async(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE);
   for (uint64_t round = 0; round < 3; round++) {
     const hal_collective_t meeting = barrier();
     cts_noise(bytes, SIZE, round);
@@ -434,8 +434,8 @@ void cts_case_comm_several(cts_t *t) {
 static void exchange(rank_t *self) {
   cts_t *const t = self->t;
   for (uint64_t round = 0; round < 3; round++) {
-    uint8_t *const send = cts_alloc(t, SIZE), *const recv = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
-                   *const got = cts_host(t, SIZE);
+    uint8_t *const send = cts_alloc(t, SIZE), *const recv = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE),
+                   *const got = cts_pinned(t, SIZE);
     hal_collective_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_collective_t, displs),
                              .op = HAL_COMM_SEND,
                              .dtype = HAL_UINT8,

@@ -68,7 +68,7 @@ void cts_case_device_info_size(cts_t *t) {
 static void check_peer(cts_t *t, int32_t peer) {
   enum { SIZE = 5000 };
   void *theirs = NULL;
-  uint8_t *const own = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const own = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   CTS_OK(t, memory_alloc, peer, SIZE, 0, &theirs);
   cts_noise(bytes, SIZE, 11);
   CTS_OK(t, memory_copy, NULL, theirs, peer, bytes, HAL_HOST, SIZE);
@@ -145,7 +145,7 @@ void cts_case_event_between_devices(cts_t *t) {
   hal_plugin_stream_t *theirs = NULL;
   hal_plugin_event_t *const written = cts_event(t, 0);
   void *there = NULL;
-  uint8_t *const here = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const here = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   CTS_OK(t, stream_create, peer, 0, &theirs);
   CTS_OK(t, memory_alloc, peer, SIZE, 0, &there);
   for (uint64_t round = 0; round < 5; round++) {

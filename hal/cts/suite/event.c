@@ -117,7 +117,7 @@ void cts_case_event_wait_self(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const stream = cts_stream(t);
   hal_plugin_event_t *const event = cts_event(t, 0);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   cts_noise(bytes, SIZE, 3);
   cts_gate_close(t, &gate, stream);
   cts_put(t, stream, device, bytes, SIZE);
@@ -192,8 +192,8 @@ void cts_case_event_wait_destroyed(cts_t *t) {
 
 void cts_case_event_wait_orders_data(cts_t *t) {
   const int held = cts_is_async(t);
-  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
-                 *const got = cts_host(t, SIZE);
+  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE),
+                 *const got = cts_pinned(t, SIZE);
   hal_plugin_stream_t *const writer = cts_stream(t), *const reader = cts_stream(t);
   hal_plugin_event_t *const written = cts_event(t, 0), *const read = cts_event(t, 0);
   for (uint64_t round = 0; round < 20; round++) {

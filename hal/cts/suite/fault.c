@@ -26,7 +26,7 @@ void cts_case_fault_asynchronous(cts_t *t) {
   void *const nowhere = mmap(NULL, SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   CTS_CHECK(t, nowhere != MAP_FAILED, "error of the suite: no addresses");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   page = t->page;
   signal(SIGSEGV, give_up), signal(SIGBUS, give_up);
   if (cts_memory_copy(t, stream, device, t->device, nowhere, t->device, SIZE))

@@ -51,10 +51,10 @@ static void exchange(void *data) {
 void cts_case_host_call_later_waits(cts_t *t) {
   const int held = cts_is_async(t);
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   for (uint64_t round = 1; round < 20; round++) {
     static cts_gate_t gate;
-    exchange_t with = {.host = cts_host(t, SIZE), .expected = bytes, .seed = round + 1000};
+    exchange_t with = {.host = cts_pinned(t, SIZE), .expected = bytes, .seed = round + 1000};
     cts_noise(bytes, SIZE, round);
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, device, bytes, SIZE);
@@ -79,8 +79,8 @@ void cts_case_copy_asynchronous(cts_t *t) {
   static cts_gate_t gate;
   CTS_GENERAL(t, "HAL_DEVICE_ASYNC: ");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
-                 *const before = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE),
+                 *const before = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   void *pinned = NULL;
   CTS_OK(t, host_alloc, t->device, SIZE, &pinned);
   cts_noise(before, SIZE, 1);
@@ -93,7 +93,7 @@ void cts_case_copy_asynchronous(cts_t *t) {
   cts_put(t, stream, a, pinned, SIZE);
   CTS_OK(t, memory_copy, stream, b, t->device, a, t->device, SIZE);
   cts_get(t, stream, pinned, b, SIZE);
-  uint8_t *const now = cts_host(t, SIZE);
+  uint8_t *const now = cts_pinned(t, SIZE);
   CTS_GENERAL(t, "but runs in order");
   cts_get(t, NULL, now, b, SIZE);
   cts_same(t, now, before, SIZE, "memory that a copy on a held stream is to write");
@@ -107,7 +107,7 @@ void cts_case_memory_fill_asynchronous(cts_t *t) {
     static cts_gate_t gate;
     uint8_t pattern[16], kept[16];
     hal_plugin_stream_t *const stream = cts_stream(t);
-    uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+    uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
     cts_noise(kept, sizeof kept, pattern_size);
     memcpy(pattern, kept, sizeof pattern);
     cts_gate_close(t, &gate, stream);
@@ -126,7 +126,7 @@ void cts_case_memory_alloc_async(cts_t *t) {
   static cts_gate_t gate;
   const int held = cts_is_async(t) && CTS_PROVIDES(t, memory_free_async);
   hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
-  uint8_t *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE), *const noise = cts_host(t, SIZE);
+  uint8_t *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE), *const noise = cts_pinned(t, SIZE);
   for (uint64_t round = 0; round < 20; round++) {
     void *a = NULL, *b = NULL, *c = NULL;
     cts_noise(bytes, SIZE, round);

@@ -7,7 +7,7 @@
 enum { SIZE = (1 << 18) + 4096, PART = 70001, AT = 4099, TIMES = 64 };
 
 static uint8_t *noise(cts_t *t, uint64_t seed) {
-  uint8_t *const bytes = cts_host(t, SIZE);
+  uint8_t *const bytes = cts_pinned(t, SIZE);
   cts_noise(bytes, SIZE, seed);
   return bytes;
 }
@@ -35,7 +35,7 @@ static size_t address_space(void) {
 
 static void read_and_write(cts_peer_t *peer) {
   cts_t *const t = peer->t;
-  uint8_t *const first = open_memory(peer), *const second = open_memory(peer), *const got = cts_host(t, SIZE);
+  uint8_t *const first = open_memory(peer), *const second = open_memory(peer), *const got = cts_pinned(t, SIZE);
   cts_get(t, NULL, got, second, SIZE);
   cts_same(t, got, noise(t, 2), SIZE, "a segment that ipc_open gave of another process, the second of two");
   cts_get(t, NULL, got, first, SIZE);
@@ -78,7 +78,7 @@ static void export_memory(cts_peer_t *peer, void *ptr) {
 void cts_case_ipc_memory(cts_t *t) {
   static cts_peer_t peer;
   cts_peer_both(t, &peer, read_and_write, HAL_SLOT_ipc_open);
-  uint8_t *const first = cts_alloc(t, SIZE), *const second = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE),
+  uint8_t *const first = cts_alloc(t, SIZE), *const second = cts_alloc(t, SIZE), *const got = cts_pinned(t, SIZE),
                  *const expected = noise(t, 1);
   cts_put(t, NULL, first, expected, SIZE);
   cts_put(t, NULL, second, noise(t, 2), SIZE);
@@ -108,7 +108,7 @@ static void wait_for_event(cts_peer_t *peer) {
   hal_ipc_handle_t handle;
   hal_plugin_event_t *event = NULL;
   const int held = cts_is_async(t);
-  uint8_t *const memory = open_memory(peer), *const got = cts_host(t, SIZE);
+  uint8_t *const memory = open_memory(peer), *const got = cts_pinned(t, SIZE);
   cts_peer_hear(peer, &handle, sizeof handle);
   CTS_JUDGE(t, event_ipc_open, "Opens an event of another process");
   CTS_OK(t, event_ipc_open, t->device, &handle, &event);
@@ -171,7 +171,7 @@ void cts_case_memory_host_register(cts_t *t) {
   static cts_gate_t gate;
   const int held = cts_is_async(t);
   uint8_t *const room = cts_host(t, SIZE + 64), *const host = room + 16, *const expected = noise(t, 1);
-  uint8_t *const device = cts_alloc(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const got = cts_pinned(t, SIZE);
   hal_plugin_stream_t *const stream = cts_stream(t);
   for (int round = 0; round < 3; round++) {
     memcpy(host, expected, SIZE);

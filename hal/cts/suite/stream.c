@@ -50,8 +50,8 @@ void cts_case_stream_order(cts_t *t) {
   const int held = cts_is_async(t);
   CTS_GENERAL(t, "but runs in order");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE),
-                 *const got = cts_host(t, SIZE), *const expected = cts_host(t, SIZE);
+  uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE),
+                 *const got = cts_pinned(t, SIZE), *const expected = cts_pinned(t, SIZE);
   for (int round = 0; round < ROUNDS; round++) {
     static cts_gate_t gate;
     cts_noise(bytes, SIZE, (uint64_t)round);
@@ -124,7 +124,7 @@ void cts_case_stream_null_is_apart(cts_t *t) {
   static cts_gate_t gate;
   CTS_GENERAL(t, "waits for no other stream");
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   cts_gate_close(t, &gate, stream);
   for (int round = 0; round < ROUNDS; round++) {
     cts_noise(bytes, SIZE, (uint64_t)round);
@@ -145,8 +145,8 @@ void cts_case_stream_null_is_done(cts_t *t) {
   enum { LARGE = 8 << 20, END = 64 };
   static atomic_int calls;
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, LARGE), *const copy = cts_alloc(t, LARGE), *const got = cts_host(t, END),
-                 *const expected = cts_host(t, END), *const bytes = cts_host(t, LARGE);
+  uint8_t *const device = cts_alloc(t, LARGE), *const copy = cts_alloc(t, LARGE), *const got = cts_pinned(t, END),
+                 *const expected = cts_pinned(t, END), *const bytes = cts_pinned(t, LARGE);
   CTS_GENERAL(t, "legal wherever a stream is taken: the work is finished on return");
   for (int round = 1; round <= ROUNDS; round++) {
     const uint8_t value = (uint8_t)round;
@@ -173,7 +173,7 @@ void cts_case_stream_null_is_done(cts_t *t) {
 void cts_case_stream_independent(cts_t *t) {
   static cts_gate_t gate;
   hal_plugin_stream_t *const held = cts_stream(t), *const other = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   cts_noise(bytes, SIZE, 1);
   cts_gate_close(t, &gate, held);
   cts_put(t, other, device, bytes, SIZE);
@@ -194,8 +194,8 @@ void cts_case_stream_many(cts_t *t) {
   uint8_t *devices[LIVE], *hosts[LIVE], *got[LIVE];
   const int held = cts_is_async(t);
   for (int i = 0; i < LIVE; i++) {
-    streams[i] = cts_stream(t), devices[i] = cts_alloc(t, BYTES), hosts[i] = cts_host(t, BYTES),
-    got[i] = cts_host(t, BYTES);
+    streams[i] = cts_stream(t), devices[i] = cts_alloc(t, BYTES), hosts[i] = cts_pinned(t, BYTES),
+    got[i] = cts_pinned(t, BYTES);
     cts_noise(hosts[i], BYTES, (uint64_t)i);
   }
   if (held) cts_gate_close(t, &gate, streams[0]);
@@ -210,7 +210,7 @@ void cts_case_stream_many(cts_t *t) {
 
 void cts_case_stream_destroy(cts_t *t) {
   hal_plugin_stream_t *const stream = cts_stream(t);
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   cts_noise(bytes, SIZE, 1);
   static cts_gate_t gate;
   const int held = cts_is_async(t);
@@ -267,7 +267,7 @@ void cts_case_stream_error_none(cts_t *t) {
 
 void cts_case_stream_priorities(cts_t *t) {
   static const int32_t priorities[] = {0, -1, 1, -2, 5, -100, INT32_MAX, INT32_MIN};
-  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_host(t, SIZE), *const got = cts_host(t, SIZE);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   for (size_t i = 0; i < sizeof priorities / sizeof priorities[0]; i++) {
     hal_plugin_stream_t *stream = NULL;
     const hal_status_t status = cts_stream_create(t, t->device, priorities[i], &stream);

@@ -58,7 +58,7 @@ HAL_API HAL_MUST_USE hal_status_t hal_stream_query(hal_stream_t *stream);
 HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
- * the HAL. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
+ * the HAL, nor wait for another stream's function: one thread may call those of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
 
 /* Gives the vendor's own handle, NULL when there is none; borrowed. Since 0.1. */

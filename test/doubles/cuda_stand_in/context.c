@@ -180,6 +180,7 @@ API CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer) {
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device) {
   const CUresult code = check_device(device);
   if (code) return code;
+  if (fault_takes(FAULT_CONTEXT)) return CUDA_ERROR_DEVICE_UNAVAILABLE; /* another process has it for itself */
   pthread_mutex_lock(&lock);
   contexts[device].retained++;
   pthread_mutex_unlock(&lock);

@@ -41,7 +41,11 @@ static CUresult copy(CUdeviceptr to, int to_device, CUdeviceptr from, int from_d
   if (!to || !from || (to_device && !is_device_range(to, bytes)) || (from_device && !is_device_range(from, bytes)))
     return CUDA_ERROR_INVALID_VALUE;
   const transfer_t transfer = {.to = (char *)(uintptr_t)to, .from = (const char *)(uintptr_t)from, .count = bytes};
-  return push(&transfer, run_copy, stream, context);
+  const int pageable =
+      (!to_device && !is_locked_range(transfer.to, bytes)) || (!from_device && !is_locked_range(transfer.from, bytes));
+  const CUresult queued = push(&transfer, run_copy, stream, context);
+  if (!queued && pageable) stream_finish(stream, context); /* the driver stages it, and waits for that */
+  return queued;
 }
 
 API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream stream) {

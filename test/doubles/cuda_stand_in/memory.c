@@ -74,6 +74,14 @@ int is_device_range(CUdeviceptr address, size_t bytes) {
   return done >= bytes;
 }
 
+int is_locked_range(const void *begin, size_t bytes) {
+  pthread_mutex_lock(&lock);
+  const range_t *const range = find(begin);
+  const int locked = range && (const char *)begin + bytes <= range->base + range->size;
+  pthread_mutex_unlock(&lock);
+  return locked;
+}
+
 int memory_add_mapped(CUcontext context, void *base, size_t size) { return !add(context, base, size, KIND_DEVICE, -1); }
 
 int memory_take_mapped(void *base, size_t size) {

@@ -72,6 +72,7 @@ typedef enum fault_e {
   FAULT_COPY,
   FAULT_STREAM,
   FAULT_EVENT,
+  FAULT_CONTEXT,
   FAULT_LOST,
   FAULT_DELAY,
   FAULT_CODE,
@@ -87,6 +88,8 @@ void fault_command(CUcontext context);
 
 /* Tells whether `bytes` bytes there lie in memory of a device (1) or of the host (0). */
 int is_device_range(CUdeviceptr address, size_t bytes);
+/* Whether they are memory of the driver's, page-locked for example. */
+int is_locked_range(const void *begin, size_t bytes);
 /* Memory that is mapped by virtual.c counts as a device's. Returns whether that worked, or it was such a range. */
 int memory_add_mapped(CUcontext context, void *base, size_t size);
 int memory_take_mapped(void *base, size_t size);
@@ -149,6 +152,8 @@ CUresult command_push(CUstream stream, CUcontext context, command_t *command);
 /* The stream behind a handle. NULL = no memory. */
 CUstream stream_resolve(CUstream stream, CUcontext context);
 void stream_wait(place_t place);
+/* Waits for all that a stream has now, if it is not captured. */
+void stream_finish(CUstream stream, CUcontext context);
 /* Waits for all streams of a context. */
 void context_drain(CUcontext context);
 void streams_release(CUcontext context);

@@ -232,6 +232,15 @@ API CUresult cuStreamDestroy_v2(CUstream stream) {
   return CUDA_SUCCESS;
 }
 
+void stream_finish(CUstream stream, CUcontext context) {
+  stream = stream_resolve(stream, context);
+  pthread_mutex_lock(&lock);
+  const int captured = stream && stream->capture;
+  pthread_mutex_unlock(&lock);
+  const place_t end = stream && !captured ? end_of(stream) : (place_t){NULL, 0};
+  if (end.stream) stream_wait(end);
+}
+
 static CUresult look(CUstream *stream, CUcontext *context) {
   const CUresult code = enter(context);
   if (code) return code;
@@ -268,9 +277,14 @@ typedef struct callback_s {
   void *user_data;
 } callback_t;
 
+/* The driver calls the functions of all streams from one thread: one that waits keeps those of the others waiting. */
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+
 static void run_callback(command_t *command, CUcontext context) {
   const callback_t *const callback = (const callback_t *)command;
+  pthread_mutex_lock(&one_at_a_time);
   callback->function(callback->stream, (CUresult)atomic_load(&context->error), callback->user_data);
+  pthread_mutex_unlock(&one_at_a_time);
 }
 
 API CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void *user_data, unsigned int flags) {
@@ -298,7 +312,9 @@ typedef struct host_function_s {
 static void run_function(command_t *command, CUcontext context) {
   const host_function_t *const own = (const host_function_t *)command;
   (void)context;
+  pthread_mutex_lock(&one_at_a_time);
   own->function(own->user_data);
+  pthread_mutex_unlock(&one_at_a_time);
 }
 
 /* Unlike a callback it is left out behind a failure, and a graph may hold it. */

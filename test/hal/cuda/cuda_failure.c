@@ -1,4 +1,5 @@
 /* Tests of what the CUDA plugin says and does when its driver fails: at once, or while work runs. */
+#include <stdatomic.h>
 #include <time.h>
 
 #include "cuda_testing.h"
@@ -20,6 +21,8 @@ static uint32_t number_at(int32_t device, const char *from) {
   return number;
 }
 
+static void note_call(void *called) { atomic_store((atomic_int *)called, 1); }
+
 /* A stream, and a number on the device that is 1. */
 static hal_stream_t *begin(char **out_to) {
   hal_stream_t *stream;
@@ -30,6 +33,32 @@ static hal_stream_t *begin(char **out_to) {
   assert_ok(add_one(stream, *out_to));
   assert_ok(hal_stream_synchronize(stream));
   return stream;
+}
+
+Test(cuda_failure, a_device_that_another_process_has_for_itself_is_not_lost) {
+  hal_block_t *block = NULL;
+  set_fault("context=1");
+  assert_fails(hal_memory_allocate(0, NULL, 4, &block), HAL_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE");
+  cr_assert_null(strstr(hal_error_message(), "stays lost"), "%s", hal_error_message());
+  assert_ok(hal_memory_allocate(0, NULL, 4, &block)); /* it was given back */
+  hal_memory_release(block);
+}
+
+/* The stand-in's device cannot catch it; a GPU does. */
+Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device_and_is_named) {
+  char *to, *const nowhere = (char *)(uintptr_t)64; /* NOLINT: no address */
+  hal_kernel_t *const faulty = make_kernel(0, SLOW_SOURCE, "add_one");
+  hal_stream_t *const stream = begin(&to);
+  const hal_arg_t args[] = {POINTER(nowhere)};
+  static atomic_int called;
+  if (is_on_stand_in()) cr_skip_test("memory of the stand-in's device is the host's");
+  assert_ok(launch_1d(faulty, stream, 1, 1, args, 1));
+  assert_ok(hal_stream_host_call(stream, note_call, &called));
+  assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CUDA_ERROR_ILLEGAL_ADDRESS");
+  cr_assert_not_null(strstr(hal_error_message(), "add_one"), "%s", hal_error_message());
+  for (int i = 0; i < 1000 && !atomic_load(&called); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+  cr_assert_eq(atomic_load(&called), 1, "a host function behind the failure was left out");
+  assert_fails(add_one(stream, to), HAL_UNAVAILABLE, "is lost since CUDA_ERROR_ILLEGAL_ADDRESS");
 }
 
 /* Each fault once: what is tried, what it says, and that the next try works. */
@@ -120,6 +149,7 @@ Test(cuda_failure, work_that_ends_late_is_waited_for_and_in_order) {
 
 Test(cuda_failure, a_lost_device_is_told_with_the_kernel_stays_lost_and_the_other_lives_on) {
   char *to;
+  needs_two_devices(hal_device_count());
   hal_stream_t *const stream = begin(&to);
   char *const other = device_bytes(1, 4);
   const uint32_t seven = 7;

@@ -182,6 +182,7 @@ Test(cuda_graph, wrong_uses_are_refused_with_what_was_given) {
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
   hal_plugin_stream_t *far = NULL;
+  needs_two_devices(device_count);
   FAILS(api.capture_begin(NULL, 0, 0), HAL_INVALID_ARGUMENT, "NULL stream");
   FAILS(api.capture_end(NULL, &graph), HAL_INVALID_ARGUMENT, "NULL stream");
   OK(api.stream_create(1, 0, &far));

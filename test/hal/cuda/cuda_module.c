@@ -116,8 +116,9 @@ Test(cuda_module, more_shared_memory_than_every_device_gives_is_allowed_first_an
   assert_ok(hal_kernel_launch(kernel_of("reversed"), NULL, &launch));
   read_back(back, to, sizeof back);
   cr_assert_eq(back[0], 15);
-  launch.shared_bytes = 200 << 10;
-  assert_fails(hal_kernel_launch(kernel_of("reversed"), NULL, &launch), HAL_INVALID_ARGUMENT, "there are 101376");
+  launch.shared_bytes = 300 << 10;
+  assert_fails(hal_kernel_launch(kernel_of("reversed"), NULL, &launch), HAL_INVALID_ARGUMENT,
+               is_on_stand_in() ? "there are 101376" : "there are ");
 }
 
 Test(cuda_module, an_instruction_in_asm_computes) {
@@ -163,7 +164,8 @@ Test(cuda_module, hints_are_passed_over_where_the_device_has_no_such_thing_and_w
   read_back(&back, to, 4);
   cr_assert_eq(back, 63 * 64 / 2 + 64);
   attributes[0].required = 1;
-  cr_assert_eq(hal_kernel_launch(kernel_of("sums"), NULL, &launch), HAL_UNIMPLEMENTED, "%s", hal_error_message());
+  const hal_status_t clustered = hal_kernel_launch(kernel_of("sums"), NULL, &launch);
+  if (is_on_stand_in()) cr_assert_eq(clustered, HAL_UNIMPLEMENTED, "%s", hal_error_message());
   attributes[0] = (hal_launch_attribute_t){.kind = HAL_LAUNCH_COOPERATIVE, .required = 1, .x = 1};
   launch.grid[0] = 1;
   assert_ok(hal_kernel_launch(kernel_of("sums"), NULL, &launch));
@@ -175,7 +177,8 @@ Test(cuda_module, a_kernel_tells_what_it_needs) {
   cr_assert_eq(needs.max_block_threads, 1024);
   cr_assert_eq(needs.subgroup_size, 32);
   cr_assert_gt(needs.registers, 0);
-  cr_assert_eq(needs.max_shared, 99 << 10);
+  cr_assert_geq(needs.max_shared, 48 << 10);
+  if (is_on_stand_in()) cr_assert_eq(needs.max_shared, 99 << 10);
   cr_assert_gt(needs.blocks_per_unit, 0);
   assert_ok(hal_kernel_info(kernel_of("sums"), 2000, 0, &needs));
   cr_assert_eq(needs.blocks_per_unit, 0);
@@ -199,7 +202,8 @@ Test(cuda_module, an_unknown_kernel_an_unknown_dialect_and_what_is_no_ptx_are_na
   hal_kernel_t *kernel;
   assert_fails(hal_kernel_get(module_of(source), "absent", &kernel), HAL_NOT_FOUND, "absent");
   assert_fails(load_text("opencl-c", "x", 1, "", &module), HAL_UNIMPLEMENTED, "'opencl-c' are not accepted");
-  assert_fails(load_text("ptx", "this is no PTX", 14, "", &module), HAL_INVALID_ARGUMENT, "this is not PTX");
+  assert_fails(load_text("ptx", "this is no PTX", 14, "", &module), HAL_INVALID_ARGUMENT,
+               is_on_stand_in() ? "this is not PTX" : "CUDA_ERROR_INVALID_IMAGE");
 }
 
 Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refused) {
@@ -230,6 +234,7 @@ Test(cuda_module, an_exported_module_works_and_a_foreign_or_damaged_one_is_refus
 /* A device that is younger than the compiler gets PTX of the latest one before it, which its driver compiles. */
 Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
   uint32_t back = 0, n = 2;
+  needs_stand_in("another compute capability");
   setenv("CUDA_STAND_IN_CAPABILITY", "103", 1);
   open_cuda();
   char *const to = device_bytes(0, 4);
@@ -241,6 +246,7 @@ Test(cuda_capability, a_device_that_the_compiler_does_not_know_runs_ptx) {
 
 Test(cuda_capability, a_device_that_is_older_than_all_that_the_compiler_knows_says_what_to_install) {
   hal_module_t *module;
+  needs_stand_in("another compute capability");
   setenv("CUDA_STAND_IN_CAPABILITY", "61", 1);
   open_cuda();
   assert_fails(load_text("cuda-c", source, sizeof source - 1, "", &module), HAL_UNAVAILABLE,

@@ -9,7 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda_driver_testing.h"
+
 static hal_plugin_api_t api;
+static int32_t device_count;
 static char message[4096];
 
 static hal_status_t keep_message(hal_status_t code, int64_t native_code, const char *text) {
@@ -50,7 +53,8 @@ static inline void open_plugin_with(const hal_host_api_t *host) {
   api.struct_size = sizeof api;
   cr_assert_eq(entry(host, &api), HAL_OK);
   OK(api.device_count(&count));
-  cr_assert_eq(count, 2);
+  if (is_on_stand_in()) cr_assert_eq(count, 2);
+  device_count = count;
   OK(api.init(""));
 }
 static inline void open_plugin(void) { open_plugin_with(&host_api); }

@@ -13,6 +13,7 @@ Test(cuda_sensor, numbers_come_in_the_units_of_the_list) {
               {HAL_SENSOR_POWER, 87250},    {HAL_SENSOR_POWER_LIMIT, 350000},    {HAL_SENSOR_ENERGY, 123456789},
               {HAL_SENSOR_CLOCK, 1410},     {HAL_SENSOR_MEMORY_CLOCK, 1593},     {HAL_SENSOR_FAN, 30}};
   int64_t value = 0;
+  needs_stand_in("what NVML tells");
   setenv("CUDA_STAND_IN_DEVICES", "2", 1);
   assert_ok(open_cuda_with(NULL, NULL));
   for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -26,6 +27,7 @@ Test(cuda_sensor, memory_is_that_of_the_device_that_is_asked) {
   int64_t own = 0, other = 0;
   hal_block_t *block = NULL;
   open_cuda();
+  needs_two_devices(hal_device_count());
   assert_ok(hal_memory_allocate(1, NULL, 48 * MEGA, &block));
   assert_ok(hal_device_sensor(1, HAL_SENSOR_MEMORY_USED, &own));
   assert_ok(hal_device_sensor(0, HAL_SENSOR_MEMORY_USED, &other));
@@ -36,6 +38,7 @@ Test(cuda_sensor, memory_is_that_of_the_device_that_is_asked) {
 
 Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
   int64_t value = 0;
+  needs_stand_in("what NVML tells");
   setenv("NVML_STAND_IN", "power=1", 1);
   open_cuda();
   assert_ok(hal_device_sensor(0, HAL_SENSOR_POWER, &value));
@@ -46,6 +49,7 @@ Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
 
 Test(cuda_sensor, a_library_that_fails_says_which_status_and_what_to_do) {
   int64_t value = 0;
+  needs_stand_in("what NVML tells");
   setenv("NVML_STAND_IN", "init=18", 1);
   open_cuda();
   assert_fails(hal_device_sensor(0, HAL_SENSOR_POWER, &value), HAL_UNAVAILABLE,
@@ -72,6 +76,7 @@ static void see(void *user_data, const hal_device_process_t *process) {
 Test(cuda_sensor, processes_are_told_once_each_with_their_memory) {
   seen_t seen = {0}, many = {0};
   hal_block_t *block = NULL;
+  needs_stand_in("what NVML tells");
   setenv("NVML_STAND_IN", "parts=3,others=2", 1);
   open_cuda();
   assert_ok(hal_memory_allocate(0, NULL, 48 * MEGA, &block));
@@ -82,4 +87,25 @@ Test(cuda_sensor, processes_are_told_once_each_with_their_memory) {
   assert_ok(hal_device_processes(0, see, &many));
   cr_assert_eq(many.count, 5001);
   hal_memory_release(block);
+}
+
+/* On hardware: numbers in the range of what such a device can have. */
+Test(cuda_sensor, a_device_tells_what_can_be) {
+  static const struct {
+    uint32_t sensor;
+    int64_t least, most;
+  } rows[] = {{HAL_SENSOR_UTILIZATION, 0, 100},
+              {HAL_SENSOR_TEMPERATURE, 5000, 110000},
+              {HAL_SENSOR_POWER, 5000, 2000000},
+              {HAL_SENSOR_CLOCK, 50, 5000},
+              {HAL_SENSOR_MEMORY_USED, 1, INT64_C(1) << 40},
+              {HAL_SENSOR_MEMORY_CLOCK, 50, 20000}};
+  int64_t value = 0;
+  if (is_on_stand_in()) cr_skip_test("the stand-in has no temperature");
+  open_cuda();
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    assert_ok(hal_device_sensor(0, rows[i].sensor, &value));
+    cr_assert(value >= rows[i].least && value <= rows[i].most, "%s is %lld", hal_sensor_name(rows[i].sensor),
+              (long long)value);
+  }
 }

@@ -2,12 +2,12 @@
 #ifndef TEST_HAL_CUDA_TESTING_H_
 #define TEST_HAL_CUDA_TESTING_H_
 
-#include <dlfcn.h>
-
+#include "cuda_driver_testing.h"
 #include "opencl/opencl_testing.h"
 
 static inline hal_status_t open_cuda_with(const char *name, const char *value) {
   setenv("HAL_TEST_PLUGIN", "cuda", 1);
+  if (name && !strncmp(name, "CUDA_STAND_IN", 13)) needs_stand_in(name);
   if (name) setenv(name, value, 1);
   assert_ok(hal_registry_add_path(PLUGIN_DIR));
   return hal_registry_open("cuda");
@@ -33,6 +33,7 @@ static inline void *driver_symbol(const char *name) {
 /* Asks the driver for faults, "name=number,...": test/doubles/cuda_stand_in/README.md. */
 static inline void set_fault(const char *text) {
   int (*set)(const char *) = NULL;
+  needs_stand_in(text);
   void *const symbol = driver_symbol("cuda_stand_in_fault_set");
   memcpy(&set, &symbol, sizeof symbol);
   cr_assert_eq(set(text), 0, "no fault '%s'", text);

@@ -1,0 +1,24 @@
+/* cuda_driver_testing.h: whether a test runs on the stand-in or on NVIDIA's driver (test/cuda_hardware.py). */
+#ifndef TEST_HAL_CUDA_DRIVER_TESTING_H_
+#define TEST_HAL_CUDA_DRIVER_TESTING_H_
+
+#include <criterion/criterion.h>
+#include <dlfcn.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline int is_on_stand_in(void) {
+  void *const driver = dlopen("libcuda.so.1", RTLD_NOW);
+  return !driver || dlsym(driver, "cuda_stand_in_fault_set");
+}
+
+/* NVIDIA's driver takes no orders: not how many devices there are, and not when it fails. */
+static inline void needs_stand_in(const char *what) {
+  if (!is_on_stand_in()) cr_skip_test("only the stand-in can be asked for that: %s", what);
+}
+
+static inline void needs_two_devices(int32_t count) {
+  if (count < 2) cr_skip_test("there is one device only");
+}
+
+#endif /* TEST_HAL_CUDA_DRIVER_TESTING_H_ */
