@@ -35,13 +35,14 @@ unexport PYTHONPATH
 
 SOURCES := $(shell git ls-files -co --exclude-standard -- hal plugins csrc codegen cmake torch_backend CMakeLists.txt pyproject.toml 2>/dev/null)
 
-.PHONY: demo test test-c test-python test-torch packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
+.PHONY: demo test test-c test-python test-torch test-cuda packs wheel wheel-for-torch test-full test-intel-opencl test-integrations test-sanitizers bench docs install setup format check-format clean help
 
 help:
 	@echo "make demo             train a small network on the fake device, or that of TORCH_BACKEND, beside the CPU"
 	@echo "make test             all fast tests: C (Criterion) and Python (pytest)"
 	@echo "make test-full        make test, the Python tests on protected memory, the operator database in all dtypes and modes, all kernels by device compilers, all operators on OpenCL"
 	@echo "make test-intel-opencl  the tests of OpenCL on Intel's runtime for CPUs, which it installs into build/intel-opencl (1.1 GB)"
+	@echo "make test-cuda        the C tests of the cuda plugin and the operator database on NVIDIA's driver and GPUs"
 	@echo "make test-integrations  the tests with accelerate, transformers, Lightning and others, which it installs"
 	@echo "make test-torch VERSION=2.15.0  the Python tests with that torch, in an environment and a build of their own"
 	@echo "make test PROCESSOR=avx2  the tests as on another processor: avx512_bf16, avx512, avx2, epyc (AVX2, AMD) or base"
@@ -108,6 +109,13 @@ test-python: $(STAMPS)/install $(STAMPS)/venv-test
 test-torch:
 	@[[ "$(VERSION)" =~ ^[0-9]+\.[0-9]+\.[0-9]+$$ ]] || { echo "make test-torch: name a torch, as in VERSION=2.15.0" >&2; exit 2; }
 	$(MAKE) test-python TORCH=$(VERSION)
+
+# On a machine with a GPU: what CI runs on the stand-ins for the driver.
+test-cuda: $(STAMPS)/install $(STAMPS)/venv-test
+	cmake --preset release -DPython_EXECUTABLE=$(abspath $(VENV_PYTHON))
+	$(PROGRESS) "C tests" cmake --build --preset release
+	$(PYTHON) test/cuda_hardware.py --logs build/cuda-hardware
+	TORCH_BACKEND=cuda $(VENV_PYTHON) test/opinfo/run.py --full --mode async --plugin cuda
 
 # What lies beside a plugin is found before any compiler (docs/packaging.md). The kernels do not depend on torch: one pack for all.
 PACKS ?=

@@ -68,10 +68,10 @@ def run(test, options):
             code = "time"
     text = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
     log.write_text(text)
-    bad = [pattern for pattern in properties.get("FAIL_REGULAR_EXPRESSION", []) if "SKIPPED" not in pattern and re.search(pattern, text)]
-    verdict = "passed" if code == 0 and not bad else "FAILED"
-    if verdict == "passed" and "[SKIP]" in text and "Tested: 0" in text:
-        verdict = "skipped"
+    skipped = code == 0 and "[SKIP]" in text and "Tested: 0" in text
+    patterns = [] if skipped else properties.get("FAIL_REGULAR_EXPRESSION", [])
+    bad = [pattern for pattern in patterns if "SKIPPED" not in pattern and re.search(pattern, text)]
+    verdict = "skipped" if skipped else "passed" if code == 0 and not bad else "FAILED"
     found = SUMMARY.search(text)
     told = " tested {} passing {} failing {} crashing {}".format(*found.groups()) if found else f" code {code}"
     return test["name"], verdict, time.monotonic() - began, told + "".join(f" has '{pattern}'" for pattern in bad)

@@ -87,12 +87,13 @@ struct hal_plugin_stream_s {
   CUstream handle;
   int32_t device;
   _Atomic(const char *) op,
-      kernel;                /* of the last command; NULL: nobody has queued one since the stream was last waited for */
-  pthread_mutex_t lock;      /* of the rest */
-  cuda_failure_t told;       /* reported last */
-  struct cuda_span_s *spans; /* commands that profiles want records of, oldest first, in a ring (profile.c) */
-  uint32_t first, room;      /* room: a power of two, or 0 */
-  _Atomic(uint32_t) count;   /* looked at without the lock, too: whether there are any */
+      kernel; /* of the last command; NULL: nobody has queued one since the stream was last waited for */
+  _Atomic(uint64_t) capture_id; /* the number of its last capture */
+  pthread_mutex_t lock;         /* of the rest */
+  cuda_failure_t told;          /* reported last */
+  struct cuda_span_s *spans;    /* commands that profiles want records of, oldest first, in a ring (profile.c) */
+  uint32_t first, room;         /* room: a power of two, or 0 */
+  _Atomic(uint32_t) count;      /* looked at without the lock, too: whether there are any */
   hal_plugin_stream_t *next, *previous; /* in the device's list; under the device's lock */
 };
 

@@ -35,7 +35,11 @@ hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode
   hal_status_t status = cuda_check_alive(stream->device);
   if (!status) status = cuda_enter(stream->device, &scope);
   if (status) return status;
-  const CUresult code = drv.cuStreamBeginCapture(stream->handle, (CUstreamCaptureMode)mode);
+  CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CUresult code = drv.cuStreamBeginCapture(stream->handle, (CUstreamCaptureMode)mode);
+  if (!code) code = drv.cuStreamGetCaptureInfo(stream->handle, &capture, &id);
+  if (!code) atomic_store(&stream->capture_id, id);
   cuda_leave(&scope);
   cuda_device_noticed(stream->device, code);
   return code ? cuda_driver_error(code, "cuda: a capture cannot begin") : HAL_OK;
@@ -88,7 +92,10 @@ hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *ou
     if (code) return cuda_driver_error(code, "cuda: a stream does not tell whether it is captured");
   }
   *out_status = (uint32_t)capture;
-  *out_id = capture ? id : 0;
+  if (capture && id) atomic_store(&stream->capture_id, id);
+  *out_id = !capture ? 0
+            : id     ? id
+                     : atomic_load(&stream->capture_id); /* of an invalid one the driver tells no number */
   return HAL_OK;
 }
 

@@ -45,7 +45,7 @@ Test(cuda_failure, a_device_that_another_process_has_for_itself_is_not_lost) {
 }
 
 /* The stand-in's device cannot catch it; a GPU does. */
-Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device_and_is_named) {
+Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device) {
   char *to, *const nowhere = (char *)(uintptr_t)64; /* NOLINT: no address */
   hal_kernel_t *const faulty = make_kernel(0, SLOW_SOURCE, "add_one");
   hal_stream_t *const stream = begin(&to);
@@ -55,10 +55,10 @@ Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device_and_is_
   assert_ok(launch_1d(faulty, stream, 1, 1, args, 1));
   assert_ok(hal_stream_host_call(stream, note_call, &called));
   assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CUDA_ERROR_ILLEGAL_ADDRESS");
-  cr_assert_not_null(strstr(hal_error_message(), "add_one"), "%s", hal_error_message());
+  cr_assert_not_null(strstr(hal_error_message(), "or work before it"), "%s", hal_error_message());
   for (int i = 0; i < 1000 && !atomic_load(&called); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   cr_assert_eq(atomic_load(&called), 1, "a host function behind the failure was left out");
-  assert_fails(add_one(stream, to), HAL_UNAVAILABLE, "is lost since CUDA_ERROR_ILLEGAL_ADDRESS");
+  assert_fails(add_one(stream, to), HAL_UNAVAILABLE, "is lost");
 }
 
 /* Each fault once: what is tried, what it says, and that the next try works. */

@@ -96,13 +96,15 @@ Test(cuda_graph, a_stream_that_joined_and_was_not_waited_for_spoils_the_capture)
 
 Test(cuda_graph, what_no_graph_can_hold_spoils_the_capture_and_the_stream_runs_its_work_again) {
   uint32_t status = 0;
-  uint64_t id = 0;
+  uint64_t id = 0, active = 0;
   hal_plugin_graph_t *graph = NULL;
   begin(HAL_CAPTURE_GLOBAL);
   OK(queue_add(kernel, stream, to, 1));
+  OK(api.capture_status(stream, &status, &active));
   cr_assert_neq(api.stream_synchronize(stream), HAL_OK);
   OK(api.capture_status(stream, &status, &id));
   cr_assert_eq(status, HAL_CAPTURE_INVALID);
+  cr_assert(id == active && id != 0, "%llu, %llu", (unsigned long long)id, (unsigned long long)active);
   FAILS(api.capture_end(stream, &graph), HAL_ABORTED, "INVALIDATED");
   cr_assert_eq(word_at(0, to), 0);
   OK(queue_add(kernel, stream, to, 1));

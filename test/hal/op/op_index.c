@@ -140,6 +140,40 @@ static tensor_t *vector_index(const int64_t *values, int64_t n) {
   return t;
 }
 
+/* Rows of which one index each is taken: dense ones may be moved in wider elements, those that begin or are spaced oddly may not. */
+static void check_rows(hal_dtype_t dtype, int64_t width, int64_t room, int64_t shift) {
+  const int64_t of[] = {9, width}, taken[] = {6, width};
+  tensor_t *x = tensor_new(dtype, 2, (const int64_t[]){9, room + shift}, CONTIGUOUS),
+           *r = tensor_new(dtype, 2, taken, CONTIGUOUS), *index = vector_index((int64_t[]){8, 0, 3, 3, 7, 1}, 6);
+  tensor_randomize(x, 7);
+  tensor_upload(x);
+  hal_tensor_t part = x->desc, lines = index->desc;
+  part.data = (char *)part.data + (size_t)shift * x->element;
+  part.sizes = of;
+  lines.ndim = 2, lines.sizes = taken, lines.strides = (const int64_t[]){1, 0};
+  const hal_value_t args[] = {
+      {.tag = HAL_VALUE_TENSOR, .u.t = &part}, of_int(0), {.tag = HAL_VALUE_TENSOR, .u.t = &lines}};
+  must(run("index_select", args, 3, r, 0));
+  tensor_download(r);
+  for (int64_t row = 0; row < 6; row++) {
+    const int64_t from = tensor_get(index, row).i * (room + shift) + shift;
+    cr_assert_eq(memcmp(r->host + row * width * (int64_t)r->element, x->host + from * (int64_t)x->element,
+                        (size_t)width * x->element),
+                 0, "dtype %d, %lld of %lld elements, shifted by %lld: row %lld", (int)dtype, (long long)width,
+                 (long long)(room + shift), (long long)shift, (long long)row);
+  }
+  tensor_free(x), tensor_free(r), tensor_free(index);
+}
+
+Test(op_index, rows_of_any_width_and_place_are_moved_whole) {
+  static const int64_t widths[] = {1, 2, 3, 4, 8, 12, 16, 18, 48};
+  open_device();
+  for (size_t d = 0; d < sizeof dtypes / sizeof dtypes[0]; d++)
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+      for (int64_t shift = 0; shift < 4; shift++)
+        for (int64_t room = 0; room < 9; room += 4) check_rows(dtypes[d], widths[w], widths[w] + room, shift);
+}
+
 Test(op_index, a_bad_index_is_reported_once_and_work_goes_on) {
   open_device();
   tensor_t *x = guarded(5), *src = guarded(3), *bad = vector_index((int64_t[]){0, 5, -1}, 3),
