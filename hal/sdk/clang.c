@@ -12,6 +12,7 @@
 
 #include "freeze.h"
 #include "hal/plugin_process.h"
+#include "hal/plugin_setting.h"
 
 enum { MOST_OPTIONS = 64, OPTION_BYTES = 4096, MOST_WORDS = MOST_OPTIONS + 24 };
 
@@ -22,9 +23,9 @@ static struct {
   char clang[512], translator[512]; /* "" = there are none */
 } tools = {.once = PTHREAD_ONCE_INIT};
 
-/* Looks for a program on PATH. Returns whether it is there. */
+/* Looks for a program on PATH, in a privileged process in the system's folders. Returns whether it is there. */
 static int on_path(const char *name, char *path, size_t room) {
-  const char *at = getenv("PATH");
+  const char *const set = hal_setting("PATH"), *at = set ? set : "/usr/bin:/bin";
   for (; at && *at; at += *at == ':') {
     const int length = (int)strcspn(at, ":");
     if (length && snprintf(path, room, "%.*s/%s", length, at, name) < (int)room && access(path, X_OK) == 0) return 1;

@@ -3,10 +3,12 @@
 #include "hal/plugin_process.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -49,6 +51,18 @@ int hal_process_words(char *options, const char **words, int count, int most) {
   return count;
 }
 
+/* In a privileged process the environment neither chooses the program nor goes on to it. */
+static int spawn(pid_t *child, const char *const *words, const posix_spawn_file_actions_t *actions,
+                 const posix_spawnattr_t *attributes) {
+  static char path[] = "PATH=/usr/bin:/bin", *const clean[] = {path, NULL};
+  char program[PATH_MAX];
+  char *const *const arguments = (char *const *)(uintptr_t)words;
+  if (!getauxval(AT_SECURE)) return posix_spawnp(child, words[0], actions, attributes, arguments, environ);
+  if (strchr(words[0], '/')) return posix_spawn(child, words[0], actions, attributes, arguments, clean);
+  if (snprintf(program, sizeof program, "/usr/bin/%s", words[0]) >= (int)sizeof program) return ENAMETOOLONG;
+  return posix_spawn(child, program, actions, attributes, arguments, clean);
+}
+
 /* Signals that this thread blocks, or that its process ignores, are no matter of the child's. `grouped`: nor are those of this one's group. */
 static int set_signals(posix_spawnattr_t *attributes, int grouped) {
   sigset_t none, some;
@@ -73,7 +87,7 @@ static int start(const char *const *words, const int files[3], int grouped, pid_
   if (!code) {
     code = set_signals(&attributes, grouped);
     for (int i = 0; i < 3 && !code; i++) code = posix_spawn_file_actions_adddup2(&actions, files[i], i);
-    if (!code) code = posix_spawnp(child, words[0], &actions, &attributes, (char *const *)(uintptr_t)words, environ);
+    if (!code) code = spawn(child, words, &actions, &attributes);
     posix_spawnattr_destroy(&attributes);
   }
   posix_spawn_file_actions_destroy(&actions);

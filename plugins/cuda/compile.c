@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
+#include <hal/plugin_setting.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static void open_builtins(const char *path) {
 }
 
 static void choose_names(void) {
-  const char *const named = getenv("HAL_CUDA_NVRTC");
+  const char *const named = hal_setting("HAL_CUDA_NVRTC");
   size_t count = 0;
   if (named && *named) {
     open_builtins(named);

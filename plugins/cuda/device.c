@@ -1,4 +1,5 @@
 /* device.c: what a device is: read once from the driver, told to the host. */
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ static CUresult read_numbers(cuda_device_t *device) {
 /* Whether the user wants memory of the driver's pools, and there are some. */
 static int is_pooled(const cuda_device_t *device) {
   char message[256];
-  const char *const setting = getenv("HAL_CUDA_POOLED");
+  const char *const setting = hal_setting("HAL_CUDA_POOLED");
   if (!setting || !*setting || strcmp(setting, "0") == 0) return 0;
   if (device->has_pools) return 1;
   snprintf(message, sizeof message,

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* dladdr */
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ const char *cuda_file_of(const void *function) {
 }
 
 int cuda_find_in_toolkit(const char *name, char *path, size_t room) {
-  const char *const roots[] = {getenv("CUDA_HOME"), getenv("CUDA_PATH"), "/usr/local/cuda"};
+  const char *const roots[] = {hal_setting("CUDA_HOME"), hal_setting("CUDA_PATH"), "/usr/local/cuda"};
   for (size_t i = 0; i < sizeof roots / sizeof *roots; i++)
     if (roots[i] && roots[i][0] == '/' && snprintf(path, room, "%s/lib64/%s", roots[i], name) < (int)room &&
         access(path, R_OK) == 0)

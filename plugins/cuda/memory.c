@@ -1,4 +1,5 @@
 /* memory.c: memory of devices, in the order of streams too, and page-locked host memory. */
+#include <hal/plugin_setting.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,7 +127,7 @@ static CUresult let_peers(const cuda_device_t *device, CUmemoryPool pool) {
 
 /* Bytes that the pool keeps for later allocations when a stream has been waited for: HAL_CUDA_POOL_KEEP, else all. */
 static cuuint64_t bytes_to_keep(void) {
-  const char *const setting = getenv("HAL_CUDA_POOL_KEEP");
+  const char *const setting = hal_setting("HAL_CUDA_POOL_KEEP");
   char *end = NULL;
   const unsigned long long bytes = setting && *setting ? strtoull(setting, &end, 10) : 0;
   return end && !*end ? bytes : UINT64_MAX;

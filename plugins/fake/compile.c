@@ -5,6 +5,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <hal/plugin_setting.h>
 #include <limits.h>
 #include <link.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ typedef struct work_s {
 int fake_compile_accepts(void) { return fake.settings.compiler[0] != '\0'; }
 
 static hal_status_t begin(work_t *work, const hal_module_desc_t *desc) {
-  const char *const place = getenv("TMPDIR");
+  const char *const place = hal_setting("TMPDIR");
   *work = (work_t){.in = hal_process_file("source"), .out = hal_process_file("output"), .log = hal_process_file("log")};
   if (work->in < 0 || work->out < 0 || work->log < 0 || !hal_process_write(work->in, desc->data, desc->size))
     return fake_error(HAL_RESOURCE_EXHAUSTED, errno,

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>
+#include <hal/plugin_setting.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 /* Reads a whole number in [least, most]; `fallback` when the variable is unset or empty. */
 static hal_status_t read_number(const char *variable, uint64_t least, uint64_t most, uint64_t fallback,
                                 uint64_t *out_value) {
-  const char *text = getenv(variable);
+  const char *text = hal_setting(variable);
   if (!text || !*text) {
     *out_value = fallback;
     return HAL_OK;
@@ -32,7 +33,7 @@ static hal_status_t read_number(const char *variable, uint64_t least, uint64_t m
 
 /* Reads a number of bytes, with K, M, G or T for powers of 1024. */
 static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fallback, uint64_t *out_value) {
-  const char *text = getenv(variable);
+  const char *text = hal_setting(variable);
   if (!text || !*text) {
     *out_value = fallback;
     return HAL_OK;
@@ -58,7 +59,7 @@ static hal_status_t read_size(const char *variable, uint64_t least, uint64_t fal
 
 /* Reads the C compiler: a program, and words in front of its options; set and empty: none. */
 static hal_status_t read_compiler(char *compiler, size_t room) {
-  const char *text = getenv("HAL_FAKE_CC");
+  const char *text = hal_setting("HAL_FAKE_CC");
   if (!text) text = "cc";
   if ((size_t)snprintf(compiler, room, "%s", text + strspn(text, " ")) < room) return HAL_OK;
   return fake_error(

@@ -1,4 +1,5 @@
 /* device.c: what a device is: read once from the driver, told to the host. */
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 
 /* Which form of the portable kernels the device gets: HAL_NPU_FORM, else what its type asks for. */
 static hal_status_t read_form(npu_device_t *device) {
-  const char *const wanted = getenv("HAL_NPU_FORM");
+  const char *const wanted = hal_setting("HAL_NPU_FORM");
   device->few_wide = device->facts.type == ZE_DEVICE_TYPE_CPU;
   if (!wanted || !*wanted) return HAL_OK;
   device->few_wide = strcmp(wanted, "cpu") == 0;

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* dl_iterate_phdr */
 #include <dlfcn.h>
 #include <hal/plugin_library.h>
+#include <hal/plugin_setting.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,8 +54,8 @@ static int lies_in(const char *folders, char *path, size_t room) {
 static int find_driver(char *path, size_t room) {
   static const char folders[] =
       "/usr/lib/x86_64-linux-gnu:/usr/lib/aarch64-linux-gnu:/usr/lib64:/usr/lib:/usr/local/lib:/lib64:/opt/intel/lib";
-  const char *const named = getenv("ZE_ENABLE_ALT_DRIVERS");
-  if (!named || !*named) return lies_in(getenv("LD_LIBRARY_PATH"), path, room) || lies_in(folders, path, room);
+  const char *const named = hal_setting("ZE_ENABLE_ALT_DRIVERS");
+  if (!named || !*named) return lies_in(hal_setting("LD_LIBRARY_PATH"), path, room) || lies_in(folders, path, room);
   snprintf(path, room, "%s", named);
   return 1;
 }

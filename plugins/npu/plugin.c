@@ -1,5 +1,6 @@
 /* plugin.c: what the Level Zero plugin is, its beginning and end in a process, and the child of a fork. */
 #include <hal/plugin_count.h>
+#include <hal/plugin_setting.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,12 +79,12 @@ static void fork_child(void) {
 /* Loaders before zeInitDrivers crash on the log of a module that was refused, where they stand between several drivers and the program:
  * then they have not made the log's handle their own. */
 static int logs_are_safe(const npu_selection_t *selection) {
-  return ze.zeInitDrivers || (selection->drivers == 1 && !getenv("ZE_ENABLE_LOADER_INTERCEPT"));
+  return ze.zeInitDrivers || (selection->drivers == 1 && !hal_setting("ZE_ENABLE_LOADER_INTERCEPT"));
 }
 
 /* HAL_NPU_MEMORY: "device" (the default), or "shared", which the host may touch. */
 static hal_status_t choose_memory(void) {
-  const char *const wanted = getenv("HAL_NPU_MEMORY");
+  const char *const wanted = hal_setting("HAL_NPU_MEMORY");
   npu.shared = wanted && strcmp(wanted, "shared") == 0;
   if (!wanted || !*wanted || npu.shared || strcmp(wanted, "device") == 0) return HAL_OK;
   return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: HAL_NPU_MEMORY is '%.100s'; set it to device or shared, or unset it",

@@ -2,6 +2,7 @@
  * first that can compute; or those that HAL_NPU_DEVICE names. */
 #define _GNU_SOURCE /* strcasestr */
 #include <hal/plugin_count.h>
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +74,7 @@ hal_status_t npu_select(npu_selection_t *out_selection, char *why) {
   ze_driver_handle_t drivers[MAX_DRIVERS] = {NULL};
   npu_selection_t best = {.count = 0}, next;
   uint32_t count = 0;
-  const char *const text = getenv("HAL_NPU_DEVICE"), *const wish = text ? text : "";
+  const char *const text = hal_setting("HAL_NPU_DEVICE"), *const wish = text ? text : "";
   const ze_result_t code = start(drivers, &count);
   if (code || !count) {
     snprintf(why, HAL_COUNT_WHY,

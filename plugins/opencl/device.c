@@ -1,4 +1,5 @@
 /* device.c: what a device is: read once from the driver, told to the host. */
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static void read_place(ocl_device_t *device) {
 
 /* Reads a setting with two values: which of them, or what `*out_first` says. */
 static hal_status_t read_choice(const char *name, const char *first, const char *second, int *out_first) {
-  const char *const wanted = getenv(name);
+  const char *const wanted = hal_setting(name);
   if (!wanted || !*wanted) return HAL_OK;
   *out_first = strcmp(wanted, first) == 0;
   if (*out_first || strcmp(wanted, second) == 0) return HAL_OK;

@@ -1,6 +1,7 @@
 /* memory.c: device memory, in one of four kinds: the best that all devices of the context have, or that of HAL_OPENCL_MEMORY. */
 #define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 #include <errno.h>
+#include <hal/plugin_setting.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -49,7 +50,7 @@ static const ocl_device_t *who_lacks(ocl_memory_t kind) {
 }
 
 hal_status_t ocl_memory_choose(void) {
-  const char *wanted = getenv("HAL_OPENCL_MEMORY");
+  const char *wanted = hal_setting("HAL_OPENCL_MEMORY");
   if (!wanted || !*wanted) {
     ocl.memory = OCL_MEMORY_USM;
     while (who_lacks(ocl.memory)) ocl.memory++; /* buffers have all */

@@ -2,6 +2,7 @@
  * that HAL_OPENCL_DEVICE names. */
 #include <ctype.h>
 #include <hal/plugin_count.h>
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,7 @@ static int read_numbers(const char *text, long *out_platform, long *out_device) 
 }
 
 static wish_t read_wish(void) {
-  const char *text = getenv("HAL_OPENCL_DEVICE");
+  const char *text = hal_setting("HAL_OPENCL_DEVICE");
   wish_t wish = {.text = text ? text : "", .type = CL_DEVICE_TYPE_ALL, .platform = -1, .device = -1};
   if (!*wish.text) return wish;
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)

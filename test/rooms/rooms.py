@@ -27,7 +27,7 @@ ROOMS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "process", "transfer", "shared_event")], ["abi"]),
+    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
     "plugins": (["plugins/"], ["tools"]),
     # The HAL.
@@ -183,6 +183,14 @@ def check_subjects(graph):
     yield from check_circles(folders)
 
 
+def check_settings(root):
+    """Plugins, and what is linked into them, read the environment by hal_setting, which a privileged process does not."""
+    for path in source_files(root):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(("plugins/", "hal/sdk/")) and re.search(r"\bgetenv\(", path.read_text()):
+            yield f"{name}: getenv; read settings by hal_setting (hal/plugin_setting.h)"
+
+
 def check_sizes(root):
     long = set(KNOWN_LONG)
     for folder in FOLDERS:
@@ -241,7 +249,7 @@ def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
     imported, unread = python_imports.imports(root)
     graph.update(imported)
-    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_settings(root),
             *(check_symbols(objects) if objects else ())]
 
 

@@ -47,8 +47,8 @@ HAL_API hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled);
  * unknown ones, or 0. For callers that answer an operator by calls of others. Costs a load. Since 0.2. */
 HAL_API int32_t hal_op_enabled(uint32_t op);
 
-/* Queues an operator on a stream (NULL: current). `call->stream`, `call->device` and the tensors' `device` are filled by the
- * HAL; arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
+/* Queues an operator on a stream (NULL: current). `call->stream` and `call->device` are filled by the HAL; whatever `device` the
+ * tensors say, the callee sees the right one. Values and descriptors are only read, and may be constants. Arguments follow the operator's frozen list. Shapes, dtypes and broadcast strides must be right already.
  * Errors: HAL_UNIMPLEMENTED = nothing was touched, take a fallback; HAL_INVALID_ARGUMENT; the plugin's own. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_op_run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call);
 

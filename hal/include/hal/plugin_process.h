@@ -22,7 +22,7 @@ size_t hal_process_size(int file);
  * than `most`. Since 0.2. */
 int hal_process_words(char *options, const char **words, int count, int most);
 
-/* Runs a program, the first of `words`, which end with NULL; without a slash it is looked for on PATH. It reads and writes the files, and knows no
+/* Runs a program, the first of `words`, which end with NULL; without a slash it is looked for on PATH, in a privileged process in /usr/bin. It reads and writes the files, and knows no
  * other; signals are as a new process has them. No shell, and no handler of fork runs. Waits for its end. Returns its exit status, -1 when it was
  * killed or never ran: `*out_error` is then the number of the error, or 0. Where the process ignores SIGCHLD nobody knows the status: it is 0, and
  * the files tell. Thread-safe. Since 0.2. */

@@ -10,6 +10,7 @@
 #include "hal/log.h"
 #include "hal/status.h"
 #include "memory/allocator.h"
+#include "op/addressed.h"
 #include "op/internal.h"
 #include "plugin/call.h"
 
@@ -141,27 +142,21 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-/* Writes the plugin's ordinal into a descriptor, which the caller lends us for the call (op.h). */
-static void set_device(const hal_tensor_t *tensor, int32_t device) {
-  if (tensor) ((hal_tensor_t *)(uintptr_t)tensor)->device = device;
-}
-
-void hal_op_set_devices(const hal_op_call_t *call, int32_t device) {
-  for (uint32_t i = 0; i < call->arg_count; i++) {
-    const hal_value_t *value = &call->args[i];
-    if (value->tag == HAL_VALUE_TENSOR) set_device(value->u.t, device);
-    for (uint32_t j = 0; value->tag == HAL_VALUE_TENSOR_LIST && j < value->count; j++)
-      set_device(value->u.tl[j], device);
-  }
-  for (uint32_t i = 0; i < call->result_count; i++) set_device(call->results[i], device);
-}
-
 /* Calls one of the plugin's functions with what the plugin knows of the call. */
 static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
   const uint32_t arguments = call->arg_count;
-  hal_op_set_devices(call, device);
+  hal_status_t status = HAL_OK;
+  hal_op_addressed_t addressed;
   call->arg_count = known_arguments(own, call);
-  const hal_status_t status = fn(own->state, call);
+  if (HAL_LIKELY(hal_op_names_device(call, device))) {
+    status = fn(own->state, call);
+  } else {
+    status = hal_op_address(call, device, &addressed);
+    if (!status) {
+      status = fn(own->state, &addressed.call);
+      hal_op_addressed_release(&addressed);
+    }
+  }
   call->arg_count = arguments;
   return status;
 }

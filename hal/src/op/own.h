@@ -40,7 +40,4 @@ hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *devic
 /* hal_host->scratch_alloc: memory for the plugin's function that is being called. */
 hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, void **out_ptr);
 
-/* Writes a device number into all descriptors of a call. */
-void hal_op_set_devices(const hal_op_call_t *call, int32_t device);
-
 #endif /* HAL_SRC_OP_OWN_H_ */

@@ -10,26 +10,51 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/host_malloc.h"
 #include "hal/log.h"
 #include "hal/status.h"
+#include "plugin/file_acl.h"
 #include "plugin/file_check.h"
 #include "plugin/search_path.h"
+
+enum { FIRST_LINE = 4096, MOST_OF_A_LINE = 1 << 20 }; /* bytes of the user database */
 
 static int check_is_off(void) {
   const char *const allow = hal_process_is_privileged() ? NULL : getenv("HAL_ALLOW_UNSAFE_PLUGINS");
   return allow && strcmp(allow, "1") == 0;
 }
 
-/* Whether any other user than `owner` and root has the group as the one of their files, by the list of users. */
+/* Makes `*room` twice as long, for a line of the user database that did not fit. Returns 0 where that is not to be had. */
+static int grow(char **room, size_t *bytes) {
+  char *const longer = *bytes < MOST_OF_A_LINE ? hal_malloc(2 * *bytes) : NULL;
+  if (!longer) return 0;
+  hal_free(*room);
+  *room = longer;
+  *bytes *= 2;
+  return 1;
+}
+
+/* Whether any other user than `owner` and root has the group as the one of their files, by the list of users. A list that
+ * cannot be read to its end, or that lacks the owner, is not the whole one: others may have it. */
 static int is_primary_group_of_others(gid_t group, uid_t owner) {
-  char room[4096];
+  size_t bytes = FIRST_LINE;
+  char *room = hal_malloc(bytes);
   struct passwd user, *found = NULL;
-  int others = 0;
+  int others = 0, owner_seen = 0, code = room ? 0 : ENOMEM;
   setpwent();
-  while (!others && getpwent_r(&user, room, sizeof room, &found) == 0 && found)
-    others = found->pw_gid == group && found->pw_uid != owner && found->pw_uid != 0;
+  while (!others && !code) {
+    code = getpwent_r(&user, room, bytes, &found);
+    if (code == ERANGE && grow(&room, &bytes)) {
+      setpwent(); /* from the beginning: whether the line comes again is the C library's matter */
+      code = owner_seen = 0;
+    } else if (!code && found) {
+      owner_seen |= found->pw_uid == owner;
+      others = found->pw_gid == group && found->pw_uid != owner && found->pw_uid != 0;
+    }
+  }
   endpwent();
-  return others;
+  hal_free(room);
+  return others || code != ENOENT || !owner_seen;
 }
 
 static int is_name_of(const char *name, uid_t user) {
@@ -50,6 +75,17 @@ static int is_private_group(gid_t group, uid_t owner) {
   return !is_primary_group_of_others(group, owner);
 }
 
+static int is_trusted(int is_group, uint32_t id, uid_t owner) {
+  return is_group ? is_private_group(id, owner) : id == 0 || id == owner;
+}
+
+/* Whether anybody but owner and root may write. Without the group's bit a list of access gives that to nobody. */
+static int others_may_write(const char *path, const struct stat *info) {
+  if (info->st_mode & S_IWOTH) return 1;
+  if (!(info->st_mode & S_IWGRP)) return 0;
+  return !is_private_group(info->st_gid, info->st_uid) || !hal_file_acl_is_safe(path, is_trusted, info->st_uid);
+}
+
 /* `sticky_is_safe`: in a sticky directory others cannot replace entries, only add their own. That is enough for the
  * directories above the plugin's, but not for the plugin's own. */
 static hal_status_t check_one(const char *path, const char *what, int sticky_is_safe) {
@@ -62,9 +98,7 @@ static hal_status_t check_one(const char *path, const char *what, int sticky_is_
                          "the %s %s belongs to user %u, who is neither root nor you; change its owner, or set "
                          "HAL_ALLOW_UNSAFE_PLUGINS=1 if you trust it",
                          what, path, (unsigned)info.st_uid);
-  const int others_write =
-      (info.st_mode & S_IWOTH) || ((info.st_mode & S_IWGRP) && !is_private_group(info.st_gid, info.st_uid));
-  if (others_write && !(sticky_is_safe && (info.st_mode & S_ISVTX)))
+  if (others_may_write(path, &info) && !(sticky_is_safe && (info.st_mode & S_ISVTX)))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "the %s %s can be written by other users (mode %03o); run chmod go-w on it, or set "
                          "HAL_ALLOW_UNSAFE_PLUGINS=1 if you trust it",

@@ -2,13 +2,14 @@
  * none is served by the portable kernels. */
 #include "library.h"
 
+#include <hal/plugin_setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A library of a later major version of CUDA than the driver's does not run on it. */
 static void choose_names(cuda_library_t *library) {
-  const char *const named = getenv(library->setting);
+  const char *const named = hal_setting(library->setting);
   const int driver = cuda_loader_cuda_version() / 1000;
   size_t count = 0;
   if (named && *named) {
@@ -51,7 +52,7 @@ static hal_status_t open_library(cuda_library_t *library) {
   char message[256];
   if (!library->named) choose_names(library);
   library->named = 1;
-  const char *const named = getenv(library->setting);
+  const char *const named = hal_setting(library->setting);
   const hal_status_t status = hal_library_open(&library->opened);
   if (!status) return check_version(library);
   if (named && *named) return status;

@@ -50,6 +50,29 @@ static hal_status_t run_with(hal_status_t (*way)(int32_t, uint32_t, hal_stream_t
   return way(device, op, NULL, &call);
 }
 
+/* A call of constants only, which name device 0; its lists are longer than a copy has room for without the heap. */
+static hal_status_t run_constants(hal_status_t (*way)(int32_t, uint32_t, hal_stream_t *, hal_op_call_t *),
+                                  int32_t device, uint32_t op) {
+  enum { MANY = 40 };
+  static const int64_t size = 1, stride = 1;
+  static const hal_tensor_t tensor = {.struct_size = sizeof tensor,
+                                      .data = &result,
+                                      .sizes = &size,
+                                      .strides = &stride,
+                                      .ndim = 1,
+                                      .dtype = HAL_FLOAT32};
+  static const hal_tensor_t *list[MANY], *const results[] = {&tensor};
+  static const hal_value_t long_list = {.tag = HAL_VALUE_TENSOR_LIST, .count = MANY, .u = {.tl = list}},
+                           one = {.tag = HAL_VALUE_TENSOR, .u = {.t = &tensor}};
+  for (int i = 0; i < MANY; i++) list[i] = i % 3 ? &tensor : NULL;
+  hal_op_call_t call = {.struct_size = sizeof call,
+                        .arg_count = 1,
+                        .result_count = 1,
+                        .args = way == hal_op_run ? &long_list : &one,
+                        .results = results};
+  return way(device, op, NULL, &call);
+}
+
 static hal_status_t run(int32_t device, uint32_t op) { return run_with(hal_op_run, device, op, 0); }
 
 static void setup(void) {
@@ -95,6 +118,22 @@ Test(op_define, what_the_plugin_refuses_goes_to_the_librarys_function_with_the_h
   assert_ok(run(second(), op));
   cr_assert_float_eq(result, 7, 1e-6);
   cr_assert_eq(seen.called, 1);
+}
+
+Test(op_define, constants_are_read_and_every_callee_sees_its_own_number_of_the_device) {
+  uint32_t ours = 0, theirs = 0;
+  assert_ok(define("test_own::constant", own, &ours));
+  assert_ok(define("test::sign", own, &theirs));
+  for (int32_t device = 0; device < hal_device_count(); device++) {
+    assert_ok(run_constants(hal_op_run, device, ours));
+    cr_assert_eq(seen.tensor_device, device);
+  }
+  const int called = seen.called;
+  assert_ok(run_constants(hal_op_run_own, second() + 1, theirs));
+  cr_assert_float_eq(result, 7.1, 1e-6, "%g", result); /* the plugin's ordinal 1 */
+  assert_ok(run_constants(hal_op_run_own, second(), theirs));
+  cr_assert_float_eq(result, 7, 1e-6, "%g", result);
+  cr_assert_eq(seen.called, called);
 }
 
 Test(op_define, the_plugin_alone_is_asked_by_run_own_and_nothing_else_runs_when_it_declines) {

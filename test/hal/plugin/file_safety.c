@@ -6,6 +6,7 @@
 #include <pwd.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 static char directory[64], path[PATH_MAX];
@@ -64,6 +65,43 @@ Test(file_safety, a_file_that_another_group_may_write_is_refused) {
     assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION,
                  "can be written by other users (mode 775); run chmod go-w");
   }
+}
+
+/* The kernel's form of an access control list: a version, then (tag, permissions, number). */
+typedef struct acl_s {
+  uint32_t version;
+  struct {
+    uint16_t tag, permissions;
+    uint32_t id;
+  } entries[5];
+} acl_t;
+enum { OWNER = 1, USER = 2, OWNING_GROUP = 4, GROUP = 8, MASK = 16, OTHERS = 32, READS = 4, WRITES = 6 };
+
+/* The owner's group may read, one more user or group what `permissions` says. Returns whether the file system has lists. */
+static int let(const char *file, uint16_t tag, uint32_t id, uint16_t permissions) {
+  const acl_t list = {
+      2,
+      {{OWNER, 7, UINT32_MAX},
+       {tag == USER ? USER : OWNING_GROUP, tag == USER ? permissions : 5, tag == USER ? id : UINT32_MAX},
+       {tag == USER ? OWNING_GROUP : GROUP, tag == USER ? 5 : permissions, tag == USER ? UINT32_MAX : id},
+       {MASK, 7, UINT32_MAX},
+       {OTHERS, 5, UINT32_MAX}}};
+  return setxattr(file, "system.posix_acl_access", &list, sizeof list, 0) == 0;
+}
+
+Test(file_safety, a_file_that_a_list_of_access_lets_others_write_is_refused) {
+  const struct passwd *const user = getpwuid(geteuid());
+  if (user) cr_assert_eq(chown(path, (uid_t)-1, user->pw_gid), 0);
+  if (!let(path, USER, 12345, WRITES)) cr_skip_test("no access control lists here");
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users");
+  cr_assert(let(path, GROUP, 54321, WRITES));
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "can be written by other users");
+  if (!user || getgrgid(user->pw_gid)->gr_mem[0]) return;
+  cr_assert(let(path, USER, geteuid(), WRITES)); /* nobody else */
+  cr_assert(let(directory, USER, 12345, WRITES));
+  assert_fails(hal_registry_open(path), HAL_FAILED_PRECONDITION, "the plugin's directory");
+  cr_assert(let(directory, USER, 12345, READS));
+  assert_ok(hal_registry_open(path));
 }
 
 Test(file_safety, a_file_that_all_may_write_is_refused) {

@@ -2,6 +2,7 @@
  * copy of itself that runs as another user, and checks there; elsewhere it is skipped (exit status 77). */
 #include <errno.h>
 #include <hal/hal.h>
+#include <hal/plugin_setting.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,10 @@ static int check(const char *unsafe_plugin) {
   mistakes += expect(NULL, HAL_FAILED_PRECONDITION, "a path in TORCH_BACKEND is ignored");
   mistakes +=
       expect(unsafe_plugin, HAL_FAILED_PRECONDITION, "can be written by other users"); /* HAL_ALLOW_UNSAFE_PLUGINS=1 */
+  if (hal_setting("HAL_PLUGIN_PATH") || !getenv("HAL_PLUGIN_PATH")) {
+    fprintf(stderr, "a setting of a plugin was read from the environment\n");
+    mistakes++;
+  }
   return mistakes;
 }
 
