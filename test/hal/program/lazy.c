@@ -319,7 +319,8 @@ Test(lazy_faults, a_failure_names_operator_and_place_and_later_work_goes_on) {
   add(a, a, 1, r);
   add(a, a, 2, r);
   assert_fails(hal_lazy_flush(lazy), HAL_INTERNAL, "script:2");
-  cr_expect(strstr(hal_error_message(), "add.Tensor") && strstr(hal_error_message(), "; 1 later commands were discarded: "));
+  cr_expect(strstr(hal_error_message(), "add.Tensor") &&
+            strstr(hal_error_message(), "; 1 later commands were discarded: "));
   add(a, a, 3, r);
   must(hal_lazy_end(lazy));
   cr_expect_eq(at(r, 5), 24, "later work goes on");
