@@ -13,7 +13,7 @@ import torch
 
 from .. import _registry
 from .._registry import device_name
-from . import _recordings
+from . import _files, _recordings
 
 __all__ = ["enable", "enable_when_active", "is_enabled", "stop"]
 
@@ -42,6 +42,7 @@ def enable(*, lines: bool | None = None) -> None:
     _C.enable_lazy_device(lines, _recordings.debug_level() > 1, _recordings.wants_groups(), *_recordings.text_file())
     _install_opaque()
     _install_autocast()
+    _files.install()
     _refuse_other_backend()
     torch._register_device_module("lazy", _Module("torch.lazy", "The device module of torch_backend's devices, for the type lazy: see torch.<name>."))
     _enabled = True

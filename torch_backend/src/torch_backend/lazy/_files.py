@@ -1,0 +1,146 @@
+"""Files and tensors of the device type "lazy": torch.load with map_location, and torch.distributed.checkpoint.
+
+A lazy tensor shows no storage, so a file's storage stays on the host, marked with the device, until torch has made a tensor of it. All tensors
+of a storage are views of one lazy tensor then, as they were of the storage.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+
+import torch
+
+from .._imports import after_import
+from .._registry import device_name
+
+_MARK = "_torch_backend_lazy"  # attribute of a storage: its _Target
+
+
+def _bytes(storage) -> torch.Tensor:
+    """Returns the bytes of a storage on the host as a tensor."""
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+class _Target:
+    """Where the tensors of a storage belong, and the lazy tensor of all its bytes, once there is one."""
+
+    def __init__(self, device: torch.device):
+        self.device = device
+        self.whole: torch.Tensor | None = None
+
+    def refill(self, storage) -> None:
+        """Copies bytes that came behind the tensors: in files of the format before torch 1.6 they stand at the end."""
+        if self.whole is not None:
+            self.whole.copy_(_bytes(storage))
+
+    def view(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns the lazy view that the tensor on the host is of its storage."""
+        if self.whole is None:
+            self.whole = _bytes(tensor.untyped_storage()).to(self.device)
+        size = tensor.dtype.itemsize
+        count = self.whole.numel() // size
+        elements = self.whole[: count * size].view(tensor.dtype)
+        return elements.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+
+def _place(location: str) -> torch.device | None:
+    """Returns the device that a location of the type means; None for other types."""
+    kind, _, number = location.partition(":")
+    if kind != "lazy":
+        return None
+    count = torch.get_device_module(device_name()).device_count()
+    if not (number or "0").isdecimal() or int(number or 0) >= count:
+        raise RuntimeError(
+            f"Attempting to deserialize object on device '{location}', but this process has the devices lazy:0 to lazy:{count - 1}. "
+            "Use torch.load with map_location to map your storages to one of them."
+        )
+    return torch.device("lazy", int(number or 0))
+
+
+def _deserialize(storage, location: str):
+    device = _place(location)
+    if device is None:
+        return None
+    if storage.device.type != "cpu":
+        storage = storage.cpu()
+    setattr(storage, _MARK, _Target(device))
+    return storage
+
+
+def _moved(tensor: torch.Tensor) -> torch.Tensor:
+    """Returns a tensor that torch has made of a file's storage, as a lazy one where its storage is marked."""
+    target = getattr(tensor.untyped_storage(), _MARK, None) if tensor.layout is torch.strided and tensor.device.type == "cpu" else None
+    if target is None:
+        return tensor
+    moved = target.view(tensor.detach())
+    if tensor.is_conj():
+        moved = moved.conj()
+    if tensor.is_neg():
+        moved = torch._neg_view(moved)
+    moved = moved.detach().requires_grad_(tensor.requires_grad)
+    moved._backward_hooks = collections.OrderedDict()
+    return moved
+
+
+def _install_checkpoints() -> None:
+    """The writer of torch.distributed.checkpoint copies tensors of one type to the host, and refuses others."""
+    from torch.distributed.checkpoint import filesystem
+
+    def on_host(resolve):
+        @functools.wraps(resolve)
+        def resolved(item):
+            tensor = resolve(item)
+            return tensor.detach().cpu() if isinstance(tensor, torch.Tensor) and tensor.device.type == "lazy" else tensor
+
+        return resolved
+
+    for loader in (filesystem._SerialCpuLoader, filesystem._OverlappingCpuLoader):
+        original = loader.__init__
+
+        def __init__(self, resolve_fun, *args, _original=original, **keywords):
+            _original(self, on_host(resolve_fun), *args, **keywords)
+
+        loader.__init__ = functools.wraps(original)(__init__)
+
+
+def _install_staging() -> None:
+    """What torch.distributed.checkpoint.async_save copies to the host while it is called."""
+    from torch.distributed.checkpoint._state_dict_stager import StateDictStager
+
+    original = StateDictStager._offload_tensor
+
+    @functools.wraps(original)
+    def _offload_tensor(self, x, *args, **keywords):
+        return x.detach().cpu() if x.device.type == "lazy" else original(self, x, *args, **keywords)
+
+    StateDictStager._offload_tensor = _offload_tensor
+
+
+def _install_late_bytes() -> None:
+    read = torch.UntypedStorage._set_from_file
+
+    @functools.wraps(read)
+    def _set_from_file(self, *args, **keywords):
+        result = read(self, *args, **keywords)
+        target = getattr(self, _MARK, None)
+        if target is not None:
+            target.refill(self)
+        return result
+
+    torch.UntypedStorage._set_from_file = _set_from_file
+
+
+def install() -> None:
+    """Makes torch.load and torch.distributed.checkpoint know the type. Once in a process."""
+    torch.serialization.register_package(28, lambda storage: None, _deserialize)
+    last = torch._utils._restore_device_fake_mode  # what ends the making of each tensor of a file
+
+    @functools.wraps(last)
+    def _restore_device_fake_mode(tensor):
+        return last(_moved(tensor))
+
+    torch._utils._restore_device_fake_mode = _restore_device_fake_mode
+    _install_late_bytes()
+    after_import("torch.distributed.checkpoint.filesystem", _install_checkpoints)
+    after_import("torch.distributed.checkpoint._state_dict_stager", _install_staging)
