@@ -151,8 +151,8 @@ int cts_is_async(const cts_t *t);
 void *cts_alloc(cts_t *t, size_t size);
 void cts_free(cts_t *t, void *ptr);
 uint8_t *cts_host(cts_t *t, size_t size); /* ordinary memory, zeroed; lives as long as the child */
-/* The same for copies that are queued behind work that is held back: page-locked where the plugin has that, since a copy of ordinary
- * memory may wait. */
+/* The same for copies that the suite queues after work that it holds back: page-locked if the plugin implements host_alloc, since
+ * a copy of pageable memory may wait. Released with the child; not with free(). */
 uint8_t *cts_pinned(cts_t *t, size_t size);
 hal_plugin_stream_t *cts_stream(cts_t *t);
 hal_plugin_event_t *cts_event(cts_t *t, uint32_t flags);

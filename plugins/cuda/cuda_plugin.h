@@ -87,7 +87,7 @@ struct hal_plugin_stream_s {
   CUstream handle;
   int32_t device;
   _Atomic(const char *) op,
-      kernel; /* of the last command; NULL: nobody has queued one since the stream was last waited for */
+      kernel;                   /* of the last command; NULL: no command was queued since the last synchronization */
   _Atomic(uint64_t) capture_id; /* the number of its last capture */
   pthread_mutex_t lock;         /* of the rest */
   cuda_failure_t told;          /* reported last */

@@ -47,7 +47,7 @@ hal_status_t cuda_error_status(CUresult code) {
     case CUDA_ERROR_PEER_ACCESS_UNSUPPORTED:
       return HAL_UNIMPLEMENTED;
     case CUDA_ERROR_INVALID_VALUE:
-    case CUDA_ERROR_MAP_FAILED: /* of a handle of another process that is none */
+    case CUDA_ERROR_MAP_FAILED: /* an invalid handle of another process */
     case CUDA_ERROR_INVALID_IMAGE:
     case CUDA_ERROR_NO_BINARY_FOR_GPU:
     case CUDA_ERROR_INVALID_PTX:
@@ -60,7 +60,7 @@ hal_status_t cuda_error_status(CUresult code) {
     case CUDA_ERROR_NOT_INITIALIZED:
     case CUDA_ERROR_STUB_LIBRARY:
     case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_DEVICE_UNAVAILABLE: /* another process has it for itself; it may be given back */
+    case CUDA_ERROR_DEVICE_UNAVAILABLE: /* another process uses it exclusively, for now */
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_JIT_COMPILER_NOT_FOUND:
     case CUDA_ERROR_OPERATING_SYSTEM:

@@ -93,9 +93,7 @@ hal_status_t hal_plugin_capture_status(hal_plugin_stream_t *stream, uint32_t *ou
   }
   *out_status = (uint32_t)capture;
   if (capture && id) atomic_store(&stream->capture_id, id);
-  *out_id = !capture ? 0
-            : id     ? id
-                     : atomic_load(&stream->capture_id); /* of an invalid one the driver tells no number */
+  *out_id = capture ? atomic_load(&stream->capture_id) : 0; /* the driver reports no id of an invalidated capture */
   return HAL_OK;
 }
 

@@ -29,7 +29,8 @@ static int look_up(const void *ptr, range_t *out) {
   return 1;
 }
 
-/* Makes some context current without making one: a question must not start a device. Without any there is no memory to know. */
+/* Makes an existing context current: a query must not initialize a device. Returns 0 without any context; then there is no
+ * memory to find. */
 static int begin_question(cuda_scope_t *scope) {
   CUcontext own = NULL;
   for (int32_t i = 0; i < cuda.device_count; i++)

@@ -35,7 +35,7 @@ hal_status_t cuda_check_alive(int32_t device) {
       (int)device, cuda.devices[device].name, cuda_error_name((CUresult)lost), lost);
 }
 
-/* The first error is the cause: what comes behind it is often another one. */
+/* Records the first error, which is the cause; later calls often return another one. */
 void cuda_device_noticed(int32_t device, CUresult code) {
   int none = 0;
   if (CUDA_UNLIKELY(cuda_error_is_fatal(code)))

@@ -1,16 +1,17 @@
-/* addressed.c: copies of calls for a callee that has another number for the device. */
+/* addressed.c: copies of calls for callees that number the device differently. */
 #include "op/addressed.h"
 
 #include <string.h>
 
 #include "base/host_malloc.h"
+#include "base/likely.h"
 #include "hal/status.h"
 
 static int names(const hal_tensor_t *tensor, int32_t device) { return !tensor || tensor->device == device; }
 
 static uint32_t list_length(const hal_value_t *value) { return value->tag == HAL_VALUE_TENSOR_LIST ? value->count : 0; }
 
-int hal_op_names_device(const hal_op_call_t *call, int32_t device) {
+static int names_device(const hal_op_call_t *call, int32_t device) {
   for (uint32_t i = 0; i < call->arg_count; i++) {
     const hal_value_t *const value = &call->args[i];
     if (value->tag == HAL_VALUE_TENSOR && !names(value->u.t, device)) return 0;
@@ -22,7 +23,7 @@ int hal_op_names_device(const hal_op_call_t *call, int32_t device) {
   return 1;
 }
 
-/* Where the parts of a copy go: tensors, arguments, pointers to tensors. */
+/* Where the next parts of a copy are written: tensors, arguments, pointers to tensors. */
 typedef struct parts_s {
   int32_t device;
   hal_tensor_t *tensors;
@@ -55,7 +56,7 @@ static void copy_values(parts_t *parts, const hal_value_t *values, uint32_t coun
   }
 }
 
-hal_status_t hal_op_address(const hal_op_call_t *call, int32_t device, hal_op_addressed_t *out_addressed) {
+static hal_status_t copy_call(const hal_op_call_t *call, int32_t device, hal_op_addressed_t *out_addressed) {
   size_t tensors = call->result_count, pointers = call->result_count;
   for (uint32_t i = 0; i < call->arg_count; i++) {
     tensors += (call->args[i].tag == HAL_VALUE_TENSOR) + list_length(&call->args[i]);
@@ -78,4 +79,15 @@ hal_status_t hal_op_address(const hal_op_call_t *call, int32_t device, hal_op_ad
   return HAL_OK;
 }
 
-void hal_op_addressed_release(hal_op_addressed_t *addressed) { hal_free(addressed->heap); }
+hal_status_t hal_op_address(const hal_op_call_t *call, int32_t device, hal_op_addressed_t *room,
+                            const hal_op_call_t **out_call) {
+  room->heap = NULL;
+  *out_call = call;
+  if (HAL_LIKELY(names_device(call, device))) return HAL_OK;
+  *out_call = &room->call;
+  return copy_call(call, device, room);
+}
+
+void hal_op_addressed_release(hal_op_addressed_t *room) {
+  if (HAL_UNLIKELY(room->heap != NULL)) hal_free(room->heap);
+}

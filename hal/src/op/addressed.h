@@ -1,5 +1,5 @@
-/* addressed.h: a call whose tensors name the device by the number that the callee has for it. The caller's descriptors may be
- * constants, and others may read them at the same time: they are never written. */
+/* addressed.h: a call whose tensors name the device by the callee's number of it. The caller's descriptors may be constants, and
+ * other threads may read them at the same time: they are never written. */
 #ifndef HAL_SRC_OP_ADDRESSED_H_
 #define HAL_SRC_OP_ADDRESSED_H_
 
@@ -15,12 +15,10 @@ typedef struct hal_op_addressed_s {
   alignas(16) unsigned char room[HAL_OP_ADDRESSED_ROOM];
 } hal_op_addressed_t;
 
-/* Returns whether all tensors of the call name the device. */
-int hal_op_names_device(const hal_op_call_t *call, int32_t device);
-
-/* Copies the call with its arguments and descriptors, which name the device then. Ended by hal_op_addressed_release.
- * Errors: HAL_RESOURCE_EXHAUSTED, and there is nothing to release. */
-hal_status_t hal_op_address(const hal_op_call_t *call, int32_t device, hal_op_addressed_t *out_addressed);
-void hal_op_addressed_release(hal_op_addressed_t *addressed);
+/* Returns a call whose tensors name the device in `*out_call`: the caller's own if they do already, otherwise a copy in
+ * `room`. Released by hal_op_addressed_release. Errors: HAL_RESOURCE_EXHAUSTED; then nothing needs to be released. */
+hal_status_t hal_op_address(const hal_op_call_t *call, int32_t device, hal_op_addressed_t *room,
+                            const hal_op_call_t **out_call);
+void hal_op_addressed_release(hal_op_addressed_t *room);
 
 #endif /* HAL_SRC_OP_ADDRESSED_H_ */

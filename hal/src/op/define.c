@@ -39,18 +39,6 @@ const hal_op_entry_t *hal_op_defined_entry(hal_device_t *device, uint32_t op) {
   return entry;
 }
 
-/* The library's tensors name the HAL's device, the caller's whatever they did. */
-static hal_status_t call_with_device(const hal_op_defined_t *op, hal_stream_t *stream, const hal_op_call_t *call) {
-  const uint64_t mark = hal_error_mark();
-  hal_op_addressed_t addressed;
-  if (hal_op_names_device(call, call->device))
-    return hal_error_since(mark, op->fn(op->state, call->device, stream, call));
-  HAL_RETURN_IF_ERROR(hal_op_address(call, call->device, &addressed));
-  const hal_status_t status = hal_error_since(mark, op->fn(op->state, call->device, stream, &addressed.call));
-  hal_op_addressed_release(&addressed);
-  return status;
-}
-
 /* The launcher of every such operator: the library's function, which sees the HAL's device and no plugin's stream. */
 static hal_status_t launch_defined(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_op_defined_t *const op = hal_op_defined(context->op);
@@ -59,7 +47,12 @@ static hal_status_t launch_defined(hal_op_context_t *context, const hal_op_call_
   own.stream = NULL;
   own.device = context->device->index;
   own.flags &= ~HAL_RUN_PORTABLE;
-  const hal_status_t status = call_with_device(op, context->stream, &own);
+  const hal_op_call_t *seen;
+  hal_op_addressed_t room;
+  HAL_RETURN_IF_ERROR(hal_op_address(&own, own.device, &room, &seen));
+  const uint64_t mark = hal_error_mark();
+  const hal_status_t status = hal_error_since(mark, op->fn(op->state, own.device, context->stream, seen));
+  hal_op_addressed_release(&room);
   return status == HAL_OK || status == HAL_UNIMPLEMENTED ? status : hal_error_prefix(status, "%s: ", op->info.name);
 }
 

@@ -145,17 +145,13 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
 /* Calls one of the plugin's functions with what the plugin knows of the call. */
 static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
   const uint32_t arguments = call->arg_count;
-  hal_status_t status = HAL_OK;
-  hal_op_addressed_t addressed;
+  const hal_op_call_t *seen;
+  hal_op_addressed_t room;
   call->arg_count = known_arguments(own, call);
-  if (HAL_LIKELY(hal_op_names_device(call, device))) {
-    status = fn(own->state, call);
-  } else {
-    status = hal_op_address(call, device, &addressed);
-    if (!status) {
-      status = fn(own->state, &addressed.call);
-      hal_op_addressed_release(&addressed);
-    }
+  hal_status_t status = hal_op_address(call, device, &room, &seen);
+  if (!status) {
+    status = fn(own->state, seen);
+    hal_op_addressed_release(&room);
   }
   call->arg_count = arguments;
   return status;

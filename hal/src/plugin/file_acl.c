@@ -1,5 +1,5 @@
-/* file_acl.c: whom a POSIX access control list lets write a file. The mode says nothing of them: its group bits are only
- * the most that the list may give. */
+/* file_acl.c: users and groups that a POSIX access control list permits to write a file. The file's mode does not list them:
+ * its group bits are the mask of the list. */
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct acl_entry_s {
   uint32_t id;
 } acl_entry_t;
 
-/* Returns whether nobody but those that are trusted may write by these entries. */
+/* Returns whether the entries permit only trusted users and groups to write. */
 static int is_safe(const unsigned char *list, size_t size, hal_acl_trust_fn_t trusts, uid_t owner) {
   uint32_t version = 0;
   if (size < sizeof version || (size - sizeof version) % sizeof(acl_entry_t)) return 0;

@@ -79,7 +79,8 @@ static int is_trusted(int is_group, uint32_t id, uid_t owner) {
   return is_group ? is_private_group(id, owner) : id == 0 || id == owner;
 }
 
-/* Whether anybody but owner and root may write. Without the group's bit a list of access gives that to nobody. */
+/* Returns whether a user other than the owner and root may write. Without the group's write bit, an access control list
+ * permits no other user to. */
 static int others_may_write(const char *path, const struct stat *info) {
   if (info->st_mode & S_IWOTH) return 1;
   if (!(info->st_mode & S_IWGRP)) return 0;

@@ -209,7 +209,7 @@ API CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *stat
   *status = !capture           ? CU_STREAM_CAPTURE_STATUS_NONE
             : capture->spoiled ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
                                : CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  if (id) *id = capture && !capture->spoiled ? capture->id : 0; /* as the driver, which tells none of an invalid one */
+  if (id) *id = capture && !capture->spoiled ? capture->id : 0; /* the driver reports no id of an invalidated capture */
   pthread_mutex_unlock(&lock);
   return CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@ static inline int is_on_stand_in(void) {
   return !driver || dlsym(driver, "cuda_stand_in_fault_set");
 }
 
-/* NVIDIA's driver takes no orders: not how many devices there are, and not when it fails. */
+/* Skips the test on NVIDIA's driver, where a test can choose neither the number of devices nor a failure. */
 static inline void needs_stand_in(const char *what) {
   if (!is_on_stand_in()) cr_skip_test("only the stand-in can be asked for that: %s", what);
 }

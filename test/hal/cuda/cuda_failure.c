@@ -40,7 +40,7 @@ Test(cuda_failure, a_device_that_another_process_has_for_itself_is_not_lost) {
   set_fault("context=1");
   assert_fails(hal_memory_allocate(0, NULL, 4, &block), HAL_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE");
   cr_assert_null(strstr(hal_error_message(), "stays lost"), "%s", hal_error_message());
-  assert_ok(hal_memory_allocate(0, NULL, 4, &block)); /* it was given back */
+  assert_ok(hal_memory_allocate(0, NULL, 4, &block)); /* the other process has released it */
   hal_memory_release(block);
 }
 
@@ -57,7 +57,7 @@ Test(cuda_failure, a_kernel_that_writes_where_nothing_is_ends_the_device) {
   assert_fails(hal_stream_synchronize(stream), HAL_UNAVAILABLE, "CUDA_ERROR_ILLEGAL_ADDRESS");
   cr_assert_not_null(strstr(hal_error_message(), "or work before it"), "%s", hal_error_message());
   for (int i = 0; i < 1000 && !atomic_load(&called); i++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-  cr_assert_eq(atomic_load(&called), 1, "a host function behind the failure was left out");
+  cr_assert_eq(atomic_load(&called), 1, "a host function queued after the failure was not called");
   assert_fails(add_one(stream, to), HAL_UNAVAILABLE, "is lost");
 }
 

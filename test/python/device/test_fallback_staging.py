@@ -46,7 +46,7 @@ def written(operator):
 check(written(lambda x: x[100:110].polygamma_(1)))
 check(written(lambda x: x.view(10, 100)[3:5, ::7].t().polygamma_(1)))
 check(written(lambda x: torch.polygamma(1, x[10:20] + 1, out=x[500:510])))
-check(written(lambda x: torch.polygamma(1, x[10:20] + 1, out=x[15:25])))  # the operand is none of the storage
+check(written(lambda x: torch.polygamma(1, x[10:20] + 1, out=x[15:25])))  # the operand has a storage of its own
 check(written(lambda x: x[990:].polygamma_(1)))
 """, HAL_DISABLE_OPS="polygamma")  # fmt: skip
 

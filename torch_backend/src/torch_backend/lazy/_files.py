@@ -30,7 +30,7 @@ class _Target:
         self.whole: torch.Tensor | None = None
 
     def refill(self, storage) -> None:
-        """Copies bytes that came behind the tensors: in files of the format before torch 1.6 they stand at the end."""
+        """Copies the bytes again after they were read: files of the format before torch 1.6 have them after the tensors."""
         if self.whole is not None:
             self.whole.copy_(_bytes(storage))
 
