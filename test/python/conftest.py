@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+os.environ.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # which a shell has for builds; scripts of tests import torch alone
 os.environ.setdefault("HAL_FAKE_DEVICES", "2")  # before the plugin is opened: device ranges are fixed then
 
 import torch
