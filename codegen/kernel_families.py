@@ -192,6 +192,7 @@ _REDUCTIONS = {
     "norm_largest": {**_LARGEST, "map": "pk_abs(x)", "first": "zero"},
     "norm_smallest": {**_SMALLEST, "map": "pk_abs(x)"},
     "dot": {**_SUMS, "map": "((x) * ((y) - (z)))"},
+    "mean_about": {**_SUMS, "map": "((void)(y), (x) - (z))", "finish": "((x) / s0)"},
     "var": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "((x) / s0)"},
     "std": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "pk_sqrt((x) / s0)"},
 }

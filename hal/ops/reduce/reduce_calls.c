@@ -1,4 +1,5 @@
 /* op_reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -185,6 +186,56 @@ static hal_status_t degrees_of_freedom(const hal_op_context_t *context, const ha
   return HAL_OK;
 }
 
+/* The first element of each output, in the accumulators' type and at most a quarter of its range, so that no difference from it
+ * is infinite without need. NaN stays NaN. */
+static hal_status_t take_first(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *self,
+                               const hal_tensor_t *first) {
+  int64_t strides[HAL_OP_MAX_DIMS];
+  const int64_t *list;
+  uint32_t count;
+  uint64_t mask;
+  HAL_RETURN_IF_ERROR(hal_op_int_list(context, call, 1, &list, &count));
+  HAL_RETURN_IF_ERROR(hal_op_dim_mask(context, self->ndim, list, count, &mask));
+  const int keeps = first->ndim == self->ndim;
+  for (int32_t d = 0, to = 0; d < self->ndim; d++) {
+    const int reduced = (mask >> d & 1) != 0;
+    if (!reduced || keeps) strides[to++] = reduced ? 0 : self->strides[d];
+  }
+  hal_tensor_t view = *self;
+  view.ndim = first->ndim, view.sizes = first->sizes, view.strides = strides;
+  const double most = (first->dtype == HAL_FLOAT64 ? DBL_MAX : (double)FLT_MAX) / 4;
+  const hal_value_t source = hal_op_value(&view), copied = hal_op_value(first);
+  const int casts = view.dtype != first->dtype;
+  if (casts) HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_COPY, &source, 1, &first, 1));
+  const hal_value_t low[] = {casts ? copied : source, {.tag = HAL_VALUE_DOUBLE, .u.d = -most}};
+  const hal_value_t high[] = {copied, {.tag = HAL_VALUE_DOUBLE, .u.d = most}};
+  HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_CLAMP_MIN_TENSOR, low, 2, &first, 1));
+  return hal_op_run_part(context, HAL_OP_ID_CLAMP_MAX_TENSOR, high, 2, &first, 1);
+}
+
+/* The mean as the first element and the mean of the differences from it: of equal numbers it is exactly that number, and of
+ * numbers far from 0 it is as exact as their differences. */
+static hal_status_t exact_mean(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *self,
+                               const hal_tensor_t *center) {
+  int64_t numel, outputs;
+  scratch_t first = {.memory = {.block = NULL}};
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, self, "self", &numel));
+  HAL_RETURN_IF_ERROR(hal_op_numel(context, center, "the result", &outputs));
+  if (!numel || !outputs) return hal_op_run_part(context, HAL_OP_ID_MEAN_DIM, call->args, 2, &center, 1);
+  HAL_RETURN_IF_ERROR(scratch_init(context, center, center->dtype, &first));
+  const hal_value_t about[] = {call->args[0],
+                               call->args[0],
+                               hal_op_value(&first.tensor),
+                               call->args[1],
+                               {.tag = HAL_VALUE_DOUBLE, .u.d = (double)(numel / outputs)}};
+  const hal_value_t sum[] = {hal_op_value(center), about[2], {.tag = HAL_VALUE_DOUBLE, .u.d = 1}};
+  hal_status_t status = take_first(context, call, self, &first.tensor);
+  if (!status) status = hal_op_run_part(context, HAL_OP_ID_MEAN_ABOUT, about, 5, &center, 1);
+  if (!status) status = hal_op_run_part(context, HAL_OP_ID_ADD_TENSOR, sum, 3, &center, 1);
+  hal_op_scratch_release(&first.memory);
+  return status;
+}
+
 /* Variance or standard deviation, and the mean where a second result asks for it: in two passes, the second one over the
  * squares of the deviations, which is as exact as the mean. */
 hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call) {
@@ -201,8 +252,7 @@ hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_
   hal_status_t status = own_mean ? HAL_OK : scratch_init(context, result, accumulator, &scratch);
   if (status) goto cleanup;
   const hal_tensor_t *const center = own_mean ? mean : &scratch.tensor;
-  const hal_value_t mean_args[] = {call->args[0], call->args[1]};
-  status = hal_op_run_part(context, HAL_OP_ID_MEAN_DIM, mean_args, 2, &center, 1);
+  status = exact_mean(context, call, self, center);
   if (status) goto cleanup;
   const hal_value_t args[] = {
       call->args[0], call->args[0], hal_op_value(center), call->args[1], {.tag = HAL_VALUE_DOUBLE, .u.d = freedom}};
