@@ -192,7 +192,8 @@ _REDUCTIONS = {
     "norm_largest": {**_LARGEST, "map": "pk_abs(x)", "first": "zero"},
     "norm_smallest": {**_SMALLEST, "map": "pk_abs(x)"},
     "dot": {**_SUMS, "map": "((x) * ((y) - (z)))"},
-    "mean_about": {**_SUMS, "map": "((void)(y), (x) - (z))", "finish": "((x) / s0)"},
+    # Halves, scaled before they are added: neither a difference nor a partial sum overflows where the mean does not.
+    "mean_about": {**_SUMS, "map": "((void)(y), ((x) * PK_C(0.5) - (z) * PK_C(0.5)) * (PK_C(2.0) / s0))"},
     "var": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "((x) / s0)"},
     "std": {**_SUMS, "map": "((void)(y), ((x) - (z)) * ((x) - (z)))", "finish": "pk_sqrt((x) / s0)"},
 }
@@ -415,7 +416,7 @@ _ITEMS, _BLOCKS = 32768, 32
 _NLL = [Variant("each", "items", 4096), Variant("sums", "groups", 1), Variant("finish", "groups", 1), Variant("backward", "items", 256)]
 _LAYER_NORM = [Variant(name, "groups", 1) for name in ("forward", "backward", "columns")]
 _LSTM_CELL = [Variant(name, "items", 1) for name in ("forward", "backward")]
-_ATTENTION = [Variant(name, "groups", 1) for name in ("forward", "backward")]
+_ATTENTION = [Variant(name, "groups", 1) for name in ("forward", "normalizers", "backward")]
 _ROWS_COLS = [Variant(name, "groups", 1) for name in ("rows", "cols")]
 _BATCH_NORM = [Variant(name, "groups", 1) for name in ("planes_moments", "columns_moments", "statistics", "planes_normalise",
                "columns_normalise", "planes_sums", "columns_sums", "gradients", "planes_backward", "columns_backward")]

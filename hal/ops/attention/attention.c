@@ -9,6 +9,7 @@
 #include "ops/reduce/reduce.h"
 
 HAL_OP_LAUNCHER(queue_attention_forward, groups, ATTENTION_FORWARD_ARGS)
+HAL_OP_LAUNCHER(queue_attention_normalizers, groups, ATTENTION_NORMALIZERS_ARGS)
 HAL_OP_LAUNCHER(queue_attention_backward, groups, ATTENTION_BACKWARD_ARGS)
 
 enum {
@@ -181,7 +182,22 @@ static void choose_parts(const hal_op_context_t *context, const operands_t *in, 
   s->parts = s->keys > 0 ? (s->keys + s->part - 1) / s->part : 1;
 }
 
-static hal_status_t launch_backward(hal_op_context_t *context, const backward_t *b, void *grad_query) {
+/* One number for each row of weights: what the weights that the backward computes are multiplied by (attention.pk). */
+static hal_status_t launch_normalizers(hal_op_context_t *context, const backward_t *b, void *normalizers) {
+  hal_plugin_kernel_t *kernel;
+  uint64_t units;
+  const attention_t *const s = &b->s;
+  HAL_RETURN_IF_ERROR(count_units(context, b->in.batch, s->heads, (s->queries + s->block - 1) / s->block, &units));
+  HAL_RETURN_IF_ERROR(hal_op_kernel(context, b->in.dtype, HAL_ATTENTION_BACKWARD_VARIANT_NORMALIZERS, &kernel));
+  uint64_t per_group = units_per_group(context, s, s->queries < s->block ? s->queries : s->block, s->keys, 0.5);
+  void *query = b->in.query->data, *key = b->in.key->data, *logarithms = b->sums->data;
+  void *bias = b->in.bias ? b->in.bias->data : query; /* an address in any case */
+  return queue_attention_normalizers(context, kernel, (units + per_group - 1) / per_group, normalizers, query, key,
+                                     bias, logarithms, s, hal_op_number(&b->in.scale), units, per_group);
+}
+
+static hal_status_t launch_gradients(hal_op_context_t *context, const backward_t *b, void *grad_query,
+                                     void *normalizers) {
   hal_plugin_kernel_t *kernel;
   uint64_t units;
   attention_t s = b->s;
@@ -194,8 +210,22 @@ static hal_status_t launch_backward(hal_op_context_t *context, const backward_t 
   void *grad_key = b->results[1] ? b->results[1]->data : query; /* an address in any case */
   void *grad_value = b->results[2] ? b->results[2]->data : query;
   return queue_attention_backward(context, kernel, (units + per_group - 1) / per_group, grad_query, grad_key,
-                                  grad_value, grad, query, key, value, bias, result, logarithms, &s,
+                                  grad_value, grad, query, key, value, bias, result, logarithms, normalizers, &s,
                                   hal_op_number(&scale), units, per_group);
+}
+
+static hal_status_t launch_backward(hal_op_context_t *context, const backward_t *b, void *grad_query) {
+  hal_op_scratch_t scratch = {.block = NULL};
+  uint64_t rows;
+  size_t bytes;
+  HAL_RETURN_IF_ERROR(count_units(context, b->in.batch, b->s.heads, b->s.queries, &rows));
+  if (__builtin_mul_overflow((size_t)rows, hal_op_dtype_size(b->in.accumulator), &bytes))
+    return hal_op_too_large(context, UINT64_MAX);
+  HAL_RETURN_IF_ERROR(hal_op_scratch(context, bytes, &scratch));
+  hal_status_t status = launch_normalizers(context, b, scratch.address);
+  if (!status) status = launch_gradients(context, b, grad_query, scratch.address);
+  hal_op_scratch_release(&scratch);
+  return status;
 }
 
 /* The parts' shares of the query's gradient in memory of their own, added up in their order. */

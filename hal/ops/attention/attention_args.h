@@ -23,9 +23,13 @@ typedef struct {
   X(OUT, E, result), X(OUT, T, logarithms), X(IN, E, query), X(IN, E, key), X(IN, E, value), X(IN, E, bias), \
       X(STRUCT, pk_attention_t, s), X(NUMBER, T, scale), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
 
+#define ATTENTION_NORMALIZERS_ARGS(X)                                                           \
+  X(OUT, T, normalizers), X(IN, E, query), X(IN, E, key), X(IN, E, bias), X(IN, T, logarithms), \
+      X(STRUCT, pk_attention_t, s), X(NUMBER, T, scale), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
+
 #define ATTENTION_BACKWARD_ARGS(X)                                                                                   \
   X(OUT, E, grad_query), X(OUT, E, grad_key), X(OUT, E, grad_value), X(IN, E, grad), X(IN, E, query), X(IN, E, key), \
-      X(IN, E, value), X(IN, E, bias), X(IN, E, result), X(IN, T, logarithms), X(STRUCT, pk_attention_t, s),         \
-      X(NUMBER, T, scale), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
+      X(IN, E, value), X(IN, E, bias), X(IN, E, result), X(IN, T, logarithms), X(IN, T, normalizers),                \
+      X(STRUCT, pk_attention_t, s), X(NUMBER, T, scale), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group)
 
 #endif /* ATTENTION_ARGS_H_ */

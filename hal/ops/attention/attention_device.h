@@ -135,11 +135,60 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
   }
 }
 
+PK_KERNEL(PK_NAME(normalizers), ATTENTION_NORMALIZERS_ARGS) {
+  const pk_i64 blocks = (s.queries + PK_ROWS - 1) / PK_ROWS;
+  PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
+  PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+  PK_LOCAL_ARRAY(T, sum, PK_ROWS);
+  PK_LOCAL_ARRAY(pk_i32, coarse, PK_ROWS);
+  PK_LINES
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 row = (pk_i64)u / blocks, q0 = ((pk_i64)u - row * blocks) * PK_ROWS;
+      const pk_i64 batch = row / s.heads, head = row - batch * s.heads, kv_head = head / s.shared;
+      const pk_i32 width = s.queries - q0 < PK_ROWS ? (pk_i32)(s.queries - q0) : PK_ROWS;
+      PK_GLOBAL const E *q = query + batch * s.query[0] + head * s.query[1],
+                        *b = bias + batch * s.bias[0] + head * s.bias[1];
+      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1];
+      pk_i32 any = 0;
+      PK_EACH_BELOW(l, width) {
+        const T logarithm = logarithms[row * s.queries + q0 + l];
+        coarse[l] = PK_NAME(is_coarse)(logarithm);
+        shift[l] = coarse[l] ? logarithm : PK_C(0.0);
+        sum[l] = PK_C(0.0);
+      }
+      PK_SYNC();
+      for (pk_i32 i = 0; i < width; i++) any |= coarse[i];
+      const pk_i64 limit = any ? pk_attention_limit(&s, q0 + width) : 0;
+      for (pk_i64 k0 = 0; k0 < limit; k0 += PK_LSIZE) {
+        const pk_i32 count = limit - k0 < PK_LSIZE ? (pk_i32)(limit - k0) : PK_LSIZE;
+        PK_DOTS(q, s.query[2], k, s.key[2], s.size)
+        PK_EACH(l) {
+          for (pk_i32 i = 0; i < width && l < count; i++)
+            weights[i * PK_LSIZE + l] = pk_exp_wide(PK_NAME(score)(&s, b, x[i], scale, q0 + i, k0 + l) - shift[i]);
+        }
+        PK_SYNC();
+        PK_EACH_BELOW(l, width) {
+          T total = PK_C(0.0);
+          for (pk_i32 j = 0; j < count; j++) total += weights[l * PK_LSIZE + j];
+          sum[l] += total;
+        }
+        PK_SYNC();
+      }
+      PK_SYNC(); /* see the first comment */
+      PK_EACH_BELOW(l, width) { normalizers[row * s.queries + q0 + l] = coarse[l] ? PK_C(1.0) / sum[l] : PK_C(1.0); }
+      PK_SYNC();
+    }
+  }
+}
+
 PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LOCAL_ARRAY(T, weights, PK_ROWS * PK_LSIZE);
   PK_LOCAL_ARRAY(T, slopes, PK_ROWS * PK_LSIZE);
   PK_LOCAL_ARRAY(T, sums, PK_ROWS * PK_HEAD_SIZE);
   PK_LOCAL_ARRAY(T, shift, PK_ROWS);
+  PK_LOCAL_ARRAY(T, factor, PK_ROWS);
   PK_LOCAL_ARRAY(T, delta, PK_ROWS);
   T y[PK_ROWS];
   PK_LINES
@@ -172,11 +221,13 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
           const pk_i64 seen = pk_attention_limit(&s, q0 + width), limit = seen < end ? seen : end;
           PK_EACH(l) {
             if (l < width) {
-              const T logarithm = logarithms[(batch * s.heads + head) * s.queries + q0 + l];
+              const pk_i64 line = (batch * s.heads + head) * s.queries + q0 + l;
+              const T logarithm = logarithms[line];
               T total = PK_C(0.0);
               for (pk_i64 d = 0; d < s.value_size; d++)
                 total += PK_GET(dr[(q0 + l) * s.grad[2] + d]) * PK_GET(r[(q0 + l) * s.result[2] + d]);
               delta[l] = total;
+              factor[l] = normalizers[line];
               shift[l] =
                   logarithm == -PK_INFINITY ? PK_INFINITY : logarithm; /* a row that sees nothing: weights of 0 */
             }
@@ -190,7 +241,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
             PK_DOTS(dr, s.grad[2], v, s.value[2], s.value_size)
             PK_EACH(l) {
               for (pk_i32 i = 0; i < width && l < count; i++) {
-                const T weight = pk_exp_wide(PK_NAME(score)(&s, b, y[i], scale, q0 + i, k0 + l) - shift[i]);
+                const T weight = pk_exp_wide(PK_NAME(score)(&s, b, y[i], scale, q0 + i, k0 + l) - shift[i]) * factor[i];
                 weights[i * PK_LSIZE + l] = weight;
                 slopes[i * PK_LSIZE + l] = scale * weight * (x[i] - delta[i]);
               }

@@ -106,24 +106,66 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
     }
   }
 }
+
+/* Adds the exponentials of a block's scores to the sums of their queries. */
+PK_FN void PK_NAME(add_exponentials)(pk_i64 count, const T *scores, const T *logarithms, T *sum) {
+  for (pk_i64 k = 0; k < count; k++)
+    for (int l = 0; l < PK_GEMM_N; l++) sum[l] += pk_exp_wide(scores[k * PK_GEMM_N + l] - logarithms[l]);
+}
+
+PK_KERNEL(PK_NAME(normalizers), ATTENTION_NORMALIZERS_ARGS) {
+  PK_BUFFER(queries, PK_HEAD_SIZE * PK_GEMM_N);
+  PK_BUFFER(scores, PK_KEYS * PK_GEMM_N);
+  PK_BUFFER(offsets, PK_KEYS * PK_GEMM_N);
+  PK_BUFFER(shift, PK_GEMM_N);
+  PK_BUFFER(sum, PK_GEMM_N);
+  const pk_i64 blocks = (s.queries + s.block - 1) / s.block;
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 row = (pk_i64)u / blocks, q0 = ((pk_i64)u - row * blocks) * s.block;
+      const pk_i64 batch = row / s.heads, head = row - batch * s.heads, kv_head = head / s.shared;
+      const pk_i64 width = s.queries - q0 < s.block ? s.queries - q0 : s.block;
+      const T *saved = logarithms + row * s.queries + q0;
+      T *to = normalizers + row * s.queries + q0;
+      int any = 0;
+      for (pk_i64 i = 0; i < width; i++) to[i] = PK_C(1.0), any |= PK_NAME(is_coarse)(saved[i]);
+      if (!any) continue;
+      const pk_i64 limit = pk_attention_limit(&s, q0 + width);
+      const E *q = query + batch * s.query[0] + head * s.query[1] + q0 * s.query[2];
+      const E *k = key + batch * s.key[0] + kv_head * s.key[1], *b = bias + batch * s.bias[0] + head * s.bias[1];
+      PK_NAME(pack_columns_of)(pk_isa, q, s.query[2], width, s.size, scale, queries);
+      for (int l = 0; l < PK_GEMM_N; l++) shift[l] = l < width ? saved[l] : PK_C(0.0), sum[l] = PK_C(0.0);
+      for (pk_i64 k0 = 0; k0 < limit; k0 += PK_KEYS) {
+        const pk_i64 count = limit - k0 < PK_KEYS ? limit - k0 : PK_KEYS;
+        PK_NAME(scores_of)(pk_isa, &s, queries, k, b, q0, width, k0, count, offsets, scores);
+        PK_NAME(add_exponentials)(count, scores, shift, sum);
+      }
+      for (pk_i64 i = 0; i < width; i++)
+        if (PK_NAME(is_coarse)(saved[i])) to[i] = PK_C(1.0) / sum[i];
+    }
+  }
+}
+
 /* Weights of a block from their scores, and the slopes of the scores, scale * weight * (slope of the weight - delta), from the
  * slopes of the weights. `lanes` is constant. */
-PK_FN void PK_NAME(slopes_of)(const int lanes, pk_i64 count, const T *logarithms, const T *delta, T scale, T *scores,
-                              T *slopes) {
+PK_FN void PK_NAME(slopes_of)(const int lanes, pk_i64 count, const T *logarithms, const T *factors, const T *delta,
+                              T scale, T *scores, T *slopes) {
   for (pk_i64 k = 0; k < count; k++)
     for (int l = 0; l < lanes; l++) {
-      const T weight = pk_exp_wide(scores[k * PK_GEMM_N + l] - logarithms[l]);
+      const T weight = pk_exp_wide(scores[k * PK_GEMM_N + l] - logarithms[l]) * factors[l];
       scores[k * PK_GEMM_N + l] = weight;
       slopes[k * PK_GEMM_N + l] = scale * weight * (slopes[k * PK_GEMM_N + l] - delta[l]);
     }
 }
 
-/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; and
- * delta = sum(grad * result), from their columns. */
-PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, const T *saved, const T *grads, const T *results,
-                                T *logarithms, T *delta) {
+/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; the
+ * normalizers; and delta = sum(grad * result), from their columns. */
+PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, const T *saved, const T *normalizers,
+                                const T *grads, const T *results, T *logarithms, T *factors, T *delta) {
   for (pk_i64 l = 0; l < PK_GEMM_N; l++) {
     const T logarithm = l < width ? saved[l] : PK_C(0.0);
+    factors[l] = l < width ? normalizers[l] : PK_C(1.0);
     logarithms[l] = logarithm == -PK_INFINITY ? PK_INFINITY : logarithm;
     delta[l] = PK_C(0.0);
   }
@@ -142,6 +184,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_BUFFER(slopes, PK_KEYS * PK_GEMM_N);
   PK_BUFFER(offsets, PK_KEYS * PK_GEMM_N);
   PK_BUFFER(shift, PK_GEMM_N);
+  PK_BUFFER(factors, PK_GEMM_N);
   PK_BUFFER(delta, PK_GEMM_N);
   const pk_i64 kv_heads = s.kv_heads;
   PK_GROUP(g) {
@@ -172,8 +215,9 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
           (pk_isa, result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2], s.result[2], width,
            s.value_size, PK_C(1.0), queries);
           PK_NAME(pack_columns_of)(pk_isa, dr, s.grad[2], width, s.value_size, PK_C(1.0), grads);
+          const pk_i64 line = (batch * s.heads + head) * s.queries + q0;
           PK_NAME(rows_before)
-          (&s, width, logarithms + (batch * s.heads + head) * s.queries + q0, grads, queries, shift, delta);
+          (&s, width, logarithms + line, normalizers + line, grads, queries, shift, factors, delta);
           PK_NAME(pack_columns_of)(pk_isa, q, s.query[2], width, s.size, scale, queries);
           pk_i64 q_step = s.query[2], d_step = s.grad[2];
           const T *q_rows = PK_NAME(whole_rows)(q, width, s.size, query_rows, &q_step);
@@ -184,9 +228,9 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
             PK_OF_ISA(product_rows)
             (count, lanes, s.value_size, v + k0 * s.value[2], s.value[2], grads, PK_GEMM_N, slopes, PK_GEMM_N, 0);
             if (width <= PK_HALF)
-              PK_NAME(slopes_of)(PK_HALF, count, shift, delta, scale, weights, slopes);
+              PK_NAME(slopes_of)(PK_HALF, count, shift, factors, delta, scale, weights, slopes);
             else
-              PK_NAME(slopes_of)(PK_GEMM_N, count, shift, delta, scale, weights, slopes);
+              PK_NAME(slopes_of)(PK_GEMM_N, count, shift, factors, delta, scale, weights, slopes);
             if (s.wanted & PK_GRAD_VALUE) PK_NAME(add_rows)
             (pk_isa, count, s.value_size, width, weights, d_rows, d_step, gv + k0 * s.grad_value[2], s.grad_value[2],
              k0 < started, spare);

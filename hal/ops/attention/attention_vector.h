@@ -104,32 +104,83 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
 
 /* ---- gradients ---------------------------------------------------------------------------------------------------- */
 
+/* Makes normalizers of the sums of the exponentials of `width` rows with coarse logarithms. */
+PK_FN void PK_NAME(put_normalizers)(pk_i64 width, PK_GLOBAL const T *saved, const T *sum, PK_GLOBAL T *to) {
+  for (pk_i64 i = 0; i < width; i++)
+    if (PK_NAME(is_coarse)(saved[i])) to[i] = PK_C(1.0) / sum[i];
+}
+
+PK_KERNEL(PK_NAME(normalizers), ATTENTION_NORMALIZERS_ARGS) {
+  PK_LINES(queries, PK_HEAD_SIZE * PK_ATTENTION_QUERIES);
+  PK_LINES(rows, PK_KEYS * PK_HEAD_SIZE);
+  PK_LINES(scores, PK_KEYS * PK_ATTENTION_QUERIES);
+  PK_LINES(shift, PK_ATTENTION_QUERIES);
+  PK_LINES(sum, PK_ATTENTION_QUERIES);
+  const pk_i64 blocks = (s.queries + s.block - 1) / s.block, k_columns = PK_NAME(columns_of)(s.size);
+  PK_GROUP(g) {
+    const pk_u64 last = (g + 1) * per_group < units ? (g + 1) * per_group : units;
+    for (pk_u64 u = g * per_group; u < last; u++) {
+      const pk_i64 row = (pk_i64)u / blocks, q0 = ((pk_i64)u - row * blocks) * s.block;
+      const pk_i64 batch = row / s.heads, head = row - batch * s.heads, kv_head = head / s.shared;
+      const pk_i64 width = s.queries - q0 < s.block ? s.queries - q0 : s.block;
+      const pk_i64 lanes = PK_NAME(columns_of)(width);
+      PK_GLOBAL const T *saved = logarithms + row * s.queries + q0;
+      PK_GLOBAL T *to = normalizers + row * s.queries + q0;
+      PK_GLOBAL const E *k = key + batch * s.key[0] + kv_head * s.key[1];
+      int any = 0;
+      for (pk_i64 i = 0; i < PK_VECTORS; i++) shift[i] = 0, sum[i] = 0;
+      for (pk_i64 i = 0; i < width; i++) {
+        ((T *)shift)[i] = saved[i], to[i] = PK_C(1.0);
+        any |= PK_NAME(is_coarse)(saved[i]);
+      }
+      const pk_i64 limit = any ? pk_attention_limit(&s, q0 + width) : 0;
+      PK_NAME(fetch_columns)
+      (query + batch * s.query[0] + head * s.query[1] + q0 * s.query[2], s.query[2], any ? width : 0, s.size, scale,
+       (T *)queries, PK_ATTENTION_QUERIES);
+      for (pk_i64 k0 = 0; k0 < limit; k0 += PK_KEYS) {
+        const pk_i64 count = limit - k0 < PK_KEYS ? limit - k0 : PK_KEYS;
+        PK_NAME(fetch_rows)(k + k0 * s.key[2], s.key[2], count, s.size, (T *)rows, k_columns);
+        PK_NAME(multiply)
+        ((count + PK_CPU_M - 1) / PK_CPU_M * PK_CPU_M, lanes, s.size, (T *)rows, k_columns, 1, (T *)queries,
+         PK_ATTENTION_QUERIES, (T *)scores, PK_ATTENTION_QUERIES, 0);
+        PK_NAME(offset_scores)
+        (&s, bias + batch * s.bias[0] + head * s.bias[1], q0, width, k0, count, (T *)scores);
+        for (pk_i64 j = 0; j < count; j++)
+          for (pk_i64 i = 0; i < lanes / PK_CPU_N; i++) sum[i] += pk_exp_vector(scores[j * PK_VECTORS + i] - shift[i]);
+      }
+      if (any) PK_NAME(put_normalizers)(width, saved, (T *)sum, to);
+    }
+  }
+}
+
 /* Weights of a block from their scores, rows of PK_KEYS keys, and the slopes of the scores, scale * weight * (slope of the weight -
  * delta), from the slopes of the weights. */
 PK_FN void PK_NAME(slopes_of)(const pk_attention_t *s, PK_GLOBAL const E *b, pk_i64 q0, pk_i64 width, pk_i64 k0,
-                              pk_i64 count, const T *shift, const T *delta, T scale, PK_NAME(v) * scores,
-                              PK_NAME(v) * slopes) {
+                              pk_i64 count, const T *shift, const T *factors, const T *delta, T scale,
+                              PK_NAME(v) * scores, PK_NAME(v) * slopes) {
   for (pk_i64 i = 0; i < width; i++, scores += PK_KEY_VECTORS, slopes += PK_KEY_VECTORS) {
     T *const x = (T *)scores;
     for (pk_i64 e = 0; e < PK_KEY_VECTORS; e++) scores[e] *= scale;
     for (pk_i64 j = 0; j < count && s->with_bias; j++) x[j] += PK_GET(b[(q0 + i) * s->bias[2] + (k0 + j) * s->bias[3]]);
     for (pk_i64 j = q0 + i + 1 > k0 ? q0 + i + 1 - k0 : 0; j < count && s->causal; j++) x[j] = -PK_INFINITY;
     for (pk_i64 e = 0; e < PK_KEY_VECTORS; e++) {
-      const PK_NAME(v) weight = pk_exp_vector(scores[e] - shift[i]);
+      const PK_NAME(v) weight = pk_exp_vector(scores[e] - shift[i]) * factors[i];
       scores[e] = weight;
       slopes[e] = scale * weight * (slopes[e] - delta[i]);
     }
   }
 }
 
-/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; and
- * delta = sum(grad * result). */
-PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, PK_GLOBAL const T *saved, const T *grads,
-                                pk_i64 columns, PK_GLOBAL const E *r, T *shift, T *delta) {
+/* What a block of queries has in common for all keys: the logarithms, +inf in rows that see nothing, whose weights are then 0; the
+ * normalizers; and delta = sum(grad * result). */
+PK_FN void PK_NAME(rows_before)(const pk_attention_t *s, pk_i64 width, PK_GLOBAL const T *saved,
+                                PK_GLOBAL const T *normalizers, const T *grads, pk_i64 columns, PK_GLOBAL const E *r,
+                                T *shift, T *factors, T *delta) {
   for (pk_i64 i = 0; i < width; i++, r += s->result[2], grads += columns) {
     T x = PK_C(0.0);
     for (pk_i64 d = 0; d < s->value_size; d++) x += grads[d] * PK_GET(r[d]);
     delta[i] = x;
+    factors[i] = normalizers[i];
     shift[i] = saved[i] == -PK_INFINITY ? PK_INFINITY : saved[i];
   }
 }
@@ -164,6 +215,7 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
   PK_LINES(weights, PK_ATTENTION_QUERIES * PK_KEYS);
   PK_LINES(slopes, PK_ATTENTION_QUERIES * PK_KEYS);
   PK_LINES(shift, PK_ATTENTION_QUERIES);
+  PK_LINES(factors, PK_ATTENTION_QUERIES);
   PK_LINES(delta, PK_ATTENTION_QUERIES);
   const pk_i64 k_columns = PK_NAME(columns_of)(s.size), v_columns = PK_NAME(columns_of)(s.value_size);
   PK_GROUP(g) {
@@ -199,17 +251,19 @@ PK_KERNEL(PK_NAME(backward), ATTENTION_BACKWARD_ARGS) {
             PK_NAME(fetch_rows)
             (grad + batch * s.grad[0] + head * s.grad[1] + q0 * s.grad[2], s.grad[2], width, s.value_size,
              (T *)grad_rows, v_columns);
+            const pk_i64 line = (batch * s.heads + head) * s.queries + q0;
             PK_NAME(rows_before)
-            (&s, width, logarithms + (batch * s.heads + head) * s.queries + q0, (T *)grad_rows, v_columns,
-             result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2], (T *)shift, (T *)delta);
+            (&s, width, logarithms + line, normalizers + line, (T *)grad_rows, v_columns,
+             result + batch * s.result[0] + head * s.result[1] + q0 * s.result[2], (T *)shift, (T *)factors,
+             (T *)delta);
             PK_NAME(multiply)
             (high, PK_KEYS, s.size, (T *)query_rows, k_columns, 1, (T *)key_columns, PK_KEYS, (T *)weights, PK_KEYS, 0);
             PK_NAME(multiply)
             (high, PK_KEYS, s.value_size, (T *)grad_rows, v_columns, 1, (T *)value_columns, PK_KEYS, (T *)slopes,
              PK_KEYS, 0);
             PK_NAME(slopes_of)
-            (&s, bias + batch * s.bias[0] + head * s.bias[1], q0, width, k0, count, (T *)shift, (T *)delta, scale,
-             weights, slopes);
+            (&s, bias + batch * s.bias[0] + head * s.bias[1], q0, width, k0, count, (T *)shift, (T *)factors,
+             (T *)delta, scale, weights, slopes);
             if (s.wanted & PK_GRAD_VALUE) PK_NAME(multiply)
             (PK_KEYS, v_columns, width, (T *)weights, 1, PK_KEYS, (T *)grad_rows, v_columns, (T *)value_sums, v_columns,
              1);

@@ -186,8 +186,8 @@ static hal_status_t degrees_of_freedom(const hal_op_context_t *context, const ha
   return HAL_OK;
 }
 
-/* The first element of each output, in the accumulators' type and at most a quarter of its range, so that no difference from it
- * is infinite without need. NaN stays NaN. */
+/* The first element of each output, in the accumulators' type. An infinite one becomes the type's largest number, so that its
+ * difference from itself is infinite and not NaN. NaN stays NaN. */
 static hal_status_t take_first(hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *self,
                                const hal_tensor_t *first) {
   int64_t strides[HAL_OP_MAX_DIMS];
@@ -203,7 +203,7 @@ static hal_status_t take_first(hal_op_context_t *context, const hal_op_call_t *c
   }
   hal_tensor_t view = *self;
   view.ndim = first->ndim, view.sizes = first->sizes, view.strides = strides;
-  const double most = (first->dtype == HAL_FLOAT64 ? DBL_MAX : (double)FLT_MAX) / 4;
+  const double most = first->dtype == HAL_FLOAT64 ? DBL_MAX : (double)FLT_MAX;
   const hal_value_t source = hal_op_value(&view), copied = hal_op_value(first);
   const int casts = view.dtype != first->dtype;
   if (casts) HAL_RETURN_IF_ERROR(hal_op_run_part(context, HAL_OP_ID_COPY, &source, 1, &first, 1));

@@ -55,7 +55,8 @@ static attention_t problem(size_t element) {
     static T operands[4][MOST], results[5][MOST];                                                             \
     hal_host_kernel_fn_t forward = pk_host_kernel_fn("attention_" #token "_forward", isa);                    \
     hal_host_kernel_fn_t backward = pk_host_kernel_fn("attention_" #token "_backward", isa);                  \
-    if (!forward || !backward) return 0;                                                                      \
+    hal_host_kernel_fn_t norm = pk_host_kernel_fn("attention_" #token "_normalizers", isa);                   \
+    if (!forward || !norm || !backward) return 0;                                                             \
     for (int i = 0; i < 4; i++)                                                                               \
       for (int j = 0; j < MOST; j++) operands[i][j] = (T)sin((i + 1) * 0.37 * j + i);                         \
     attention_t s = problem(sizeof(T));                                                                       \
@@ -63,8 +64,12 @@ static attention_t problem(size_t element) {
     T *o = results[0], *l = results[1], *dq = results[2], *dk = results[3], *dv = results[4];                 \
     uint64_t units = HEADS * ((QUERIES + (uint64_t)s.block - 1) / (uint64_t)s.block), heads = HEADS, one = 1; \
     void *fargs[] = {&o, &l, &q, &k, &v, &q, &s, &scale, &units, &one};                                       \
-    void *bargs[] = {&dq, &dk, &dv, &g, &q, &k, &v, &q, &o, &l, &s, &scale, &heads, &one};                    \
+    static T normalizers[HEADS * QUERIES];                                                                    \
+    T *n = normalizers;                                                                                       \
+    void *nargs[] = {&n, &q, &k, &q, &l, &s, &scale, &units, &one};                                           \
+    void *bargs[] = {&dq, &dk, &dv, &g, &q, &k, &v, &q, &o, &l, &n, &s, &scale, &heads, &one};                \
     forward(&(hal_host_range_t){0, units}, fargs);                                                            \
+    norm(&(hal_host_range_t){0, units}, nargs);                                                               \
     backward(&(hal_host_range_t){0, heads}, bargs);                                                           \
     for (int i = 0; i < 5; i++)                                                                               \
       for (size_t j = 0; j < counts[i]; j++) out->data[i][j] = results[i][j];                                 \

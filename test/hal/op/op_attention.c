@@ -1,4 +1,6 @@
 /* op_attention.c: scaled dot product attention and its gradients against extended precision. */
+#include <float.h>
+
 #include "op_numbers.h"
 
 #define FORWARD "_scaled_dot_product_fused_attention_overrideable"
@@ -11,7 +13,8 @@ enum bias {
   NO_BIAS,
   FULL_BIAS,
   BIAS_OF_KEYS /* of one row for all queries and heads */,
-  MASK /* 0 or -inf, a row of -inf */
+  MASK /* 0 or -inf, a row of -inf */,
+  LARGE_MASK /* 0 or a large finite number, three rows of such numbers */
 };
 
 typedef struct problem_s {
@@ -35,17 +38,25 @@ static tensor_t *new_rows(hal_dtype_t dtype, enum rows rows, int64_t batch, int6
   return t;
 }
 
+/* What is added to scores that are masked. Scores vanish beside the large finite numbers in every dtype. */
+static double masked(hal_dtype_t dtype, enum bias bias, int64_t row) {
+  if (bias == MASK) return -INFINITY;
+  if (row == 0) return 1e30;
+  return row == 1 ? -1e30 : dtype == HAL_FLOAT64 ? -DBL_MAX : -FLT_MAX;
+}
+
 static tensor_t *new_bias(hal_dtype_t dtype, const problem_t *p) {
   const int64_t sizes[] = {p->batch, p->heads, p->queries, p->keys};
   if (p->bias == NO_BIAS) return NULL;
   tensor_t *t = tensor_new(dtype, 4, sizes, CONTIGUOUS);
   tensor_fill_ordinary(t, 9);
   if (p->bias == BIAS_OF_KEYS) t->strides[0] = t->strides[1] = t->strides[2] = 0;
-  if (p->bias == MASK) {
+  if (p->bias == MASK || p->bias == LARGE_MASK) {
     t->strides[1] = 0; /* for all heads */
     for (int64_t i = 0; i < t->numel; i++) {
       const int64_t row = i / p->keys % p->queries;
-      const number_t value = {0, row == 1 || tensor_get(t, i).f > 0.5L ? -INFINITY : 0.0};
+      const int full = row == 1 || (p->bias == LARGE_MASK && (row == 0 || row == p->queries - 1));
+      const number_t value = {0, full || tensor_get(t, i).f > 0.5L ? masked(dtype, p->bias, row) : 0.0};
       if (i / (p->queries * p->keys) % p->heads == 0)
         store(dtype, t->host + (size_t)tensor_place(t, i) * t->element, value);
     }
@@ -246,7 +257,7 @@ Test(op_attention, results_and_gradients_of_lengths_around_all_blocks, .timeout 
 
 Test(op_attention, biases_masks_and_groups_of_heads, .timeout = 120) {
   open_device();
-  for (int bias = NO_BIAS; bias <= MASK; bias++)
+  for (int bias = NO_BIAS; bias <= LARGE_MASK; bias++)
     for (int rows = BY_HEAD; rows <= FAR_APART; rows++)
       for (int causal = 0; causal < 2; causal++) {
         const problem_t p = {2, 6, 3, 37, 45, 10, 12, (enum rows)rows, (enum bias)bias, causal, 0.7};
@@ -259,8 +270,10 @@ Test(op_attention, long_sequences, .timeout = 120) {
   open_device();
   for (int causal = 0; causal < 2; causal++) {
     const problem_t p = {1, 2, 1, 700, 900, 32, 16, BY_ROW, causal ? NO_BIAS : MASK, causal, 1.5};
+    const problem_t large = {1, 2, 1, 700, 900, 32, 16, BY_ROW, LARGE_MASK, causal, 1.5};
     check(HAL_FLOAT32, &p);
     check(HAL_FLOAT64, &p);
+    check(HAL_FLOAT32, &large);
   }
 }
 

@@ -164,6 +164,37 @@ def test_constant_masks_of_every_broadcast_shape(device, shape, dtype):
     compare_exactly(device, operands(dtype), torch.rand(shape) > 0.3)
 
 
+def written_out(tensors, mask):
+    """The weights in float32 or float64 as the kernels compute them: scores vanish beside a large number in the mask."""
+    query, key, value = leaves = [t.detach().to(mask.dtype, copy=True).requires_grad_() for t in tensors]
+    result = (query @ key.mT / query.size(-1) ** 0.5 + mask).softmax(-1) @ value
+    (result * torch.arange(result.numel()).view(result.shape).cos()).sum().backward()
+    return [result.detach()] + [leaf.grad for leaf in leaves]
+
+
+@pytest.mark.parametrize("number", ["lowest", -1e8, 1e8, -1e4, -1000])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("keys", [4, 7, 130])
+def test_rows_that_are_masked_throughout_by_a_large_finite_number(device, dtype, number, keys):
+    """As models make masks of padded sequences. float32 keeps no digit of log(keys) beside such a number."""
+    number = torch.finfo(dtype).min if number == "lowest" else number
+    if abs(number) > torch.finfo(dtype).max:
+        pytest.skip("the number has no place in the dtype")
+    torch.manual_seed(1)
+    tensors = operands(dtype, 1, 2, 2, 37, keys, 8)
+    mask = torch.zeros(37, keys, dtype=dtype)
+    mask[0] = mask[5] = mask[36] = number
+    mask[3, : keys // 2] = number
+    theirs = written_out(tensors, mask.to(torch.promote_types(dtype, torch.float32)))
+    leaves = [t.to(device).requires_grad_() for t in tensors]
+    result = F.scaled_dot_product_attention(*leaves, attn_mask=mask.to(device))
+    (result * torch.arange(result.numel()).view(result.shape).cos().to(device)).sum().backward()
+    ours = [result.detach()] + [leaf.grad for leaf in leaves]
+    tolerance = max(TOLERANCE[dtype], 0 if dtype is torch.float64 else 2e-4)
+    for got, want in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(got.cpu().to(want.dtype), want, rtol=tolerance, atol=tolerance * want.abs().max().item())
+
+
 def test_a_transposed_and_an_expanded_mask(device):
     torch.manual_seed(1)
     compare_exactly(device, operands(), torch.randn(7, 5).mT)
