@@ -171,8 +171,8 @@ hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *e
 void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
-  if (!stream->handle) return;
   hal_stream_settle_lazy(stream, "the stream is waited for");
+  if (!stream->handle) return; /* synchronous: what was launched is done */
   /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {

@@ -49,15 +49,23 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   if (event) hal_mem_event_give(allocator, stream, event);
 }
 
+/* Launches the deferred work of a stream, which may use memory that is about to be freed. */
+static void flush(hal_allocator_t *allocator, hal_stream_t *stream) {
+  hal_unlock(&allocator->lock);
+  hal_stream_settle_lazy(stream, "memory is about to be freed");
+  hal_lock(&allocator->lock);
+}
+
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
-  if (!stream->handle) return; /* synchronous: nothing can be queued */
+  flush(allocator, stream);
+  if (!stream->handle) return; /* synchronous: what was launched is done */
   hal_mem_event_wait(allocator, stream, hal_mem_event_record(allocator, stream));
 }
 
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
+  flush(allocator, stream);
   if (!stream->handle) return 1;
   hal_unlock(&allocator->lock);
-  hal_stream_settle_lazy(stream, "memory is wanted back"); /* what was put off may use the memory */
   const hal_status_t status = hal_failure_ask(stream);
   hal_lock(&allocator->lock);
   return status == HAL_OK;
