@@ -148,6 +148,7 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
 
 void hal_device_drain(hal_device_t *device) {
   if (!hal_device_is_alive(device)) return;
+  hal_stream_settle_lazy_all(device); /* its failures are logged below */
   const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);

@@ -427,9 +427,11 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
   }
   if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &lazy->program.recorder)) {
     destroy(lazy);
-    return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "stream %lld of device %s is %s already; end that first, or take another stream",
-                         (long long)stream->id, stream->device->label, nobody->lazy ? "lazy" : "being recorded");
+    /* Of which kind the other recording is cannot be read: its owner may end and free it meanwhile. */
+    return hal_error_set(
+        HAL_FAILED_PRECONDITION,
+        "stream %lld of device %s is lazy or being recorded already; end that first, or take another stream",
+        (long long)stream->id, stream->device->label);
   }
   *out_lazy = lazy;
   return HAL_OK;

@@ -276,6 +276,7 @@ static void closed_registry(int mode) {
   hal_memory_release(from);
 }
 Test(queued_memory, the_work_is_done_when_the_registry_closes) { closed_registry(DIRECT); }
+Test(queued_memory, deferred_work_is_done_when_the_registry_closes) { closed_registry(LAZY); }
 Test(queued_memory, a_program_is_done_when_the_registry_closes) { closed_registry(CAPTURE); }
 
 /* ---- fork --------------------------------------------------------------------------------------------------------------------------- */
