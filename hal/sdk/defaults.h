@@ -71,15 +71,36 @@ HAL_DEFAULT(memory_free_async, int32_t device, hal_plugin_stream_t *stream, void
 /* 4 KiB: large enough to amortise a copy call, small enough for any thread's stack. */
 enum { DEFAULT_FILL_BYTES = 4096 };
 
+/* Copies the first `done` bytes behind themselves, as often as `size` wants: each copy doubles what is filled. UNIMPLEMENTED = the plugin
+ * does not copy within a device. */
+static hal_status_t default_fill_double(HAL_DEFAULT_SELF hal_plugin_stream_t *stream, int32_t device, uint8_t *dst,
+                                        size_t done, size_t size) {
+  hal_status_t status = HAL_OK;
+  while (!status && done < size) {
+    const size_t chunk = size - done < done ? size - done : done;
+    status = HAL_SELF(memory_copy, stream, dst + done, device, dst, device, chunk);
+    done += chunk;
+  }
+  return status;
+}
+
 HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst, const void *pattern,
             size_t pattern_size, size_t size) {
   uint8_t buffer[DEFAULT_FILL_BYTES];
+  int chunked = 0;
   if (pattern_size == 0 || pattern_size > 16 || (pattern_size & (pattern_size - 1)) || size % pattern_size)
     return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
                              "memory_fill: a pattern has 1, 2, 4, 8 or 16 bytes, and the size is a multiple of it");
-  for (size_t i = 0; i < sizeof buffer && i < size; i += pattern_size) memcpy(buffer + i, pattern, pattern_size);
-  hal_status_t status = HAL_OK;
-  for (size_t done = 0; !status && done < size;) {
+  if (!size) return HAL_OK;
+  const size_t first = size < sizeof buffer ? size : sizeof buffer;
+  memset(buffer, 0, pattern_size); /* for compilers that do not see that the loop runs */
+  for (size_t i = 0; i < first; i += pattern_size) memcpy(buffer + i, pattern, pattern_size);
+  hal_status_t status = HAL_SELF(memory_copy, stream, dst, device, buffer, HAL_HOST, first);
+  if (!status && first < size) {
+    status = default_fill_double(HAL_DEFAULT_PASS stream, device, dst, first, size);
+    if (status == HAL_UNIMPLEMENTED) status = HAL_OK, chunked = 1;
+  }
+  for (size_t done = first; chunked && !status && done < size;) {
     const size_t chunk = size - done < sizeof buffer ? size - done : sizeof buffer;
     status = HAL_SELF(memory_copy, stream, (uint8_t *)dst + done, device, buffer, HAL_HOST, chunk);
     done += chunk;

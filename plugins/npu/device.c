@@ -30,6 +30,7 @@ static ze_result_t read_queues(npu_device_t *device) {
   for (uint32_t i = 0; i < count && i < MOST; i++)
     if ((groups[i].flags & needed) == needed && groups[i].numQueues) {
       device->queue_group = i;
+      device->queue_count = groups[i].numQueues;
       device->pattern_bytes =
           (uint32_t)(groups[i].maxMemoryFillPatternSize < 16 ? groups[i].maxMemoryFillPatternSize : 16);
       return ZE_RESULT_SUCCESS;

@@ -221,10 +221,12 @@ typedef struct npu_device_s {
   ze_device_compute_properties_t compute;
   ze_device_module_properties_t modules;
   uint64_t memory_bytes;
-  uint32_t queue_group, subgroup, pattern_bytes; /* pattern_bytes: most of a fill */
-  int few_wide;                                  /* few wide cores: HAL_DEVICE_CPU */
-  npu_counter_t active, energy;                  /* sensor.c */
-  size_t granularity;                            /* of virtual memory */
+  uint32_t queue_group, queue_count; /* of the group */
+  uint32_t subgroup, pattern_bytes;  /* pattern_bytes: most of a fill */
+  atomic_uint next_queue;            /* of the group: streams take them in turn */
+  int few_wide;                      /* few wide cores: HAL_DEVICE_CPU */
+  npu_counter_t active, energy;      /* sensor.c */
+  size_t granularity;                /* of virtual memory */
   atomic_int lost;
   hal_plugin_stream_t *own; /* the NULL stream's */
   pthread_mutex_t lock;     /* of the list */

@@ -9,6 +9,7 @@ hal_status_t npu_stream_make(int32_t ordinal, int32_t priority, hal_plugin_strea
   npu_device_t *device = &npu.devices[ordinal];
   const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                         .ordinal = device->queue_group,
+                                        .index = atomic_fetch_add(&device->next_queue, 1) % device->queue_count,
                                         .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
                                         .priority = priority < 0   ? ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH
                                                     : priority > 0 ? ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW

@@ -33,8 +33,9 @@ ROOMS = {
     # The HAL.
     "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
     "plugin": (["hal/src/plugin/", "hal/include/hal/registry.h"], ["base", "sdk"]),
+    "queue": (["hal/src/queue/"], ["plugin"]),  # the interface of a stream's queue, and the implementation that calls the plugin
     "device": (["hal/src/device/"] + [f"hal/include/hal/{name}.h" for name in
-                                      ("device", "event", "stream", "generator", "profile", "sensor")], ["plugin", "kernels"]),
+                                      ("device", "event", "stream", "generator", "profile", "sensor")], ["queue", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
     "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h", "hal_op_source.inc"], ["memory"]),
     "program": (["hal/src/program/", "hal/include/hal/program.h", "hal/include/hal/lazy.h", "hal/include/hal/compiler.h"], ["op"]),
@@ -87,6 +88,20 @@ HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hoo
 # Operators as data: the lines of code (no blank ones, comments or directives) in the folders of csrc/aten that have operators' functions,
 # without what entries name by `meta`, `precomputed` and `fallback_if`. The number may only shrink; OPERATOR_SLACK lines less lower it.
 OPERATOR_ROOM, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3651, 20
+
+# Which queue a stream has (hal/src/queue/queue.h) is known to the implementations alone: no other file compares a queue or its table, asks for the
+# kind of recording, or whether a stream has a handle. What each file may write of this all the same:
+QUEUE_ROOMS = {"queue", "program"}
+QUEUE_QUESTION = re.compile(r"""
+    \b\w*queue\s*[!=]=(?!\s*NULL) | [!=]=\s*&?[\w.>-]*\bdirect\.queue\b | [!=]=\s*hal_stream_queue\b | hal_stream_queue\([^()]*\)\s*[!=]=
+    | \bcalls\s*[!=]= | [!=]=\s*[\w.>-]*->calls\b | [!=]=\s*&hal_(?:direct|program)_calls
+    | \bcalls->is_recording\b | \bhal_program_calls\b | \bhal_(?:lazy|program)_of_stream\b | \bhal_stream_is_recorded\s*\((?!hal_stream_t)
+    | ![\w.>-]*\bdirect\.handle\b | \bdirect\.handle\s*(?:&&|\|\||\?|[!=]=\s*NULL) | (?:if|while)\s*\([\w.>-]*\bdirect\.handle\)
+    | \bis_(?:lazy|deferred|captured)\b\s*\(\s*\w*(?:stream|queue)""", re.VERBOSE)
+QUEUE_ANSWERED = {
+    "hal/src/op/dispatch.c": ("queue !=", "!= &target->stream->direct.queue"),  # hal_op_run: one comparison, which saves kernels a call
+    "hal/src/device/stream.c": ("calls->is_recording",),  # the public question
+}
 
 # What is not yet as it should be. These lists may only shrink.
 KNOWN_ARROWS = set()
@@ -245,11 +260,26 @@ def check_symbols(objects):
                    "which is above it; let it call through a table that it was given")
 
 
+def check_queues(root):
+    """Outside of the implementations of hal/src/queue/queue.h, a file does not find out which of them a stream has."""
+    for path in source_files(root):
+        name = path.relative_to(root).as_posix()
+        if not name.startswith(("hal/src/", "hal/ops/")) or room_of(name) in QUEUE_ROOMS:
+            continue
+        code = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", " ", comment.group()), path.read_text(), flags=re.DOTALL)
+        code = "\n".join(line for line in code.split("\n") if not line.lstrip().startswith("#include"))
+        for question in QUEUE_QUESTION.finditer(code):
+            if " ".join(question.group().split()) not in QUEUE_ANSWERED.get(name, ()):
+                line = code.count("\n", 0, question.start()) + 1
+                yield (f"{name}:{line}: '{question.group()}' finds out which queue a stream has; make it a function of hal_queue_calls_t "
+                       "(hal/src/queue/queue.h), which each implementation answers for itself")
+
+
 def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
     imported, unread = python_imports.imports(root)
     graph.update(imported)
-    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_settings(root),
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_queues(root), *check_settings(root),
             *(check_symbols(objects) if objects else ())]
 
 

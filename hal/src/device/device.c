@@ -12,7 +12,6 @@
 #include "device/hooks.h"
 #include "device/kernel_error.h"
 #include "device/profile_internal.h"
-#include "device/recorder.h"
 #include "hal/log.h"
 #include "hal/status.h"
 #include "plugin/call.h"
@@ -148,6 +147,7 @@ hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device) {
 
 void hal_device_drain(hal_device_t *device) {
   if (!hal_device_is_alive(device)) return;
+  hal_stream_flush_all(device, "hal_registry_close"); /* its failures are logged below */
   const hal_status_t status = hal_call_device_synchronize(device->plugin, device->ordinal);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_device_synchronize, status);
@@ -233,8 +233,9 @@ int32_t hal_device_exchange(int32_t device) {
 hal_status_t hal_device_synchronize(int32_t device) {
   hal_device_t *found = NULL;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  HAL_RETURN_IF_ERROR(hal_stream_settle(hal_stream_or_current(found, NULL), "hal_device_synchronize"));
-  hal_stream_settle_lazy_all(found);
+  hal_queue_t *const queue = hal_stream_queue(hal_stream_or_current(found, NULL));
+  HAL_RETURN_IF_ERROR(queue->calls->require(queue, "hal_device_synchronize"));
+  hal_stream_flush_all(found, "hal_device_synchronize");
   hal_kernel_error_marks_t marks;
   hal_kernel_error_mark_all(found, &marks);
   const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);

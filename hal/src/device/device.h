@@ -11,6 +11,7 @@
 #include "hal/log.h"
 #include "hal/stream.h"
 #include "plugin/plugin.h"
+#include "queue/queue.h"
 
 typedef struct hal_device_s hal_device_t;
 typedef struct hal_allocator_s hal_allocator_t; /* memory/ */
@@ -43,15 +44,14 @@ typedef struct hal_follow_s {
 } hal_follow_t;
 
 struct hal_stream_s {
-  hal_plugin_stream_t *handle; /* NULL where the plugin has no streams */
+  _Atomic(hal_queue_t *) queue; /* takes the work; never NULL (queue/queue.h) */
+  hal_direct_t direct;          /* the queue when nothing records the stream; its handle is the stream's */
   hal_device_t *device;
   int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
   int32_t priority;
   /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
   _Atomic uint64_t reporters, looked;
-  _Atomic(struct hal_recorder_s *) recorder; /* takes the work in the plugin's place (recorder.h); NULL: nobody does */
-  _Atomic(struct hal_recorder_s *)
-      ended; /* one that was lazy, for the next: threads that met it may still ask it, so its memory stays */
+  _Atomic(hal_queue_t *) parked[HAL_QUEUE_KINDS]; /* queues that were in that place: they stay */
   hal_failure_t failure;
   hal_follow_t follows;
 };
@@ -85,7 +85,7 @@ extern hal_device_t hal_devices[HAL_MAX_DEVICES];
 /* The calling thread's current device and streams; plain thread-local data without destructors. */
 typedef struct hal_thread_s {
   int32_t device;
-  struct hal_recorded_op_s *recorded_op; /* that it runs on a recorded stream (recorder.h); NULL = none */
+  hal_recorded_op_t *recorded_op; /* that it runs on a stream whose queue records; NULL = none */
 } hal_thread_t;
 extern _Thread_local hal_thread_t hal_thread;
 extern _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES]; /* NULL = the default one */
@@ -134,6 +134,23 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
   return atomic_load_explicit(&device->streams[place / HAL_STREAMS_PER_POOL][place % HAL_STREAMS_PER_POOL],
                               memory_order_acquire);
 }
+
+/* Makes a stream whose work goes to the plugin, in memory that is zeroed or not. */
+void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle);
+
+/* Returns the stream's queue, for one call of the HAL. */
+static inline hal_queue_t *hal_stream_queue(const hal_stream_t *stream) {
+  return atomic_load_explicit(&stream->queue, memory_order_acquire);
+}
+
+/* Launches the stream's deferred work; a failure is recorded for the stream. */
+void hal_stream_flush(hal_stream_t *stream, const char *reason);
+
+/* The same for all streams of a device. */
+void hal_stream_flush_all(hal_device_t *device, const char *reason);
+
+/* Retains a generator until hal_generator_destroy was called once more. */
+void hal_generator_retain(hal_generator_t *generator);
 
 /* Waits for the work queued on a stream; what it meets is kept for the stream's user. */
 void hal_stream_drain(hal_stream_t *stream);

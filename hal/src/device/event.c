@@ -4,7 +4,6 @@
 #include "device/event_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
-#include "device/recorder.h"
 #include "hal/status.h"
 #include "plugin/call.h"
 
@@ -81,17 +80,29 @@ void hal_event_destroy(hal_event_t *event) {
   hal_free(event);
 }
 
-hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream) {
-  atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
-  hal_stream_settle_lazy(stream, "hal_event_record");  /* before the mark: what was put off is the event's */
+/* Records the event on one of the stream's queues. */
+static hal_status_t record_on(hal_event_t *event, hal_stream_t *stream, hal_queue_t *queue) {
+  uint64_t recording = 0;
+  hal_stream_flush(stream, "hal_event_record");        /* before the mark: deferred work is the event's */
   const uint64_t mark = hal_kernel_error_mark(stream); /* before: what is queued meanwhile is not the event's */
-  const hal_status_t status = hal_stream_record(stream, event->handle);
+  hal_status_t status = queue->calls->record_event(queue, event->handle, &recording);
+  if (recording) { /* a place in it: nothing is queued */
+    atomic_store_explicit(&event->stream, stream, memory_order_relaxed);
+    atomic_store_explicit(&event->recording, recording, memory_order_release);
+    return HAL_OK;
+  }
+  atomic_store_explicit(&event->recording, 0, memory_order_relaxed);
+  if (HAL_UNLIKELY(status)) status = hal_stream_record_again(stream, event->handle, status);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(event->device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
   atomic_store_explicit(&event->asked, 0, memory_order_relaxed);
   atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
   atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
+}
+
+hal_status_t hal_event_record_queued(hal_event_t *event, hal_stream_t *stream) {
+  return record_on(event, stream, &stream->direct.queue);
 }
 
 hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
@@ -103,11 +114,7 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
                          "an event of device %s cannot be recorded on a stream of device %s; make the "
                          "event on the stream's device",
                          device->label, stream->device->label);
-  hal_recorder_t *const recorder = hal_stream_program(stream);
-  if (HAL_LIKELY(!recorder)) return hal_event_record_queued(event, stream);
-  atomic_store_explicit(&event->stream, stream, memory_order_relaxed); /* a place in the recording: nothing is queued */
-  atomic_store_explicit(&event->recording, recorder->id, memory_order_release);
-  return HAL_OK;
+  return record_on(event, stream, hal_stream_queue(stream));
 }
 
 /* Ends a synchronisation or query of the event: its work has failed when the stream's has, and the plugin tells that of
@@ -122,26 +129,24 @@ static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
 }
 
-hal_status_t hal_event_recorder(const hal_event_t *event, hal_recorder_t **out_recorder) {
-  const uint64_t id = atomic_load_explicit(&event->recording, memory_order_acquire);
-  *out_recorder = NULL;
-  if (HAL_LIKELY(!id)) return HAL_OK;
+hal_status_t hal_event_use_recorded(const hal_event_t *event, hal_stream_t *waiting, const char *what, int *out_used) {
+  const uint64_t recording = atomic_load_explicit(&event->recording, memory_order_acquire);
+  *out_used = recording != 0;
+  if (HAL_LIKELY(!recording)) return HAL_OK;
   const hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_relaxed);
-  hal_recorder_t *const recorder = hal_stream_program(stream);
-  if (!recorder || recorder->id != id)
-    return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "the event was recorded while stream %lld of device %s was being recorded, which is over: "
-                         "record it again, behind a run of the program",
-                         (long long)stream->id, stream->device->label);
-  *out_recorder = recorder;
-  return HAL_OK;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  const hal_status_t status = queue->calls->recorded_event(queue, recording, waiting, what);
+  if (status != HAL_NOT_FOUND) return status;
+  return hal_error_set(HAL_FAILED_PRECONDITION,
+                       "the event was recorded while stream %lld of device %s was being recorded, which is over: "
+                       "record it again, behind a run of the program",
+                       (long long)stream->id, stream->device->label);
 }
 
 /* Refuses what asks for the end of recorded work. */
 static hal_status_t check_unrecorded(const hal_event_t *event, const char *what) {
-  hal_recorder_t *recorder;
-  HAL_RETURN_IF_ERROR(hal_event_recorder(event, &recorder));
-  return HAL_LIKELY(!recorder) ? HAL_OK : recorder->calls->settle(recorder, what);
+  int used;
+  return hal_event_use_recorded(event, NULL, what, &used);
 }
 
 hal_status_t hal_event_query(hal_event_t *event) {

@@ -13,11 +13,12 @@ struct hal_event_s {
   /* Where it was recorded last, and hal_kernel_error_mark then. */
   _Atomic(hal_stream_t *) stream;
   _Atomic uint64_t mark;
-  _Atomic uint64_t recording; /* the recording that the event is a place in (recorder.h); 0 = none */
+  _Atomic uint64_t recording; /* the recording that the event is a place in (queue/queue.h); 0 = none */
 };
 
-/* Gives the recording that an event is a place in, NULL = none. Errors: HAL_FAILED_PRECONDITION = that one is over. */
-hal_status_t hal_event_recorder(const hal_event_t *event, struct hal_recorder_s **out_recorder);
+/* Uses an event that is a place in a recording: `waiting` waits for it there, and is recorded from now on; where that is NULL, `what` fails.
+ * `*out_used` = 0: it is none. Errors: the recording is over; the recording's. */
+hal_status_t hal_event_use_recorded(const hal_event_t *event, hal_stream_t *waiting, const char *what, int *out_used);
 
 /* Records an event after the work that is queued on a stream of the same device, also while the stream is being recorded: the recording
  * does not see the event. */

@@ -67,7 +67,7 @@ static void describe(const hal_stream_t *stream, hal_status_t status) {
   hal_stream_error_t error = {.struct_size = sizeof error};
   char message[HAL_FAILURE_BYTES], ops[160] = "";
   snprintf(message, sizeof message, "%s", hal_error_message());
-  if (hal_call_stream_error(stream->device->plugin, stream->handle, &error) || error.status != status)
+  if (hal_call_stream_error(stream->device->plugin, stream->direct.handle, &error) || error.status != status)
     error = (hal_stream_error_t){0};
   error.op[sizeof error.op - 1] = error.kernel[sizeof error.kernel - 1] = '\0';
   const int is_slot = hal_slot_find(error.op, strlen(error.op)) < HAL_SLOT_COUNT; /* "kernel_launch" says little */
@@ -81,15 +81,12 @@ static void describe(const hal_stream_t *stream, hal_status_t status) {
 
 void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status) {
   hal_error_plugin(stream->device->plugin, slot, status);
-  if (stream->handle) describe(stream, status);
+  describe(stream, status);
   hal_failure_keep(stream, status);
 }
 
 hal_status_t hal_failure_ask(hal_stream_t *stream) {
-  hal_plugin_t *const plugin = stream->device->plugin;
-  if (!stream->handle) return HAL_OK;
-  if (!hal_slot_is_provided(&plugin->api, HAL_SLOT_stream_query)) return HAL_NOT_READY;
-  const hal_status_t status = hal_call_stream_query(plugin, stream->handle);
+  const hal_status_t status = hal_direct_poll(&stream->direct);
   if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, HAL_SLOT_stream_query, status);
   return status;
 }

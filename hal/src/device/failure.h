@@ -9,7 +9,6 @@
 #define HAL_SRC_FAILURE_H_
 
 #include "device/device.h"
-#include "device/recorder.h"
 #include "plugin/call.h"
 
 /* Keeps a failure of work of the stream, whose message is the calling thread's. */
@@ -45,8 +44,9 @@ hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *e
 /* Records an event of the plugin's. A failure of the stream's work that the default of event_record meets, which waits for
  * the stream, is kept for the stream, and the event recorded all the same. Errors: the plugin's, without a message. */
 static inline hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
-  hal_stream_settle_lazy(stream, "an event");
-  const hal_status_t status = hal_call_event_record(stream->device->plugin, event, stream->handle);
+  uint64_t recording;
+  hal_stream_flush(stream, "an event");
+  const hal_status_t status = hal_direct_calls.record_event(&stream->direct.queue, event, &recording);
   return HAL_LIKELY(!status) ? HAL_OK : hal_stream_record_again(stream, event, status);
 }
 

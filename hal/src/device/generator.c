@@ -3,7 +3,6 @@
 
 #include "base/life.h"
 #include "device/device.h"
-#include "device/recorder.h"
 #include "hal/status.h"
 #include "sdk/philox.h"
 
@@ -86,9 +85,9 @@ void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t
 hal_status_t hal_generator_draw(hal_generator_t *generator, hal_stream_t *stream, uint64_t blocks,
                                 hal_draw_t *out_draw) {
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder && recorder->calls->draw))
-    return recorder->calls->draw(recorder, generator, blocks, out_draw);
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  const hal_status_t status = queue->calls->draw(queue, generator, blocks, out_draw);
+  if (HAL_UNLIKELY(status != HAL_UNIMPLEMENTED)) return status;
   out_draw->random_state = NULL;
   hal_generator_reserve(generator, blocks, &out_draw->seed, &out_draw->offset);
   return HAL_OK;

@@ -5,7 +5,6 @@
 
 #include "base/status_internal.h"
 #include "device/hooks.h"
-#include "device/recorder.h"
 #include "hal/status.h"
 #include "kernels/pk_error.h"
 #include "plugin/call.h"
@@ -96,12 +95,12 @@ static hal_status_t report(const record_t *record) {
   }
 }
 
-/* Names the caller's line, where the stream's recorder knows it. */
+/* Names the caller's line, where the stream's queue knows it. */
 static hal_status_t with_line(hal_stream_t *stream, const record_t *record, hal_status_t status) {
   const uint64_t origin = (uint64_t)record->site >> 32;
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
+  hal_queue_t *const queue = hal_stream_queue(stream);
   char where[256] = "";
-  if (origin && recorder && recorder->calls->describe) recorder->calls->describe(recorder, origin, where, sizeof where);
+  if (origin) queue->calls->describe(queue, origin, where, sizeof where);
   return *where ? hal_error_prefix(status, "deferred work recorded at %s: ", where) : status;
 }
 

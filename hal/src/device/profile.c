@@ -290,7 +290,7 @@ typedef struct reader_s {
 static int64_t stream_id(hal_device_t *device, hal_plugin_stream_t *handle) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     const hal_stream_t *const stream = hal_stream_at(device, id);
-    if (stream && stream->handle == handle) return id;
+    if (stream && stream->direct.handle == handle) return id;
   }
   return HAL_PROFILE_NO_STREAM;
 }

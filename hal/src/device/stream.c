@@ -6,7 +6,6 @@
 #include "device/failure.h"
 #include "device/hooks.h"
 #include "device/kernel_error.h"
-#include "device/recorder.h"
 #include "hal/status.h"
 #include "plugin/call.h"
 #include "plugin/slots.h"
@@ -24,18 +23,22 @@ static hal_status_t resolve(hal_stream_t **stream) {
 
 /* ---- life, for device.c ---- */
 
+void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle) {
+  *stream = (hal_stream_t){.device = device, .direct = hal_direct_of(device->plugin, device->ordinal, handle)};
+  atomic_init(&stream->queue, &stream->direct.queue);
+}
+
 hal_status_t hal_stream_create_default(hal_device_t *device) {
   hal_plugin_stream_t *handle = NULL;
   const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
-  device->default_stream = (hal_stream_t){.handle = handle, .device = device};
+  hal_stream_initialize(&device->default_stream, device, handle);
   return HAL_OK;
 }
 
 static void destroy(hal_stream_t *stream) {
-  HAL_CALL_QUIETLY(stream->device->plugin, stream_destroy, stream->handle);
-  stream->handle = NULL;
-  hal_free(atomic_exchange(&stream->ended, NULL));
+  HAL_CALL_QUIETLY(stream->device->plugin, stream_destroy, stream->direct.handle);
+  stream->direct.handle = NULL;
 }
 
 void hal_stream_destroy_all(hal_device_t *device) {
@@ -53,6 +56,7 @@ void hal_stream_destroy_all(hal_device_t *device) {
 static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot, hal_stream_t **out_stream) {
   hal_status_t status = HAL_OK;
   hal_lock_and_defer(&device->lock);
+  hal_plugin_stream_t *handle = NULL;
   hal_stream_t *stream = atomic_load_explicit(&device->streams[pool][slot], memory_order_relaxed);
   if (stream) goto cleanup; /* another thread was first */
   stream = hal_malloc(sizeof *stream);
@@ -61,13 +65,16 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
         hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s", device->label);
     goto cleanup;
   }
-  *stream = (hal_stream_t){.device = device, .id = pool_id(pool, slot), .priority = pool == POOL_HIGH ? -1 : 0};
-  status = hal_call_stream_create(device->plugin, device->ordinal, stream->priority, &stream->handle);
+  const int32_t priority = pool == POOL_HIGH ? -1 : 0;
+  status = hal_call_stream_create(device->plugin, device->ordinal, priority, &handle);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
     hal_free(stream);
     goto cleanup;
   }
+  hal_stream_initialize(stream, device, handle);
+  stream->id = pool_id(pool, slot);
+  stream->priority = priority;
   atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
 
 cleanup:
@@ -139,25 +146,28 @@ static hal_status_t finish(hal_stream_t *stream, uint64_t mark, uint32_t slot, h
 
 hal_status_t hal_stream_synchronize(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_synchronize"));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  HAL_RETURN_IF_ERROR(queue->calls->require(queue, "hal_stream_synchronize"));
   const uint64_t mark = hal_kernel_error_mark(stream);
-  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  const hal_status_t status = queue->calls->synchronize(queue);
   return finish(stream, mark, HAL_SLOT_stream_synchronize, status);
 }
 
 hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_synchronize_timeout"));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  HAL_RETURN_IF_ERROR(queue->calls->require(queue, "hal_stream_synchronize_timeout"));
   const uint64_t mark = hal_kernel_error_mark(stream);
-  const hal_status_t status = hal_call_stream_synchronize_timeout(stream->device->plugin, stream->handle, timeout_ns);
+  const hal_status_t status = queue->calls->synchronize_timeout(queue, timeout_ns);
   return finish(stream, mark, HAL_SLOT_stream_synchronize_timeout, status);
 }
 
 hal_status_t hal_stream_query(hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "hal_stream_query"));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  HAL_RETURN_IF_ERROR(queue->calls->require(queue, "hal_stream_query"));
   const uint64_t mark = hal_kernel_error_mark(stream);
-  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
+  const hal_status_t status = queue->calls->query(queue);
   return finish(stream, mark, HAL_SLOT_stream_query, status);
 }
 
@@ -165,14 +175,13 @@ hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *e
   hal_plugin_t *const plugin = stream->device->plugin;
   if (hal_slot_is_provided(&plugin->api, HAL_SLOT_event_record)) return status;
   hal_failure_keep_plugin(stream, HAL_SLOT_event_record, status);
-  return hal_call_event_record(plugin, event, stream->handle);
+  return hal_call_event_record(plugin, event, stream->direct.handle);
 }
 
 void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
-  if (!stream->handle) return;
-  hal_stream_settle_lazy(stream, "the stream is waited for");
+  hal_stream_flush(stream, "the stream is waited for");
   /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {
@@ -180,19 +189,20 @@ void hal_stream_drain(hal_stream_t *stream) {
     if (!status) status = hal_call_event_synchronize(plugin, event);
     HAL_CALL_AFTER(plugin, event_destroy, event);
   }
-  if (status) status = hal_call_stream_synchronize(plugin, stream->handle);
+  if (status) status = hal_direct_calls.synchronize(&stream->direct.queue);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
 }
 
-void hal_stream_settle_lazy_slow(hal_stream_t *stream, hal_recorder_t *recorder, const char *what) {
-  const hal_status_t status = recorder->calls->settle(recorder, what);
-  if (status) hal_failure_keep(stream, status);
+void hal_stream_flush(hal_stream_t *stream, const char *reason) {
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  const hal_status_t status = queue->calls->flush(queue, reason);
+  if (HAL_UNLIKELY(status)) hal_failure_keep(stream, status);
 }
 
-void hal_stream_settle_lazy_all(hal_device_t *device) {
+void hal_stream_flush_all(hal_device_t *device, const char *reason) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_stream_t *const stream = hal_stream_at(device, id);
-    if (stream) hal_stream_settle_lazy(stream, "hal_device_synchronize");
+    if (stream) hal_stream_flush(stream, reason);
   }
 }
 
@@ -203,28 +213,21 @@ void hal_stream_drain_all(hal_device_t *device) {
   }
 }
 
-/* A wait for recorded work, or of a stream that is being recorded. Work is recorded in an order in which it may run, and runs in that
- * order, so within a recording there is nothing to do. */
-static hal_status_t wait_recorded(hal_stream_t *stream, hal_recorder_t *recorder, hal_recorder_t *awaited) {
-  if (recorder == awaited) return HAL_OK;
-  if (!recorder) return awaited->calls->join(awaited, stream);
-  return recorder->calls->settle(recorder, "waiting for an event that was recorded outside of it");
-}
-
 hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
-  hal_stream_settle_lazy(stream, "hal_stream_wait_event");
-  hal_recorder_t *const recorder = hal_stream_program(stream), *awaited;
-  HAL_RETURN_IF_ERROR(hal_event_recorder(event, &awaited));
-  if (HAL_UNLIKELY(recorder || awaited)) return wait_recorded(stream, recorder, awaited);
-  hal_plugin_t *const plugin = stream->device->plugin;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  int recorded;
+  HAL_RETURN_IF_ERROR(hal_event_use_recorded(event, stream, "hal_stream_wait_event", &recorded));
+  if (HAL_UNLIKELY(recorded)) return HAL_OK;
   /* A handle means nothing to another plugin: the calling thread waits instead, which is later than needed but right.
    */
-  if (event->device->plugin != plugin) return hal_event_synchronize(event);
+  if (event->device->plugin != stream->device->plugin) {
+    HAL_RETURN_IF_ERROR(queue->calls->require(queue, "waiting for an event of another plugin"));
+    return hal_event_synchronize(event);
+  }
   hal_stream_t *const other = atomic_load_explicit(&event->stream, memory_order_acquire);
-  const hal_status_t status = hal_call_stream_wait_event(plugin, stream->handle, event->handle);
-  if (status) return hal_error_plugin(plugin, HAL_SLOT_stream_wait_event, status);
+  HAL_RETURN_IF_ERROR(queue->calls->wait_event(queue, event->handle));
   if (!other || hal_failure_follow(stream, other, atomic_load_explicit(&event->mark, memory_order_relaxed)))
     return HAL_OK;
   return hal_event_synchronize(event); /* no room to remember it: what it met is told now */
@@ -234,21 +237,20 @@ hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *
   HAL_RETURN_IF_ERROR(resolve(&stream));
   if (!fn)
     return hal_error_set(HAL_INVALID_ARGUMENT, "hal_stream_host_call: there is no function; give the one to be called");
-  hal_plugin_t *const plugin = stream->device->plugin;
-  hal_stream_settle_lazy(stream, "hal_stream_host_call"); /* whoever waits for the function waits for no stream */
-  hal_recorder_t *const recorder = hal_stream_program(stream);
-  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->host_call(recorder, fn, user_data);
-  return hal_error_plugin(plugin, HAL_SLOT_stream_host_call,
-                          hal_call_stream_host_call(plugin, stream->handle, fn, user_data));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls->host_call(queue, fn, user_data);
 }
 
 int32_t hal_stream_is_recorded(hal_stream_t *stream) {
-  return !resolve(&stream) && hal_stream_recorder(stream) != NULL;
+  if (resolve(&stream)) return 0;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls->is_recording(queue);
 }
 
 hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
-  hal_stream_settle_lazy(stream, "hal_stream_native"); /* the caller is going to queue work of its own */
+  hal_stream_flush(stream, "hal_stream_native"); /* the caller is going to queue work of its own */
   hal_plugin_t *const plugin = stream->device->plugin;
-  return hal_error_plugin(plugin, HAL_SLOT_stream_native, hal_call_stream_native(plugin, stream->handle, out_native));
+  return hal_error_plugin(plugin, HAL_SLOT_stream_native,
+                          hal_call_stream_native(plugin, stream->direct.handle, out_native));
 }

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "device/recorder.h"
 #include "memory/pool.h"
 
 /* One request on its way through a cache miss. */
@@ -192,9 +191,9 @@ static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *str
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
   allocator->in_flight += size;
   hal_unlock(&allocator->lock);
-  const hal_status_t status =
-      hal_error_plugin(device->plugin, HAL_SLOT_memory_alloc_async,
-                       hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->handle, size, out_address));
+  const hal_status_t status = hal_error_plugin(
+      device->plugin, HAL_SLOT_memory_alloc_async,
+      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, size, out_address));
   hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   return status;
@@ -361,8 +360,8 @@ void hal_memory_release(hal_block_t *block) {
     release_quietly(block);
     return;
   }
-  hal_recorder_t *const recorder = hal_stream_recorder(block->stream);
-  if (HAL_UNLIKELY(recorder && recorder->calls->freed)) recorder->calls->freed(recorder, block->address, block->size);
+  hal_queue_t *const queue = hal_stream_queue(block->stream);
+  queue->calls->released(queue, block->address, block->size);
   hal_lock(&allocator->lock);
   if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
     release_slow(allocator, block);

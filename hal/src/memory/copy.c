@@ -1,7 +1,6 @@
 /* copy.c: copies and fills. */
 #include <string.h>
 
-#include "device/recorder.h"
 #include "memory/internal.h"
 
 /* Bytes per step of a copy that goes through the host: fits a second-level cache, so the second half of a step reads
@@ -88,19 +87,15 @@ hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device
   stream = hal_stream_or_current(device, stream);
   HAL_RETURN_IF_ERROR(check_copy(stream, dst, dst_device, src, src_device, size));
   if (!size) return HAL_OK;
-  hal_plugin_t *plugin = device->plugin;
-  const int between_plugins = to.device && from.device && to.device->plugin != from.device->plugin;
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder != NULL)) {
-    const hal_status_t status = between_plugins
-                                    ? recorder->calls->settle(recorder, "a copy between devices of two plugins")
-                                    : recorder->calls->copy(recorder, dst, to.ordinal, src, from.ordinal, size);
-    if (status != (between_plugins ? HAL_OK : HAL_UNIMPLEMENTED)) return status;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  if (to.device && from.device && to.device->plugin != from.device->plugin) {
+    HAL_RETURN_IF_ERROR(queue->calls->require(queue, "a copy between devices of two plugins"));
+    return copy_staged(stream, dst, to, src, from, size);
   }
-  if (between_plugins) return copy_staged(stream, dst, to, src, from, size);
-  const hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, to.ordinal, src, from.ordinal, size);
-  if (status == HAL_UNIMPLEMENTED && to.device && from.device) return copy_staged(stream, dst, to, src, from, size);
-  return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
+  const hal_status_t status = queue->calls->copy(queue, dst, to.ordinal, src, from.ordinal, size);
+  if (HAL_LIKELY(status != HAL_UNIMPLEMENTED)) return status;
+  if (to.device && from.device) return copy_staged(stream, dst, to, src, from, size);
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
 }
 
 hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, const void *pattern, size_t pattern_size,
@@ -122,9 +117,6 @@ hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, con
   }
   if (!size) return HAL_OK;
   if (!dst) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: %zu bytes at address NULL", size);
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->fill(recorder, dst, pattern, pattern_size, size);
-  return hal_error_plugin(
-      device->plugin, HAL_SLOT_memory_fill,
-      hal_call_memory_fill(device->plugin, stream->handle, device->ordinal, dst, pattern, pattern_size, size));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls->fill(queue, dst, pattern, pattern_size, size);
 }

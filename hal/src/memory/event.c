@@ -43,21 +43,22 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
   hal_plugin_t *plugin = stream->device->plugin;
   hal_unlock(&allocator->lock);
   hal_status_t status = event ? hal_call_event_synchronize(plugin, event) : HAL_UNIMPLEMENTED;
-  if (status) status = hal_call_stream_synchronize(plugin, stream->handle); /* the other way to be sure */
+  if (status) { /* the other way to be sure */
+    hal_stream_flush(stream, "memory is about to be freed");
+    status = hal_direct_calls.synchronize(&stream->direct.queue);
+  }
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
   hal_lock(&allocator->lock);
   if (event) hal_mem_event_give(allocator, stream, event);
 }
 
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream) {
-  if (!stream->handle) return; /* synchronous: nothing can be queued */
   hal_mem_event_wait(allocator, stream, hal_mem_event_record(allocator, stream));
 }
 
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
-  if (!stream->handle) return 1;
   hal_unlock(&allocator->lock);
-  hal_stream_settle_lazy(stream, "memory is wanted back"); /* what was put off may use the memory */
+  hal_stream_flush(stream, "memory is about to be freed"); /* deferred work may use it */
   const hal_status_t status = hal_failure_ask(stream);
   hal_lock(&allocator->lock);
   return status == HAL_OK;
@@ -71,8 +72,9 @@ void hal_mem_free(hal_stream_t *stream, void *address) {
 
 void hal_mem_free_async(hal_stream_t *stream, void *address) {
   hal_device_t *device = stream->device;
-  hal_stream_settle_lazy(stream, "memory is given back");
-  const hal_status_t status = hal_call_memory_free_async(device->plugin, device->ordinal, stream->handle, address);
+  hal_stream_flush(stream, "memory is about to be freed");
+  const hal_status_t status =
+      hal_call_memory_free_async(device->plugin, device->ordinal, stream->direct.handle, address);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free_async, status);
 }
 

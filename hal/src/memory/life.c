@@ -27,7 +27,7 @@ static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
   if (block->pool->source == HAL_MEM_CACHED) {
     status = hal_call_memory_free(device->plugin, device->ordinal, block->address);
   } else if (block->pool->source == HAL_MEM_POOLED) {
-    status = hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->handle, block->address);
+    status = hal_call_memory_free_async(device->plugin, device->ordinal, block->stream->direct.handle, block->address);
   }
   if (status)
     hal_log(HAL_LOG_ERROR, "device %s: the plugin could not free memory: %s", device->label, hal_error_message());

@@ -89,7 +89,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
 
 /* Puts one use into its stream's queue, behind an event; 0 when there is nothing to wait for any more. */
 static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
-  hal_mem_queue_t *queue = use->stream->handle ? queue_of(allocator, use->stream) : NULL;
+  hal_mem_queue_t *queue = queue_of(allocator, use->stream);
   use->next = NULL;
   use->event = queue ? hal_mem_event_record(allocator, use->stream) : NULL;
   if (!use->event) {

@@ -1,6 +1,5 @@
 /* compile.c: kernels that a program writes in the portable dialect, and what they report. */
 #include "device/kernel_error.h"
-#include "device/recorder.h"
 #include "hal/kernel.h"
 #include "hal/status.h"
 #include "op/table.h"
@@ -35,8 +34,6 @@ hal_status_t hal_kernel_report_address(int32_t device, hal_stream_t *stream, voi
 
 hal_status_t hal_kernel_report_launched(int32_t device, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(stream_of(device, &stream));
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_LIKELY(!recorder)) return hal_kernel_error_launched(stream);
-  recorder->calls->reported(recorder);
-  return HAL_OK;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls->reports(queue) ? HAL_OK : hal_kernel_error_launched(stream);
 }

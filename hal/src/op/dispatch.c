@@ -1,7 +1,6 @@
 /* dispatch.c: the way of a call: the plugin's own op, else the portable kernel or the library's function, else
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
-#include "device/recorder.h"
 #include "op/define.h"
 #include "op/queue.h"
 #include "op/table.h"
@@ -12,6 +11,7 @@ typedef struct target_s {
   hal_op_counter_t *counter;
   hal_device_t *device;
   hal_stream_t *stream;
+  hal_queue_t *queue; /* of the stream */
   uint32_t op;
 } target_t;
 
@@ -54,6 +54,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
   target->device = owner;
   target->stream = stream = hal_stream_or_current(owner, stream);
+  target->queue = hal_stream_queue(stream);
   target->op = op;
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
     HAL_RETURN_IF_ERROR(find_defined(target));
@@ -68,7 +69,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
 static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call,
                                    target_t *target) {
   HAL_RETURN_IF_ERROR(find(device, op, stream, call, target));
-  call->stream = target->stream->handle;
+  call->stream = target->stream->direct.handle;
   call->device = target->device->ordinal;
   return HAL_OK;
 }
@@ -114,6 +115,7 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
   hal_op_context_t context = {.info = entry->info,
                               .device = target->device,
                               .stream = target->stream,
+                              .queue = target->queue,
                               .handles = entry->handles,
                               .op = target->op,
                               .group_threads = target->device->ops->target.group_threads,
@@ -124,23 +126,19 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
   return entry->launch(&context, call);
 }
 
-/* ---- recorded streams (device/recorder.h) ------------------------------------------------------------------------ */
+/* ---- streams whose queue is another than the direct one ------------------------------------------------------------------------ */
 
-/* Records the plugin's own op, where its yes binds: when it is called there is no other way left. One that decides when it is called is
- * called, behind what was put off; a program cannot have it. */
+/* Gives the queue the plugin's own op where its positive answer is binding: when it is called later there is no other way left. What becomes
+ * of one that decides when it is called is the queue's. */
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
   (void)recorded; /* the thread's */
-  hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
   const hal_op_own_t *const own = &target->entry->own;
   const hal_status_t answer = hal_op_own_query(own, target->device, call);
-  if (answer == HAL_NOT_READY && recorder->lazy) {
-    HAL_RETURN_IF_ERROR(recorder->calls->settle(recorder, target->entry->info->name));
-    return ask_own(target, call);
-  }
-  if (answer) return HAL_UNIMPLEMENTED;
-  HAL_RETURN_IF_ERROR(recorder->calls->own_op(recorder, own, target->entry->info->name, call));
-  hal_op_count_one(&target->counter->plugin);
-  return HAL_OK;
+  if (answer && answer != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
+  const hal_status_t status = target->queue->calls->own_op(target->queue, own, target->entry->info->name, call, answer);
+  if (status == HAL_NOT_READY) return ask_own(target, call);
+  if (!status) hal_op_count_one(&target->counter->plugin);
+  return status;
 }
 
 static inline hal_status_t record(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
@@ -148,7 +146,7 @@ static inline hal_status_t record(const target_t *target, hal_op_call_t *call, h
   if (HAL_UNLIKELY(target->entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE))
     status = record_own(target, call, recorded);
   if (status != HAL_UNIMPLEMENTED) return status;
-  if (target->entry->launch) status = launch(target, call, recorded, HAL_OP_RECORDS);
+  if (target->entry->launch) status = launch(target, call, recorded, HAL_OP_QUEUES);
   if (status == HAL_OK) hal_op_count_one(&target->counter->portable);
   if (status == HAL_UNIMPLEMENTED) hal_op_count_one(&target->counter->unimplemented);
   return status;
@@ -158,25 +156,28 @@ static inline hal_status_t record(const target_t *target, hal_op_call_t *call, h
 static inline hal_status_t run_recorded(const target_t *target, hal_op_call_t *call,
                                         hal_status_t (*way)(const target_t *, hal_op_call_t *, hal_recorded_op_t *)) {
   hal_thread_t *const thread = &hal_thread;
-  hal_recorder_t *const recorder = hal_stream_recorder(target->stream);
+  hal_queue_t *const queue = target->queue;
   hal_recorded_op_t recorded = {.outer = thread->recorded_op, .op = target->op};
-  if (!recorder->calls->begin_op(recorder, &recorded, call)) return way(target, call, recorded.outer);
+  if (!queue->calls->begin_op(queue, &recorded, call)) return way(target, call, recorded.outer);
   thread->recorded_op = &recorded;
   const hal_status_t status = way(target, call, &recorded);
   thread->recorded_op = recorded.outer;
-  recorder->calls->end_op(recorder, &recorded);
+  queue->calls->end_op(queue, &recorded);
   return status;
 }
 static __attribute__((noinline)) hal_status_t record_any(const target_t *target, hal_op_call_t *call) {
   return run_recorded(target, call, record);
 }
 
+/* The one question of which queue a stream has, since it saves the plugin's kernels a call: all others are functions of the queue. */
+static inline int goes_elsewhere(const target_t *target) { return target->queue != &target->stream->direct.queue; }
+
 static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream, hal_op_call_t *call) {
   target_t target;
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   const hal_op_entry_t *const entry = target.entry;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return record_any(&target, call);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return record_any(&target, call);
   if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
     status = ask_own(&target, call);
     if (status != HAL_UNIMPLEMENTED) return status;
@@ -218,7 +219,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   HAL_RETURN_IF_ERROR(prepare(device, op, stream, call, &target));
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
-  if (HAL_UNLIKELY(hal_stream_recorder(target.stream) != NULL)) return run_recorded(&target, call, record_own);
+  if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_recorded(&target, call, record_own);
   if (!hal_profile_is_on()) return ask_own(&target, call);
   const uint32_t outer = hal_profile_begin_op(op);
   const hal_status_t status = ask_own(&target, call);

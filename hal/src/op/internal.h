@@ -55,24 +55,23 @@ typedef struct hal_op_info_s {
   uint16_t check;
 } hal_op_info_t;
 
-typedef struct hal_recorded_op_s hal_recorded_op_t;
-
 /* hal_op_context_t.elsewhere */
 enum {
-  HAL_OP_PLANS = 1,  /* plan mode: all is discarded */
-  HAL_OP_RECORDS = 2 /* the stream's recorder takes it */
+  HAL_OP_PLANS = 1, /* plan mode: all is discarded */
+  HAL_OP_QUEUES = 2 /* the stream's queue takes it, which is not its direct one */
 };
 
 struct hal_op_context_s {
   const hal_op_info_t *info;
   hal_device_t *device;
   hal_stream_t *stream;
+  hal_queue_t *queue;                      /* of the stream */
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
   uint32_t group_threads;                  /* of group kernels: target.h */
   uint64_t few_loops;                      /* target.h */
-  hal_recorded_op_t *recorded; /* what the recorder is told of the operator (device/recorder.h); NULL = there is none */
-  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_RECORDS: what would reach the device does not (op/queue.h) */
+  hal_recorded_op_t *recorded; /* what the queue knows of the operator (queue/queue.h); NULL = there is none */
+  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/queue.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "device/recorder.h"
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -174,11 +173,8 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
                          "its device",
                          kernel->name, device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  if (HAL_UNLIKELY(recorder != NULL))
-    return recorder->calls->launch(recorder, hal_thread.recorded_op, kernel->handle, launch);
-  return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls->launch(queue, hal_thread.recorded_op, kernel->handle, launch);
 }
 
 /* One-dimensional launches with the block sizes that the portable dialect is written for. */

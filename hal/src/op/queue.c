@@ -2,7 +2,6 @@
 #include "op/queue.h"
 
 #include "device/kernel_error.h"
-#include "device/recorder.h"
 
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
   if (status == HAL_UNIMPLEMENTED) return status;
@@ -11,15 +10,11 @@ hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t 
 }
 
 static inline int plans(const hal_op_context_t *context) { return HAL_UNLIKELY(context->elsewhere == HAL_OP_PLANS); }
-static inline int records(const hal_op_context_t *context) {
-  return HAL_UNLIKELY(context->elsewhere == HAL_OP_RECORDS);
-}
 
 hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                      const hal_launch_t *launch) {
   if (plans(context)) return HAL_OK;
-  hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
-  return recorder->calls->launch(recorder, context->recorded, kernel, launch);
+  return context->queue->calls->launch(context->queue, context->recorded, kernel, launch);
 }
 
 hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
@@ -30,26 +25,17 @@ hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *k
 
 hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *from, size_t size) {
   if (plans(context)) return HAL_OK;
-  hal_device_t *const device = context->device;
-  if (records(context)) {
-    hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
-    return recorder->calls->copy(recorder, to, device->ordinal, from, device->ordinal, size);
-  }
-  const hal_status_t status =
-      hal_call_memory_copy(device->plugin, context->stream->handle, to, device->ordinal, from, device->ordinal, size);
-  return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
+  const int32_t ordinal = context->device->ordinal;
+  const hal_status_t status = context->queue->calls->copy(context->queue, to, ordinal, from, ordinal, size);
+  return HAL_LIKELY(status != HAL_UNIMPLEMENTED)
+             ? status
+             : hal_error_plugin(context->device->plugin, HAL_SLOT_memory_copy, status);
 }
 
 hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc) {
   if (plans(context)) return HAL_OK;
-  hal_plugin_t *const plugin = context->device->plugin;
-  if (records(context)) {
-    hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
-    return recorder->calls->random(recorder, desc);
-  }
-  const hal_status_t status = hal_call_random_fill(plugin, context->stream->handle, desc);
+  const hal_status_t status = context->queue->calls->random(context->queue, desc);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
-  hal_error_plugin(plugin, HAL_SLOT_random_fill, status);
   return hal_error_prefix(status, "%s: ", context->info->name);
 }
 
@@ -77,10 +63,7 @@ hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_a
 
 hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
   if (plans(context)) return HAL_OK;
-  if (!records(context)) return hal_kernel_error_launched(context->stream);
-  hal_recorder_t *const recorder = hal_stream_recorder(context->stream);
-  recorder->calls->reported(recorder);
-  return HAL_OK;
+  return context->queue->calls->reports(context->queue) ? HAL_OK : hal_kernel_error_launched(context->stream);
 }
 
 int64_t hal_op_site(const hal_op_context_t *context, int64_t place) {

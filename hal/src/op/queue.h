@@ -18,7 +18,7 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
 
-/* Discards a launch in plan mode, or gives it to the stream's recorder. */
+/* Discards a launch in plan mode, or gives it to the stream's queue. */
 hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                      const hal_launch_t *launch);
 
@@ -31,7 +31,8 @@ static inline hal_status_t hal_op_launch_blocks(hal_op_context_t *context, hal_p
                                .arg_count = arg_count,
                                .args = args};
   if (HAL_UNLIKELY(context->elsewhere)) return hal_op_launch_elsewhere(context, kernel, &launch);
-  const hal_status_t status = hal_call_kernel_launch(context->device->plugin, kernel, context->stream->handle, &launch);
+  const hal_status_t status =
+      hal_call_kernel_launch(context->device->plugin, kernel, context->stream->direct.handle, &launch);
   return HAL_LIKELY(!status) ? HAL_OK : hal_op_launch_failed(context, status);
 }
 

@@ -318,7 +318,7 @@ static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, 
                             .stream = stream,
                             .buffers = (void *const *)graph.addresses,
                             .calls = (const hal_op_call_t *const *)graph.calls,
-                            .plugin_stream = stream->handle};
+                            .plugin_stream = stream->direct.handle};
   const uint64_t mark = hal_error_mark();
   const hal_status_t executed =
       hal_error_since(mark, programs->compiler.execute(programs->compiler.state, compiled->program, &run));

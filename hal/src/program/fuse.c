@@ -210,7 +210,7 @@ void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUS
 hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
                              const hal_launch_t *launch) {
   hal_plugin_t *const plugin = stream->device->plugin;
-  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->handle, launch);
+  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->direct.handle, launch);
   if (!status) hal_schedule_note_group(fuse->making, &fuse->group, fuse->plan, kernel, launch);
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
 }

@@ -66,14 +66,14 @@ static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *
                             hal_stream_t *stream, hal_plugin_graph_t **out_graph) {
   hal_plugin_t *const plugin = program->device->plugin;
   hal_status_t status =
-      hal_call_capture_begin(plugin, stream->handle, HAL_CAPTURE_RELAXED, hal_memory_pool_id(program->pool));
+      hal_call_capture_begin(plugin, stream->direct.handle, HAL_CAPTURE_RELAXED, hal_memory_pool_id(program->pool));
   if (status) return hal_error_plugin(plugin, HAL_SLOT_capture_begin, status);
   for (uint32_t i = part->begin; i < part->end && !status; i++)
     status = hal_tape_capture(&program->tape, i, stream, &graphs->scratch);
   char message[HAL_FAILURE_BYTES];
   if (status) snprintf(message, sizeof message, "%s", hal_error_message());
-  hal_status_t ended = hal_call_capture_end(plugin, stream->handle, out_graph);
-  if (ended && ended != HAL_ABORTED && !hal_call_capture_end(plugin, stream->handle, out_graph)) ended = HAL_OK;
+  hal_status_t ended = hal_call_capture_end(plugin, stream->direct.handle, out_graph);
+  if (ended && ended != HAL_ABORTED && !hal_call_capture_end(plugin, stream->direct.handle, out_graph)) ended = HAL_OK;
   if (ended) *out_graph = NULL;
   if (status) return hal_error_set(status, "%s", message); /* which is why it ended badly, if it did */
   return hal_error_plugin(plugin, HAL_SLOT_capture_end, ended);
@@ -96,12 +96,14 @@ static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_
 
 static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t *graphs) {
   hal_device_t *const device = program->device;
-  hal_stream_t stream = {.device = device, .id = graphs->scratch.stream->id};
-  hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &stream.handle);
+  hal_stream_t stream;
+  hal_stream_initialize(&stream, device, NULL);
+  stream.id = graphs->scratch.stream->id;
+  hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &stream.direct.handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
-  for (uint32_t i = 0; i < graphs->part_count && !status && stream.handle; i++)
+  for (uint32_t i = 0; i < graphs->part_count && !status && stream.direct.handle; i++)
     if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, graphs, &graphs->parts[i], &stream);
-  if (stream.handle) HAL_CALL_AFTER(device->plugin, stream_destroy, stream.handle);
+  if (stream.direct.handle) HAL_CALL_AFTER(device->plugin, stream_destroy, stream.direct.handle);
   return status;
 }
 
@@ -129,9 +131,9 @@ static void make(hal_program_t *program, hal_stream_t *stream) {
     hal_log(HAL_LOG_WARNING, "device %s: a program is run command by command, since its plugin made no graph of it: %s",
             program->device->label, hal_error_message());
   if (status || !graphs.count) drop(program, &graphs);
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   program->graphs = graphs;
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
 }
 
 /* Whether a run may launch graphs: launches hold the address of the error record of the stream for which they were captured, and a profile tells of
@@ -149,7 +151,7 @@ static hal_status_t queue_commands(const hal_program_t *program, uint32_t begin,
 
 static hal_status_t launch(const hal_program_t *program, const hal_program_part_t *part, hal_stream_t *stream) {
   hal_plugin_t *const plugin = program->device->plugin;
-  const hal_status_t status = hal_call_graph_launch(plugin, part->graph, stream->handle);
+  const hal_status_t status = hal_call_graph_launch(plugin, part->graph, stream->direct.handle);
   if (HAL_LIKELY(!status)) return HAL_OK;
   hal_error_plugin(plugin, HAL_SLOT_graph_launch, status);
   return hal_error_prefix(status, "commands %u to %u of %u of a program, as one graph: ", (unsigned)part->begin + 1,

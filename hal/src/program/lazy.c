@@ -39,7 +39,7 @@ static void release_uploads(hal_lazy_t *lazy) {
   hal_stream_t *const stream = lazy->program.stream;
   lazy->queued = NULL;
   if (!uploads || !hal_memory_defer(stream->device->index, stream, free_uploads, uploads)) return;
-  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->direct.handle);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
   free_uploads(uploads);
 }
@@ -59,7 +59,7 @@ static _Thread_local const hal_lazy_t *queued_here;
 /* Takes what was recorded off its recording. `queueing` is held. 0 = there is nothing. */
 static int take_tape(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   const hal_tape_t recorded = program->tape;
   program->tape = lazy->tape;
   lazy->tape = recorded;
@@ -67,17 +67,17 @@ static int take_tape(hal_lazy_t *lazy) {
   lazy->uploads = NULL;
   const int reports = program->reports;
   program->reports = 0;
-  program->recorder.id = hal_program_new_id(); /* of the next tape: operators that are being recorded go on there */
+  program->front->id = hal_program_new_id(); /* of the next tape: operators that are being recorded go on there */
   atomic_store_explicit(&lazy->settled, atomic_load_explicit(&program->recorded, memory_order_relaxed),
                         memory_order_relaxed);
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   return lazy->tape.command_count || reports ? 1 + reports : 0;
 }
 
 /* Whether the device has done all that was queued. */
 static int has_done_all(const hal_lazy_t *lazy) {
   hal_stream_t *const stream = lazy->program.stream;
-  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->handle);
+  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->direct.handle);
   if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, HAL_SLOT_stream_query, status);
   return status == HAL_OK;
 }
@@ -133,7 +133,7 @@ static hal_status_t flush(hal_lazy_t *lazy, const char *cause, int needed) {
   return status;
 }
 
-static hal_status_t settle(hal_recorder_t *recorder, const char *what) { return flush(hal_lazy_of(recorder), what, 1); }
+hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what) { return flush(hal_lazy_of(queue), what, 1); }
 
 /* ---- recording ------------------------------------------------------------------------------------------------------------- */
 
@@ -209,8 +209,8 @@ static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint32_t op, u
   if (put_off >= lazy->desc.limit) flush_full(lazy);
 }
 
-static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_op_call_t *call) {
-  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
+  hal_lazy_t *const lazy = hal_lazy_of(queue);
   if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer) return 0;
   const uint64_t recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
   const uint64_t put_off = recorded - atomic_load_explicit(&lazy->settled, memory_order_relaxed);
@@ -222,12 +222,12 @@ static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_o
 }
 
 /* Notes that all commands of the operator are on the tape, if they are on one. */
-static void end_op(hal_recorder_t *recorder, hal_recorded_op_t *op) {
-  hal_program_t *const program = hal_program_of(recorder);
+static void end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
+  hal_program_t *const program = &hal_lazy_of(queue)->program;
   if (HAL_LIKELY(!op->accepted)) return;
-  hal_lock(&program->lock);
-  if (op->recording == program->recorder.id) program->tape.ops[op->index].complete = 1;
-  hal_unlock(&program->lock);
+  hal_program_lock(program);
+  if (op->recording == program->front->id) program->tape.ops[op->index].complete = 1;
+  hal_program_unlock(program);
 }
 
 /* Records a copy of host memory, which its owner may change or free: of the bytes that it holds now. */
@@ -239,7 +239,7 @@ static hal_status_t record_upload(hal_lazy_t *lazy, void *dst, int32_t dst_devic
   memcpy(upload->bytes, src, size);
   if (lazy->fuse) hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_UPLOAD_NS, begin);
   if (lazy->fuse) hal_metric_add(&lazy->fuse->metrics, HAL_LAZY_UPLOAD_BYTES, size);
-  const hal_status_t status = hal_program_enter(&lazy->program.recorder, &program);
+  const hal_status_t status = hal_program_enter(&lazy->front.queue, &program);
   if (status) {
     hal_free(upload);
     return status;
@@ -269,48 +269,46 @@ static hal_status_t before_download(hal_lazy_t *lazy, const void *dst, size_t si
   hal_metric_add(&lazy->fuse->metrics, HAL_LAZY_DOWNLOAD_BYTES, size);
   if (hal_host_find(dst, &device) == HAL_OK) return HAL_OK; /* page-locked: the copy itself is queued */
   hal_stream_t *const stream = lazy->program.stream;
-  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->handle);
+  const hal_status_t status = hal_call_stream_synchronize(stream->device->plugin, stream->direct.handle);
   if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
   hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_DOWNLOAD_NS, begin);
   return HAL_OK;
 }
 
-static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src,
-                                int32_t src_device, size_t size) {
+static hal_status_t record_copy(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src, int32_t src_device,
+                                size_t size) {
   int32_t device;
-  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+  hal_lazy_t *const lazy = hal_lazy_of(queue);
+  hal_queue_t *const direct = hal_lazy_direct(lazy);
   const int to_host = dst_device == HAL_HOST, from_host = src_device == HAL_HOST;
   if (from_host && size <= MOST_UPLOAD) return record_upload(lazy, dst, dst_device, src, size);
-  if (!to_host && !from_host) return hal_program_calls.copy(recorder, dst, dst_device, src, src_device, size);
+  if (!to_host && !from_host) return hal_program_calls.copy(queue, dst, dst_device, src, src_device, size);
   if (to_host) { /* which the caller is about to wait for */
     HAL_RETURN_IF_ERROR(before_download(lazy, dst, size));
-    return HAL_UNIMPLEMENTED;
+    return hal_direct_calls.copy(direct, dst, dst_device, src, src_device, size);
   }
   HAL_RETURN_IF_ERROR(flush(lazy, "a large copy from the host", 1));
-  if (hal_host_find(src, &device) == HAL_OK)
-    return HAL_UNIMPLEMENTED; /* page-locked: read as soon as without recording */
-  hal_stream_t *const stream = lazy->program.stream;
-  hal_plugin_t *const plugin = stream->device->plugin;
-  hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
-  if (!status)
-    status = hal_call_stream_synchronize(plugin, stream->handle); /* recorded copies leave the source to the caller */
-  return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
+  const hal_status_t status = hal_direct_calls.copy(direct, dst, dst_device, src, src_device, size);
+  if (status || hal_host_find(src, &device) == HAL_OK)
+    return status; /* page-locked: read as soon as without recording */
+  /* Recorded copies leave the source to the caller. */
+  return hal_error_plugin(lazy->program.device->plugin, HAL_SLOT_memory_copy, hal_direct_calls.synchronize(direct));
 }
 
-static void freed(hal_recorder_t *recorder, const void *address, size_t size) {
-  hal_program_t *const program = hal_program_of(recorder);
-  hal_lock(&program->lock);
+static void released(hal_queue_t *queue, const void *address, size_t size) {
+  hal_program_t *const program = &hal_lazy_of(queue)->program;
+  hal_program_lock(program);
   hal_command_t *const note =
       program->recording && program->tape.command_count ? hal_program_append(program, HAL_COMMAND_FREED) : NULL;
   if (note) {
     note->u.freed.address = address;
     note->u.freed.size = size;
   }
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
 }
 
-static void describe(hal_recorder_t *recorder, uint64_t origin, char *text, size_t room) {
-  hal_lazy_t *const lazy = hal_lazy_of(recorder);
+static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t room) {
+  hal_lazy_t *const lazy = hal_lazy_of(queue);
   const int holds = queued_here == lazy;
   if (!holds) hal_lock(&lazy->queueing);
   const hal_lazy_desc_t desc = lazy->desc;
@@ -320,22 +318,21 @@ static void describe(hal_recorder_t *recorder, uint64_t origin, char *text, size
   hal_lazy_let_go(lazy);
 }
 
-static hal_recorder_calls_t lazy_calls(void) {
-  hal_recorder_calls_t calls = hal_program_calls;
+static hal_queue_calls_t lazy_calls(void) {
+  hal_queue_calls_t calls = hal_program_calls;
   calls.begin_op = begin_op;
   calls.end_op = end_op;
   calls.copy = record_copy;
-  calls.join = NULL; /* events of a lazy stream are real ones */
-  calls.draw = NULL;
+  calls.flush = calls.require = hal_lazy_flush_for;
+  hal_lazy_pass_on(&calls);
   calls.describe = describe;
-  calls.freed = freed;
-  calls.settle = settle;
+  calls.released = released;
   return calls;
 }
 
 /* ---- life ------------------------------------------------------------------------------------------------------------------ */
 
-static hal_recorder_calls_t calls_table;
+static hal_queue_calls_t calls_table;
 static pthread_once_t calls_once = PTHREAD_ONCE_INIT;
 static void fill_calls(void) { calls_table = lazy_calls(); }
 
@@ -343,7 +340,7 @@ static void fill_calls(void) { calls_table = lazy_calls(); }
 static void clear(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
   hal_lazy_lock_quiet(lazy); /* another thread may be about to queue what there was */
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   free_uploads(lazy->uploads); /* of a device that is not alive; else there are none */
   lazy->uploads = NULL;
   hal_tape_destroy(&lazy->tape);
@@ -361,36 +358,36 @@ static void clear(hal_lazy_t *lazy) {
   atomic_store_explicit(&lazy->settled, 0, memory_order_relaxed);
   atomic_store_explicit(&lazy->look, 0, memory_order_relaxed);
   atomic_store_explicit(&lazy->asynchronous, 0, memory_order_relaxed);
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   hal_unlock(&lazy->queueing);
   hal_compiler_leave(program->device);
   hal_memory_pool_release(scratch);
 }
 
-/* Its memory is kept for the stream's next one: a thread that waits for the device, or gives back memory, asks whoever it met as the
- * stream's recorder, also when that ends meanwhile, and finds nothing to do. */
+/* Its memory is kept for the stream's next one: threads may still hold it, and find nothing to do. */
 static void destroy(hal_lazy_t *lazy) {
-  const hal_program_t *const program = &lazy->program;
   clear(lazy);
-  hal_free(hal_device_is_alive(program->device) ? atomic_exchange(&program->stream->ended, &lazy->program.recorder)
-                                                : &lazy->program.recorder);
+  hal_queue_park(&lazy->program.stream->parked[HAL_QUEUE_LAZY], &lazy->front.queue);
 }
 
 /* Gives an empty one: where the stream has one, that of before. NULL = no memory. */
 static hal_lazy_t *take(hal_stream_t *stream) {
-  hal_recorder_t *const ended = atomic_exchange(&stream->ended, NULL);
-  if (ended) return hal_lazy_of(ended);
+  hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_LAZY]);
+  if (parked) return hal_lazy_of(parked);
   hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
   if (!lazy) return NULL;
   pthread_once(&calls_once, fill_calls);
-  lazy->program.recorder = (hal_recorder_t){.calls = &calls_table, .lazy = 1};
+  lazy->front.queue.calls = &calls_table;
+  lazy->front.program = &lazy->program;
+  lazy->program.front = &lazy->front;
+  lazy->program.is_deferred = 1;
   lazy->program.device = stream->device;
   lazy->program.stream = stream;
   lazy->program.current_op = HAL_NO_OP;
   return lazy;
 }
 
-/* Makes an empty one a recording. `queueing` is held: a thread that met the stream's recorder before may look at it. */
+/* Makes an empty one a recording. `queueing` is held: a thread that has loaded the stream's queue before may look at it. */
 static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   hal_program_t *const program = &lazy->program;
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
@@ -400,10 +397,10 @@ static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   lazy->due = lazy->desc.limit < lazy->first ? lazy->desc.limit : lazy->first;
   lazy->families = hal_op_form_families();
   lazy->told = hal_op_form_elements();
-  hal_lock(&program->lock);
-  program->recorder.id = hal_program_new_id();
+  hal_program_lock(program);
+  program->front->id = hal_program_new_id();
   program->recording = 1;
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   lazy->programs = hal_compiler_enter(program->device, !(lazy->desc.flags & HAL_LAZY_PLAIN));
   lazy->fuse = hal_fuse_of(program->device);
   if (!lazy->fuse) lazy->desc.flags |= HAL_LAZY_PLAIN; /* no memory for more */
@@ -412,7 +409,6 @@ static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
 }
 
 hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, hal_lazy_t **out_lazy) {
-  hal_recorder_t *nobody = NULL;
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
   HAL_RETURN_IF_ERROR(hal_device_check_alive(stream->device));
   if (desc && HAL_HAS_FIELD(desc, format)) HAL_RETURN_IF_ERROR(hal_tape_check_format(desc->format));
@@ -425,11 +421,14 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
     destroy(lazy);
     return status;
   }
-  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &lazy->program.recorder)) {
+  hal_queue_t *direct = &stream->direct.queue;
+  if (!atomic_compare_exchange_strong(&stream->queue, &direct, &lazy->front.queue)) {
     destroy(lazy);
-    return hal_error_set(HAL_FAILED_PRECONDITION,
-                         "stream %lld of device %s is %s already; end that first, or take another stream",
-                         (long long)stream->id, stream->device->label, nobody->lazy ? "lazy" : "being recorded");
+    /* Of which kind the other recording is cannot be read: its owner may end and free it meanwhile. */
+    return hal_error_set(
+        HAL_FAILED_PRECONDITION,
+        "stream %lld of device %s is lazy or being recorded already; end that first, or take another stream",
+        (long long)stream->id, stream->device->label);
   }
   *out_lazy = lazy;
   return HAL_OK;
@@ -440,13 +439,13 @@ hal_status_t hal_lazy_flush(hal_lazy_t *lazy) { return flush(lazy, "hal_lazy_flu
 /* Ends the recording when nothing is left to queue. */
 static int ends(hal_lazy_t *lazy) {
   hal_program_t *const program = &lazy->program;
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   const int empty = !program->tape.command_count;
   if (empty) {
     program->recording = 0;
-    atomic_store_explicit(&program->stream->recorder, NULL, memory_order_release);
+    atomic_store_explicit(&program->stream->queue, &program->stream->direct.queue, memory_order_release);
   }
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   return empty;
 }
 
@@ -466,17 +465,17 @@ hal_status_t hal_lazy_end(hal_lazy_t *lazy) {
 
 hal_lazy_t *hal_lazy_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
-  hal_recorder_t *const recorder = hal_stream_recorder(stream);
-  return recorder && recorder->lazy ? hal_lazy_of(recorder) : NULL;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  return queue->calls == &calls_table ? hal_lazy_of(queue) : NULL;
 }
 
 hal_status_t hal_lazy_info(hal_lazy_t *lazy, hal_lazy_info_t *out_info) {
   hal_lock(&lazy->queueing);
   hal_lazy_info_t info = lazy->info;
   hal_unlock(&lazy->queueing);
-  hal_lock(&lazy->program.lock);
+  hal_program_lock(&lazy->program);
   info.pending = lazy->program.tape.command_count;
-  hal_unlock(&lazy->program.lock);
+  hal_program_unlock(&lazy->program);
   info.recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
   info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
   memcpy(out_info, &info, info.struct_size);

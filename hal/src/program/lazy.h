@@ -34,7 +34,8 @@ typedef struct hal_lazy_failure_s {
 } hal_lazy_failure_t;
 
 struct hal_lazy_s {
-  hal_program_t program; /* first: a recorder is its program. What is recorded now is its tape */
+  hal_recording_t front; /* first: a lazy queue is its recording */
+  hal_program_t program; /* what is recorded now is its tape */
   /* What each operator asks, side by side. */
   uint64_t families, told; /* of operators that may belong to groups; of these, whose launches tell what they touch */
   atomic_uint_fast64_t settled; /* operators that were recorded when the last tape was taken */
@@ -59,7 +60,16 @@ struct hal_lazy_s {
   atomic_uint calls;          /* of the description's functions, due or running; they keep `desc` (lazy_listener.c) */
 };
 
-static inline hal_lazy_t *hal_lazy_of(hal_recorder_t *recorder) { return (hal_lazy_t *)recorder; }
+static inline hal_lazy_t *hal_lazy_of(hal_queue_t *queue) { return (hal_lazy_t *)queue; }
+
+/* Returns the queue of its stream that calls the plugin. */
+static inline hal_queue_t *hal_lazy_direct(hal_lazy_t *lazy) { return &lazy->program.stream->direct.queue; }
+
+/* Launches the deferred work, since something needs it. */
+hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what);
+
+/* Sets the functions of a lazy queue that give their work to the plugin (lazy_direct.c). */
+void hal_lazy_pass_on(hal_queue_calls_t *calls);
 
 /* Queues `lazy->tape` (lazy_queue.c). `queueing` is held. Errors: the plugin's; `lazy->failure` completes its message (hal_lazy_failed). */
 hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);

@@ -119,7 +119,7 @@ hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) 
     const hal_span_t *const to = &op->spans[i], *const from = &first->spans[i];
     if (!to->writes || to->low == from->low) continue;
     const hal_status_t status =
-        hal_call_memory_copy(stream->device->plugin, stream->handle, (void *)(uintptr_t)to->low, ordinal,
+        hal_call_memory_copy(stream->device->plugin, stream->direct.handle, (void *)(uintptr_t)to->low, ordinal,
                              (const void *)(uintptr_t)from->low, ordinal, to->high - to->low);
     HAL_RETURN_IF_ERROR(hal_error_plugin(stream->device->plugin, HAL_SLOT_memory_copy, status));
     lazy->info.queued++;

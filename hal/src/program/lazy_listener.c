@@ -81,11 +81,11 @@ hal_status_t hal_lazy_text(hal_lazy_t *lazy, uint32_t format, char *text, size_t
   char title[160], *marked = NULL;
   size_t size = 0;
   write_title(lazy, title, sizeof title);
-  hal_lock(&lazy->program.lock);
+  hal_program_lock(&lazy->program);
   hal_status_t status = hal_tape_text(&lazy->program.tape, title, &lazy->desc, format, NULL, 0, &size);
   if (!status) marked = hal_malloc(size);
   if (marked) status = hal_tape_text(&lazy->program.tape, title, &lazy->desc, format, marked, size, &size);
-  hal_unlock(&lazy->program.lock);
+  hal_program_unlock(&lazy->program);
   if (!status && !marked) status = hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a text");
   if (!status) write_expanded(&lazy->desc, marked, text, room, out_size);
   hal_free(marked);

@@ -112,7 +112,7 @@ static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, cons
     kernel = hal_fuse_chain_kernel(entry->plan, kernel);
   }
   return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(plugin, kernel, stream->handle, entry->launch));
+                          hal_call_kernel_launch(plugin, kernel, stream->direct.handle, entry->launch));
 }
 
 /* Marks the groups among the first entries of a schedule. */

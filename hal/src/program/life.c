@@ -29,7 +29,7 @@ hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
 /* ---- streams ------------------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream) {
-  hal_recorder_t *nobody = NULL;
+  hal_queue_t *direct = &stream->direct.queue;
   hal_program_stream_t *const entry = hal_malloc(sizeof *entry);
   if (!entry) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory to record a stream");
   const hal_status_t status = hal_memory_pool_begin(program->pool, stream);
@@ -37,7 +37,7 @@ hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *strea
     hal_free(entry);
     return status;
   }
-  if (!atomic_compare_exchange_strong(&stream->recorder, &nobody, &program->recorder)) {
+  if (!atomic_compare_exchange_strong(&stream->queue, &direct, &program->front->queue)) {
     hal_memory_pool_end(program->pool, stream);
     hal_free(entry);
     return hal_error_set(HAL_FAILED_PRECONDITION, "stream %lld of device %s is being recorded already; end that first",
@@ -55,11 +55,33 @@ static void release_streams(hal_program_t *program) {
   while (program->streams) {
     hal_program_stream_t *const entry = program->streams;
     program->streams = entry->next;
-    atomic_store_explicit(&entry->stream->recorder, NULL, memory_order_release);
+    atomic_store_explicit(&entry->stream->queue, &entry->stream->direct.queue, memory_order_release);
     if (alive) hal_memory_pool_end(program->pool, entry->stream);
     hal_free(entry);
   }
   program->recording = 0;
+}
+
+/* Takes the queue of a recording: where the stream has one, that of before. NULL = no memory. */
+static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream) {
+  hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_CAPTURE]);
+  hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
+  if (!front) return NULL;
+  hal_lock(&front->lock);
+  front->queue.calls = &hal_program_calls;
+  front->id = hal_program_new_id();
+  front->program = program;
+  hal_unlock(&front->lock);
+  return front;
+}
+
+/* Parks the queue of a program that is about to be freed: threads may still hold it. */
+static void leave_front(hal_program_t *program) {
+  hal_recording_t *const front = program->front;
+  hal_lock(&front->lock);
+  front->program = NULL;
+  hal_unlock(&front->lock);
+  hal_queue_park(&program->stream->parked[HAL_QUEUE_CAPTURE], &front->queue);
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */
@@ -78,14 +100,18 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
   if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(hal_thread.device, &stream));
   hal_device_t *const device = stream->device;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(device));
-  if (hal_stream_recorder(stream))
+  if (hal_stream_queue(stream) != &stream->direct.queue)
     return hal_error_set(HAL_FAILED_PRECONDITION, "stream %lld of device %s is being recorded already; end that first",
                          (long long)stream->id, device->label);
   hal_program_t *const program = hal_calloc(1, sizeof *program);
   if (!program) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
-  program->recorder = (hal_recorder_t){.calls = &hal_program_calls, .id = hal_program_new_id()};
   program->device = device;
   program->stream = stream;
+  program->front = take_front(program, stream);
+  if (!program->front) {
+    hal_free(program);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a program");
+  }
   program->current_op = HAL_NO_OP;
   program->flags = desc && HAL_HAS_FIELD(desc, flags) ? desc->flags : 0;
   program->recording = 1;
@@ -102,22 +128,22 @@ hal_status_t hal_program_begin(hal_stream_t *stream, const hal_program_desc_t *d
 hal_status_t hal_program_refuse(hal_program_t *program, const char *message) {
   const hal_status_t status = hal_error_set(HAL_FAILED_PRECONDITION, "%s", message);
   if (!hal_device_is_alive(program->device)) return status;
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   if (program->recording) hal_program_spoil(program, status);
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   return status;
 }
 
 hal_status_t hal_program_end(hal_program_t *program) {
   hal_status_t status = HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   if (!program->recording) status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended already");
   if (!status) {
     release_streams(program);
     if (program->spoiled) status = hal_error_set(HAL_ABORTED, "the recording was spoiled: %s", program->cause);
   }
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   return status;
 }
 
@@ -136,6 +162,7 @@ static void free_program(void *data) {
   hal_memory_pool_release(program->pool);
   hal_tape_destroy(&program->tape);
   hal_free(program->patches);
+  leave_front(program);
   hal_free(program);
 }
 
@@ -149,9 +176,9 @@ static void free_after_last_run(hal_program_t *program) {
 
 void hal_program_destroy(hal_program_t *program) {
   if (!program) return;
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   release_streams(program);
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   if (program->last && hal_device_is_alive(program->device))
     free_after_last_run(program);
   else
@@ -160,8 +187,13 @@ void hal_program_destroy(hal_program_t *program) {
 
 hal_program_t *hal_program_of_stream(hal_stream_t *stream) {
   if (!stream && hal_stream_current(hal_thread.device, &stream)) return NULL;
-  hal_recorder_t *const recorder = hal_stream_program(stream);
-  return recorder ? hal_program_of(recorder) : NULL;
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  if (queue->calls != &hal_program_calls) return NULL;
+  hal_recording_t *const front = hal_recording_of(queue);
+  hal_lock(&front->lock);
+  hal_program_t *const program = front->program;
+  hal_unlock(&front->lock);
+  return program;
 }
 
 int32_t hal_program_device(const hal_program_t *program) { return program->device->index; }

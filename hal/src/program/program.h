@@ -2,7 +2,7 @@
 #ifndef HAL_SRC_PROGRAM_PROGRAM_H_
 #define HAL_SRC_PROGRAM_PROGRAM_H_
 
-#include "device/recorder.h"
+#include "device/device.h"
 #include "hal/lazy.h"
 #include "op/own.h"
 #include "program/arena.h"
@@ -128,11 +128,19 @@ typedef struct hal_program_stream_s {
   hal_stream_t *stream;
 } hal_program_stream_t;
 
+/* The queue of the streams of a recording: what a thread may still hold when the recording has ended, or its program is destroyed. */
+typedef struct hal_recording_s {
+  hal_queue_t queue;
+  hal_lock_t lock;        /* of all that follows, and of the program */
+  uint64_t id;            /* no other recording of the process has it; never 0 */
+  hal_program_t *program; /* NULL = it is destroyed */
+} hal_recording_t;
+
 struct hal_program_s {
-  hal_recorder_t recorder; /* first: a recorder is its program */
+  hal_recording_t *front;
   hal_device_t *device;
-  /* What each command touches, side by side: 128 bytes with the above. */
-  hal_lock_t lock;        /* of all that follows */
+  /* What each command touches, side by side: 128 bytes with the above. All of it is under the front's lock. */
+  int is_deferred;        /* 1 = a lazy stream's, which are launched once */
   hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
   int recording, reports; /* reports: kernels may write the stream's error record */
   hal_tape_t tape;
@@ -153,16 +161,19 @@ struct hal_program_s {
   hal_lock_t turn;             /* of a run: of `done`, `last`, and what commands and graphs write */
 };
 
-static inline hal_program_t *hal_program_of(hal_recorder_t *recorder) { return (hal_program_t *)recorder; }
+static inline hal_recording_t *hal_recording_of(hal_queue_t *queue) { return (hal_recording_t *)queue; }
 
-/* What the recorder calls (record.c). Lazy work shares some of it. */
-extern const hal_recorder_calls_t hal_program_calls;
+static inline void hal_program_lock(const hal_program_t *program) { hal_lock(&program->front->lock); }
+static inline void hal_program_unlock(const hal_program_t *program) { hal_unlock(&program->front->lock); }
+
+/* The functions of a queue that records a program (record.c). Lazy work shares some of them. */
+extern const hal_queue_calls_t hal_program_calls;
 
 /* Gives the number of a recording, which no other has. */
 uint64_t hal_program_new_id(void);
 
 /* Locks a recording. Errors: it was spoiled, or has ended meanwhile. */
-hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_program);
+hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program);
 
 /* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);

@@ -41,7 +41,7 @@ static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_re
 static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
   hal_tape_t *const tape = &program->tape;
   if (!recorded) return HAL_NO_OP;
-  if (recorded->recording == program->recorder.id) return recorded->index;
+  if (recorded->recording == program->front->id) return recorded->index;
   if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
   const int is_split = recorded->recording != 0; /* its first commands were queued meanwhile */
   if (HAL_LIKELY(!is_split)) {                   /* no other thread writes it */
@@ -50,7 +50,7 @@ static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *record
     hal_op_count_one(&hal_op_counter(recorded->op)->put_off);
   }
   recorded->index = tape->op_count++;
-  recorded->recording = program->recorder.id;
+  recorded->recording = program->front->id;
   tape->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
   if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(tape, recorded, is_split);
   return recorded->index;
@@ -59,7 +59,7 @@ static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *record
 static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *recorded, uint32_t kind) {
   hal_tape_t *const tape = &program->tape;
   if (!fits((void **)&tape->commands, tape->command_count, &tape->command_room, sizeof *tape->commands)) return NULL;
-  const uint32_t op = program->recorder.lazy ? lazy_op(program, recorded) : program->current_op;
+  const uint32_t op = program->is_deferred ? lazy_op(program, recorded) : program->current_op;
   hal_command_t *const command = &tape->commands[tape->command_count++];
   command->kind = kind;
   command->op = op;
@@ -70,30 +70,33 @@ hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind) {
   return append(program, hal_thread.recorded_op, kind);
 }
 
-hal_status_t hal_program_enter(hal_recorder_t *recorder, hal_program_t **out_program) {
-  hal_program_t *const program = hal_program_of(recorder);
-  hal_lock(&program->lock);
-  *out_program = program;
-  if (HAL_LIKELY(!program->spoiled && program->recording)) return HAL_OK;
-  hal_unlock(&program->lock);
-  if (!program->recording)
-    return hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended while work was queued; end it after that");
-  return hal_error_set(HAL_FAILED_PRECONDITION, "the recording was spoiled before: %s", program->cause);
+hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) {
+  hal_recording_t *const front = hal_recording_of(queue);
+  hal_status_t status;
+  hal_lock(&front->lock);
+  hal_program_t *const program = *out_program = front->program;
+  if (HAL_LIKELY(program && !program->spoiled && program->recording)) return HAL_OK;
+  if (program && program->recording)
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording was spoiled before: %s", program->cause);
+  else
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended while work was queued; end it after that");
+  hal_unlock(&front->lock);
+  return status;
 }
 
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
-  if (HAL_UNLIKELY(status && !program->recorder.lazy))
+  if (HAL_UNLIKELY(status && !program->is_deferred))
     hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   return status;
 }
 
 /* ---- operators ----------------------------------------------------------------------------------------------------------- */
 
-static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_op_call_t *call) {
+static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_program_t *program;
   op->index = HAL_NO_OP;
-  if (hal_program_enter(recorder, &program)) return 1; /* the first command tells it */
+  if (hal_program_enter(queue, &program)) return 1; /* the first command tells it */
   hal_status_t status = HAL_OK;
   op->index = program->current_op;
   if (fits((void **)&program->tape.ops, program->tape.op_count, &program->tape.op_room, sizeof *program->tape.ops)) {
@@ -108,11 +111,11 @@ static int begin_op(hal_recorder_t *recorder, hal_recorded_op_t *op, const hal_o
   return 1;
 }
 
-static void end_op(hal_recorder_t *recorder, hal_recorded_op_t *op) {
-  hal_program_t *const program = hal_program_of(recorder);
-  hal_lock(&program->lock);
-  program->current_op = op->index;
-  hal_unlock(&program->lock);
+static void end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
+  hal_recording_t *const front = hal_recording_of(queue);
+  hal_lock(&front->lock);
+  if (front->program) front->program->current_op = op->index;
+  hal_unlock(&front->lock);
 }
 
 /* ---- commands ------------------------------------------------------------------------------------------------------------ */
@@ -201,10 +204,10 @@ static inline hal_launch_t *copy_plain(hal_arena_t *arena, const hal_launch_t *l
   return copy;
 }
 
-static hal_status_t record_launch(hal_recorder_t *recorder, hal_recorded_op_t *op, hal_plugin_kernel_t *kernel,
+static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal_plugin_kernel_t *kernel,
                                   const hal_launch_t *launch) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   uint64_t codes = 0;
   hal_launch_t *copy = copy_plain(&program->tape.arena, launch, &codes);
   if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->tape.arena, launch);
@@ -213,8 +216,8 @@ static hal_status_t record_launch(hal_recorder_t *recorder, hal_recorded_op_t *o
   command->u.launch.kernel = kernel;
   command->u.launch.launch = copy;
   command->u.launch.codes = codes;
-  if (HAL_LIKELY(recorder->lazy)) { /* runs on its own stream: the addresses of its error record stay */
-    hal_unlock(&program->lock);
+  if (HAL_LIKELY(program->is_deferred)) { /* runs on its own stream: the addresses of its error record stay */
+    hal_program_unlock(program);
     return HAL_OK;
   }
   return hal_program_leave(program, note_patches(program, copy));
@@ -227,13 +230,13 @@ static int is_page_locked(const void *address) {
   return hal_host_find(address, &device) == HAL_OK;
 }
 
-static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst_device, const void *src,
-                                int32_t src_device, size_t size) {
+static hal_status_t record_copy(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src, int32_t src_device,
+                                size_t size) {
   hal_program_t *program;
   const int from_host = src_device == HAL_HOST && !is_page_locked(src);
   if (dst_device == HAL_HOST && !is_page_locked(dst))
-    return recorder->calls->settle(recorder, "a copy to host memory that is not page-locked (pin_memory)");
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+    return queue->calls->require(queue, "a copy to host memory that is not page-locked (pin_memory)");
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   if (from_host) src = hal_arena_copy(&program->tape.arena, src, size);
   hal_command_t *const command = src ? hal_program_append(program, HAL_COMMAND_COPY) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
@@ -245,10 +248,9 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
   return hal_program_leave(program, HAL_OK);
 }
 
-static hal_status_t record_fill(hal_recorder_t *recorder, void *dst, const void *pattern, size_t pattern_size,
-                                size_t size) {
+static hal_status_t record_fill(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   hal_command_t *const command = hal_program_append(program, HAL_COMMAND_FILL);
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.fill.dst = dst;
@@ -258,19 +260,20 @@ static hal_status_t record_fill(hal_recorder_t *recorder, void *dst, const void 
   return hal_program_leave(program, HAL_OK);
 }
 
-static hal_status_t record_random(hal_recorder_t *recorder, const hal_random_t *desc) {
+static hal_status_t record_random(hal_queue_t *queue, const hal_random_t *desc) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   hal_random_t *const copy = hal_arena_copy(&program->tape.arena, desc, sizeof *desc);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_RANDOM) : NULL;
   if (command) command->u.random = copy;
   return hal_program_leave(program, command ? HAL_OK : out_of_memory());
 }
 
-static hal_status_t record_own_op(hal_recorder_t *recorder, const void *own, const char *name,
-                                  const hal_op_call_t *call) {
+static hal_status_t record_own_op(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
+                                  hal_status_t answer) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  if (answer) return HAL_UNIMPLEMENTED; /* it decides when it is called */
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   hal_op_call_t *const copy = hal_program_copy_call(&program->tape.arena, call);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_OWN_OP) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
@@ -280,9 +283,9 @@ static hal_status_t record_own_op(hal_recorder_t *recorder, const void *own, con
   return hal_program_leave(program, HAL_OK);
 }
 
-static hal_status_t record_host_call(hal_recorder_t *recorder, hal_host_fn_t fn, void *user_data) {
+static hal_status_t record_host_call(hal_queue_t *queue, hal_host_fn_t fn, void *user_data) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   hal_command_t *const command = hal_program_append(program, HAL_COMMAND_HOST_CALL);
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.host_call.fn = fn;
@@ -292,25 +295,88 @@ static hal_status_t record_host_call(hal_recorder_t *recorder, hal_host_fn_t fn,
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------------ */
 
-static void reported(hal_recorder_t *recorder) {
-  hal_program_t *const program = hal_program_of(recorder);
-  hal_lock(&program->lock);
-  program->reports = 1;
-  hal_unlock(&program->lock);
+static int reports(hal_queue_t *queue) {
+  hal_recording_t *const front = hal_recording_of(queue);
+  hal_lock(&front->lock);
+  if (front->program) front->program->reports = 1;
+  hal_unlock(&front->lock);
+  return 1;
 }
 
-static hal_status_t join(hal_recorder_t *recorder, hal_stream_t *stream) {
+/* What needs the result of work that has not run invalidates the recording. */
+static hal_status_t require(hal_queue_t *queue, const char *what) {
   hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  const hal_status_t status =
-      stream->device == program->device
-          ? hal_program_take_stream(program, stream)
-          : hal_error_set(HAL_FAILED_PRECONDITION,
-                          "a stream of device %s waits for work of device %s that is being recorded; a program is of "
-                          "one device",
-                          stream->device->label, program->device->label);
-  return hal_program_leave(program, status);
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
+  return hal_program_leave(
+      program, hal_error_set(HAL_FAILED_PRECONDITION,
+                             "%s cannot be done while stream %lld of device %s is being recorded: it needs the "
+                             "result of work that has not run; do it before or after the recording",
+                             what, (long long)program->stream->id, program->device->label));
 }
+
+static hal_status_t synchronize(hal_queue_t *queue) { return require(queue, "hal_stream_synchronize"); }
+
+static hal_status_t synchronize_timeout(hal_queue_t *queue, int64_t timeout_ns) {
+  (void)timeout_ns;
+  return require(queue, "hal_stream_synchronize_timeout");
+}
+
+static hal_status_t query(hal_queue_t *queue) { return require(queue, "hal_stream_query"); }
+
+/* What is recorded runs when the program does: there is nothing to launch. */
+static hal_status_t flush(hal_queue_t *queue, const char *reason) {
+  (void)queue, (void)reason;
+  return HAL_OK;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------------------------- */
+
+/* The event is a place in the recording, whose number is known also when it has ended meanwhile: then it is over. */
+static hal_status_t record_event(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording) {
+  hal_recording_t *const front = hal_recording_of(queue);
+  (void)event;
+  hal_lock(&front->lock);
+  *out_recording = front->id;
+  hal_unlock(&front->lock);
+  return HAL_OK;
+}
+
+static hal_status_t wait_event(hal_queue_t *queue, hal_plugin_event_t *event) {
+  (void)event;
+  return require(queue, "waiting for an event that was recorded outside of it");
+}
+
+/* Makes a stream one of the recording's. The lock is held. */
+static hal_status_t join(hal_program_t *program, hal_stream_t *stream) {
+  if (stream->device == program->device) return hal_program_take_stream(program, stream);
+  return hal_error_set(HAL_FAILED_PRECONDITION,
+                       "a stream of device %s waits for work of device %s that is being recorded; a program is of one "
+                       "device",
+                       stream->device->label, program->device->label);
+}
+
+/* Work is recorded in an order in which it may run, and runs in that order, so within a recording there is nothing to wait for. */
+static hal_status_t recorded_event(hal_queue_t *queue, uint64_t recording, hal_stream_t *stream, const char *what) {
+  hal_recording_t *const front = hal_recording_of(queue);
+  hal_program_t *program;
+  hal_lock(&front->lock);
+  const int is_over = !front->program || !front->program->recording || front->id != recording;
+  hal_unlock(&front->lock);
+  if (is_over) return HAL_NOT_FOUND;
+  if (!stream) return require(queue, what);
+  hal_queue_t *const other = hal_stream_queue(stream);
+  if (other == queue) return HAL_OK;
+  if (other->calls == &hal_program_calls) return require(other, "waiting for an event that was recorded outside of it");
+  HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
+  return hal_program_leave(program, join(program, stream));
+}
+
+static int is_recording(hal_queue_t *queue) {
+  (void)queue;
+  return 1;
+}
+
+/* ---- random numbers ----------------------------------------------------------------------------------------------------------------- */
 
 /* Finds the source of a generator, or makes it: a new one has drawn nothing. */
 static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator, hal_program_source_t **out_source) {
@@ -337,11 +403,11 @@ static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator
   return HAL_OK;
 }
 
-static hal_status_t draw(hal_recorder_t *recorder, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw) {
+static hal_status_t draw(hal_queue_t *queue, hal_generator_t *generator, uint64_t blocks, hal_draw_t *out_draw) {
   hal_program_t *program;
   hal_program_source_t *source = NULL;
   hal_callbacks_defer(); /* it allocates */
-  hal_status_t status = hal_program_enter(recorder, &program);
+  hal_status_t status = hal_program_enter(queue, &program);
   if (!status) {
     status = source_of(program, generator, &source);
     if (!status) {
@@ -354,25 +420,32 @@ static hal_status_t draw(hal_recorder_t *recorder, hal_generator_t *generator, u
   return status;
 }
 
-static hal_status_t settle(hal_recorder_t *recorder, const char *what) {
-  hal_program_t *program;
-  HAL_RETURN_IF_ERROR(hal_program_enter(recorder, &program));
-  return hal_program_leave(
-      program, hal_error_set(HAL_FAILED_PRECONDITION,
-                             "%s cannot be done while stream %lld of device %s is being recorded: it needs the "
-                             "result of work that has not run; do it before or after the recording",
-                             what, (long long)program->stream->id, program->device->label));
+static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t room) {
+  hal_direct_calls.describe(queue, origin, text, room); /* unknown: programs keep no origins */
 }
 
-const hal_recorder_calls_t hal_program_calls = {.begin_op = begin_op,
-                                                .end_op = end_op,
-                                                .launch = record_launch,
-                                                .copy = record_copy,
-                                                .fill = record_fill,
-                                                .random = record_random,
-                                                .own_op = record_own_op,
-                                                .host_call = record_host_call,
-                                                .join = join,
-                                                .reported = reported,
-                                                .draw = draw,
-                                                .settle = settle};
+static void released(hal_queue_t *queue, const void *address, size_t size) {
+  (void)queue, (void)address, (void)size; /* a recording has its own pool: later work of it gets the memory in order */
+}
+
+const hal_queue_calls_t hal_program_calls = {.begin_op = begin_op,
+                                             .end_op = end_op,
+                                             .launch = record_launch,
+                                             .copy = record_copy,
+                                             .fill = record_fill,
+                                             .random = record_random,
+                                             .own_op = record_own_op,
+                                             .host_call = record_host_call,
+                                             .record_event = record_event,
+                                             .wait_event = wait_event,
+                                             .recorded_event = recorded_event,
+                                             .flush = flush,
+                                             .require = require,
+                                             .synchronize = synchronize,
+                                             .synchronize_timeout = synchronize_timeout,
+                                             .query = query,
+                                             .reports = reports,
+                                             .draw = draw,
+                                             .describe = describe,
+                                             .released = released,
+                                             .is_recording = is_recording};

@@ -28,7 +28,7 @@ static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *strea
   hal_op_call_t *const call = command->u.own_op.call;
   const hal_op_own_t *const own = command->u.own_op.own;
   const char *const name = command->u.own_op.name;
-  call->stream = stream->handle;
+  call->stream = stream->direct.handle;
   const hal_status_t status = scratch->kept ? hal_op_own_call_kept(own, name, stream, call, scratch->kept)
                                             : hal_op_own_call(own, name, stream, scratch->pool, call);
   if (status != HAL_UNIMPLEMENTED) return status;
@@ -46,7 +46,7 @@ static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *p
 
 static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_t *plugin, int32_t ordinal,
                                        hal_stream_t *stream, const scratch_t *scratch) {
-  hal_plugin_stream_t *const handle = stream->handle;
+  hal_plugin_stream_t *const handle = stream->direct.handle;
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH:
       return hal_call_kernel_launch(plugin, command->u.launch.kernel, handle, command->u.launch.launch);
@@ -151,13 +151,14 @@ hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   if (stream->device != program->device) /* before the stream is touched: it may be recorded */
     return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
                          program->device->label, stream->device->label);
-  HAL_RETURN_IF_ERROR(hal_stream_settle(stream, "running another program"));
+  hal_queue_t *const queue = hal_stream_queue(stream);
+  HAL_RETURN_IF_ERROR(queue->calls->require(queue, "running another program"));
   hal_callbacks_defer();
   take_turn(program);
-  hal_lock(&program->lock);
+  hal_program_lock(program);
   hal_status_t status = check(program);
   program->runs += status == HAL_OK;
-  hal_unlock(&program->lock);
+  hal_program_unlock(program);
   if (!status) status = run(program, stream);
   leave_turn(program);
   hal_callbacks_resume();

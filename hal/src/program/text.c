@@ -12,7 +12,7 @@
 /* A program that is read, not changed. */
 static hal_program_t *locked(const hal_program_t *program) {
   hal_program_t *const own = (hal_program_t *)(uintptr_t)program;
-  hal_lock(&own->lock);
+  hal_program_lock(own);
   return own;
 }
 
@@ -37,7 +37,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
   for (uint32_t i = 0; i < own->graphs.part_count; i++)
     if (own->graphs.parts[i].graph) info.captured += own->graphs.parts[i].end - own->graphs.parts[i].begin;
   for (const hal_program_source_t *source = own->sources; source; source = source->next) info.random += source->blocks;
-  hal_unlock(&own->lock);
+  hal_program_unlock(own);
   memcpy(out_info, &info, info.struct_size < sizeof info ? info.struct_size : sizeof info);
   return HAL_OK;
 }
@@ -195,6 +195,6 @@ hal_status_t hal_program_text(const hal_program_t *program, uint32_t format, cha
       own->recording
           ? hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording to read it")
           : hal_tape_text(&own->tape, title, NULL, format, text, room, out_size);
-  hal_unlock(&own->lock);
+  hal_program_unlock(own);
   return status;
 }

@@ -128,7 +128,7 @@ static ze_result_t device_queue_groups(ze_device_handle_t device, uint32_t *coun
   if (out && *count) {
     out->flags = ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COMPUTE | ZE_COMMAND_QUEUE_GROUP_PROPERTY_FLAG_COPY;
     out->maxMemoryFillPatternSize = MAX_PATTERN;
-    out->numQueues = 4;
+    out->numQueues = QUEUES;
   }
   *count = 1;
   return ZE_RESULT_SUCCESS;

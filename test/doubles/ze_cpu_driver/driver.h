@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { MAX_DEVICES = 8, MAX_ARGS = HAL_SPIRV_ARGS, MAX_ARG_BYTES = 4096, MAX_PATTERN = 16 };
+enum { MAX_DEVICES = 8, MAX_ARGS = HAL_SPIRV_ARGS, MAX_ARG_BYTES = 4096, MAX_PATTERN = 16, QUEUES = 4 };
 
 /* ---- devices (device.c) ----------------------------------------------------------------------------------------------------- */
 

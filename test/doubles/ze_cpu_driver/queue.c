@@ -156,11 +156,24 @@ static ze_result_t list_create(ze_context_handle_t context, ze_device_handle_t d
   return list_make(device, (list_t **)out);
 }
 
+static atomic_uint indices;
+
+__attribute__((visibility("default"))) uint32_t ze_cpu_queue_indices(void);
+uint32_t ze_cpu_queue_indices(void) { return atomic_load(&indices); }
+
+/* Notes which queue of the group a list is of. */
+static ze_result_t note_index(uint32_t index) {
+  if (index >= QUEUES) return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+  atomic_fetch_or(&indices, 1u << index);
+  return ZE_RESULT_SUCCESS;
+}
+
 static ze_result_t list_immediate(ze_context_handle_t context, ze_device_handle_t device,
                                   const ze_command_queue_desc_t *desc, ze_command_list_handle_t *out) {
   (void)context;
   list_t *list = NULL;
-  ze_result_t result = list_make(device, &list);
+  ze_result_t result = note_index(desc->index);
+  if (!result) result = list_make(device, &list);
   if (result) return result;
   result = queue_make((device_t *)device, is_synchronous(desc), &list->queue);
   if (result)

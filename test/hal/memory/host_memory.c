@@ -32,7 +32,7 @@ static void expect_misuse(hal_status_t status, hal_status_t code, const char *te
 /* Uses `size` bytes at `address` on a stream that does not go on by itself. */
 static void use_held(hal_stream_t *stream, void *address, size_t size) {
   double_enqueue(stream, address, size);
-  stream->handle->held = 1;
+  stream->direct.handle->held = 1;
   cr_assert_eq(hal_host_record_stream(address, stream), HAL_OK, "%s", hal_error_message());
 }
 
@@ -176,7 +176,7 @@ Test(host_memory, where_no_event_can_be_had_the_stream_is_waited_for) {
     cr_assert_eq(hal_host_record_stream(a, double_stream(0, 1)), HAL_OK);
     double_.fail_after[slots[i]] = 1;
     give(a);
-    cr_expect_eq(double_stream(0, 1)->handle->done, double_stream(0, 1)->handle->queued);
+    cr_expect_eq(double_stream(0, 1)->direct.handle->done, double_stream(0, 1)->direct.handle->queued);
     cr_expect_eq(take(4096), a);
     give(a);
   }

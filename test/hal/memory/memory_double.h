@@ -211,7 +211,7 @@ static hal_status_t double_event_synchronize(hal_plugin_event_t *event) {
 /* Queues one work item that uses `size` bytes at `address`. */
 DOUBLE_FN void double_enqueue(hal_stream_t *stream, const void *address, size_t size) {
   pthread_mutex_lock(&double_.lock);
-  hal_plugin_stream_t *handle = stream->handle;
+  hal_plugin_stream_t *handle = stream->direct.handle;
   double_.uses[double_.use_count++ % DOUBLE_USES] =
       (double_use_t){.stream = handle, .mark = ++handle->queued, .begin = address, .size = size};
   if (double_.use_count > DOUBLE_USES) double_.use_count = DOUBLE_USES;
@@ -221,8 +221,8 @@ DOUBLE_FN void double_enqueue(hal_stream_t *stream, const void *address, size_t 
 /* Finishes all queued work of a stream. */
 DOUBLE_FN void double_finish(hal_stream_t *stream) {
   pthread_mutex_lock(&double_.lock);
-  stream->handle->done = stream->handle->queued;
-  stream->handle->held = 0;
+  stream->direct.handle->done = stream->direct.handle->queued;
+  stream->direct.handle->held = 0;
   pthread_cond_broadcast(&double_.changed);
   pthread_mutex_unlock(&double_.lock);
 }
@@ -269,9 +269,10 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
     snprintf(device->label, sizeof device->label, "double:%d", i);
     device->info.flags = flags;
     for (int id = 0; id < DOUBLE_STREAMS; id++) {
-      double_.streams[i][id] = (hal_stream_t){.handle = &double_.handles[i][id], .device = device, .id = id};
+      hal_stream_initialize(&double_.streams[i][id], device, &double_.handles[i][id]);
+      double_.streams[i][id].id = id;
     }
-    device->default_stream = double_.streams[i][0];
+    hal_stream_initialize(&device->default_stream, device, &double_.handles[i][0]);
     const hal_status_t status = hal_allocator_create(device, &device->allocator);
     if (status) return status;
     device->ready = 1;

@@ -128,7 +128,7 @@ Test(memory_streams, other_threads_go_on_while_one_waits_in_empty_cache) {
   pthread_t thread;
   hal_block_t *block = take_on(NULL, 4096);
   double_enqueue(other, hal_memory_block_address(block), 4096);
-  other->handle->held = 1;
+  other->direct.handle->held = 1;
   cr_assert_eq(hal_memory_record_stream(block, other), HAL_OK);
   hal_memory_release(block);
   cr_assert_eq(pthread_create(&thread, NULL, release_the_gate, other), 0);
@@ -211,7 +211,7 @@ Test(memory_streams, asynchronous_failures_are_not_swallowed_by_the_allocator) {
   int freed = 0;
   cr_assert_eq(double_open(1, 0), HAL_OK);
   double_enqueue(double_stream(0, 0), NULL, 0);
-  double_stream(0, 0)->handle->failure = HAL_DATA_LOSS;
+  double_stream(0, 0)->direct.handle->failure = HAL_DATA_LOSS;
   cr_assert_eq(hal_memory_defer(0, NULL, count_call, &freed), HAL_OK);
   cr_expect_eq(hal_stream_query(double_stream(0, 1)), HAL_OK, "no other stream's");
   cr_expect_eq(hal_stream_query(double_stream(0, 0)), HAL_DATA_LOSS, "the next synchronisation gets it");
@@ -237,7 +237,7 @@ static void check_nobody_waits_with_the_lock(uint32_t waiting_slot) {
   cr_assert_eq(hal_memory_record_stream(block, held), HAL_OK);
   double_enqueue(held, hal_memory_block_address(block), 100);
   pthread_mutex_lock(&double_.lock);
-  held->handle->held = 1;
+  held->direct.handle->held = 1;
   const int calls = double_.calls[waiting_slot];
   pthread_mutex_unlock(&double_.lock);
   cr_assert_eq(pthread_create(&releaser, NULL, release_block, block), 0);

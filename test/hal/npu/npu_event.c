@@ -50,3 +50,12 @@ Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
   cr_assert_null(opened);
   hal_event_destroy(event);
 }
+
+Test(npu_event, streams_are_spread_over_the_queues_of_the_device) {
+  open_npu();
+  for (int i = 0; i < 4; i++) {
+    hal_stream_t *stream;
+    assert_ok(hal_stream_acquire(0, 0, &stream));
+  }
+  cr_assert_eq(queues_used(), 0xFu);
+}

@@ -18,18 +18,32 @@ static inline void open_npu(void) {
   open_opencl();
 }
 
-/* Asks the driver for faults, "name=number,...": test/doubles/ze_cpu_driver/README.md. The driver is loaded when a device is first used. */
-static inline void set_fault(const char *text) {
+/* Returns a function of the driver (test/doubles/ze_cpu_driver/README.md), which is loaded when a device is first used. */
+static inline void *driver_function(const char *name) {
   hal_device_info_t info = {.struct_size = sizeof info};
   assert_ok(hal_device_info(0, &info));
   void *const driver = dlopen(ZE_DRIVER, RTLD_NOW | RTLD_NOLOAD);
   cr_assert_not_null(driver, "%s is not loaded", ZE_DRIVER);
-  int (*set)(const char *) = NULL;
-  void *const symbol = dlsym(driver, "ze_cpu_fault_set");
+  void *const symbol = dlsym(driver, name);
   cr_assert_not_null(symbol);
+  dlclose(driver); /* the plugin keeps it */
+  return symbol;
+}
+
+/* Asks the driver for faults, "name=number,...". */
+static inline void set_fault(const char *text) {
+  int (*set)(const char *) = NULL;
+  void *const symbol = driver_function("ze_cpu_fault_set");
   memcpy(&set, &symbol, sizeof symbol);
   cr_assert_eq(set(text), 0, "no fault '%s'", text);
-  dlclose(driver);
+}
+
+/* Returns the queues of the group for which lists were made, a bit each. */
+static inline uint32_t queues_used(void) {
+  uint32_t (*indices)(void) = NULL;
+  void *const symbol = driver_function("ze_cpu_queue_indices");
+  memcpy(&indices, &symbol, sizeof symbol);
+  return indices();
 }
 
 #endif /* TEST_HAL_NPU_TESTING_H_ */

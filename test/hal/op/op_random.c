@@ -112,7 +112,7 @@ Test(op_random, uniform_and_bernoulli_equal_random_fill_bit_for_bit) {
                                  .distribution = cases[c].distribution,
                                  .p0 = cases[c].p0,
                                  .p1 = cases[c].p1};
-      must(hal_call_random_fill(device->plugin, device->default_stream.handle, &desc));
+      must(hal_call_random_fill(device->plugin, device->default_stream.direct.handle, &desc));
       tensor_download(r), tensor_download(d);
       cr_assert_eq(memcmp(r->host, d->host, (size_t)r->storage * r->element), 0, "%s", cases[c].op);
       tensor_free(r), tensor_free(d);

@@ -119,6 +119,37 @@ Test(five, streams_events_and_host_calls_work) {
   check_streams_and_events();
 }
 
+/* How often the plugin "streamless" was asked to copy. */
+static int32_t copies_of(void) {
+  hal_module_t *module;
+  hal_kernel_t *kernel;
+  int32_t count = 0, *target = &count;
+  const hal_module_desc_t desc = {.struct_size = sizeof desc, .dialect = "streamless", .options = ""};
+  const hal_arg_t arguments[] = {{&target, sizeof target, HAL_ARG_POINTER}};
+  const hal_launch_t launch = {
+      .struct_size = sizeof launch, .grid = {1, 1, 1}, .block = {1, 1, 1}, .arg_count = 1, .args = arguments};
+  assert_ok(hal_module_load(1, &desc, &module));
+  assert_ok(hal_kernel_get(module, "copies", &kernel));
+  assert_ok(hal_kernel_launch(kernel, NULL, &launch));
+  hal_module_unload(module);
+  return count;
+}
+
+Test(five, a_large_fill_doubles_by_copies_within_the_device) {
+  enum { BYTES = (4 << 20) + 48 };
+  const uint8_t pattern[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+  hal_device_t *const device = open_device(FIXTURE("streamless"));
+  uint8_t *bytes;
+  void *ptr;
+  assert_ok(hal_call_memory_alloc(device->plugin, device->ordinal, BYTES, 0, &ptr));
+  const int32_t before = copies_of();
+  assert_ok(hal_memory_fill(NULL, 1, ptr, pattern, sizeof pattern, BYTES));
+  cr_assert_leq(copies_of() - before, 12); /* 4 KiB from the host, then ten doublings and the rest */
+  bytes = ptr;
+  for (size_t i = 0; i < BYTES; i++) cr_assert_eq(bytes[i], pattern[i % 16], "byte %zu", i);
+  assert_ok(hal_call_memory_free(device->plugin, device->ordinal, ptr));
+}
+
 Test(old, the_missing_tail_is_seen) {
   hal_registry_entry_t entry = {.struct_size = sizeof entry};
   hal_device_t *const device = open_device(FIXTURE("old"));

@@ -534,7 +534,7 @@ Test(compiler, lazy_work_that_outlives_the_devices_ends_without_its_programs) {
   assert_ok(hal_lazy_flush(lazy));
   add(a, a, 1, r);
   hal_registry_close();
-  cr_expect_eq(state.destroyed, 1);
+  cr_expect(state.programs == 2 && state.destroyed == 2); /* closing has launched what was deferred, too */
   assert_ok(hal_lazy_end(lazy)); /* under the address sanitizer: reads nothing that was destroyed */
 }
 

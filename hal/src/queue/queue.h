@@ -1,0 +1,119 @@
+/* queue.h: where the work of a stream goes. Private to hal/src.
+ *
+ * A stream has a pointer to its queue, which is never NULL. There are three implementations of the table of functions: `direct` calls the
+ * plugin (direct.h), the others record the work: as a program that runs later, or to launch it when something needs it. A caller loads the
+ * pointer once per call and uses it; it does not find out which implementation it is.
+ *
+ * A queue copies what it is given: arguments and descriptors are borrowed for the call. Any thread may call.
+ *
+ * Lifetime: a thread that has loaded the pointer may use the queue after another one has taken its place. So a queue that was in the place
+ * is never freed; it is parked at its stream, and used again for that stream's next recording of the same kind. A call that comes late is
+ * refused, or is part of what the stream records then. */
+#ifndef HAL_SRC_QUEUE_QUEUE_H_
+#define HAL_SRC_QUEUE_QUEUE_H_
+
+#include <stdatomic.h>
+
+#include "plugin/plugin.h"
+
+struct hal_stream_s;    /* device/ */
+struct hal_generator_s; /* device/ */
+struct hal_draw_s;      /* device/ */
+
+typedef struct hal_queue_s hal_queue_t;
+
+/* An operator that a thread runs on a stream whose queue records, for as long as it runs: `hal_thread.recorded_op` is the innermost. */
+typedef struct hal_recorded_op_s {
+  struct hal_recorded_op_s *outer; /* that runs this one as a part of its own; NULL = none */
+  uint32_t op;
+  /* The queue's. A program: which operator recorded before. Deferred work has the operator on a command list with its first command, and
+   * again when that list was launched meanwhile. */
+  uint32_t index;            /* on the command list of `recording` */
+  uint64_t recording;        /* 0: not yet on one */
+  uint64_t origin;           /* where the caller is */
+  const hal_op_call_t *call; /* when it is described, accepted by the compiler, or its spans are noted; else NULL */
+  uint8_t described, accepted, spans;
+} hal_recorded_op_t;
+
+/* Statuses come with their messages, unless a function says otherwise. */
+typedef struct hal_queue_calls_s {
+  /* An operator begins, of which `outer` and `op` are set: the work until it ends is its own. Operators may run others. `call` may be
+   * NULL. 0 = it is a part of the one that runs it, and does not end. */
+  int (*begin_op)(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call);
+  void (*end_op)(hal_queue_t *queue, hal_recorded_op_t *op);
+  /* `op`: of the thread; NULL = none. */
+  hal_status_t (*launch)(hal_queue_t *queue, hal_recorded_op_t *op, hal_plugin_kernel_t *kernel,
+                         const hal_launch_t *launch);
+  /* Devices are the plugin's ordinals, or HAL_HOST. HAL_UNIMPLEMENTED, without a message: the plugin does not copy between them. */
+  hal_status_t (*copy)(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src, int32_t src_device,
+                       size_t size);
+  hal_status_t (*fill)(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size);
+  /* HAL_UNIMPLEMENTED, without a message: the plugin has no such numbers. */
+  hal_status_t (*random)(hal_queue_t *queue, const hal_random_t *desc);
+  /* A plugin's own operator. `answer`: HAL_OK = its query has accepted the call; HAL_NOT_READY = it decides when it is called. Returns HAL_OK:
+   * it is taken; HAL_NOT_READY: the caller calls it now; HAL_UNIMPLEMENTED: the caller takes another way. The last two have no message. */
+  hal_status_t (*own_op)(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
+                         hal_status_t answer);
+  hal_status_t (*host_call)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
+  /* `*out_recording` != 0: the event is a place in that recording. The plugin's status, without a message. */
+  hal_status_t (*record_event)(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording);
+  hal_status_t (*wait_event)(hal_queue_t *queue, hal_plugin_event_t *event);
+  /* Uses an event that is a place in a recording: `stream` waits for it and is recorded from now on, or, where that is NULL, the caller
+   * wants to do `what`. HAL_NOT_FOUND, without a message: the recording is over. */
+  hal_status_t (*recorded_event)(hal_queue_t *queue, uint64_t recording, struct hal_stream_s *stream, const char *what);
+  /* Launches deferred work; a program goes on recording. */
+  hal_status_t (*flush)(hal_queue_t *queue, const char *reason);
+  /* The caller needs the results of all work ("hal_stream_synchronize"), or goes past the queue: deferred work is launched; a recording of a
+   * program is invalidated, and the error returned. */
+  hal_status_t (*require)(hal_queue_t *queue, const char *what);
+  /* For the work that was launched. The plugin's statuses, without a message. */
+  hal_status_t (*synchronize)(hal_queue_t *queue);
+  hal_status_t (*synchronize_timeout)(hal_queue_t *queue, int64_t timeout_ns);
+  hal_status_t (*query)(hal_queue_t *queue);
+  /* Kernels that were launched may report bad values. Returns 0 = they are launched now, and the caller looks after the reports. */
+  int (*reports)(hal_queue_t *queue);
+  /* Random numbers whose state lies in device memory, so that each run has its own. HAL_UNIMPLEMENTED, without a message: they are generated
+   * when the call is made. */
+  hal_status_t (*draw)(hal_queue_t *queue, struct hal_generator_s *generator, uint64_t blocks,
+                       struct hal_draw_s *out_draw);
+  /* Writes where the caller of an operator with this origin was, "" where that is unknown. */
+  void (*describe)(hal_queue_t *queue, uint64_t origin, char *text, size_t room);
+  /* Memory of the stream was released to the allocator: later work may be given it. */
+  void (*released)(hal_queue_t *queue, const void *address, size_t size);
+  int (*is_recording)(hal_queue_t *queue); /* for the public question */
+} hal_queue_calls_t;
+
+struct hal_queue_s {
+  const hal_queue_calls_t *calls;
+  hal_queue_t *next; /* where it is parked */
+};
+
+/* Kinds of queues that are parked. */
+enum { HAL_QUEUE_CAPTURE, HAL_QUEUE_LAZY, HAL_QUEUE_KINDS };
+
+/* Puts a queue that is used no more where the next one is taken from. Any thread, without a lock. */
+void hal_queue_park(_Atomic(hal_queue_t *) *parked, hal_queue_t *queue);
+
+/* Takes one of them; NULL = there is none. */
+hal_queue_t *hal_queue_unpark(_Atomic(hal_queue_t *) *parked);
+
+/* ---- the direct implementation ------------------------------------------------------------------------------------------------------- */
+
+/* Calls the plugin. A stream has one for as long as the process lives. */
+typedef struct hal_direct_s {
+  hal_queue_t queue;
+  hal_plugin_t *plugin;
+  int32_t ordinal;
+  hal_plugin_stream_t *handle; /* NULL where the plugin has no streams, and after the device was closed */
+} hal_direct_t;
+
+extern const hal_queue_calls_t hal_direct_calls;
+
+static inline hal_direct_t hal_direct_of(hal_plugin_t *plugin, int32_t ordinal, hal_plugin_stream_t *handle) {
+  return (hal_direct_t){{.calls = &hal_direct_calls}, plugin, ordinal, handle};
+}
+
+/* Queries the work that was launched, and never waits: HAL_NOT_READY also where the plugin has no query of its own. Without a message. */
+hal_status_t hal_direct_poll(hal_direct_t *direct);
+
+#endif /* HAL_SRC_QUEUE_QUEUE_H_ */
