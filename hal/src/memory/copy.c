@@ -1,6 +1,7 @@
 /* copy.c: copies and fills. */
 #include <string.h>
 
+#include "device/profile_internal.h"
 #include "device/recorder.h"
 #include "memory/internal.h"
 
@@ -41,10 +42,12 @@ static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, cons
   for (size_t done = 0; done < size && !status; done += step) {
     const size_t count = size - done < step ? size - done : step;
     plugin = from.device->plugin;
-    status = hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from.ordinal, count);
+    status = HAL_PROFILE_CALL(
+        hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from.ordinal, count));
     if (status) break;
     plugin = to.device->plugin;
-    status = hal_call_memory_copy(plugin, NULL, (char *)dst + done, to.ordinal, stage, HAL_HOST, count);
+    status =
+        HAL_PROFILE_CALL(hal_call_memory_copy(plugin, NULL, (char *)dst + done, to.ordinal, stage, HAL_HOST, count));
   }
   hal_free(stage);
   return status ? hal_error_plugin(plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
@@ -98,7 +101,8 @@ hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device
     if (status != (between_plugins ? HAL_OK : HAL_UNIMPLEMENTED)) return status;
   }
   if (between_plugins) return copy_staged(stream, dst, to, src, from, size);
-  const hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, to.ordinal, src, from.ordinal, size);
+  const hal_status_t status =
+      HAL_PROFILE_CALL(hal_call_memory_copy(plugin, stream->handle, dst, to.ordinal, src, from.ordinal, size));
   if (status == HAL_UNIMPLEMENTED && to.device && from.device) return copy_staged(stream, dst, to, src, from, size);
   return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
 }
@@ -124,7 +128,7 @@ hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, con
   if (!dst) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: %zu bytes at address NULL", size);
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   if (HAL_UNLIKELY(recorder != NULL)) return recorder->calls->fill(recorder, dst, pattern, pattern_size, size);
-  return hal_error_plugin(
-      device->plugin, HAL_SLOT_memory_fill,
+  const hal_status_t status = HAL_PROFILE_CALL(
       hal_call_memory_fill(device->plugin, stream->handle, device->ordinal, dst, pattern, pattern_size, size));
+  return hal_error_plugin(device->plugin, HAL_SLOT_memory_fill, status);
 }

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "device/profile_internal.h"
 #include "device/recorder.h"
 #include "hal/device.h"
 #include "hal/log.h"
@@ -177,8 +178,9 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
   hal_recorder_t *const recorder = hal_stream_recorder(stream);
   if (HAL_UNLIKELY(recorder != NULL))
     return recorder->calls->launch(recorder, hal_thread.recorded_op, kernel->handle, launch);
-  return hal_error_plugin(device->plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch));
+  return hal_error_plugin(
+      device->plugin, HAL_SLOT_kernel_launch,
+      HAL_PROFILE_CALL(hal_call_kernel_launch(device->plugin, kernel->handle, stream->handle, launch)));
 }
 
 /* One-dimensional launches with the block sizes that the portable dialect is written for. */

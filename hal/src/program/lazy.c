@@ -291,7 +291,8 @@ static hal_status_t record_copy(hal_recorder_t *recorder, void *dst, int32_t dst
     return HAL_UNIMPLEMENTED; /* page-locked: read as soon as without recording */
   hal_stream_t *const stream = lazy->program.stream;
   hal_plugin_t *const plugin = stream->device->plugin;
-  hal_status_t status = hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size);
+  hal_status_t status =
+      HAL_PROFILE_CALL(hal_call_memory_copy(plugin, stream->handle, dst, dst_device, src, src_device, size));
   if (!status)
     status = hal_call_stream_synchronize(plugin, stream->handle); /* recorded copies leave the source to the caller */
   return hal_error_plugin(plugin, HAL_SLOT_memory_copy, status);
