@@ -1,10 +1,15 @@
-// session.cpp: one profile: the HAL's records become Kineto's rows, on the device and stream where they ran and linked to
-// the operator that submitted them.
+// session.cpp: one profile: the HAL's records become Kineto's rows. Each has a row on the device and stream where it ran,
+// and one of its launch on the thread that submitted it, with the same correlation number and an arrow between them. Both
+// are linked to the operator.
 #include "profiler/session.h"
+
+#include "profiler/toggle.h"
 
 #ifdef TORCH_BACKEND_ACTIVITY_PROFILER
 #include <c10/util/Exception.h>
 #include <output_base.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <ctime>
@@ -63,6 +68,60 @@ std::string row_name(const Activity &activity) {
   return activity.kind == HAL_PROFILE_FILL ? "Memset (Device)" : activity.name;
 }
 
+// Names of launches, as CUDA's with the device type's name in place of `cuda`.
+std::string launch_name(const Activity &activity) {
+  static const std::string type = c10::DeviceTypeName(kDevice, /*lower_case=*/true);
+  const std::string suffix = activity.stream == HAL_PROFILE_NO_STREAM ? "" : "Async";
+  if (activity.kind == HAL_PROFILE_COPY) return type + "Memcpy" + suffix;
+  return activity.kind == HAL_PROFILE_FILL ? type + "Memset" + suffix : type + "LaunchKernel";
+}
+
+// The correlation number of a launch. Events of torch.profiler have numbers of 32 bits, and those of operators count from
+// 1: launches have others, so that a number is that of one operator or of one launch and its work.
+int32_t correlation_of(uint64_t launch) {
+  constexpr uint64_t kFirst = uint64_t{1} << 30;
+  return static_cast<int32_t>(kFirst | (launch & (kFirst - 1)));
+}
+
+void set_flow(GenericTraceActivity &row, int32_t id, bool start) {
+  row.flow.id = static_cast<uint32_t>(id);
+  row.flow.type = libkineto::kLinkAsyncCpuGpu;
+  row.flow.start = start;
+}
+
+std::string quoted(const char *text) {
+  std::string result = "\"";
+  for (const char *c = text; *c != 0; c++) {
+    if (*c == '"' || *c == '\\') result += '\\';
+    result += static_cast<unsigned char>(*c) < 0x20 ? ' ' : *c;
+  }
+  return result + '"';
+}
+
+// A device under the keys that Kineto writes for CUDA's, as far as the plugin reports them; empty if that fails.
+std::string properties_of(int32_t device) {
+  hal_device_info_t info{};
+  info.struct_size = sizeof(info);
+  if (hal_device_info(device, &info) != HAL_OK) return "";
+  const auto number = [](const char *key, uint64_t value) {
+    return value == 0 ? "" : std::string(", \"") + key + "\": " + std::to_string(value);
+  };
+  return "{\"id\": " + std::to_string(device) + ", \"name\": " + quoted(info.name) +
+         ", \"totalGlobalMem\": " + std::to_string(info.total_memory) +
+         number("maxThreadsPerBlock", info.max_block_threads) + number("warpSize", info.subgroup_size) +
+         number("sharedMemPerBlock", info.max_shared_bytes) + number("numSms", info.compute_units) + "}";
+}
+
+// The session of the process, for toggle().
+struct Current {
+  std::mutex lock;
+  ProfilerSession *session = nullptr;
+};
+Current &current() {
+  static auto *const only = new Current;
+  return *only;
+}
+
 // Who answered the row's operator, in the words of torch_backend.ops; NULL for what no operator asked for.
 const char *answer_name(uint32_t answer) {
   return answer == HAL_PROFILE_BY_PLUGIN ? "plugin" : answer == HAL_PROFILE_BY_PORTABLE ? "portable" : nullptr;
@@ -96,14 +155,37 @@ void ProfilerSession::report(const std::string &problem) {
   TORCH_WARN("torch.profiler: ", problem);
 }
 
-void ProfilerSession::start() {
-  if (hal_profile_start() != HAL_OK) {
+ProfilerSession::ProfilerSession(const std::set<ActivityType> &types) : types_(types) {
+  const std::lock_guard<std::mutex> guard(current().lock);
+  current().session = this;
+}
+
+ProfilerSession::~ProfilerSession() {
+  const std::lock_guard<std::mutex> guard(current().lock);
+  if (current().session == this) current().session = nullptr;
+  if (running_) hal_profile_stop();
+}
+
+// Begins or ends the HAL's profile; the records so far are read at the end.
+void ProfilerSession::collect(bool enable) {
+  if (enable == running_) return;
+  if (enable && hal_profile_start() != HAL_OK) {
     report(std::string("the device's rows will be missing: ") + hal_error_message());
     status_ = libkineto::TraceStatus::ERROR;
     return;
   }
-  running_ = true;
+  running_ = enable;
+  if (enable) return;
+  if (hal_profile_stop() != HAL_OK) report(std::string("rows may be missing: ") + hal_error_message());
+  read();
+}
+
+void ProfilerSession::start() {
+  const std::lock_guard<std::mutex> guard(current().lock);
+  started_ = true;
   status_ = libkineto::TraceStatus::RECORDING;
+  if (!paused_) collect(true);
+  if (!paused_ && !running_) return;
   for_each_used_device([this](int32_t device) {
     if (!hal_profile_supported(device))
       report("there will be no rows of " + device_name(device) + ", since its plugin collects none (profile_read)");
@@ -111,15 +193,19 @@ void ProfilerSession::start() {
 }
 
 void ProfilerSession::stop() {
-  if (!running_) return;
-  running_ = false;
-  if (hal_profile_stop() != HAL_OK) report(std::string("rows may be missing: ") + hal_error_message());
-  read();
-  status_ = libkineto::TraceStatus::PROCESSING;
+  const std::lock_guard<std::mutex> guard(current().lock);
+  const bool collected = running_ || paused_;
+  collect(false);
+  started_ = false;
+  if (collected) status_ = libkineto::TraceStatus::PROCESSING;
 }
 
-ProfilerSession::~ProfilerSession() {
-  if (running_) hal_profile_stop();
+void ProfilerSession::toggle(bool enable) {
+  const std::lock_guard<std::mutex> guard(current().lock);
+  ProfilerSession *const session = current().session;
+  if (session == nullptr) return;
+  session->paused_ = !enable;
+  if (session->started_) session->collect(enable);
 }
 
 void ProfilerSession::read() {
@@ -132,7 +218,8 @@ void ProfilerSession::read() {
     const auto *to = static_cast<const Reader *>(user_data);
     to->activities->push_back({from->name, from->op, from->start_ns + to->offset, from->end_ns + to->offset,
                                from->correlation, from->bytes, from->stream, from->device, from->kind, from->direction,
-                               from->answer});
+                               from->answer, from->launch, from->launch_thread, from->launch_start_ns + to->offset,
+                               from->launch_end_ns + to->offset});
   };
   if (hal_profile_read(keep, &reader, &lost) != HAL_OK)
     report(std::string("rows may be missing: ") + hal_error_message());
@@ -143,27 +230,29 @@ void ProfilerSession::read() {
 
 // ---- rows ----
 
-void ProfilerSession::add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
-  if (activity.kind == HAL_PROFILE_HOST_OP) return;  // the CPU's row that the fallback opens (run_on_cpu)
-  const ActivityType type = row_type(activity.kind);
-  const Place place{activity.device, row_of(activity.stream)};
-  if (types_.count(type) == 0) return;
-  buffer_->emplace_activity(buffer_->span, type, row_name(activity));
+GenericTraceActivity &ProfilerSession::new_row(ActivityType type, const std::string &name, int64_t start_ns,
+                                               int64_t end_ns) {
+  buffer_->emplace_activity(buffer_->span, type, name);
   GenericTraceActivity &row = *buffer_->activities.back();
-  row.startTime = activity.start_ns;
-  row.endTime = activity.end_ns;
-  row.device = activity.device;
-  row.resource = place.second;
-  row.id = static_cast<int32_t>(activity.correlation);
-  if (activity.correlation != 0 && linked) row.linked = linked(static_cast<int32_t>(activity.correlation));
-  row.addMetadata("device", activity.device);
-  row.addMetadata("stream", place.second);
-  if (activity.correlation != 0) row.addMetadata("correlation", activity.correlation);
-  if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
-  if (const char *answer = answer_name(activity.answer)) row.addMetadataQuoted("answered by", answer);
-  if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
-  places_.insert(place);
+  row.startTime = start_ns;
+  row.endTime = end_ns;
+  return row;
+}
 
+// One row for all work of a launch.
+void ProfilerSession::add_launch(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
+  if (types_.count(ActivityType::PRIVATEUSE1_RUNTIME) == 0 || !launches_.insert(activity.launch).second) return;
+  GenericTraceActivity &row = new_row(ActivityType::PRIVATEUSE1_RUNTIME, launch_name(activity),
+                                      activity.launch_start_ns, activity.launch_end_ns);
+  row.device = getpid();
+  row.resource = static_cast<int32_t>(activity.launch_thread);
+  row.id = correlation_of(activity.launch);
+  if (activity.correlation != 0 && linked) row.linked = linked(static_cast<int32_t>(activity.correlation));
+  row.addMetadata("correlation", row.id);
+  set_flow(row, row.id, true);
+}
+
+void ProfilerSession::add_annotated(const Activity &activity, const Place &place) {
   const auto user = user_ids_.find(activity.correlation);
   if (user == user_ids_.end()) return;
   const auto [span, is_new] = annotations_.try_emplace({user->second, place}, Span{activity.start_ns, activity.end_ns});
@@ -172,15 +261,40 @@ void ProfilerSession::add_row(const Activity &activity, const libkineto::getLink
   span->second.end_ns = std::max(span->second.end_ns, activity.end_ns);
 }
 
+void ProfilerSession::add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked) {
+  if (activity.kind == HAL_PROFILE_HOST_OP) return;  // the CPU's row that the fallback opens (run_on_cpu)
+  const ActivityType type = row_type(activity.kind);
+  const Place place{activity.device, row_of(activity.stream)};
+  if (types_.count(type) == 0) return;
+  if (activity.launch != 0)
+    add_launch(activity, linked);
+  else if (activity.kind != HAL_PROFILE_RANGE)
+    without_launch_++;
+  GenericTraceActivity &row = new_row(type, row_name(activity), activity.start_ns, activity.end_ns);
+  row.device = activity.device;
+  row.resource = place.second;
+  if (activity.correlation != 0 && linked) row.linked = linked(static_cast<int32_t>(activity.correlation));
+  row.addMetadata("device", activity.device);
+  row.addMetadata("stream", place.second);
+  if (activity.launch != 0) {
+    row.id = correlation_of(activity.launch);
+    row.addMetadata("correlation", row.id);
+    if (types_.count(ActivityType::PRIVATEUSE1_RUNTIME) != 0) set_flow(row, row.id, false);
+  }
+  if (!activity.op.empty()) row.addMetadataQuoted("op", activity.op);
+  if (const char *answer = answer_name(activity.answer)) row.addMetadataQuoted("answered by", answer);
+  if (activity.kind == HAL_PROFILE_COPY || activity.kind == HAL_PROFILE_FILL) row.addMetadata("bytes", activity.bytes);
+  places_.insert(place);
+  add_annotated(activity, place);
+}
+
 void ProfilerSession::add_annotations(const libkineto::getLinkedActivityCallback &linked) {
   if (types_.count(ActivityType::GPU_USER_ANNOTATION) == 0) return;
   for (const auto &[key, span] : annotations_) {
     const libkineto::ITraceActivity *annotated = linked ? linked(static_cast<int32_t>(key.first)) : nullptr;
     if (annotated == nullptr) continue;
-    buffer_->emplace_activity(buffer_->span, ActivityType::GPU_USER_ANNOTATION, annotated->name());
-    GenericTraceActivity &row = *buffer_->activities.back();
-    row.startTime = span.start_ns;
-    row.endTime = span.end_ns;
+    GenericTraceActivity &row =
+        new_row(ActivityType::GPU_USER_ANNOTATION, annotated->name(), span.start_ns, span.end_ns);
     row.device = key.second.first;
     row.resource = key.second.second;
     row.id = static_cast<int32_t>(key.first);
@@ -201,6 +315,13 @@ void ProfilerSession::processTrace(libkineto::ActivityLogger &logger, libkineto:
   add_annotations(linked);
   activities_.clear();
   annotations_.clear();
+  launches_.clear();
+  if (without_launch_ > 0)
+    report(std::to_string(without_launch_) +
+           " rows of devices have no row of their launch: their plugin asks for no number (profile_correlation), or "
+           "more than 2^18 "
+           "launches waited to be read; profile fewer steps at a time (schedule=)");
+  without_launch_ = 0;
   for (const auto &row : buffer_->activities) logger.handleActivity(*row);  // only now: it keeps their addresses
   int32_t before = -1;
   for (const auto &[device, row] : places_) {  // getDeviceInfo() names the first
@@ -212,6 +333,15 @@ void ProfilerSession::processTrace(libkineto::ActivityLogger &logger, libkineto:
 std::unique_ptr<libkineto::DeviceInfo> ProfilerSession::getDeviceInfo() {
   if (places_.empty()) return nullptr;
   return std::make_unique<libkineto::DeviceInfo>(device_info(places_.begin()->first));
+}
+
+std::string ProfilerSession::getDeviceProperties() {
+  std::string all;
+  for_each_used_device([&all](int32_t device) {
+    const std::string properties = properties_of(device);
+    if (!properties.empty()) all += (all.empty() ? "" : ", ") + properties;
+  });
+  return all;
 }
 
 std::vector<libkineto::ResourceInfo> ProfilerSession::getResourceInfos() {
@@ -239,5 +369,11 @@ void ProfilerSession::popUserCorrelationId() {
   if (!ids.empty()) ids.pop_back();
 }
 
+void toggle_profile(bool enable) { ProfilerSession::toggle(enable); }
+
+}  // namespace torch_backend
+#else
+namespace torch_backend {
+void toggle_profile(bool) {}
 }  // namespace torch_backend
 #endif  // TORCH_BACKEND_ACTIVITY_PROFILER

@@ -28,12 +28,17 @@ struct Activity {
   int64_t stream;
   int32_t device;
   uint32_t kind, direction, answer;
+  uint64_t launch;  // 0 = unknown
+  int64_t launch_thread, launch_start_ns, launch_end_ns;
 };
 
 class ProfilerSession final : public libkineto::IActivityProfilerSession {
  public:
-  explicit ProfilerSession(const std::set<libkineto::ActivityType> &types) : types_(types) {}
+  explicit ProfilerSession(const std::set<libkineto::ActivityType> &types);
   ~ProfilerSession() override;
+
+  // Pauses or resumes the device's rows of the process's profile; does nothing without one.
+  static void toggle(bool enable);
 
   void start() override;
   // Waits for the devices: what was submitted belongs to the profile.
@@ -44,6 +49,7 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
                     int64_t end_ns) override;
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override;
   std::vector<libkineto::ResourceInfo> getResourceInfos() override;
+  std::string getDeviceProperties() override;
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
 
   // Called by the thread that runs an operator, at its begin and end.
@@ -60,7 +66,12 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   using Place = std::pair<int32_t, int32_t>;  // device and row
 
   void report(const std::string &problem);
+  void collect(bool enable);
   void read();
+  libkineto::GenericTraceActivity &new_row(libkineto::ActivityType type, const std::string &name, int64_t start_ns,
+                                           int64_t end_ns);
+  void add_launch(const Activity &activity, const libkineto::getLinkedActivityCallback &linked);
+  void add_annotated(const Activity &activity, const Place &place);
   void add_row(const Activity &activity, const libkineto::getLinkedActivityCallback &linked);
   void add_annotations(const libkineto::getLinkedActivityCallback &linked);
 
@@ -69,7 +80,10 @@ class ProfilerSession final : public libkineto::IActivityProfilerSession {
   std::vector<Activity> activities_;
   std::set<Place> places_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
-  bool running_ = false;
+  bool started_ = false, paused_ = false;
+  bool running_ = false;         // the HAL's profile is this one's
+  std::set<uint64_t> launches_;  // that have a row
+  uint64_t without_launch_ = 0;  // rows of devices
 
   std::mutex lock_;                                         // of the map below
   std::unordered_map<uint64_t, uint64_t> user_ids_;         // an operator's id -> that of the record_function around it

@@ -24,6 +24,7 @@
 #include "kernel.h"
 #include "lazy.h"
 #include "memory.h"
+#include "profiler/toggle.h"
 #include "sensor.h"
 #include "stream.h"
 
@@ -182,6 +183,7 @@ PYBIND11_MODULE(_C, module) {
   module.def("device_properties", wrap_pybind_function(&device_properties), py::arg("device"));
   module.def("synchronize", wrap_pybind_function_no_gil(&synchronize_device), py::arg("device"));
 
+  module.def("toggle_profile", wrap_pybind_function_no_gil(&toggle_profile), py::arg("enable"));
   module.def("register_graphs", &register_graphs);
   module.def("default_generator", wrap_pybind_function(&python_generator), py::arg("device"));
   module.def("seed", wrap_pybind_function(&seed), py::arg("device"), py::arg("value"));

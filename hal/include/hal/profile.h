@@ -47,6 +47,13 @@ typedef struct hal_profile_activity_s {
   uint32_t direction; /* of a copy: HAL_COPY_*; else 0 */
   uint32_t answer;    /* HAL_PROFILE_BY_*; since 0.2 */
   uint32_t reserved;
+  /* The call that submitted the work, since 0.2. Two records have the same number if the plugin has one number for both.
+   * All are 0 if the launch is unknown: of HAL_PROFILE_HOST_OP, of a plugin that asks for no number, and of work submitted
+   * while 2^18 launches wait for hal_profile_read. */
+  uint64_t launch;       /* its number in this process */
+  int64_t launch_thread; /* gettid() of the thread that submitted it */
+  /* Of the host's monotonic clock; start <= end, and start <= start_ns up to the error of the device's clock. */
+  int64_t launch_start_ns, launch_end_ns;
 } hal_profile_activity_t;
 
 typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);

@@ -1,8 +1,7 @@
 /* profile.c: the process's profile: collects the plugins' records, on the host's clock and under the names of the operators.
  *
- * A record is told apart by 64 bits that the plugin asks for when work is submitted (hal_host->profile_correlation): whether
- * its own op answers and the number of the running operator above, the caller's number below. So a record needs no list on the host's side, and a
- * lost one loses nothing but itself. */
+ * A record names its launch by 64 bits, which the plugin asks for when work is submitted
+ * (hal_host->profile_correlation, profile_launch.c). */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/profile.h"
 
@@ -18,12 +17,6 @@
 #include "plugin/call.h"
 #include "plugin/slots.h"
 
-#define ID_BITS HAL_PROFILE_ID_BITS
-#define ID_MASK HAL_PROFILE_ID_MASK
-#define OWN UINT32_C(0x8000)     /* above the operator's number: the plugin's own op runs */
-#define MAX_OPS UINT32_C(0x7fff) /* a later one has no name in a profile */
-#define MAX_DEPTH 64
-
 /* The device's clock and the host's at one moment. */
 typedef struct clock_pair_s {
   int64_t device_ns, host_ns;
@@ -38,56 +31,6 @@ static struct {
 atomic_uint hal_profile_number;
 static uint32_t last_number;
 static hal_lock_t profile_lock; /* start, stop and read; before any device's lock */
-
-/* What the calling thread is about. Plain data without a destructor. */
-static _Thread_local struct {
-  uint32_t number; /* of the profile that the brackets belong to */
-  uint32_t depth;
-  uint32_t op; /* 1 + the running operator, 0 = none; and OWN */
-  uint64_t ids[MAX_DEPTH];
-} thread;
-
-/* ---- what a thread submits ---------------------------------------------------------------------------------------- */
-
-uint32_t hal_profile_begin_op(uint32_t op) {
-  const uint32_t outer = thread.op;
-  thread.op = op < MAX_OPS ? op + 1 : 0;
-  return outer;
-}
-
-uint32_t hal_profile_begin_own(void) {
-  const uint32_t outer = thread.op;
-  thread.op |= OWN;
-  return outer;
-}
-
-void hal_profile_end_op(uint32_t outer) { thread.op = outer; }
-
-uint64_t hal_profile_correlation(void) {
-  const int current = thread.number == atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
-  const uint32_t depth = current ? thread.depth : 0, level = depth < MAX_DEPTH ? depth : MAX_DEPTH;
-  return (uint64_t)thread.op << ID_BITS | (level ? thread.ids[level - 1] : 0);
-}
-
-hal_status_t hal_profile_push(uint64_t correlation) {
-  if (correlation == 0 || correlation > ID_MASK)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile cannot carry the number %llu; give one from 1 to %llu",
-                         (unsigned long long)correlation, (unsigned long long)ID_MASK);
-  const uint32_t number = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
-  if (!number) return HAL_OK;
-  if (thread.number != number) {
-    thread.number = number;
-    thread.depth = 0;
-  }
-  if (thread.depth < MAX_DEPTH) thread.ids[thread.depth] = correlation;
-  thread.depth++;
-  return HAL_OK;
-}
-
-void hal_profile_pop(void) {
-  const uint32_t number = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
-  if (number && thread.number == number && thread.depth) thread.depth--;
-}
 
 hal_status_t hal_profile_range(int32_t device, const char *name) {
   hal_device_t *found;
@@ -190,12 +133,16 @@ hal_status_t hal_profile_start(void) {
   } else {
     for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].readable = 0;
     hal_profile_forget_host();
+    status = hal_profile_open_launches();
+  }
+  if (!status) {
     last_number += last_number == UINT32_MAX ? 2 : 1; /* never 0 */
     atomic_store(&hal_profile_number, last_number);   /* first: a device that becomes ready now joins by itself */
     status = each_ready_device(begin_device);
     if (status) {
       atomic_store(&hal_profile_number, 0);
       each_ready_device(forget_device);
+      hal_profile_drop_launches();
     }
   }
   hal_unlock_and_run(&profile_lock);
@@ -230,6 +177,7 @@ void hal_profile_after_fork(void) {
   atomic_store(&hal_profile_number, 0);
   for (int32_t i = 0; i < HAL_MAX_DEVICES; i++) profiles[i].collects = profiles[i].readable = 0;
   hal_profile_host_after_fork();
+  hal_profile_launch_after_fork();
 }
 
 /* ---- reading ------------------------------------------------------------------------------------------------------ */
@@ -301,6 +249,11 @@ static const char *name_of(const hal_profile_record_t *record) {
   return record->kind < sizeof kinds / sizeof kinds[0] ? kinds[record->kind] : "work";
 }
 
+static uint32_t answer_of(const hal_profile_launch_t *launch) {
+  if (launch->op & HAL_PROFILE_OWN) return HAL_PROFILE_BY_PLUGIN;
+  return launch->op ? HAL_PROFILE_BY_PORTABLE : HAL_PROFILE_BY_NONE;
+}
+
 /* The plugin's sink. */
 static void pass_on(void *user_data, const hal_profile_record_t *record) {
   reader_t *const reader = user_data;
@@ -312,7 +265,8 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
     reader->handle = record->stream;
     reader->stream = stream_id(reader->device, record->stream);
   }
-  const uint32_t above = (uint32_t)(record->correlation >> ID_BITS), op = above & ~OWN;
+  const hal_profile_launch_t launch = hal_profile_find_launch(record->correlation);
+  const uint32_t op = launch.op & ~HAL_PROFILE_OWN;
   const char *const op_name = op ? hal_device_hooks.op_name(op - 1) : NULL;
   const int64_t start = to_host(reader->device->index, record->start_ns);
   const int64_t end = to_host(reader->device->index, record->end_ns);
@@ -321,15 +275,17 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
                                            .op = op_name ? op_name : "",
                                            .start_ns = start,
                                            .end_ns = end > start ? end : start,
-                                           .correlation = record->correlation & ID_MASK,
+                                           .correlation = launch.correlation,
                                            .bytes = record->bytes,
                                            .stream = reader->stream,
                                            .device = reader->device->index,
                                            .kind = record->kind,
                                            .direction = record->direction,
-                                           .answer = above & OWN ? HAL_PROFILE_BY_PLUGIN
-                                                     : op        ? HAL_PROFILE_BY_PORTABLE
-                                                                 : HAL_PROFILE_BY_NONE};
+                                           .answer = answer_of(&launch),
+                                           .launch = launch.number,
+                                           .launch_thread = launch.thread,
+                                           .launch_start_ns = launch.start_ns,
+                                           .launch_end_ns = launch.end_ns};
   reader->lost += !add(reader->activities, &activity);
 }
 
@@ -358,6 +314,7 @@ hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *ou
     if (status) result = status; /* the last one, as its message */
     lost += reader.lost;
   }
+  if (!result && !hal_profile_is_on()) hal_profile_drop_launches(); /* no record can name one now */
   hal_unlock_and_run(&profile_lock);
   deliver(&activities, fn, user_data);
   lost += hal_profile_read_host(fn, user_data);

@@ -43,10 +43,7 @@ hal_status_t hal_profile_host_op(int32_t device, const char *op, int64_t start_n
     return hal_error_set(HAL_INVALID_ARGUMENT, "a profile's record of %s ends before it begins; give its start first",
                          op ? op : "(null)");
   if (!hal_profile_is_on()) return HAL_OK;
-  host_op_t made = {.start_ns = start_ns,
-                    .end_ns = end_ns,
-                    .correlation = hal_profile_correlation() & HAL_PROFILE_ID_MASK,
-                    .device = device};
+  host_op_t made = {.start_ns = start_ns, .end_ns = end_ns, .correlation = hal_profile_current_id(), .device = device};
   strncpy(made.op, op ? op : "", sizeof made.op - 1);
   hal_lock(&host.lock);
   if (grow())

@@ -5,9 +5,20 @@
 #include "device/device.h"
 #include "hal/profile.h"
 
-/* Of the 64 bits that a record carries, the caller's number. */
+/* Bits of the numbers that callers give. */
 #define HAL_PROFILE_ID_BITS 48
 #define HAL_PROFILE_ID_MASK ((UINT64_C(1) << HAL_PROFILE_ID_BITS) - 1)
+
+/* In hal_profile_launch_t.op: the plugin's own op has submitted the work. */
+#define HAL_PROFILE_OWN (UINT32_C(1) << 31)
+
+/* One submission of work. */
+typedef struct hal_profile_launch_s {
+  uint64_t number;      /* 0 = unknown */
+  uint64_t correlation; /* the caller's innermost number (hal_profile_push); 0 = none */
+  int64_t start_ns, end_ns, thread;
+  uint32_t op; /* 1 + the operator, 0 = none; and HAL_PROFILE_OWN */
+} hal_profile_launch_t;
 
 /* The number of the running profile; 0 = none runs. */
 extern atomic_uint hal_profile_number;
@@ -16,7 +27,13 @@ static inline int hal_profile_is_on(void) {
   return HAL_UNLIKELY(atomic_load_explicit(&hal_profile_number, memory_order_relaxed) != 0);
 }
 
-/* Brackets of an operator's run; `begin` gives what `end` takes. */
+/* Brackets of a call that may submit work outside of an operator: the launch lasts as long as the call. They nest.
+ * `begin` does nothing without a profile, `end` nothing without a `begin`. */
+void hal_profile_begin_call(void);
+void hal_profile_end_call(void);
+
+/* The same around an operator's run, HAL_PROFILE_NO_OP = work of no operator; `begin` returns what `end` takes. */
+#define HAL_PROFILE_NO_OP UINT32_MAX
 uint32_t hal_profile_begin_op(uint32_t op);
 void hal_profile_end_op(uint32_t outer);
 
@@ -25,6 +42,23 @@ uint32_t hal_profile_begin_own(void);
 
 /* The host's service to plugins: the number for work that this thread submits now. */
 uint64_t hal_profile_correlation(void);
+
+/* Returns the thread's innermost number of hal_profile_push, 0 = none. */
+uint64_t hal_profile_current_id(void);
+
+/* The same and the profile, for work that is recorded now and submitted later; and the number of such a stamp, 0 = none,
+ * or of an earlier profile. */
+uint64_t hal_profile_stamp(void);
+uint64_t hal_profile_stamped_id(uint64_t stamp);
+
+/* The table of launches: begun with a profile, kept until its records are read after its end.
+ * Errors: HAL_RESOURCE_EXHAUSTED. */
+hal_status_t hal_profile_open_launches(void);
+void hal_profile_drop_launches(void);
+void hal_profile_launch_after_fork(void);
+
+/* Returns the launch that a record's number names, all zeros if none. */
+hal_profile_launch_t hal_profile_find_launch(uint64_t correlation);
 
 /* Hands over what hal_profile_host_op left and forgets it; gives the number of those that found no room. profile_host.c. */
 uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data);
@@ -36,5 +70,15 @@ void hal_profile_device_ready(hal_device_t *device);
 
 /* In the child of a fork: no profile runs. */
 void hal_profile_after_fork(void);
+
+/* Evaluates an expression that calls the plugin, between the brackets. */
+#define HAL_PROFILE_CALL(expression)           \
+  __extension__({                              \
+    const int profiled_ = hal_profile_is_on(); \
+    if (profiled_) hal_profile_begin_call();   \
+    const hal_status_t status_ = (expression); \
+    if (profiled_) hal_profile_end_call();     \
+    status_;                                   \
+  })
 
 #endif /* HAL_SRC_PROFILE_INTERNAL_H_ */

@@ -1,6 +1,7 @@
 /* copy.c: copies and fills. */
 #include <string.h>
 
+#include "device/profile_internal.h"
 #include "memory/internal.h"
 
 /* Bytes per step of a copy that goes through the host: fits a second-level cache, so the second half of a step reads
@@ -40,10 +41,12 @@ static hal_status_t copy_staged(hal_stream_t *stream, void *dst, side_t to, cons
   for (size_t done = 0; done < size && !status; done += step) {
     const size_t count = size - done < step ? size - done : step;
     plugin = from.device->plugin;
-    status = hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from.ordinal, count);
+    status = HAL_PROFILE_CALL(
+        hal_call_memory_copy(plugin, NULL, stage, HAL_HOST, (const char *)src + done, from.ordinal, count));
     if (status) break;
     plugin = to.device->plugin;
-    status = hal_call_memory_copy(plugin, NULL, (char *)dst + done, to.ordinal, stage, HAL_HOST, count);
+    status =
+        HAL_PROFILE_CALL(hal_call_memory_copy(plugin, NULL, (char *)dst + done, to.ordinal, stage, HAL_HOST, count));
   }
   hal_free(stage);
   return status ? hal_error_plugin(plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
@@ -92,7 +95,7 @@ hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t dst_device
     HAL_RETURN_IF_ERROR(queue->calls->require(queue, "a copy between devices of two plugins"));
     return copy_staged(stream, dst, to, src, from, size);
   }
-  const hal_status_t status = queue->calls->copy(queue, dst, to.ordinal, src, from.ordinal, size);
+  const hal_status_t status = HAL_PROFILE_CALL(queue->calls->copy(queue, dst, to.ordinal, src, from.ordinal, size));
   if (HAL_LIKELY(status != HAL_UNIMPLEMENTED)) return status;
   if (to.device && from.device) return copy_staged(stream, dst, to, src, from, size);
   return hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status);
@@ -118,5 +121,5 @@ hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t index, void *dst, con
   if (!size) return HAL_OK;
   if (!dst) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_fill: %zu bytes at address NULL", size);
   hal_queue_t *const queue = hal_stream_queue(stream);
-  return queue->calls->fill(queue, dst, pattern, pattern_size, size);
+  return HAL_PROFILE_CALL(queue->calls->fill(queue, dst, pattern, pattern_size, size));
 }

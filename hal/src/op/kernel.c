@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "device/profile_internal.h"
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
@@ -174,7 +175,7 @@ hal_status_t hal_kernel_launch(hal_kernel_t *kernel, hal_stream_t *stream, const
                          kernel->name, device->label, stream->device->label);
   HAL_RETURN_IF_ERROR(check_launch(kernel, launch));
   hal_queue_t *const queue = hal_stream_queue(stream);
-  return queue->calls->launch(queue, hal_thread.recorded_op, kernel->handle, launch);
+  return HAL_PROFILE_CALL(queue->calls->launch(queue, hal_thread.recorded_op, kernel->handle, launch));
 }
 
 /* One-dimensional launches with the block sizes that the portable dialect is written for. */

@@ -8,7 +8,6 @@
 #include "base/status_internal.h"
 #include "device/failure.h"
 #include "device/kernel_error.h"
-#include "device/profile_internal.h"
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/memory.h"

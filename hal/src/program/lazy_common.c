@@ -1,6 +1,7 @@
 /* lazy_common.c: operators that run as they were recorded, by one launch, and compute what one before has computed: its results are copied. */
 #include <string.h>
 
+#include "device/profile_internal.h"
 #include "op/internal.h"
 #include "program/lazy.h"
 
@@ -109,7 +110,7 @@ static int is_still_there(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
   return 1;
 }
 
-hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
+static hal_status_t copy_result(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
   const hal_tape_t *const tape = &lazy->tape;
   const hal_program_op_t *const op = &tape->ops[tape->commands[number].op];
   const hal_program_op_t *const first = &tape->ops[tape->commands[earlier].op];
@@ -125,6 +126,15 @@ hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) 
     lazy->info.queued++;
   }
   return HAL_OK;
+}
+
+hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
+  hal_tape_bracket_t bracket;
+  if (HAL_LIKELY(!hal_profile_is_on())) return copy_result(lazy, number, earlier);
+  hal_tape_begin_call(&lazy->tape.commands[number], HAL_PROFILE_NO_OP, &bracket);
+  const hal_status_t status = copy_result(lazy, number, earlier);
+  hal_tape_end_call(&bracket);
+  return status;
 }
 
 hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done) {

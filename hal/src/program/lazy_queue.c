@@ -48,6 +48,28 @@ static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) 
   return HAL_OK;
 }
 
+/* Queues a group as one kernel, which has no operator of its own in a profile, and the number of the first command. */
+static hal_status_t queue_group(hal_lazy_t *lazy, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
+                                int *out_queued) {
+  hal_tape_bracket_t bracket;
+  if (HAL_LIKELY(!hal_profile_is_on())) return hal_fuse_group(lazy->fuse, work, begin, out_end, out_queued);
+  hal_tape_begin_call(&lazy->tape.commands[begin], HAL_PROFILE_NO_OP, &bracket);
+  const hal_status_t status = hal_fuse_group(lazy->fuse, work, begin, out_end, out_queued);
+  hal_tape_end_call(&bracket);
+  return status;
+}
+
+/* The same of a run of operators that the device's compiler takes as a program. */
+static hal_status_t queue_program(hal_lazy_t *lazy, uint32_t begin, uint32_t *out_end, int *out_queued) {
+  hal_tape_bracket_t bracket;
+  const int profiled = hal_profile_is_on();
+  if (HAL_UNLIKELY(profiled)) hal_tape_begin_call(&lazy->tape.commands[begin], HAL_PROFILE_NO_OP, &bracket);
+  const hal_status_t status =
+      hal_compiler_queue(lazy->programs, &lazy->tape, begin, lazy->program.stream, &lazy->desc, out_end, out_queued);
+  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
+  return status;
+}
+
 /* Queues the command `begin`, as part of a group of element-wise kernels that ends before `limit` at the latest. */
 static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit, uint32_t *out_end) {
   int queued = 0;
@@ -62,7 +84,7 @@ static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit
   const uint32_t kind = lazy->tape.commands[begin].kind;
   if (is_done(lazy, begin)) return HAL_OK;
   if (kind == HAL_COMMAND_LAUNCH || kind == HAL_COMMAND_COPY || kind == HAL_COMMAND_FILL) {
-    const hal_status_t status = hal_fuse_group(lazy->fuse, &work, begin, out_end, &queued);
+    const hal_status_t status = queue_group(lazy, &work, begin, out_end, &queued);
     if (HAL_UNLIKELY(status)) return failed(lazy, begin, begin + 1, status);
   }
   return queued ? HAL_OK : queue_plain(lazy, begin, *out_end);
@@ -76,8 +98,7 @@ static hal_status_t queue_compiled(hal_lazy_t *lazy) {
   for (uint32_t i = 0, end; i < count; i = end) {
     int queued = 0;
     if (i >= asked) {
-      const hal_status_t status =
-          hal_compiler_queue(lazy->programs, &lazy->tape, i, lazy->program.stream, &lazy->desc, &end, &queued);
+      const hal_status_t status = queue_program(lazy, i, &end, &queued);
       if (HAL_UNLIKELY(status)) return failed(lazy, i, end, status);
       asked = end;
     }
@@ -111,8 +132,11 @@ static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, cons
     schedule->stale |= hal_fuse_count(entry->plan, lazy->fuse->compile_after);
     kernel = hal_fuse_chain_kernel(entry->plan, kernel);
   }
-  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch,
-                          hal_call_kernel_launch(plugin, kernel, stream->direct.handle, entry->launch));
+  hal_tape_bracket_t bracket;
+  if (HAL_UNLIKELY(profiled)) hal_tape_begin_call(&lazy->tape.commands[entry->command], HAL_PROFILE_NO_OP, &bracket);
+  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->direct.handle, entry->launch);
+  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
+  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
 }
 
 /* Marks the groups among the first entries of a schedule. */

@@ -59,6 +59,7 @@ typedef struct hal_command_s {
       size_t size;
     } freed;
   } u;
+  uint64_t profiled; /* lazy work: hal_profile_stamp when it was recorded; 0 = there was no profile */
 } hal_command_t;
 
 enum { HAL_ARG_CODES = 32 }; /* arguments whose codes fill a word */
@@ -188,6 +189,15 @@ void hal_tape_destroy(hal_tape_t *tape);
  * brackets of the profile. Errors name command and operator. */
 HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
                                          hal_memory_pool_t *pool, int profiled);
+
+/* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP =
+ * none, and the caller's number that the command was recorded with. */
+typedef struct hal_tape_bracket_s {
+  uint32_t outer;
+  int has_id;
+} hal_tape_bracket_t;
+void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket);
+void hal_tape_end_call(const hal_tape_bracket_t *bracket);
 
 /* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
 HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device/kernel_error.h"
+#include "device/profile_internal.h"
 #include "hal/host_memory.h"
 #include "hal/op.h"
 #include "hal/status.h"
@@ -63,6 +64,7 @@ static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *r
   hal_command_t *const command = &tape->commands[tape->command_count++];
   command->kind = kind;
   command->op = op;
+  command->profiled = hal_profile_is_on() && program->is_deferred ? hal_profile_stamp() : 0;
   return command;
 }
 

@@ -76,15 +76,27 @@ static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_de
                           (unsigned)tape->command_count, name ? ", " : "", name ? name : "");
 }
 
+void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket) {
+  const uint64_t id = hal_profile_stamped_id(command->profiled);
+  out_bracket->has_id = id && !hal_profile_push(id);
+  out_bracket->outer = hal_profile_begin_op(op);
+}
+
+void hal_tape_end_call(const hal_tape_bracket_t *bracket) {
+  hal_profile_end_op(bracket->outer);
+  if (bracket->has_id) hal_profile_pop();
+}
+
 hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
                             int profiled) {
   const hal_command_t *const command = &tape->commands[number];
   const hal_device_t *const device = stream->device;
-  const int in_op = HAL_UNLIKELY(profiled) && command->op != HAL_NO_OP;
-  const uint32_t outer = in_op ? hal_profile_begin_op(tape->ops[command->op].op) : 0;
   const scratch_t scratch = {.pool = pool};
+  hal_tape_bracket_t bracket;
+  if (HAL_UNLIKELY(profiled))
+    hal_tape_begin_call(command, command->op == HAL_NO_OP ? HAL_PROFILE_NO_OP : tape->ops[command->op].op, &bracket);
   const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, &scratch);
-  if (in_op) hal_profile_end_op(outer);
+  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
   return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
 }
 

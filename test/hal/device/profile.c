@@ -1,8 +1,10 @@
 /* Tests of profile.h: one profile over all devices, on the host's clock, with the operators' names. */
-#define _XOPEN_SOURCE 700
+#define _GNU_SOURCE /* gettid */
 #include <pthread.h>
 #include <stdint.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "support.h"
 
@@ -71,6 +73,30 @@ Test(profile, times_are_on_the_host_s_clock) {
     cr_assert_str_eq(seen.names[i], "fill", "the plugin gave no name");
     cr_assert_eq(seen.list[i].stream, 0, "a plugin without streams has the default one");
   }
+}
+
+Test(profile, each_piece_of_work_has_the_launch_that_submitted_it) {
+  open_fixture("clock");
+  void *memory = new_memory(0, 1 << 16);
+  int64_t before[20], after[20];
+  fill(0, memory, 8); /* without a profile: none */
+  assert_ok(hal_profile_start());
+  for (int i = 0; i < 20; i++) {
+    before[i] = now_ns();
+    fill(0, memory, 1 << 16);
+    after[i] = now_ns();
+  }
+  assert_ok(hal_profile_stop());
+  cr_assert_eq(read_all(), 20);
+  for (int i = 0; i < 20; i++) {
+    const hal_profile_activity_t *const row = &seen.list[i];
+    cr_assert_eq(row->launch, seen.list[0].launch + (uint64_t)i, "a number each, in their order");
+    cr_assert_eq(row->launch_thread, (int64_t)syscall(SYS_gettid));
+    cr_assert(before[i] <= row->launch_start_ns && row->launch_start_ns < row->launch_end_ns &&
+              row->launch_end_ns <= after[i]);
+    cr_assert_leq(row->launch_start_ns, row->start_ns + 20000, "%d: the launch comes first", i);
+  }
+  cr_assert_gt(seen.list[0].launch, 0);
 }
 
 Test(profile, starting_twice_and_stopping_without_a_start_are_refused) {
@@ -281,6 +307,80 @@ Test(profile, threads_keep_their_numbers_apart) {
   cr_assert_eq(read_all(), 1000);
   for (size_t i = 0; i < seen.count; i++) found[seen.list[i].correlation]++;
   for (int i = 0; i < 4; i++) cr_assert_eq(found[i + 1], (size_t)workers[i].runs);
+}
+
+typedef struct launched_s {
+  int64_t thread;
+  uint64_t first, count;
+} launched_t;
+
+static void *launch(void *argument) {
+  launched_t *const launched = argument;
+  hal_stream_t *stream = NULL;
+  hal_tensor_t a = vector(), out = vector();
+  launched->thread = (int64_t)syscall(SYS_gettid);
+  assert_ok(hal_stream_acquire(0, 0, &stream));
+  for (uint64_t i = 0; i < launched->count; i++) {
+    assert_ok(hal_profile_push(launched->first + i));
+    negate(stream, &a, &out);
+    hal_profile_pop();
+  }
+  return NULL;
+}
+
+Test(profile, launches_of_threads_are_those_of_their_threads_and_do_not_overlap) {
+  open_fake();
+  hal_tensor_t a = vector(), out = vector();
+  negate(NULL, &a, &out);
+  pthread_t ids[3];
+  launched_t threads[3];
+  int64_t ends[3] = {0};
+  assert_ok(hal_profile_start());
+  for (uint64_t i = 0; i < 3; i++) {
+    threads[i] = (launched_t){.first = 1 + 1000 * i, .count = 200};
+    cr_assert_eq(pthread_create(&ids[i], NULL, launch, &threads[i]), 0);
+  }
+  for (int i = 0; i < 3; i++) pthread_join(ids[i], NULL);
+  assert_ok(hal_profile_stop());
+  cr_assert_eq(read_all(), 600);
+  for (size_t i = 0; i < seen.count; i++) { /* each stream's records are in its order, and each thread has a stream */
+    const hal_profile_activity_t *const row = &seen.list[i];
+    const uint64_t of = (row->correlation - 1) / 1000;
+    cr_assert_eq(row->launch_thread, threads[of].thread);
+    cr_assert_geq(row->launch_start_ns, ends[of]);
+    cr_assert_leq(row->launch_start_ns, row->start_ns);
+    ends[of] = row->launch_end_ns;
+  }
+}
+
+/* The table of launches is full of those whose records were lost. */
+Test(profile, a_record_without_a_launch_keeps_its_operator_and_number) {
+  setenv("HAL_FAKE_PROFILE", "10", 1);
+  open_fake();
+  hal_tensor_t a = vector(), out = vector();
+  uint64_t lost = 0;
+  assert_ok(hal_profile_start());
+  assert_ok(hal_profile_push(7));
+  for (int i = 0; i < 1 << 18; i++) assert_ok(hal_memory_fill(NULL, 0, a.data, "", 1, 8));
+  assert_ok(hal_device_synchronize(0));
+  seen.count = 0;
+  assert_ok(hal_profile_read(keep, &seen, &lost));
+  cr_assert_eq(seen.count, 10);
+  cr_assert_eq(lost, (1 << 18) - 10);
+  for (int i = 0; i < 10; i++) cr_assert_neq(seen.list[i].launch, 0);
+  for (int i = 0; i < 2; i++) {
+    for (int k = 0; k < 10; k++) negate(NULL, &a, &out);
+    assert_ok(hal_device_synchronize(0));
+    cr_assert_eq(read_all(), 10);
+    for (int k = 0; k < 10; k++) {
+      cr_assert_eq(seen.list[k].launch != 0, i == 0, "the places of the records that were read");
+      cr_assert_eq(seen.list[k].launch_thread != 0, i == 0);
+      cr_assert_str_eq(seen.ops[k], "neg");
+      cr_assert_eq(seen.list[k].correlation, 7);
+      cr_assert_eq(seen.list[k].answer, HAL_PROFILE_BY_PORTABLE);
+    }
+  }
+  assert_ok(hal_profile_stop());
 }
 
 Test(profile, stopping_takes_no_failure_away) {

@@ -547,7 +547,8 @@ class Activity(ctypes.Structure):  # hal_profile_activity_t
     _fields_ = [("struct_size", ctypes.c_size_t), ("name", ctypes.c_char_p), ("op", ctypes.c_char_p), ("start_ns", ctypes.c_int64),
                 ("end_ns", ctypes.c_int64), ("correlation", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("stream", ctypes.c_int64),
                 ("device", ctypes.c_int32), ("kind", ctypes.c_uint32), ("direction", ctypes.c_uint32), ("answer", ctypes.c_uint32),
-                ("reserved", ctypes.c_uint32)]
+                ("reserved", ctypes.c_uint32), ("launch", ctypes.c_uint64), ("launch_thread", ctypes.c_int64), ("launch_start_ns", ctypes.c_int64),
+                ("launch_end_ns", ctypes.c_int64)]
 x, seen = torch.ones(8, device="five"), []
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Activity))
 def keep(_, activity):

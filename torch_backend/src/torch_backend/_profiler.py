@@ -1,15 +1,59 @@
-"""The columns of torch.profiler's tables by the device's name: torch knows them as `device` and, for its own devices, `cuda`, `xpu`."""
+"""Parts of torch.profiler that know torch's own devices alone: the names of columns, and pausing a device's rows."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+
+import torch
 from torch.autograd.profiler_util import FunctionEvent, FunctionEventAvg
+from torch.profiler import ProfilerActivity
+
+from . import _C
 
 COLUMNS = ("device_time", "device_time_total", "self_device_time_total", "device_memory_usage", "self_device_memory_usage")
 
 
+def _toggling(toggle):
+    """Returns torch's function behind `profile.toggle_collection_dynamic` with this device's rows, which it skips."""
+
+    @functools.wraps(toggle, assigned=("__doc__",))
+    def toggle_collection(enable, activities):
+        others = set(activities) - {ProfilerActivity.PrivateUse1}
+        if len(others) < len(set(activities)):
+            _C.toggle_profile(bool(enable))
+        if others:
+            toggle(enable, others)
+
+    return toggle_collection
+
+
+def _preparing(prepare):
+    """Returns torch's function that every profile calls before it traces, importing first what a profile would import.
+
+    The first record_function of a process imports a module in torch 2.13. Within a profile with stacks, the import leaves
+    a row whose name is that of code which is freed by then.
+    """
+
+    @functools.wraps(prepare, assigned=("__doc__",))
+    def prepare_profile(*args, **kwargs):
+        with contextlib.suppress(ImportError):
+            import torch.profiler._cupti_monitor  # noqa: F401
+        return prepare(*args, **kwargs)
+
+    return prepare_profile
+
+
+_INSTEAD = {"_toggle_collection_dynamic": _toggling, "_prepare_profiler": _preparing}
+
+
 def install(name: str) -> None:
-    """Lets `table(sort_by="self_<name>_time_total")` and the like find the device's columns."""
+    """Adds the device's columns, for `table(sort_by="self_<name>_time_total")`, and its rows to torch's functions."""
     for column in COLUMNS:
         alias = property(lambda event, column=column: getattr(event, column), doc=f"The same as `{column}`.")
         for kind in (FunctionEvent, FunctionEventAvg):
             setattr(kind, column.replace("device", name), alias)
+    while _INSTEAD:  # once in a process
+        function, instead = _INSTEAD.popitem()
+        if hasattr(torch.autograd.profiler, function):
+            setattr(torch.autograd.profiler, function, instead(getattr(torch.autograd.profiler, function)))
