@@ -145,7 +145,18 @@ def build(all_entries, natives=None):
         for special in operator.entry.specializations:
             if _hands_over(operator.entry, special) and special.op in by_name:
                 operator.absent[special.argument] = by_name[special.op]
+    for entry in all_entries:
+        _check_error_name(entry, natives)
     return model
+
+
+def _check_error_name(entry, natives):
+    """Raises EntryError where errors would name an operator that ATen does not have."""
+    if entry.part_of and not natives.has_function(entry.part_of):
+        raise entry.at("part_of").error(f"torch {natives.version} has no operator aten::{entry.part_of}")
+    if entry.register == "none" and not (entry.part_of or entry.torch or entry.name in natives.groups):
+        raise entry.at("op").error(f"torch {natives.version} has no operator aten::{entry.name}; the key 'part_of' is missing, ATen's operator "
+                                   "that errors name")
 
 
 # ---- operators with a portable kernel ----

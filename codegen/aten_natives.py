@@ -36,6 +36,10 @@ class Natives:
             return found, None
         return next(native for native in found.functions() if str(native.func.name) == name), found
 
+    def has_function(self, name):
+        """Whether ATen has an operator of a name without overload."""
+        return any(each.split(".")[0] == name for each in self.groups)
+
     def cpu_function(self, native):
         """The name of ATen's function for the CPU in at::native; None where ATen composes the operator of others."""
         metadata = self._cpu.get_kernel(native)

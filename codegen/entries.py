@@ -67,6 +67,7 @@ class Entry:
     place: Place = field(compare=False, hash=False)
     keys: dict = field(compare=False, hash=False, repr=False)  # as read, for the places of errors
     number: int | None = None
+    part_of: str = ""  # ATen's operator that errors name; "": the entry's own name
     args: tuple = ()  # names without "|Scalar"
     scalar_args: frozenset = frozenset()  # names that may be given as a number
     vendor_args: tuple = ()
@@ -164,6 +165,7 @@ def _entry(keys, place):
         place=place,
         keys=keys,
         number=keys.get("number"),
+        part_of=keys.get("part_of", ""),
         args=tuple(arg.split("|")[0] for arg in keys.get("args", ())),
         scalar_args=frozenset(arg.split("|")[0] for arg in keys.get("args", ()) if "|" in arg),
         vendor_args=tuple(keys.get("vendor_args", ())),

@@ -114,6 +114,8 @@ ENTRY = {
             "description": "The operator's number in the plugin ABI: the next free one; it never changes. An entry without number is only "
                            "registered: a view, a factory or a call of other operators, which a vendor does not implement.",
         },
+        "part_of": _text("ATen's operator that calls this one, such as index for index.lines: errors name it, as users do not know a name that "
+                         "ATen does not have. Such names need it.", _IDENTIFIER),
         "args": _list("The frozen argument list of the plugin ABI, in ATen's names: tensors are a, b, c of `expr`, numbers s0, s1, s2. "
                       "`other|Scalar` may also be given as a number.", r"^[A-Za-z_][A-Za-z0-9_]*(\|Scalar)?$"),
         "vendor_args": _list("Arguments of ATen after `args` that a vendor's operator receives and no portable kernel reads.", _IDENTIFIER),
@@ -156,7 +158,7 @@ ENTRY = {
                        r"^(>=|<)[0-9]+\.[0-9]+(,(>=|<)[0-9]+\.[0-9]+)*$"),
     },
     "dependencies": {
-        "number": ["args"], "args": ["number"], "vendor_args": ["args"], "omit": ["args"], "mutates_args": ["args"], "kernel": ["number"],
+        "number": ["args"], "args": ["number"], "vendor_args": ["args"], "omit": ["args"], "part_of": ["number"], "mutates_args": ["args"], "kernel": ["number"],
         "calls_vendor": ["number"], "precomputed": ["kernel"], "device_assert": ["kernel"], "specialize": ["kernel"],
         "stubs": ["source"], "opmath_scalar": ["kernel"],
     },

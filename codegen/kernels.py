@@ -170,6 +170,7 @@ def op_info(entry, first_handle, numbers):
     kernel, family = entry.kernel, family_of(entry)
     name = kernel.name if kernel else entry.name.split(".")[0]
     common = f'.name = "{entry.name}", .kernel = "{name}", .arguments = hal_op_arguments_{entry.number}, '
+    common += f'.error_name = "{entry.part_of}", ' if entry.part_of else ""
     common += f".argument_count = {len(entry.args)}, .further_count = {len(entry.vendor_args)}, .first_handle = {first_handle}u"
     if not family:
         return f"    {{{common}}},"

@@ -87,5 +87,6 @@ const hal_device_hooks_t hal_device_hooks = {.build = build_parts,
                                              .close = close_parts,
                                              .poll = hal_memory_poll,
                                              .op_name = hal_op_name,
+                                             .op_error_name = hal_op_error_name,
                                              .op_argument = hal_op_argument,
                                              .ops_of_kernel = hal_op_names_of_kernel};

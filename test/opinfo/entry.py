@@ -10,7 +10,7 @@ import os
 import random
 
 import torch
-from compare import CHOICES, FLOAT_STATISTICS, narrowed, same_choice, same_distribution, same_kind, same_values
+from compare import BATCH_NORMS, CHOICES, FLOAT_STATISTICS, narrowed, same_choice, same_distribution, same_kind, same_values, without_saved
 from sample import Placed
 from torch.utils._pytree import tree_leaves
 
@@ -211,6 +211,8 @@ class Check:
         theirs = reference.result
         if self.name in FLOAT_STATISTICS:
             ours = narrowed(ours, theirs)
+        if self.name in BATCH_NORMS:
+            ours, theirs = without_saved(ours, theirs)
         message = same_kind(ours, theirs, self.device)
         if not message and self.name in CHOICES:
             message, ours, theirs = same_choice(self.name, sample, ours, theirs)

@@ -11,6 +11,7 @@
 #include "core/lazy/tensor.h"
 #include "core/stream/stream.h"
 #include "core/sync_debug.h"
+#include "core/tensor_kind.h"
 
 namespace torch_backend {
 namespace {
@@ -21,8 +22,8 @@ void check_copyable(const at::Tensor &src, const at::Tensor &dst) {
   const auto fits = [](const at::Tensor &t) {
     return t.layout() == c10::kStrided && !t.is_quantized() && !t.is_nested() && (t.is_cpu() || on_device(t));
   };
-  TORCH_CHECK_NOT_IMPLEMENTED(fits(src) && fits(dst), "copy from ", src.device(), " (", src.layout(), ", ",
-                              src.scalar_type(), ") to ", dst.device(), " (", dst.layout(), ", ", dst.scalar_type(),
+  TORCH_CHECK_NOT_IMPLEMENTED(fits(src) && fits(dst), "copy from ", src.device(), " (", tensor_kind(src), ", ",
+                              src.scalar_type(), ") to ", dst.device(), " (", tensor_kind(dst), ", ", dst.scalar_type(),
                               ") is not supported: copies go between the CPU and '", kDevice,
                               "' devices, and between plain strided tensors only");
 }

@@ -3,6 +3,7 @@
 #include "aten/fallback/fallback_scope.h"
 #include "aten/fallback/sparse_parts.h"
 #include "aten/prepare/op_call.h"
+#include "core/tensor_kind.h"
 
 namespace torch_backend {
 
@@ -45,8 +46,8 @@ at::Tensor FallbackScope::to_device(const at::Tensor &result, bool exclusive) {
     return rebuild_sparse(result, *device_, [&](const at::Tensor &part) { return part_to_device(part); });
   }
   TORCH_CHECK_NOT_IMPLEMENTED(result.layout() == c10::kStrided && !result.is_quantized() && !result.is_nested(),
-                              "The operator '", op_, "' gives a quantized, nested or ", result.layout(),
-                              " tensor, which device type '", kDevice, "' does not have.");
+                              "The operator '", op_, "' returns a ", tensor_kind(result),
+                              " tensor, which device type '", kDevice, "' does not support.");
   StorageRef mapped = device_storage(result.storage().unsafeGetStorageImpl(), exclusive);
   if (!mapped) return result;
   return make_alias(std::move(mapped), c10::DispatchKey::PrivateUse1, result);

@@ -6,6 +6,7 @@
 #include "aten/fallback/sparse_parts.h"
 #include "aten/prepare/op_call.h"
 #include "core/graph/graph.h"
+#include "core/tensor_kind.h"
 
 namespace torch_backend {
 namespace {
@@ -83,7 +84,7 @@ at::Tensor FallbackScope::to_cpu(const at::Tensor &tensor, bool written, bool ho
   use_device(tensor);
   if (C10_UNLIKELY(is_sparse_layout(tensor))) return sparse_to_cpu(tensor, written);
   TORCH_CHECK_NOT_IMPLEMENTED(tensor.layout() == c10::kStrided && !tensor.is_quantized() && !tensor.is_nested(),
-                              "The operator '", op_, "' has no kernel for quantized, nested or ", tensor.layout(),
+                              "The operator '", op_, "' has no kernel for ", tensor_kind(tensor),
                               " tensors on device type '", tensor.device().type(),
                               "', and the fallback to the CPU takes strided and sparse ones only.");
   at::Tensor cpu = strided_to_cpu(tensor);

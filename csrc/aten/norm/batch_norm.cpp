@@ -1,6 +1,8 @@
 // batch_norm.cpp: batch normalisation in all its entries, by one kernel call forward and one backward. Channels are dimension 1.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/rsqrt.h>
 
 #include "aten/norm/norm_parameters.h"
 #include "hal_op_ids.h"
@@ -8,20 +10,31 @@
 namespace torch_backend {
 namespace {
 
-// Result, saved mean and saved rstd; the latter are empty in evaluation.
-Three results_of(const at::Tensor &input, bool training, c10::ScalarType statistics) {
+// Result, saved mean and saved rstd, with the sizes and dtypes that FakeTensor has for every device but the CPU. The CPU
+// saves nothing in evaluation, and rounds to half precision. `evaluated`: the saved ones are written.
+Three results_of(const at::Tensor &input, const OptionalTensor &running_mean, const OptionalTensor &running_var,
+                 double eps, bool evaluated) {
   const auto device = input.device().index();
-  const int64_t channels[] = {training ? input.size(1) : 0};
-  return {make_empty(input.sizes(), input.scalar_type(), device, input.suggest_memory_format()),
-          make_empty(channels, statistics, device), make_empty(channels, statistics, device)};
+  const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
+  const int64_t channels[] = {input.size(1)};
+  const at::Tensor result = make_empty(input.sizes(), dtype, device, input.suggest_memory_format());
+  if (!evaluated) return {result, make_empty(channels, wide, device), make_empty(channels, wide, device)};
+  return {result, running_mean->to(wide, /*non_blocking=*/false, /*copy=*/true),
+          running_var->to(wide).add(eps).rsqrt_()};
+}
+
+bool has_statistics(const at::Tensor &input, const OptionalTensor &running_mean, const OptionalTensor &running_var,
+                    bool training) {
+  return training ? input.numel() != 0 : is_given(running_mean) && is_given(running_var);
 }
 
 // Results for vendors' operators (`meta` of their entries), of which ATen has no meta function but in Python; none where the
 // CPU's says what is wrong.
-Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &, const OptionalTensor &,
-                      const OptionalTensor &, bool training, double, double) {
-  if (input.dim() < 2 || (training && input.numel() == 0)) return {};
-  return results_of(input, training, at::toOpMathType(input.scalar_type()));
+Three make_batch_norm(const at::Tensor &input, const OptionalTensor &, const OptionalTensor &,
+                      const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training, double,
+                      double eps) {
+  if (input.dim() < 2 || !has_statistics(input, running_mean, running_var, training)) return {};
+  return results_of(input, running_mean, running_var, eps, !training);
 }
 
 Three make_batch_norm_gradients(const at::Tensor &, const at::Tensor &input, const OptionalTensor &weight,
@@ -39,17 +52,19 @@ std::optional<Three> batch_norm(const at::Tensor &input, const OptionalTensor &w
                                 const OptionalTensor &running_mean, const OptionalTensor &running_var, bool training,
                                 double momentum, double eps) {
   const Parameters parameters = {&weight, &bias, &running_mean, &running_var};
-  if (training ? input.numel() == 0 : !is_given(running_mean) || !is_given(running_var)) return std::nullopt;
-  if (input.dim() < 2 || !are_parameters(input, parameters)) return std::nullopt;
+  if (input.dim() < 2 || !has_statistics(input, running_mean, running_var, training)) return std::nullopt;
+  if (!are_parameters(input, parameters)) return std::nullopt;
   const auto device = input.device().index();
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM, device, dtype);
   if (!call.possible()) return std::nullopt;
-  auto [result, mean, rstd] = results_of(input, training, parameter_dtype(input, parameters));
+  // Plugins may leave the saved statistics of an evaluation out, and without elements no kernel runs.
+  const bool saves = training || (input.numel() != 0 && !has_vendor_op(device, HAL_OP_ID_NATIVE_BATCH_NORM));
+  auto [result, mean, rstd] = results_of(input, running_mean, running_var, eps, !saves);
   const at::Tensor none;
   call.in(input).in(weight, wide).in(bias, wide).in(running_mean, wide).in(running_var, wide);
   call.put(training).put(momentum).put(eps).out(result);
-  call.out(training ? mean : none, wide).out(training ? rstd : none, wide);
+  call.out(saves ? mean : none, wide).out(saves ? rstd : none, wide);
   // New running statistics go where the old ones are.
   call.elementwise();
   call.out(training ? given_or_undefined(running_mean) : none, wide);
@@ -79,7 +94,8 @@ std::optional<Three> gradients(const at::Tensor &dy, const at::Tensor &input, co
                                const OptionalTensor &mean, const OptionalTensor &scale, bool training, double eps,
                                std::array<bool, 3> wanted) {
   if (input.dim() < 2 || !is_given(mean) || !is_given(scale) || !is_device_tensor(dy)) return std::nullopt;
-  if (dy.scalar_type() != input.scalar_type() || !are_parameters(input, {&weight, &mean, &scale})) return std::nullopt;
+  if (dy.scalar_type() != input.scalar_type()) return std::nullopt;
+  if (!are_parameters(input, {&weight}) || !are_parameters(input, {&mean, &scale})) return std::nullopt;
   const auto device = input.device().index();
   const auto dtype = input.scalar_type(), wide = at::toOpMathType(dtype);
   Call call(HAL_OP_ID_NATIVE_BATCH_NORM_BACKWARD, device, dtype);

@@ -73,13 +73,14 @@ bool spread(Operands &operands) {
   return true;
 }
 
-// Makes a result in the order that TensorIterator gives it: C's, or that of operands which all have it.
+// Makes a result in the order that TensorIterator gives it: C's, or that of operands which all have it. Returns false for
+// another order.
 bool make_result(const Operands &operands, c10::ScalarType dtype, at::Tensor &made) {
   const c10::TensorImpl *first = operands.tensors[0]->unsafeGetTensorImpl();
   bool contiguous = true, alike = first->is_non_overlapping_and_dense();
   for (size_t k = 0; k < operands.count; k++) {
     const c10::TensorImpl *impl = operands.tensors[k]->unsafeGetTensorImpl();
-    contiguous &= impl->is_contiguous();
+    contiguous &= impl->is_contiguous() && dense::has_default_strides(impl);
     alike = alike && impl->sizes() == first->sizes() && impl->strides() == first->strides();
   }
   if (contiguous) {

@@ -3,6 +3,7 @@
 // dtypes, operands are cast and broadcast.
 #pragma once
 
+#include <algorithm>
 #include <cfloat>
 #include <cmath>
 
@@ -92,6 +93,16 @@ C10_ALWAYS_INLINE bool same_sizes(c10::IntArrayRef a, c10::IntArrayRef b) {
   return true;
 }
 
+// Returns whether the strides of a contiguous tensor are those of a new one. Dimensions of size 1 may have others, and
+// TensorIterator sorts dimensions by them unless all operands have one shape.
+C10_ALWAYS_INLINE bool has_default_strides(const c10::TensorImpl *impl) {
+  const c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+  int64_t expected = 1;
+  for (size_t d = sizes.size(); d-- > 0; expected *= std::max<int64_t>(sizes[d], 1))
+    if (strides[d] != expected) return false;
+  return true;
+}
+
 // True for a dense tensor of the reference's shape and device.
 C10_ALWAYS_INLINE bool matches(const Reference &reference, const c10::TensorImpl *impl) {
   return impl == reference.impl ||
@@ -176,6 +187,7 @@ struct Elementwise {
     Call<sizeof...(Rest)> call;
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
       return broadcast(nullptr, result, self, rest...);
+    if (call.has_number() && C10_UNLIKELY(!dense::has_default_strides(reference.impl))) return false;
     at::Tensor made =
         make_dense(reference.sizes, reference.impl->numel(), bool_result ? c10::ScalarType::Bool : reference.dtype,
                    bool_result ? 1 : reference.itemsize, reference.device);
@@ -238,6 +250,13 @@ struct Elementwise {
       values[0] = value(descriptors[0]);
       [[maybe_unused]] size_t i = 0;
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
+    }
+
+    // A number counts as an operand of another shape.
+    C10_ALWAYS_INLINE bool has_number() const {
+      for (size_t i = 1; i <= kRest; i++)
+        if (values[i].tag != HAL_VALUE_TENSOR) return true;
+      return false;
     }
 
     // `data`: of the result.

@@ -5,6 +5,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "core/tensor_kind.h"
+
 namespace torch_backend {
 namespace {
 
@@ -99,10 +101,9 @@ const at::Tensor &lazy_inner(const at::Tensor &lazy) {
 }
 
 at::Tensor make_lazy(at::Tensor inner, c10::ScalarType said) {
-  TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(),
-                              "a result of layout ", inner.layout(),
-                              " has no tensor of device type 'lazy'; compute it on '", inner.device(),
-                              "', which has (tensor.to('", inner.device(), "'))");
+  TORCH_CHECK_NOT_IMPLEMENTED(inner.layout() == c10::kStrided && !inner.is_nested() && !inner.is_quantized(), "a ",
+                              tensor_kind(inner), " result has no tensor of device type 'lazy'; compute it on '",
+                              inner.device(), "', which has (tensor.to('", inner.device(), "'))");
   return at::detail::make_tensor<LazyTensorImpl>(std::move(inner), said);
 }
 

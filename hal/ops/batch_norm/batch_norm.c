@@ -176,6 +176,7 @@ typedef struct forward_s {
   batch_t batch;
   channels_t in;                                   /* of the arguments */
   void *result, *mean, *rstd, *new_mean, *new_var; /* of the results; in evaluation `rstd` is the variance */
+  void *saved_mean, *saved_rstd;                   /* results of an evaluation */
   hal_op_scalar_t eps, momentum;
   int32_t evaluation;
 } forward_t;
@@ -209,9 +210,11 @@ static hal_status_t launch_normalise(hal_op_context_t *context, const forward_t 
   uint64_t per_group, units = walk_units(context, &f->batch, &per_group);
   int32_t with_weight = f->in.weight != NULL, with_bias = f->in.bias != NULL;
   void *weight = address_or(f->in.weight, f->batch.tensor->data), *bias = address_or(f->in.bias, f->batch.tensor->data);
-  return queue_batch_norm_normalise(context, kernel, groups_of(units, per_group), f->result, f->batch.tensor->data,
-                                    f->mean, f->rstd, weight, bias, &f->batch.walk, units, per_group,
-                                    hal_op_number(&f->eps), f->evaluation, with_weight, with_bias);
+  int32_t saves = (f->saved_mean != NULL) | (f->saved_rstd != NULL) << 1;
+  void *saved_mean = address_or(f->saved_mean, f->result), *saved_rstd = address_or(f->saved_rstd, f->result);
+  return queue_batch_norm_normalise(context, kernel, groups_of(units, per_group), f->result, saved_mean, saved_rstd,
+                                    f->batch.tensor->data, f->mean, f->rstd, weight, bias, &f->batch.walk, units,
+                                    per_group, hal_op_number(&f->eps), f->evaluation, with_weight, with_bias, saves);
 }
 
 /* All kernels of a training pass are looked for before the first is queued: the second one changes the running statistics. */
@@ -253,6 +256,15 @@ static hal_status_t read_forward(const hal_op_context_t *context, const hal_op_c
   return hal_op_scalar(context, &call->args[7], batch->accumulator, "eps", &f->eps);
 }
 
+/* The saved statistics are those of the arguments: of a call without elements no unit would write them. */
+static hal_status_t launch_evaluation(hal_op_context_t *context, const hal_op_call_t *call, forward_t *f) {
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f->batch, 1, "the mean", &f->saved_mean));
+  HAL_RETURN_IF_ERROR(result_channels(context, call, &f->batch, 2, "rstd", &f->saved_rstd));
+  if (f->batch.numel == 0 && (f->saved_mean || f->saved_rstd)) return HAL_UNIMPLEMENTED;
+  f->mean = f->in.running_mean, f->rstd = f->in.running_var;
+  return launch_normalise(context, f);
+}
+
 hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *input, *result;
   forward_t f;
@@ -263,10 +275,8 @@ hal_status_t hal_op_launch_batch_norm(hal_op_context_t *context, const hal_op_ca
   HAL_RETURN_IF_ERROR(check_like(context, &f.batch, result, "the result"));
   HAL_RETURN_IF_ERROR(read_forward(context, call, &f));
   f.result = result->data;
-  if (f.evaluation) {
-    f.mean = f.in.running_mean, f.rstd = f.in.running_var;
-    return launch_normalise(context, &f);
-  }
+  f.saved_mean = f.saved_rstd = NULL;
+  if (f.evaluation) return launch_evaluation(context, call, &f);
   HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 1, "the mean", &f.mean));
   HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 2, "rstd", &f.rstd));
   HAL_RETURN_IF_ERROR(result_channels(context, call, &f.batch, 3, "the new running_mean", &f.new_mean));

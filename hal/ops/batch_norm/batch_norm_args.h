@@ -14,10 +14,11 @@
       X(VALUE, pk_u64, units), X(NUMBER, T, eps), X(NUMBER, T, momentum), X(VALUE, pk_i32, with_mean),   \
       X(VALUE, pk_i32, with_var)
 
-#define BATCH_NORM_NORMALISE_ARGS(X)                                                                     \
-  X(OUT, E, result), X(IN, E, a), X(IN, T, mean), X(IN, T, scale), X(IN, T, weight), X(IN, T, bias),     \
-      X(STRUCT, pk_batch_t, b), X(VALUE, pk_u64, units), X(VALUE, pk_u64, per_group), X(NUMBER, T, eps), \
-      X(VALUE, pk_i32, evaluation), X(VALUE, pk_i32, with_weight), X(VALUE, pk_i32, with_bias)
+#define BATCH_NORM_NORMALISE_ARGS(X)                                                                               \
+  X(OUT, E, result), X(OUT, T, saved_mean), X(OUT, T, saved_rstd), X(IN, E, a), X(IN, T, mean), X(IN, T, scale),   \
+      X(IN, T, weight), X(IN, T, bias), X(STRUCT, pk_batch_t, b), X(VALUE, pk_u64, units),                         \
+      X(VALUE, pk_u64, per_group), X(NUMBER, T, eps), X(VALUE, pk_i32, evaluation), X(VALUE, pk_i32, with_weight), \
+      X(VALUE, pk_i32, with_bias), X(VALUE, pk_i32, saves)
 
 #define BATCH_NORM_SUMS_ARGS(X)                                                                                \
   X(OUT, T, sums), X(OUT, T, products), X(IN, E, grad), X(IN, E, a), X(IN, T, mean), X(STRUCT, pk_batch_t, b), \

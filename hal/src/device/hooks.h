@@ -13,8 +13,9 @@ typedef struct hal_device_hooks_s {
   void (*close)(hal_device_t *device);
   /* Frees what the device's work has finished with. */
   void (*poll)(hal_device_t *device);
-  /* The name of an operator, and of one of its arguments; NULL when there is none. */
+  /* The name of an operator, that in errors, and that of one of its arguments; NULL when there is none. */
   const char *(*op_name)(uint32_t op);
+  const char *(*op_error_name)(uint32_t op);
   const char *(*op_argument)(uint32_t op, uint32_t argument);
   /* Writes the names of the operators that launch a portable kernel, "mm, bmm"; nothing when there is none. */
   void (*ops_of_kernel)(const char *kernel, char *text, size_t size);

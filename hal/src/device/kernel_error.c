@@ -70,7 +70,7 @@ static const char *operand_name(const char *argument) {
 
 static hal_status_t report(const record_t *record) {
   const uint32_t op = (uint32_t)(record->site >> 8) & PK_NO_OPERATOR, place = (uint32_t)(record->site & 255);
-  const char *const known = hal_device_hooks.op_name(op), *const name = known ? known : "a compiled kernel";
+  const char *const known = hal_device_hooks.op_error_name(op), *const name = known ? known : "a compiled kernel";
   const long long value = record->value.i64, bound = record->bound;
   const int wide = bound == sizeof(double);
   switch (record->kind) {

@@ -30,13 +30,13 @@ hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format,
   va_start(list, format);
   vsnprintf(message, sizeof message, format, list);
   va_end(list);
-  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %s", context->info->name, message);
+  return hal_error_set(HAL_INVALID_ARGUMENT, "%s: %s", hal_op_error_name(context->called), message);
 }
 
 hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units) {
   return hal_error_set(HAL_OUT_OF_RANGE,
                        "%s: a launch of %llu items or groups does not fit into 2^31 - 1 blocks; split the operand",
-                       context->info->name, (unsigned long long)units);
+                       hal_op_error_name(context->called), (unsigned long long)units);
 }
 
 hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what) {
@@ -47,8 +47,8 @@ hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tens
                           (unsigned long long)HAL_STRUCT_SIZE(hal_tensor_t, flags));
   if (tensor->ndim < 0) return hal_op_invalid(context, "%s has %d dimensions", what, (int)tensor->ndim);
   if (tensor->ndim > HAL_OP_MAX_DIMS)
-    return hal_error_set(HAL_UNIMPLEMENTED, "%s: %s has %d dimensions; kernels take up to %d", context->info->name,
-                         what, (int)tensor->ndim, HAL_OP_MAX_DIMS);
+    return hal_error_set(HAL_UNIMPLEMENTED, "%s: %s has %d dimensions; kernels take up to %d",
+                         hal_op_error_name(context->called), what, (int)tensor->ndim, HAL_OP_MAX_DIMS);
   if (tensor->ndim > 0 && (!tensor->sizes || !tensor->strides))
     return hal_op_invalid(context, "%s has no sizes or strides", what);
   int empty = 0;

@@ -77,7 +77,7 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
 /* Asks the plugin's own op, which exists. */
 static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
   const hal_status_t status =
-      hal_op_own_call(&target->entry->own, target->entry->info->name, target->stream, NULL, call);
+      hal_op_own_call(&target->entry->own, hal_op_error_name(target->op), target->stream, NULL, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
 }
@@ -95,7 +95,6 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
   hal_op_context_t context;
   hal_op_context_of(of, of->info->check, &context);
-  context.op = of->op; /* the operator that is reported */
   const hal_op_entry_t *const entry = hal_op_entry(of->device->ops, of->info->check);
   if (!entry->launch) return HAL_OK;
   for (uint32_t i = 0; of->info->checked >> i; i++) {
@@ -118,6 +117,7 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .queue = target->queue,
                               .handles = entry->handles,
                               .op = target->op,
+                              .called = target->op,
                               .group_threads = target->device->ops->target.group_threads,
                               .few_loops = target->device->ops->target.few_loops,
                               .recorded = recorded,
@@ -135,7 +135,8 @@ static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_
   const hal_op_own_t *const own = &target->entry->own;
   const hal_status_t answer = hal_op_own_query(own, target->device, call);
   if (answer && answer != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
-  const hal_status_t status = target->queue->calls->own_op(target->queue, own, target->entry->info->name, call, answer);
+  const hal_status_t status =
+      target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, answer);
   if (status == HAL_NOT_READY) return ask_own(target, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;

@@ -33,6 +33,7 @@ typedef hal_status_t (*hal_op_launcher_t)(hal_op_context_t *context, const hal_o
 /* One operator; the table is generated from codegen/operators. */
 typedef struct hal_op_info_s {
   const char *name;             /* "add.Tensor" */
+  const char *error_name;       /* "index" of "index.lines": what errors name; NULL: the name */
   const char *kernel;           /* "add": kernels are "<kernel>_<dtype>_<variant>" */
   const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
   const char *const *arguments; /* names of the frozen arguments, for messages */
@@ -68,8 +69,9 @@ struct hal_op_context_s {
   hal_queue_t *queue;                      /* of the stream */
   _Atomic(hal_plugin_kernel_t *) *handles; /* of this op */
   uint32_t op;                             /* HAL_OP_ID_* */
-  uint32_t group_threads;                  /* of group kernels: target.h */
-  uint64_t few_loops;                      /* target.h */
+  uint32_t called;             /* the operator that was called, of which `op` may be a part: errors name it */
+  uint32_t group_threads;      /* of group kernels: target.h */
+  uint64_t few_loops;          /* target.h */
   hal_recorded_op_t *recorded; /* what the queue knows of the operator (queue/queue.h); NULL = there is none */
   uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/queue.h) */
 };
@@ -90,7 +92,9 @@ extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in t
 
 /* The name of an argument of an operator of codegen/operators; NULL when there is none. */
 const char *hal_op_argument(uint32_t op, uint32_t argument);
-/* Writes the names of the operators that launch a portable kernel, "mm, bmm"; "" when there is none. */
+/* The name of an operator in errors: torch's, where the operator is one that torch does not have. NULL past the end. */
+const char *hal_op_error_name(uint32_t op);
+/* Writes the names, as in errors, of the operators that launch a portable kernel, "mm, bmm"; "" when there is none. */
 void hal_op_names_of_kernel(const char *kernel, char *text, size_t size);
 
 /* ---- kernels and launches ---------------------------------------------------------------------------------------- */

@@ -13,10 +13,23 @@ const char *hal_op_name(uint32_t op) {
   return defined ? defined->info.name : NULL;
 }
 
+const char *hal_op_error_name(uint32_t op) {
+  const char *const name = op < HAL_OP_BUILTIN_COUNT ? hal_op_infos[op].error_name : NULL;
+  return name ? name : hal_op_name(op);
+}
+
 const char *hal_op_argument(uint32_t op, uint32_t argument) {
   return op < HAL_OP_BUILTIN_COUNT && argument < hal_op_infos[op].argument_count + hal_op_infos[op].further_count
              ? hal_op_infos[op].arguments[argument]
              : NULL;
+}
+
+/* Tells whether a list "mm, bmm" has a name. */
+static int lists(const char *text, const char *name) {
+  const size_t length = strlen(name);
+  for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)
+    if ((at == text || at[-1] == ' ') && (!at[length] || at[length] == ',')) return 1;
+  return 0;
 }
 
 void hal_op_names_of_kernel(const char *kernel, char *text, size_t size) {
@@ -28,7 +41,8 @@ void hal_op_names_of_kernel(const char *kernel, char *text, size_t size) {
       continue;
     if (length > longest) text[0] = '\0'; /* "max" is no kernel of "max_pool_f32_rows" */
     longest = length;
-    hal_text_append(text, size, "%s%s", text[0] ? ", " : "", hal_op_infos[op].name);
+    const char *const name = hal_op_error_name(op);
+    if (!lists(text, name)) hal_text_append(text, size, "%s%s", text[0] ? ", " : "", name);
   }
 }
 

@@ -6,7 +6,7 @@
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status) {
   if (status == HAL_UNIMPLEMENTED) return status;
   hal_error_plugin(context->device->plugin, HAL_SLOT_kernel_launch, status);
-  return hal_error_prefix(status, "%s: ", context->info->name);
+  return hal_error_prefix(status, "%s: ", hal_op_error_name(context->called));
 }
 
 static inline int plans(const hal_op_context_t *context) { return HAL_UNLIKELY(context->elsewhere == HAL_OP_PLANS); }
@@ -36,7 +36,7 @@ hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *
   if (plans(context)) return HAL_OK;
   const hal_status_t status = context->queue->calls->random(context->queue, desc);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
-  return hal_error_prefix(status, "%s: ", context->info->name);
+  return hal_error_prefix(status, "%s: ", hal_op_error_name(context->called));
 }
 
 /* What addresses of plan mode are: aligned, not NULL, never followed. */
@@ -68,7 +68,7 @@ hal_status_t hal_op_report_launched(const hal_op_context_t *context) {
 
 int64_t hal_op_site(const hal_op_context_t *context, int64_t place) {
   const uint64_t origin = context->recorded ? context->recorded->origin : 0;
-  return (int64_t)((origin <= INT32_MAX ? origin << 32 : 0) | (uint64_t)context->op << 8 | (uint64_t)place);
+  return (int64_t)((origin <= INT32_MAX ? origin << 32 : 0) | (uint64_t)context->called << 8 | (uint64_t)place);
 }
 
 /* The verdict of a part: portable kernels, or the plugin's own op where that binds itself. */

@@ -7,6 +7,7 @@
 #include "hal/event.h"
 #include "hal/op.h"
 #include "hal/status.h"
+#include "op/internal.h"
 #include "plugin/call.h"
 #include "program/program.h"
 
@@ -70,7 +71,7 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
 /* Completes the message of a command that failed. */
 static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_device_t *device, hal_status_t status) {
   const hal_command_t *const command = &tape->commands[number];
-  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_name(tape->ops[command->op].op);
+  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(tape->ops[command->op].op);
   if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(device->plugin, slots[command->kind], status);
   return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
                           (unsigned)tape->command_count, name ? ", " : "", name ? name : "");

@@ -71,7 +71,7 @@ Test(op_check, the_message_names_the_operand_and_the_number) {
     must(hal_device_synchronize(0));
     put(x, 39, 1.25L);
     expect(run_on(NULL, "binary_cross_entropy.elements", x, y, r),
-           "binary_cross_entropy.elements: all elements of input should be between 0 and 1; one is 1.25");
+           "binary_cross_entropy: all elements of input should be between 0 and 1; one is 1.25");
     put(x, 39, 1), put(y, 3, -0.5L);
     expect(run_on(NULL, "binary_cross_entropy.elements", x, y, r),
            "all elements of target should be between 0 and 1; one is -0.5");

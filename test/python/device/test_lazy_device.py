@@ -217,6 +217,16 @@ def test_tensors_of_other_layouts_are_refused_by_a_sentence(device, make, senten
     assert len(str(refused.value).strip().splitlines()[0]) < 250
 
 
+def test_fused_optimizers_are_refused_by_torch_and_the_others_step():
+    p = torch.nn.Parameter(torch.ones(3, device="lazy"))
+    p.grad = torch.ones_like(p)
+    for make in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad):
+        with pytest.raises(RuntimeError, match="`fused=True` requires .* lazy"):
+            make([p], lr=0.5, fused=True).step()
+    torch.optim.SGD([p], lr=0.5).step()
+    assert p.tolist() == [0.5] * 3
+
+
 def test_the_type_has_a_device_module():
     module = torch.get_device_module("lazy")
     assert module is torch.lazy and module.current_device() == 0 and module.device_count() >= 1 and module.is_available()

@@ -38,6 +38,31 @@ assert loaded["base"].device.type == "lazy" and loaded["base"].cpu().tolist() ==
 """, TORCH_BACKEND="fake")
 
 
+@pytest.mark.parametrize("before", ["", "torch.load(place, map_location='cpu', weights_only=True)"], ids=["first", "after another file"])
+@pytest.mark.parametrize("options", ["", "weights_only=False"])
+@pytest.mark.parametrize("zipped", [True, False])
+def test_tensors_of_pickles_before_torch_0_4(run_python, zipped, options, before):
+    """Such a pickle calls torch._utils._rebuild_tensor itself."""
+    run_python(f"""{ENABLE.replace("torch_backend.lazy.device.enable()", "")}
+class Old:
+    def __init__(self, tensor):
+        self.tensor = tensor
+    def __reduce__(self):
+        t = self.tensor
+        return torch._utils._rebuild_tensor, (t.storage(), t.storage_offset(), tuple(t.size()), t.stride())
+base = torch.arange(6.0).reshape(2, 3)
+torch.save({{"base": Old(base), "row": Old(base[1]), "new": base[0]}}, place, _use_new_zipfile_serialization={zipped})
+{before}
+torch_backend.lazy.device.enable()
+loaded = torch.load(place, map_location="lazy", {options})
+assert {{x.device.type for x in loaded.values()}} == {{"lazy"}}
+assert torch.equal(loaded["base"].cpu(), base) and torch.equal(loaded["row"].cpu(), base[1]) and torch.equal(loaded["new"].cpu(), base[0])
+loaded["row"].fill_(7.0)
+assert loaded["base"].cpu()[1].tolist() == [7.0] * 3
+assert torch.load(place, map_location="cpu", {options})["base"].device.type == "cpu"
+""", TORCH_BACKEND="fake")
+
+
 def test_a_module_goes_to_a_file_and_back_and_to_the_host(run_python):
     run_python(f"""{ENABLE}
 module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)).to("lazy")

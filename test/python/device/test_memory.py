@@ -206,6 +206,16 @@ def test_every_failure_to_allocate_says_out_of_memory_in_torchs_words(size, run_
     assert done.stdout.startswith("MINE out of memory. Tried to allocate ")
 
 
+def test_what_a_fraction_may_be(module):
+    for fraction in (1, 1.0, 0.5, 1):
+        module.set_per_process_memory_fraction(fraction)
+        assert module.get_per_process_memory_fraction() == fraction
+    for wrong, error in ((0, ValueError), (1.5, ValueError), (float("nan"), ValueError), (True, TypeError), ("1", TypeError), (None, TypeError)):
+        with pytest.raises(error, match="[Ff]raction"):
+            module.set_per_process_memory_fraction(wrong)
+    assert module.get_per_process_memory_fraction() == 1
+
+
 def test_a_fraction_of_the_memory_is_a_limit(run_python):
     run_python(
         """

@@ -223,7 +223,7 @@ def test_other_entries_of_batch_norm(device):
     calls = [
         lambda x, w, b, mean, var: torch.ops.aten._native_batch_norm_legit(x, w, b, mean, var, True, 0.1, 1e-5)[:2],
         lambda x, w, b, mean, var: torch.ops.aten._native_batch_norm_legit.no_stats(x, w, b, True, 0.1, 1e-5),
-        lambda x, w, b, mean, var: torch.ops.aten._native_batch_norm_legit_no_training(x, w, b, mean, var, 0.1, 1e-5),
+        lambda x, w, b, mean, var: torch.ops.aten._native_batch_norm_legit_no_training(x, w, b, mean, var, 0.1, 1e-5)[:1],
         lambda x, w, b, mean, var: torch.ops.aten._batch_norm_with_update(x, w, b, mean, var, 0.1, 1e-5)[:3],
     ]
     for call in calls:
@@ -232,6 +232,35 @@ def test_other_entries_of_batch_norm(device):
             ours = call(*(t.to(device) for t in (x, w, b, mean, var)))
         for a, e in zip(ours, theirs):
             torch.testing.assert_close(a.cpu(), e, **CLOSE)
+
+
+ENTRIES = {
+    "native_batch_norm": lambda x, w, b, mean, var, training: torch.native_batch_norm(x, w, b, mean, var, training, 0.1, 1e-3),
+    "legit": lambda x, w, b, mean, var, training: torch.ops.aten._native_batch_norm_legit(x, w, b, mean, var, training, 0.1, 1e-3),
+    "no training": lambda x, w, b, mean, var, training: torch.ops.aten._native_batch_norm_legit_no_training(x, w, b, mean, var, 0.1, 1e-3),
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_saved_statistics_are_those_of_the_call_in_the_computing_dtype(device, dtype, entry):
+    """What FakeTensor has for accelerators: mean and rstd that the result was normalized with. The CPU saves nothing in evaluation."""
+    for shape in SHAPES + [(0, 3, 4), (300, 3, 1), (1, 40, 7, 7)]:
+        for training in {entry != "no training", False}:
+            if training and (0 in shape or entry == "no training"):
+                continue
+            x = random(*shape).to(dtype)
+            running = [random(shape[1], seed=5).to(dtype), random(shape[1], seed=6).abs().to(dtype) + 1]
+            with strict():
+                _, mean, rstd = ENTRIES[entry](x.to(device), None, None, *(r.to(device) for r in running), training)
+            wide = torch.float64 if dtype == torch.float64 else torch.float32
+            dims = [d for d in range(len(shape)) if d != 1]
+            exact = [r.double() for r in running]
+            if training:
+                exact = [x.double().mean(dims), x.double().var(dims, unbiased=False)]
+            assert mean.dtype == rstd.dtype == wide
+            torch.testing.assert_close(mean.cpu(), exact[0].to(wide), rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(rstd.cpu(), (exact[1] + 1e-3).rsqrt().to(wide), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -293,12 +322,12 @@ def test_half_precision_is_rounded_once(device, name, dtype, parameters):
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 @pytest.mark.parametrize("name", NORMS)
 def test_gradients_of_half_precision(device, name, dtype, parameters):
-    """Saved statistics are rounded to the parameters' dtype, on the CPU as here. Of layer_norm the truth is double precision:
-    CPU torch sums its parameters' gradients in half precision, which is off by a tenth."""
+    """The CPU rounds saved statistics to the parameters' dtype; those of batch norms are float32 here, and the truth is double precision. So
+    it is of layer_norm: CPU torch sums its parameters' gradients in half precision, which is off by a tenth."""
     kind = dtype if parameters == "half" else torch.float32
     operands = [random(2, 6, 9, 8).to(dtype), random(6, seed=1).to(kind), random(6, seed=2).to(kind)]
     theirs = results(NORMS[name], operands, "cpu")
-    truth = results(NORMS[name], [o.double() for o in operands], "cpu") if name == "layer" else theirs
+    truth = results(NORMS[name], [o.double() for o in operands], "cpu") if name in ("layer", "batch", "instance") else theirs
     with strict():
         ours = results(NORMS[name], operands, device)
     for a, b, exact in zip(ours, theirs, truth):
@@ -325,11 +354,12 @@ def test_batch_norm_of_halves_keeps_running_statistics(device, dtype, kind):
 def test_statistics_have_the_parameters_dtype(device, dtype):
     x = random(4, 6, 5).to(dtype)
     for w in (None, torch.ones(6, dtype=dtype), torch.ones(6)):
-        for call in (lambda x, w: torch.native_batch_norm(x, w, w, None, None, True, 0.1, 1e-5),
-                     lambda x, w: torch.native_group_norm(x, w, w, 4, 6, 5, 2, 1e-5)):  # fmt: skip
-            with strict():
-                ours = call(x.to(device), None if w is None else w.to(device))
-            assert [t.dtype for t in ours] == [t.dtype for t in call(x, w)]
+        moved = None if w is None else w.to(device)
+        with strict():
+            batch = torch.native_batch_norm(x.to(device), moved, moved, None, None, True, 0.1, 1e-5)
+            group = torch.native_group_norm(x.to(device), moved, moved, 4, 6, 5, 2, 1e-5)
+        assert [t.dtype for t in batch] == [dtype, torch.float32, torch.float32]  # of batch norms as in FakeTensor
+        assert [t.dtype for t in group] == [t.dtype for t in torch.native_group_norm(x, w, w, 4, 6, 5, 2, 1e-5)]
 
 
 def test_parameters_that_the_cpu_refuses_are_refused(device):

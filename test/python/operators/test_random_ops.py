@@ -101,6 +101,43 @@ def test_a_generator_of_another_device_is_refused(device):
             draw(torch.Generator())
 
 
+WITH_GENERATOR = {
+    "rand": lambda d, g: torch.rand(3, device=d, generator=g),
+    "randn": lambda d, g: torch.randn(3, device=d, generator=g),
+    "randint": lambda d, g: torch.randint(10, (3,), device=d, generator=g),
+    "randint from": lambda d, g: torch.randint(2, 10, (3,), device=d, generator=g),
+    "randperm": lambda d, g: torch.randperm(3, device=d, generator=g),
+    "normal": lambda d, g: torch.normal(torch.zeros(3, device=d), 1.0, generator=g),
+    "normal of deviations": lambda d, g: torch.normal(0.0, torch.ones(3, device=d), generator=g),
+    "multinomial": lambda d, g: torch.multinomial(torch.ones(5, device=d), 2, generator=g),
+    "bernoulli": lambda d, g: torch.bernoulli(torch.full((3,), 0.5, device=d), generator=g),
+    "poisson": lambda d, g: torch.poisson(torch.ones(3, device=d), generator=g),
+    "binomial": lambda d, g: torch.binomial(torch.full((3,), 9.0, device=d), torch.full((3,), 0.5, device=d), generator=g),
+    "rrelu": lambda d, g: torch.ops.aten.rrelu_with_noise(torch.ones(3, device=d), torch.ones(3, device=d), training=True, generator=g),
+    **{f"{name}_": lambda d, g, name=name, numbers=numbers: getattr(torch.ones(3, device=d), name + "_")(*numbers, generator=g)
+       for name, numbers in {"uniform": (), "normal": (), "random": (), "exponential": (), "cauchy": (), "log_normal": (), "geometric": (0.5,),
+                             "bernoulli": (0.5,)}.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_GENERATOR)
+def test_a_generator_of_another_index_is_refused(device, name):
+    call = WITH_GENERATOR[name]
+    with pytest.raises(RuntimeError, match=f"Expected a '{device}:0' generator device but found '{device}:1'"):
+        call(f"{device}:0", torch.Generator(f"{device}:1"))
+    assert call(f"{device}:1", torch.Generator(f"{device}:1")) is not None
+
+
+@pytest.mark.parametrize("rate", [1.0, 1e3, 1e6, 1e30])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_exponential_numbers_are_positive_in_every_dtype(device, module, dtype, rate):
+    """As torch documents: the support is (0, inf). Half precision rounds small numbers to 0."""
+    module.manual_seed(21)
+    with strict():
+        numbers = torch.empty(1 << 18, dtype=dtype, device=device).exponential_(rate)
+    assert (numbers > 0).all() and numbers.isfinite().all()
+
+
 def test_bad_parameters_are_refused_in_torchs_words(device):
     x = torch.empty(3, device=device)
     with pytest.raises(RuntimeError, match=r"expects to return a \[from, to\) range"):

@@ -177,6 +177,18 @@ def test_vendors_operators_receive_the_callers_arguments():
     assert {"convolution_overrideable", "cat", "native_group_norm", "topk", "_embedding_bag", "_fused_adam", "native_layer_norm"}.isdisjoint(callers)
 
 
+def test_errors_name_an_operator_of_aten(codegen, tmp_path):
+    """Entries with names that ATen does not have say which operator they are a part of: users do not know "index.lines"."""
+    natives, entries = codegen.Natives(), codegen.entries.load()
+    unknown = [entry for entry in entries if entry.name not in natives.groups and not entry.torch]
+    assert len(unknown) > 30 and all(natives.has_function(entry.part_of) for entry in unknown)
+    for key, match in (("", "op: torch .* has no operator aten::index.lines; the key 'part_of' is missing"),
+                       ("indx", "part_of: torch .* has no operator aten::indx")):  # fmt: skip
+        changed = [dataclasses.replace(entry, part_of=key) if entry.name == "index.lines" else entry for entry in codegen.entries.load_all()]
+        with pytest.raises(codegen.EntryError, match=rf"index\.yaml:\d+: index\.lines: {match}"):
+            codegen.model.build(changed, natives)
+
+
 # ---- another torch ----
 
 

@@ -2,6 +2,8 @@
 that stay themselves, sparse accessors, quantized and nested tensors, autocast for operators of no list."""
 
 import copy
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -166,6 +168,17 @@ def test_a_sparse_gradient_reaches_the_optimizer(device):
 def test_quantized_tensors_are_refused(device, call):
     with pytest.raises(NotImplementedError, match="(?i)quantize"):
         call(torch.ones(4, 4, device=device))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_errors_name_the_kind_of_a_tensor(device):
+    """The layout of a quantized or nested tensor is Strided, too: all errors take their word from csrc/core/tensor_kind.h."""
+    x = torch.ones(4, 4, device=device)
+    for call, kind in ((lambda: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "quantized"), (x.to_mkldnn, "Mkldnn")):
+        with pytest.raises(NotImplementedError, match=rf"The operator 'aten::\w+' returns a {kind} tensor, which device type '{device}' does not support"):
+            call()
+    csrc = Path(__file__).resolve().parents[3] / "csrc"
+    assert [path.name for path in csrc.rglob("*.*") if re.search(r'" *, *\w+(\.|->)layout\(\)|<< *\w+(\.|->)layout\(\)', path.read_text())] == ["tensor_kind.h"]
 
 
 def test_accessors_of_quantized_tensors_refuse_dense_ones(device):

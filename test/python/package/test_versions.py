@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,35 @@ def test_one_plugin_binary_runs_under_every_torch(plugin, build_plugin, tmp_path
     assert first[-1] < first[0]
     for losses in answers.values():
         assert losses == pytest.approx(first, rel=1e-6)
+
+
+# ---- docs/versions.md ----
+PAGE = (ROOT / "docs/versions.md").read_text()
+
+
+def test_the_page_names_the_versions_that_are_supported():
+    minors = [_builds.minor(version) for version in re.search(r"^TORCH_VERSIONS := (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()]
+    sentence = re.search(r"supports torch (.*?), on Python", PAGE)[1]
+    assert re.findall(r"\d+\.\d+", sentence) == minors
+
+
+@pytest.mark.parametrize("command", re.findall(r"^make .*?(?= +#|$)", PAGE, re.M) + re.findall(r"`((?:\w+=\S+ )*make [^`]+)`", PAGE))
+def test_the_commands_of_the_page_are_targets_of_the_makefile(command):
+    """Without running what brings other versions of torch, of 6 GB each."""
+    done = subprocess.run(command.replace("make ", "make --dry-run ", 1), shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout, done.stderr
+    for version in re.findall(r"(?:TORCH|VERSION)=(\S+)", command):
+        assert f".venv-torch-{version}" in done.stdout
+
+
+def test_the_command_that_the_page_names_prints_the_versions():
+    done = subprocess.run([sys.executable, "-P", "-m", "torch_backend", "info"], capture_output=True, text=True, timeout=300)
+    assert "`torch-backend info`" in PAGE
+    assert f"built for torch {_builds.listed(_builds.minors())}" in done.stdout, done.stdout + done.stderr
+
+
+def test_only_one_file_depends_on_the_version_of_torch():
+    csrc = ROOT / "csrc"
+    sources = [path for path in csrc.rglob("*") if path.suffix in (".cpp", ".h")]
+    assert [path.name for path in sources if re.search(r"\bTORCH_VERSION_(MAJOR|MINOR)\b", path.read_text())] == ["compat.h"]
+    assert "`core/compat.h`" in PAGE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 
 import torch
 
@@ -117,6 +118,19 @@ def _install_staging() -> None:
     StateDictStager._offload_tensor = _offload_tensor
 
 
+def _install_old_tensors() -> None:
+    """Pickles before torch 0.4 call the function that makes a tensor of a storage; later ones call functions that call it."""
+    rebuild, later = torch._utils._rebuild_tensor, torch._utils._rebuild_tensor_v2.__code__
+
+    @functools.wraps(rebuild)
+    def _rebuild_tensor(storage, storage_offset, size, stride):
+        tensor = rebuild(storage, storage_offset, size, stride)
+        return tensor if sys._getframe(1).f_code is later else _moved(tensor)
+
+    torch._utils._rebuild_tensor = _rebuild_tensor
+    torch._weights_only_unpickler._get_allowed_globals.cache_clear()
+
+
 def _install_late_bytes() -> None:
     read = torch.UntypedStorage._set_from_file
 
@@ -141,6 +155,7 @@ def install() -> None:
         return last(_moved(tensor))
 
     torch._utils._restore_device_fake_mode = _restore_device_fake_mode
+    _install_old_tensors()
     _install_late_bytes()
     after_import("torch.distributed.checkpoint.filesystem", _install_checkpoints)
     after_import("torch.distributed.checkpoint._state_dict_stager", _install_staging)

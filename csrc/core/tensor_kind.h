@@ -1,0 +1,20 @@
+// tensor_kind.h: the word that errors use for the kind of a tensor.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <sstream>
+#include <string>
+
+namespace torch_backend {
+
+// Returns "quantized" or "nested" for such tensors, whose layout is Strided, too; else the layout: "Strided", "Sparse", "Jagged".
+inline std::string tensor_kind(const at::Tensor &tensor) {
+  if (tensor.is_quantized()) return "quantized";
+  if (tensor.is_nested()) return "nested";
+  std::ostringstream layout;
+  layout << tensor.layout();
+  return layout.str();
+}
+
+}  // namespace torch_backend
