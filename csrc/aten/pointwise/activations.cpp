@@ -2,7 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/native/Resize.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 #include <limits>
@@ -28,12 +28,14 @@ c10::Scalar replacement(const at::Tensor &self, const std::optional<double> &giv
 
 namespace {
 
-// ---- log_sigmoid: the second result is the CPU's own; nothing reads it here ----
+// ---- log_sigmoid ----
+// The CPU's buffer is exp(-|x|). The gradient here does not read it, and torch's decompositions read it only where it
+// has elements. It has the operand's rank: torch's rules for batches and tangents pad the other operands to it.
 bool log_sigmoid(Outputs &outputs, const at::Tensor &self) {
   auto result = pointwise<meta::Unary>(HAL_OP_ID_LOG_SIGMOID_FORWARD, {}, self);
   if (!result) return false;
   outputs.put(0, *std::move(result));
-  outputs.put(1, at::empty({0}, self.options()));
+  outputs.put(1, self.dim() ? at::empty_like(self.narrow(-1, 0, 0)) : self.abs().neg_().exp_());
   return true;
 }
 
