@@ -1,10 +1,14 @@
 """FakeTensor says of the device's results what is so: torch.compile and export plan memory, layouts and aliases with it."""
 
+import copy
+
 import fake_agreement
 import pytest
 import torch
+from conftest import weighted_sum
 from torch import nn
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
 
 # Entries whose operators take no tensors of one device, as the samples are made.
 NO_SAMPLES = {"as_strided.partial_views", "sparse.mm.reduce", "sparse.sampled_addmm", "tensor_split"}
@@ -126,3 +130,65 @@ def test_a_compiled_convolution_of_changing_sizes(device):
         for size in (16, 20, 31):
             image = torch.randn(2, 3, size, size).to(device)
             torch.testing.assert_close(compiled(image), network(image), rtol=1e-4, atol=1e-5)
+
+
+CELLS = {nn.LSTMCell: torch.ops.aten._thnn_fused_lstm_cell, nn.GRUCell: torch.ops.aten._thnn_fused_gru_cell}
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("cell", CELLS)
+def test_fused_recurrent_cells(device, cell, has_bias):
+    gates = {nn.LSTMCell: 4, nn.GRUCell: 3}[cell] * 5
+    operands = [torch.randn(shape, device=device) for shape in ((3, gates), (3, gates), (3, 5), (gates,), (gates,))]
+    operands[3:] = operands[3:] if has_bias else [None, None]
+    said = fake_agreement.run(CELLS[cell], (operands, {}), torch._subclasses.FakeTensorMode())
+    assert said == fake_agreement.run(CELLS[cell], (operands, {}))
+
+
+@pytest.mark.parametrize("has_bias", [True, False])
+@pytest.mark.parametrize("cell", CELLS)
+def test_recurrent_cells_compile_as_one_graph_of_changing_sizes(device, cell, has_bias):
+    on_cpu = cell(4, 5, bias=has_bias)
+    module = copy.deepcopy(on_cpu).to(device)
+    compiled = torch.compile(module, backend="aot_eager", dynamic=True, fullgraph=True)
+    for rows in (3, 6):
+        x = torch.randn(rows, 4)
+        expected, results = on_cpu(x), compiled(x.to(device))
+        weighted_sum(expected).backward()
+        weighted_sum(results).backward()
+        for ours, theirs in zip(pytree.tree_leaves(results), pytree.tree_leaves(expected), strict=True):
+            torch.testing.assert_close(ours.cpu(), theirs)
+    for ours, theirs in zip(module.parameters(), on_cpu.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad)
+
+# What FakeTensor does not implement, for CUDA neither: synchronized batch norm, where the graph is broken, and operators
+# that no traced program calls. This list may only shrink.
+NOT_TRACED = {"batch_norm_stats", "batch_norm_gather_stats", "batch_norm_gather_stats_with_counts", "batch_norm_elemt", "batch_norm_backward_reduce",
+              "batch_norm_backward_elemt", "_copy_from", "_copy_from_and_resize", "record_stream"}  # fmt: skip
+
+
+def operator_named(name):
+    packet, _, overload = name.removeprefix("aten::").partition(".")
+    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+
+def is_described(name):
+    from torch._decomp import decomposition_table, meta_table
+    from torch._subclasses.fake_impls import op_implementations_dict
+
+    keys = ("Meta", "CompositeImplicitAutograd")
+    operator = operator_named(name)
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys) or any(
+        operator in table for table in (decomposition_table, meta_table, op_implementations_dict)
+    )
+
+
+def test_fake_tensor_describes_the_operators_that_the_device_has_and_the_cpu_has_not(device):
+    """Where torch selects such an operator for the device, the CPU runs others, which FakeTensor describes."""
+    torch.zeros(1, device=device)
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::") and has(name, "PrivateUse1")]
+    ours = {name for name in names if not has(name, "CPU") and not has(name, "CompositeExplicitAutograd")}
+    assert {"aten::_thnn_fused_gru_cell", "aten::_thnn_fused_lstm_cell"} <= ours
+    undescribed = {name for name in ours if not is_described(name) and not any(x.is_out for x in operator_named(name)._schema.arguments)}
+    assert undescribed <= {f"aten::{name}" for name in NOT_TRACED}

@@ -1,147 +1,144 @@
-"""vmap, forward-mode AD and double backward of modules and operators give the CPU's results wherever the CPU has any.
+"""vmap, forward-mode AD, double backward and combinations of them give the CPU's results wherever the CPU has any.
 
-torch has such rules for its own operators. An operator that the device runs in place of several of them must have them, too, or must not
-be selected. The CPU computes attention by its math path and recurrent networks without oneDNN, whose operators have fewer rules.
+torch has such rules for its own operators. An operator that the device runs in place of several of them must have them,
+too, or must not be selected. The auxiliary results of an operator must have the ranks that these rules expect.
+
+`make test` runs the basic transforms of all modules and operators but element-wise ones, and the combinations for those
+that the device composes or fuses. `make test-full` runs all.
 """
 
-import copy
-import functools
+import collections
 
 import pytest
 import torch
-from conftest import to
-from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.testing._internal.common_modules import module_db
+from databases import difference, in_double, module_cases, on_the_cpu, operator_cases, outcome
 from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
 from torch.utils import _pytree as pytree
-from transforms import TRANSFORMS
+from transforms import COMBINATIONS, TRANSFORMS
 
-SAMPLES = 2
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def outcome(transform, function, arguments, place):
-    """Returns the result on a device, or the exception."""
-    moved = to(place, arguments)
-    try:
-        torch.manual_seed(0)
-        results = pytree.tree_map(lambda x: x.detach() if isinstance(x, torch.Tensor) else x, transform(function(place), moved))
-        torch.accelerator.synchronize()  # for copies to the CPU that do not block
-        return to("cpu", results)
-    except Exception as error:
-        return error
+class Sweep:
+    """Compares a transform of cases on a device with the CPU. Counts the cases, and the errors that the CPU raises."""
+
+    def __init__(self, transform, device, dtype):
+        self.transform, self.device, self.dtype = transform, device, dtype
+        self.found, self.compared, self.errors = [], 0, collections.Counter()
+
+    def on(self, place, case, dtype, arguments):
+        return outcome(lambda *moved: self.transform(case.make(place, dtype), moved), arguments, place)
+
+    def reference(self, case):
+        return on_the_cpu(self.on, "cpu", case, torch.float64, in_double(case.arguments))
+
+    def compare(self, case):
+        expected = on_the_cpu(self.on, "cpu", case, self.dtype, case.arguments)
+        if isinstance(expected, Exception):
+            self.errors[f"{type(expected).__name__}: {expected}".splitlines()[0]] += 1
+            return
+        self.compared += 1
+        ours = self.on(self.device, case, self.dtype, case.arguments)
+        if isinstance(ours, Exception):
+            self.found.append(f"{case.name}: {type(ours).__name__}: {str(ours).splitlines()[0]}")
+        elif text := difference(ours, expected, lambda: self.reference(case)):
+            self.found.append(f"{case.name}: {text}")
+
+    def finish(self, at_least):
+        print(f"{self.transform.__name__}: {self.compared} compared; errors of the CPU: {dict(self.errors.most_common())}")
+        assert not self.found, "\n".join(self.found)
+        assert self.compared >= at_least, "too few cases had a result on the CPU"
 
 
-def compare(name, transform, function, arguments, device, found):
-    """Adds a line to `found` where the device has no result, or another one, though the CPU has one; returns whether it was compared."""
-    with sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
-        expected = outcome(transform, function, arguments, "cpu")
-    if isinstance(expected, Exception):
-        return False
-    ours = outcome(transform, function, arguments, device)
-    if isinstance(ours, Exception):
-        found.append(f"{name}: {type(ours).__name__}: {str(ours).splitlines()[0]}")
-        return True
-    try:
-        torch.testing.assert_close(ours, expected, rtol=1e-6, atol=1e-6, equal_nan=True)
-    except AssertionError as error:
-        found.append(f"{name}: {error}")
-    return True
+def by_transform(transforms):
+    return pytest.mark.parametrize("transform", transforms, ids=lambda transform: transform.__name__)
 
 
-@functools.lru_cache(maxsize=None)
-def modules():
-    """Returns (name, module, arguments) of each module in training and, where that differs, in evaluation."""
-    found = []
-    for info in module_db:
-        for training in (True, False) if info.train_and_eval_differ else (True,):
-            torch.manual_seed(0)
-            samples = info.module_inputs_func(info, device="cpu", dtype=torch.float64, requires_grad=False, training=training)
-            for sample in [sample for sample in samples if sample.forward_input is not None][:SAMPLES]:
-                module = info.module_cls(*sample.constructor_input.args, **sample.constructor_input.kwargs).train(training).double()
-                if not any(isinstance(x, torch.nn.parameter.UninitializedTensorMixin) for x in module.parameters()):
-                    inputs = sample.forward_input
-                    found.append((f"{info.name}, training={training}", module, (tuple(inputs.args), dict(inputs.kwargs))))
-    return found
-
-
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda transform: transform.__name__)
+@by_transform(TRANSFORMS)
 def test_modules(device, transform):
-    found, count = [], 0
-    for name, module, (args, kwargs) in modules():
-
-        def function(place, module=module):
-            moved = copy.deepcopy(module).to(place)
-            buffers = {name: buffer for name, buffer in moved.named_buffers() if buffer is not None}
-
-            def call(parameters, args, kwargs):
-                torch.manual_seed(0)
-                return functional_call(moved, {**buffers, **parameters}, args, kwargs)
-
-            return call
-
-        parameters = {name: parameter.detach() for name, parameter in module.named_parameters()}
-        count += compare(name, transform, function, (parameters, args, kwargs), device, found)
-    assert not found, "\n".join(found)
-    assert count > 150, "too few modules had a result on the CPU"
+    sweep = Sweep(transform, device, torch.float64)
+    for case in module_cases(torch.float64, 2):
+        sweep.compare(case)
+    sweep.finish(150)
 
 
-# Whose results are random numbers, which are other ones on another device.
-RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "multinomial", "normal", "rand_like", "randint", "randint_like", "randn",
-          "randn_like", "uniform", "nn.functional.rrelu", "nn.functional.scaled_dot_product_attention"}  # fmt: skip
-# Memory that nothing was written into.
-UNINITIALIZED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
-# The vectors have an arbitrary sign, and a gradient that depends on it.
-ARBITRARY = {"linalg.svd", "svd", "pca_lowrank", "svd_lowrank"}
-# CUDA refuses the same: the places to split at are a tensor of the CPU.
-ON_THE_HOST = {"tensor_split"}
-
-
-@functools.lru_cache(maxsize=None)
-def operators():
-    """Returns (entry of the operator database, arguments) of each operator."""
-    found = []
-    for info in op_db:
-        if info.name in RANDOM | UNINITIALIZED | ARBITRARY | ON_THE_HOST:
-            continue
-        torch.manual_seed(0)
-        sample = next(iter(info.sample_inputs("cpu", torch.float64)), None) if torch.float64 in info.dtypes else None
-        if sample is not None:
-            found.append((info, ((sample.input, *sample.args), dict(sample.kwargs))))
-    return found
-
-
-def check_operators(device, transform, wanted):
-    found, count = [], 0
-    for info, arguments in operators():
-        if not wanted(info):
-            continue
-
-        def function(place, op=info.op):
-            def call(args, kwargs):
-                torch.manual_seed(0)
-                kwargs = {name: torch.device(place) if name == "device" else value for name, value in kwargs.items()}
-                return op(*args, **kwargs)
-
-            return call
-
-        count += compare(f"{info.name} {info.variant_test_name}", transform, function, arguments, device, found)
-    assert not found, "\n".join(found)
-    return count
+def check_operators(device, transform, wanted, at_least, dtype=torch.float64, count=1):
+    sweep = Sweep(transform, device, dtype)
+    for case in operator_cases(dtype, count, wanted):
+        sweep.compare(case)
+    sweep.finish(at_least)
 
 
 def is_element_wise(info):
     return isinstance(info, (UnaryUfuncInfo, BinaryUfuncInfo))
 
 
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda transform: transform.__name__)
+@by_transform(TRANSFORMS)
 def test_operators(device, transform):
-    assert check_operators(device, transform, lambda info: not is_element_wise(info)) > 250
+    check_operators(device, transform, lambda info: not is_element_wise(info), 250)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("transform", TRANSFORMS, ids=lambda transform: transform.__name__)
+@by_transform(TRANSFORMS)
 def test_element_wise_operators(device, transform):
-    assert check_operators(device, transform, is_element_wise) > 100
+    check_operators(device, transform, is_element_wise, 100)
+
+
+# Those for which the device runs composed or fused operators, or operators of several results, of its own.
+OWN_MODULES = {"nn.BatchNorm2d", "nn.GRU", "nn.GRUCell", "nn.GroupNorm", "nn.LSTM", "nn.LSTMCell", "nn.LayerNorm", "nn.MultiheadAttention",
+               "nn.PReLU", "nn.RMSNorm", "nn.TransformerDecoderLayer", "nn.TransformerEncoder", "nn.TransformerEncoderLayer"}  # fmt: skip
+OWN_OPERATORS = {"addmm", "cdist", "cummax", "logcumsumexp", "masked.softmax", "nn.functional.avg_pool2d", "nn.functional.batch_norm",
+                 "nn.functional.conv2d", "nn.functional.conv_transpose2d", "nn.functional.cross_entropy", "nn.functional.ctc_loss",
+                 "nn.functional.embedding", "nn.functional.embedding_bag", "nn.functional.glu", "nn.functional.grid_sample",
+                 "nn.functional.group_norm", "nn.functional.interpolate", "nn.functional.layer_norm", "nn.functional.logsigmoid",
+                 "nn.functional.max_pool2d", "nn.functional.max_unpool2d", "nn.functional.multi_head_attention_forward",
+                 "nn.functional.multilabel_soft_margin_loss", "nn.functional.nll_loss", "nn.functional.pad", "nn.functional.prelu",
+                 "nn.functional.rms_norm", "nn.functional.unfold", "scatter_reduce", "softmax", "sort", "std_mean", "var_mean"}  # fmt: skip
+
+
+@by_transform(COMBINATIONS)
+def test_modules_with_operators_of_our_own(device, transform):
+    sweep = Sweep(transform, device, torch.float32)
+    for case in module_cases(torch.float32, 1):
+        if case.name.split(",")[0] in OWN_MODULES:
+            sweep.compare(case)
+    sweep.finish(5)
+
+
+@by_transform(COMBINATIONS)
+def test_operators_of_our_own(device, transform):
+    check_operators(device, transform, lambda info: info.name in OWN_OPERATORS, 15, torch.float32)
+
+
+@pytest.mark.slow
+@by_transform(TRANSFORMS + COMBINATIONS)
+def test_all_modules(device, transform):
+    sweep = Sweep(transform, device, torch.float32)
+    for case in module_cases(torch.float32, 4):
+        sweep.compare(case)
+    sweep.finish(150)
+
+
+@pytest.mark.slow
+@by_transform(TRANSFORMS + COMBINATIONS)
+def test_all_operators(device, transform):
+    check_operators(device, transform, lambda info: True, 400, torch.float32, 3)
+
+
+# ---- log_sigmoid: the auxiliary result of its forward ----
+@pytest.mark.parametrize("shape", [(), (3,), (0,), (2, 3), (2, 0, 3)])
+def test_log_sigmoid_of_any_rank(device, shape):
+    """torch's rules for batches and tangents pad the gradient's operands to the rank of the buffer."""
+    x = torch.linspace(-3, 3, torch.Size(shape).numel()).reshape(shape)
+    buffer = torch.ops.aten.log_sigmoid_forward(x.to(device))[1]
+    assert buffer.dim() == x.dim()
+    if buffer.numel():  # where it has elements, torch's decomposition of the gradient reads them
+        torch.testing.assert_close(buffer.cpu(), torch.ops.aten.log_sigmoid_forward(x)[1])
+    function = torch.nn.functional.logsigmoid
+    for transform in TRANSFORMS + COMBINATIONS:
+        expected = outcome(lambda x: transform(function, (x,)), (x,), "cpu")
+        ours = outcome(lambda x: transform(function, (x,)), (x,), device)
+        if isinstance(expected, Exception):
+            continue
+        assert not isinstance(ours, Exception), f"{transform.__name__}: {ours}"
+        torch.testing.assert_close(pytree.tree_leaves(ours), pytree.tree_leaves(expected))

@@ -1,4 +1,7 @@
-"""What FakeTensor cannot know of the device's results: torch decides their memory format by a list of its own devices."""
+"""Corrects FakeTensor where it does not describe the device's results.
+
+torch decides memory formats by a list of its own devices. Its meta functions of fused recurrent cells are missing or fail.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from .._registry import type_name
 
 
 def install() -> None:
-    """Corrects FakeTensor's results of this device's operators; those of other devices stay torch's own."""
+    """Corrects or implements FakeTensor's results of this device's operators; those of other devices stay torch's own."""
     from torch._subclasses.fake_impls import op_implementations_dict as implementations
 
     for name, correct in _CORRECTIONS.items():
@@ -20,6 +23,20 @@ def install() -> None:
         operator = getattr(getattr(torch.ops.aten, packet), overload)
         if operator in implementations:  # else torch takes the strides of its meta function
             implementations[operator] = _corrected(implementations[operator], correct)
+    for name, implement in _IMPLEMENTATIONS.items():
+        implementations.setdefault(getattr(torch.ops.aten, name).default, _implemented(implement))
+
+
+def _implemented(implement: Callable) -> Callable:
+    """Returns FakeTensor's implementation of an operator for tensors of this device; torch's own serves others."""
+
+    def implementation(fake_mode, operator, first, *args, **kwargs):
+        if first.device.type != type_name():
+            return NotImplemented
+        with fake_mode:
+            return implement(first, *args, **kwargs)
+
+    return implementation
 
 
 def _corrected(original: Callable, correct: Callable) -> Callable:
@@ -68,6 +85,36 @@ def _converted(tensor, memory_format):
         return tensor
     return tensor.to(memory_format=memory_format)
 
+
+# ---- recurrent cells: contiguous, as csrc/aten/recurrent/recurrent.cpp returns them. The sums check the sizes ----
+def _sum_of(gates, bias):
+    return gates if bias is None else gates + bias
+
+
+def _lstm_cell(input_gates, hidden_gates, cx, input_bias=None, hidden_bias=None):
+    gates = _sum_of(input_gates, input_bias) + _sum_of(hidden_gates, hidden_bias)
+    state = gates.chunk(4, 1)[0] * cx
+    return state.new_empty(state.shape), state.new_empty(state.shape), gates.new_empty(gates.shape)
+
+
+def _gru_cell(input_gates, hidden_gates, hx, input_bias=None, hidden_bias=None):
+    gates = _sum_of(input_gates, input_bias) + _sum_of(hidden_gates, hidden_bias)
+    state = gates.chunk(3, 1)[0] * hx
+    return state.new_empty(state.shape), state.new_empty((state.shape[0], 5 * state.shape[1]))
+
+
+def _gru_cell_backward(grad_hy, workspace, has_bias):
+    state = workspace.chunk(5, 1)[0] * grad_hy
+    rows, width = state.shape
+    bias = [state.new_empty(3 * width) if has_bias else None for _ in range(2)]
+    return state.new_empty((rows, 3 * width)), state.new_empty((rows, 3 * width)), state.new_empty((rows, width)), *bias
+
+
+_IMPLEMENTATIONS = {
+    "_thnn_fused_lstm_cell": _lstm_cell,
+    "_thnn_fused_gru_cell": _gru_cell,
+    "_thnn_fused_gru_cell_backward": _gru_cell_backward,
+}
 
 _CORRECTIONS = {
     "convolution.default": _convolution,
