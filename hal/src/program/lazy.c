@@ -420,14 +420,13 @@ hal_status_t hal_lazy_begin(hal_stream_t *stream, const hal_lazy_desc_t *desc, h
     destroy(lazy);
     return status;
   }
-  hal_queue_t *direct = &stream->direct.queue;
-  if (!atomic_compare_exchange_strong(&stream->queue, &direct, &lazy->front.queue)) {
+  hal_queue_t *found = &stream->direct.queue;
+  if (!atomic_compare_exchange_strong(&stream->queue, &found, &lazy->front.queue)) {
     destroy(lazy);
-    /* Of which kind the other recording is cannot be read: its owner may end and free it meanwhile. */
+    /* The other queue is parked when its recording ends, not freed: it may be looked at. */
     return hal_error_set(
-        HAL_FAILED_PRECONDITION,
-        "stream %lld of device %s is lazy or being recorded already; end that first, or take another stream",
-        (long long)stream->id, stream->device->label);
+        HAL_FAILED_PRECONDITION, "stream %lld of device %s is %s already; end that first, or take another stream",
+        (long long)stream->id, stream->device->label, found->calls == &calls_table ? "lazy" : "being recorded");
   }
   *out_lazy = lazy;
   return HAL_OK;

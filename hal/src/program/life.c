@@ -67,8 +67,9 @@ static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream)
   hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_CAPTURE]);
   hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
   if (!front) return NULL;
+  if (!parked)
+    front->queue.calls = &hal_program_calls; /* once: threads that hold a parked one read it without the lock */
   hal_lock(&front->lock);
-  front->queue.calls = &hal_program_calls;
   front->id = hal_program_new_id();
   front->program = program;
   hal_unlock(&front->lock);
