@@ -128,7 +128,10 @@ def test_the_page_names_the_versions_that_are_supported():
     assert re.findall(r"\d+\.\d+", sentence) == minors
 
 
-@pytest.mark.parametrize("command", re.findall(r"^make .*?(?= +#|$)", PAGE, re.M) + re.findall(r"`((?:\w+=\S+ )*make [^`]+)`", PAGE))
+COMMANDS = re.findall(r"^make .*?(?= +#|$)", PAGE, re.M) + re.findall(r"`((?:\w+=\S+ )*make [^`]+)`", PAGE)
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
 def test_the_commands_of_the_page_are_targets_of_the_makefile(command):
     """Without running what brings other versions of torch, of 6 GB each."""
     done = subprocess.run(command.replace("make ", "make --dry-run ", 1), shell=True, cwd=ROOT, capture_output=True, text=True)
