@@ -1,13 +1,14 @@
 /* house.c: where the rooms meet. A lower room calls a higher one only through the tables defined here; this is the one
  * file that includes all of them. */
-#include "program/house.h"
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "base/log_internal.h"
 #include "base/status_internal.h"
+#include "compile/ir.h"
 #include "device/device.h"
 #include "device/hooks.h"
 #include "device/profile_internal.h"
+#include "fusion/fuse.h"
 #include "memory/allocator.h"
 #include "op/own.h"
 #include "op/table.h"

@@ -97,12 +97,17 @@ def questions_of_the_queue(root, compiler):
     write(root, "hal/src/memory/pending.c", "int f(void) { return use->stream->direct.handle ? 1 : 0; }\n")
     write(root, "hal/src/memory/life.c", "int f(void) { return queue->calls->is_recording(queue); }\n")
     write(root, "hal/src/op/kernel.c", "int f(void) { return hal_stream_queue(stream) == other; }\n")
+    write(root, "hal/src/fusion/fuse.c", "int f(void) { return queue->calls == table; }\n")
     write(root, "hal/src/device/event.c", "int f(void) { return hal_lazy_of_stream(stream) != 0; }\n")
 
 
 def uses_of_the_queue(root, compiler):
     write(root, "hal/src/memory/copy.c", "/* queue != NULL */ int f(void) { return queue->calls->flush(queue, \"x\"); }\n")
-    write(root, "hal/src/program/lazy.c", "int f(void) { return queue->calls == &calls_table; }\n")
+    write(root, "hal/src/lazy/lazy.c", "int f(void) { return queue->calls == &calls_table; }\n")
+
+
+def a_comment_that_names_no_file(root, compiler):
+    write(root, "hal/src/device/device.c", "/* see hal/src/device/queue.c */\n")
 
 
 def python(root, name, text=""):
@@ -163,6 +168,7 @@ def main():
                 an_import_up: "lazy/__init__.py (room lazy mode) imports", an_import_of_the_package_by_its_module: "torch_backend/__init__.py",
                 state_that_imports: "_registry.py (room registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
                 a_circle_through_a_call: "a circle of imports: torch_backend/", a_circle_of_generators: "a circle of imports: codegen/",
+                a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
                 questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
                 a_computed_import: "names it computes", a_module_of_no_room: "belongs to no room"}
     for plant, words in expected.items():

@@ -1,8 +1,8 @@
-/* access_span.c: the bytes that tensors touch, with sizes and strides that no memory has. */
+/* access_span.c: the bytes that tensors access, with sizes and strides that no memory has. */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "program/touch.h"
+#include "capture/span.h"
 
 static char memory[64];
 static int64_t sizes[2], strides[2];
@@ -14,7 +14,7 @@ static int span(void *data, int64_t size0, int64_t stride0, int64_t size1, int64
   strides[0] = stride0, strides[1] = stride1;
   tensor = (hal_tensor_t){
       .struct_size = sizeof tensor, .data = data, .sizes = sizes, .strides = strides, .ndim = 2, .dtype = HAL_FLOAT32};
-  return hal_touch_tensor(&tensor, &low, &high);
+  return hal_span_of_tensor(&tensor, &low, &high);
 }
 
 Test(access_span, strides_of_both_signs_reach_before_and_behind_the_first_element) {
@@ -44,12 +44,12 @@ Test(access_span, an_operator_with_such_a_tensor_touches_what_nobody_knows) {
   const hal_tensor_t *const results[] = {&tensor};
   const hal_op_call_t call = {.struct_size = sizeof call, .result_count = 1, .results = results};
   cr_assert_eq(span(memory, 2, 4, 4, 1), 1);
-  hal_touch_note(&arena, &op, &call);
+  hal_span_note(&arena, &op, &call);
   cr_assert_eq(op.span_count, 1);
   cr_assert(op.spans[0].dense && op.spans[0].writes);
   cr_assert_lt(span(memory, 2, INT64_MAX, 2, INT64_MAX), 0);
   op = (hal_program_op_t){.op = 0};
-  hal_touch_note(&arena, &op, &call);
+  hal_span_note(&arena, &op, &call);
   cr_assert(!op.spans && !op.span_count);
   hal_arena_destroy(&arena);
 }

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include "base/host_malloc.h"
+#include "fusion/fuse.h"
 #include "hal/event.h"
 #include "lazy_testing.h"
-#include "program/fuse.h"
 
 TestSuite(lazy, .init = open_device, .timeout = 240);
 

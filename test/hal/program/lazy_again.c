@@ -2,8 +2,8 @@
  * HAL_TEST_PLUGIN names. */
 #include <math.h>
 
+#include "lazy/lazy.h"
 #include "lazy_testing.h"
-#include "program/lazy.h"
 
 TestSuite(lazy_again, .init = open_device, .timeout = 240);
 
@@ -165,7 +165,7 @@ static void write_schedule(const hal_lazy_t *lazy, char *text, size_t room) {
   cr_assert(schedule);
   for (uint32_t i = 0; i < schedule->count; i++) {
     const hal_schedule_entry_t *const entry = &schedule->entry[i];
-    const int is_copied = entry->earlier != HAL_NO_TOUCH;
+    const int is_copied = entry->earlier != HAL_NO_ACCESS;
     if (!entry->steps) size += (size_t)snprintf(text + size, room - size, "%u", (unsigned)entry->command);
     if (is_copied) size += (size_t)snprintf(text + size, room - size, " is %u", (unsigned)entry->earlier);
     for (uint32_t k = 0; k < entry->steps; k++)

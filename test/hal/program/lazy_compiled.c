@@ -4,11 +4,11 @@
 #include <signal.h>
 #include <time.h>
 
+#include "lazy/lazy.h"
 #include "lazy_testing.h"
 #include "op/internal.h"
 #include "op/source.h"
 #include "op/table.h"
-#include "program/lazy.h"
 
 enum { BATCH = 6, OPERANDS = 3, PATIENCE = 60000 /* ms */ };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "hal/host_memory.h"
-#include "program/schedule.h"
+#include "lazy/schedule.h"
 
 enum { ARGS = 70, BIG = 100 }; /* more arguments than codes fit into a word; a value of many words, not of whole ones */
 

@@ -1,0 +1,242 @@
+/* program.h: a program's commands, as the files of this component and those above share them. Private to hal/src. */
+#ifndef HAL_SRC_CAPTURE_PROGRAM_H_
+#define HAL_SRC_CAPTURE_PROGRAM_H_
+
+#include "capture/arena.h"
+#include "device/device.h"
+#include "hal/lazy.h"
+#include "op/own.h"
+
+#define HAL_NO_OP UINT32_MAX
+
+enum {
+  HAL_COMMAND_LAUNCH,
+  HAL_COMMAND_COPY,
+  HAL_COMMAND_FILL,
+  HAL_COMMAND_RANDOM,
+  HAL_COMMAND_OWN_OP,
+  HAL_COMMAND_HOST_CALL,
+  HAL_COMMAND_DRAW,  /* writes what a run draws where the kernels behind it read it */
+  HAL_COMMAND_FREED, /* lazy work: no command, but a note that memory was given back */
+  HAL_COMMAND_KINDS
+};
+
+typedef struct hal_command_s {
+  uint32_t kind; /* HAL_COMMAND_* */
+  uint32_t op;   /* index of the operator that queued it, in `ops`; HAL_NO_OP = none */
+  union {
+    struct {
+      hal_plugin_kernel_t *kernel;
+      const hal_launch_t *launch;
+      uint64_t
+          codes; /* of its arguments, if their values are words that lie one behind another (hal_arg_code); 0 = they do not, or are too many */
+    } launch;
+    struct {
+      void *dst;
+      const void *src;
+      size_t size;
+      int32_t dst_device, src_device;
+    } copy;
+    struct {
+      void *dst;
+      size_t size;
+      uint32_t pattern_size;
+      uint8_t pattern[16];
+    } fill;
+    hal_random_t *random;
+    struct {
+      const hal_op_own_t *own;
+      const char *name;
+      hal_op_call_t *call;
+    } own_op;
+    struct {
+      hal_host_fn_t fn;
+      void *user_data;
+    } host_call;
+    const struct hal_program_source_s *draw;
+    struct {
+      const void *address;
+      size_t size;
+    } freed;
+  } u;
+  uint64_t profiled; /* lazy work: hal_profile_stamp when it was recorded; 0 = there was no profile */
+} hal_command_t;
+
+enum { HAL_ARG_CODES = 32 }; /* arguments whose codes fill a word */
+
+/* What an argument is, in two bits: of 8 bytes, an address, of 4 bytes; 0 = another. */
+static inline uint64_t hal_arg_code(uint32_t size, uint32_t kind) {
+  if (HAL_LIKELY(size == 8 && kind != HAL_ARG_LOCAL)) return kind == HAL_ARG_POINTER ? 2 : 1;
+  return size == 4 && kind == HAL_ARG_VALUE ? 3 : 0;
+}
+
+/* Memory that an operator reads or writes. */
+typedef struct hal_span_s {
+  uint64_t low, high;
+  uint32_t writes;
+  uint32_t dense; /* 1 = there is nothing between its elements */
+} hal_span_t;
+
+/* An operator of the recording; operators within operators come behind theirs. */
+typedef struct hal_program_op_s {
+  uint32_t op;         /* HAL_OP_ID_* or a library's */
+  const char *text;    /* its operands, where they are described; else NULL */
+  uint64_t origin;     /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
+  hal_op_call_t *call; /* lazy work of a device with a compiler that accepts the operator: its call; else NULL */
+  const hal_span_t
+      *spans; /* lazy work: its operands and results, where its launches do not tell them; NULL: nobody knows */
+  uint32_t span_count;
+  uint32_t first,
+      last;     /* its commands on the tape, as far as it is all of them: see `complete` (hal_compiler_prepare) */
+  int complete; /* the operator has ended, so the tape has all its commands */
+} hal_program_op_t;
+
+/* What was recorded, in its order. */
+typedef struct hal_tape_s {
+  hal_arena_t arena; /* what commands point to */
+  hal_command_t *commands;
+  hal_program_op_t *ops;
+  uint32_t command_count, command_room, op_count, op_room;
+} hal_tape_t;
+
+/* A generator that the program draws from: its state in device memory, and how much of it. */
+typedef struct hal_program_source_s {
+  struct hal_program_source_s *next;
+  hal_generator_t *generator;
+  hal_block_t *state; /* two numbers: seed and first block of the run */
+  uint64_t blocks;    /* of each run */
+} hal_program_source_t;
+
+/* A stretch of a tape that a run queues in one way. */
+typedef struct hal_program_part_s {
+  uint32_t begin, end;            /* commands */
+  hal_plugin_graph_exec_t *graph; /* the plugin's, of all of them; NULL: they are queued one by one */
+} hal_program_part_t;
+
+enum { HAL_GRAPHS_LATER, HAL_GRAPHS_MADE, HAL_GRAPHS_NOT };
+
+/* A program as graphs of the plugin (graph.c): zero until they are made. */
+typedef struct hal_program_graphs_s {
+  int state; /* HAL_GRAPHS_* */
+  uint32_t count, part_count;
+  hal_program_part_t *parts;
+  hal_op_kept_t scratch; /* of the plugin's operators in them; its stream is that of the run in which they were made */
+} hal_program_graphs_t;
+
+/* A stream that was recorded. */
+typedef struct hal_program_stream_s {
+  struct hal_program_stream_s *next;
+  hal_stream_t *stream;
+} hal_program_stream_t;
+
+/* The queue of the streams of a recording: what a thread may still hold when the recording has ended, or its program is destroyed. */
+typedef struct hal_recording_s {
+  hal_queue_t queue;
+  hal_lock_t lock;        /* of all that follows, and of the program */
+  uint64_t id;            /* no other recording of the process has it; never 0 */
+  hal_program_t *program; /* NULL = it is destroyed */
+} hal_recording_t;
+
+struct hal_program_s {
+  hal_recording_t *front;
+  hal_device_t *device;
+  /* What each command accesses, side by side: 128 bytes with the above. All of it is under the front's lock. */
+  int is_deferred;        /* 1 = a lazy stream's, which are launched once */
+  hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
+  int recording, reports; /* reports: kernels may write the stream's error record */
+  hal_tape_t tape;
+  atomic_uint_fast64_t recorded; /* lazy work: operators that were put on a tape; read without the lock, too */
+  uint32_t current_op;           /* that now records */
+  uint32_t flags, stream_count;
+  hal_memory_pool_t *pool;
+  void ***patches; /* pointer arguments that name the error record of the stream that a run is on */
+  uint32_t patch_count, patch_room;
+  hal_program_stream_t *streams; /* that are recorded; the last one is that of hal_program_begin */
+  hal_stream_t *stream;          /* that of hal_program_begin */
+  hal_program_source_t *sources;
+  char cause[HAL_FAILURE_BYTES];
+  hal_event_t *done;  /* orders a run after one of another stream; created when it is first needed */
+  hal_stream_t *last; /* of the last run; NULL = none */
+  uint64_t runs;
+  hal_program_graphs_t graphs; /* written under the lock by the run that makes them, which reads them without */
+  hal_lock_t turn;             /* of a run: of `done`, `last`, and what commands and graphs write */
+};
+
+static inline hal_recording_t *hal_recording_of(hal_queue_t *queue) { return (hal_recording_t *)queue; }
+
+static inline void hal_program_lock(const hal_program_t *program) { hal_lock(&program->front->lock); }
+static inline void hal_program_unlock(const hal_program_t *program) { hal_unlock(&program->front->lock); }
+
+/* The functions of a queue that records a program (record.c). Lazy work shares some of them. */
+extern const hal_queue_calls_t hal_program_calls;
+
+/* Gives the number of a recording, which no other has. */
+uint64_t hal_program_new_id(void);
+
+/* Locks a recording. Errors: it was spoiled, or has ended meanwhile. */
+hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program);
+
+/* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
+hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
+
+/* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
+hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
+
+/* Frees what a tape holds. */
+void hal_tape_destroy(hal_tape_t *tape);
+
+/* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
+ * brackets of the profile. Errors name command and operator. */
+HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                         hal_memory_pool_t *pool, int profiled);
+
+/* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP =
+ * none, and the caller's number that the command was recorded with. */
+typedef struct hal_tape_bracket_s {
+  uint32_t outer;
+  int has_id;
+} hal_tape_bracket_t;
+void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket);
+void hal_tape_end_call(const hal_tape_bracket_t *bracket);
+
+/* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
+HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
+                                           hal_op_kept_t *kept);
+
+/* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
+HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
+
+/* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
+void hal_program_drop_graphs(hal_program_t *program);
+
+/* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
+hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
+
+/* Makes a stream recorded, with its memory from the program's pool. The lock is held. */
+hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
+
+/* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
+hal_status_t hal_tape_check_format(uint32_t format);
+
+/* What the owner of a tape is told while its commands are launched. */
+typedef struct hal_tape_observer_s hal_tape_observer_t;
+struct hal_tape_observer_s {
+  /* A group of kernels or a program was compiled. `origin`: where its first operator was called; 0 = unknown. */
+  void (*compiled)(hal_tape_observer_t *observer, uint64_t origin, const char *text);
+};
+
+/* In a text that is written under a lock, an origin stands between two such bytes, as a number. */
+enum { HAL_ORIGIN_MARK = 1 };
+
+/* Writes a tape as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
+ * NULL. */
+hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
+                           char *text, size_t room, size_t *out_size);
+
+/* Copies a call with all that it points to, into the arena. NULL = no memory. */
+hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);
+
+/* Describes a call's operands, in the arena; NULL = no memory. */
+const char *hal_program_describe(hal_arena_t *arena, const hal_op_call_t *call);
+
+#endif /* HAL_SRC_CAPTURE_PROGRAM_H_ */

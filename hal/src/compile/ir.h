@@ -1,0 +1,59 @@
+/* ir.h: recorded operators as a graph for a compiler. Private to hal/src. */
+#ifndef HAL_SRC_COMPILE_IR_H_
+#define HAL_SRC_COMPILE_IR_H_
+
+#include "base/lock.h"
+#include "capture/program.h"
+#include "hal/compiler.h"
+
+typedef struct hal_programs_s hal_programs_t; /* of a device's compiler */
+
+/* A graph of a tape's run, in an arena; what is `const` to the compiler. */
+typedef struct hal_ir_graph_s {
+  hal_ir_t ir;
+  hal_ir_node_t *nodes;
+  hal_ir_buffer_t *buffers;
+  char **addresses;            /* of the buffers */
+  const hal_op_call_t **calls; /* of the nodes */
+  uint32_t *ends;              /* of the nodes: the index behind their last commands */
+} hal_ir_graph_t;
+
+/* Makes the graph of the operators whose commands are those from `begin` to `end`. HAL_UNIMPLEMENTED = a tensor is not the device's. */
+hal_status_t hal_ir_make(hal_arena_t *arena, const hal_tape_t *tape, uint32_t begin, uint32_t end, int32_t ordinal,
+                         hal_ir_graph_t *out_graph);
+
+/* All that a program depends on, as bytes. */
+typedef struct hal_ir_key_s {
+  unsigned char *bytes;
+  size_t size, room;
+  int failed; /* there was no memory */
+} hal_ir_key_t;
+
+/* Writes the key of a graph; `numbers` = with them. */
+void hal_ir_write_key(const hal_ir_graph_t *graph, int numbers, hal_ir_key_t *key);
+void hal_ir_free_key(hal_ir_key_t *key);
+
+/* Counts one more stream of a device that is lazy, until hal_compiler_leave: its compiler stays meanwhile. Gives the compiler where the recording
+ * `compiles`; NULL = there is none. */
+hal_programs_t *hal_compiler_enter(hal_device_t *device, int compiles);
+void hal_compiler_leave(hal_device_t *device);
+
+/* Destroys the compiler's programs of a device that does no more work; NULL is allowed. */
+void hal_compiler_destroy(hal_programs_t *programs);
+
+/* Whether the compiler accepts an operator. */
+int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);
+
+/* Queues, as one program, the run of accepted operators that begins with a command. `observer` is told of a program that is
+ * compiled; NULL = none. `*out_end`: the first command after the run (at least begin + 1); `*out_queued` = 0: it is to be
+ * queued as it was recorded. */
+hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
+                                hal_tape_observer_t *observer, uint32_t *out_end, int *out_queued);
+
+/* Finds the first command of an accepted operator from `begin` on; the end of the tape when there is none. */
+uint32_t hal_compiler_next(const hal_tape_t *tape, uint32_t begin);
+
+/* Notes which commands are an operator's, before a tape is queued. */
+void hal_compiler_prepare(hal_tape_t *tape);
+
+#endif /* HAL_SRC_COMPILE_IR_H_ */

@@ -1,0 +1,263 @@
+/* fuse.h: neighboring kernels as one. Private to hal/src.
+ *
+ * What is looked at are recorded launches, whose arguments say all: addresses, numbers, count, strides. A group is a run of launches of
+ * element-wise kernels over the same number of elements, each of which writes its result in the order of memory. So element i of one
+ * result and element i of an operand that has its address are the same, whatever the shapes were. */
+#ifndef HAL_SRC_FUSION_FUSE_H_
+#define HAL_SRC_FUSION_FUSE_H_
+
+#include "base/lock.h"
+#include "capture/program.h"
+#include "fusion/access.h"
+#include "fusion/metric.h"
+#include "hal/lazy.h"
+#include "kernels/pk_chain.h"
+#include "op/form.h"
+
+#define HAL_FUSE_STEPS 32    /* of a group */
+#define HAL_FUSE_POINTERS 10 /* operands of a group that lie in memory */
+#define HAL_FUSE_NUMBERS 256 /* bytes of the numbers of a group */
+
+/* A kernel that was met, or that would do what a copy or a fill of bytes does. */
+typedef struct hal_fuse_kernel_s {
+  const hal_plugin_kernel_t *handle; /* NULL: that of bytes, which nobody launches by itself */
+  hal_op_form_t form;
+  int fits; /* 1 = it may be a step */
+} hal_fuse_kernel_t;
+
+/* A copy or a fill of bytes as the launch of such a kernel; it points into itself. */
+typedef struct hal_fuse_bytes_s {
+  char *to;
+  const char *from;
+  uint64_t n;
+  unsigned char number[8];
+  hal_arg_t args[3];
+  hal_launch_t launch;
+} hal_fuse_bytes_t;
+
+enum { HAL_FUSE_BYTES_SIZES = 4 }; /* of elements: 1, 2, 4 and 8 bytes */
+
+/* An operand of a step: what an earlier step computed, or memory. */
+typedef struct hal_fuse_operand_s {
+  char *address;
+  uint64_t low, high; /* offsets in bytes of the first byte that is touched, and of the one behind the last */
+  int32_t value;      /* the step that computes it; -1: memory */
+  uint32_t pointer;   /* memory: its number among the group's addresses */
+  uint32_t plain;     /* 1 = in the order of memory */
+  uint32_t has;       /* CHAIN_EACH_*: of a narrow step each segment */
+  uint32_t size;      /* bytes of a number */
+} hal_fuse_operand_t;
+
+typedef struct hal_fuse_step_s {
+  const hal_launch_t *launch;
+  const hal_fuse_kernel_t *kernel;
+  const pk_rows_t *rows; /* where an operand is not plain; else NULL */
+  hal_fuse_operand_t operand[CHAIN_OPERANDS];
+  uint64_t segment;   /* elements of each, of a kernel of segments; else 0 */
+  pk_reduce_t reduce; /* of a reduction */
+  int32_t flag[CHAIN_FLAGS];
+  uint32_t readers; /* steps that read its result */
+  uint8_t dead;     /* its memory is overwritten or given back before anything else reads it */
+  uint8_t dropped;  /* and no step reads it either */
+} hal_fuse_step_t;
+
+typedef struct hal_fuse_group_s {
+  uint32_t begin;                       /* its first command */
+  uint32_t command[HAL_FUSE_STEPS];     /* of each step */
+  uint32_t steps, pointers, live, kept; /* live: results that are not dead; kept: steps that are not dropped */
+  uint32_t common;                      /* steps that an earlier one has computed */
+  uint32_t numbers;                     /* bytes */
+  uint64_t n;                           /* elements */
+  uint64_t segment;                     /* elements of each; 0: no step has any */
+  int with_segments;                    /* HAL_FUSE_SEGMENTS_* */
+  uint32_t end; /* the command behind the last that belongs to it, not counting those behind commands that do not */
+  char *address[HAL_FUSE_POINTERS];
+  hal_fuse_step_t step[HAL_FUSE_STEPS];
+  hal_fuse_bytes_t bytes[HAL_FUSE_STEPS]; /* of the steps that are no launches */
+} hal_fuse_group_t;
+
+/* What of a step makes its group another one, for those who ask why. */
+typedef struct hal_fuse_trait_s {
+  const hal_fuse_kernel_t *kernel;
+  uint8_t dead, dropped, strided;
+  uint8_t from[CHAIN_OPERANDS]; /* of each operand: 0 = memory, else the number of the step that computes it */
+} hal_fuse_trait_t;
+
+/* A group that was compiled: how it is launched. */
+typedef struct hal_fuse_plan_s {
+  uint64_t hash;
+  int way;    /* HAL_FUSE_NOT: the device cannot; else how */
+  void *made; /* what is launched */
+  _Atomic(hal_plugin_kernel_t *)
+      compiled;     /* of a chain: what does the same with the same arguments; NULL: nothing, or not yet */
+  atomic_uint runs; /* of a chain, with many elements, until it is compiled */
+  int asked;        /* to be compiled */
+  hal_fuse_trait_t *traits;
+  uint32_t steps;
+  size_t size;
+  unsigned char key[]; /* all that the plan depends on */
+} hal_fuse_plan_t;
+
+/* Is told which groups are launched. `kernel` NULL: nothing reads what the group computes. */
+typedef struct hal_fuse_observer_s hal_fuse_observer_t;
+struct hal_fuse_observer_s {
+  void (*launched)(hal_fuse_observer_t *observer, const hal_fuse_group_t *group, hal_fuse_plan_t *plan,
+                   hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
+};
+
+/* A tape on its way. */
+typedef struct hal_fuse_work_s {
+  const hal_tape_t *tape;
+  hal_accesses_t *accesses; /* of the tape */
+  uint32_t limit;           /* groups end before this command */
+  hal_stream_t *stream;
+  hal_tape_observer_t *observer; /* is told which groups are compiled; NULL: none */
+  hal_lazy_info_t *info;         /* counts */
+  hal_fuse_observer_t *making;   /* is told which groups are launched; NULL: none */
+} hal_fuse_work_t;
+
+/* All groups of a device: they outlive the recordings, and the work that was queued with them. */
+struct hal_fuse_s {
+  hal_device_t *device;
+  hal_lock_t lock; /* of all that follows */
+  hal_fuse_kernel_t **kernels;
+  hal_fuse_kernel_t copy[HAL_FUSE_BYTES_SIZES], fill[HAL_FUSE_BYTES_SIZES];
+  hal_fuse_plan_t **plans; /* both by hash */
+  uint32_t kernel_count, kernel_room, plan_count, plan_room;
+  hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
+  int way;                    /* 0 = not asked yet, HAL_FUSE_* */
+  int warned;                 /* that there are too many */
+  uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
+  hal_fuse_group_t group;
+  hal_fuse_observer_t *making; /* of the tape whose group is queued; NULL: none */
+  hal_fuse_plan_t *plan;       /* of the group that is queued, if its runs count */
+  uint32_t compile_after;      /* runs of a chain; 0 = never */
+  atomic_int uncompiled;       /* the compiler has failed once: it is asked no more */
+  hal_metrics_t metrics;       /* with a lock of its own */
+};
+
+enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
+
+/* Gives those of a device, made at the first use; NULL = no memory. */
+hal_fuse_t *hal_fuse_of(hal_device_t *device);
+
+/* Frees the groups of a device that does no more work; NULL is allowed. */
+void hal_fuse_destroy(hal_fuse_t *fuse);
+
+/* The thread that compiles stayed in the parent. */
+void hal_fuse_worker_after_fork(void);
+
+/* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next, but for those that are done.
+ * `*out_queued` = 0: nothing was queued, the commands up to there run as they were recorded. Errors: the plugin's. */
+hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
+                            int *out_queued);
+
+/* Which kernels of segments may be steps: none; one reduction, behind which steps are narrow and read nothing in another order; all. */
+enum { HAL_FUSE_SEGMENTS_NONE = 0, HAL_FUSE_SEGMENTS_FOLD = 1, HAL_FUSE_SEGMENTS_ALL = 2 };
+
+/* Collects the group that begins with a command (collect.c). Gives the number of its steps. */
+uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments);
+
+/* Marks what belongs to the group: HAL_DONE, or HAL_TO_DO where it does not run as one. */
+void hal_fuse_mark(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint8_t mark);
+
+/* Finds what the commands of a tape access, as hal_accesses_make does, with the lock. */
+int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_tape_t *tape);
+
+/* Gives the memory that a launch accesses, as far as its arguments tell it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans);
+
+/* Reads a launch of a kernel of segments as a step over `n` elements (segments.c); 0 = its operands are not in the order of memory. */
+int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step,
+                           uint64_t *n);
+
+/* Tells whether the step reads operand k by segments: the same number for all elements of one. */
+int hal_fuse_spreads(const hal_fuse_group_t *group, const hal_fuse_step_t *step, uint32_t k);
+
+/* Tells whether the step computes a number for each segment, not for each element. */
+static inline int hal_fuse_is_narrow(const hal_fuse_step_t *step) { return step->operand[0].has == CHAIN_EACH_SEGMENT; }
+
+/* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
+const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);
+
+/* Names the kernels of bytes (bytes.c). */
+void hal_fuse_name_bytes(hal_fuse_t *fuse);
+
+/* Describes a copy or a fill within the device as a launch over `n` elements. Gives its kernel; NULL = its bytes are not as many elements of a size that
+ * there is. */
+const hal_fuse_kernel_t *hal_fuse_bytes(const hal_fuse_t *fuse, const hal_command_t *command, uint64_t n,
+                                        hal_fuse_bytes_t *bytes);
+
+/* Gives the kernel that copies elements of a size; NULL = there is none. */
+const hal_fuse_kernel_t *hal_fuse_copy_of(const hal_fuse_t *fuse, uint32_t size);
+
+/* Finds the steps that compute what an earlier one has computed: what reads them reads that, and those whose results are kept copy it
+ * (cse.c). Gives how many. */
+uint32_t hal_fuse_share(const hal_fuse_t *fuse, hal_fuse_group_t *group);
+
+/* Notes what makes the group another one, on the plan (explain.c); without memory nothing. */
+void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
+
+/* Writes what a new plan is, and what distinguishes it from the nearest of the others. */
+void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint64_t elements, char *text, size_t room);
+
+/* Gives all addresses of a group, those that are read and behind them those of results that were not: how many, and for each result that is
+ * kept the number of its own. */
+uint32_t hal_fuse_addresses(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
+                            uint32_t store[HAL_FUSE_STEPS]);
+
+/* ---- plans ---- */
+
+/* Makes what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was
+ * recorded. */
+hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made);
+hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *group, void **out_made);
+hal_status_t hal_fuse_chain_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, const hal_fuse_plan_t *plan,
+                                   hal_stream_t *stream);
+hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
+                                    hal_stream_t *stream);
+
+/* ---- chains that are compiled (emit_host.c, worker.c) ---- */
+
+/* Reads HAL_LAZY_COMPILE: after how many runs; 0 = never. */
+uint32_t hal_fuse_compile_after(const hal_device_t *device);
+
+/* Whether a run over so many elements counts. */
+int hal_fuse_counts(const hal_fuse_t *fuse, uint64_t elements);
+
+/* Counts a run of a plan. Gives 1 when it is the last that is counted. */
+static inline int hal_fuse_count(hal_fuse_plan_t *plan, uint32_t limit) {
+  const uint32_t runs = atomic_load_explicit(&plan->runs, memory_order_relaxed);
+  if (runs >= limit) return 0;
+  atomic_store_explicit(&plan->runs, runs + 1,
+                        memory_order_relaxed); /* one that is lost beside another thread's comes again */
+  return runs + 1 == limit;
+}
+
+/* The kernel that a chain is launched by. */
+static inline hal_plugin_kernel_t *hal_fuse_chain_kernel(const hal_fuse_plan_t *plan,
+                                                         hal_plugin_kernel_t *interpreter) {
+  hal_plugin_kernel_t *const compiled = atomic_load_explicit(&plan->compiled, memory_order_acquire);
+  return compiled ? compiled : interpreter;
+}
+
+/* Has the group's chain compiled behind the caller's back, if that keeps its bits; the plan gets the kernel. */
+void hal_fuse_ask(hal_fuse_t *fuse, const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
+
+/* Gives the thread that compiles a text, which it frees, for a plan of a device. */
+void hal_fuse_worker_push(hal_fuse_t *fuse, hal_fuse_plan_t *plan, const char *name, char *text);
+
+/* Takes back what was given for a device, and waits for what is being compiled. */
+void hal_fuse_worker_forget(const hal_fuse_t *fuse);
+
+/* Launches the kernel of the group. Errors: the plugin's. */
+hal_status_t hal_fuse_launch(const hal_fuse_t *fuse, hal_plugin_kernel_t *kernel, hal_stream_t *stream,
+                             const hal_launch_t *launch);
+
+/* The bytes that a number takes among packed ones: each begins at a multiple of 8. */
+static inline uint32_t hal_fuse_number_room(const hal_arg_t *number) { return (number->size + 7u) & ~7u; }
+
+/* Packs the numbers of the steps that are kept, in the order of the steps. */
+void hal_fuse_numbers(const hal_fuse_group_t *group, unsigned char bytes[HAL_FUSE_NUMBERS]);
+
+#endif /* HAL_SRC_FUSION_FUSE_H_ */
