@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <type_traits>
 
 #include "aten/prepare/broadcast.h"
 #include "aten/prepare/structured.h"
@@ -187,7 +188,7 @@ struct Elementwise {
     Call<sizeof...(Rest)> call;
     if (C10_UNLIKELY(!accepts(reference, self) || !call.gather(reference, self, rest...)))
       return broadcast(nullptr, result, self, rest...);
-    if (call.has_number() && C10_UNLIKELY(!dense::has_default_strides(reference.impl))) return false;
+    if (call.template has_number<Rest...>() && C10_UNLIKELY(!dense::has_default_strides(reference.impl))) return false;
     at::Tensor made =
         make_dense(reference.sizes, reference.impl->numel(), bool_result ? c10::ScalarType::Bool : reference.dtype,
                    bool_result ? 1 : reference.itemsize, reference.device);
@@ -252,11 +253,11 @@ struct Elementwise {
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
-    // A number counts as an operand of another shape.
+    // Returns whether an operand is a number, which counts as one of another shape. Scalars are no operands, but attributes.
+    template <class... Rest>
     C10_ALWAYS_INLINE bool has_number() const {
-      for (size_t i = 1; i <= kRest; i++)
-        if (values[i].tag != HAL_VALUE_TENSOR) return true;
-      return false;
+      [[maybe_unused]] size_t i = 0;
+      return (... || (++i, std::is_same_v<Rest, OrNumber> && values[i].tag != HAL_VALUE_TENSOR));
     }
 
     // `data`: of the result.
