@@ -253,11 +253,13 @@ struct Elementwise {
       return (... && (++i, dense::put(reference, rest, descriptors[i], values[i])));
     }
 
-    // Returns whether an operand is a number, which counts as one of another shape. Scalars are no operands, but attributes.
+    // Returns whether an operand may be a number, which counts as one of another shape. Scalars after an operand that may be
+    // a number are attributes, such as alpha; others may be operands, as of gt.Scalar.
     template <class... Rest>
     C10_ALWAYS_INLINE bool has_number() const {
+      constexpr bool kAttributes = (... || std::is_same_v<Rest, OrNumber>);
       [[maybe_unused]] size_t i = 0;
-      return (... || (++i, std::is_same_v<Rest, OrNumber> && values[i].tag != HAL_VALUE_TENSOR));
+      return (... || (++i, (!kAttributes || std::is_same_v<Rest, OrNumber>)&&values[i].tag != HAL_VALUE_TENSOR));
     }
 
     // `data`: of the result.
