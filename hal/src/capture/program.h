@@ -218,7 +218,7 @@ hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *strea
 /* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
 hal_status_t hal_tape_check_format(uint32_t format);
 
-/* What the owner of a tape is told while its commands are launched. */
+/* Events that are reported to the owner of a tape while its commands are launched. */
 typedef struct hal_tape_observer_s hal_tape_observer_t;
 struct hal_tape_observer_s {
   /* A group of kernels or a program was compiled. `origin`: where its first operator was called; 0 = unknown. */

@@ -44,8 +44,8 @@ void hal_compiler_destroy(hal_programs_t *programs);
 /* Whether the compiler accepts an operator. */
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);
 
-/* Queues, as one program, the run of accepted operators that begins with a command. `observer` is told of a program that is
- * compiled; NULL = none. `*out_end`: the first command after the run (at least begin + 1); `*out_queued` = 0: it is to be
+/* Queues, as one program, the run of accepted operators that begins with a command. A program that is compiled is reported to
+ * `observer`; NULL = none. `*out_end`: the first command after the run (at least begin + 1); `*out_queued` = 0: it is to be
  * queued as it was recorded. */
 hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
                                 hal_tape_observer_t *observer, uint32_t *out_end, int *out_queued);

@@ -98,7 +98,7 @@ typedef struct hal_fuse_plan_s {
   unsigned char key[]; /* all that the plan depends on */
 } hal_fuse_plan_t;
 
-/* Is told which groups are launched. `kernel` NULL: nothing reads what the group computes. */
+/* Groups that are launched are reported to it. `kernel` NULL: nothing reads what the group computes. */
 typedef struct hal_fuse_observer_s hal_fuse_observer_t;
 struct hal_fuse_observer_s {
   void (*launched)(hal_fuse_observer_t *observer, const hal_fuse_group_t *group, hal_fuse_plan_t *plan,
@@ -111,9 +111,9 @@ typedef struct hal_fuse_work_s {
   hal_accesses_t *accesses; /* of the tape */
   uint32_t limit;           /* groups end before this command */
   hal_stream_t *stream;
-  hal_tape_observer_t *observer; /* is told which groups are compiled; NULL: none */
+  hal_tape_observer_t *observer; /* groups that are compiled are reported to it; NULL: none */
   hal_lazy_info_t *info;         /* counts */
-  hal_fuse_observer_t *making;   /* is told which groups are launched; NULL: none */
+  hal_fuse_observer_t *making;   /* groups that are launched are reported to it; NULL: none */
 } hal_fuse_work_t;
 
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */

@@ -390,6 +390,7 @@ static hal_lazy_t *take(hal_stream_t *stream) {
 static hal_status_t set_up(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   hal_program_t *const program = &lazy->program;
   if (desc) memcpy(&lazy->desc, desc, desc->struct_size < sizeof *desc ? desc->struct_size : sizeof *desc);
+  hal_lazy_observe(lazy);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
   lazy->first = lazy->desc.piece < FIRST ? lazy->desc.piece : FIRST;

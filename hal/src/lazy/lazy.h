@@ -92,8 +92,13 @@ void hal_lazy_lock_quiet(hal_lazy_t *lazy);
  * callbacks); "" where that is unknown. */
 void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room);
 
-/* Returns the observer that calls the description's `compiled` as a callback; NULL = it has none. `queueing` is held. */
-hal_tape_observer_t *hal_lazy_observer(hal_lazy_t *lazy);
+/* Sets the observer that calls the description's `compiled` as a callback. `queueing` is held. */
+void hal_lazy_observe(hal_lazy_t *lazy);
+
+/* Returns it; NULL = the description has no `compiled`. */
+static inline hal_tape_observer_t *hal_lazy_observer(hal_lazy_t *lazy) {
+  return lazy->observer.compiled ? &lazy->observer : NULL;
+}
 
 /* Calls the description's `queueing` for `lazy->tape` as a callback. `queueing` is held. */
 void hal_lazy_tell_queueing(hal_lazy_t *lazy, const char *cause);

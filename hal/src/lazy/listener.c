@@ -137,10 +137,7 @@ static void tell_compiled(hal_tape_observer_t *observer, uint64_t origin, const 
   hal_callback_run(&told->callback);
 }
 
-hal_tape_observer_t *hal_lazy_observer(hal_lazy_t *lazy) {
-  lazy->observer.compiled = tell_compiled;
-  return lazy->desc.compiled ? &lazy->observer : NULL;
-}
+void hal_lazy_observe(hal_lazy_t *lazy) { lazy->observer.compiled = lazy->desc.compiled ? tell_compiled : NULL; }
 
 void hal_lazy_tell_queueing(hal_lazy_t *lazy, const char *cause) {
   const hal_lazy_desc_t *const desc = &lazy->desc;

@@ -7,20 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checks.h"
+
 enum { THREADS = 6, ROUNDS = 400, COUNT = 1000 };
 
-static atomic_int mistakes;
 static uint32_t add_op;
 static hal_lazy_t *lazy;
-
-#define CHECK(condition)                                                                       \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message()); \
-      atomic_fetch_add(&mistakes, 1);                                                          \
-    }                                                                                          \
-  } while (0)
-#define CHECK_OK(call) CHECK((call) == HAL_OK)
 
 /* result = a + number * b, all of COUNT float32. */
 static void add(float *result, float *a, float *b, double number) {

@@ -9,19 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
+
 enum { USERS = 3, ROUNDS = 600, BYTES = 4096 };
 
-static atomic_int mistakes, running;
+static atomic_int running;
 static hal_stream_t *captured, *lazy;
-
-#define CHECK(condition)                                                                       \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message()); \
-      atomic_fetch_add(&mistakes, 1);                                                          \
-    }                                                                                          \
-  } while (0)
-#define CHECK_OK(call) CHECK((call) == HAL_OK)
 
 static void *block_of(hal_stream_t *stream, hal_block_t **block) {
   CHECK_OK(hal_memory_allocate(0, stream, BYTES, block));

@@ -8,20 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "checks.h"
+
 enum { THREADS = 8, ROUNDS = 200, BLOCKS = 3 };
 
-static atomic_int mistakes;
 static pthread_barrier_t start;
 static atomic_ullong blocks_seen; /* sum of the offsets that were handed out */
-
-#define CHECK(condition)                                                                       \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #condition, hal_error_message()); \
-      atomic_fetch_add(&mistakes, 1);                                                          \
-    }                                                                                          \
-  } while (0)
-#define CHECK_OK(call) CHECK((call) == HAL_OK)
 
 static void use_streams(int32_t device, int round) {
   hal_stream_t *stream, *current, *found;
