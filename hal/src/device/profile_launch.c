@@ -1,6 +1,6 @@
 /* profile_launch.c: the calls that submit work in a profile: what the thread is running, and the number that a plugin's records carry.
  *
- * The number of a record is that of a launch: an entry of the table below with the thread, the times of the call, the operator
+ * The number of a record has the operator, so that work of an earlier profile keeps its name, and below it that of a launch: an entry of the table below with the thread, the times of the call, the operator
  * and the caller's number. If the entry that a launch needs is still in use, the number holds the operator and the caller's number
  * instead: such a record has no launch, and loses nothing else. */
 #define _GNU_SOURCE
@@ -100,13 +100,14 @@ static hal_profile_launch_t read_direct(uint64_t correlation) {
 }
 
 hal_profile_launch_t hal_profile_find_launch(uint64_t correlation) {
-  hal_profile_launch_t found = {.number = 0};
-  if (correlation & DIRECT) return read_direct(correlation);
-  if (!correlation) return found;
+  hal_profile_launch_t found = read_direct(correlation);
+  const uint64_t number = correlation & ID_MASK;
+  if (correlation & DIRECT || !number) return found;
+  found.correlation = 0;
   hal_lock(&launches.lock);
-  if (launches.table && entry_of(correlation)->launch.number == correlation) {
-    entry_of(correlation)->is_read = 1;
-    found = entry_of(correlation)->launch;
+  if (launches.table && entry_of(number)->launch.number == number) {
+    entry_of(number)->is_read = 1;
+    found = entry_of(number)->launch;
   }
   hal_unlock(&launches.lock);
   if (found.number && !found.end_ns) found.end_ns = hal_clock_ns(); /* the call has not returned yet */
@@ -176,11 +177,13 @@ uint64_t hal_profile_stamped_id(uint64_t stamp) {
   return stamp && profile && stamp >> ID_BITS == (uint16_t)profile ? stamp & ID_MASK : 0;
 }
 
-static uint64_t direct_number(uint64_t id) {
+/* The thread's operator, above the 48 bits of a number. */
+static uint64_t op_bits(void) {
   const uint32_t op = thread.op & ~OWN;
-  if (!thread.op && !id) return 0;
-  return DIRECT | (thread.op & OWN ? DIRECT_OWN : 0) | (uint64_t)(op < DIRECT_OPS ? op : 0) << ID_BITS | id;
+  return (thread.op & OWN ? DIRECT_OWN : 0) | (uint64_t)(op < DIRECT_OPS ? op : 0) << ID_BITS;
 }
+
+static uint64_t direct_number(uint64_t id) { return thread.op || id ? DIRECT | op_bits() | id : 0; }
 
 static int64_t thread_id(void) {
   if (!thread.id) thread.id = (int64_t)syscall(SYS_gettid);
@@ -204,7 +207,7 @@ uint64_t hal_profile_correlation(void) {
   if (!number) return direct_number(launch.correlation);
   thread.call_ns = 0;
   if (thread.calls) thread.open = number;
-  return number;
+  return op_bits() | number;
 }
 
 hal_status_t hal_profile_push(uint64_t correlation) {
