@@ -35,7 +35,8 @@ bool adaptive_avg_pool_backward(Outputs &outputs, const at::Tensor &grad, const 
   if (!is_image(self, kDims) || !is_image(grad, kDims) || grad.dim() != self.dim() ||
       grad.scalar_type() != self.scalar_type() || channels(grad) != channels(self))
     return false;
-  outputs.make(0, self.sizes(), self, self.suggest_memory_format());
+  // As on the CPU.
+  outputs.make(0, self.sizes(), self, kDims == 2 ? self.suggest_memory_format() : c10::MemoryFormat::Contiguous);
   return run_kernel(kOp, {argument(grad), argument(self)}, outputs);
 }
 

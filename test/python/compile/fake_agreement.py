@@ -1,12 +1,15 @@
 """Compares what FakeTensor says about results with the results: sizes, strides, dtypes and the operands whose storage they share."""
 
+import contextlib
 import copy
+import itertools
 import warnings
 
 import torch
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def is_dense(x):
@@ -56,15 +59,66 @@ def difference(operator, operands):
     return None if said == is_so else f"FakeTensor {said}, result {is_so}"
 
 
+def samples(info, dtype, memory_format, most):
+    for sample in itertools.islice(info.sample_inputs("cpu", dtype), most):
+        yield pytree.tree_map(lambda x: in_format(x, memory_format), ((sample.input, *sample.args), sample.kwargs))
+
+
+def moved_to(place, operands):
+    moved = pytree.tree_map(lambda x: x.detach().to(place) if isinstance(x, torch.Tensor) else x, operands)
+    if "device" in operands[1]:
+        moved[1]["device"] = place
+    return moved
+
+
 def differences(info, place, dtype, memory_format, most=12):
     """Yields the differences of an operator's samples on a device that it does not have on the CPU, too."""
-    for number, sample in enumerate(info.sample_inputs("cpu", dtype)):
-        if number >= most:
-            return
-        operands = pytree.tree_map(lambda x: in_format(x, memory_format), ((sample.input, *sample.args), sample.kwargs))
-        moved = pytree.tree_map(lambda x: x.detach().to(place) if isinstance(x, torch.Tensor) else x, operands)
-        if "device" in operands[1]:
-            moved[1]["device"] = place
+    for number, operands in enumerate(samples(info, dtype, memory_format, most)):
+        moved = moved_to(place, operands)
         found = difference(info.op, moved)
         if found and not difference(info.op, operands):
             yield f"{info.full_name} {dtype} {memory_format} sample {number}: {found}"
+
+
+class Judge(TorchDispatchMode):
+    """Compares each operator that runs, also those that autograd calls. `found` has a text for each operator that differs."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = {}
+        self.judged = set()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        operands = (args, kwargs or {})
+        leaves = [x for x in pytree.tree_leaves(operands) if is_dense(x)]
+        said = self.said(operator, operands) if leaves and not operator._schema.is_mutable else None
+        results = operator(*args, **(kwargs or {}))
+        if said is not None:
+            self.judged.add(operator)
+            is_so = describe(results, leaves)
+            if said != is_so:
+                self.found.setdefault(operator, f"{operator}: FakeTensor {said}, result {is_so}")
+        return results
+
+    def said(self, operator, operands):
+        """Returns what FakeTensor says, or None where it has no rule or the operands are invalid."""
+        try:
+            return run(operator, operands, FakeTensorMode())
+        except Exception:
+            return None
+
+
+def judge(info, place, dtype, memory_format, most, judge):
+    """Runs an operator's samples and their gradients on a device. Gradients of results have the memory format, too."""
+    for operands in samples(info, dtype, memory_format, most):
+        operands = pytree.tree_map(lambda x: x.requires_grad_() if is_differentiable(x) else x, moved_to(place, operands))
+        with judge, contextlib.suppress(Exception):  # other tests judge errors
+            results = [x for x in pytree.tree_leaves(info.op(*operands[0], **operands[1])) if is_dense(x) and x.requires_grad]
+            leaves = [x for x in pytree.tree_leaves(operands) if is_differentiable(x)]
+            if results and leaves:
+                grads = [in_format(torch.randn_like(x), memory_format).detach() for x in results]
+                torch.autograd.grad(results, leaves, grads, allow_unused=True)
+
+
+def is_differentiable(x):
+    return is_dense(x) and (x.is_floating_point() or x.is_complex())

@@ -122,3 +122,9 @@ def test_operators_of_our_own(device):
 @pytest.mark.slow
 def test_all_modules(device):
     check(module_cases(torch.float32, 2), device, 200, 100, modes=(False,))
+
+
+# Random numbers differ from the CPU's; sizes of results of the others depend on data.
+@pytest.mark.slow
+def test_all_operators(device):
+    check(operator_cases(torch.float32, 1, lambda info: True), device, 400, 200, modes=(False,))

@@ -14,13 +14,17 @@ from torch.utils import _pytree as pytree
 NO_SAMPLES = {"as_strided.partial_views", "sparse.mm.reduce", "sparse.sampled_addmm", "tensor_split"}
 
 
+def entries(dtype):
+    for info in op_db:
+        if dtype in info.supported_dtypes("cpu") and info.full_name not in NO_SAMPLES and "jiterator" not in info.name:
+            yield info
+
+
 @pytest.mark.parametrize("dtype, memory_format", [(torch.float32, torch.channels_last), (torch.float16, torch.contiguous_format)])
 def test_every_operator_of_the_database(device, dtype, memory_format):
     found = {}
     judged = 0
-    for info in op_db:
-        if dtype not in info.supported_dtypes("cpu") or info.full_name in NO_SAMPLES or "jiterator" in info.name:
-            continue
+    for info in entries(dtype):
         judged += 1
         differences = list(fake_agreement.differences(info, device, dtype, memory_format, most=4))
         if differences:
@@ -29,7 +33,51 @@ def test_every_operator_of_the_database(device, dtype, memory_format):
     assert not found
 
 
+def check_operators_below(device, dtype, memory_format, most):
+    of_device, of_cpu = fake_agreement.Judge(), fake_agreement.Judge()
+    for info in entries(dtype):
+        before = set(of_device.found)
+        fake_agreement.judge(info, device, dtype, memory_format, most, of_device)
+        if set(of_device.found) - before:
+            fake_agreement.judge(info, "cpu", dtype, memory_format, most, of_cpu)
+    assert len(of_device.judged) > 400
+    assert not [text for operator, text in of_device.found.items() if operator not in of_cpu.found]
+
+
+def test_operators_below_autograd_and_of_gradients(device):
+    check_operators_below(device, torch.float32, torch.channels_last, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_more_samples_of_operators_below_autograd(device, dtype, memory_format):
+    check_operators_below(device, dtype, memory_format, 6)
+
+
 aten = torch.ops.aten
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last], ids=str)
+@pytest.mark.parametrize(
+    "operator, sizes, more",
+    [
+        (aten._adaptive_avg_pool3d_backward, ((2, 3, 4, 4), (2, 3, 8, 8)), ()),
+        (aten.replication_pad2d_backward, ((2, 3, 10, 10), (2, 3, 8, 8)), ([1, 1, 1, 1],)),
+        (aten.reflection_pad2d_backward, ((2, 3, 10, 10), (2, 3, 8, 8)), ([1, 1, 1, 1],)),
+        (aten.max_unpool2d, ((2, 3, 4, 4),), (torch.arange(96).reshape(2, 3, 4, 4) % 16, [8, 8])),
+        (aten.pixel_unshuffle, ((2, 3, 8, 8),), (2,)),
+    ],
+    ids=str,
+)
+def test_where_the_cpu_has_other_strides(device, operator, sizes, more, memory_format):
+    operands = [torch.randn(size).contiguous(memory_format=memory_format) for size in sizes]
+    operands += [x.contiguous(memory_format=memory_format) if isinstance(x, torch.Tensor) else x for x in more]
+    moved = [x.to(device) if isinstance(x, torch.Tensor) else x for x in operands]
+    assert fake_agreement.difference(operator, (moved, {})) is None
+    torch.testing.assert_close(operator(*moved).cpu(), operator(*operands))
+
+
 # Results that the database's entries do not return: saved for the backward.
 SAVED = {
     "log_sigmoid_forward": lambda x, c: aten.log_sigmoid_forward(x),
