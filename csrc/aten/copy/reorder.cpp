@@ -2,6 +2,7 @@
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/PixelShuffle.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/safe_numerics.h>
@@ -27,18 +28,15 @@ std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
 }
 
 // ATen's function for devices other than the CPU loses the memory format, which FakeTensor says is that of self.
-// Returns nothing for sizes that do not fit: the CPU's function says why.
-std::optional<at::Tensor> pixel_unshuffle(const at::Tensor &self, int64_t factor) {
-  if (self.dim() < 3 || factor <= 0 || self.size(-1) % factor || self.size(-2) % factor) return std::nullopt;
-  uint64_t channels = 0;
-  const auto square = static_cast<uint64_t>(factor) * static_cast<uint64_t>(factor);
-  if (factor > INT32_MAX || c10::mul_overflows(static_cast<uint64_t>(self.size(-3)), square, &channels) ||
-      channels > INT64_MAX)
-    return std::nullopt;
+at::Tensor pixel_unshuffle(const at::Tensor &self, int64_t factor) {
+  at::native::check_pixel_unshuffle_shapes(self, factor);
+  int64_t channels = 0;
+  TORCH_CHECK_VALUE(factor <= INT32_MAX && !c10::mul_overflows(self.size(-3), factor * factor, &channels),
+                    "pixel_unshuffle: too many channels for downscale_factor=", factor);
   at::DimVector sizes(self.sizes());
   const auto c = static_cast<int64_t>(sizes.size()) - 3;
   const auto last = sizes.end();
-  last[-3] = static_cast<int64_t>(channels), last[-2] /= factor, last[-1] /= factor;
+  last[-3] = channels, last[-2] /= factor, last[-1] /= factor;
   at::Tensor result = at::empty(sizes, self.options(), self.suggest_memory_format());
   const at::Tensor blocks = self.unflatten(c + 2, {last[-1], factor}).unflatten(c + 1, {last[-2], factor});
   result.unflatten(c, {self.size(-3), factor, factor}).copy_(blocks.movedim({c + 2, c + 4}, {c + 1, c + 2}));
