@@ -68,7 +68,7 @@ aten = torch.ops.aten
         (aten.max_unpool2d, ((2, 3, 4, 4),), (torch.arange(96).reshape(2, 3, 4, 4) % 16, [8, 8])),
         (aten.pixel_unshuffle, ((2, 3, 8, 8),), (2,)),
     ],
-    ids=str,
+    ids=lambda value: str(value) if callable(value) else "",
 )
 def test_where_the_cpu_has_other_strides(device, operator, sizes, more, memory_format):
     operands = [torch.randn(size).contiguous(memory_format=memory_format) for size in sizes]
