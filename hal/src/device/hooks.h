@@ -1,11 +1,11 @@
-/* hooks.h: what a device wants of the rooms above. hal/src/house.c fills the table. Private to hal/src. */
+/* hooks.h: functions of higher components that a device calls. hal/src/components.c defines the table. Private to hal/src. */
 #ifndef HAL_SRC_DEVICE_HOOKS_H_
 #define HAL_SRC_DEVICE_HOOKS_H_
 
 #include "device/device.h"
 
 typedef struct hal_device_hooks_s {
-  /* Makes what the device owns of other rooms, all or nothing; under device->lock, when its default stream is there. */
+  /* Makes what the device owns of higher components, all or nothing; under device->lock, when its default stream is there. */
   hal_status_t (*build)(hal_device_t *device);
   /* Waits for what queued work still uses of the memory that was released, and ends it. */
   void (*drain)(hal_device_t *device);

@@ -1,4 +1,4 @@
-"""The test of the test: rooms.py finds what is planted in a small house of its own.
+"""Tests components.py: it reports each defect of a small repository.
 
     violations.py CC
 """
@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-import rooms
+import components
 
 
 def write(root, name, text=""):
@@ -32,7 +32,7 @@ def problems(plant, compiler):
         write(root, "hal/src/base/log.c", '#include "base/log.h"\n')
         write(root, "hal/src/base/log.h")
         write(root, "hal/src/device/device.h", '#include "base/log.h"\n')
-        return rooms.check(root, plant(root, compiler) or ())
+        return components.check(root, plant(root, compiler) or ())
 
 
 def nothing(root, compiler):
@@ -68,17 +68,17 @@ def a_circle_in_the_core(root, compiler):
 
 
 def a_full_folder(root, compiler):
-    for number in range(rooms.MOST_FILES + 1):
+    for number in range(components.MOST_FILES + 1):
         write(root, f"hal/src/memory/part{number}.c")
 
 
 def a_long_file(root, compiler):
-    write(root, "hal/src/memory/pool.c", "\n" * (rooms.MOST_LINES + 1))
+    write(root, "hal/src/memory/pool.c", "\n" * (components.MOST_LINES + 1))
 
 
 def more_operator_code(root, compiler):
-    write(root, "csrc/aten/copy/copy.cpp", "// Not counted.\n\n#define NOR_THIS\n" + "int x;\n" * (rooms.MOST_OPERATOR_LINES % 400 + 1))
-    for number in range(rooms.MOST_OPERATOR_LINES // 400):
+    write(root, "csrc/aten/copy/copy.cpp", "// Not counted.\n\n#define NOR_THIS\n" + "int x;\n" * (components.MOST_OPERATOR_LINES % 400 + 1))
+    for number in range(components.MOST_OPERATOR_LINES // 400):
         write(root, f"csrc/aten/copy/part{number}.cpp", "int x;\n" * 400)
 
 
@@ -111,7 +111,7 @@ def a_comment_that_names_no_file(root, compiler):
 
 
 def python(root, name, text=""):
-    write(root, f"{rooms.PACKAGE}/{name}.py", text)
+    write(root, f"{components.PACKAGE}/{name}.py", text)
 
 
 def imports_down(root, compiler):
@@ -156,26 +156,26 @@ def a_computed_import(root, compiler):
     python(root, "ops", "import importlib\nimportlib.import_module(f'{__package__}.fallback')\n")
 
 
-def a_module_of_no_room(root, compiler):
+def a_module_of_no_component(root, compiler):
     python(root, "surprise")
 
 
 def main():
-    expected = {nothing: "", an_arrow_up: "includes hal/src/device/device.h", a_private_header_in_a_plugin: "room plugins",
+    expected = {nothing: "", an_arrow_up: "includes hal/src/device/device.h", a_private_header_in_a_plugin: "component plugins",
                 a_circle: "a circle of includes", a_circle_of_subjects: "a circle of includes: csrc/aten/",
                 a_circle_in_the_core: "a circle of includes: csrc/core", a_full_folder: "41 files", a_long_file: "501 lines", more_operator_code: "at most",
                 a_number_that_could_be_lower: "lower MOST_OPERATOR_LINES", a_call_up: "needs hal_y", imports_down: "",
-                an_import_up: "lazy/__init__.py (room lazy mode) imports", an_import_of_the_package_by_its_module: "torch_backend/__init__.py",
-                state_that_imports: "_registry.py (room registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
+                an_import_up: "lazy/__init__.py (component lazy mode) imports", an_import_of_the_package_by_its_module: "torch_backend/__init__.py",
+                state_that_imports: "_registry.py (component registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
                 a_circle_through_a_call: "a circle of imports: torch_backend/", a_circle_of_generators: "a circle of imports: codegen/",
                 a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
                 questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
-                a_computed_import: "names it computes", a_module_of_no_room: "belongs to no room"}
+                a_computed_import: "names it computes", a_module_of_no_component: "belongs to no component"}
     for plant, words in expected.items():
         found = problems(plant, sys.argv[1])
         if bool(found) != bool(words) or not all(words in line for line in found):
             sys.exit(f"{plant.__name__}: expected '{words}', found {found}")
-    print(f"{len(expected)} houses judged")
+    print(f"{len(expected)} small repositories checked")
 
 
 if __name__ == "__main__":

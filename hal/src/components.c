@@ -1,4 +1,4 @@
-/* house.c: where the rooms meet. A lower room calls a higher one only through the tables defined here; this is the one
+/* components.c: connects the components. A lower component calls a higher one only through the tables defined here; this is the only
  * file that includes all of them. */
 #include "base/host_malloc.h"
 #include "base/life.h"
