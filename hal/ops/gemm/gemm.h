@@ -3,7 +3,7 @@
 #define HAL_SRC_OP_GEMM_H_
 
 #include "kernels/pk_tiles.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/target.h"
 #include "ops/gemm/gemm_args.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "hal_op_variants.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "ops/optimizer/optimizer_args.h"
 
 HAL_OP_LAUNCHER(queue_adam, groups, OPTIMIZER_ADAM_ARGS)

@@ -9,7 +9,7 @@
 #include "hal/host_memory.h"
 #include "hal/kernel.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/source.h"
 #include "op/table.h"
 

@@ -13,7 +13,7 @@
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
 /* Behind the threads that compute; not so far that one of them waits long for a lock of malloc's or the loader's. */

@@ -95,12 +95,12 @@ struct hal_block_s {
 };
 
 /* Uses that wait for events of one stream, oldest first. */
-typedef struct hal_mem_queue_s {
+typedef struct hal_mem_pending_s {
   hal_stream_t *stream;
   int polled; /* a thread has taken the first use to ask for its event */
   hal_mem_use_t *head, *tail;
-  struct hal_mem_queue_s *next;
-} hal_mem_queue_t;
+  struct hal_mem_pending_s *next;
+} hal_mem_pending_t;
 
 #define HAL_MEM_EVENT_CACHE 32
 
@@ -119,7 +119,7 @@ struct hal_allocator_s {
   hal_block_t *map;    /* root of the address map */
   size_t limit;        /* hal_memory_set_limit; 0 = none */
   atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
-  hal_mem_queue_t *queues;
+  hal_mem_pending_t *queues;
   size_t in_flight; /* bytes of segments that are being allocated right now */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
@@ -223,7 +223,7 @@ hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, h
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
 /* Waits for all that is pending now and ends it; gives up the lock while waiting. */
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
-void hal_mem_queues_destroy(hal_allocator_t *allocator);
+void hal_mem_pending_destroy(hal_allocator_t *allocator);
 /* Runs the free_fn of a list in the order in which its blocks ended, as callbacks (base/callback.h), without the lock. A free_fn that
  * releases another block is not nested, so chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);

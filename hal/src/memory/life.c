@@ -77,7 +77,7 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
     allocator->retired = pool->displaced;
     hal_free(pool);
   }
-  hal_mem_queues_destroy(allocator);
+  hal_mem_pending_destroy(allocator);
   hal_mem_slab_destroy(&allocator->blocks);
   hal_mem_slab_destroy(&allocator->uses);
   hal_free(allocator);

@@ -10,8 +10,8 @@
 
 /* Gives the queue of a stream; NULL when the host has no memory. A device has few: the streams that blocks were lent
  * to. */
-static hal_mem_queue_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
-  hal_mem_queue_t *queue = allocator->queues;
+static hal_mem_pending_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
+  hal_mem_pending_t *queue = allocator->queues;
   while (queue && queue->stream != stream) queue = queue->next;
   if (queue) return queue;
   queue = hal_calloc(1, sizeof(*queue));
@@ -89,7 +89,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
 
 /* Puts one use into its stream's queue, behind an event; 0 when there is nothing to wait for any more. */
 static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
-  hal_mem_queue_t *queue = queue_of(allocator, use->stream);
+  hal_mem_pending_t *queue = queue_of(allocator, use->stream);
   use->next = NULL;
   use->event = queue ? hal_mem_event_record(allocator, use->stream) : NULL;
   if (!use->event) {
@@ -134,7 +134,7 @@ void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, 
 }
 
 /* Takes the first use out of a queue. */
-static hal_mem_use_t *pop(hal_mem_queue_t *queue) {
+static hal_mem_use_t *pop(hal_mem_pending_t *queue) {
   hal_mem_use_t *use = queue->head;
   queue->head = use->next;
   if (!queue->head) queue->tail = NULL;
@@ -149,7 +149,7 @@ static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t 
 }
 
 /* Asks for the event of a queue's first use, with the use out of the queue; 1 = it has ended. */
-static int poll_first(hal_allocator_t *allocator, hal_mem_queue_t *queue, hal_block_t **ready) {
+static int poll_first(hal_allocator_t *allocator, hal_mem_pending_t *queue, hal_block_t **ready) {
   hal_mem_use_t *use = pop(queue);
   queue->polled = 1;
   const int done = hal_mem_event_done(allocator, queue->stream, use->event);
@@ -166,14 +166,14 @@ static int poll_first(hal_allocator_t *allocator, hal_mem_queue_t *queue, hal_bl
 }
 
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
-  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+  for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     while (queue->head && !queue->polled && poll_first(allocator, queue, ready)) continue;
   }
 }
 
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
   /* Others may go on adding while the lock is given up: only what is queued now is waited for. */
-  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+  for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     size_t count = 0;
     while (queue->polled) { /* its first use is in the hands of a thread that is asking the plugin */
       hal_unlock(&allocator->lock);
@@ -189,9 +189,9 @@ void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
   }
 }
 
-void hal_mem_queues_destroy(hal_allocator_t *allocator) {
+void hal_mem_pending_destroy(hal_allocator_t *allocator) {
   while (allocator->queues) {
-    hal_mem_queue_t *queue = allocator->queues;
+    hal_mem_pending_t *queue = allocator->queues;
     allocator->queues = queue->next;
     hal_free(queue);
   }

@@ -2,7 +2,7 @@
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
 #include "op/define.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
 /* One call on its way. */

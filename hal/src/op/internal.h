@@ -73,7 +73,7 @@ struct hal_op_context_s {
   uint32_t group_threads;      /* of group kernels: target.h */
   uint64_t few_loops;          /* target.h */
   hal_recorded_op_t *recorded; /* what the queue knows of the operator (queue/queue.h); NULL = there is none */
-  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/queue.h) */
+  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/launch.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */

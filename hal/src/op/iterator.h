@@ -3,7 +3,7 @@
 #ifndef HAL_SRC_OP_ITERATOR_H_
 #define HAL_SRC_OP_ITERATOR_H_
 
-#include "op/queue.h"
+#include "op/launch.h"
 
 #define HAL_OP_MAX_DIMS 64                  /* of a tensor, as in torch */
 #define HAL_OP_MAX_OPERANDS PK_ROW_OPERANDS /* operand 0 is the result */

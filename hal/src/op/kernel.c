@@ -7,7 +7,7 @@
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "plugin/call.h"
 
 struct hal_kernel_s {

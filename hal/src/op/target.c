@@ -2,7 +2,7 @@
 #include "op/target.h"
 
 #include "kernels/pk_types.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
 /* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorised. On other devices one:

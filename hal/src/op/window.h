@@ -3,7 +3,7 @@
 #define HAL_SRC_OP_WINDOW_H_
 
 #include "kernels/pk_window.h"
-#include "op/queue.h"
+#include "op/launch.h"
 
 /* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. The batch may be missing where the
  * operator's name tells how many spatial dimensions there are. */

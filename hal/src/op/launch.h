@@ -1,9 +1,9 @@
-/* queue.h: all that a launcher may do to a device: launches, copies, scratch memory, reports of kernels, other operators.
+/* launch.h: everything a launcher may do to a device: launches, copies, scratch memory, error reports of kernels, other operators.
  *
- * Nothing else of a launcher reaches a device, so that a launcher in plan mode (HAL_OP_PLANS), where all of this is
- * discarded, gives the call's verdict: HAL_OK, HAL_UNIMPLEMENTED or the error, by the code that would execute the call. */
-#ifndef HAL_SRC_OP_QUEUE_H_
-#define HAL_SRC_OP_QUEUE_H_
+ * A launcher calls no other function of a device. Therefore a launcher in plan mode (HAL_OP_PLANS), where all of this is
+ * discarded, returns the verdict of the call: HAL_OK, HAL_UNIMPLEMENTED or the error, from the code that would execute it. */
+#ifndef HAL_SRC_OP_LAUNCH_H_
+#define HAL_SRC_OP_LAUNCH_H_
 
 #include "kernels/pk_args.h"
 #include "kernels/pk_run.h"
@@ -134,4 +134,4 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
 #pragma GCC poison hal_kernel_error_address hal_kernel_error_launched hal_stream_synchronize hal_device_synchronize
 #endif
 
-#endif /* HAL_SRC_OP_QUEUE_H_ */
+#endif /* HAL_SRC_OP_LAUNCH_H_ */
