@@ -12,11 +12,11 @@ static atomic_uint_fast64_t last_id;
 
 uint64_t hal_program_new_id(void) { return atomic_fetch_add(&last_id, 1) + 1; }
 
-void hal_tape_destroy(hal_tape_t *tape) {
-  hal_arena_destroy(&tape->arena);
-  hal_free(tape->commands);
-  hal_free(tape->ops);
-  *tape = (hal_tape_t){.command_count = 0};
+void hal_command_list_destroy(hal_command_list_t *list) {
+  hal_arena_destroy(&list->arena);
+  hal_free(list->commands);
+  hal_free(list->ops);
+  *list = (hal_command_list_t){.command_count = 0};
 }
 
 hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
@@ -161,7 +161,7 @@ static void free_program(void *data) {
   }
   hal_event_destroy(program->done);
   hal_memory_pool_release(program->pool);
-  hal_tape_destroy(&program->tape);
+  hal_command_list_destroy(&program->list);
   hal_free(program->patches);
   leave_front(program);
   hal_free(program);

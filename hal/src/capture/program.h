@@ -86,18 +86,17 @@ typedef struct hal_program_op_s {
   const hal_span_t
       *spans; /* lazy work: its operands and results, where its launches do not tell them; NULL: nobody knows */
   uint32_t span_count;
-  uint32_t first,
-      last;     /* its commands on the tape, as far as it is all of them: see `complete` (hal_compiler_prepare) */
-  int complete; /* the operator has ended, so the tape has all its commands */
+  uint32_t first, last; /* its commands in the list, if all of them are known: see `complete` (hal_compiler_prepare) */
+  int complete;         /* the operator has ended, so the command list has all its commands */
 } hal_program_op_t;
 
 /* What was recorded, in its order. */
-typedef struct hal_tape_s {
+typedef struct hal_command_list_s {
   hal_arena_t arena; /* what commands point to */
   hal_command_t *commands;
   hal_program_op_t *ops;
   uint32_t command_count, command_room, op_count, op_room;
-} hal_tape_t;
+} hal_command_list_t;
 
 /* A generator that the program draws from: its state in device memory, and how much of it. */
 typedef struct hal_program_source_s {
@@ -107,7 +106,7 @@ typedef struct hal_program_source_s {
   uint64_t blocks;    /* of each run */
 } hal_program_source_t;
 
-/* A stretch of a tape that a run queues in one way. */
+/* Consecutive commands that a run queues in one way. */
 typedef struct hal_program_part_s {
   uint32_t begin, end;            /* commands */
   hal_plugin_graph_exec_t *graph; /* the plugin's, of all of them; NULL: they are queued one by one */
@@ -144,8 +143,8 @@ struct hal_program_s {
   int is_deferred;        /* 1 = a lazy stream's, which are launched once */
   hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
   int recording, reports; /* reports: kernels may write the stream's error record */
-  hal_tape_t tape;
-  atomic_uint_fast64_t recorded; /* lazy work: operators that were put on a tape; read without the lock, too */
+  hal_command_list_t list;
+  atomic_uint_fast64_t recorded; /* lazy work: operators that recorded a command; also read without the lock */
   uint32_t current_op;           /* that now records */
   uint32_t flags, stream_count;
   hal_memory_pool_t *pool;
@@ -182,26 +181,26 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
 
-/* Frees what a tape holds. */
-void hal_tape_destroy(hal_tape_t *tape);
+/* Frees the memory of a command list. */
+void hal_command_list_destroy(hal_command_list_t *list);
 
-/* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
+/* Queues one command of a command list on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
  * brackets of the profile. Errors name command and operator. */
-HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
-                                         hal_memory_pool_t *pool, int profiled);
+HAL_MUST_USE hal_status_t hal_command_list_queue(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                                 hal_memory_pool_t *pool, int profiled);
 
 /* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP =
  * none, and the caller's number that the command was recorded with. */
-typedef struct hal_tape_bracket_s {
+typedef struct hal_command_bracket_s {
   uint32_t outer;
   int has_id;
-} hal_tape_bracket_t;
-void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket);
-void hal_tape_end_call(const hal_tape_bracket_t *bracket);
+} hal_command_bracket_t;
+void hal_command_begin_call(const hal_command_t *command, uint32_t op, hal_command_bracket_t *out_bracket);
+void hal_command_end_call(const hal_command_bracket_t *bracket);
 
-/* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
-HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
-                                           hal_op_kept_t *kept);
+/* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_command_list_queue. */
+HAL_MUST_USE hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t number,
+                                                   hal_stream_t *stream, hal_op_kept_t *kept);
 
 /* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
 HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
@@ -216,22 +215,22 @@ hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
 
 /* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
-hal_status_t hal_tape_check_format(uint32_t format);
+hal_status_t hal_command_list_check_format(uint32_t format);
 
-/* Events that are reported to the owner of a tape while its commands are launched. */
-typedef struct hal_tape_observer_s hal_tape_observer_t;
-struct hal_tape_observer_s {
+/* Events that are reported to the owner of a command list while its commands are launched. */
+typedef struct hal_command_list_observer_s hal_command_list_observer_t;
+struct hal_command_list_observer_s {
   /* A group of kernels or a program was compiled. `origin`: where its first operator was called; 0 = unknown. */
-  void (*compiled)(hal_tape_observer_t *observer, uint64_t origin, const char *text);
+  void (*compiled)(hal_command_list_observer_t *observer, uint64_t origin, const char *text);
 };
 
 /* In a text that is written under a lock, an origin stands between two such bytes, as a number. */
 enum { HAL_ORIGIN_MARK = 1 };
 
-/* Writes a tape as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
+/* Writes a command list as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
  * NULL. */
-hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
-                           char *text, size_t room, size_t *out_size);
+hal_status_t hal_command_list_text(const hal_command_list_t *list, const char *title, const hal_lazy_desc_t *desc,
+                                   uint32_t format, char *text, size_t room, size_t *out_size);
 
 /* Copies a call with all that it points to, into the arena. NULL = no memory. */
 hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);

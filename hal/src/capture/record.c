@@ -31,37 +31,38 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_recorded_op_t *recorded, int is_split) {
-  hal_program_op_t *const op = &tape->ops[recorded->index];
-  if (recorded->described) op->text = hal_program_describe(&tape->arena, recorded->call);
-  if (recorded->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, recorded->call);
-  if (recorded->spans) hal_span_note(&tape->arena, op, recorded->call);
+static __attribute__((noinline)) void describe_op(hal_command_list_t *list, const hal_recorded_op_t *recorded,
+                                                  int is_split) {
+  hal_program_op_t *const op = &list->ops[recorded->index];
+  if (recorded->described) op->text = hal_program_describe(&list->arena, recorded->call);
+  if (recorded->accepted && !is_split) op->call = hal_program_copy_call(&list->arena, recorded->call);
+  if (recorded->spans) hal_span_note(&list->arena, op, recorded->call);
 }
 
-/* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */
+/* Returns the index of the thread's operator in the command list, to which it is added if it is missing; HAL_NO_OP = there is none. */
 static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
-  hal_tape_t *const tape = &program->tape;
+  hal_command_list_t *const list = &program->list;
   if (!recorded) return HAL_NO_OP;
   if (recorded->recording == program->front->id) return recorded->index;
-  if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
+  if (!fits((void **)&list->ops, list->op_count, &list->op_room, sizeof *list->ops)) return HAL_NO_OP;
   const int is_split = recorded->recording != 0; /* its first commands were queued meanwhile */
   if (HAL_LIKELY(!is_split)) {                   /* no other thread writes it */
     const uint64_t before = atomic_load_explicit(&program->recorded, memory_order_relaxed);
     atomic_store_explicit(&program->recorded, before + 1, memory_order_relaxed);
     hal_op_count_one(&hal_op_counter(recorded->op)->put_off);
   }
-  recorded->index = tape->op_count++;
+  recorded->index = list->op_count++;
   recorded->recording = program->front->id;
-  tape->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
-  if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(tape, recorded, is_split);
+  list->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
+  if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(list, recorded, is_split);
   return recorded->index;
 }
 
 static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *recorded, uint32_t kind) {
-  hal_tape_t *const tape = &program->tape;
-  if (!fits((void **)&tape->commands, tape->command_count, &tape->command_room, sizeof *tape->commands)) return NULL;
+  hal_command_list_t *const list = &program->list;
+  if (!fits((void **)&list->commands, list->command_count, &list->command_room, sizeof *list->commands)) return NULL;
   const uint32_t op = program->is_deferred ? lazy_op(program, recorded) : program->current_op;
-  hal_command_t *const command = &tape->commands[tape->command_count++];
+  hal_command_t *const command = &list->commands[list->command_count++];
   command->kind = kind;
   command->op = op;
   command->profiled = hal_profile_is_on() && program->is_deferred ? hal_profile_stamp() : 0;
@@ -101,11 +102,11 @@ static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call
   if (hal_program_enter(queue, &program)) return 1; /* the first command tells it */
   hal_status_t status = HAL_OK;
   op->index = program->current_op;
-  if (fits((void **)&program->tape.ops, program->tape.op_count, &program->tape.op_room, sizeof *program->tape.ops)) {
+  if (fits((void **)&program->list.ops, program->list.op_count, &program->list.op_room, sizeof *program->list.ops)) {
     const char *const text =
-        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->tape.arena, call) : NULL;
-    program->current_op = program->tape.op_count++;
-    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op->op, .text = text};
+        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->list.arena, call) : NULL;
+    program->current_op = program->list.op_count++;
+    program->list.ops[program->current_op] = (hal_program_op_t){.op = op->op, .text = text};
   } else {
     status = out_of_memory();
   }
@@ -211,8 +212,8 @@ static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   uint64_t codes = 0;
-  hal_launch_t *copy = copy_plain(&program->tape.arena, launch, &codes);
-  if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->tape.arena, launch);
+  hal_launch_t *copy = copy_plain(&program->list.arena, launch, &codes);
+  if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->list.arena, launch);
   hal_command_t *const command = copy ? append(program, op, HAL_COMMAND_LAUNCH) : NULL;
   if (HAL_UNLIKELY(!command)) return hal_program_leave(program, out_of_memory());
   command->u.launch.kernel = kernel;
@@ -239,7 +240,7 @@ static hal_status_t record_copy(hal_queue_t *queue, void *dst, int32_t dst_devic
   if (dst_device == HAL_HOST && !is_page_locked(dst))
     return queue->calls->require(queue, "a copy to host memory that is not page-locked (pin_memory)");
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  if (from_host) src = hal_arena_copy(&program->tape.arena, src, size);
+  if (from_host) src = hal_arena_copy(&program->list.arena, src, size);
   hal_command_t *const command = src ? hal_program_append(program, HAL_COMMAND_COPY) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.copy.dst = dst;
@@ -265,7 +266,7 @@ static hal_status_t record_fill(hal_queue_t *queue, void *dst, const void *patte
 static hal_status_t record_random(hal_queue_t *queue, const hal_random_t *desc) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  hal_random_t *const copy = hal_arena_copy(&program->tape.arena, desc, sizeof *desc);
+  hal_random_t *const copy = hal_arena_copy(&program->list.arena, desc, sizeof *desc);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_RANDOM) : NULL;
   if (command) command->u.random = copy;
   return hal_program_leave(program, command ? HAL_OK : out_of_memory());
@@ -276,7 +277,7 @@ static hal_status_t record_own_op(hal_queue_t *queue, const void *own, const cha
   hal_program_t *program;
   if (answer) return HAL_UNIMPLEMENTED; /* it decides when it is called */
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  hal_op_call_t *const copy = hal_program_copy_call(&program->tape.arena, call);
+  hal_op_call_t *const copy = hal_program_copy_call(&program->list.arena, call);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_OWN_OP) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.own_op.own = own;

@@ -69,43 +69,45 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
 }
 
 /* Completes the message of a command that failed. */
-static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_device_t *device, hal_status_t status) {
-  const hal_command_t *const command = &tape->commands[number];
-  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(tape->ops[command->op].op);
+static hal_status_t failed(const hal_command_list_t *list, uint32_t number, const hal_device_t *device,
+                           hal_status_t status) {
+  const hal_command_t *const command = &list->commands[number];
+  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(list->ops[command->op].op);
   if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(device->plugin, slots[command->kind], status);
   return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
-                          (unsigned)tape->command_count, name ? ", " : "", name ? name : "");
+                          (unsigned)list->command_count, name ? ", " : "", name ? name : "");
 }
 
-void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket) {
+void hal_command_begin_call(const hal_command_t *command, uint32_t op, hal_command_bracket_t *out_bracket) {
   const uint64_t id = hal_profile_stamped_id(command->profiled);
   out_bracket->has_id = id && !hal_profile_push(id);
   out_bracket->outer = hal_profile_begin_op(op);
 }
 
-void hal_tape_end_call(const hal_tape_bracket_t *bracket) {
+void hal_command_end_call(const hal_command_bracket_t *bracket) {
   hal_profile_end_op(bracket->outer);
   if (bracket->has_id) hal_profile_pop();
 }
 
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
-                            int profiled) {
-  const hal_command_t *const command = &tape->commands[number];
+hal_status_t hal_command_list_queue(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                    hal_memory_pool_t *pool, int profiled) {
+  const hal_command_t *const command = &list->commands[number];
   const hal_device_t *const device = stream->device;
   const scratch_t scratch = {.pool = pool};
-  hal_tape_bracket_t bracket;
+  hal_command_bracket_t bracket;
   if (HAL_UNLIKELY(profiled))
-    hal_tape_begin_call(command, command->op == HAL_NO_OP ? HAL_PROFILE_NO_OP : tape->ops[command->op].op, &bracket);
+    hal_command_begin_call(command, command->op == HAL_NO_OP ? HAL_PROFILE_NO_OP : list->ops[command->op].op, &bracket);
   const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, &scratch);
-  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
-  return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
+  if (HAL_UNLIKELY(profiled)) hal_command_end_call(&bracket);
+  return HAL_LIKELY(!status) ? HAL_OK : failed(list, number, device, status);
 }
 
-hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept) {
+hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                      hal_op_kept_t *kept) {
   const hal_device_t *const device = stream->device;
   const scratch_t scratch = {.kept = kept};
-  const hal_status_t status = run_command(&tape->commands[number], device->plugin, device->ordinal, stream, &scratch);
-  return status ? failed(tape, number, device, status) : HAL_OK;
+  const hal_status_t status = run_command(&list->commands[number], device->plugin, device->ordinal, stream, &scratch);
+  return status ? failed(list, number, device, status) : HAL_OK;
 }
 
 /* ---- what is another in each run ----------------------------------------------------------------------------------------- */

@@ -200,7 +200,7 @@ static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
 
 /* Tells who listens that a program was compiled. */
 static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
-                          hal_tape_observer_t *observer, uint64_t origin) {
+                          hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
   const hal_ir_t *const ir = &graph->ir;
   const int written = snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s",
@@ -234,7 +234,7 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
 }
 
 /* Finds the program of the graph, or makes it; NULL = there is no memory, or no room for one more. */
-static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_tape_observer_t *observer,
+static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_command_list_observer_t *observer,
                         uint64_t origin) {
   programs->key.size = 0;
   hal_ir_write_key(graph, programs->compiler.flags & HAL_COMPILER_FIXED_NUMBERS, &programs->key);
@@ -263,30 +263,30 @@ static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_tap
 
 /* ---- queueing ----------------------------------------------------------------------------------------------------------------- */
 
-void hal_compiler_prepare(hal_tape_t *tape) {
-  for (uint32_t i = tape->command_count; i-- > 0;)
-    if (tape->commands[i].op != HAL_NO_OP) tape->ops[tape->commands[i].op].first = i;
-  for (uint32_t i = 0; i < tape->command_count; i++)
-    if (tape->commands[i].op != HAL_NO_OP) tape->ops[tape->commands[i].op].last = i;
+void hal_compiler_prepare(hal_command_list_t *list) {
+  for (uint32_t i = list->command_count; i-- > 0;)
+    if (list->commands[i].op != HAL_NO_OP) list->ops[list->commands[i].op].first = i;
+  for (uint32_t i = 0; i < list->command_count; i++)
+    if (list->commands[i].op != HAL_NO_OP) list->ops[list->commands[i].op].last = i;
 }
 
 /* The operator of a command, if it may be in a program. */
-static const hal_program_op_t *operator_of(const hal_tape_t *tape, uint32_t number) {
-  const hal_command_t *const command = &tape->commands[number];
-  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &tape->ops[command->op];
+static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint32_t number) {
+  const hal_command_t *const command = &list->commands[number];
+  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &list->ops[command->op];
   return op && op->call && op->complete ? op : NULL;
 }
 
 /* The command behind the run of accepted operators that begins with one; `begin` when there is none. All commands of each operator are in the run. */
-static uint32_t end_of_run(const hal_tape_t *tape, uint32_t begin) {
+static uint32_t end_of_run(const hal_command_list_t *list, uint32_t begin) {
   uint32_t end = begin;
-  for (; end < tape->command_count; end++) {
-    if (tape->commands[end].kind == HAL_COMMAND_FREED) continue;
-    const hal_program_op_t *const op = operator_of(tape, end);
+  for (; end < list->command_count; end++) {
+    if (list->commands[end].kind == HAL_COMMAND_FREED) continue;
+    const hal_program_op_t *const op = operator_of(list, end);
     if (!op || op->first < begin) break;
   }
   for (uint32_t i = begin; i < end; i++) { /* another thread's operators may stand between those of one */
-    const hal_program_op_t *const op = tape->commands[i].kind == HAL_COMMAND_FREED ? NULL : operator_of(tape, i);
+    const hal_program_op_t *const op = list->commands[i].kind == HAL_COMMAND_FREED ? NULL : operator_of(list, i);
     if (!op || op->last < end) continue;
     end = op->first;
     i = begin - 1;
@@ -294,25 +294,25 @@ static uint32_t end_of_run(const hal_tape_t *tape, uint32_t begin) {
   return end;
 }
 
-uint32_t hal_compiler_next(const hal_tape_t *tape, uint32_t begin) {
-  while (begin < tape->command_count && !operator_of(tape, begin)) begin++;
+uint32_t hal_compiler_next(const hal_command_list_t *list, uint32_t begin) {
+  while (begin < list->command_count && !operator_of(list, begin)) begin++;
   return begin;
 }
 
-static int has_operator(const hal_tape_t *tape, uint32_t begin, uint32_t end) {
+static int has_operator(const hal_command_list_t *list, uint32_t begin, uint32_t end) {
   for (uint32_t i = begin; i < end; i++)
-    if (tape->commands[i].kind != HAL_COMMAND_FREED) return 1;
+    if (list->commands[i].kind != HAL_COMMAND_FREED) return 1;
   return 0;
 }
 
-static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, uint32_t begin, uint32_t end,
-                              hal_stream_t *stream, hal_tape_observer_t *observer, int *out_queued) {
+static hal_status_t queue_run(hal_programs_t *programs, const hal_command_list_t *list, uint32_t begin, uint32_t end,
+                              hal_stream_t *stream, hal_command_list_observer_t *observer, int *out_queued) {
   hal_ir_graph_t graph;
   hal_arena_rewind(&programs->arena);
-  const hal_status_t status = hal_ir_make(&programs->arena, tape, begin, end, programs->device->ordinal, &graph);
+  const hal_status_t status = hal_ir_make(&programs->arena, list, begin, end, programs->device->ordinal, &graph);
   if (status == HAL_UNIMPLEMENTED) return HAL_OK;
   HAL_RETURN_IF_ERROR(status);
-  const compiled_t *const compiled = find(programs, &graph, observer, tape->ops[tape->commands[begin].op].origin);
+  const compiled_t *const compiled = find(programs, &graph, observer, list->ops[list->commands[begin].op].origin);
   if (!compiled || compiled->refused) return HAL_OK;
   const hal_ir_run_t run = {.struct_size = sizeof run,
                             .stream = stream,
@@ -331,14 +331,15 @@ static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, 
   return HAL_OK;
 }
 
-hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                                hal_tape_observer_t *observer, uint32_t *out_end, int *out_queued) {
-  const uint32_t end = tape->commands[begin].kind == HAL_COMMAND_FREED ? begin : end_of_run(tape, begin);
+hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_command_list_t *list, uint32_t begin,
+                                hal_stream_t *stream, hal_command_list_observer_t *observer, uint32_t *out_end,
+                                int *out_queued) {
+  const uint32_t end = list->commands[begin].kind == HAL_COMMAND_FREED ? begin : end_of_run(list, begin);
   *out_end = end > begin ? end : begin + 1;
   *out_queued = 0;
-  if (end == begin || !has_operator(tape, begin, end)) return HAL_OK;
+  if (end == begin || !has_operator(list, begin, end)) return HAL_OK;
   hal_lock(&programs->lock);
-  const hal_status_t status = queue_run(programs, tape, begin, end, stream, observer, out_queued);
+  const hal_status_t status = queue_run(programs, list, begin, end, stream, observer, out_queued);
   hal_unlock(&programs->lock);
   return status;
 }

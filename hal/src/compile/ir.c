@@ -22,7 +22,7 @@ typedef struct span_s {
 
 typedef struct making_s {
   hal_arena_t *arena;
-  const hal_tape_t *tape;
+  const hal_command_list_t *list;
   int32_t ordinal;
   hal_ir_graph_t *graph;
   span_t *spans;
@@ -185,7 +185,7 @@ static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
   }
   for (uint32_t b = 0; b < graph->ir.buffer_count; b++) graph->buffers[b].flags |= HAL_IR_OUTPUT;
   for (uint32_t i = begin; i < end; i++) {
-    const hal_command_t *const command = &making->tape->commands[i];
+    const hal_command_t *const command = &making->list->commands[i];
     if (command->kind != HAL_COMMAND_FREED) continue;
     const char *const low = command->u.freed.address, *const high = low + command->u.freed.size;
     for (uint32_t b = 0; b < graph->ir.buffer_count; b++)
@@ -201,8 +201,8 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
   hal_ir_graph_t *const graph = making->graph;
   uint32_t uses = 0;
   for (uint32_t i = begin; i < end; i++) {
-    const hal_command_t *const command = &making->tape->commands[i];
-    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &making->tape->ops[command->op];
+    const hal_command_t *const command = &making->list->commands[i];
+    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &making->list->ops[command->op];
     if (!op || op->first != i) continue;
     const uint32_t n = graph->ir.node_count++;
     graph->calls[n] = op->call;
@@ -229,9 +229,9 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
   }
 }
 
-hal_status_t hal_ir_make(hal_arena_t *arena, const hal_tape_t *tape, uint32_t begin, uint32_t end, int32_t ordinal,
-                         hal_ir_graph_t *out_graph) {
-  making_t making = {.arena = arena, .tape = tape, .ordinal = ordinal, .graph = out_graph};
+hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uint32_t begin, uint32_t end,
+                         int32_t ordinal, hal_ir_graph_t *out_graph) {
+  making_t making = {.arena = arena, .list = list, .ordinal = ordinal, .graph = out_graph};
   *out_graph = (hal_ir_graph_t){.ir.struct_size = sizeof out_graph->ir};
   out_graph->nodes = take(&making, end - begin, sizeof *out_graph->nodes);
   out_graph->calls = take(&making, end - begin, sizeof *out_graph->calls);

@@ -8,7 +8,7 @@
 
 typedef struct hal_programs_s hal_programs_t; /* of a device's compiler */
 
-/* A graph of a tape's run, in an arena; what is `const` to the compiler. */
+/* A graph of consecutive commands, in an arena; `const` for the compiler. */
 typedef struct hal_ir_graph_s {
   hal_ir_t ir;
   hal_ir_node_t *nodes;
@@ -19,8 +19,8 @@ typedef struct hal_ir_graph_s {
 } hal_ir_graph_t;
 
 /* Makes the graph of the operators whose commands are those from `begin` to `end`. HAL_UNIMPLEMENTED = a tensor is not the device's. */
-hal_status_t hal_ir_make(hal_arena_t *arena, const hal_tape_t *tape, uint32_t begin, uint32_t end, int32_t ordinal,
-                         hal_ir_graph_t *out_graph);
+hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uint32_t begin, uint32_t end,
+                         int32_t ordinal, hal_ir_graph_t *out_graph);
 
 /* All that a program depends on, as bytes. */
 typedef struct hal_ir_key_s {
@@ -47,13 +47,14 @@ int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_
 /* Queues, as one program, the run of accepted operators that begins with a command. A program that is compiled is reported to
  * `observer`; NULL = none. `*out_end`: the first command after the run (at least begin + 1); `*out_queued` = 0: it is to be
  * queued as it was recorded. */
-hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                                hal_tape_observer_t *observer, uint32_t *out_end, int *out_queued);
+hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_command_list_t *list, uint32_t begin,
+                                hal_stream_t *stream, hal_command_list_observer_t *observer, uint32_t *out_end,
+                                int *out_queued);
 
-/* Finds the first command of an accepted operator from `begin` on; the end of the tape when there is none. */
-uint32_t hal_compiler_next(const hal_tape_t *tape, uint32_t begin);
+/* Finds the first command of an accepted operator from `begin` on; the end of the list when there is none. */
+uint32_t hal_compiler_next(const hal_command_list_t *list, uint32_t begin);
 
-/* Notes which commands are an operator's, before a tape is queued. */
-void hal_compiler_prepare(hal_tape_t *tape);
+/* Records the commands of each operator, before a command list is submitted. */
+void hal_compiler_prepare(hal_command_list_t *list);
 
 #endif /* HAL_SRC_COMPILE_IR_H_ */

@@ -105,15 +105,15 @@ struct hal_fuse_observer_s {
                    hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
 };
 
-/* A tape on its way. */
+/* A command list that is being submitted. */
 typedef struct hal_fuse_work_s {
-  const hal_tape_t *tape;
-  hal_accesses_t *accesses; /* of the tape */
+  const hal_command_list_t *list;
+  hal_accesses_t *accesses; /* of the list */
   uint32_t limit;           /* groups end before this command */
   hal_stream_t *stream;
-  hal_tape_observer_t *observer; /* groups that are compiled are reported to it; NULL: none */
-  hal_lazy_info_t *info;         /* counts */
-  hal_fuse_observer_t *making;   /* groups that are launched are reported to it; NULL: none */
+  hal_command_list_observer_t *observer; /* groups that are compiled are reported to it; NULL: none */
+  hal_lazy_info_t *info;                 /* counts */
+  hal_fuse_observer_t *making;           /* groups that are launched are reported to it; NULL: none */
 } hal_fuse_work_t;
 
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */
@@ -129,7 +129,7 @@ struct hal_fuse_s {
   int warned;                 /* that there are too many */
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
-  hal_fuse_observer_t *making; /* of the tape whose group is queued; NULL: none */
+  hal_fuse_observer_t *making; /* of the list whose group is queued; NULL: none */
   hal_fuse_plan_t *plan;       /* of the group that is queued, if its runs count */
   uint32_t compile_after;      /* runs of a chain; 0 = never */
   atomic_int uncompiled;       /* the compiler has failed once: it is asked no more */
@@ -161,11 +161,12 @@ uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_
 /* Marks what belongs to the group: HAL_DONE, or HAL_TO_DO where it does not run as one. */
 void hal_fuse_mark(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint8_t mark);
 
-/* Finds what the commands of a tape access, as hal_accesses_make does, with the lock. */
-int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_tape_t *tape);
+/* Finds the memory accesses of the commands of a list, as hal_accesses_make does, with the lock. */
+int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_command_list_t *list);
 
 /* Gives the memory that a launch accesses, as far as its arguments tell it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
-uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans);
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command,
+                        hal_span_t *spans);
 
 /* Reads a launch of a kernel of segments as a step over `n` elements (segments.c); 0 = its operands are not in the order of memory. */
 int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step,

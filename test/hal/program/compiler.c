@@ -400,7 +400,7 @@ Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_pr
   state.execute = HAL_ABORTED;
   add(a, a, 1, inside);
   neg(inside, r);
-  hal_memory_release(inside.block); /* a note on the tape, no command */
+  hal_memory_release(inside.block); /* recorded, but no command */
   assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "failed to launch; 0 later commands were discarded");
   add(a, a, 1, r);
   neg(r, r);
