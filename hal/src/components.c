@@ -58,36 +58,65 @@ const hal_host_api_t hal_host_api = {
     .scratch_alloc = hal_op_scratch_for_plugin,
 };
 
-/* ---- memory and operators, for devices ---- */
+/* ---- slots of devices (device/slot.h) ---- */
 
-static hal_status_t build_parts(hal_device_t *device) {
-  HAL_RETURN_IF_ERROR(hal_allocator_create(device, &device->allocator));
-  const hal_status_t status = hal_op_table_create(device, &device->ops);
-  if (!status) return HAL_OK;
-  hal_allocator_destroy(device->allocator);
-  device->allocator = NULL;
+static hal_status_t create_allocator(hal_device_t *device, void **out_data) {
+  hal_allocator_t *allocator = NULL;
+  const hal_status_t status = hal_allocator_create(device, &allocator);
+  *out_data = allocator;
   return status;
 }
 
-/* The allocator's records stay for the blocks that somebody still holds. */
-static void close_parts(hal_device_t *device) {
-  hal_compiler_destroy(device->programs);
-  device->programs = NULL;
-  device->compiler_known = 0;
-  hal_fuse_destroy(device->fuse);
-  device->fuse = NULL;
-  hal_op_table_destroy(device->ops);
-  device->ops = NULL;
-  hal_allocator_close(device->allocator);
+static void destroy_allocator(void *data) { hal_allocator_destroy(data); }
+static void close_allocator(void *data) { hal_allocator_close(data); }
+
+static hal_status_t create_op_table(hal_device_t *device, void **out_data) {
+  hal_op_table_t *table = NULL;
+  const hal_status_t status = hal_op_table_create(device, &table);
+  *out_data = table;
+  return status;
 }
 
-static void drain_parts(hal_device_t *device) { hal_allocator_drain(device->allocator); }
+static void destroy_op_table(void *data) { hal_op_table_destroy(data); }
 
-const hal_device_hooks_t hal_device_hooks = {.build = build_parts,
-                                             .drain = drain_parts,
-                                             .close = close_parts,
-                                             .poll = hal_memory_poll,
-                                             .op_name = hal_op_name,
-                                             .op_error_name = hal_op_error_name,
-                                             .op_argument = hal_op_argument,
-                                             .ops_of_kernel = hal_op_names_of_kernel};
+static hal_status_t create_fuse(hal_device_t *device, void **out_data) {
+  hal_fuse_t *fuse = NULL;
+  const hal_status_t status = hal_fuse_create(device, &fuse);
+  *out_data = fuse;
+  return status;
+}
+
+static void destroy_fuse(void *data) { hal_fuse_destroy(data); }
+
+static hal_status_t create_compiler(hal_device_t *device, void **out_data) {
+  hal_device_compiler_t *compiler = NULL;
+  const hal_status_t status = hal_device_compiler_create(device, &compiler);
+  *out_data = compiler;
+  return status;
+}
+
+static void destroy_compiler(void *data) { hal_device_compiler_destroy(data); }
+static void close_compiler(void *data) { hal_device_compiler_close(data); }
+
+static void drain(hal_device_t *device) { hal_allocator_drain(hal_allocator_of(device)); }
+
+const hal_device_hooks_t hal_device_hooks = {
+    .slots =
+        {
+            /* Closed, not destroyed: the application may still hold blocks. */
+            [HAL_COMPONENT_MEMORY] = {.create = create_allocator,
+                                      .destroy = destroy_allocator,
+                                      .close = close_allocator},
+            [HAL_COMPONENT_OP] = {.create = create_op_table, .destroy = destroy_op_table},
+            /* On demand: large, and for lazy streams alone. */
+            [HAL_COMPONENT_FUSION] = {.create = create_fuse, .destroy = destroy_fuse, .on_demand = 1},
+            /* Closed, not destroyed: a lazy stream may end later. */
+            [HAL_COMPONENT_COMPILE] = {.create = create_compiler, .destroy = destroy_compiler, .close = close_compiler},
+        },
+    .drain = drain,
+    .poll = hal_memory_poll,
+    .op_name = hal_op_name,
+    .op_error_name = hal_op_error_name,
+    .op_argument = hal_op_argument,
+    .ops_of_kernel = hal_op_names_of_kernel,
+};

@@ -64,7 +64,7 @@ static void release_streams(hal_program_t *program) {
 
 /* Takes the queue of a recording: where the stream has one, that of before. NULL = no memory. */
 static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream) {
-  hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_CAPTURE]);
+  hal_queue_t *const parked = hal_queue_unpark(&stream->slots[HAL_COMPONENT_CAPTURE]);
   hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
   if (!front) return NULL;
   if (!parked)
@@ -82,7 +82,7 @@ static void leave_front(hal_program_t *program) {
   hal_lock(&front->lock);
   front->program = NULL;
   hal_unlock(&front->lock);
-  hal_queue_park(&program->stream->parked[HAL_QUEUE_CAPTURE], &front->queue);
+  hal_queue_park(&program->stream->slots[HAL_COMPONENT_CAPTURE], &front->queue);
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */

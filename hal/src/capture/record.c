@@ -49,7 +49,7 @@ static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *record
   if (HAL_LIKELY(!is_split)) {                   /* no other thread writes it */
     const uint64_t before = atomic_load_explicit(&program->recorded, memory_order_relaxed);
     atomic_store_explicit(&program->recorded, before + 1, memory_order_relaxed);
-    hal_op_count_one(&hal_op_counter(recorded->op)->put_off);
+    hal_op_count_one(hal_op_counter_slot(recorded->op, HAL_COMPONENT_CAPTURE));
   }
   recorded->index = list->op_count++;
   recorded->recording = program->front->id;

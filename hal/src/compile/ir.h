@@ -6,7 +6,8 @@
 #include "capture/program.h"
 #include "hal/compiler.h"
 
-typedef struct hal_programs_s hal_programs_t; /* of a device's compiler */
+typedef struct hal_programs_s hal_programs_t;               /* of a device's compiler */
+typedef struct hal_device_compiler_s hal_device_compiler_t; /* a device's slot of this component (device/slot.h) */
 
 /* A graph of consecutive commands, in an arena; `const` for the compiler. */
 typedef struct hal_ir_graph_s {
@@ -33,13 +34,15 @@ typedef struct hal_ir_key_s {
 void hal_ir_write_key(const hal_ir_graph_t *graph, int numbers, hal_ir_key_t *key);
 void hal_ir_free_key(hal_ir_key_t *key);
 
-/* Counts one more stream of a device that is lazy, until hal_compiler_leave: its compiler stays meanwhile. Gives the compiler where the recording
+/* Counts a lazy stream of the device until hal_compiler_leave; the compiler cannot be replaced meanwhile. Returns the compiler if the recording
  * `compiles`; NULL = there is none. */
 hal_programs_t *hal_compiler_enter(hal_device_t *device, int compiles);
 void hal_compiler_leave(hal_device_t *device);
 
-/* Destroys the compiler's programs of a device that does no more work; NULL is allowed. */
-void hal_compiler_destroy(hal_programs_t *programs);
+/* Creates, closes and destroys the slot of a device. After close, which destroys the programs, hal_compiler_leave is still allowed. */
+hal_status_t hal_device_compiler_create(hal_device_t *device, hal_device_compiler_t **out_compiler);
+void hal_device_compiler_close(hal_device_compiler_t *compiler);
+void hal_device_compiler_destroy(hal_device_compiler_t *compiler);
 
 /* Whether the compiler accepts an operator. */
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);

@@ -105,7 +105,7 @@ static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device, &device->info);
   if (!status) status = hal_stream_create_default(device);
   if (status) return status;
-  status = hal_device_hooks.build(device);
+  status = hal_device_slots_create(device);
   if (status) {
     hal_stream_destroy_all(device);
     return status;
@@ -163,7 +163,7 @@ void hal_device_drain(hal_device_t *device) {
 
 void hal_device_close(hal_device_t *device) {
   if (atomic_exchange(&device->ready, 0)) {
-    hal_device_hooks.close(device);
+    hal_device_slots_close(device);
     hal_kernel_error_destroy(device);
     hal_stream_destroy_all(device);
   }

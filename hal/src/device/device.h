@@ -1,10 +1,11 @@
-/* device.h: a device and its streams, as the HAL's parts share them. Private to hal/src.
+/* device.h: a device and its streams, as the HAL's components share them. Private to hal/src.
  *
- * Ownership: a device owns its streams, allocator, operator table and generator. All of them live until
- * hal_registry_close, so borrowed pointers never dangle. */
+ * Ownership: a device owns its streams, its generator and its slots, until hal_registry_close. Streams, and what the application may reach from
+ * them, are never freed, so borrowed pointers never dangle. */
 #ifndef HAL_SRC_DEVICE_H_
 #define HAL_SRC_DEVICE_H_
 
+#include "device/slot.h"
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
@@ -14,8 +15,6 @@
 #include "queue/queue.h"
 
 typedef struct hal_device_s hal_device_t;
-typedef struct hal_allocator_s hal_allocator_t; /* memory/ */
-typedef struct hal_op_table_s hal_op_table_t;   /* op/ */
 
 #define HAL_STREAM_POOLS 2
 /* The default stream and the pools', by id. */
@@ -51,7 +50,7 @@ struct hal_stream_s {
   int32_t priority;
   /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
   _Atomic uint64_t reporters, looked;
-  _Atomic(hal_queue_t *) parked[HAL_QUEUE_KINDS]; /* queues that were in that place: they stay */
+  _Atomic(void *) slots[HAL_COMPONENTS]; /* slot.h: queues that recorded the stream, for its next recordings */
   hal_failure_t failure;
   hal_follow_t follows;
 };
@@ -68,15 +67,9 @@ struct hal_device_s {
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
   atomic_uint next_stream[HAL_STREAM_POOLS];
-  hal_allocator_t *allocator;
-  hal_op_table_t *ops;
+  void *slots[HAL_COMPONENTS];   /* slot.h; hal_device_slot, hal_device_slot_peek */
   _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
   _Atomic(hal_generator_t *) generator;
-  struct hal_fuse_s *fuse;         /* of lazy work: made at the first use, under `lock` */
-  struct hal_programs_s *programs; /* of its compiler, under `lock`; NULL = none */
-  uint32_t lazy_streams;           /* recordings of lazy work, which may use them; under `lock` */
-  hal_lock_t asking;               /* of what follows, while the plugin is asked for its compiler */
-  int compiler_known;              /* the program has set one, or the plugin was asked */
 };
 
 /* In the order of their indices; hal_registry.device_count of them. */
@@ -117,6 +110,14 @@ static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_dev
     return HAL_OK;
   }
   return hal_device_prepare(device, out_device);
+}
+
+/* Returns the data that a component keeps for a ready device. */
+static inline void *hal_device_slot(const hal_device_t *device, int component) { return device->slots[component]; }
+
+/* The same for an on-demand slot; NULL = it was not made. */
+static inline void *hal_device_slot_peek(hal_device_t *device, int component) {
+  return __atomic_load_n(&device->slots[component], __ATOMIC_ACQUIRE);
 }
 
 /* Gives the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */

@@ -305,17 +305,19 @@ int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_comm
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------------- */
 
-hal_fuse_t *hal_fuse_of(hal_device_t *device) {
-  hal_lock(&device->lock);
-  if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) {
-    device->fuse->device = device;
-    hal_fuse_name_bytes(device->fuse);
-    device->fuse->hash_mask = UINT64_MAX;
-    device->fuse->compile_after = hal_fuse_compile_after(device);
-  }
-  hal_unlock(&device->lock);
-  return device->fuse;
+hal_status_t hal_fuse_create(hal_device_t *device, hal_fuse_t **out_fuse) {
+  hal_fuse_t *const fuse = hal_calloc(1, sizeof *fuse);
+  if (!fuse)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for groups", device->label);
+  fuse->device = device;
+  hal_fuse_name_bytes(fuse);
+  fuse->hash_mask = UINT64_MAX;
+  fuse->compile_after = hal_fuse_compile_after(device);
+  *out_fuse = fuse;
+  return HAL_OK;
 }
+
+hal_fuse_t *hal_fuse_of(hal_device_t *device) { return hal_device_slot_make(device, HAL_COMPONENT_FUSION); }
 
 void hal_fuse_destroy(hal_fuse_t *fuse) {
   if (!fuse) return;

@@ -138,10 +138,13 @@ struct hal_fuse_s {
 
 enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
 
-/* Gives those of a device, made at the first use; NULL = no memory. */
+/* Creates the groups of a device: its slot (device/slot.h). */
+hal_status_t hal_fuse_create(hal_device_t *device, hal_fuse_t **out_fuse);
+
+/* Returns the groups of a device, which the first call creates; NULL = no memory. */
 hal_fuse_t *hal_fuse_of(hal_device_t *device);
 
-/* Frees the groups of a device that does no more work; NULL is allowed. */
+/* Frees the groups of a device that is closed; NULL is allowed. */
 void hal_fuse_destroy(hal_fuse_t *fuse);
 
 /* The thread that compiles stayed in the parent. */

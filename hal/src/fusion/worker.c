@@ -62,7 +62,7 @@ static int take(pthread_mutex_t *lock) {
 }
 
 static void compile(const job_t *job) {
-  hal_provider_t *const provider = &job->fuse->device->ops->provider;
+  hal_provider_t *const provider = &hal_op_table_of(job->fuse->device)->provider;
   pthread_mutex_t *const lock = hal_provider_own_lock(provider);
   hal_kernel_t *kernel = NULL;
   if (atomic_load_explicit(&job->fuse->uncompiled, memory_order_relaxed) || !take(lock)) return;

@@ -42,12 +42,12 @@ static void clear(hal_lazy_t *lazy) {
 /* The memory is kept for the stream's next recording: other threads may still have loaded the queue, and find it empty. */
 static void destroy(hal_lazy_t *lazy) {
   clear(lazy);
-  hal_queue_park(&lazy->program.stream->parked[HAL_QUEUE_LAZY], &lazy->front.queue);
+  hal_queue_park(&lazy->program.stream->slots[HAL_COMPONENT_LAZY], &lazy->front.queue);
 }
 
 /* Returns an empty recording: the stream's previous one, if there is one. NULL = no memory. */
 static hal_lazy_t *take(hal_stream_t *stream) {
-  hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_LAZY]);
+  hal_queue_t *const parked = hal_queue_unpark(&stream->slots[HAL_COMPONENT_LAZY]);
   if (parked) return hal_lazy_of(parked);
   hal_lazy_t *const lazy = hal_calloc(1, sizeof *lazy);
   if (!lazy) return NULL;

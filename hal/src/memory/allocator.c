@@ -291,7 +291,7 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device)) return wrong_stream(index, stream);
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   /* The cache hit of a small request, most of all calls: rounding without overflow, nothing pending. */
   if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || allocator->config.roundup_on)) {
     return allocate_slow(allocator, stream, size, out_block);
@@ -414,7 +414,7 @@ hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address
   if (stream->device != device) return wrong_stream(index, stream);
   if (size && !address) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_adopt: %zu bytes at address NULL", size);
   uintptr_t end;
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   if (size > INT64_MAX || __builtin_add_overflow((uintptr_t)address, size, &end)) {
     return hal_mem_error_exhausted(allocator, "adopt", size, "");
   }
@@ -445,7 +445,7 @@ hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device) return wrong_stream(index, stream);
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_lock(&allocator->lock);
   hal_block_t *block = foreign_block(allocator, HAL_MEM_ACTION, stream, NULL, 0);
   if (block) {

@@ -128,7 +128,7 @@ struct hal_allocator_s {
 /* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c), so `block->pool` is
  * read under the lock only; its stream never changes. */
 static inline hal_allocator_t *hal_mem_block_allocator(const hal_block_t *block) {
-  return block->stream->device->allocator;
+  return hal_allocator_of(block->stream->device);
 }
 
 /* Keeps a pool's record while the lock is given up. The lock is held, here and in the next two. */

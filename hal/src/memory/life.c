@@ -100,7 +100,7 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
 }
 
 static void empty_cache(hal_device_t *device) {
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_allocator_drain(allocator);
   hal_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);

@@ -229,7 +229,7 @@ void hal_mem_ready_run(hal_block_t *ready) {
 }
 
 void hal_memory_poll(hal_device_t *device) {
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_block_t *ready = NULL;
   if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed))) return;
   hal_lock(&allocator->lock);

@@ -37,7 +37,7 @@ hal_status_t hal_memory_pool_create_with(int32_t index, uint32_t flags, hal_memo
   hal_memory_pool_t *pool = hal_calloc(1, sizeof(*pool));
   if (!pool)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for a memory pool", device->label);
-  pool->allocator = device->allocator;
+  pool->allocator = hal_allocator_of(device);
   pool->flags = flags;
   pool->id = atomic_fetch_add(&last_id, 1) + 1;
   atomic_init(&pool->references, 1);

@@ -64,9 +64,9 @@ hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, s
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   list_t list = {.at = (char *)blocks, .stride = stride, .room = room};
   if (device) {
-    hal_lock(&device->allocator->lock);
-    add_segments(&list, device->allocator->map);
-    hal_unlock(&device->allocator->lock);
+    hal_lock(&hal_allocator_of(device)->lock);
+    add_segments(&list, hal_allocator_of(device)->map);
+    hal_unlock(&hal_allocator_of(device)->lock);
   }
   *out_count = list.count;
   return HAL_OK;

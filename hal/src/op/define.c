@@ -35,7 +35,7 @@ const hal_op_entry_t *hal_op_defined_entry(hal_device_t *device, uint32_t op) {
   if (!defined) return NULL;
   hal_op_entry_t *const entry = &defined->entries[device->index];
   if (HAL_UNLIKELY(!atomic_load_explicit(&entry->known, memory_order_acquire)))
-    hal_op_entry_find(device->ops, entry, op, &defined->info);
+    hal_op_entry_find(hal_op_table_of(device), entry, op, &defined->info);
   return entry;
 }
 

@@ -37,7 +37,7 @@ hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled) {
   atomic_store(&states[op], enabled ? ENABLED : DISABLED);
   for (int32_t device = 0; device < hal_device_count(); device++) {
     if (!hal_device_is_initialized(device)) continue;
-    hal_op_table_t *const table = hal_devices[device].ops;
+    hal_op_table_t *const table = hal_op_table_of(&hal_devices[device]);
     hal_mutex_lock_and_defer(&table->lock);
     atomic_store_explicit(&table->entries[op].known, 0, memory_order_release);
     hal_mutex_unlock_and_run(&table->lock);

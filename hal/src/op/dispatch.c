@@ -59,7 +59,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
     HAL_RETURN_IF_ERROR(find_defined(target));
   } else {
-    target->entry = hal_op_entry(owner->ops, op);
+    target->entry = hal_op_entry(hal_op_table_of(owner), op);
     target->counter = &hal_op_builtin_counters[op];
   }
   return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(target, call) : HAL_OK;
@@ -83,7 +83,7 @@ static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, ha
 }
 
 void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context) {
-  const hal_op_entry_t *const entry = hal_op_entry(context->device->ops, op);
+  const hal_op_entry_t *const entry = hal_op_entry(hal_op_table_of(context->device), op);
   *out_context = *context;
   out_context->info = entry->info;
   out_context->handles = entry->handles;
@@ -95,7 +95,7 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
   hal_op_context_t context;
   hal_op_context_of(of, of->info->check, &context);
-  const hal_op_entry_t *const entry = hal_op_entry(of->device->ops, of->info->check);
+  const hal_op_entry_t *const entry = hal_op_entry(hal_op_table_of(of->device), of->info->check);
   if (!entry->launch) return HAL_OK;
   for (uint32_t i = 0; of->info->checked >> i; i++) {
     if (!(of->info->checked >> i & 1) || call->args[i].tag != HAL_VALUE_TENSOR) continue;
@@ -118,8 +118,8 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .handles = entry->handles,
                               .op = target->op,
                               .called = target->op,
-                              .group_threads = target->device->ops->target.group_threads,
-                              .few_loops = target->device->ops->target.few_loops,
+                              .group_threads = hal_op_table_of(target->device)->target.group_threads,
+                              .few_loops = hal_op_table_of(target->device)->target.few_loops,
                               .recorded = recorded,
                               .elsewhere = elsewhere};
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));

@@ -17,11 +17,11 @@ static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint
                         hal_plugin_kernel_t **out_kernel) {
   const hal_op_info_t *const info = context->info;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (hal_op_table_dtypes(context->device->ops, info) >> dtype & 1) {
+  if (hal_op_table_dtypes(hal_op_table_of(context->device), info) >> dtype & 1) {
     char name[96];
     snprintf(name, sizeof name, "%s_%s_%s", info->kernel, hal_op_dtype_tokens[hal_op_dtype_slots[dtype]],
              info->variants[variant]);
-    status = hal_provider_kernel(&context->device->ops->provider, info->family, name, out_kernel);
+    status = hal_provider_kernel(&hal_op_table_of(context->device)->provider, info->family, name, out_kernel);
   }
   if (status != HAL_UNIMPLEMENTED) return status;
   *out_kernel = (hal_plugin_kernel_t *)(void *)&hal_op_no_kernel;
@@ -30,7 +30,7 @@ static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint
 
 hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                 hal_plugin_kernel_t **out_kernel) {
-  hal_op_table_t *table = context->device->ops;
+  hal_op_table_t *table = hal_op_table_of(context->device);
   const uint32_t slot = hal_op_dtype_slots[dtype];
   _Atomic(hal_plugin_kernel_t *) *handle = &context->handles[slot * context->info->variant_count + variant];
   hal_plugin_kernel_t *kernel = NULL;

@@ -381,7 +381,7 @@ hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, cons
 static hal_status_t make_own(hal_provider_t *provider, const char *name, const char *text, hal_provided_t *made) {
   hal_plugin_t *const plugin = provider->device->plugin;
   const int host = strcmp(provider->own, HOST_SOURCE) == 0; /* a group is one item there (kernels/pk_host.h) */
-  const uint32_t group_threads = host ? 1 : provider->device->ops->target.group_threads;
+  const uint32_t group_threads = host ? 1 : hal_op_table_of(provider->device)->target.group_threads;
   char *source = NULL;
   size_t size = 0;
   HAL_RETURN_IF_ERROR(hal_op_source_of_text(text, host, &source, &size));
@@ -401,7 +401,7 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
 }
 
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider) {
-  return provider->native ? &provider->own_lock : &provider->device->ops->lock;
+  return provider->native ? &provider->own_lock : &hal_op_table_of(provider->device)->lock;
 }
 
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
@@ -442,7 +442,7 @@ static const char *first_pack(const hal_provider_t *provider) {
 hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
-  hal_provider_t *const provider = &owner->ops->provider;
+  hal_provider_t *const provider = &hal_op_table_of(owner)->provider;
   hal_kernel_stats_t stats = {.struct_size = out_stats->struct_size};
   stats.compiled = atomic_load_explicit(&provider->compiled, memory_order_relaxed);
   stats.loaded = atomic_load_explicit(&provider->loaded, memory_order_relaxed);

@@ -40,4 +40,6 @@ hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32
                            .most_reach = form == HAL_FORM_SIMT ? INT32_MAX : INT64_MAX};
 }
 
-const hal_op_target_t *hal_op_target(const hal_op_context_t *context) { return &context->device->ops->target; }
+const hal_op_target_t *hal_op_target(const hal_op_context_t *context) {
+  return &hal_op_table_of(context->device)->target;
+}

@@ -88,14 +88,11 @@ struct hal_queue_s {
   hal_queue_t *next; /* where it is parked */
 };
 
-/* Kinds of queues that are parked. */
-enum { HAL_QUEUE_CAPTURE, HAL_QUEUE_LAZY, HAL_QUEUE_KINDS };
+/* Puts a queue that is no longer used into a slot of its stream (device/slot.h), for the next recording. Any thread, without a lock. */
+void hal_queue_park(_Atomic(void *) *slot, hal_queue_t *queue);
 
-/* Puts a queue that is used no more where the next one is taken from. Any thread, without a lock. */
-void hal_queue_park(_Atomic(hal_queue_t *) *parked, hal_queue_t *queue);
-
-/* Takes one of them; NULL = there is none. */
-hal_queue_t *hal_queue_unpark(_Atomic(hal_queue_t *) *parked);
+/* Takes a queue from a slot; NULL = there is none. */
+hal_queue_t *hal_queue_unpark(_Atomic(void *) *slot);
 
 /* ---- the direct implementation ------------------------------------------------------------------------------------------------------- */
 
