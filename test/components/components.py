@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import c_types
+import first_lines
 import python_imports
 
 MOST_FILES = 40
@@ -294,8 +296,12 @@ def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
     imported, unread = python_imports.imports(root)
     graph.update(imported)
-    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_queues(root), *check_named_files(root), *check_settings(root),
-            *(check_symbols(objects) if objects else ())]
+    paths = {path.relative_to(root).as_posix(): path for path in source_files(root)}
+    code = {name: c_types.code_of(path) for name, path in paths.items()}
+    lines = {name: path.read_text().split("\n", 1)[0] for name, path in paths.items()}
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
+            *check_queues(root), *check_named_files(root), *check_settings(root), *c_types.check(code, component_of, allowed),
+            *first_lines.check(lines), *(check_symbols(objects) if objects else ())]
 
 
 def main():

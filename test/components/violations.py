@@ -10,10 +10,13 @@ from pathlib import Path
 import components
 
 
-def write(root, name, text=""):
+def write(root, name, text="", first=None):
+    """Writes a file, whose first line names it: or which begins with `first`."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    named = path.suffix in components.SUFFIXES and first is None
+    comment = f"// {path.name}: a file\n" if name.startswith("csrc/") else f"/* {path.name}: a file */\n"
+    path.write_text((comment if named else first or "") + text)
     return path
 
 
@@ -73,7 +76,7 @@ def a_full_folder(root, compiler):
 
 
 def a_long_file(root, compiler):
-    write(root, "hal/src/memory/pool.c", "\n" * (components.MOST_LINES + 1))
+    write(root, "hal/src/memory/pool.c", "\n" * components.MOST_LINES)
 
 
 def more_operator_code(root, compiler):
@@ -104,6 +107,49 @@ def questions_of_the_queue(root, compiler):
 def uses_of_the_queue(root, compiler):
     write(root, "hal/src/memory/copy.c", "/* queue != NULL */ int f(void) { return queue->calls->flush(queue, \"x\"); }\n")
     write(root, "hal/src/lazy/lazy.c", "int f(void) { return queue->calls == &calls_table; }\n")
+
+
+def a_forward_declaration_up(root, compiler):
+    write(root, "hal/src/fusion/fuse.h", "typedef struct hal_fuse_s {\n  int count;\n} hal_fuse_t;\n")
+    write(root, "hal/src/device/stream.h", "struct hal_fuse_s;\nvoid f(struct hal_fuse_s *fuse);\n")
+
+
+def a_member_of_a_higher_type(root, compiler):
+    write(root, "hal/src/fusion/fuse.c", "struct hal_fuse_s {\n  struct { int a; } b;\n};\n")
+    write(root, "hal/src/device/stream.h", "struct hal_x_s {\n  struct hal_fuse_s *fuse;\n};\n")
+
+
+def a_typedef_of_a_higher_type(root, compiler):
+    write(root, "hal/src/memory/pool.c", "typedef struct hal_pool_s hal_pool_t;\nstruct hal_pool_s {\n  int a;\n};\n")
+    write(root, "hal/src/device/stream.h", "struct hal_x_s {\n  hal_pool_t *pools[2];\n};\n")
+
+
+PASSED_ON = "void f(struct hal_stream_s *a, struct hal_generator_s *b, struct hal_draw_s *c);\n"
+HIGHER = "struct hal_stream_s {\n  int a;\n};\nstruct hal_generator_s {\n  int a;\n};\nstruct hal_draw_s {\n  int a;\n};\n"
+
+
+def types_that_are_passed_on(root, compiler):
+    write(root, "hal/src/device/stream.c", HIGHER + "/* struct hal_fuse_s */ void *slots[2];\n")
+    write(root, "hal/src/queue/queue.h", PASSED_ON)
+    write(root, "hal/src/fusion/fuse.c", "struct hal_fuse_s {\n  int a;\n};\nvoid f(struct hal_stream_s *stream);\n")
+
+
+def a_type_that_is_passed_on_and_stored(root, compiler):
+    write(root, "hal/src/device/stream.c", HIGHER)
+    write(root, "hal/src/queue/queue.h", PASSED_ON + "struct hal_queue_s {\n  struct hal_stream_s *stream;\n};\n")
+
+
+def a_type_that_is_no_longer_passed_on(root, compiler):
+    write(root, "hal/src/device/stream.c", HIGHER)
+    write(root, "hal/src/queue/queue.h", PASSED_ON.replace("hal_draw_s", "hal_other_s"))
+
+
+def a_first_line_of_another_file(root, compiler):
+    write(root, "hal/ops/copy/copy.c", first="/* op_copy.c: copies */\n")
+
+
+def a_first_line_of_no_file(root, compiler):
+    write(root, "csrc/core/status.cpp", first="#include <a>\n")
 
 
 def a_comment_that_names_no_file(root, compiler):
@@ -168,6 +214,12 @@ def main():
                 an_import_up: "lazy/__init__.py (component lazy mode) imports", an_import_of_the_package_by_its_module: "torch_backend/__init__.py",
                 state_that_imports: "_registry.py (component registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
                 a_circle_through_a_call: "a circle of imports: torch_backend/", a_circle_of_generators: "a circle of imports: codegen/",
+                a_forward_declaration_up: "stream.h:2 (component device) names struct hal_fuse_s of hal/src/fusion/fuse.h",
+                a_member_of_a_higher_type: "names struct hal_fuse_s of hal/src/fusion/fuse.c",
+                a_typedef_of_a_higher_type: "names hal_pool_t of hal/src/memory/pool.c", types_that_are_passed_on: "",
+                a_type_that_is_passed_on_and_stored: "names struct hal_stream_s of hal/src/device/stream.c",
+                a_type_that_is_no_longer_passed_on: "no longer names struct hal_draw_s",
+                a_first_line_of_another_file: "names op_copy.c; write copy.c", a_first_line_of_no_file: "begins with 'status.cpp: '",
                 a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
                 questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
                 a_computed_import: "names it computes", a_module_of_no_component: "belongs to no component"}

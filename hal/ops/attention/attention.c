@@ -1,4 +1,4 @@
-/* op_attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
+/* attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
  * number; rows have stride 1, all other strides are any. Heads of more than HEAD_SIZE numbers are left to the caller
  * (HAL_UNIMPLEMENTED). */
 #include <string.h>

@@ -1,4 +1,4 @@
-/* op_batch_norm.c: launchers of the normalisation of the channels of a batch and its gradients. Images are contiguous or have
+/* batch_norm.c: launchers of the normalisation of the channels of a batch and its gradients. Images are contiguous or have
  * their channels last; parameters and statistics are contiguous and of the accumulators' dtype. */
 #include "hal_op_variants.h"
 #include "ops/batch_norm/batch_norm_args.h"

@@ -1,4 +1,4 @@
-/* op_conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
+/* conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
  *
  * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
  * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,

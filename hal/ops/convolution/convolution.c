@@ -1,4 +1,4 @@
-/* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
+/* convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
  * HAL_UNIMPLEMENTED, but those that are channels last, but on the host (codegen/kernel_operands.py). */
 #include <string.h>
 

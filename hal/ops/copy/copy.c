@@ -1,4 +1,4 @@
-/* op_copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
+/* copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
  *
  * Pairs of dtypes whose copies give the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
  * parts: tensors of real numbers with twice the strides. */

@@ -1,4 +1,4 @@
-/* op_binary.c: launcher of the family `binary`: result = f(a, b, s0, s1, s2), where b may be a number. */
+/* binary.c: launcher of the family `binary`: result = f(a, b, s0, s1, s2), where b may be a number. */
 #include "hal_op_variants.h"
 #include "ops/elementwise/elementwise.h"
 

@@ -1,4 +1,4 @@
-/* op_elementwise.c: reads the operands of an element-wise call and queues the contiguous or the row form of its kernel.
+/* elementwise.c: reads the operands of an element-wise call and queues the contiguous or the row form of its kernel.
  */
 #include "ops/elementwise/elementwise.h"
 

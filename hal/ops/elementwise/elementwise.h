@@ -1,4 +1,4 @@
-/* op_elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
+/* elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
  * hal/src.
  *
  * Their kernels have a contiguous form and a row form (elementwise_args.h). */

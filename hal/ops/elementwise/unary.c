@@ -1,4 +1,4 @@
-/* op_unary.c: launcher of the family `unary`: result = f(a, s0, s1, s2). */
+/* unary.c: launcher of the family `unary`: result = f(a, s0, s1, s2). */
 #include "hal_op_variants.h"
 #include "ops/elementwise/elementwise.h"
 

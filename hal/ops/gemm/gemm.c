@@ -1,4 +1,4 @@
-/* op_gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
+/* gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
  *
  * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has
  * stride 0. A result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes

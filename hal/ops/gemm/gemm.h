@@ -1,4 +1,4 @@
-/* op_gemm.h: how products of matrices are cut into tiles, for all kernels that compute them. Private to hal/src. */
+/* gemm.h: how products of matrices are cut into tiles, for all kernels that compute them. Private to hal/ops. */
 #ifndef HAL_SRC_OP_GEMM_H_
 #define HAL_SRC_OP_GEMM_H_
 

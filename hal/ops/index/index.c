@@ -1,4 +1,4 @@
-/* op_index.c: see op_index.h; and the launcher of the family `index_offset`. */
+/* index.c: see index.h; and the launcher of the family `index_offset`. */
 #include "ops/index/index.h"
 
 #include "hal_op_variants.h"

@@ -1,4 +1,4 @@
-/* op_index.h: what the launchers of kernels that read indices share. Private to hal/src. */
+/* index.h: what the launchers of kernels that read indices share. Private to hal/ops. */
 #ifndef HAL_SRC_OP_INDEX_H_
 #define HAL_SRC_OP_INDEX_H_
 

@@ -1,4 +1,4 @@
-/* op_nonzero.c: launcher of the family `nonzero`, whose result's size depends on the data: a first call counts, the caller
+/* nonzero.c: launcher of the family `nonzero`, whose result's size depends on the data: a first call counts, the caller
  * reads the total and makes the result, a second call writes.
  *
  * _nonzero_count   args: self, contiguous bool. Result: contiguous int64, a place for each chunk and one for the total,

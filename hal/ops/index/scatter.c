@@ -1,4 +1,4 @@
-/* op_scatter.c: launcher of the families `scatter` (elements are replaced) and `scatter_reduce` (combined): the result is
+/* scatter.c: launcher of the families `scatter` (elements are replaced) and `scatter_reduce` (combined): the result is
  * changed in place.
  *
  * args: dim, index, src[, reduce][, checked]. Index and src have one shape; the result has as many dimensions, and except

@@ -1,4 +1,4 @@
-/* op_take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
+/* take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
  *
  * args: self, dim, index[, checked]. Index and result have one shape; where the index does not vary its stride is 0. self
  * has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */

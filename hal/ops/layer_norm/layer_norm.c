@@ -1,4 +1,4 @@
-/* op_layer_norm.c: launchers of the normalisation of rows and its gradients. Matrices are rows x n and contiguous; the
+/* layer_norm.c: launchers of the normalisation of rows and its gradients. Matrices are rows x n and contiguous; the
  * mean and 1 / sqrt(variance + eps) of the rows are contiguous and of the accumulators' dtype. */
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"

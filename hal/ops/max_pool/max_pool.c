@@ -1,4 +1,4 @@
-/* op_max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators without
+/* max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators without
  * a `kernel_size` are the adaptive ones. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* op_optimizer.c: launcher of the family `optimizer`: one step over one parameter, in one launch.
+/* optimizer.c: launcher of the family `optimizer`: one step over one parameter, in one launch.
  *
  * Results are the parameter, its gradient and its state, dense and of one shape and dtype; all are read and written.
  * Arguments, by name: `step`, `lr`, `grad_scale`, `found_inf` are float32 tensors of one element or (all but `step`)

@@ -1,4 +1,4 @@
-/* op_permutation.c: launcher of randperm. The call's Philox blocks: one per element for few elements, else six. */
+/* permutation.c: launcher of randperm. The call's Philox blocks: one per element for few elements, else six. */
 #include "op/launch.h"
 
 #include "hal_op_variants.h"

@@ -1,4 +1,4 @@
-/* op_random.c: launchers of the random distributions: by the portable kernel, and by the plugin's random_fill for a
+/* random.c: launchers of the random distributions: by the portable kernel, and by the plugin's random_fill for a
  * device that takes no kernels. The formulas stand beside hal_random_t in hal/plugin.h.
  *
  * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit

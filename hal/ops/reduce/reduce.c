@@ -1,4 +1,4 @@
-/* op_reduce.c: the stages of a reduction. Results arrive in keepdim shape.
+/* reduce.c: the stages of a reduction. Results arrive in keepdim shape.
  *
  * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
  * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more

@@ -1,4 +1,4 @@
-/* op_reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
+/* reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* op_reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
+/* reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
  * arrive in keepdim shape; an empty list of dimensions means the flattened tensor.
  *
  * A long dimension with few outputs is cut into chunks, whose winners are merged. A flattened tensor that is not one

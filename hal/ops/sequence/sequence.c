@@ -1,4 +1,4 @@
-/* op_sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
+/* sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
 #include "op/launch.h"
 
 #include "hal_op_variants.h"

@@ -1,4 +1,4 @@
-/* op_softmax.c: launchers of softmax, log_softmax and their gradients over one dimension. */
+/* softmax.c: launchers of softmax, log_softmax and their gradients over one dimension. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/softmax/softmax_args.h"

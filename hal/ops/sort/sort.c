@@ -1,4 +1,4 @@
-/* op_sort.c: launcher of the family `sort`: stable, NaN as the largest element.
+/* sort.c: launcher of the family `sort`: stable, NaN as the largest element.
  *
  * args: self, dim, descending, bits: the bits that integers have been cast from (8 for int8; 64 otherwise), which saves
  * passes. bits < 64 with `bias` in the kernel: -2^(bits-1) becomes 0. Results: values, int64 indices. */

@@ -1,4 +1,4 @@
-/* op_triangle.c: launchers of tril and triu, and of the lists of their places. */
+/* triangle.c: launchers of tril and triu, and of the lists of their places. */
 #include "op/dims.h"
 #include "op/iterator.h"
 

@@ -45,7 +45,7 @@ typedef struct hal_op_rows_call_s {
   uint32_t elements[HAL_OP_MAX_OPERANDS]; /* bytes of an element of each operand */
 } hal_op_rows_call_t;
 
-/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (op_tile.c). */
+/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (tile.c). */
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                 const hal_op_rows_call_t *call);
 
