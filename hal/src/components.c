@@ -22,6 +22,7 @@
  * flags enforce. */
 static void after_fork(void) {
   int touched = 0;
+  hal_borrow_after_fork(); /* also while a thread opens the first plugin, which is not in the registry yet */
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *const plugin = &hal_registry.plugins[i];
     touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;

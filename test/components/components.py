@@ -14,6 +14,7 @@ from pathlib import Path
 
 import c_types
 import first_lines
+import fork_locks
 import python_imports
 
 MOST_FILES = 40
@@ -301,7 +302,7 @@ def check(root, objects=()):
     lines = {name: path.read_text().split("\n", 1)[0] for name, path in paths.items()}
     return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
             *check_queues(root), *check_named_files(root), *check_settings(root), *c_types.check(code, component_of, allowed),
-            *first_lines.check(lines), *(check_symbols(objects) if objects else ())]
+            *first_lines.check(lines), *fork_locks.check(code), *(check_symbols(objects) if objects else ())]
 
 
 def main():

@@ -144,6 +144,19 @@ def a_type_that_is_no_longer_passed_on(root, compiler):
     write(root, "hal/src/queue/queue.h", PASSED_ON.replace("hal_draw_s", "hal_other_s"))
 
 
+def a_mutex_that_a_fork_leaves_locked(root, compiler):
+    write(root, "hal/src/memory/pool.c", "static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;\n")
+
+
+def locks_that_a_fork_frees(root, compiler):
+    write(root, "hal/src/memory/pool.c", "/* no pthread_mutex_t lock; */ static hal_lock_t lock;\nvoid f(pthread_mutex_t *lock);\n")
+    write(root, "hal/src/op/pack.c", "static pthread_mutex_t lock;\n")
+
+
+def a_mutex_that_is_gone(root, compiler):
+    write(root, "hal/src/op/pack.c")
+
+
 def a_first_line_of_another_file(root, compiler):
     write(root, "hal/ops/copy/copy.c", first="/* op_copy.c: copies */\n")
 
@@ -219,6 +232,8 @@ def main():
                 a_typedef_of_a_higher_type: "names hal_pool_t of hal/src/memory/pool.c", types_that_are_passed_on: "",
                 a_type_that_is_passed_on_and_stored: "names struct hal_stream_s of hal/src/device/stream.c",
                 a_type_that_is_no_longer_passed_on: "no longer names struct hal_draw_s",
+                a_mutex_that_a_fork_leaves_locked: "pool.c has a mutex", locks_that_a_fork_frees: "",
+                a_mutex_that_is_gone: "pack.c has no mutex",
                 a_first_line_of_another_file: "names op_copy.c; write copy.c", a_first_line_of_no_file: "begins with 'status.cpp: '",
                 a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
                 questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/life.h"
 #include "base/status_internal.h"
 #include "lazy/lazy.h"
 
@@ -17,7 +18,7 @@ void hal_lazy_release_desc(hal_lazy_t *lazy) { atomic_fetch_sub(&lazy->calls, 1)
 void hal_lazy_lock_quiet(hal_lazy_t *lazy) {
   hal_callbacks_drain(); /* this thread's own, in case it is in a callback */
   hal_lock(&lazy->queueing);
-  while (atomic_load(&lazy->calls)) {
+  while (atomic_load(&lazy->calls) && !atomic_load(&hal_life.forked)) { /* the threads of the parent do not return */
     hal_unlock(&lazy->queueing);
     sched_yield();
     hal_lock(&lazy->queueing);
