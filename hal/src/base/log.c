@@ -96,7 +96,7 @@ void hal_log_write(int32_t level, const char *message) {
 
 void hal_log(int32_t level, const char *format, ...) {
   if (!hal_log_enabled(level)) return;
-  char message[LINE_BYTES - 64]; /* room for the line's head */
+  char message[LINE_BYTES - 64]; /* without the beginning of the line */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);

@@ -1,9 +1,9 @@
 /* graph.c: a program as graphs of the plugin, where it captures streams itself: a run is then a call for each graph in place of one for each
  * command.
  *
- * They are created at the second run, from the command list, on a separate stream: whatever a first launch does, such as loading a kernel, is done, and a
- * program that runs once pays nothing. Commands that no graph may hold (host functions, copies of host memory, numbers that each run
- * draws anew, operators of the plugin that are not HAL_OP_CAPTURABLE) stand between graphs. */
+ * They are created at the second run, from the command list, on a separate stream: a first launch may load a kernel, and a program
+ * that runs once has no cost. Commands that no graph may contain (host functions, copies of host memory, numbers that each run
+ * generates, operators of the plugin that are not HAL_OP_CAPTURABLE) run between graphs. */
 #include <stdio.h>
 
 #include "base/status_internal.h"
@@ -34,7 +34,7 @@ static int fits(const hal_command_t *command, const hal_device_t *device) {
   }
 }
 
-/* The command behind the longest part that begins with one: all of them fit, or none does. */
+/* Returns the command after the longest part that begins with one: all of them fit, or none does. */
 static uint32_t end_of_part(const hal_command_list_t *list, uint32_t begin, const hal_device_t *device) {
   const int fit = fits(&list->commands[begin], device);
   uint32_t end = begin + 1;
@@ -122,7 +122,7 @@ static void drop(const hal_program_t *program, hal_program_graphs_t *graphs) {
 
 void hal_program_drop_graphs(hal_program_t *program) { drop(program, &program->graphs); }
 
-/* Makes the graphs of a program that has run before. Where that cannot be, its commands are queued one by one. */
+/* Creates the graphs of a program that has run before. If that fails, its commands are queued one by one. */
 static void make(hal_program_t *program, hal_stream_t *stream) {
   hal_program_graphs_t graphs = {.state = HAL_GRAPHS_MADE, .scratch = {.stream = stream}};
   const hal_status_t status = split(program, &graphs) ? make_all(program, &graphs)
@@ -136,8 +136,8 @@ static void make(hal_program_t *program, hal_stream_t *stream) {
   hal_program_unlock(program);
 }
 
-/* Whether a run may launch graphs: launches hold the address of the error record of the stream for which they were captured, and a profile tells of
- * each operator. */
+/* Returns whether a run may launch graphs: launches contain the address of the error record of the stream for which they were captured, and a profile
+ * reports each operator. */
 static int may_launch(const hal_program_t *program, const hal_stream_t *stream) {
   return program->graphs.state == HAL_GRAPHS_MADE && !hal_profile_is_on() &&
          (!program->patch_count || stream == program->graphs.scratch.stream);

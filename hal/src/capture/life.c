@@ -1,4 +1,4 @@
-/* life.c: beginning and end of a recording, and of a program. */
+/* life.c: begins and ends recordings, and destroys programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,9 +19,9 @@ void hal_command_list_destroy(hal_command_list_t *list) {
   *list = (hal_command_list_t){.command_count = 0};
 }
 
-hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
-  if (program->spoiled) return status;
-  program->spoiled = status;
+hal_status_t hal_program_invalidate(hal_program_t *program, hal_status_t status) {
+  if (program->invalidated) return status;
+  program->invalidated = status;
   snprintf(program->cause, sizeof program->cause, "%s", hal_error_message());
   return status;
 }
@@ -87,7 +87,7 @@ static void leave_front(hal_program_t *program) {
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */
 
-/* Gives the pool of a description, with a reference, or a new one. */
+/* Returns the pool of a description, with a reference, or a new one. */
 static hal_status_t take_pool(const hal_device_t *device, const hal_program_desc_t *desc,
                               hal_memory_pool_t **out_pool) {
   hal_memory_pool_t *const pool = desc && HAL_HAS_FIELD(desc, pool) ? desc->pool : NULL;
@@ -130,7 +130,7 @@ hal_status_t hal_program_refuse(hal_program_t *program, const char *message) {
   const hal_status_t status = hal_error_set(HAL_FAILED_PRECONDITION, "%s", message);
   if (!hal_device_is_alive(program->device)) return status;
   hal_program_lock(program);
-  if (program->recording) hal_program_spoil(program, status);
+  if (program->recording) hal_program_invalidate(program, status);
   hal_program_unlock(program);
   return status;
 }
@@ -142,7 +142,7 @@ hal_status_t hal_program_end(hal_program_t *program) {
   if (!program->recording) status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended already");
   if (!status) {
     release_streams(program);
-    if (program->spoiled) status = hal_error_set(HAL_ABORTED, "the recording was spoiled: %s", program->cause);
+    if (program->invalidated) status = hal_error_set(HAL_ABORTED, "the recording was invalidated: %s", program->cause);
   }
   hal_program_unlock(program);
   return status;

@@ -11,13 +11,13 @@
 #include "hal/status.h"
 #include "op/table.h"
 
-/* ---- room ---------------------------------------------------------------------------------------------------------------- */
+/* ---- capacity ------------------------------------------------------------------------------------------------------------ */
 
 static hal_status_t out_of_memory(void) {
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the commands of a recording");
 }
 
-/* Makes room for one more item of an array. */
+/* Reserves one more item of an array. */
 static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   if (HAL_LIKELY(count < *room)) return 1;
   const uint32_t wanted = *room ? 2 * *room : 64;
@@ -78,9 +78,9 @@ hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) 
   hal_status_t status;
   hal_lock(&front->lock);
   hal_program_t *const program = *out_program = front->program;
-  if (HAL_LIKELY(program && !program->spoiled && program->recording)) return HAL_OK;
+  if (HAL_LIKELY(program && !program->invalidated && program->recording)) return HAL_OK;
   if (program && program->recording)
-    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording was spoiled before: %s", program->cause);
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording was invalidated before: %s", program->cause);
   else
     status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended while work was queued; end it after that");
   hal_unlock(&front->lock);
@@ -89,7 +89,7 @@ hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) 
 
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
   if (HAL_UNLIKELY(status && !program->is_deferred))
-    hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
+    hal_program_invalidate(program, status); /* a lazy stream returns the failure now, and continues */
   hal_program_unlock(program);
   return status;
 }
@@ -99,7 +99,7 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
 static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_program_t *program;
   op->index = HAL_NO_OP;
-  if (hal_program_enter(queue, &program)) return 1; /* the first command tells it */
+  if (hal_program_enter(queue, &program)) return 1; /* the first command returns it */
   hal_status_t status = HAL_OK;
   op->index = program->current_op;
   if (fits((void **)&program->list.ops, program->list.op_count, &program->list.op_room, sizeof *program->list.ops)) {
@@ -123,7 +123,7 @@ static void end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
 
 /* ---- commands ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes where an argument is the address of the stream's error record, which is another one in each run. */
+/* Records where an argument is the address of the stream's error record, which is another one in each run. */
 static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *program, const hal_launch_t *launch) {
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     void **const place = (void **)(uintptr_t)launch->args[i].value;
@@ -141,7 +141,7 @@ static inline size_t value_size(const hal_arg_t *argument) {
 }
 static inline size_t value_room(const hal_arg_t *argument) { return (value_size(argument) + 7) & ~(size_t)7; }
 
-/* Copies the arguments of a launch, and behind them their values, a word each, and gives their codes, of the last ones where they are many: 1.
+/* Copies the arguments of a launch, followed by their values, a word each, and returns their codes, those of the last ones if they are many: 1.
  * 0 = there are other arguments. */
 static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count, uint64_t *out_codes) {
   uint64_t *to = (uint64_t *)(args + count), codes = 0;
@@ -158,7 +158,7 @@ static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t co
   return 1;
 }
 
-/* The same of any values. Gives what is behind them. */
+/* The same for any values. Returns the address after them. */
 static char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
   char *to = (char *)(args + count);
   for (uint32_t i = 0; i < count; i++) {
@@ -226,8 +226,8 @@ static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal
   return hal_program_leave(program, note_patches(program, copy));
 }
 
-/* Whether host memory is read when the work runs: page-locked memory is, as its owner asked for; what may be gone by then is copied
- * now. */
+/* Returns whether host memory is read when the work runs: page-locked memory is, as its owner requested; other memory, which may be freed by
+ * then, is copied now. */
 static int is_page_locked(const void *address) {
   int32_t device;
   return hal_host_find(address, &device) == HAL_OK;
@@ -349,7 +349,7 @@ static hal_status_t wait_event(hal_queue_t *queue, hal_plugin_event_t *event) {
   return require(queue, "waiting for an event that was recorded outside of it");
 }
 
-/* Makes a stream one of the recording's. The lock is held. */
+/* Adds a stream to the recording. The lock is held. */
 static hal_status_t join(hal_program_t *program, hal_stream_t *stream) {
   if (stream->device == program->device) return hal_program_take_stream(program, stream);
   return hal_error_set(HAL_FAILED_PRECONDITION,
@@ -381,7 +381,7 @@ static int is_recording(hal_queue_t *queue) {
 
 /* ---- random numbers ----------------------------------------------------------------------------------------------------------------- */
 
-/* Finds the source of a generator, or makes it: a new one has drawn nothing. */
+/* Finds the source of a generator, or creates one, which has generated nothing. */
 static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator, hal_program_source_t **out_source) {
   hal_program_source_t *source = program->sources;
   while (source && source->generator != generator) source = source->next;

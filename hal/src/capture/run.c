@@ -18,7 +18,7 @@ static const uint32_t slots[] = {
     [HAL_COMMAND_DRAW] = HAL_SLOT_memory_fill,     [HAL_COMMAND_FREED] = HAL_SLOT_memory_fill /* is never queued */};
 _Static_assert(sizeof slots / sizeof *slots == HAL_COMMAND_KINDS, "each kind of command has its slot");
 
-/* Where the plugin's operators have their scratch memory: `kept`, which stays; else `pool`, and it is given back; both NULL: the stream's. */
+/* Where the plugin's operators have their scratch memory: `kept`, which remains; else `pool`, which gets it back; both NULL: the stream's. */
 typedef struct scratch_s {
   hal_op_kept_t *kept;
   hal_memory_pool_t *pool;
@@ -33,10 +33,10 @@ static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *strea
   const hal_status_t status = scratch->kept ? hal_op_own_call_kept(own, name, stream, call, scratch->kept)
                                             : hal_op_own_call(own, name, stream, scratch->pool, call);
   if (status != HAL_UNIMPLEMENTED) return status;
-  return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
+  return hal_error_set(HAL_INTERNAL, "%s declined a call that its query had accepted", command->u.own_op.name);
 }
 
-/* Draws for the run: seed and first block, by a fill, which has copied its pattern when it returns. */
+/* Writes the random state of the run, seed and first block, by a fill, which has copied its pattern when it returns. */
 static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *plugin, int32_t ordinal,
                              hal_plugin_stream_t *stream) {
   uint64_t state[2];
@@ -142,8 +142,8 @@ static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
 static hal_status_t check(const hal_program_t *program) {
   if (program->recording)
     return hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording before it runs");
-  if (program->spoiled)
-    return hal_error_set(HAL_FAILED_PRECONDITION, "the program cannot run, since its recording was spoiled: %s",
+  if (program->invalidated)
+    return hal_error_set(HAL_FAILED_PRECONDITION, "the program cannot run, since its recording was invalidated: %s",
                          program->cause);
   return HAL_OK;
 }
@@ -163,7 +163,7 @@ static void leave_turn(hal_program_t *program) {
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
-  if (stream->device != program->device) /* before the stream is touched: it may be recorded */
+  if (stream->device != program->device) /* before the stream is used: it may be recorded */
     return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
                          program->device->label, stream->device->label);
   hal_queue_t *const queue = hal_stream_queue(stream);

@@ -22,7 +22,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
   for (uint32_t i = 0; i < own->list.command_count; i++) counts[own->list.commands[i].kind]++;
   hal_program_info_t info = {.struct_size = out_info->struct_size,
                              .recording = own->recording != 0,
-                             .spoiled = own->spoiled != HAL_OK,
+                             .spoiled = own->invalidated != HAL_OK,
                              .commands = own->list.command_count,
                              .launches = counts[HAL_COMMAND_LAUNCH],
                              .copies = counts[HAL_COMMAND_COPY],
@@ -44,7 +44,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------ */
 
-/* Text that is counted, and written as far as there is room. */
+/* Text that is counted, and written as far as it fits. */
 typedef struct writer_s {
   char *text;
   size_t room, size;
@@ -86,15 +86,15 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
       add(writer, "operator of the plugin");
       break;
     case HAL_COMMAND_FREED:
-      add(writer, "%zu bytes are given back", command->u.freed.size);
+      add(writer, "%zu bytes are released", command->u.freed.size);
       break;
     default:
       add(writer, "host function");
   }
 }
 
-/* Who computes an operator, told by its first command that computes: the plugin, a kernel of ours, a library, a function of the host; else nothing but
- * the device's own copies, fills and random numbers. Operators that fall back to the CPU are not recorded. */
+/* Returns the implementation of an operator, which its first command that computes determines: the plugin, a portable kernel, a library, a
+ * function of the host; else only the device's own copies, fills and random numbers. Operators that fall back to the CPU are not recorded. */
 static const char *verdict_of(const hal_command_list_t *list, uint32_t index, uint32_t command) {
   for (uint32_t i = command; i < list->command_count; i++) {
     if (list->commands[i].op != index) continue;
@@ -110,7 +110,7 @@ static const char *verdict_of(const hal_command_list_t *list, uint32_t index, ui
 typedef struct subject_s {
   const hal_command_list_t *list;
   const char *title;
-  const hal_lazy_desc_t *desc; /* who knows where operators were called; NULL = nobody */
+  const hal_lazy_desc_t *desc; /* describes where operators were called; NULL = unknown */
 } subject_t;
 
 static void add_op(writer_t *writer, const subject_t *subject, uint32_t index, uint32_t command) {
@@ -163,7 +163,7 @@ static void write_dot(writer_t *writer, const subject_t *subject) {
   add(writer, "}\n");
 }
 
-/* Writes the text, unless `text` is NULL, and gives its length. */
+/* Writes the text, unless `text` is NULL. Returns its length. */
 static size_t put(const subject_t *subject, uint32_t format, char *text, size_t room) {
   writer_t writer = {.text = text, .room = text ? room : 0};
   if (format == HAL_PROGRAM_LINES)

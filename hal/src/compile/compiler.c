@@ -16,7 +16,7 @@ enum {
   MOST_PROGRAMS = 4096
 }; /* shapes that vary without end do not fill the memory: further runs are queued as they were recorded */
 
-/* A graph that was met. */
+/* A graph that was compiled, or refused. */
 typedef struct compiled_s {
   uint64_t hash;
   int refused;
@@ -240,7 +240,7 @@ static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
   return &programs->table[at];
 }
 
-/* Tells who listens that a program was compiled. */
+/* Reports to the observer that a program was compiled. */
 static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
                           hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
@@ -276,7 +276,7 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
   return compiled;
 }
 
-/* Finds the program of the graph, or makes it; NULL = there is no memory, or no room for one more. */
+/* Finds the program of the graph, or creates it; NULL = there is no memory, or there are too many. */
 static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_command_list_observer_t *observer,
                         uint64_t origin) {
   programs->key.size = 0;
@@ -320,7 +320,8 @@ static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint3
   return op && op->call && op->complete ? op : NULL;
 }
 
-/* The command behind the run of accepted operators that begins with one; `begin` when there is none. All commands of each operator are in the run. */
+/* Returns the command after the run of accepted operators that begins with one; `begin` when there is none. The run has all commands of
+ * each operator. */
 static uint32_t end_of_run(const hal_command_list_t *list, uint32_t begin) {
   uint32_t end = begin;
   for (; end < list->command_count; end++) {

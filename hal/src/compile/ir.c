@@ -50,7 +50,7 @@ static int span_of(const hal_tensor_t *tensor, span_t *span) {
   return 1;
 }
 
-/* Whether a tensor's elements lie one behind the other in their order. */
+/* Returns whether a tensor is contiguous. */
 static int is_dense(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
@@ -125,7 +125,7 @@ static span_t *span_at(const making_t *making, const char *address) {
   return &making->spans[low];
 }
 
-/* Gives a tensor its buffer: numbered by first use, whatever the addresses are. */
+/* Assigns a buffer to a tensor: numbered by first use, for any addresses. */
 static void place(making_t *making, hal_ir_use_t *use) {
   span_t touched;
   hal_ir_graph_t *const graph = making->graph;
@@ -143,7 +143,7 @@ static void place(making_t *making, hal_ir_use_t *use) {
   use->whole = touched.low == span->low && touched.high == span->high && is_dense(use->tensor);
 }
 
-/* The value that a buffer holds; one from outside where nobody has written it. */
+/* Returns the value in a buffer; an input of the graph if no node has written it. */
 static uint32_t held_by(hal_ir_graph_t *graph, hal_ir_buffer_t *buffer) {
   if (buffer->last_value == NO_VALUE) {
     buffer->first_value = buffer->last_value = graph->ir.value_count++;
@@ -171,7 +171,7 @@ static void write_value(making_t *making, uint32_t op, hal_ir_use_t *use) {
   buffer->last_value = use->value;
 }
 
-/* Finds which buffers nobody can read afterwards: their memory was given back behind their last use. */
+/* Finds the buffers that are dead after the graph: their memory was released after their last use. */
 static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
   hal_ir_graph_t *const graph = making->graph;
   uint32_t *const last = take(making, graph->ir.buffer_count, sizeof *last);
@@ -281,7 +281,7 @@ static void put_use(hal_ir_key_t *key, const hal_ir_use_t *use) {
   put(key, tensor->strides, (size_t)tensor->ndim * sizeof *tensor->strides);
 }
 
-/* Whether an argument is a number that may be of any type (ATen's Scalar): an integer among them is no size and no dimension. */
+/* Returns whether an argument is a number that may be of any type (ATen's Scalar): an integer among them is no size and no dimension. */
 static int is_scalar(const hal_ir_node_t *node, uint32_t argument) {
   if (node->op >= HAL_OP_ID_COUNT) return 0;
   const hal_op_info_t *const info = &hal_op_infos[node->op];
@@ -293,7 +293,7 @@ static void put_value(hal_ir_key_t *key, const hal_value_t *value, int numbers) 
   switch (value->tag) {
     case HAL_VALUE_NONE:
     case HAL_VALUE_TENSOR:
-    case HAL_VALUE_TENSOR_LIST: /* the uses say them */
+    case HAL_VALUE_TENSOR_LIST: /* the uses determine them */
       put_number(key, value->tag == HAL_VALUE_TENSOR && value->u.t);
       break;
     case HAL_VALUE_STRING:

@@ -16,10 +16,10 @@ typedef struct hal_ir_graph_s {
   hal_ir_buffer_t *buffers;
   char **addresses;            /* of the buffers */
   const hal_op_call_t **calls; /* of the nodes */
-  uint32_t *ends;              /* of the nodes: the index behind their last commands */
+  uint32_t *ends;              /* of the nodes: the index after their last commands */
 } hal_ir_graph_t;
 
-/* Makes the graph of the operators whose commands are those from `begin` to `end`. HAL_UNIMPLEMENTED = a tensor is not the device's. */
+/* Creates the graph of the operators whose commands are those from `begin` to `end`. HAL_UNIMPLEMENTED = a tensor is not the device's. */
 hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uint32_t begin, uint32_t end,
                          int32_t ordinal, hal_ir_graph_t *out_graph);
 
@@ -44,7 +44,7 @@ hal_status_t hal_device_compiler_create(hal_device_t *device, hal_device_compile
 void hal_device_compiler_close(hal_device_compiler_t *compiler);
 void hal_device_compiler_destroy(hal_device_compiler_t *compiler);
 
-/* Whether the compiler accepts an operator. */
+/* Returns whether the compiler accepts an operator. */
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call);
 
 /* Queues, as one program, the run of accepted operators that begins with a command. A program that is compiled is reported to

@@ -20,12 +20,12 @@ const char *hal_sensor_name(uint32_t sensor) { return is_sensor(sensor) ? sensor
 
 const char *hal_sensor_unit(uint32_t sensor) { return is_sensor(sensor) ? sensors[sensor].unit : NULL; }
 
-/* The plugin's own sentence, where it gave one. */
+/* The plugin's own message, if it set one. */
 static hal_status_t no_answer(const hal_device_t *device, uint32_t slot, hal_status_t status, const char *what) {
   if (status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, slot, status);
-  return hal_error_set(status, "device %s does not tell %s: plugin %s %s", device->label, what,
+  return hal_error_set(status, "device %s does not report %s: plugin %s %s", device->label, what,
                        device->plugin->info.name,
-                       hal_slot_is_provided(&device->plugin->api, slot) ? "asked its driver, which has no such number"
+                       hal_slot_is_provided(&device->plugin->api, slot) ? "queried its driver, which has no such value"
                                                                         : "has no function for it");
 }
 

@@ -12,7 +12,7 @@ static hal_status_t own_op(hal_queue_t *queue, const void *own, const char *name
 /* Flushes the queue; a failure is recorded for the stream. */
 static void flush_before(hal_queue_t *queue, const char *what) {
   const hal_status_t status = hal_lazy_flush_for(queue, what);
-  if (status) hal_failure_keep(hal_lazy_of(queue)->program.stream, status);
+  if (status) hal_failure_record(hal_lazy_of(queue)->program.stream, status);
 }
 
 static hal_status_t host_call(hal_queue_t *queue, hal_host_fn_t fn, void *user_data) {

@@ -43,7 +43,7 @@ static int take_list(hal_lazy_t *lazy) {
 int hal_lazy_device_is_idle(const hal_lazy_t *lazy) {
   hal_stream_t *const stream = lazy->program.stream;
   const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->direct.handle);
-  if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, HAL_SLOT_stream_query, status);
+  if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, HAL_SLOT_stream_query, status);
   return status == HAL_OK;
 }
 

@@ -10,7 +10,7 @@
 /* Flushes the stream; a failure is recorded and returned by the stream's next synchronization. */
 static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy, const char *cause) {
   const hal_status_t status = hal_lazy_flush_because(lazy, cause, 0);
-  if (status) hal_failure_keep(lazy->program.stream, status);
+  if (status) hal_failure_record(lazy->program.stream, status);
 }
 
 /* Returns whether an operator may belong to a group that earlier operators began. */

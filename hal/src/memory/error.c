@@ -1,5 +1,5 @@
-/* error.c: the message of an out-of-memory error. It must let the user see at once whether memory is really used
- * up, fragmented, or held by somebody else, and name the setting that helps. */
+/* error.c: the message of an out-of-memory error. It must show whether memory is
+ * exhausted, fragmented, or held by another process, and name the setting that helps. */
 #include <stdio.h>
 
 #include "memory/pool.h"

@@ -21,8 +21,8 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
                        allocator->device->label, size, used, held - used, cause);
 }
 
-/* Takes a cached block, or a new one; when there is no room, after everything that streams use was waited for and everything
- * that the cache holds was given back. The lock is held, and given up while waiting. */
+/* Takes a cached block, or a new one; if memory is exhausted, after waiting for all streams that use blocks and freeing all
+ * cached blocks. The lock is held, and released while waiting. */
 static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
   hal_block_t *ready = NULL;
   size_t rounded;
@@ -74,8 +74,8 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
 
 /* ---- by address ---- */
 
-/* Gives the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
- * is ready, so none is touched. */
+/* Returns the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
+ * is ready, so none is used. */
 static hal_block_t *lock_owner(const void *address) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];

@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "memory/internal.h"
 
-/* As hal_memory_stats: asking must not start a driver. */
+/* As hal_memory_stats: a query must not start a driver. */
 hal_status_t hal_host_stats(int32_t index, hal_host_stats_t *out_stats) {
   hal_device_t *device;
   hal_host_stats_t stats = {0};

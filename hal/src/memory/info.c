@@ -2,7 +2,7 @@
 #include "base/life.h"
 #include "memory/internal.h"
 
-/* HAL_UNIMPLEMENTED = the plugin does not tell. */
+/* HAL_UNIMPLEMENTED = the plugin does not report it. */
 static hal_status_t ask_plugin(const hal_device_t *device, size_t *out_free, size_t *out_total) {
   const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, out_free, out_total);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
@@ -40,7 +40,7 @@ hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
   if (!total)
     return hal_error_set(
         HAL_NOT_FOUND,
-        "the memory of device %s is not known; its plugin would tell by memory_info, or by total_memory "
+        "the memory of device %s is unknown; its plugin would report it by memory_info, or by total_memory "
         "of device_info",
         device->label);
   *out_bytes = total;

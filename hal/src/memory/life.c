@@ -1,4 +1,4 @@
-/* life.c: creation and end of an allocator and its pools, and the emptying of its cache. */
+/* life.c: creates and destroys an allocator and its pools, and empties its cache. */
 #include "memory/pool.h"
 
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
@@ -48,7 +48,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
   if (lost) {
-    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that nobody released",
+    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that were not released",
             allocator->device->label, (long long)lost,
             (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
     for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* work may be queued that uses them */

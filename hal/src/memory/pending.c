@@ -1,6 +1,6 @@
 /* pending.c: released blocks that other streams still use, and deferred frees.
  *
- * Each stream that is waited for has a queue of uses in the order of their events; a queue is looked at until its first
+* Each stream that is waited for has a queue of uses in the order of their events; a queue is polled up to its first
  * event that is not done. A block ends when its last use has ended. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
@@ -8,8 +8,8 @@
 
 #include "memory/pool.h"
 
-/* Gives the queue of a stream; NULL when the host has no memory. A device has few: the streams that blocks were lent
- * to. */
+/* Returns the queue of a stream; NULL when the host has no memory. A device has few: those of streams that
+ * use blocks of other streams. */
 static hal_mem_pending_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
   hal_mem_pending_t *queue = allocator->queues;
   while (queue && queue->stream != stream) queue = queue->next;
@@ -87,7 +87,7 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
   *ready = block;
 }
 
-/* Puts one use into its stream's queue, behind an event; 0 when there is nothing to wait for any more. */
+/* Puts one use into its stream's queue, after an event; 0 when there is nothing left to wait for. */
 static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   hal_mem_pending_t *queue = queue_of(allocator, use->stream);
   use->next = NULL;
@@ -107,7 +107,7 @@ static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   return 1;
 }
 
-/* From now on the block is released, whoever has the lock. */
+/* From now on the block is released for every thread that takes the lock. */
 static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
   if (block->state == HAL_MEM_PENDING) return;
   block->state = HAL_MEM_PENDING;
@@ -118,7 +118,7 @@ static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
 }
 
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready) {
-  block->waits = 1; /* ours: keeps the block while the lock is given up */
+  block->waits = 1; /* our own use: keeps the block while the lock is released */
   if (own || block->uses) begin_pending(allocator, block);
   if (own && !hal_mem_stream_idle(allocator, block->stream) && hal_mem_block_use(allocator, block, block->stream)) {
     hal_mem_stream_wait(allocator, block->stream);
@@ -141,14 +141,14 @@ static hal_mem_use_t *pop(hal_mem_pending_t *queue) {
   return use;
 }
 
-/* Ends a use whose event was given back. */
+/* Ends a use whose event was returned. */
 static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t **ready) {
   hal_block_t *block = use->block;
   hal_mem_slab_give(&allocator->uses, use);
   if (--block->waits == 0) finish(allocator, block, ready);
 }
 
-/* Asks for the event of a queue's first use, with the use out of the queue; 1 = it has ended. */
+/* Queries the event of a queue's first use, which is out of the queue meanwhile; 1 = it has ended. */
 static int poll_first(hal_allocator_t *allocator, hal_mem_pending_t *queue, hal_block_t **ready) {
   hal_mem_use_t *use = pop(queue);
   queue->polled = 1;
@@ -172,10 +172,10 @@ void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
 }
 
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
-  /* Others may go on adding while the lock is given up: only what is queued now is waited for. */
+  /* Others may go on adding while the lock is released: only what is queued now is waited for. */
   for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     size_t count = 0;
-    while (queue->polled) { /* its first use is in the hands of a thread that is asking the plugin */
+    while (queue->polled) { /* another thread is querying the event of its first use */
       hal_unlock(&allocator->lock);
       sched_yield();
       hal_lock(&allocator->lock);

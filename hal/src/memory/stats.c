@@ -105,7 +105,7 @@ static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats)
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
 }
 
-/* Nothing is counted on a device that nobody used, and asking is no use: it must not start a driver. */
+/* Nothing is counted on an unused device, and a query must not start a driver. */
 hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
   hal_device_t *device;
   hal_memory_stats_t stats = {0};

@@ -1,4 +1,4 @@
-/* disable.c: operators that answer HAL_UNIMPLEMENTED because somebody said so. */
+/* disable.c: operators that are disabled by the application or the environment: they return HAL_UNIMPLEMENTED. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int is_listed(uint32_t op) {
   return hal_text_lists(listed, "*") || hal_text_lists(listed, name) || hal_text_lists(listed, first);
 }
 
-/* The environment is asked once for each operator, unless hal_op_set_enabled has said it. */
+/* The environment is read once for each operator, unless hal_op_set_enabled was called for it. */
 int32_t hal_op_enabled(uint32_t op) {
   if (op >= HAL_OP_BUILTIN_COUNT) return 1;
   unsigned char state = atomic_load_explicit(&states[op], memory_order_relaxed);

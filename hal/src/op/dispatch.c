@@ -35,7 +35,7 @@ static __attribute__((noinline)) hal_status_t refuse(const target_t *target, con
                        info->name, target->stream->device->label, target->device->label);
 }
 
-/* Finds who may answer an operator that a library defined. */
+/* Finds the implementations of an operator that a library defined. */
 static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
   hal_op_defined_t *const defined = hal_op_defined(target->op);
   if (!defined)
@@ -74,7 +74,7 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
   return HAL_OK;
 }
 
-/* Asks the plugin's own op, which exists. */
+/* Queries the plugin's own op, which exists. */
 static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
   const hal_status_t status =
       hal_op_own_call(&target->entry->own, hal_op_error_name(target->op), target->stream, NULL, call);
@@ -128,8 +128,8 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
 
 /* ---- streams whose queue is another than the direct one ------------------------------------------------------------------------ */
 
-/* Gives the queue the plugin's own op where its positive answer is binding: when it is called later there is no other way left. What becomes
- * of one that decides when it is called is the queue's. */
+/* Passes the plugin's own op to the queue if its positive verdict is binding: a recorded op cannot fall back when it is called later. The queue
+ * decides about an op whose verdict is known only when it is called. */
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
   (void)recorded; /* the thread's */
   const hal_op_own_t *const own = &target->entry->own;
@@ -228,7 +228,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   return status;
 }
 
-/* ---- who would answer -------------------------------------------------------------------------------------------- */
+/* ---- verdicts ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *call, int32_t *out_verdict) {
   target_t target;

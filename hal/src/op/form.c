@@ -11,7 +11,7 @@
 typedef struct family_s {
   const char *name;
   uint8_t operands; /* the result counts */
-  uint8_t numbers;  /* arguments of numbers behind them */
+  uint8_t numbers;  /* arguments of numbers after them */
 } family_t;
 static const family_t families[] = {{"unary", 2, 1}, {"binary", 3, 1}, {"ternary", 4, 1},
                                     {"where", 4, 0}, {"copy", 2, 0},   {"fill", 1, 1}};
@@ -82,7 +82,7 @@ static hal_dtype_t dtype_of(uint32_t slot) {
   return dtype;
 }
 
-/* Gives slot and variant of the kernel; 0 = it is none of the operator's. */
+/* Returns slot and variant of the kernel; 0 = it is none of the operator's. */
 static int find(const hal_op_entry_t *entry, const hal_plugin_kernel_t *kernel, uint32_t *out_slot,
                 uint32_t *out_variant) {
   const uint32_t variants = entry->info->variant_count;

@@ -18,12 +18,12 @@ typedef struct hal_op_iterator_s {
   const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS];
 } hal_op_iterator_t;
 
-/* Makes the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
+/* Creates the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
  * the operands are for messages. Errors: HAL_INVALID_ARGUMENT for different shapes or a result that overlaps itself. */
 hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
                             const char *const *names, int32_t operands, hal_op_iterator_t *out_iterator);
 
-/* Tells whether all operands are walked in one run with stride 1. */
+/* Returns whether all operands are walked in one run with stride 1. */
 int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
 
 /* One launch of a row-form kernel: the operands' addresses, the elements, those of an item, and how to walk. */
@@ -33,7 +33,7 @@ typedef struct hal_op_line_s {
   pk_rows_t rows;
 } hal_op_line_t;
 
-/* Queues a kernel over one line; `given` is what the launcher gave with the kernel. */
+/* Queues a kernel over one line; `given` is what the launcher passed with the kernel. */
 typedef hal_status_t (*hal_op_line_fn_t)(hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                          const hal_op_line_t *line, const void *given);
 

@@ -26,7 +26,7 @@ static const char *const dialects[] = {"native", "opencl-c", "cuda-c"};
 /* Of programs' own kernels where the others are native. */
 #define HOST_SOURCE "c"
 
-/* Gives the first of the device's dialects that there are portable kernels in. */
+/* Returns the first of the device's dialects that there are portable kernels in. */
 static const char *best_dialect(const char *list) {
   for (const char *at = list; *at;) {
     const size_t size = strcspn(at, ",");
@@ -55,7 +55,7 @@ static void find_cache(hal_disk_cache_t *cache) {
   hal_disk_cache_init(cache, root, "kernels");
 }
 
-/* Whether a device can take modules from a pack. */
+/* Returns whether a device can take modules from a pack. */
 static int fits(const hal_provider_t *provider, const hal_pack_t *pack) {
   return provider->dialect && hal_text_lists(provider->device->info.dialects, pack->header.dialect) &&
          strcmp(pack->header.source, provider->dialect) == 0;
@@ -105,7 +105,7 @@ void hal_provider_close(hal_provider_t *provider) {
   pthread_mutex_destroy(&provider->own_lock);
 }
 
-/* Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
+/* Products and sums are fused only in kernels that request it (kernels/pk.h): OpenCL C has a pragma for
  * that, CUDA C an option, and the host's compiler has the plugin's. */
 const char *hal_provider_options(const char *dialect, uint32_t form, const char *source) {
   if (strcmp(dialect, HOST_SOURCE) == 0) return "";
@@ -197,7 +197,7 @@ static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plug
   return 1;
 }
 
-/* Gives a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
+/* Returns a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
 static void *binary_of(hal_provider_t *provider, hal_plugin_module_t *module, size_t *out_size) {
   hal_plugin_t *const plugin = provider->device->plugin;
   size_t size = 0, written = 0;
@@ -282,7 +282,7 @@ static hal_status_t make_portable(hal_provider_t *provider, const char *name, ha
   return status;
 }
 
-/* Whether an error says that this kernel will never be there. A device that is lost, or out of memory, has said nothing about it. */
+/* Returns whether an error means that this kernel can never be created. A lost device, or missing memory, does not. */
 static int is_refusal(hal_status_t status) {
   return status == HAL_INVALID_ARGUMENT || status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND ||
          status == HAL_INTERNAL || status == HAL_OUT_OF_RANGE;
@@ -309,7 +309,7 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
   *out_data = binary_of(provider, module, out_size);
   HAL_CALL_AFTER(provider->device->plugin, module_unload, module);
   if (*out_data) return HAL_OK;
-  return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s gives no binary of the kernel \"%s\"",
+  return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s exports no binary of the kernel \"%s\"",
                        provider->device->label, kernel);
 }
 
@@ -409,7 +409,7 @@ hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, co
   if (!provider->own)
     return hal_error_set(HAL_UNIMPLEMENTED,
                          "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
-                         "opencl-c or cuda-c, or c beside native",
+                         "opencl-c or cuda-c, or c together with native",
                          name, provider->device->label, provider->device->info.dialects);
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add_text(&hash, name);

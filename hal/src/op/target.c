@@ -1,16 +1,16 @@
-/* target.c: the target of a device, made of what its plugin says. */
+/* target.c: the target of a device, derived from what its plugin reports. */
 #include "op/target.h"
 
 #include "kernels/pk_types.h"
 #include "op/launch.h"
 #include "op/table.h"
 
-/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
- * neighbouring threads touch neighbouring elements. */
+/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorized. On other devices one:
+ * neighboring threads access neighboring elements. */
 #define HOST_ROW_BLOCK 1024u
 #define CPU_ROW_BLOCK 1024u /* a tile of tile.c */
 
-/* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
+/* Groups per unit that hide each other's latency, and defaults for a device that does not report its values. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
 
 /* Whole subgroups, of 32 threads at least. */

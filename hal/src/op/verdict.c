@@ -42,7 +42,7 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
   hal_mutex_unlock_and_run(&table->lock);
 }
 
-/* Gives the entry of any operator; NULL when there is no such device or operator. */
+/* Returns the entry of any operator; NULL when there is no such device or operator. */
 static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
   hal_device_t *owner;
   if (hal_device_get(device, &owner)) return NULL;
