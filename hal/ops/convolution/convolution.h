@@ -39,7 +39,7 @@ typedef struct hal_op_conv_operands_s {
   int32_t has_bias;
 } hal_op_conv_operands_t;
 
-/* Tells whether the kernels for planes take a product (conv_planes.c), and cuts it into bands. */
+/* Returns whether the kernels for planes take a product (conv_planes.c), and cuts it into bands. */
 int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *product, hal_dtype_t dtype);
 /* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
 hal_status_t hal_op_conv_planes(hal_op_context_t *context, const pk_conv_t *product, const hal_op_conv_operands_t *on);
