@@ -21,14 +21,14 @@
 /* A driver that was started, or is starting, belongs to the parent: no device may be used here, which the missing ready
  * flags enforce. */
 static void after_fork(void) {
-  int touched = 0;
+  int in_use = 0;
   hal_borrow_after_fork(); /* also while a thread opens the first plugin, which is not in the registry yet */
   for (int32_t i = 0; i < hal_registry.plugin_count; i++) {
     hal_plugin_t *const plugin = &hal_registry.plugins[i];
-    touched |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
+    in_use |= atomic_load(&plugin->state) == HAL_PLUGIN_READY || plugin->init_begun;
     hal_validate_after_fork(plugin);
   }
-  if (touched) atomic_store(&hal_life.forked, 1);
+  if (in_use) atomic_store(&hal_life.forked, 1);
   hal_device_after_fork();
   hal_profile_after_fork();
   hal_fuse_worker_after_fork();

@@ -241,8 +241,8 @@ static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
 }
 
 /* Reports to the observer that a program was compiled. */
-static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
-                          hal_command_list_observer_t *observer, uint64_t origin) {
+static void report_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
+                            hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
   const hal_ir_t *const ir = &graph->ir;
   const int written = snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s",
@@ -300,7 +300,7 @@ static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_com
   *place = compile(programs, graph, hash);
   if (!*place) return NULL;
   programs->count++;
-  if (observer) tell_compiled(programs, graph, *place, observer, origin);
+  if (observer) report_compiled(programs, graph, *place, observer, origin);
   return *place;
 }
 

@@ -127,10 +127,10 @@ static span_t *span_at(const making_t *making, const char *address) {
 
 /* Assigns a buffer to a tensor: numbered by first use, for any addresses. */
 static void place(making_t *making, hal_ir_use_t *use) {
-  span_t touched;
+  span_t accessed;
   hal_ir_graph_t *const graph = making->graph;
-  if (!use->tensor || span_of(use->tensor, &touched) <= 0) return;
-  span_t *const span = span_at(making, touched.low);
+  if (!use->tensor || span_of(use->tensor, &accessed) <= 0) return;
+  span_t *const span = span_at(making, accessed.low);
   if (!span->use) {
     span->use = use;
     use->buffer = graph->ir.buffer_count++;
@@ -140,7 +140,7 @@ static void place(making_t *making, hal_ir_use_t *use) {
   }
   use->buffer = span->use->buffer;
   use->offset = (uint64_t)((char *)use->tensor->data - span->low);
-  use->whole = touched.low == span->low && touched.high == span->high && is_dense(use->tensor);
+  use->whole = accessed.low == span->low && accessed.high == span->high && is_dense(use->tensor);
 }
 
 /* Returns the value in a buffer; an input of the graph if no node has written it. */

@@ -45,7 +45,7 @@ static int take(hal_failure_t *record, taken_t *out_taken) {
 }
 
 /* What is never cleared. */
-static hal_status_t tell_lost(hal_device_t *device) {
+static hal_status_t report_lost(hal_device_t *device) {
   char message[HAL_FAILURE_BYTES];
   hal_lock(&device->lost.lock);
   memcpy(message, device->lost.message, sizeof message);
@@ -131,7 +131,7 @@ int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark)
 }
 
 /* Reports a failure of the work that the stream has waited for: one at a time, the others later. */
-static hal_status_t tell_followed(hal_stream_t *stream) {
+static hal_status_t report_followed(hal_stream_t *stream) {
   hal_followed_t of[HAL_FOLLOWS];
   taken_t failure;
   const uint32_t count = read_follows(&stream->follows, 1, of);
@@ -169,7 +169,7 @@ hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint3
   }
   if (!found) found = take(&stream->failure, &failure);
   if (found) return hal_error_set(failure.status, "%s", failure.message);
-  if (atomic_load_explicit(&stream->device->lost.set, memory_order_acquire)) return tell_lost(stream->device);
+  if (atomic_load_explicit(&stream->device->lost.set, memory_order_acquire)) return report_lost(stream->device);
   if (status == HAL_NOT_READY) return hal_error_not_ready();
-  return atomic_load_explicit(&stream->follows.count, memory_order_acquire) ? tell_followed(stream) : HAL_OK;
+  return atomic_load_explicit(&stream->follows.count, memory_order_acquire) ? report_followed(stream) : HAL_OK;
 }

@@ -250,7 +250,7 @@ static const char *name_of(const hal_profile_record_t *record) {
   return record->kind < sizeof kinds / sizeof kinds[0] ? kinds[record->kind] : "work";
 }
 
-static uint32_t answer_of(const hal_profile_launch_t *launch) {
+static uint32_t implementation_of(const hal_profile_launch_t *launch) {
   if (launch->op & HAL_PROFILE_OWN) return HAL_PROFILE_BY_PLUGIN;
   return launch->op ? HAL_PROFILE_BY_PORTABLE : HAL_PROFILE_BY_NONE;
 }
@@ -282,7 +282,7 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
                                            .device = reader->device->index,
                                            .kind = record->kind,
                                            .direction = record->direction,
-                                           .answer = answer_of(&launch),
+                                           .answer = implementation_of(&launch),
                                            .launch = launch.number,
                                            .launch_thread = launch.thread,
                                            .launch_start_ns = launch.start_ns,

@@ -78,7 +78,7 @@ static void *run(void *nothing) {
   const id_t self = (id_t)gettid();
   setpriority(PRIO_PROCESS, self,
               getpriority(PRIO_PROCESS, self) + NICER); /* of this thread, and of the compilers that it starts */
-  hal_provider_heed(&worker.abandoned);
+  hal_provider_set_cancellation(&worker.abandoned);
   pthread_mutex_lock(&worker.lock);
   while (worker.first) {
     job_t *const job = worker.first;

@@ -60,7 +60,7 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   }
   if (block != pool->recent) {
     if (is_free) hal_mem_pool_remove(pool, kind, block);
-    hal_mem_pool_settle(pool);
+    hal_mem_pool_file_recent(pool);
     pool->recent = block;
     block->state = HAL_MEM_FREE;
   }

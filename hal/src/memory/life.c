@@ -21,7 +21,7 @@ hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_al
 }
 
 /* Frees the memory of a block or segment that is still in the map at the end. */
-static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
+static void free_remaining(hal_allocator_t *allocator, hal_block_t *block) {
   hal_device_t *device = allocator->device;
   hal_status_t status = HAL_OK;
   if (block->pool->source == HAL_MEM_CACHED) {
@@ -60,7 +60,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
   while (allocator->map) {
     hal_block_t *block = allocator->map;
     hal_mem_map_remove(&allocator->map, block);
-    abandon(allocator, block);
+    free_remaining(allocator, block);
   }
   hal_mem_events_destroy(allocator);
   hal_unlock_and_run(&allocator->lock);

@@ -86,7 +86,7 @@ static inline hal_block_t *hal_mem_pool_next(const hal_mem_pool_t *pool, const h
 static inline int hal_mem_block_is_segment(const hal_block_t *block) { return !block->prev && !block->next; }
 
 /* Puts the recent block into its bin; called before all free blocks are searched. */
-static inline void hal_mem_pool_settle(hal_mem_pool_t *pool) {
+static inline void hal_mem_pool_file_recent(hal_mem_pool_t *pool) {
   hal_block_t *block = pool->recent;
   pool->recent = NULL;
   if (block) hal_mem_pool_insert(pool, pool->kind, block);
@@ -131,7 +131,7 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
   if (bytes) hal_mem_stat_change(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, bytes);
   block->state = HAL_MEM_FREE;
   block->stamp = (uint64_t)stats->counter[kind][HAL_MEM_ALLOCATION].allocated; /* an age for garbage collection */
-  hal_mem_pool_settle(pool);
+  hal_mem_pool_file_recent(pool);
   pool->recent = block;
 }
 

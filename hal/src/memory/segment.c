@@ -88,7 +88,7 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
 /* Returns the smallest free segment of at least `size` bytes, else the largest there is; NULL when none is whole. */
 static hal_block_t *choose(hal_mem_pool_t *pool, size_t size) {
   hal_block_t *best = NULL;
-  hal_mem_pool_settle(pool);
+  hal_mem_pool_file_recent(pool);
   for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
     if (hal_mem_block_is_segment(block)) {
       best = block; /* in order of size: the last seen is the largest */
@@ -127,7 +127,7 @@ static hal_block_t *oldest(hal_allocator_t *allocator) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, HAL_MEM_LARGE);
     if (!pool) continue;
-    hal_mem_pool_settle(pool);
+    hal_mem_pool_file_recent(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
       if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;
     }

@@ -133,10 +133,10 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
   (void)recorded; /* the thread's */
   const hal_op_own_t *const own = &target->entry->own;
-  const hal_status_t answer = hal_op_own_query(own, target->device, call);
-  if (answer && answer != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
+  const hal_status_t verdict = hal_op_own_query(own, target->device, call);
+  if (verdict && verdict != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
   const hal_status_t status =
-      target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, answer);
+      target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, verdict);
   if (status == HAL_NOT_READY) return ask_own(target, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;

@@ -118,9 +118,9 @@ static const char *options_of(const hal_provider_t *provider, const char *source
 }
 
 /* Of the calling thread; NULL = it waits itself. */
-static _Thread_local const int32_t *heeded;
+static _Thread_local const int32_t *cancellation_flag;
 
-void hal_provider_heed(const int32_t *abandoned) { heeded = abandoned; }
+void hal_provider_set_cancellation(const int32_t *flag) { cancellation_flag = flag; }
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
@@ -129,7 +129,7 @@ static hal_status_t load(hal_provider_t *provider, const char *dialect, const vo
                                   .options = dialect == provider->own ? options_of(provider, data) : "",
                                   .data = data,
                                   .size = size,
-                                  .abandoned = heeded};
+                                  .abandoned = cancellation_flag};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 

@@ -65,7 +65,7 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider);
 
 /* Sets the cancellation flag of what the calling thread compiles from now on (hal_module_desc_t.abandoned). */
-void hal_provider_heed(const int32_t *abandoned);
+void hal_provider_set_cancellation(const int32_t *flag);
 
 /* Returns the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,

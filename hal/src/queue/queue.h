@@ -50,10 +50,10 @@ typedef struct hal_queue_calls_s {
   hal_status_t (*fill)(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size);
   /* HAL_UNIMPLEMENTED, without a message: the plugin has no such numbers. */
   hal_status_t (*random)(hal_queue_t *queue, const hal_random_t *desc);
-  /* A plugin's own operator. `answer`: HAL_OK = its query has accepted the call; HAL_NOT_READY = it decides when it is called. Returns HAL_OK:
-   * it is taken; HAL_NOT_READY: the caller calls it now; HAL_UNIMPLEMENTED: the caller takes another way. The last two have no message. */
+  /* A plugin's own operator. `verdict`: HAL_OK = its query has accepted the call; HAL_NOT_READY = it decides when it is called. Returns HAL_OK:
+   * it is taken; HAL_NOT_READY: the caller calls it now; HAL_UNIMPLEMENTED: the caller uses another implementation. The last two have no message. */
   hal_status_t (*own_op)(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
-                         hal_status_t answer);
+                         hal_status_t verdict);
   hal_status_t (*host_call)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
   /* `*out_recording` != 0: the event is a place in that recording. The plugin's status, without a message. */
   hal_status_t (*record_event)(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording);
