@@ -131,7 +131,7 @@ void *packing_by_command(const char *command, const char *kernel, const char *te
 int packing_device_open(packing_t *packing) {
   if (hal_registry_open(packing->plugin) || hal_device_ensure(0))
     return fprintf(stderr, "hal-pack: %s\n", hal_error_message()), 0;
-  const hal_provider_t *const provider = &hal_devices[0].ops->provider;
+  const hal_provider_t *const provider = &hal_op_table_of(&hal_devices[0])->provider;
   if (!provider->compiles || provider->native || !provider->binary)
     return fprintf(stderr, "hal-pack: the device %s takes '%s'; a pack of it needs a dialect of source and 'binary'\n",
                    hal_devices[0].info.name, hal_devices[0].info.dialects),
@@ -148,7 +148,7 @@ int packing_device_open(packing_t *packing) {
 
 void *packing_by_device(const char *kernel, size_t *out_size, char *log) {
   void *data = NULL, *copy = NULL;
-  if (hal_provider_export(&hal_devices[0].ops->provider, kernel, &data, out_size))
+  if (hal_provider_export(&hal_op_table_of(&hal_devices[0])->provider, kernel, &data, out_size))
     snprintf(log, PACKING_LOG, "%s", hal_error_message());
   else if ((copy = malloc(*out_size)))
     memcpy(copy, data, *out_size);

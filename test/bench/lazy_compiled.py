@@ -1,7 +1,7 @@
 """Lazy mode: groups that the host's compiler made one kernel of, beside the same groups interpreted block by block (fake device).
 
 Usage: python lazy_compiled.py [--check] [--quick] [--only NAME ...]. One process has two fake devices: on the first HAL_LAZY_COMPILE is 0, on the
-second groups are compiled from their 32nd run on. Rows, inline and asynchronously, each a tape that comes again, with one synchronisation:
+second groups are compiled from their 32nd run on. Rows, inline and asynchronously, each a repeated command list, with one synchronisation:
   chain, chain64        20 element-wise operators in float32 and float64
   momentum              SGD's update with momentum: mul, add, add in place
   residual              add, relu

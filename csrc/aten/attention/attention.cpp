@@ -1,5 +1,5 @@
 // attention.cpp: scaled dot product attention, forward and backward: the fused kernel where it serves the call, else products of
-// matrices and a softmax. ATen's entry points for devices of other houses only throw.
+// matrices and a softmax. ATen's entry points for out-of-tree backends only throw.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include "aten/attention/attention.h"
 

@@ -1,4 +1,4 @@
-// convolution.cpp: convolutions and their gradients on the device, else on the CPU. ATen's entry points for devices of other houses
+// convolution.cpp: convolutions and their gradients on the device, else on the CPU. ATen's entry points for out-of-tree backends
 // only throw.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/core/Tensor.h>

@@ -49,12 +49,13 @@ Refusals &refusals() {
   return *refusals;
 }
 
-constexpr char kSpoiled[] = "the recording was spoiled: ";  // as the HAL begins its message
+constexpr char kInvalidated[] = "the recording was invalidated: ";  // as the HAL begins its message
 
-// Whether what an operator said is why the HAL calls the recording spoiled, in more words.
+// Whether what an operator said is why the HAL invalidated the recording, in more words.
 bool names_cause(const std::string &refused) {
   const std::string message = hal_error_message();
-  return message.rfind(kSpoiled, 0) == 0 && refused.find(message.substr(sizeof kSpoiled - 1)) != std::string::npos;
+  return message.rfind(kInvalidated, 0) == 0 &&
+         refused.find(message.substr(sizeof kInvalidated - 1)) != std::string::npos;
 }
 
 class Graph final : public at::GraphImplInterface {
@@ -92,7 +93,7 @@ class Graph final : public at::GraphImplInterface {
       program_.reset();  // it can never run; the message is the thread's
       drop_pool();
     }
-    TORCH_CHECK(status != HAL_ABORTED || !names_cause(refused), kSpoiled, refused);
+    TORCH_CHECK(status != HAL_ABORTED || !names_cause(refused), kInvalidated, refused);
     check(status);
   }
 
@@ -162,7 +163,7 @@ void refuse_in_capture(c10::DeviceIndex device, const std::function<std::string(
 
 void note_refused(const std::string &message) {
   const hal_program_t *const program = hal_program_of_stream(current_stream(-1));
-  const bool is_first = message.find("the recording was spoiled before") == std::string::npos;
+  const bool is_first = message.find("the recording was invalidated before") == std::string::npos;
   if (program && is_first) refusals().note(program, message);
 }
 

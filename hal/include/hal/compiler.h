@@ -1,11 +1,11 @@
-/* compiler.h: whole programs for a compiler of the vendor's.
+/* compiler.h: whole programs for a vendor's compiler.
  *
- * Operators of lazy work (lazy.h) that a device's compiler accepts are collected: each run of them, with nothing else between, is given to it as a
- * graph when the work is queued, and what it makes of the graph is kept and executed in their place, now and whenever the same run is met again.
- * Runs that it refuses, and all other work, are queued as ever, so a compiler begins with one operator and grows. Operators behave as the device's
- * kernels do: their memory exists, and results that somebody may read are in it when the program has run.
+ * Operators of lazy work (lazy.h) that a device's compiler accepts are collected: consecutive accepted operators are passed to it as a
+ * graph when the work is flushed. The compiled program is cached, and executed in their place each time the same operators are recorded.
+ * Graphs that it refuses, and all other work, run as without a compiler, so a compiler can begin with one operator. Operators behave as the
+ * device's kernels do: their memory exists, and results that are not dead are in it when the program has run.
  *
- * A plugin gives its compiler by the slot program_compiler; here a program sets another. Graphs and compilers are described in plugin_program.h. */
+ * A plugin provides its compiler by the slot program_compiler; the application can set another one here. plugin_program.h has the types. */
 #ifndef HAL_COMPILER_H_
 #define HAL_COMPILER_H_
 
@@ -30,7 +30,7 @@ typedef struct hal_compiler_info_s {
   uint64_t operators;
 } hal_compiler_info_t;
 
-/* Tells what it has done since it was set; zeros without one. The caller sets `out_info->struct_size`. Any thread. Errors: HAL_OUT_OF_RANGE = no such device. Since 0.2. */
+/* Returns the counts of a device's compiler since it was set; zeros without one. The caller sets `out_info->struct_size`. Any thread. Errors: HAL_OUT_OF_RANGE = no such device. Since 0.2. */
 HAL_API hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info);
 
 #ifdef __cplusplus

@@ -9,31 +9,31 @@
 extern "C" {
 #endif
 
-/* Counts the devices; 0 before hal_registry_open. Initialises nothing. Since 0.1. */
+/* Counts the devices; 0 before hal_registry_open. Initializes nothing. Since 0.1. */
 HAL_API int32_t hal_device_count(void);
 
-/* Describes a device. The caller sets `out_info->struct_size`. Initialises the plugin, and takes nothing of the device.
- * Errors: HAL_OUT_OF_RANGE, naming the index and the count; what init answered. Since 0.1. */
+/* Describes a device. The caller sets `out_info->struct_size`. Initializes the plugin, but uses no memory of the device.
+ * Errors: HAL_OUT_OF_RANGE, naming the index and the count; those of init. Since 0.1. */
 HAL_API hal_status_t hal_device_info(int32_t device, hal_device_info_t *out_info);
 
-/* Gives the device's HAL_DEVICE_* flags, 0 for an index out of range. Cheap. Since 0.1. */
+/* Returns the device's HAL_DEVICE_* flags, 0 for an index out of range. Cheap. Since 0.1. */
 HAL_API uint64_t hal_device_flags(int32_t device);
 
-/* Gives the plugin index and the plugin's own ordinal of a device. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+/* Returns the plugin index and the plugin's own ordinal of a device. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_device_locate(int32_t device, int32_t *out_plugin, int32_t *out_ordinal);
 
-/* Makes a device ready: initialises its plugin on first use. Every function that needs a device does so by itself.
- * Errors: HAL_OUT_OF_RANGE; HAL_UNAVAILABLE; HAL_FAILED_PRECONDITION in a forked child of a process that had initialised
+/* Initializes a device and, at its first use, its plugin. Every function that needs a device does so automatically.
+ * Errors: HAL_OUT_OF_RANGE; HAL_UNAVAILABLE; HAL_FAILED_PRECONDITION in a forked child of a process that had initialized
  * the plugin. Since 0.1. */
 HAL_API hal_status_t hal_device_ensure(int32_t device);
 
-/* Tells whether the device was used in this process: 1 or 0. Since 0.1. */
+/* Returns whether the device was used in this process: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_device_is_initialized(int32_t device);
 
-/* Tells whether this process is a forked child of one that had initialised a plugin: 1 or 0. Since 0.1. */
+/* Returns whether this process is a forked child of one that had initialized a plugin: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_device_in_bad_fork(void);
 
-/* Gives the calling thread's current device, 0 at first. Since 0.1. */
+/* Returns the calling thread's current device, 0 at first. Since 0.1. */
 HAL_API int32_t hal_device_current(void);
 
 /* Sets the calling thread's current device. Errors: HAL_OUT_OF_RANGE, naming the index and the count. Since 0.1. */
@@ -46,7 +46,7 @@ HAL_API int32_t hal_device_exchange(int32_t device);
 /* Waits until all work of all streams of the device is done. Errors: an asynchronous failure of one of them, once; call again for others. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_device_synchronize(int32_t device);
 
-/* Tells whether `device` can access memory of `peer` directly: 1 or 0. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
+/* Returns whether `device` can access memory of `peer` directly: 1 or 0. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_device_can_access_peer(int32_t device, int32_t peer, int32_t *out_accessible);
 
 #ifdef __cplusplus

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Makes an event on a device, not yet recorded; `flags`: HAL_EVENT_*. Destroyed by hal_event_destroy.
+/* Creates an event on a device, not yet recorded; `flags`: HAL_EVENT_*. Destroyed by hal_event_destroy.
  * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_event);
 
@@ -19,28 +19,28 @@ HAL_API void hal_event_destroy(hal_event_t *event);
  * Errors: HAL_INVALID_ARGUMENT for a stream of another device. Since 0.1. */
 HAL_API hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream);
 
-/* Tells without waiting whether the recorded work is done; never recorded counts as done. Errors: HAL_NOT_READY; what
- * hal_event_synchronize answers. Since 0.1. */
+/* Queries without waiting whether the recorded work is done; an event that was never recorded is done. Errors: HAL_NOT_READY;
+ * those of hal_event_synchronize. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_event_query(hal_event_t *event);
 
 /* Waits until the recorded work is done. Errors: an asynchronous failure of the event's stream, once, as
  * hal_stream_synchronize. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_event_synchronize(hal_event_t *event);
 
-/* Gives nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.
+/* Returns nanoseconds between two completed events of one device, both made with HAL_EVENT_TIMING.
  * Errors: HAL_FAILED_PRECONDITION (also of events that a recorded stream records, which have no time), HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
 HAL_API hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds);
 
-/* Makes a handle by which another process opens the event, which was made with HAL_EVENT_INTERPROCESS; it is good as long as the event is.
+/* Creates a handle by which another process opens the event, which was made with HAL_EVENT_INTERPROCESS; valid as long as the event.
  * Errors: HAL_FAILED_PRECONDITION = made without it; HAL_UNIMPLEMENTED = the plugin shares none. Since 0.2. */
 HAL_API hal_status_t hal_event_ipc_export(hal_event_t *event, hal_ipc_handle_t *out_handle);
 
-/* Opens an event of another process on the same device; it is waited for, queried and recorded as one's own. What failed before it is told in
- * the process whose work it was. Destroyed by hal_event_destroy. Errors: as hal_device_ensure, HAL_UNIMPLEMENTED; what the plugin answered to
- * a handle that is none, or that this process made. Since 0.2. */
+/* Opens an event of another process on the same device; it is waited for, queried and recorded as any event. A failure of earlier work is
+ * reported in the process that queued the work. Destroyed by hal_event_destroy. Errors: those of hal_device_ensure, HAL_UNIMPLEMENTED; the
+ * plugin's for an invalid handle, or one that this process created. Since 0.2. */
 HAL_API hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_event_t **out_event);
 
-/* Gives the event's device. Since 0.1. */
+/* Returns the event's device. Since 0.1. */
 HAL_API int32_t hal_event_device(const hal_event_t *event);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* generator.h: the state of the Philox4x32-10 generator: a seed and an offset.
  *
  * A random operator over `count` numbers takes (seed, offset) by hal_generator_reserve and uses Philox blocks offset,
- * offset + 1, ... as hal_random_t in plugin.h says, whatever the number of threads: the same seed gives the same uniform
+ * offset + 1, ... as hal_random_t in plugin.h specifies, for any number of threads: the same seed produces the same uniform
  * numbers on every plugin, bit for bit. */
 #ifndef HAL_GENERATOR_H_
 #define HAL_GENERATOR_H_
@@ -13,34 +13,34 @@
 extern "C" {
 #endif
 
-/* The seed of a generator that nobody seeded: c10::detail::default_rng_seed_val. */
+/* The seed of a generator that was not seeded: c10::detail::default_rng_seed_val. */
 #define HAL_DEFAULT_SEED UINT64_C(67280421310721)
 
 typedef struct hal_generator_s hal_generator_t;
 
-/* Makes a generator with a seed and offset 0. Destroyed by hal_generator_destroy. Errors: HAL_RESOURCE_EXHAUSTED. Since 0.1. */
+/* Creates a generator with a seed and offset 0. Destroyed by hal_generator_destroy. Errors: HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator);
 
 /* Destroys a generator; NULL is allowed. Since 0.1. */
 HAL_API void hal_generator_destroy(hal_generator_t *generator);
 
-/* Gives the device's default generator, made with HAL_DEFAULT_SEED at first use; borrowed, lives for ever.
+/* Returns the device's default generator, created with HAL_DEFAULT_SEED at first use; borrowed, never destroyed.
  * Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_generator_default(int32_t device, hal_generator_t **out_generator);
 
 /* Sets the seed, and the offset to 0. Since 0.1. */
 HAL_API void hal_generator_set_seed(hal_generator_t *generator, uint64_t seed);
 
-/* Gives the seed. Since 0.1. */
+/* Returns the seed. Since 0.1. */
 HAL_API uint64_t hal_generator_seed(const hal_generator_t *generator);
 
 /* Sets the offset, in Philox blocks. Since 0.1. */
 HAL_API void hal_generator_set_offset(hal_generator_t *generator, uint64_t offset);
 
-/* Gives the offset, in Philox blocks. Since 0.1. */
+/* Returns the offset, in Philox blocks. Since 0.1. */
 HAL_API uint64_t hal_generator_offset(const hal_generator_t *generator);
 
-/* Reserves `blocks` Philox blocks: gives seed and first offset, and advances the offset, as one atomic step. Since 0.1. */
+/* Reserves `blocks` Philox blocks: returns seed and first offset, and advances the offset, as one atomic step. Since 0.1. */
 HAL_API void hal_generator_reserve(hal_generator_t *generator, uint64_t blocks, uint64_t *out_seed,
                                    uint64_t *out_offset);
 

@@ -11,8 +11,8 @@
  *   }
  *
  * Devices are numbered over all active plugins, 0 .. hal_device_count() - 1. A `hal_stream_t *` of NULL means the calling
- * thread's current stream of the device concerned. Every function may be called from any thread unless it says otherwise;
- * every function that returns hal_status_t keeps a message for the calling thread when it fails (hal_error_message). */
+ * thread's current stream of the device concerned. Every function may be called from any thread unless stated otherwise;
+ * every function that returns hal_status_t stores a message for the calling thread when it fails (hal_error_message). */
 #ifndef HAL_HAL_H_
 #define HAL_HAL_H_
 

@@ -25,27 +25,27 @@
 extern "C" {
 #endif
 
-/* Allocates `size` bytes of host memory, aligned to 64 bytes, that are page-locked for the device where its plugin offers
- * that; the values in it are whatever it holds. Size 0 gives NULL. Freed by hal_host_free. Errors: HAL_RESOURCE_EXHAUSTED,
- * after cached memory was given back, with what is in use and cached; as hal_device_ensure. Since 0.1. */
+/* Allocates `size` bytes of host memory, aligned to 64 bytes, that are page-locked for the device if its plugin supports
+ * that; the memory is uninitialized. Size 0 returns NULL. Freed by hal_host_free. Errors: HAL_RESOURCE_EXHAUSTED,
+* after cached memory was released, with the bytes in use and cached; those of hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_allocate(int32_t device, size_t size, void **out_address);
 
-/* Frees what hal_host_allocate gave; NULL is allowed. Work of recorded streams may still use it. In a forked child, and after
- * hal_registry_close, nothing happens and the memory stays. Errors: HAL_INVALID_ARGUMENT = freed before, the inside of an
+/* Frees memory of hal_host_allocate; NULL is allowed. Work of recorded streams may still use it. In a forked child, and after
+ * hal_registry_close, nothing happens and the memory remains. Errors: HAL_INVALID_ARGUMENT = freed before, the inside of an
  * allocation, or no allocation of hal_host_allocate; nothing is freed then. Since 0.1. */
 HAL_API hal_status_t hal_host_free(void *address);
 
-/* Tells that work queued on `stream` (NULL: current stream of the memory's device) until the memory is freed uses it.
+/* Records that work queued on `stream` (NULL: current stream of the memory's device) until the memory is freed uses it.
  * `address` may lie inside the allocation, `stream` may be of any device. Errors: HAL_NOT_FOUND = no allocation of
  * hal_host_allocate that is in use; HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_host_record_stream(const void *address, hal_stream_t *stream);
 
-/* Tells for which device an address, which may lie inside an allocation, is page-locked: memory in use of hal_host_allocate,
- * and what the plugins call pinned. Initialises no device. Errors: HAL_NOT_FOUND = it is pageable, or no host memory.
+/* Returns the device for which an address, which may lie inside an allocation, is page-locked: memory in use of hal_host_allocate,
+ * and memory that a plugin reports as pinned. Initializes no device. Errors: HAL_NOT_FOUND = it is pageable, or no host memory.
  * Since 0.1. */
 HAL_API hal_status_t hal_host_find(const void *address, int32_t *out_device);
 
-/* Gives cached memory back to the plugin; what queued work still uses stays, as does memory in use. `device` -1 = all that
+/* Frees cached memory of the plugin, except memory in use and memory that queued work still uses. `device` -1 = all that
  * were used. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_host_empty_cache(int32_t device);
 
@@ -63,7 +63,7 @@ typedef struct hal_host_stats_s {
   int64_t num_host_alloc, num_host_free;
 } hal_host_stats_t;
 
-/* Gives the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
+/* Returns the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
  * `out_stats->struct_size`. Errors: HAL_INVALID_ARGUMENT = it is not set; HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_host_stats(int32_t device, hal_host_stats_t *out_stats);
 

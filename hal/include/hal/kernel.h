@@ -20,36 +20,36 @@ HAL_API hal_status_t hal_module_load(int32_t device, const hal_module_desc_t *de
 /* Waits for the device, then unloads; NULL is allowed. Since 0.1. */
 HAL_API void hal_module_unload(hal_module_t *module);
 
-/* Finds a kernel of a module; it lives as long as the module. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
+/* Finds a kernel of a module; it is valid until the module is unloaded. Errors: HAL_NOT_FOUND, naming it. Since 0.1. */
 HAL_API hal_status_t hal_kernel_get(hal_module_t *module, const char *name, hal_kernel_t **out_kernel);
 
-/* Gives the kernel `name` of `text`, which is written in the portable dialect: one text for all devices that compile source. In
- * front of it stands the dialect itself (hal/kernels/pk.h and the headers that it names: mathematics, conversions, random
- * numbers, errors); it holds one PK_KERNEL(name, ARGS), whose body begins with PK_PROLOGUE(ARGS). The same name and text give the
- * same kernel: it is compiled once in a process, looked for in the disk cache before, and counted in hal_kernel_stats. Both texts
- * are borrowed; the kernel lives as long as its device. Any thread may call; others that need a new kernel of the device wait.
- * A device with kernels of its own in "native" takes "c" for this: then the host's C compiler makes it, in each process anew.
- * Errors: HAL_UNIMPLEMENTED (the device takes none of "opencl-c", "cuda-c" and "c", or there is no C compiler), HAL_INVALID_ARGUMENT with the compiler's log,
+/* Returns the kernel `name` of `text`, which is written in the portable dialect: one text for all devices that compile source. The
+ * dialect itself precedes it (hal/kernels/pk.h and the headers that it includes: mathematics, conversions, random
+ * numbers, errors); it contains one PK_KERNEL(name, ARGS), whose body begins with PK_PROLOGUE(ARGS). The same name and text return the
+ * same kernel: it is compiled once in a process, unless the disk cache has it, and counted in hal_kernel_stats. Both texts
+ * are borrowed; the kernel is valid until its device is closed. Any thread may call; others that need a new kernel of the device wait.
+ * A device with kernels of its own in "native" accepts "c" for this: then the host's C compiler compiles it, in each process again.
+ * Errors: HAL_UNIMPLEMENTED (the device accepts none of "opencl-c", "cuda-c" and "c", or there is no C compiler), HAL_INVALID_ARGUMENT with the compiler's log,
  * HAL_NOT_FOUND (the text has no such kernel). Since 0.2. */
 HAL_API hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *text, hal_kernel_t **out_kernel);
 
-/* Gives the record, in device memory, in which a kernel on this stream (NULL: current) tells of a value that is an error, such as an
- * index out of range (PK_REPORT of hal/kernels/pk_error.h, an argument PK_GLOBAL pk_error_t *). It lives as long as the device.
+/* Returns the record, in device memory, in which a kernel on this stream (NULL: current) reports an invalid value, such as an
+ * index out of range (PK_REPORT of hal/kernels/pk_error.h, an argument PK_GLOBAL pk_error_t *). It is valid until the device is closed.
  * Errors: HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_kernel_report_address(int32_t device, hal_stream_t *stream, void **out_address);
 
-/* To be called behind the launch of a kernel that was given the record: the stream's next synchronisation reads it and answers
- * HAL_OUT_OF_RANGE or HAL_INVALID_ARGUMENT with what it says, once; where streams are not asynchronous, this call does.
+/* To be called after the launch of a kernel with the record: the stream's next synchronization reads it and returns
+ * HAL_OUT_OF_RANGE or HAL_INVALID_ARGUMENT with its message, once; if streams are not asynchronous, this call does.
  * Since 0.2. */
 HAL_API hal_status_t hal_kernel_report_launched(int32_t device, hal_stream_t *stream);
 
-/* Gives the compiled module as bytes that hal_module_load takes in the dialect "binary", on this kind of device with this
+/* Returns the compiled module as bytes that hal_module_load takes in the dialect "binary", on this kind of device with this
  * driver. `*out_size` is their number; they are written to `data` when `room` is at least that, else nothing is.
  * Errors: HAL_UNIMPLEMENTED = the plugin keeps modules to itself. Since 0.2. */
 HAL_API hal_status_t hal_module_export(hal_module_t *module, void *data, size_t room, size_t *out_size);
 
-/* Tells what a kernel needs, and how many of its blocks a compute unit holds when they have `block_threads` threads and ask for
- * `shared_bytes` at launch. Where the plugin does not tell, the limits are the device's, and a block that fits runs alone on
+/* Returns the resources of a kernel, and how many of its blocks fit on a compute unit when they have `block_threads` threads and
+ * `shared_bytes` at launch. If the plugin does not report them, the limits are the device's, and a block that fits runs alone on
  * its unit. The caller sets `out_info->struct_size`. Errors: HAL_INVALID_ARGUMENT = no threads. Since 0.2. */
 HAL_API hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint32_t shared_bytes,
                                      hal_kernel_info_t *out_info);
@@ -69,7 +69,7 @@ HAL_API hal_status_t hal_kernel_launch_items(hal_kernel_t *kernel, hal_stream_t 
 HAL_API hal_status_t hal_kernel_launch_groups(hal_kernel_t *kernel, hal_stream_t *stream, uint64_t groups,
                                               const hal_arg_t *args, uint32_t arg_count);
 
-/* What became of the portable kernels of a device in this process, all threads. */
+/* Statistics of the portable kernels of a device in this process, all threads. */
 typedef struct hal_kernel_stats_s {
   size_t struct_size;
   uint64_t compiled;   /* kernels compiled from source */
@@ -77,12 +77,12 @@ typedef struct hal_kernel_stats_s {
   uint64_t refused;    /* kernels that the device's compiler failed on: their operators take the fallback */
   uint64_t compile_ns; /* time in the compiler */
   const char *dialect; /* that kernels come in, "native", "opencl-c" or "cuda-c"; "": the device takes none */
-  const char *cache;   /* the folder on disk; "": none. These texts live as long as the device */
-  uint64_t packed;     /* kernels found in packs, files beside the plugin that were built ahead */
+  const char *cache;   /* the folder on disk; "": none. These texts are valid until the device is closed */
+  uint64_t packed;     /* kernels found in packs, files that were compiled ahead of time */
   const char *pack;    /* the first of the packs that serve the device; "": none */
 } hal_kernel_stats_t;
 
-/* Gives the statistics of a device's portable kernels. The caller sets `out_stats->struct_size`. Since 0.2. */
+/* Returns the statistics of a device's portable kernels. The caller sets `out_stats->struct_size`. Since 0.2. */
 HAL_API hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ HAL_API void hal_log(int32_t level, const char *format, ...) HAL_PRINTF(2, 3);
 /* Sends the log to `sink` instead of standard error; NULL restores it. `user_data` must outlive its use. Since 0.1. */
 HAL_API void hal_log_set_sink(hal_log_sink_t sink, void *user_data);
 
-/* Tells whether a level is on: 1 or 0. Since 0.1. */
+/* Returns whether a level is on: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_log_enabled(int32_t level);
 
 #ifdef __cplusplus

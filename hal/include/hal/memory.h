@@ -1,7 +1,7 @@
 /* memory.h: the stream-ordered caching allocator, copies and fills.
  *
- * A block belongs to the stream it was allocated for: released, it is reused at once by later work of that stream. Work of
- * another stream that uses the block is told by hal_memory_record_stream; the block then comes back only after that work. */
+ * A block belongs to the stream it was allocated for: released, it is reused immediately by later work of that stream. Call
+ * hal_memory_record_stream for every other stream that uses the block; it is then reused only after that work. */
 #ifndef HAL_MEMORY_H_
 #define HAL_MEMORY_H_
 
@@ -13,28 +13,28 @@ extern "C" {
 
 typedef struct hal_block_s hal_block_t;
 
-/* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 gives a block whose
+/* Allocates `size` bytes for work of `stream` (NULL: current stream), aligned to 512 bytes. Size 0 returns a block whose
  * address is NULL. Released by hal_memory_release.
  * Errors: HAL_RESOURCE_EXHAUSTED, with the sizes tried, total, free, allocated, reserved, the largest free block and the
- * setting that would have helped; HAL_OUT_OF_RANGE; as hal_device_ensure. Since 0.1. */
+ * setting that would have helped; HAL_OUT_OF_RANGE; those of hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_memory_allocate(int32_t device, hal_stream_t *stream, size_t size, hal_block_t **out_block);
 
-/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Quiet after hal_registry_close and in a forked child. Since 0.1. */
+/* Releases a block; NULL is allowed. Work queued on its stream may still use it. Does nothing after hal_registry_close and in a forked child. Since 0.1. */
 HAL_API void hal_memory_release(hal_block_t *block);
 
-/* Gives the device address of a block. Since 0.1. */
+/* Returns the device address of a block. Since 0.1. */
 HAL_API void *hal_memory_block_address(const hal_block_t *block);
 
-/* Gives the size of a block in bytes, as asked for. Since 0.1. */
+/* Returns the size of a block in bytes, as requested. Since 0.1. */
 HAL_API size_t hal_memory_block_size(const hal_block_t *block);
 
-/* Gives the device of a block. Since 0.1. */
+/* Returns the device of a block. Since 0.1. */
 HAL_API int32_t hal_memory_block_device(const hal_block_t *block);
 
-/* Tells that work now queued on `stream` uses the block. Since 0.1. */
+/* Records that work now queued on `stream` uses the block. Since 0.1. */
 HAL_API hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream);
 
-/* Makes a block of memory that somebody else allocated, so that it counts in the statistics and against the device's
+/* Creates a block for memory that the caller has allocated, so that it counts in the statistics and against the device's
  * limit. When the block is released, `free_fn(user_data)` runs once the work then queued on its stream and recorded streams
  * is done, on the thread of some later HAL call. Errors: HAL_RESOURCE_EXHAUSTED = over the limit; the caller keeps the
  * memory. Since 0.1. */
@@ -45,7 +45,7 @@ HAL_API hal_status_t hal_memory_adopt(int32_t device, hal_stream_t *stream, void
  * HAL call, or at once when the stream is idle. Since 0.1. */
 HAL_API hal_status_t hal_memory_defer(int32_t device, hal_stream_t *stream, hal_host_fn_t free_fn, void *user_data);
 
-/* Gives unused segments back to the plugin; waits for pending cross-stream uses. `device` -1 = all. Since 0.1. */
+/* Frees unused segments of the plugin; waits for pending cross-stream uses. `device` -1 = all. Since 0.1. */
 HAL_API hal_status_t hal_memory_empty_cache(int32_t device);
 
 /* Copies `size` bytes between device or host (HAL_HOST) addresses on a stream (NULL: current stream of the destination's
@@ -59,20 +59,20 @@ HAL_API hal_status_t hal_memory_copy(hal_stream_t *stream, void *dst, int32_t ds
 HAL_API hal_status_t hal_memory_fill(hal_stream_t *stream, int32_t device, void *dst, const void *pattern,
                                      size_t pattern_size, size_t size);
 
-/* Tells free and total bytes of the device: the plugin's answer, or the HAL's own accounts. Those are of device_info's total_memory
- * (or the limit that was set) and what this process has taken of it; where that is not known either, `*out_total` is what this
- * process has taken from the device, and `*out_free` what of it no block uses. Since 0.1. */
+/* Returns free and total bytes of the device: as the plugin reports them, or by the HAL's own accounts. Those are of device_info's total_memory
+ * (or the limit that was set) and the bytes that this process has allocated; if that is unknown, too, `*out_total` are the bytes that this
+ * process has allocated on the device, and `*out_free` those of them that no block uses. Since 0.1. */
 HAL_API hal_status_t hal_memory_info(int32_t device, size_t *out_free, size_t *out_total);
 
-/* Gives the block that an address lies in: the HAL's own and adopted ones. It lives as long as its owner keeps it.
+/* Returns the block that contains an address: the HAL's own and adopted ones. It is valid until its owner releases it.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find_block(const void *address, hal_block_t **out_block);
 
-/* Tells how much memory the device has, in bytes, whatever the limit: by memory_info, else by device_info.
- * Errors: HAL_NOT_FOUND = its plugin says it by neither. Since 0.2. */
+/* Returns the bytes of memory of the device, without the limit: by memory_info, else by device_info.
+ * Errors: HAL_NOT_FOUND = its plugin reports it by neither. Since 0.2. */
 HAL_API hal_status_t hal_memory_capacity(int32_t device, size_t *out_bytes);
 
-/* Tells which device an address belongs to; covers blocks, adopted blocks and the plugins' own answers.
+/* Returns the device of an address: of blocks, adopted blocks and memory that a plugin reports as its own.
  * Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_memory_find(const void *address, int32_t *out_device);
 
@@ -85,7 +85,7 @@ HAL_API hal_status_t hal_memory_set_limit(int32_t device, size_t bytes);
  * from segments that nothing else is given, also after it was released, until the pool's last reference is gone. */
 typedef struct hal_memory_pool_s hal_memory_pool_t;
 
-/* Makes a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as hal_device_ensure. Since 0.2. */
+/* Creates a private pool of a device, with one reference. Any thread. Errors: HAL_RESOURCE_EXHAUSTED; as hal_device_ensure. Since 0.2. */
 HAL_API hal_status_t hal_memory_pool_create(int32_t device, hal_memory_pool_t **out_pool);
 
 /* Flags of hal_memory_pool_create_with. NO_SPLIT: an allocation of the pool is a whole segment; no other one shares it. */
@@ -97,12 +97,12 @@ HAL_API hal_status_t hal_memory_pool_create_with(int32_t device, uint32_t flags,
 /* Takes one more reference, returned by hal_memory_pool_release. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_retain(hal_memory_pool_t *pool);
 
-/* Gives a reference back; NULL is allowed. With the last one the memory joins the streams' own: blocks that are still held live on, and
- * free ones may be given to work that is queued after that. The caller has ordered recorded work that still runs on other
- * streams. Quiet after hal_registry_close and in a forked child. Any thread. Since 0.2. */
+/* Releases a reference; NULL is allowed. With the last one the memory joins the streams' own: blocks that are still held remain valid, and
+ * free ones may be allocated by work that is queued after that. The caller has ordered recorded work that still runs on other
+ * streams. Does nothing after hal_registry_close and in a forked child. Any thread. Since 0.2. */
 HAL_API void hal_memory_pool_release(hal_memory_pool_t *pool);
 
-/* Gives a number that no other pool of this process has; never 0. Since 0.2. */
+/* Returns a number that no other pool of this process has; never 0. Since 0.2. */
 HAL_API uint64_t hal_memory_pool_id(const hal_memory_pool_t *pool);
 
 /* Routes what is allocated for a stream (NULL: current), by any thread, to the pool. Several streams may use a pool, each with blocks of its
@@ -154,7 +154,7 @@ typedef struct hal_memory_stats_s {
   int64_t num_alloc_retries, num_ooms, num_sync_all_streams, num_device_alloc, num_device_free, max_split_size;
 } hal_memory_stats_t;
 
-/* Gives the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
+/* Returns the statistics of a device; zeros, and no start of the device, before it is used. The caller sets
  * `out_stats->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_memory_stats(int32_t device, hal_memory_stats_t *out_stats);
 

@@ -21,7 +21,7 @@ extern "C" {
 /* hal_profile_activity_t.stream of work that was on no stream: a synchronous copy or fill. */
 #define HAL_PROFILE_NO_STREAM INT64_C(-1)
 
-/* Who answered the operator that submitted a piece of work (hal_profile_activity_t.answer). Since 0.2. */
+/* The implementation of the operator that submitted the work (hal_profile_activity_t.answer). Since 0.2. */
 enum {
   HAL_PROFILE_BY_NONE = 0,     /* no operator: a plain copy or fill */
   HAL_PROFILE_BY_PLUGIN = 1,   /* the plugin's own op (op_find) */
@@ -29,14 +29,14 @@ enum {
   HAL_PROFILE_BY_HOST = 3      /* the host's CPU; of HAL_PROFILE_HOST_OP only */
 };
 
-/* hal_profile_activity_t.kind of an operator that the host answered in the device's place (hal_profile_host_op). It is no work of the
+/* hal_profile_activity_t.kind of an operator that the host computed instead of the device (hal_profile_host_op). It is no work of the
  * device: its time is the host's, copies of operands included. Since 0.2. */
 #define HAL_PROFILE_HOST_OP UINT32_C(16)
 
 /* One piece of work that a device has done. All of it is borrowed for the call that gets it. */
 typedef struct hal_profile_activity_s {
   size_t struct_size;
-  const char *name;         /* of the kernel; "copy" and "fill" where the plugin gives none */
+  const char *name;         /* of the kernel; "copy" and "fill" if the plugin has none */
   const char *op;           /* the operator that submitted it, "name.overload"; "" = none, such as a plain copy */
   int64_t start_ns, end_ns; /* of the host's monotonic clock; start <= end */
   uint64_t correlation;     /* the innermost hal_profile_push of the thread that submitted it; 0 = none */
@@ -48,7 +48,7 @@ typedef struct hal_profile_activity_s {
   uint32_t answer;    /* HAL_PROFILE_BY_*; since 0.2 */
   uint32_t reserved;
   /* The call that submitted the work, since 0.2. Two records have the same number if the plugin has one number for both.
-   * All are 0 if the launch is unknown: of HAL_PROFILE_HOST_OP, of a plugin that asks for no number, and of work submitted
+   * All are 0 if the launch is unknown: of HAL_PROFILE_HOST_OP, of a plugin that requests no number, and of work submitted
    * while 2^18 launches wait for hal_profile_read. */
   uint64_t launch;       /* its number in this process */
   int64_t launch_thread; /* gettid() of the thread that submitted it */
@@ -59,23 +59,23 @@ typedef struct hal_profile_activity_s {
 typedef void (*hal_profile_fn_t)(void *user_data, const hal_profile_activity_t *activity);
 
 /* Begins a profile: the devices in use, and those that come into use later, collect a record of all work submitted from now
- * on. Records of an earlier profile that nobody read are forgotten.
+ * on. Unread records of an earlier profile are discarded.
  * Errors: HAL_FAILED_PRECONDITION when one is running; a plugin's failure, after which none is running. Since 0.1. */
 HAL_API hal_status_t hal_profile_start(void);
 
 /* Ends the profile, once the work submitted so far is done; its records stay for hal_profile_read. A failure of that work
- * stays for the next synchronisation. Errors: HAL_FAILED_PRECONDITION when none is running; a plugin's failure. Since 0.1. */
+ * stays for the next synchronization. Errors: HAL_FAILED_PRECONDITION when none is running; a plugin's failure. Since 0.1. */
 HAL_API hal_status_t hal_profile_stop(void);
 
-/* Tells whether a profile is running: 1 or 0. Since 0.1. */
+/* Returns whether a profile is running: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_profile_running(void);
 
-/* Tells whether the device's plugin collects records at all: 1 or 0. Since 0.1. */
+/* Returns whether the device's plugin collects records at all: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_profile_supported(int32_t device);
 
-/* Hands the records collected so far to `fn`, each stream's in its order, and forgets them. Also while the profile runs.
+/* Passes the records collected so far to `fn`, each stream's in its order, and frees them. Also while the profile runs.
  * `out_lost` (may be NULL) is the number of records that are missing because a device's buffer was full; read more often,
- * or give the device a larger buffer. `fn` is called while the thread holds no lock of the HAL. Records for which
+ * or configure a larger buffer. `fn` is called while the thread holds no lock of the HAL. Records for which
  * the host has no memory count as lost. Since 0.1. */
 HAL_API hal_status_t hal_profile_read(hal_profile_fn_t fn, void *user_data, uint64_t *out_lost);
 
@@ -87,10 +87,10 @@ HAL_API hal_status_t hal_profile_push(uint64_t correlation);
 /* Closes the innermost bracket of this thread. Since 0.1. */
 HAL_API void hal_profile_pop(void);
 
-/* Leaves a record that the host answered the operator `op` for `device`, from `start_ns` to `end_ns` of the monotonic clock, under
+/* Adds a record that the host computed the operator `op` for `device`, from `start_ns` to `end_ns` of the monotonic clock, under
  * the caller's innermost bracket. `op` is copied, 95 bytes of it at most. Outside a profile it does nothing. Such records are
- * limited in number, as a device's are; hal_profile_read counts those that are lost. Thread-safe. Errors: HAL_OUT_OF_RANGE for a
- * device that is not there; HAL_INVALID_ARGUMENT for times that go backwards. Since 0.2. */
+ * limited in number, as a device's are; hal_profile_read counts those that are lost. Thread-safe. Errors: HAL_OUT_OF_RANGE for an
+ * invalid device; HAL_INVALID_ARGUMENT if the end precedes the start. Since 0.2. */
 HAL_API hal_status_t hal_profile_host_op(int32_t device, const char *op, int64_t start_ns, int64_t end_ns);
 
 /* Marks a named range of the calling thread in the vendor's own tools, or closes the innermost one when `name` is NULL; for

@@ -23,18 +23,18 @@ extern "C" {
 HAL_API hal_status_t hal_registry_add_path(const char *path);
 
 /* Opens the plugins of a comma list of names or absolute paths, and fixes the device range. NULL takes the environment's
- * TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe answers OK and which is not
- * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initialises no driver. A second call with the same list, or with
+ * TORCH_BACKEND; when that is unset too, the first plugin on the search path whose probe returns HAL_OK and which is not
+ * HAL_PLUGIN_ON_REQUEST, or none (HAL_OK, zero devices). Initializes no driver. A second call with the same list, or with
  * NULL, is HAL_OK; after an automatic search that found none, a list may still be opened.
- * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE, HAL_FAILED_PRECONDITION (somebody else could have written the
+ * Errors: HAL_NOT_FOUND, HAL_INCOMPATIBLE, HAL_UNAVAILABLE, HAL_FAILED_PRECONDITION (another user could have written the
  * file): of the listed plugins none could be opened; the message names each with its cause. HAL_INVALID_ARGUMENT: no names.
  * HAL_FAILED_PRECONDITION: already open with another list. Since 0.1. */
 HAL_API hal_status_t hal_registry_open(const char *list);
 
-/* Tells whether hal_registry_open has succeeded: 1 or 0. Since 0.1. */
+/* Returns whether hal_registry_open has succeeded: 1 or 0. Since 0.1. */
 HAL_API int32_t hal_registry_is_open(void);
 
-/* Describes an opened plugin; strings live as long as the process. */
+/* Describes an opened plugin; strings are valid for the lifetime of the process. */
 typedef struct hal_registry_entry_s {
   size_t struct_size;
   const char *name, *vendor, *version, *path;
@@ -50,19 +50,19 @@ HAL_API int32_t hal_registry_plugin_count(void);
 /* Describes the opened plugin `index`. The caller sets `out_entry->struct_size`. Errors: HAL_OUT_OF_RANGE. Since 0.1. */
 HAL_API hal_status_t hal_registry_plugin(int32_t index, hal_registry_entry_t *out_entry);
 
-/* Tells for an opened plugin whether slot `slot` of plugin_ops.def is its own (1) or a default (0). Since 0.1. */
+/* Returns whether slot `slot` of plugin_ops.def is an opened plugin's own (1) or a default (0). Since 0.1. */
 HAL_API int32_t hal_registry_provides(int32_t index, uint32_t slot);
 
-/* Gives the name of slot `slot`, NULL past the end. Since 0.1. */
+/* Returns the name of slot `slot`, NULL past the end. Since 0.1. */
 HAL_API const char *hal_registry_slot_name(uint32_t slot);
 
-/* Gives the causes of the plugins that were skipped at open, one per line, "" when there are none. Lives as long as the
+/* Returns the causes of the plugins that were skipped at open, one per line, "" when there are none. Valid for the lifetime of the
  * process. Since 0.1. */
 HAL_API const char *hal_registry_report(void);
 
-/* Gives those lines of hal_registry_report that tell of something amiss, as the log does: without the plugins that the search for
- * hardware passes by because they are used on request only, or find no hardware or library of theirs here. "" when there are
- * none. Lives as long as the process. Since 0.2. */
+/* Returns those lines of hal_registry_report that report an error, as the log does: without the plugins that the search for
+ * hardware skips because they are used on request only, or find no hardware or library of theirs. "" when there are
+ * none. Valid for the lifetime of the process. Since 0.2. */
 HAL_API const char *hal_registry_problems(void);
 
 /* Drains every device that was used and shuts the plugins down; later calls that need a device fail with

@@ -9,16 +9,16 @@
 extern "C" {
 #endif
 
-/* Gives the name of a code, such as "RESOURCE_EXHAUSTED"; "status N" codes we do not know give "UNRECOGNISED".
- * The string lives for ever. Since 0.1. */
+/* Returns the name of a code, such as "RESOURCE_EXHAUSTED"; "UNRECOGNISED" for an unknown code.
+ * The string is static. Since 0.1. */
 HAL_API const char *hal_status_name(hal_status_t code);
 
-/* Gives the message of the calling thread's last failure, "" when there was none. Valid until the thread's next failing
+/* Returns the message of the calling thread's last failure, "" when there was none. Valid until the thread's next failing
  * call. Since 0.1. */
 HAL_API const char *hal_error_message(void);
 
-/* Keeps a message for the calling thread and returns `code`. A message says what was tried, with which value, and what to
- * do; longer ones are cut at 1 KiB. Since 0.1. */
+/* Stores a message for the calling thread and returns `code`. A message contains what failed, the value, and what to
+ * do; it is cut at 1 KiB. Since 0.1. */
 HAL_API hal_status_t hal_error_set(hal_status_t code, const char *format, ...) HAL_PRINTF(2, 3);
 
 /* Puts text before the calling thread's message: "while loading x: ..." and returns `code`. Since 0.1. */

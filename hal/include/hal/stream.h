@@ -1,6 +1,6 @@
 /* stream.h: in-order queues of work, from pools per device and priority, and the calling thread's current stream.
  *
- * Streams of the pools live as long as the process, as in CUDA's c10 layer, so a stream id stays valid for ever. The id of
+* Streams of the pools have the lifetime of the process, as in CUDA's c10 layer, so a stream id is always valid. The id of
  * a stream is unique within its device; id 0 is the default stream, which is created like any other where the plugin has
  * streams. */
 #ifndef HAL_STREAM_H_
@@ -16,33 +16,33 @@ extern "C" {
 typedef struct hal_stream_s hal_stream_t;
 typedef struct hal_event_s hal_event_t;
 
-/* Streams per device and priority in the pools; further requests are answered round robin. The number is c10's. */
+/* Streams per device and priority in the pools; further requests are served round robin. The number is c10's. */
 #define HAL_STREAMS_PER_POOL 32
 
-/* Gives the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
+/* Returns the device's default stream; borrowed. Errors: as hal_device_ensure. Since 0.1. */
 HAL_API hal_status_t hal_stream_default(int32_t device, hal_stream_t **out_stream);
 
-/* Gives a stream from the pool; `priority` 0 is normal, -1 is high, others are clamped to these. Borrowed.
+/* Returns a stream from the pool; `priority` 0 is normal, -1 is high, others are clamped to these. Borrowed.
  * Errors: as hal_device_ensure, HAL_RESOURCE_EXHAUSTED. Since 0.1. */
 HAL_API hal_status_t hal_stream_acquire(int32_t device, int32_t priority, hal_stream_t **out_stream);
 
-/* Gives the stream with this id; borrowed. Errors: HAL_NOT_FOUND. Since 0.1. */
+/* Returns the stream with this id; borrowed. Errors: HAL_NOT_FOUND. Since 0.1. */
 HAL_API hal_status_t hal_stream_from_id(int32_t device, int64_t id, hal_stream_t **out_stream);
 
-/* Gives the calling thread's current stream of the device, the default stream at first. Borrowed. Since 0.1. */
+/* Returns the calling thread's current stream of the device, the default stream at first. Borrowed. Since 0.1. */
 HAL_API hal_status_t hal_stream_current(int32_t device, hal_stream_t **out_stream);
 
-/* Sets the calling thread's current stream of the stream's device and gives the one before (NULL is allowed for
+/* Sets the calling thread's current stream of the stream's device and returns the previous one (NULL is allowed for
  * `out_previous`). Since 0.1. */
 HAL_API hal_status_t hal_stream_set_current(hal_stream_t *stream, hal_stream_t **out_previous);
 
-/* Gives the id of a stream, unique on its device; 0 is the default stream. Since 0.1. */
+/* Returns the id of a stream, unique on its device; 0 is the default stream. Since 0.1. */
 HAL_API int64_t hal_stream_id(const hal_stream_t *stream);
 
-/* Gives the device of a stream. Since 0.1. */
+/* Returns the device of a stream. Since 0.1. */
 HAL_API int32_t hal_stream_device(const hal_stream_t *stream);
 
-/* Gives the priority of a stream: 0 is normal, lower is more urgent. Since 0.1. */
+/* Returns the priority of a stream: 0 is normal, lower is more urgent. Since 0.1. */
 HAL_API int32_t hal_stream_priority(const hal_stream_t *stream);
 
 /* Waits until the work queued so far is done. Errors: an asynchronous failure of it or of work it waited for, once, naming the operator. Since 0.1. */
@@ -51,20 +51,20 @@ HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize(hal_stream_t *stream);
 /* Waits at most `timeout_ns` nanoseconds. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_synchronize_timeout(hal_stream_t *stream, int64_t timeout_ns);
 
-/* Tells without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
+/* Queries without waiting whether the work queued so far is done. Errors: HAL_NOT_READY; an asynchronous failure. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_query(hal_stream_t *stream);
 
-/* Makes later work wait for the event, of any device. A failure of that work is told once, by whichever of the two streams is asked first. Since 0.1. */
+/* Makes later work wait for the event, of any device. The failure of that work is reported once, by the first of the two streams that is synchronized or queried. Since 0.1. */
 HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event);
 
 /* Calls `fn(user_data)` on some thread once the work queued so far is done; later work waits for it. `fn` must not call
  * the HAL, nor wait for another stream's function: one thread may call those of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
 
-/* Gives the vendor's own handle, NULL when there is none; borrowed. Since 0.1. */
+/* Returns the vendor's own handle, NULL when there is none; borrowed. Since 0.1. */
 HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
 
-/* Tells whether the stream's work (NULL: current) is recorded or put off (program.h, lazy.h): 1 or 0. A copy from host memory that is not
+/* Returns whether the stream's work (NULL: current) is recorded or deferred (program.h, lazy.h): 1 or 0. A copy from host memory that is not
  * page-locked has taken its bytes then when hal_memory_copy returns. Costs a load. Since 0.2. */
 HAL_API int32_t hal_stream_is_recorded(hal_stream_t *stream);
 

@@ -1,4 +1,4 @@
-/* op_attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
+/* attention.c: launchers of scaled dot product attention and its gradients. Operands have the dimensions batch, head, row and
  * number; rows have stride 1, all other strides are any. Heads of more than HEAD_SIZE numbers are left to the caller
  * (HAL_UNIMPLEMENTED). */
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct operands_s {
   hal_op_scalar_t scale;
 } operands_t;
 
-/* Checks sizes, dtype and the stride of a row; gives the strides of the first `strides` dimensions, 0 where nothing is read. */
+/* Checks sizes, dtype and the stride of a row; returns the strides of the first `strides` dimensions, 0 where nothing is read. */
 static hal_status_t check_operand(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                   const int64_t sizes[4], hal_dtype_t dtype, int32_t strides, int64_t *out) {
   int64_t numel;
@@ -259,7 +259,7 @@ static hal_status_t launch_in_parts(hal_op_context_t *context, backward_t *b) {
   return status;
 }
 
-/* Results: gradients of query, key and value; those that are NULL are not wanted. */
+/* Results: gradients of query, key and value; those that are NULL are not computed. */
 hal_status_t hal_op_launch_attention_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   backward_t b;
   HAL_RETURN_IF_ERROR(read_backward(context, call, &b));

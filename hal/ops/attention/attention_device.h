@@ -1,9 +1,9 @@
 /* attention_device.h: attention.pk on devices with many threads. A group takes PK_ROWS queries at once with blocks of PK_LSIZE keys: its items
- * compute the scores of a key each, from rows that the group loads to local memory together, PK_ROWS of them the statistics of a query each, then all of them columns of the results. What
- * an item adds up in global memory no other item touches.
+ * compute the scores of a key each, from rows that the group loads to local memory together, PK_ROWS of them the statistics of a query each, then all of them columns of the results. No
+ * other item accesses what an item adds up in global memory.
  *
- * A PK_SYNC stands behind the loops over blocks of keys, too, whose rounds end with one: by the rules it is not needed, but without
- * it PoCL 3.1 makes wrong code of what follows, at every size. */
+ * A PK_SYNC follows the loops over blocks of keys, too, whose rounds end with one: by the rules it is not needed, but without
+ * it PoCL 3.1 generates wrong code for what follows, at every size. */
 #define PK_ROWS 8
 
 #ifdef PK_IS_F64
@@ -109,7 +109,7 @@ PK_KERNEL(PK_NAME(forward), ATTENTION_FORWARD_ARGS) {
             }
             for (pk_i64 d = l; d < s.value_size; d += PK_LSIZE) {
               for (pk_i32 i = 0; i < PK_ROWS; i++) x[i] = PK_C(0.0);
-              for (pk_i32 j = 0; j < count; j++) { /* neighbours read neighbours, each value once */
+              for (pk_i32 j = 0; j < count; j++) { /* neighbors read neighbors, each value once */
                 const T y = PK_GET(v[(k0 + j) * s.value[2] + d]);
                 for (pk_i32 i = 0; i < width; i++) x[i] += weights[i * PK_LSIZE + j] * y;
               }

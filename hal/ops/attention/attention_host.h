@@ -1,6 +1,6 @@
 /* attention_host.h: attention.pk on the host. Scores stand transposed, a row of PK_GEMM_N queries for each key: what softmax does
  * along the keys is then the same for all lanes of a vector, and of all operands only the query is packed. The products are those
- * of gemm_micro.h. Lanes behind the last query hold zeros or what comes of them, and are read by nothing. */
+ * of gemm_micro.h. Lanes after the last query contain zeros or results of zeros, and are never read. */
 #include "attention_product.h"
 
 #define PK_KEYS (2 * PK_GEMM_N) /* keys of a block */

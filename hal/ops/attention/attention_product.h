@@ -7,7 +7,7 @@
 /* The width of rows in buffers. */
 PK_FN pk_i64 PK_NAME(padded)(pk_i64 size) { return (size + PK_HALF - 1) / PK_HALF * PK_HALF; }
 
-/* Gives rows that can be read in whole vectors: the operand's own, or copies in `spare`; *step is the distance between them. */
+/* Returns rows that can be read in whole vectors: the operand's own, or copies in `spare`; *step is the distance between them. */
 PK_FN const T *PK_NAME(whole_rows)(const T *rows, pk_i64 count, pk_i64 size, T *spare, pk_i64 *step) {
   const pk_i64 padded = PK_NAME(padded)(size), row = *step;
   if (padded == size) return rows;
@@ -56,7 +56,7 @@ PK_FN void PK_NAME(product)(const int isa, pk_i64 m, pk_i64 n, pk_i64 depth, con
 }
 
 /* product_rows: rows of a are contiguous. product_columns: its columns are, PK_GEMM_N apart. pack: element (k, j) of a panel from
- * k * row + j * col, zeros behind the last of `width` columns. */
+ * k * row + j * col, zeros after the last of `width` columns. */
 #define PK_DEFINE_PRODUCTS(suffix, attribute, isa)                                                                    \
   attribute static void PK_CAT(PK_NAME(product_rows), suffix)(pk_i64 m, pk_i64 n, pk_i64 depth, const T *a,           \
                                                               pk_i64 a_row, const T *b, pk_i64 b_row, T *c,           \

@@ -1,10 +1,10 @@
 /* attention_vector.h: attention.pk in the dialect's form for devices with few wide cores: an item does a unit of work, with products of
- * kernels/pk_tile_vector.h over copies of blocks in its own memory. What a block holds behind its last row or lane is read by nothing that
- * is stored.
+ * kernels/pk_tile_vector.h over copies of blocks in its own memory. What a block contains after its last row or lane does not affect
+ * results.
  *
- * forward: scores stand transposed, a row of queries for each key, so that softmax does the same in all lanes of a vector; the query alone
- * is turned around, once for all keys. backward: the keys of a block are turned around once for all queries, and their gradients stay
- * with the item until all queries were seen. */
+ * forward: scores stand transposed, a row of queries for each key, so that softmax does the same in all lanes of a vector; only the query
+ * is transposed, once for all keys. backward: the keys of a block are transposed once for all queries, and their gradients stay
+ * with the item until all queries are done. */
 #include "kernels/pk_tile_vector.h"
 
 #define PK_KEYS 64 /* of a block */
@@ -28,7 +28,7 @@ PK_FN void PK_NAME(offset_scores)(const pk_attention_t *s, PK_GLOBAL const E *b,
 }
 
 /* Makes exponentials of a block's scores, a vector of queries `step` vectors apart. `top` and `sum` are the largest score and the sum of the
- * exponentials so far; gives what the sums of earlier blocks are to be multiplied by. */
+ * exponentials so far; returns what the sums of earlier blocks are to be multiplied by. */
 PK_FN PK_NAME(v)
     PK_NAME(exponentials)(pk_i64 count, PK_NAME(v) * scores, pk_i64 step, PK_NAME(v) * top, PK_NAME(v) * sum) {
   PK_NAME(v) peak = *top;

@@ -1,4 +1,4 @@
-/* op_batch_norm.c: launchers of the normalisation of the channels of a batch and its gradients. Images are contiguous or have
+/* batch_norm.c: launchers of the normalization of the channels of a batch and its gradients. Images are contiguous or have
  * their channels last; parameters and statistics are contiguous and of the accumulators' dtype. */
 #include "hal_op_variants.h"
 #include "ops/batch_norm/batch_norm_args.h"
@@ -30,7 +30,7 @@ typedef struct channels_s {
   void *weight, *bias, *running_mean, *running_var;
 } channels_t;
 
-/* Tells whether memory has the order of the dimensions but for dimension 1, which comes last. */
+/* Returns whether memory has the order of the dimensions but for dimension 1, which comes last. */
 static int has_channels_last(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t i = 0; i < tensor->ndim; i++) {
@@ -150,7 +150,7 @@ static uint64_t walk_units(const hal_op_context_t *context, const batch_t *batch
 
 static uint64_t groups_of(uint64_t units, uint64_t per_group) { return (units + per_group - 1) / per_group; }
 
-/* Memory for two partial results of each chunk (or column of it) and two numbers of each channel behind them. */
+/* Memory for two partial results of each chunk (or column of it) followed by two numbers of each channel. */
 typedef struct scratch_s {
   hal_op_scratch_t memory;
   void *part[2], *channel[2];
@@ -347,7 +347,7 @@ static hal_status_t read_backward(const hal_op_context_t *context, const hal_op_
   return hal_op_scalar(context, &call->args[8], out->batch.accumulator, "eps", &out->eps);
 }
 
-/* Results: gradients of the input, the weight and the bias; those that are NULL are not wanted. */
+/* Results: gradients of the input, the weight and the bias; those that are NULL are not computed. */
 hal_status_t hal_op_launch_batch_norm_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   backward_t in;
   scratch_t scratch = {.part = {NULL}};

@@ -1,4 +1,4 @@
-/* batch_walk.h: how batch normalisation walks over a tensor (batch, channels, places) whose memory is [outer][channels][inner]:
+/* batch_walk.h: how batch normalization walks over a tensor (batch, channels, places) whose memory is [outer][channels][inner]:
  * the batch outside and the places inside, or, with the channels last, both outside and inner = 1. For its kernels and
  * its launchers.
  *
@@ -17,7 +17,7 @@ typedef struct {
   pk_i64 chunk, chunks; /* runs or rows of a chunk, chunks of a channel */
 } pk_batch_t;
 
-/* Elements behind a partial result of chunk k; a chunk is one run where a plane has several. */
+/* Elements of a partial result of chunk k; a chunk is one run where a plane has several. */
 PK_FN pk_i64 pk_batch_count(const pk_batch_t *b, pk_i64 k) {
   if (b->runs > 1) return k % b->runs == b->runs - 1 ? b->inner - (b->runs - 1) * b->run : b->run;
   const pk_i64 rest = b->outer / b->group - k * b->chunk;
@@ -27,7 +27,7 @@ PK_FN pk_i64 pk_batch_count(const pk_batch_t *b, pk_i64 k) {
 /* Columns in a row. */
 PK_FN pk_i64 pk_batch_columns(const pk_batch_t *b) { return b->group * b->channels * b->spread; }
 
-/* x / y for 0 <= x < 128 and 0 < y < 128, which vectorises: the quotient of floats is further from an integer than its error. */
+/* x / y for 0 <= x < 128 and 0 < y < 128, which vectorizes: the quotient of floats is further from an integer than its error. */
 PK_FN pk_i32 pk_batch_quotient(pk_i32 x, pk_i32 y) { return (pk_i32)(((float)x + 0.5f) / (float)y); }
 
 /* The channel of column first + l, l below PK_LSIZE. A row of several groups has at most PK_LSIZE columns. */

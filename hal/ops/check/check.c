@@ -1,4 +1,4 @@
-/* op_check.c: launcher of the family `check`: looks through a tensor for values that are an error, before the operator that
+/* check.c: launcher of the family `check`: looks through a tensor for values that are an error, before the operator that
  * reads them. `context->called` is that operator; the arguments are the tensor and its number among that operator's. */
 #include "hal_op_variants.h"
 #include "op/iterator.h"
@@ -27,7 +27,7 @@ hal_status_t hal_op_launch_check(hal_op_context_t *context, const hal_op_call_t 
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &operand));
   HAL_RETURN_IF_ERROR(hal_op_int(context, call, 1, &argument));
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, operand->dtype, HAL_CHECK_VARIANT_ROWS, &kernel));
-  for (int32_t d = 0; d < operand->ndim; d++) /* an element that is read several times is looked at once */
+  for (int32_t d = 0; d < operand->ndim; d++) /* an element that is read several times is checked once */
     sizes[d] = operand->strides[d] == 0 && operand->sizes[d] > 1 ? 1 : operand->sizes[d];
   hal_tensor_t once = *operand;
   once.sizes = sizes;

@@ -1,4 +1,4 @@
-/* op_columns.c: launchers of im2col and col2im: the windows of a convolution as columns of a matrix, and back. */
+/* columns.c: launchers of im2col and col2im: the windows of a convolution as columns of a matrix, and back. */
 #include <string.h>
 
 #include "op/dims.h"

@@ -1,4 +1,4 @@
-/* op_conv_planes.c: launches of convolutions with one or two products per place (hal/ops/convolution/conv_planes.h). */
+/* conv_planes.c: launches of convolutions with one or two products per place (hal/ops/convolution/conv_planes.h). */
 #include "op/dims.h"
 #include "ops/convolution/convolution.h"
 

@@ -6,7 +6,7 @@
  * Host: the places of the image that a band sees are copied, with zeros around them, into one plane per phase (the remainder of a
  * place by the step), so that every place of the window reads a whole band at one distance, in vectors. */
 
-/* Neighbouring windows of a plane of the grid: the band from (y, x) on. Of a phase, `high` x `wide` places are seen. */
+/* Neighboring windows of a plane of the grid: the band from (y, x) on. Of a phase, `high` x `wide` places are seen. */
 #ifndef PK_CONV_BAND_T_
 #define PK_CONV_BAND_T_
 typedef struct {
@@ -147,8 +147,8 @@ PK_FN void PK_NAME(fill_band)(const pk_conv_t *s, const T *grid, const pk_conv_b
   }
 }
 
-/* Adds the products of a band with what `count` places of the window see, to a vector for each. What lies behind the end of a row is no
- * part of it, and may be infinite: it is masked. */
+/* Adds the products of a band with the elements at `count` places of the window, to a vector for each. Elements after the end of a row do not
+ * belong to it, and may be infinite: they are masked. */
 PK_FN void PK_NAME(add_products)(const T *phases, const pk_i64 *places, int count, const pk_conv_band_t *b,
                                  const T *band, pk_i64 stride, PK_NAME(v64) * sums) {
   PK_NAME(bits64) all, last;

@@ -1,4 +1,4 @@
-/* op_conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
+/* conv_product.c: launches of convolutions as products of the weight and the unfolded image (hal/ops/convolution/convolution.pk).
  *
  * The small image is such a product of the weight and the unfolded large one. The large image is one too, class by class: its places
  * first + j * step, one class for each `first` below the step in each dimension, see the same part of the window over the small image,
@@ -46,7 +46,7 @@ static hal_status_t launch_tiles(hal_op_context_t *context, product_t *p, const 
   hal_plugin_kernel_t *kernel;
   uint64_t units, per_group;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, on->dtype, HAL_CONVOLUTION_VARIANT_TILES, &kernel));
-  /* Channels last: neighbours along a sum are neighbours in memory, where threads read the image, else in the weight. */
+  /* Channels last: neighbors along a sum are neighbors in memory, where threads read the image, else in the weight. */
   p->by_place = (hal_op_target(context)->form == HAL_FORM_SIMT ? p->image.channel : p->weight.channel) == 1;
   p->tiles = hal_op_gemm_tiles(context, p->rows, columns, depth, p->groups, hal_op_dtype_size(on->dtype),
                                most_rows(context, 0), 0);
@@ -127,7 +127,7 @@ static hal_status_t turn_weight(hal_op_context_t *context, const hal_op_conv_t *
                          lines);
 }
 
-/* Makes the places of one class; `turned` has room for the part of the weight that they see. */
+/* Creates the places of one class; `turned` has the size of the part of the weight that they use. */
 static hal_status_t make_class(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_op_conv_image_t *image,
                                const int64_t first[3], char *turned) {
   part_t part = {.weight = conv->weight};
@@ -158,7 +158,7 @@ static hal_status_t make_large(hal_op_context_t *context, const hal_op_conv_t *c
   const size_t size = (size_t)weights * hal_op_dtype_size(image->weight->dtype);
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, &scratch));
   hal_status_t status = HAL_OK;
-  /* One after the other on one stream, so that classes can share the room. */
+  /* One after the other on one stream, so that classes can share the memory. */
   for (int64_t z = 0; z < step[0] && z < in[0] && !status; z++) {
     for (int64_t y = 0; y < step[1] && y < in[1] && !status; y++) {
       for (int64_t x = 0; x < step[2] && x < in[2] && !status; x++)
@@ -187,7 +187,7 @@ hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *c
 
 /* ---- the gradient of the weight ---- */
 
-/* Windows of a part: few tiles are cut along the sum, so that there are as many units of work as the target wants and at least 512
+/* Windows of a part: few tiles are cut along the sum, so that there are as many units of work as the target needs and at least 512
  * windows in each. */
 static int64_t choose_part(const hal_op_context_t *context, const product_t *p, int64_t windows) {
   const int64_t tiles = p->groups * p->tiles.tiles_m * p->tiles.tiles_n,

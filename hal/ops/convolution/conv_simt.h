@@ -5,7 +5,7 @@
 
 #define PK_EDGE (PK_GEMM_SMALL / 8)
 #define PK_CONV_TABLE PK_LOCAL_ARRAY(pk_conv_spot_t, table, 2 * PK_DEPTH);
-/* Fills a half of the table with the spots of `first` and those behind it. */
+/* Fills a half of the table with the spots of `first` and those after it. */
 #define PK_CONV_FILL(half, first, last, FIND) \
   if (l < PK_DEPTH && (first) + l < (last)) table[(half)*PK_DEPTH + l] = FIND(&s, (first) + l);
 #define PK_CONV_UNFOLDED(own, half, row)                                                                          \

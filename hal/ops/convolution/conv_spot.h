@@ -42,7 +42,7 @@ PK_FN pk_conv_spot_t pk_conv_row(const pk_conv_t *s, pk_i64 row) {
   return pk_conv_place(s, s->by_place ? first : (pk_i64)rest, z, y, x);
 }
 
-/* Whether a place of a window is in the image. */
+/* Returns whether a place of a window is in the image. */
 PK_FN int pk_conv_inside(const pk_window_t *w, pk_i32 z, pk_i32 y, pk_i32 x) {
   return (pk_u32)z < (pk_u32)w->in[0] && (pk_u32)y < (pk_u32)w->in[1] && (pk_u32)x < (pk_u32)w->in[2];
 }

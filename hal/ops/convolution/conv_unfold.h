@@ -7,7 +7,7 @@
 
 #ifndef PK_CONV_LINE_T_
 #define PK_CONV_LINE_T_
-/* Neighbouring windows along the last dimension: columns [column, column + count) of the block begin at (batch, z, y, x). */
+/* Neighboring windows along the last dimension: columns [column, column + count) of the block begin at (batch, z, y, x). */
 typedef struct {
   pk_i64 column, count, batch, z, y, x;
 } pk_conv_line_t;
@@ -55,7 +55,7 @@ PK_FN void PK_NAME(add_zeros)(PK_NAME(runs_t) * runs, pk_i64 column, pk_i64 coun
 }
 
 /* Adds a run of the image. Runs as far apart in the image as in the block become one, with what is between them: mostly the edges of
- * neighbouring rows, which are zeros of the block. */
+ * neighboring rows, which are zeros of the block. */
 PK_FN void PK_NAME(add_copied)(PK_NAME(runs_t) * runs, const T *from, pk_i64 column, pk_i64 count, pk_i64 step) {
   PK_NAME(run_t) *const last = runs->copied_count ? runs->copied + runs->copied_count - 1 : NULL;
   if (last && last->from + (column - last->column) * step == from)
@@ -64,7 +64,7 @@ PK_FN void PK_NAME(add_copied)(PK_NAME(runs_t) * runs, const T *from, pk_i64 col
     runs->copied[runs->copied_count++] = (PK_NAME(run_t)){from, column, count};
 }
 
-/* The runs of a place of the window in the channel at `image`: the windows of each line that have it inside, before and behind them
+/* The runs of a place of the window in the channel at `image`: the windows of each line that have it inside, before and after them
  * zeros, and zeros in columns [count, padded). */
 PK_FN void PK_NAME(find_runs)(const pk_conv_t *s, const T *image, const pk_conv_line_t *lines, pk_i32 n, pk_i64 count,
                               pk_i64 padded, const pk_i64 *place, PK_NAME(runs_t) * runs) {

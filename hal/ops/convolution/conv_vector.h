@@ -25,7 +25,7 @@
 #ifndef PK_CONV_PANEL_T_
 #define PK_CONV_PANEL_T_
 /* Where the windows of a panel begin, and where their places stand in the image and in the grid, from a group's first channel on. Those
- * behind the last begin far outside. */
+ * after the last begin far outside. */
 typedef struct {
   pk_i32 z[PK_CPU_N], y[PK_CPU_N], x[PK_CPU_N];
   pk_i64 at[PK_CPU_N], to[PK_CPU_N];
@@ -76,8 +76,8 @@ typedef struct {
 } pk_conv_sight_t;
 #endif
 
-/* Unfolds the channels of a place where they lie one after the other in the image and those of a window side by side: squares of windows and
- * channels are turned around in registers. Row of channel 0 at `to`, the next one `step` behind it. */
+/* Unfolds the channels of a place where they are consecutive in the image and those of a window adjacent: squares of windows and
+ * channels are transposed in registers. Row of channel 0 at `to`, the next one `step` after it. */
 PK_FN void PK_NAME(unfold_sides)(const pk_conv_panel_t *p, PK_GLOBAL const E *image, const pk_conv_sight_t *sight,
                                  T *to, pk_i64 step) {
   PK_NAME(v) x[PK_CPU_N];

@@ -1,5 +1,5 @@
-/* op_convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous answer
- * HAL_UNIMPLEMENTED, but those that are channels last, but on the host (codegen/kernel_operands.py). */
+/* convolution.c: reads and checks convolutions and their gradients, and queues them. Tensors that are not contiguous return
+ * HAL_UNIMPLEMENTED, except channels-last ones on devices other than the host (codegen/kernel_operands.py). */
 #include <string.h>
 
 #include "hal_op_variants.h"
@@ -36,7 +36,7 @@ static hal_status_t check_tensor(const hal_op_context_t *context, const hal_tens
   return last || hal_op_is_contiguous(tensor) ? HAL_OK : HAL_UNIMPLEMENTED;
 }
 
-/* Reads the lists from argument `first` on: stride, padding, dilation, transposed, output_padding (told by the sizes), groups.
+/* Reads the lists from argument `first` on: stride, padding, dilation, transposed, output_padding (implied by the sizes), groups.
  * `input` and `result` are the images of the forward. */
 static hal_status_t read_conv(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t first,
                               const hal_tensor_t *input, const hal_tensor_t *result, const hal_tensor_t *weight,

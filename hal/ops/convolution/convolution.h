@@ -1,4 +1,4 @@
-/* op_convolution.h: a convolution as its launchers see it. Private to hal/src.
+/* convolution.h: a convolution as its launchers see it. Private to hal/ops.
  *
  * It connects a large image, on which windows slide, with a small one, which has a place per window. The weight is (small channel, large
  * channel of its group, window). A plain convolution makes the small image of the large one, a transposed one the large of the small. */
@@ -30,7 +30,7 @@ hal_status_t hal_op_conv_image(hal_op_context_t *context, const hal_op_conv_t *c
 hal_status_t hal_op_conv_weight(hal_op_context_t *context, const hal_op_conv_t *conv, const hal_tensor_t *result,
                                 const hal_tensor_t *large, const hal_tensor_t *small);
 
-/* ---- the product of the weight and the unfolded image that both are (op_conv_product.c) ---- */
+/* ---- the product of the weight and the unfolded image that both are (conv_product.c) ---- */
 
 /* Addresses; `weight` is the gradient where that is made, `bias` is not read unless has_bias. */
 typedef struct hal_op_conv_operands_s {
@@ -39,7 +39,7 @@ typedef struct hal_op_conv_operands_s {
   int32_t has_bias;
 } hal_op_conv_operands_t;
 
-/* Tells whether the kernels for planes take a product (op_conv_planes.c), and cuts it into bands. */
+/* Returns whether the kernels for planes take a product (conv_planes.c), and cuts it into bands. */
 int hal_op_conv_cut_planes(const hal_op_context_t *context, pk_conv_t *product, hal_dtype_t dtype);
 /* Queue those kernels; the gradient in `parts` parts of `part` batches each. */
 hal_status_t hal_op_conv_planes(hal_op_context_t *context, const pk_conv_t *product, const hal_op_conv_operands_t *on);

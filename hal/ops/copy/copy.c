@@ -1,6 +1,6 @@
-/* op_copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
+/* copy.c: launcher of the family `copy`: the result becomes the source, converted to the result's dtype.
  *
- * Pairs of dtypes whose copies give the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
+ * Pairs of dtypes whose copies have the same bits share a kernel (hal_op_copy.inc). Complex numbers are copied as their
  * parts: tensors of real numbers with twice the strides. */
 #include "hal_op_variants.h"
 #include "op/parts.h"
@@ -62,7 +62,7 @@ static hal_status_t copy_parts(hal_op_context_t *context, const hal_op_call_t *c
   hal_op_parts(to, HAL_OP_REAL_PART, &target);
   HAL_RETURN_IF_ERROR(copy(context, call, from, &target.tensor));
   const hal_status_t status = copy(context, call, &target.tensor, to);
-  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is written already */
 }
 
 /* Copies bytes. */

@@ -1,4 +1,4 @@
-/* op_binary.c: launcher of the family `binary`: result = f(a, b, s0, s1, s2), where b may be a number. */
+/* binary.c: launcher of the family `binary`: result = f(a, b, s0, s1, s2), where b may be a number. */
 #include "hal_op_variants.h"
 #include "ops/elementwise/elementwise.h"
 
@@ -37,7 +37,7 @@ static const hal_op_forms_t forms = {HAL_BINARY_VARIANT_CONTIG, HAL_BINARY_VARIA
 static const hal_op_forms_t forms_s = {HAL_BINARY_VARIANT_CONTIG_S, HAL_BINARY_VARIANT_ROWS_S, contig_line_s,
                                        rows_line_s};
 
-/* The short way: 1 when the device answered, 0 when the call must go the long way. */
+/* The fast path: 1 = the call was launched, 0 = it needs the general path. */
 static inline int launch_dense(hal_op_context_t *context, const hal_op_call_t *call, hal_status_t *out_status) {
   const hal_op_info_t *info = context->info;
   const hal_value_t *left = &call->args[0], *right = &call->args[1];

@@ -1,4 +1,4 @@
-/* op_elementwise.c: reads the operands of an element-wise call and queues the contiguous or the row form of its kernel.
+/* elementwise.c: reads the operands of an element-wise call and queues the contiguous or the row form of its kernel.
  */
 #include "ops/elementwise/elementwise.h"
 
@@ -90,7 +90,7 @@ hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_e
                                        hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given) {
   hal_plugin_kernel_t *kernel;
   int contig = operands->dense;
-  /* Compilers for CPUs (a group is one item there) make better vectors of a row's loop than of threads beside each other, above all in
+  /* Compilers for CPUs (a group is one item there) vectorize a row's loop better than adjacent threads, above all in
    * half precision. */
   if (HAL_UNLIKELY(context->group_threads == 1) && (dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16)) contig = 0;
   hal_status_t status = hal_op_kernel(context, dtype, contig ? forms->contig : forms->rows, &kernel);

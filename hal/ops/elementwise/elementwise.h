@@ -1,4 +1,4 @@
-/* op_elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
+/* elementwise.h: what the element-wise launchers (fill, copy, unary, binary, ternary, where) share. Private to
  * hal/src.
  *
  * Their kernels have a contiguous form and a row form (elementwise_args.h). */
@@ -14,14 +14,14 @@
 typedef struct hal_op_elementwise_s {
   const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS]; /* the result, then the tensor arguments */
   int32_t operands;                                 /* including the result */
-  int32_t dense;                                    /* one run with stride 1; else `iterator` says how to walk */
+  int32_t dense;                                    /* one run with stride 1; else `iterator` has the strides */
   int64_t numel;
   hal_op_iterator_t iterator; /* set only when the call was not flagged HAL_CALL_DENSE */
 } hal_op_elementwise_t;
 
 #define HAL_OP_ELEMENTWISE_NUMBERS PK_MOST_NUMBERS
 
-/* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or room for all. */
+/* The numbers of an operator as one argument of its kernel: one number (0 when it has none), or all of them. */
 typedef struct hal_op_numbers_s {
   _Alignas(8) unsigned char bytes[HAL_OP_ELEMENTWISE_NUMBERS * sizeof(double)];
   uint32_t size;
@@ -48,7 +48,7 @@ static inline hal_status_t hal_op_elementwise_check(const hal_op_context_t *cont
   return hal_op_elementwise_wrong_dtype(context, operands, k, wanted);
 }
 
-/* Checks the dtypes of an operator whose operands have one dtype, which decides the kernel, and gives that dtype. */
+/* Checks the dtypes of an operator whose operands have one dtype, which decides the kernel, and returns that dtype. */
 static inline hal_status_t hal_op_elementwise_dtype(const hal_op_context_t *context,
                                                     const hal_op_elementwise_t *operands, hal_dtype_t *out_dtype) {
   const hal_dtype_t dtype = operands->tensors[1]->dtype;
@@ -69,15 +69,15 @@ typedef struct hal_op_forms_s {
 hal_status_t hal_op_elementwise_launch(hal_op_context_t *context, const hal_op_elementwise_t *operands,
                                        hal_dtype_t dtype, const hal_op_forms_t *forms, const void *given);
 
-/* The short way of a call flagged HAL_CALL_DENSE. What does not fit here goes the long way, which also
- * tells what is wrong with a call. */
+/* The fast path of a call flagged HAL_CALL_DENSE. Other calls take the general path, which also
+ * reports invalid calls. */
 
-/* Tells whether a descriptor can be used without further questions. */
+/* Returns whether a descriptor can be used without further questions. */
 static inline int hal_op_is_plain(const hal_tensor_t *tensor) {
   return tensor && tensor->struct_size >= HAL_STRUCT_SIZE(hal_tensor_t, flags) && tensor->data;
 }
 
-/* Gives the number of elements of a plain tensor when it is at least one and fits into 63 bits: 1, else 0. A negative
+/* Returns the number of elements of a plain tensor when it is at least one and fits into 63 bits: 1, else 0. A negative
  * size is a huge unsigned one. */
 static inline int hal_op_dense_numel(const hal_tensor_t *tensor, uint64_t *out_numel) {
   uint64_t numel = 1;
@@ -95,7 +95,7 @@ static inline uint64_t hal_op_dense_items(const hal_op_context_t *context, uint6
   return hal_op_run_items(context, n, of_x > of_y ? of_x : of_y);
 }
 
-/* Gives the cached kernel of a dtype, NULL when it is not (yet) known. */
+/* Returns the cached kernel of a dtype, NULL when it is not (yet) known. */
 static inline hal_plugin_kernel_t *hal_op_kernel_cached(const hal_op_context_t *context, hal_dtype_t dtype,
                                                         uint32_t variant) {
   const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;

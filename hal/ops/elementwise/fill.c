@@ -1,4 +1,4 @@
-/* op_fill.c: launcher of the family `fill`: every element of the result becomes a number. */
+/* fill.c: launcher of the family `fill`: every element of the result becomes a number. */
 #include "ops/elementwise/elementwise.h"
 
 #include "hal_op_variants.h"

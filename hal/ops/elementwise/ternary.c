@@ -1,4 +1,4 @@
-/* op_ternary.c: launcher of the family `ternary`: result = f(a, b, c, s0, s1, s2). */
+/* ternary.c: launcher of the family `ternary`: result = f(a, b, c, s0, s1, s2). */
 #include "ops/elementwise/elementwise.h"
 
 #include "hal_op_variants.h"

@@ -1,4 +1,4 @@
-/* op_where.c: launcher of the family `where`: result = condition ? a : b, for elements of any dtype. */
+/* where.c: launcher of the family `where`: result = condition ? a : b, for elements of any dtype. */
 #include "ops/elementwise/elementwise.h"
 
 #include "hal_op_variants.h"

@@ -1,12 +1,12 @@
 /* amx.c: whether this process may multiply with AMX (pk_amx.h).
  *
- * Linux lets a process use the registers only after it has asked (arch_prctl, ARCH_REQ_XCOMP_PERM). The permission is the process's: threads
+* Linux lets a process use the registers only after a request (arch_prctl, ARCH_REQ_XCOMP_PERM). The permission is the process's: threads
  * that exist have it, too, and so have children of fork; exec ends it. The kernel refuses where a thread has a stack for signals
  * (sigaltstack) that the larger frame of a signal does not fit into, and after it has agreed, sigaltstack refuses such small stacks: they
- * must have getauxval(AT_MINSIGSTKSZ) bytes and what their handlers need. So it is asked when the first product of bfloat16 is wanted, and
- * no program that has none is changed. A thread's first use makes the kernel allocate some 10 KiB for it.
+ * must have getauxval(AT_MINSIGSTKSZ) bytes and what their handlers need. So it is requested before the first product of bfloat16, and
+ * other programs are not changed. A thread's first use makes the kernel allocate some 10 KiB for it.
  *
- * What cannot be asked is tried: a small product, against the same with the model. A form that differs is never used. */
+* What cannot be queried is tried: a small product, compared with the model. A form that differs is never used. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-/* op_gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
+/* gemm.c: launcher of mm, addmm, bmm and baddbmm: result = beta * self + alpha * a @ b.
  *
  * Any strides are taken as they are: a transposed operand is one with its strides exchanged, a broadcast self has
  * stride 0. A result whose columns are contiguous is computed as its transpose, b' @ a'. The tiles depend on the sizes
@@ -64,7 +64,7 @@ static hal_status_t check_shape(const hal_op_context_t *context, const hal_tenso
                         (long long)shape[1], (long long)shape[2]);
 }
 
-/* Checks the shapes; gives sizes and strides, and the number of matrices. */
+/* Checks the shapes; returns sizes and strides, and the number of matrices. */
 static hal_status_t read_shapes(const hal_op_context_t *context, const operands_t *in, gemm_t *out,
                                 int64_t *out_batch) {
   const int32_t ndim = in->a->ndim;
@@ -107,7 +107,7 @@ static void transpose(gemm_t *s, operands_t *in) {
   exchange(&s->result_row, &s->result_col);
 }
 
-/* Tells whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
+/* Returns whether the kernel for a row vector takes the problem, and cuts it into strips of columns. */
 static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t batch, int64_t element) {
   const int by_columns = s->b_row == 1 && s->b_col != 1;
   if (s->m != 1 || s->k < 2 || (by_columns ? s->a_col != 1 : s->b_col != 1)) return 0;
@@ -121,7 +121,7 @@ static int choose_strips(const hal_op_context_t *context, gemm_t *s, int64_t bat
   return 1;
 }
 
-/* Turns a column vector, and tells whether the kernel for row vectors takes the problem. */
+/* Transposes a column vector. Returns whether the kernel for row vectors accepts the problem. */
 static int choose_vector(hal_op_context_t *context, operands_t *in, gemm_t *s, int64_t batch,
                          hal_plugin_kernel_t **out_kernel, int64_t *out_units) {
   if (s->n == 1 && s->m > 1) transpose(s, in);
@@ -257,7 +257,7 @@ static hal_status_t launch_complex(hal_op_context_t *context, const operands_t *
   hal_status_t status = launch_part(context, in, RE, IM, IM, 1, -alpha, 0);
   if (!status) status = launch_part(context, in, IM, RE, IM, 0, alpha, beta);
   if (!status) status = launch_part(context, in, IM, IM, RE, 1, alpha, 0);
-  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is touched already */
+  return status == HAL_UNIMPLEMENTED ? HAL_INTERNAL : status; /* the result is written already */
 }
 
 hal_status_t hal_op_launch_gemm(hal_op_context_t *context, const hal_op_call_t *call) {

@@ -1,9 +1,9 @@
-/* op_gemm.h: how products of matrices are cut into tiles, for all kernels that compute them. Private to hal/src. */
+/* gemm.h: how products of matrices are cut into tiles, for all kernels that compute them. Private to hal/ops. */
 #ifndef HAL_SRC_OP_GEMM_H_
 #define HAL_SRC_OP_GEMM_H_
 
 #include "kernels/pk_tiles.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/target.h"
 #include "ops/gemm/gemm_args.h"
 

@@ -45,7 +45,7 @@ PK_FN void PK_NAME(block_converted)(const int pk_isa, const pk_gemm_t *s, const 
 }
 
 #ifdef PK_IS_BF16
-/* Packs the block's columns of b, and gives the panel of column j. */
+/* Packs the block's columns of b, and returns the panel of column j. */
 PK_FN void PK_NAME(pack_panels)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(half_block_t) * block,
                                 PK_NAME(half_t) * own) {
   const pk_packing_t columns = {s->b_col, s->b_row, PK_GEMM_N, 0};
@@ -115,7 +115,7 @@ PK_FN void PK_NAME(block)(const int pk_isa, const pk_gemm_t *s, const PK_NAME(ha
   PK_NAME(block_converted)(pk_isa, s, block, own);
 }
 
-/* In front of a launch's blocks, and behind them. An exception that the model found is a mistake in here. */
+/* Before a launch's blocks, and after them. An exception that the model found is a defect of this file. */
 PK_FN void PK_NAME(half_begin)(const int pk_isa, PK_NAME(half_t) * own) {
   (void)pk_isa, (void)own;
 #ifdef PK_IS_BF16

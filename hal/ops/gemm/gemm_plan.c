@@ -39,7 +39,7 @@ hal_op_squares_t hal_op_gemm_squares(const hal_op_target_t *target, int64_t m, i
   return plan;
 }
 
-/* Devices with few wide cores: tiles of at most most_m x most_n, and smaller ones where they are fewer than wanted. */
+/* Devices with few wide cores: tiles of at most most_m x most_n, and smaller ones if there are too few of them. */
 static pk_tiles_t vector_tiles(int64_t m, int64_t n, int64_t most_m, int64_t most_n, int64_t least_m, int64_t wanted) {
   int64_t tile_m = most_m, tile_n = most_n;
   while (tile_m > least_m && divide_up(m, tile_m) * divide_up(n, tile_n) < wanted) tile_m -= PK_CPU_M;

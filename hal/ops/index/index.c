@@ -1,4 +1,4 @@
-/* op_index.c: see op_index.h; and the launcher of the family `index_offset`. */
+/* index.c: see index.h; and the launcher of the family `index_offset`. */
 #include "ops/index/index.h"
 
 #include "hal_op_variants.h"
@@ -48,7 +48,7 @@ hal_status_t hal_op_moved_dtype(hal_dtype_t dtype, hal_dtype_t *out_dtype) {
   }
 }
 
-/* What the kernel of index_offset takes beside its operands. */
+/* Arguments of the kernel of index_offset in addition to its operands. */
 typedef struct offsets_s {
   pk_index_limit_t limit;
   void *error;

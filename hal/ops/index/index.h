@@ -1,11 +1,11 @@
-/* op_index.h: what the launchers of kernels that read indices share. Private to hal/src. */
+/* index.h: what the launchers of kernels that read indices share. Private to hal/ops. */
 #ifndef HAL_SRC_OP_INDEX_H_
 #define HAL_SRC_OP_INDEX_H_
 
 #include "kernels/pk_index.h"
 #include "op/iterator.h"
 
-/* Gives the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` = bad
+/* Returns the limit of indices of dimension `dim` of `tensor`: `wraps` = negative ones count from the end, `checked` = bad
  * ones are negative and were reported by an earlier launch. */
 pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_tensor_t *tensor, int64_t dim, int wraps,
                                     int checked);
@@ -14,7 +14,7 @@ pk_index_limit_t hal_op_index_limit(const hal_op_context_t *context, const hal_t
 hal_status_t hal_op_index_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                  const hal_tensor_t *like, const hal_tensor_t **out_tensor);
 
-/* Gives the dtype whose kernels move elements of the size of `dtype`: uint8, int16, int32, int64 or complex128; or
+/* Returns the dtype whose kernels move elements of the size of `dtype`: uint8, int16, int32, int64 or complex128; or
  * HAL_UNIMPLEMENTED. */
 hal_status_t hal_op_moved_dtype(hal_dtype_t dtype, hal_dtype_t *out_dtype);
 

@@ -31,7 +31,7 @@
       X(BOTH, pk_error_t, error), X(STRUCT, pk_rows_t, kept), X(VALUE, pk_u64, lists), X(VALUE, pk_i64, n), \
       X(VALUE, pk_i64, shared), X(VALUE, pk_i64, index_step)
 
-/* Scatter by sorted indices: `places` of the kept dimensions, of which `shared` neighbours have the same list of n entries, cut into
+/* Scatter by sorted indices: `places` of the kept dimensions, of which `shared` neighbors have the same list of n entries, cut into
  * `chunks` of `chunk`; b_step and step are the indexed dimension of b and of out, whose size is `bound`. */
 typedef struct {
   pk_i64 places, shared, n, chunk, chunks, b_step, bound, step;

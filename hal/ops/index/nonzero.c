@@ -1,8 +1,8 @@
-/* op_nonzero.c: launcher of the family `nonzero`, whose result's size depends on the data: a first call counts, the caller
+/* nonzero.c: launcher of the family `nonzero`, whose result's size depends on the data: a first call counts, the caller
  * reads the total and makes the result, a second call writes.
  *
  * _nonzero_count   args: self, contiguous bool. Result: contiguous int64, a place for each chunk and one for the total,
- *                  which comes last; the chunks are as many as the result says.
+ *                  which comes last; the size of the result determines the number of chunks.
  * nonzero          args: self, the counts of the first call. Result: [total, columns], columns <= 6: with as many as self
  *                  has dimensions the coordinates, with one the place in the flattened tensor. */
 #include <string.h>

@@ -1,4 +1,4 @@
-/* op_scatter.c: launcher of the families `scatter` (elements are replaced) and `scatter_reduce` (combined): the result is
+/* scatter.c: launcher of the families `scatter` (elements are replaced) and `scatter_reduce` (combined): the result is
  * changed in place.
  *
  * args: dim, index, src[, reduce][, checked]. Index and src have one shape; the result has as many dimensions, and except
@@ -17,7 +17,7 @@ _Static_assert(HAL_SCATTER_REDUCE_VARIANT_SUM == 0 && HAL_SCATTER_REDUCE_VARIANT
                    HAL_SCATTER_REDUCE_VARIANT_AMAX == 2 && HAL_SCATTER_REDUCE_VARIANT_AMIN == 3,
                "`reduce` is the number of a variant");
 
-/* Neighbouring places that an item takes at once where that is the order of memory: a run of two pages of float32. */
+/* Neighboring places that an item takes at once where that is the order of memory: a run of two pages of float32. */
 #define STRIP 2048
 
 /* Removes dimension `dim` of a tensor in the index's shape. */

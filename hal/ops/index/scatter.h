@@ -17,7 +17,7 @@ typedef struct hal_op_scatter_s {
   int moves; /* elements are replaced, not combined */
 } hal_op_scatter_t;
 
-/* Whether the indices are sorted first: on devices with many threads, where the kept dimensions have too few places to keep them busy and
+/* Returns whether the indices are sorted first: on devices with many threads, where the kept dimensions have too few places to keep them busy and
  * the indexed one is long. */
 int hal_op_scatter_sorts(const hal_op_context_t *context, const hal_op_scatter_t *s);
 

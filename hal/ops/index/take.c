@@ -1,4 +1,4 @@
-/* op_take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
+/* take.c: launcher of the family `take`: gather, index_select and indexing by one tensor.
  *
  * args: self, dim, index[, checked]. Index and result have one shape; where the index does not vary its stride is 0. self
  * has as many dimensions; except in `dim` its sizes are at least the result's, or its stride is 0. */
@@ -13,7 +13,7 @@
 
 HAL_OP_LAUNCHER(queue_take, loops, TAKE_ROWS_ARGS)
 
-/* Gives `self` in the result's shape, with stride 0 in the indexed dimension. */
+/* Returns `self` in the result's shape, with stride 0 in the indexed dimension. */
 static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *self, const hal_tensor_t *result,
                            int64_t dim, int64_t *strides, hal_tensor_t *out) {
   if (self->ndim != result->ndim)
@@ -30,7 +30,7 @@ static hal_status_t spread(const hal_op_context_t *context, const hal_tensor_t *
   return HAL_OK;
 }
 
-/* What the kernel takes beside its operands. */
+/* Arguments of the kernel in addition to its operands. */
 typedef struct reader_s {
   pk_index_limit_t limit;
   void *error;
@@ -55,7 +55,7 @@ static hal_status_t launch(hal_op_context_t *context, hal_dtype_t dtype, const h
   return hal_op_report_launched(context);
 }
 
-/* Whether elements of `by` bytes move the same bytes: operands are dense and aligned in runs that one index serves. */
+/* Returns whether elements of `by` bytes move the same bytes: operands are dense and aligned in runs that one index serves. */
 static int fits(const hal_op_iterator_t *it, const pk_index_limit_t *limit, int64_t size, int64_t by) {
   const int64_t times = by / size;
   if (it->ndim < 1 || it->size[0] % times || it->stride[2][0] || limit->step % times) return 0;

@@ -1,4 +1,4 @@
-/* op_layer_norm.c: launchers of the normalisation of rows and its gradients. Matrices are rows x n and contiguous; the
+/* layer_norm.c: launchers of the normalization of rows and its gradients. Matrices are rows x n and contiguous; the
  * mean and 1 / sqrt(variance + eps) of the rows are contiguous and of the accumulators' dtype. */
 #include "hal_op_ids.h"
 #include "hal_op_variants.h"
@@ -112,7 +112,7 @@ static hal_status_t launch_parameters(hal_op_context_t *context, const backward_
   return status;
 }
 
-/* Results: gradients of the input, the weight and the bias; those that are NULL are not wanted. */
+/* Results: gradients of the input, the weight and the bias; those that are NULL are not computed. */
 hal_status_t hal_op_launch_layer_norm_backward(hal_op_context_t *context, const hal_op_call_t *call) {
   backward_t in;
   HAL_RETURN_IF_ERROR(hal_op_tensor(context, call, 0, &in.grad));

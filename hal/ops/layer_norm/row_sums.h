@@ -8,7 +8,7 @@ typedef struct {
   PK_NAME(lanes) of[4];
 } PK_NAME(sums);
 
-/* Loads elements [j, end) of a row, at most 16, and behind them `filler`. */
+/* Loads elements [j, end) of a row, at most 16, followed by `filler`. */
 PK_FN void PK_NAME(load)(const T *p, pk_i64 j, pk_i64 end, T filler, PK_NAME(lanes) * v) {
   if (end - j >= 16) {
     memcpy(v, p + j, sizeof *v);

@@ -1,4 +1,4 @@
-/* op_max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators without
+/* max_pool.c: launchers of max pooling, with windows of a size and adaptive ones, and of its backward. Operators without
  * a `kernel_size` are the adaptive ones. */
 #include <string.h>
 
@@ -70,8 +70,8 @@ typedef struct share_s {
   int64_t rows, band, lanes;
 } share_t;
 
-/* Few items with many rows where cores are few, if places along the spatial dimensions lie evenly apart. Neighbours look at the windows
- * that reach into both, so a band is not small. */
+/* Few items with many rows on devices with few cores, if places along the spatial dimensions have equal distances. Neighbors read the
+ * windows that reach into both, so a band is not small. */
 static share_t share_rows(const hal_op_context_t *context, const hal_op_volume_t *input) {
   const int64_t *const size = input->space, *const stride = input->strides.space;
   share_t share = {.rows = input->batch * input->channels * size[0] * size[1], .band = 0, .lanes = 1};

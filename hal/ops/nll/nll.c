@@ -1,4 +1,4 @@
-/* op_nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
+/* nll.c: launchers of the negative log likelihood of classes and its gradient. Inputs are N x classes x places, targets
  * N x places, all contiguous. */
 #include "hal_op_variants.h"
 #include "ops/nll/nll_args.h"

@@ -1,4 +1,4 @@
-/* op_optimizer.c: launcher of the family `optimizer`: one step over one parameter, in one launch.
+/* optimizer.c: launcher of the family `optimizer`: one step over one parameter, in one launch.
  *
  * Results are the parameter, its gradient and its state, dense and of one shape and dtype; all are read and written.
  * Arguments, by name: `step`, `lr`, `grad_scale`, `found_inf` are float32 tensors of one element or (all but `step`)
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "hal_op_variants.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "ops/optimizer/optimizer_args.h"
 
 HAL_OP_LAUNCHER(queue_adam, groups, OPTIMIZER_ADAM_ARGS)
@@ -20,7 +20,7 @@ enum { LEAST_OF_GROUP = 4 * PK_LSIZE, MOST_OF_GROUP = 128 * PK_LSIZE };
 #define MOST_DEVICE 4 /* numbers in device memory */
 #define MOST_NUMBERS 4
 
-/* Arguments that are flags, and the bits of flags; the first three say that a number is in device memory. */
+/* Arguments that are flags, and the bits of flags; the first three mean that a number is in device memory. */
 static const char *const flag_names[] = {"lr",        "grad_scale",      "found_inf",     "maximize", "amsgrad",
                                          "decoupled", "momentum_buffer", "is_first_step", "nesterov"};
 enum { FLAG_LR = 0, FLAG_DEVICE_COUNT = 3, FLAG_COUNT = sizeof flag_names / sizeof flag_names[0] };
@@ -80,7 +80,7 @@ static hal_status_t read_arguments(const hal_op_context_t *context, const hal_op
   return HAL_OK;
 }
 
-/* Checks that the parameter, its gradient and its state are dense and alike; gives their dtype and length. */
+/* Checks that the parameter, its gradient and its state are dense and alike; returns their dtype and length. */
 static hal_status_t read_state(const hal_op_context_t *context, const hal_op_call_t *call, void **out_data,
                                hal_dtype_t *out_dtype, uint64_t *out_numel) {
   const hal_tensor_t *first, *other;

@@ -6,7 +6,7 @@
 
 /* The numbers of a step. */
 typedef struct {
-  pk_double lr; /* unless the flag LR says that it is in device memory */
+  pk_double lr; /* unless it is in device memory (flag LR) */
   pk_double number
       [4]; /* adam: beta1 beta2 eps weight_decay; sgd: weight_decay momentum dampening; adagrad: lr_decay weight_decay eps */
   pk_i32 flags, pad;

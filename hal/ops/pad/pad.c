@@ -1,5 +1,5 @@
-/* pad.c: launchers of padding by reflection and by repeating the edge, and of its backward, with ATen's arguments. What an operator
- * does is said by its name. */
+/* pad.c: launchers of padding by reflection and by repeating the edge, and of its backward, with ATen's arguments. The name of
+ * an operator selects its kind. */
 #include <string.h>
 
 #include "op/dims.h"
@@ -14,7 +14,7 @@ HAL_OP_LAUNCHER(queue_backward_rows, loops, PAD_BACKWARD_ROWS_ARGS)
 
 #define FEWEST_COLUMNS 8 /* a shorter kept dimension does not repay it */
 
-/* Reads the padding: pairs of what stands before and behind, from the last dimension on. */
+/* Reads the padding: pairs of elements before and after, from the last dimension on. */
 static hal_status_t read_padding(const hal_op_context_t *context, const hal_op_call_t *call, const hal_tensor_t *image,
                                  const hal_tensor_t *padded, pk_pad_t *p) {
   const int32_t spatial = hal_op_spatial(context), index = hal_op_named(context, "padding");

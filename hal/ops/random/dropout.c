@@ -1,4 +1,4 @@
-/* op_dropout.c: launcher of native_dropout: the result and the mask of what was kept, from contiguous operands. A call uses
+/* dropout.c: launcher of native_dropout: the result and the mask of what was kept, from contiguous operands. A call uses
  * ceil(count / 4) Philox blocks. */
 #include <math.h>
 

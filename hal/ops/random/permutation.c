@@ -1,5 +1,5 @@
-/* op_permutation.c: launcher of randperm. The call's Philox blocks: one per element for few elements, else six. */
-#include "op/queue.h"
+/* permutation.c: launcher of randperm. The call's Philox blocks: one per element for few elements, else six. */
+#include "op/launch.h"
 
 #include "hal_op_variants.h"
 #include "ops/random/random_args.h"

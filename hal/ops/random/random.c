@@ -1,8 +1,8 @@
-/* op_random.c: launchers of the random distributions: by the portable kernel, and by the plugin's random_fill for a
- * device that takes no kernels. The formulas stand beside hal_random_t in hal/plugin.h.
+/* random.c: launchers of the random distributions: by the portable kernel, and by the plugin's random_fill for a
+ * device without kernels. The formulas are documented at hal_random_t in hal/plugin.h.
  *
  * A call uses the Philox blocks call->offset, call->offset + 1, ... of call->seed: ceil(count / 4) blocks, in 64-bit
- * dtypes ceil(count / 2). Whoever makes the call reserves as many (hal_generator_reserve). */
+ * dtypes ceil(count / 2). The caller reserves as many (hal_generator_reserve). */
 #include <math.h>
 #include <string.h>
 

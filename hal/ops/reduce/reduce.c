@@ -1,4 +1,4 @@
-/* op_reduce.c: the stages of a reduction. Results arrive in keepdim shape.
+/* reduce.c: the stages of a reduction. Results arrive in keepdim shape.
  *
  * Each stage reduces one dimension, the one with the smallest stride first, into scratch memory; the last one writes the
  * result. A dimension that is long where there are few outputs is cut into chunks, whose partial results are one more
@@ -17,7 +17,7 @@ HAL_OP_LAUNCHER(queue_pair, groups, REDUCE_PAIR_STAGE_ARGS)
 HAL_OP_LAUNCHER(queue_pair_items, loops, REDUCE_PAIR_STAGE_ARGS)
 
 #define LEAST_CHUNK 4096 /* elements, of a chunk of a row; in columns: elements of a strip of columns */
-#define WANTED_UNITS 64  /* units of work that a long reduction is cut into; more where the device wants more groups */
+#define WANTED_UNITS 64  /* units of work that a long reduction is cut into; more if the device needs more groups */
 #define STRIP PK_STRIP   /* columns of a unit */
 #define SHORT_ROW 32     /* shorter rows are reduced one after the other by an item each */
 
@@ -49,7 +49,7 @@ static int64_t divide_up(int64_t x, int64_t y) { return x / y + (x % y != 0); }
 
 static int64_t round_up(int64_t x, int64_t to) { return divide_up(x, to) * to; }
 
-/* Cuts the stage's dimension so that there are about as many units as wanted, of at least LEAST_CHUNK elements. `unit` is the
+/* Cuts the stage's dimension so that there are about as many units as requested, of at least LEAST_CHUNK elements. `unit` is the
  * number of elements of a unit per place of the dimension, `granule` what a chunk is a multiple of. */
 static void cut(const hal_op_target_t *target, stage_t *stage, int64_t units, int64_t unit, int64_t granule) {
   const int64_t n = stage->dim.size, groups = (int64_t)target->wanted_groups;
@@ -152,8 +152,8 @@ static int has_reduced(const hal_op_dims_t *dims) {
   return 0;
 }
 
-/* Lays the stage's result out in scratch memory, chunks innermost, and gives what the next stage reads: the same
- * dimensions with those strides, the final result's strides beside them. */
+/* Lays out the stage's result in scratch memory, chunks innermost, and returns what the next stage reads: the same
+ * dimensions with those strides, and the final result's strides. */
 static void lay_out_scratch(stage_t *stage, hal_op_dims_t *out_next) {
   hal_op_dims_t next = {.count = 0, .operands = 2};
   int64_t stride = stage->chunks;

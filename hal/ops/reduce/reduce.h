@@ -1,4 +1,4 @@
-/* op_reduce.h: reductions over any set of dimensions, for the launchers that are made of them. Private to hal/src. */
+/* reduce.h: reductions over any set of dimensions, for the launchers that are made of them. Private to hal/ops. */
 #ifndef HAL_SRC_OP_REDUCE_H_
 #define HAL_SRC_OP_REDUCE_H_
 

@@ -1,4 +1,4 @@
-/* op_reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
+/* reduce_calls.c: launchers of the operators that reduce dimensions: sums and extremes, inner products, norms, moments. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -42,7 +42,7 @@ static hal_status_t check_result(const hal_op_context_t *context, hal_op_reducti
   return HAL_OK;
 }
 
-/* Tells whether the operation has a result for no elements. */
+/* Returns whether the operation has a result for no elements. */
 static int has_neutral_element(const hal_op_context_t *context) {
   const char *const kernel = context->info->kernel;
   return strcmp(kernel, "amax") != 0 && strcmp(kernel, "amin") != 0 && strcmp(kernel, "norm_smallest") != 0;
@@ -236,7 +236,7 @@ static hal_status_t exact_mean(hal_op_context_t *context, const hal_op_call_t *c
   return status;
 }
 
-/* Variance or standard deviation, and the mean where a second result asks for it: in two passes, the second one over the
+/* Variance or standard deviation, and the mean if there is a second result: in two passes, the second one over the
  * squares of the deviations, which is as exact as the mean. */
 hal_status_t hal_op_launch_moments(hal_op_context_t *context, const hal_op_call_t *call) {
   const hal_tensor_t *self, *result, *mean = NULL;

@@ -1,4 +1,4 @@
-/* op_reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
+/* reduce_index.c: launcher of max.dim and min.dim (values and indices) and argmax and argmin (indices). Results
  * arrive in keepdim shape; an empty list of dimensions means the flattened tensor.
  *
  * A long dimension with few outputs is cut into chunks, whose winners are merged. A flattened tensor that is not one
@@ -19,7 +19,7 @@ HAL_OP_LAUNCHER(queue_reduce_index_merge, loops, REDUCE_INDEX_MERGE_ARGS)
 #define MERGE_CHUNK 1024                 /* candidates that an item of a merge compares */
 #define LARGEST_CHUNK (INT64_C(1) << 30) /* the kernels count within a chunk in 32 bits */
 
-/* Where a stage reads or writes: values (may be NULL when they are not wanted) and indices. */
+/* Where a stage reads or writes: values (NULL: not computed) and indices. */
 typedef struct place_s {
   void *values;
   int64_t *indices;
@@ -45,7 +45,7 @@ static void plan(stage_t *stage) {
   stage->chunks = divide_up(n, stage->chunk);
 }
 
-/* Gives the kept dimensions the strides of contiguous candidates, `chunks` for each output. */
+/* Sets the strides of the kept dimensions to those of contiguous candidates, `chunks` for each output. */
 static void lay_out_candidates(hal_op_dims_t *kept, int64_t chunks) {
   int64_t stride = chunks;
   for (int32_t i = 0; i < kept->count; i++) {
@@ -62,7 +62,7 @@ static hal_status_t allocate(const hal_op_context_t *context, hal_dtype_t dtype,
     return hal_op_too_large(context, UINT64_MAX);
   HAL_RETURN_IF_ERROR(hal_op_scratch(context, size, out_scratch));
   out_place->indices = out_scratch->address;
-  out_place->values = out_place->indices + count; /* addresses only: the host does not touch the memory */
+  out_place->values = out_place->indices + count; /* addresses only: the host does not access the memory */
   return HAL_OK;
 }
 

@@ -10,7 +10,7 @@
  * Accuracy: no accumulator takes more than 64 elements or partial results one after the other, so the error of a float32 sum
  * grows as that of a pairwise sum, not with the number of elements.
  *
- * A unit of work is one chunk of one row (rows), or one chunk of PK_STRIP neighbouring columns (cols). A group computes
+ * A unit of work is one chunk of one row (rows), or one chunk of PK_STRIP neighboring columns (cols). A group computes
  * `per_group` units: 1 on devices with many threads, enough for a thread's attention on a CPU. Operand 0 of `kept` is the
  * result, 1 is a, 2 b, 3 c. Chunk i of an output goes to place i after the output's first element. */
 #if PK_PAIRED
@@ -31,7 +31,7 @@
 #define PK_READ_SOURCE(x) (x)
 #endif
 
-/* What rows and cols read. PK_VIEW(p, source, n, room): the next n elements from `source` on, as p. PK_VIEW_4: four lines of PK_STRIP
+/* Operands of rows and cols. PK_VIEW(p, source, n, room): the next n elements from `source` on, as p. PK_VIEW_4: four lines of PK_STRIP
  * elements, whose distance in p is PK_STEP(distance). The host makes float32 of half precision in `room`, declared by PK_ROOM (kernels/pk_widen.h). */
 #if defined(PK_HOST) && PK_FIRST && defined(PK_RUNS)
 #define PK_READ(x) (x)
@@ -253,7 +253,7 @@ PK_KERNEL(PK_STAGE(cols), PK_STAGE_ARGS) {
 #undef PK_READ
 #define PK_READ(x) PK_READ_SOURCE(x)
 
-/* Any strides: an item computes `per_group` outputs of `units`, each by itself, in three levels of at most 64 steps. */
+/* Any strides: an item computes `per_group` outputs of `units`, each separately, in three levels of at most 64 steps. */
 PK_KERNEL(PK_STAGE(strided), PK_STAGE_ARGS) {
   PK_ITEM(item, (units + per_group - 1) / per_group) {
     const pk_u64 last = (item + 1) * per_group < units ? (item + 1) * per_group : units;

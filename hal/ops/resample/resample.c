@@ -1,4 +1,4 @@
-/* op_resample.c: launcher of resample, a sparse linear map along one dimension. */
+/* resample.c: launcher of resample, a sparse linear map along one dimension. */
 #include "op/dims.h"
 #include "op/iterator.h"
 

@@ -1,5 +1,5 @@
 /* resample_map.c: launcher of interpolation and of pooling by averages, forward and backward, with ATen's arguments: a map along each
- * spatial dimension in turn (resample.c), whose tables a kernel makes in scratch memory. What an operator does is said by its name. */
+ * spatial dimension in turn (resample.c), whose tables a kernel writes to scratch memory. The name of an operator selects its kind. */
 #include <math.h>
 #include <string.h>
 
@@ -40,7 +40,7 @@ static hal_status_t optional_double(const hal_op_context_t *context, const hal_o
   return hal_op_double(context, call, (uint32_t)index, out);
 }
 
-/* As ATen computes it: in the kernel's type, and for nearest neighbours in float. */
+/* As ATen computes it: in the kernel's type, and for nearest neighbors in float. */
 static void set_ratio(const pk_resample_t *map, double scale, hal_dtype_t dtype, hal_op_scalar_t *out) {
   const int nearest = map->kind <= RESAMPLE_NEAREST_EXACT;
   double ratio = scale > 0 ? 1.0 / scale : (double)map->in / (double)map->out;
@@ -149,7 +149,7 @@ static int32_t order_of(const plan_t *plan, int32_t order[3]) {
   return count;
 }
 
-/* Makes the tables of a map in scratch memory; the caller releases it, whatever is returned. */
+/* Creates the tables of a map in scratch memory; the caller releases it, whatever is returned. */
 static hal_status_t make_tables(hal_op_context_t *context, const plan_t *plan, int32_t d, hal_dtype_t dtype,
                                 hal_op_scratch_t *scratch, hal_op_map_t *out_map) {
   const pk_resample_t *map = &plan->map[d];

@@ -84,7 +84,7 @@ static hal_status_t launch_rows(hal_op_context_t *context, hal_dtype_t dtype, co
                          strip, scan->dim.stride[0], scan->dim.stride[1]);
 }
 
-/* Few, long rows: chunk by chunk, behind the sums of the chunks before. */
+/* Few, long rows: chunk by chunk, after the sums of the earlier chunks. */
 static hal_status_t launch_chunks(hal_op_context_t *context, hal_dtype_t dtype, const scan_t *scan, int64_t chunk,
                                   int64_t chunks) {
   hal_plugin_kernel_t *totals, *prefix;

@@ -1,5 +1,5 @@
-/* op_sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
-#include "op/queue.h"
+/* sequence.c: launchers of arange, linspace and logspace: numbers made from their index, into a contiguous result. */
+#include "op/launch.h"
 
 #include "hal_op_variants.h"
 #include "ops/sequence/sequence_args.h"

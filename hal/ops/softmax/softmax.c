@@ -1,4 +1,4 @@
-/* op_softmax.c: launchers of softmax, log_softmax and their gradients over one dimension. */
+/* softmax.c: launchers of softmax, log_softmax and their gradients over one dimension. */
 #include "hal_op_variants.h"
 #include "op/dims.h"
 #include "ops/softmax/softmax_args.h"
@@ -103,7 +103,7 @@ static hal_status_t launch_cols(hal_op_context_t *context, call_t *in, void *con
                              stride[1], stride[2], column.size, by_column[0], by_column[1], by_column[2]);
 }
 
-/* Elements of the shortest row that is computed by itself. */
+/* Elements of the shortest row that is computed separately. */
 static int64_t short_row(const hal_op_context_t *context, int32_t operands) {
   return hal_op_is_host(context) && operands == 2 ? SHORT_HOST_ROW : SHORT_ROW;
 }

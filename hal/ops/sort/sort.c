@@ -1,4 +1,4 @@
-/* op_sort.c: launcher of the family `sort`: stable, NaN as the largest element.
+/* sort.c: launcher of the family `sort`: stable, NaN as the largest element.
  *
  * args: self, dim, descending, bits: the bits that integers have been cast from (8 for int8; 64 otherwise), which saves
  * passes. bits < 64 with `bias` in the kernel: -2^(bits-1) becomes 0. Results: values, int64 indices. */
@@ -132,7 +132,7 @@ static hal_status_t put_values(hal_op_context_t *context, const hal_op_sort_t *w
                            s->dim.stride[0], s->dim.stride[1], s->dim.stride[2]);
 }
 
-/* Sorts short rows; gives the buffer that the entries end in. */
+/* Sorts short rows; returns the buffer that the entries end in. */
 static hal_status_t sort_short(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer) {
   hal_plugin_kernel_t *kernel;
   HAL_RETURN_IF_ERROR(hal_op_kernel(context, s->dtype, HAL_SORT_VARIANT_MERGE, &kernel));
@@ -187,7 +187,7 @@ hal_status_t hal_op_launch_sort(hal_op_context_t *context, const hal_op_call_t *
 
 /* ---- search ------------------------------------------------------------------------------------------------------ */
 
-/* What the kernel of search takes beside its operands. */
+/* Arguments of the kernel of search in addition to its operands. */
 typedef struct searched_s {
   int64_t n, step;
   int32_t right;

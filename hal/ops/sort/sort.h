@@ -24,14 +24,14 @@ typedef struct hal_op_sort_s {
 /* Splits the dimension `dim` off; operands are values, self and indices in self's shape. Sets n, rows, kept and dim. */
 hal_status_t hal_op_sort_dims(hal_op_sort_t *s, const hal_tensor_t *const tensors[3], int64_t dim);
 
-/* What makes the keys of a dtype unsigned and of the wanted order; `bits` of integers. */
+/* Makes the keys of a dtype unsigned and of the requested order; `bits` of integers. */
 void hal_op_sort_keys(hal_op_sort_t *s, hal_dtype_t dtype, int descending, int64_t bits);
 
 /* Allocates `scratch`: keys[0] and places[0], which the caller fills with the entries, and what sorting needs. */
 hal_status_t hal_op_sort_allocate(const hal_op_context_t *context, hal_op_sort_t *s);
 
 /* Queues the sort of the entries of rows longer than HAL_OP_SORT_SHORT by `bytes` of their keys, with the kernels of the operator sort of int64,
- * whose context it gets. Gives the buffer that they end in. */
+ * whose context it gets. Returns the buffer that they end in. */
 hal_status_t hal_op_sort_by_radix(hal_op_context_t *context, const hal_op_sort_t *s, int *out_buffer);
 
 /* Queues the sort of the entries (not when `sorted` is 0), and writes values and indices. */

@@ -1,4 +1,4 @@
-/* topk.c: the first k elements of rows in the order of sort: selected, and then sorted when the caller wants them so. Of equal
+/* topk.c: the first k elements of rows in the order of sort: selected, and then sorted if the caller requests it. Of equal
  * elements those with the lowest indices are taken.
  *
  * args: self, k, dim, largest, sorted. Results: values and int64 indices, in self's shape but k along dim. */
@@ -12,9 +12,9 @@ HAL_OP_LAUNCHER(queue_choose, loops, TOPK_CHOOSE_ARGS)
 #define MANY_ROWS 16 /* keep all threads busy without cutting a row */
 #define WANTED_CHUNKS INT64_C(64)
 #define LEAST_CHUNK INT64_C(16384) /* elements of a chunk */
-#define PER_ENTRY 64               /* elements for each entry that a chunk gives, at least */
+#define PER_ENTRY 64               /* least elements for each entry of a chunk */
 
-/* How rows are cut, and what the selection needs: room for the entries of an item, and those that chunks of a row give. */
+/* How rows are divided, and the memory of the selection: for the entries of an item, and for those of the chunks of a row. */
 typedef struct selection_s {
   int64_t n, k, chunk, chunks, room;
   uint64_t units, per_item, items;

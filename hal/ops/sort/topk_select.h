@@ -3,17 +3,17 @@
  *
  * pick: a unit of work is a chunk of a row. Elements that may be among the k first go to the item's `room`, in the order of the
  * row; when it is full the k smallest keys stay, in that order, and the largest of them is the limit that later elements must be
- * below. Mostly few are, so that a block of them costs a comparison each. For a small k the entries are kept sorted. A chunk of fewer than k elements is filled up with
- * entries behind all others.
+ * below. Mostly few are, so that a block of them costs a comparison each. For a small k the entries are kept sorted. A chunk of fewer than k elements is padded with
+ * entries that sort after all others.
  * choose: the same of the entries of a row's chunks, which it overwrites. */
 #define PK_TOPK_BLOCK 64
 #define PK_TOPK_FEW 32 /* a k for which the entries are kept sorted */
 
-/* The k smallest of `count` entries, 0 < k <= count, move to the front in their order. Gives the largest key of them, found digit
+/* The k smallest of `count` entries, 0 < k <= count, move to the front in their order. Returns the largest key of them, found digit
  * by digit from the highest. */
 PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 count, pk_i64 k) {
   pk_u64 prefix = 0, known = 0;
-  pk_i64 rank = k; /* of the key wanted among those with the prefix */
+  pk_i64 rank = k; /* rank of the searched key among those with the prefix */
   for (pk_i32 shift = PK_TOPK_SHIFT; shift >= 0; shift -= 8) {
     pk_u32 tally[256];
     for (int d = 0; d < 256; d++) tally[d] = 0;
@@ -37,7 +37,7 @@ PK_FN pk_u64 PK_NAME(keep)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_
   return largest;
 }
 
-/* Puts an entry among at most k sorted ones, behind those with its key; the last of k goes. Gives their number. */
+/* Inserts an entry into at most k sorted ones, after those with its key; the last of k is dropped. Returns their number. */
 PK_FN pk_i64 PK_NAME(insert)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, pk_i64 have, pk_i64 k, pk_u64 key,
                              pk_u32 place) {
   pk_i64 at = have < k ? have : k - 1;
@@ -50,7 +50,7 @@ PK_FN pk_i64 PK_NAME(insert)(PK_GLOBAL pk_u64 *keys, PK_GLOBAL pk_u32 *places, p
   return have < k ? have + 1 : k;
 }
 
-/* Whether an element of a block is below the limit. */
+/* Returns whether an element of a block is below the limit. */
 PK_FN pk_i32 PK_NAME(below)(PK_GLOBAL const E *p, pk_i64 step, pk_i64 count, pk_u64 bias, pk_u64 invert, pk_u64 limit) {
   pk_i32 found = 0;
   if (step == 1 && count == PK_TOPK_BLOCK) {

@@ -1,4 +1,4 @@
-/* op_triangle.c: launchers of tril and triu, and of the lists of their places. */
+/* triangle.c: launchers of tril and triu, and of the lists of their places. */
 #include "op/dims.h"
 #include "op/iterator.h"
 
@@ -8,7 +8,7 @@
 HAL_OP_LAUNCHER(queue_triangle_rows, loops, TRIANGLE_ROWS_ARGS)
 HAL_OP_LAUNCHER(queue_triangle_indices_rows, loops, TRIANGLE_INDICES_ROWS_ARGS)
 
-/* Gives the walk over all rows: dimension 0 counts the rows of a matrix, the others the matrices, merged. */
+/* Returns the walk over all rows: dimension 0 counts the rows of a matrix, the others the matrices, merged. */
 static hal_status_t walk_rows(const hal_tensor_t *result, const hal_tensor_t *self, pk_rows_t *out_rows) {
   const hal_tensor_t *const tensors[] = {result, self};
   const int32_t ndim = result->ndim;

@@ -7,7 +7,7 @@
 
 #include "hal/plugin.h"
 
-/* float32[2,3], and the strides where they say more; "none" for NULL. */
+/* float32[2,3], and the strides unless they are those of a contiguous tensor; "none" for NULL. */
 void hal_describe_tensor(char *text, size_t size, const hal_tensor_t *tensor);
 
 /* A value, and of a call all arguments, or all results, with commas between them. */

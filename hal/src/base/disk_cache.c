@@ -54,7 +54,7 @@ static void warn(hal_disk_cache_t *cache, const char *what, int code) {
   cache->warned = 1;
 }
 
-/* Makes the folders of a path, like mkdir -p; those that are there stay as they are. */
+/* Creates the folders of a path, as mkdir -p does. */
 static void make_folders(const char *path) {
   char part[sizeof((hal_disk_cache_t *)0)->path];
   const size_t length = strlen(path);
@@ -66,7 +66,7 @@ static void make_folders(const char *path) {
   }
 }
 
-/* Whether only the user and root can change what the descriptor stands for. */
+/* Returns whether only the user and root can change what the descriptor stands for. */
 static int is_ours(int file, mode_t kind) {
   struct stat info;
   return fstat(file, &info) == 0 && (info.st_mode & S_IFMT) == kind && (info.st_uid == geteuid() || info.st_uid == 0) &&
@@ -117,7 +117,7 @@ static int read_all(int file, void *data, size_t size) {
   return 1;
 }
 
-/* Reads an open file; NULL when it is not what its header says. */
+/* Reads an open file; NULL when its content does not match its header. */
 static void *read_blob(int file, const hal_hash_t *key, size_t *out_size) {
   header_t header;
   if (!is_ours(file, S_IFREG) || !read_all(file, &header, sizeof header)) return NULL;
@@ -169,7 +169,7 @@ static int by_age(const void *a, const void *b) {
   return (x->tv_nsec > y->tv_nsec) - (x->tv_nsec < y->tv_nsec);
 }
 
-/* Gives all files, which the caller frees; those half-written by a process that died are among them. */
+/* Returns all files, which the caller frees; those half-written by a process that died are among them. */
 static file_t *list_files(DIR *folder, size_t *out_count, uint64_t *out_bytes) {
   file_t *files = NULL;
   size_t count = 0, room = 0;

@@ -1,7 +1,7 @@
 /* disk_cache.h: blobs that outlive the process, one file each, found by the hash of what they were made from.
  *
- * Any number of processes share a folder without a lock: a file is written under another name and renamed, so that it is there
- * whole or not at all, and its header tells damage. Nobody but the user and root may be able to write to the folder. A cache
+ * Any number of processes share a folder without a lock: a file is written under another name and renamed, so that a
+ * reader sees all of it or nothing, and its header detects damage. Only the user and root may have write access to the folder. A cache
  * that cannot be used is a cache without hits: no function here fails. Not thread-safe: the owner has a lock. Private to hal/src. */
 #ifndef HAL_SRC_DISK_CACHE_H_
 #define HAL_SRC_DISK_CACHE_H_
@@ -24,7 +24,7 @@ typedef struct hal_disk_cache_s {
 void hal_disk_cache_init(hal_disk_cache_t *cache, const char *root, const char *name);
 void hal_disk_cache_close(hal_disk_cache_t *cache);
 
-/* Gives the blob of a hash, which the caller frees with hal_free; NULL when there is none that is whole. */
+/* Returns the blob of a hash, which the caller frees with hal_free; NULL when there is none that is whole. */
 void *hal_disk_cache_load(hal_disk_cache_t *cache, const hal_hash_t *key, size_t *out_size);
 
 /* Keeps a blob. The oldest files go when the folder gets too large. */

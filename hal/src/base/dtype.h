@@ -4,10 +4,10 @@
 
 #include "hal/plugin.h"
 
-/* Gives the size of an element in bytes, 0 for an unknown dtype. */
+/* Returns the size of an element in bytes, 0 for an unknown dtype. */
 uint32_t hal_dtype_size(hal_dtype_t dtype);
 
-/* Gives torch's name of a dtype, "float32". */
+/* Returns torch's name of a dtype, "float32". */
 const char *hal_dtype_name(hal_dtype_t dtype);
 
 #endif /* HAL_SRC_DTYPE_H_ */

@@ -1,5 +1,5 @@
 /* hash.h: a 128-bit hash of bytes that arrive in pieces, FNV-1a (http://www.isthe.com/chongo/tech/comp/fnv/). For names of
- * files and for finding damage; not against somebody who wants two texts of one hash. Private to hal/src. */
+ * files and to detect damage; it does not resist deliberate collisions. Private to hal/src. */
 #ifndef HAL_SRC_HASH_H_
 #define HAL_SRC_HASH_H_
 

@@ -8,13 +8,9 @@
 hal_life_t hal_life;
 
 static void in_child(void) {
-  hal_lock_word += 4; /* first: locks of threads that stayed in the parent are free from here on */
+  hal_lock_word += 4; /* first: from here on, locks that other threads of the parent hold are free */
   hal_life_hooks.after_fork();
 }
 
-static void watch(void) { pthread_atfork(NULL, NULL, in_child); }
-
-void hal_life_watch_forks(void) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  pthread_once(&once, watch);
-}
+/* At load, before any lock can be held: a thread may hold one while another forks, also before a registry is opened. */
+static __attribute__((constructor)) void watch_forks(void) { pthread_atfork(NULL, NULL, in_child); }

@@ -1,8 +1,15 @@
 /* life.h: whether this process may still call plugins. Private to hal/src.
  *
- * The rule of life, for blocks, streams, events, modules and whatever else a device gave: what belongs to the parent of a
- * forked process, or to a registry that was closed, is released quietly and touches neither a driver nor a lock of the
- * parent; any other use of it is refused with the cause. hal_device_is_alive (device/device.h) is the question. */
+ * The lifetime rule, for blocks, streams, events, modules and all other objects of a device: an object of the parent of a forked process, or
+ * of a closed registry, is released silently, without calling a driver. Any other use of it fails with the cause. hal_device_is_alive
+ * (device/device.h) returns whether an object may still reach its plugin.
+ *
+ * Locks in the child of a fork, where the threads that held them do not exist:
+ * - hal_lock_t (base/lock.h), all of them: free in the child, as the word of a holder names its process.
+ * - pthread mutexes of the worker (fusion/worker.c) and of the validate layer: initialized again by hal_life_hooks.after_fork.
+ * - pthread mutexes of a device's operators, providers and packs (op/): held only while a plugin is in use, and then the child has no device
+ *   that could take them.
+ * test/components/fork_locks.py lists the mutexes, test/hal/device/fork_locks.c forks while other threads hold the locks. */
 #ifndef HAL_SRC_LIFE_H_
 #define HAL_SRC_LIFE_H_
 
@@ -10,15 +17,12 @@
 
 typedef struct hal_life_s {
   atomic_int closed; /* hal_registry_close has run */
-  atomic_int forked; /* this process is a child of one that had initialised a plugin */
+  atomic_int forked; /* this process is a child of one that had initialized a plugin */
 } hal_life_t;
 extern hal_life_t hal_life;
 
-/* Tells whether plugins that ran may not be called any more: 1 or 0. */
+/* Returns whether plugins that ran must not be called any more: 1 or 0. */
 static inline int hal_life_ended(void) { return atomic_load(&hal_life.forked) || atomic_load(&hal_life.closed); }
-
-/* Makes forks known from now on: called before the first lock that outlives its call can be held. */
-void hal_life_watch_forks(void);
 
 typedef struct hal_life_hooks_s {
   /* Runs in a forked child, whose only thread is the one that forked. */

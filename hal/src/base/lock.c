@@ -35,7 +35,7 @@ void hal_lock_wait(hal_lock_t *lock) {
     }
     cpu_pause();
   }
-  /* Whoever slept takes the lock as one with sleepers: it cannot know whether it was the last. */
+  /* A thread that slept takes the lock as one with sleepers: it cannot know whether it was the last. */
   for (;;) {
     const unsigned held = atomic_exchange_explicit(&lock->state, process | 2, memory_order_acquire);
     if (!held || (held & ~3u) != process) return; /* free, or of a thread that stayed in the parent */

@@ -1,8 +1,8 @@
-/* lock.h: the HAL's lock. Taken and given back by one atomic instruction each, without a call, when nobody competes; a
+/* lock.h: the HAL's lock. Without contention, locking and unlocking are one atomic instruction each, without a call. A
  * waiter spins for about the length of a cache hit, then sleeps in the kernel.
  *
  * A lock that a thread of the parent holds when the process forks is free in the child, where that thread does not exist:
- * the holder's word says which process it is of (life.h counts them). Private to hal/src. */
+ * the word of a holder contains the number of its process (hal_lock_word, life.c). Private to hal/src. */
 #ifndef HAL_SRC_LOCK_H_
 #define HAL_SRC_LOCK_H_
 
@@ -20,13 +20,13 @@ extern _Thread_local int hal_locks_held;
 #define HAL_COUNT_LOCK(change) ((void)0)
 #endif
 
-/* 0 = free, else the holder's process * 4, + 1 = held, + 2 = held and somebody may sleep on it. Zeroed memory is a free
- * lock, and nothing is to be destroyed. */
+/* 0 = free, else the holder's process * 4, + 1 = held, + 2 = held and a thread may sleep on it. Zeroed memory is a free
+ * lock, and needs no destruction. */
 typedef struct hal_lock_s {
   atomic_uint state;
 } hal_lock_t;
 
-/* What a lock of this process holds: a constant but for forks. */
+/* The word of a lock that this process holds; it changes in the child of a fork. */
 extern uint32_t hal_lock_word;
 
 void hal_lock_wait(hal_lock_t *lock);

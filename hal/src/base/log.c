@@ -11,7 +11,6 @@
 
 #include "base/callback.h"
 #include "base/host_malloc.h"
-#include "base/life.h"
 #include "base/log_internal.h"
 
 enum { LINE_BYTES = 2048, LEVEL_UNREAD = -1 };
@@ -97,7 +96,7 @@ void hal_log_write(int32_t level, const char *message) {
 
 void hal_log(int32_t level, const char *format, ...) {
   if (!hal_log_enabled(level)) return;
-  char message[LINE_BYTES - 64]; /* room for the line's head */
+  char message[LINE_BYTES - 64]; /* without the beginning of the line */
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(message, sizeof message, format, arguments);
@@ -110,7 +109,6 @@ void hal_log_from_plugin(int32_t level, const char *message) {
 }
 
 void hal_log_set_sink(hal_log_sink_t new_sink, void *user_data) {
-  hal_life_watch_forks();
   hal_lock(&sink_lock);
   sink = new_sink;
   sink_data = user_data;

@@ -80,7 +80,7 @@ hal_status_t hal_error_prefix(hal_status_t code, const char *format, ...) {
 }
 
 hal_status_t hal_error_not_ready(void) {
-  static const char text[] = "the work is not done yet; synchronize, or ask again later";
+  static const char text[] = "the work is not done yet; synchronize, or query again later";
   keep(text); /* no formatting: callers poll */
   return HAL_NOT_READY;
 }
@@ -113,7 +113,7 @@ void hal_error_restore(const hal_error_saved_t *saved) {
 uint64_t hal_error_mark(void) { return last.count; }
 
 hal_status_t hal_error_since(uint64_t mark, hal_status_t status) {
-  last.plugin_code = HAL_OK; /* a compiler of a plugin's gives its message through the host API: here it is reported */
+  last.plugin_code = HAL_OK; /* a plugin's compiler sets its message through the host API; it is reported here */
   if (!status || last.count != mark) return status;
-  return hal_error_set(status, "failed with %s (%d) and gave no message", hal_status_name(status), (int)status);
+  return hal_error_set(status, "failed with %s (%d) without a message", hal_status_name(status), (int)status);
 }

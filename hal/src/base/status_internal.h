@@ -10,11 +10,11 @@ hal_status_t hal_error_from_plugin(hal_status_t code, int64_t native_code, const
 /* Before a call of a plugin whose message is to be judged: forgets that an earlier one is unreported. */
 void hal_error_forget_plugin(void);
 
-/* Tells whether the plugin has given a message for this failure. */
+/* Returns whether the plugin has set a message for this failure. */
 int hal_error_has_plugin_message(hal_status_t status);
 
-/* Around a call of a function that a program or a plugin has set, which may fail without a message: what stood there before is of another
- * failure. hal_error_since, with what hal_error_mark gave before, says that there was none, and returns `status`. */
+/* Around a call of a function that the application or a plugin has set, which may fail without a message: an older message belongs to another
+ * failure. hal_error_since, with the result of hal_error_mark, replaces it if the function set none, and returns `status`. */
 uint64_t hal_error_mark(void);
 hal_status_t hal_error_since(uint64_t mark, hal_status_t status);
 

@@ -9,7 +9,7 @@
 /* Appends to the string in `text`, a buffer of `size` bytes; what does not fit is cut. */
 void hal_text_append(char *text, size_t size, const char *format, ...) HAL_PRINTF(3, 4);
 
-/* Tells whether the comma list `list` has `item`. */
+/* Returns whether the comma list `list` has `item`. */
 int hal_text_lists(const char *list, const char *item);
 
 #endif /* HAL_SRC_TEXT_H_ */

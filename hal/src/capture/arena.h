@@ -1,4 +1,4 @@
-/* arena.h: memory whose pieces live as long as the whole. Private to hal/src. */
+/* arena.h: memory whose pieces are freed together. Private to hal/src. */
 #ifndef HAL_SRC_CAPTURE_ARENA_H_
 #define HAL_SRC_CAPTURE_ARENA_H_
 
@@ -25,7 +25,7 @@ static inline size_t hal_arena_round(size_t size) {
 
 void *hal_arena_take_slow(hal_arena_t *arena, size_t size);
 
-/* Gives `size` bytes, aligned for any type; NULL = the host has no memory. Freed by hal_arena_destroy. */
+/* Returns `size` bytes, aligned for any type; NULL = the host has no memory. Freed by hal_arena_destroy. */
 static inline void *hal_arena_take(hal_arena_t *arena, size_t size) {
   hal_arena_chunk_t *const chunk = arena->chunks;
   const size_t rounded = hal_arena_round(size);
@@ -37,10 +37,10 @@ static inline void *hal_arena_take(hal_arena_t *arena, size_t size) {
   return piece;
 }
 
-/* Gives the last `size` bytes that were taken back. */
+/* Takes back the last `size` bytes. */
 void hal_arena_give_back(hal_arena_t *arena, size_t size);
 
-/* Gives a copy of `size` bytes; NULL = no memory. */
+/* Returns a copy of `size` bytes; NULL = no memory. */
 void *hal_arena_copy(hal_arena_t *arena, const void *data, size_t size);
 
 /* Frees all pieces, and keeps their memory for those to come. */

@@ -1,9 +1,9 @@
 /* graph.c: a program as graphs of the plugin, where it captures streams itself: a run is then a call for each graph in place of one for each
  * command.
  *
- * They are made at the second run, of the tape, on a stream of their own: whatever a first launch does, such as loading a kernel, is done, and a
- * program that runs once pays nothing. Commands that no graph may hold (host functions, copies of host memory, numbers that each run
- * draws anew, operators of the plugin that are not HAL_OP_CAPTURABLE) stand between graphs. */
+ * They are created at the second run, from the command list, on a separate stream: a first launch may load a kernel, and a program
+ * that runs once has no cost. Commands that no graph may contain (host functions, copies of host memory, numbers that each run
+ * generates, operators of the plugin that are not HAL_OP_CAPTURABLE) run between graphs. */
 #include <stdio.h>
 
 #include "base/status_internal.h"
@@ -34,29 +34,29 @@ static int fits(const hal_command_t *command, const hal_device_t *device) {
   }
 }
 
-/* The command behind the longest part that begins with one: all of them fit, or none does. */
-static uint32_t end_of_part(const hal_tape_t *tape, uint32_t begin, const hal_device_t *device) {
-  const int fit = fits(&tape->commands[begin], device);
+/* Returns the command after the longest part that begins with one: all of them fit, or none does. */
+static uint32_t end_of_part(const hal_command_list_t *list, uint32_t begin, const hal_device_t *device) {
+  const int fit = fits(&list->commands[begin], device);
   uint32_t end = begin + 1;
-  while (end < tape->command_count && fits(&tape->commands[end], device) == fit) end++;
+  while (end < list->command_count && fits(&list->commands[end], device) == fit) end++;
   return end;
 }
 
-/* Splits the tape. Returns 0 when the host has no memory. */
+/* Splits the command list. Returns 0 when the host has no memory. */
 static int split(const hal_program_t *program, hal_program_graphs_t *graphs) {
-  const hal_tape_t *const tape = &program->tape;
+  const hal_command_list_t *const list = &program->list;
   const hal_device_t *const device = program->device;
   uint32_t count = 0;
-  for (uint32_t i = 0; i < tape->command_count; i = end_of_part(tape, i, device)) count++;
+  for (uint32_t i = 0; i < list->command_count; i = end_of_part(list, i, device)) count++;
   graphs->parts = hal_calloc(count, sizeof *graphs->parts);
   if (!graphs->parts) return 0;
-  for (uint32_t i = 0; i < tape->command_count; i = graphs->parts[graphs->part_count++].end)
-    graphs->parts[graphs->part_count] = (hal_program_part_t){.begin = i, .end = end_of_part(tape, i, device)};
+  for (uint32_t i = 0; i < list->command_count; i = graphs->parts[graphs->part_count++].end)
+    graphs->parts[graphs->part_count] = (hal_program_part_t){.begin = i, .end = end_of_part(list, i, device)};
   return 1;
 }
 
 static int is_worth_it(const hal_program_t *program, const hal_program_part_t *part) {
-  return part->end - part->begin >= LEAST && fits(&program->tape.commands[part->begin], program->device);
+  return part->end - part->begin >= LEAST && fits(&program->list.commands[part->begin], program->device);
 }
 
 /* ---- capture ----------------------------------------------------------------------------------------------------------------- */
@@ -69,7 +69,7 @@ static hal_status_t capture(const hal_program_t *program, hal_program_graphs_t *
       hal_call_capture_begin(plugin, stream->direct.handle, HAL_CAPTURE_RELAXED, hal_memory_pool_id(program->pool));
   if (status) return hal_error_plugin(plugin, HAL_SLOT_capture_begin, status);
   for (uint32_t i = part->begin; i < part->end && !status; i++)
-    status = hal_tape_capture(&program->tape, i, stream, &graphs->scratch);
+    status = hal_command_list_capture(&program->list, i, stream, &graphs->scratch);
   char message[HAL_FAILURE_BYTES];
   if (status) snprintf(message, sizeof message, "%s", hal_error_message());
   hal_status_t ended = hal_call_capture_end(plugin, stream->direct.handle, out_graph);
@@ -122,7 +122,7 @@ static void drop(const hal_program_t *program, hal_program_graphs_t *graphs) {
 
 void hal_program_drop_graphs(hal_program_t *program) { drop(program, &program->graphs); }
 
-/* Makes the graphs of a program that has run before. Where that cannot be, its commands are queued one by one. */
+/* Creates the graphs of a program that has run before. If that fails, its commands are queued one by one. */
 static void make(hal_program_t *program, hal_stream_t *stream) {
   hal_program_graphs_t graphs = {.state = HAL_GRAPHS_MADE, .scratch = {.stream = stream}};
   const hal_status_t status = split(program, &graphs) ? make_all(program, &graphs)
@@ -136,8 +136,8 @@ static void make(hal_program_t *program, hal_stream_t *stream) {
   hal_program_unlock(program);
 }
 
-/* Whether a run may launch graphs: launches hold the address of the error record of the stream for which they were captured, and a profile tells of
- * each operator. */
+/* Returns whether a run may launch graphs: launches contain the address of the error record of the stream for which they were captured, and a profile
+ * reports each operator. */
 static int may_launch(const hal_program_t *program, const hal_stream_t *stream) {
   return program->graphs.state == HAL_GRAPHS_MADE && !hal_profile_is_on() &&
          (!program->patch_count || stream == program->graphs.scratch.stream);
@@ -145,7 +145,8 @@ static int may_launch(const hal_program_t *program, const hal_stream_t *stream) 
 
 static hal_status_t queue_commands(const hal_program_t *program, uint32_t begin, uint32_t end, hal_stream_t *stream) {
   const int profiled = hal_profile_is_on();
-  for (uint32_t i = begin; i < end; i++) HAL_RETURN_IF_ERROR(hal_tape_queue(&program->tape, i, stream, NULL, profiled));
+  for (uint32_t i = begin; i < end; i++)
+    HAL_RETURN_IF_ERROR(hal_command_list_queue(&program->list, i, stream, NULL, profiled));
   return HAL_OK;
 }
 
@@ -155,7 +156,7 @@ static hal_status_t launch(const hal_program_t *program, const hal_program_part_
   if (HAL_LIKELY(!status)) return HAL_OK;
   hal_error_plugin(plugin, HAL_SLOT_graph_launch, status);
   return hal_error_prefix(status, "commands %u to %u of %u of a program, as one graph: ", (unsigned)part->begin + 1,
-                          (unsigned)part->end, (unsigned)program->tape.command_count);
+                          (unsigned)part->end, (unsigned)program->list.command_count);
 }
 
 hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream) {
@@ -164,7 +165,7 @@ hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream) {
                      !hal_profile_is_on() && program->runs > 1;
   if (HAL_UNLIKELY(wanted) && hal_slot_is_provided(&program->device->plugin->api, HAL_SLOT_capture_begin))
     make(program, stream);
-  if (!may_launch(program, stream)) return queue_commands(program, 0, program->tape.command_count, stream);
+  if (!may_launch(program, stream)) return queue_commands(program, 0, program->list.command_count, stream);
   for (uint32_t i = 0; i < graphs->part_count; i++) {
     const hal_program_part_t *const part = &graphs->parts[i];
     HAL_RETURN_IF_ERROR(part->graph ? launch(program, part, stream)

@@ -1,4 +1,4 @@
-/* life.c: beginning and end of a recording, and of a program. */
+/* life.c: begins and ends recordings, and destroys programs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,16 +12,16 @@ static atomic_uint_fast64_t last_id;
 
 uint64_t hal_program_new_id(void) { return atomic_fetch_add(&last_id, 1) + 1; }
 
-void hal_tape_destroy(hal_tape_t *tape) {
-  hal_arena_destroy(&tape->arena);
-  hal_free(tape->commands);
-  hal_free(tape->ops);
-  *tape = (hal_tape_t){.command_count = 0};
+void hal_command_list_destroy(hal_command_list_t *list) {
+  hal_arena_destroy(&list->arena);
+  hal_free(list->commands);
+  hal_free(list->ops);
+  *list = (hal_command_list_t){.command_count = 0};
 }
 
-hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status) {
-  if (program->spoiled) return status;
-  program->spoiled = status;
+hal_status_t hal_program_invalidate(hal_program_t *program, hal_status_t status) {
+  if (program->invalidated) return status;
+  program->invalidated = status;
   snprintf(program->cause, sizeof program->cause, "%s", hal_error_message());
   return status;
 }
@@ -64,7 +64,7 @@ static void release_streams(hal_program_t *program) {
 
 /* Takes the queue of a recording: where the stream has one, that of before. NULL = no memory. */
 static hal_recording_t *take_front(hal_program_t *program, hal_stream_t *stream) {
-  hal_queue_t *const parked = hal_queue_unpark(&stream->parked[HAL_QUEUE_CAPTURE]);
+  hal_queue_t *const parked = hal_queue_unpark(&stream->slots[HAL_COMPONENT_CAPTURE]);
   hal_recording_t *const front = parked ? hal_recording_of(parked) : hal_calloc(1, sizeof *front);
   if (!front) return NULL;
   if (!parked)
@@ -82,12 +82,12 @@ static void leave_front(hal_program_t *program) {
   hal_lock(&front->lock);
   front->program = NULL;
   hal_unlock(&front->lock);
-  hal_queue_park(&program->stream->parked[HAL_QUEUE_CAPTURE], &front->queue);
+  hal_queue_park(&program->stream->slots[HAL_COMPONENT_CAPTURE], &front->queue);
 }
 
 /* ---- programs ------------------------------------------------------------------------------------------------------------ */
 
-/* Gives the pool of a description, with a reference, or a new one. */
+/* Returns the pool of a description, with a reference, or a new one. */
 static hal_status_t take_pool(const hal_device_t *device, const hal_program_desc_t *desc,
                               hal_memory_pool_t **out_pool) {
   hal_memory_pool_t *const pool = desc && HAL_HAS_FIELD(desc, pool) ? desc->pool : NULL;
@@ -130,7 +130,7 @@ hal_status_t hal_program_refuse(hal_program_t *program, const char *message) {
   const hal_status_t status = hal_error_set(HAL_FAILED_PRECONDITION, "%s", message);
   if (!hal_device_is_alive(program->device)) return status;
   hal_program_lock(program);
-  if (program->recording) hal_program_spoil(program, status);
+  if (program->recording) hal_program_invalidate(program, status);
   hal_program_unlock(program);
   return status;
 }
@@ -142,7 +142,7 @@ hal_status_t hal_program_end(hal_program_t *program) {
   if (!program->recording) status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended already");
   if (!status) {
     release_streams(program);
-    if (program->spoiled) status = hal_error_set(HAL_ABORTED, "the recording was spoiled: %s", program->cause);
+    if (program->invalidated) status = hal_error_set(HAL_ABORTED, "the recording was invalidated: %s", program->cause);
   }
   hal_program_unlock(program);
   return status;
@@ -161,7 +161,7 @@ static void free_program(void *data) {
   }
   hal_event_destroy(program->done);
   hal_memory_pool_release(program->pool);
-  hal_tape_destroy(&program->tape);
+  hal_command_list_destroy(&program->list);
   hal_free(program->patches);
   leave_front(program);
   hal_free(program);

@@ -16,8 +16,8 @@ enum {
   HAL_COMMAND_RANDOM,
   HAL_COMMAND_OWN_OP,
   HAL_COMMAND_HOST_CALL,
-  HAL_COMMAND_DRAW,  /* writes what a run draws where the kernels behind it read it */
-  HAL_COMMAND_FREED, /* lazy work: no command, but a note that memory was given back */
+  HAL_COMMAND_DRAW,  /* writes the random state of a run, which later kernels read */
+  HAL_COMMAND_FREED, /* lazy work: no command, but a note that memory was released */
   HAL_COMMAND_KINDS
 };
 
@@ -29,7 +29,7 @@ typedef struct hal_command_s {
       hal_plugin_kernel_t *kernel;
       const hal_launch_t *launch;
       uint64_t
-          codes; /* of its arguments, if their values are words that lie one behind another (hal_arg_code); 0 = they do not, or are too many */
+          codes; /* of its arguments, if their values are words that lie one after another (hal_arg_code); 0 = they do not, or are too many */
     } launch;
     struct {
       void *dst;
@@ -77,29 +77,28 @@ typedef struct hal_span_s {
   uint32_t dense; /* 1 = there is nothing between its elements */
 } hal_span_t;
 
-/* An operator of the recording; operators within operators come behind theirs. */
+/* An operator of the recording; operators within operators follow theirs. */
 typedef struct hal_program_op_s {
   uint32_t op;         /* HAL_OP_ID_* or a library's */
   const char *text;    /* its operands, where they are described; else NULL */
   uint64_t origin;     /* lazy work: where the caller was (hal_lazy_desc_t.origin) */
   hal_op_call_t *call; /* lazy work of a device with a compiler that accepts the operator: its call; else NULL */
   const hal_span_t
-      *spans; /* lazy work: its operands and results, where its launches do not tell them; NULL: nobody knows */
+      *spans; /* lazy work: its operands and results, if its launches do not determine them; NULL: unknown */
   uint32_t span_count;
-  uint32_t first,
-      last;     /* its commands on the tape, as far as it is all of them: see `complete` (hal_compiler_prepare) */
-  int complete; /* the operator has ended, so the tape has all its commands */
+  uint32_t first, last; /* its commands in the list, if all of them are known: see `complete` (hal_compiler_prepare) */
+  int complete;         /* the operator has ended, so the command list has all its commands */
 } hal_program_op_t;
 
 /* What was recorded, in its order. */
-typedef struct hal_tape_s {
+typedef struct hal_command_list_s {
   hal_arena_t arena; /* what commands point to */
   hal_command_t *commands;
   hal_program_op_t *ops;
   uint32_t command_count, command_room, op_count, op_room;
-} hal_tape_t;
+} hal_command_list_t;
 
-/* A generator that the program draws from: its state in device memory, and how much of it. */
+/* A generator of the program: its state in device memory, and the numbers of a run. */
 typedef struct hal_program_source_s {
   struct hal_program_source_s *next;
   hal_generator_t *generator;
@@ -107,7 +106,7 @@ typedef struct hal_program_source_s {
   uint64_t blocks;    /* of each run */
 } hal_program_source_t;
 
-/* A stretch of a tape that a run queues in one way. */
+/* Consecutive commands that a run queues in one way. */
 typedef struct hal_program_part_s {
   uint32_t begin, end;            /* commands */
   hal_plugin_graph_exec_t *graph; /* the plugin's, of all of them; NULL: they are queued one by one */
@@ -141,11 +140,11 @@ struct hal_program_s {
   hal_recording_t *front;
   hal_device_t *device;
   /* What each command accesses, side by side: 128 bytes with the above. All of it is under the front's lock. */
-  int is_deferred;        /* 1 = a lazy stream's, which are launched once */
-  hal_status_t spoiled;   /* HAL_OK, or what hal_program_end tells, with `cause` */
-  int recording, reports; /* reports: kernels may write the stream's error record */
-  hal_tape_t tape;
-  atomic_uint_fast64_t recorded; /* lazy work: operators that were put on a tape; read without the lock, too */
+  int is_deferred;          /* 1 = a lazy stream's, which are launched once */
+  hal_status_t invalidated; /* HAL_OK, or the status that hal_program_end returns, with `cause` */
+  int recording, reports;   /* reports: kernels may write the stream's error record */
+  hal_command_list_t list;
+  atomic_uint_fast64_t recorded; /* lazy work: operators that recorded a command; also read without the lock */
   uint32_t current_op;           /* that now records */
   uint32_t flags, stream_count;
   hal_memory_pool_t *pool;
@@ -170,38 +169,38 @@ static inline void hal_program_unlock(const hal_program_t *program) { hal_unlock
 /* The functions of a queue that records a program (record.c). Lazy work shares some of them. */
 extern const hal_queue_calls_t hal_program_calls;
 
-/* Gives the number of a recording, which no other has. */
+/* Returns the number of a recording, which no other has. */
 uint64_t hal_program_new_id(void);
 
-/* Locks a recording. Errors: it was spoiled, or has ended meanwhile. */
+/* Locks a recording. Errors: it was invalidated, or has ended meanwhile. */
 hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program);
 
-/* Unlocks it; a failure spoils the recording, which would lack the work. Returns `status`. */
+/* Unlocks it; a failure invalidates the recording, which would lack the work. Returns `status`. */
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status);
 
 /* Appends an empty command of the operator that records now; NULL = no memory. The lock is held. */
 hal_command_t *hal_program_append(hal_program_t *program, uint32_t kind);
 
-/* Frees what a tape holds. */
-void hal_tape_destroy(hal_tape_t *tape);
+/* Frees the memory of a command list. */
+void hal_command_list_destroy(hal_command_list_t *list);
 
-/* Queues one command of a tape on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
+/* Queues one command of a command list on a stream; `pool`: of scratch memory of the plugin's operators, NULL = the stream's; `profiled`: with the operator's
  * brackets of the profile. Errors name command and operator. */
-HAL_MUST_USE hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
-                                         hal_memory_pool_t *pool, int profiled);
+HAL_MUST_USE hal_status_t hal_command_list_queue(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                                 hal_memory_pool_t *pool, int profiled);
 
 /* Brackets of the profile around a call that submits the work of a command: under the operator `op`, HAL_PROFILE_NO_OP =
  * none, and the caller's number that the command was recorded with. */
-typedef struct hal_tape_bracket_s {
+typedef struct hal_command_bracket_s {
   uint32_t outer;
   int has_id;
-} hal_tape_bracket_t;
-void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket);
-void hal_tape_end_call(const hal_tape_bracket_t *bracket);
+} hal_command_bracket_t;
+void hal_command_begin_call(const hal_command_t *command, uint32_t op, hal_command_bracket_t *out_bracket);
+void hal_command_end_call(const hal_command_bracket_t *bracket);
 
-/* Gives one command to a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_tape_queue. */
-HAL_MUST_USE hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream,
-                                           hal_op_kept_t *kept);
+/* Queues one command on a stream that the plugin captures; the plugin's operators keep their scratch memory. Errors as of hal_command_list_queue. */
+HAL_MUST_USE hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t number,
+                                                   hal_stream_t *stream, hal_op_kept_t *kept);
 
 /* Queues the whole program on a stream, as graphs of the plugin where there are such. The turn is held. */
 HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t *stream);
@@ -209,29 +208,29 @@ HAL_MUST_USE hal_status_t hal_program_queue(hal_program_t *program, hal_stream_t
 /* Destroys the plugin's graphs of a program. None of them is queued: the last run is done, or none was launched. */
 void hal_program_drop_graphs(hal_program_t *program);
 
-/* Spoils a recording with the thread's message. Returns `status`. The lock is held. */
-hal_status_t hal_program_spoil(hal_program_t *program, hal_status_t status);
+/* Invalidates a recording with the thread's message. Returns `status`. The lock is held. */
+hal_status_t hal_program_invalidate(hal_program_t *program, hal_status_t status);
 
-/* Makes a stream recorded, with its memory from the program's pool. The lock is held. */
+/* Begins to record a stream, with its memory from the program's pool. The lock is held. */
 hal_status_t hal_program_take_stream(hal_program_t *program, hal_stream_t *stream);
 
 /* Errors: HAL_INVALID_ARGUMENT = none of hal_program_text's formats. */
-hal_status_t hal_tape_check_format(uint32_t format);
+hal_status_t hal_command_list_check_format(uint32_t format);
 
-/* Events that are reported to the owner of a tape while its commands are launched. */
-typedef struct hal_tape_observer_s hal_tape_observer_t;
-struct hal_tape_observer_s {
+/* Events that are reported to the owner of a command list while its commands are launched. */
+typedef struct hal_command_list_observer_s hal_command_list_observer_t;
+struct hal_command_list_observer_s {
   /* A group of kernels or a program was compiled. `origin`: where its first operator was called; 0 = unknown. */
-  void (*compiled)(hal_tape_observer_t *observer, uint64_t origin, const char *text);
+  void (*compiled)(hal_command_list_observer_t *observer, uint64_t origin, const char *text);
 };
 
 /* In a text that is written under a lock, an origin stands between two such bytes, as a number. */
 enum { HAL_ORIGIN_MARK = 1 };
 
-/* Writes a tape as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
+/* Writes a command list as text with a title, as hal_program_text does. `desc`: of a lazy stream whose operators have origins, which are marked; may be
  * NULL. */
-hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
-                           char *text, size_t room, size_t *out_size);
+hal_status_t hal_command_list_text(const hal_command_list_t *list, const char *title, const hal_lazy_desc_t *desc,
+                                   uint32_t format, char *text, size_t room, size_t *out_size);
 
 /* Copies a call with all that it points to, into the arena. NULL = no memory. */
 hal_op_call_t *hal_program_copy_call(hal_arena_t *arena, const hal_op_call_t *call);

@@ -11,13 +11,13 @@
 #include "hal/status.h"
 #include "op/table.h"
 
-/* ---- room ---------------------------------------------------------------------------------------------------------------- */
+/* ---- capacity ------------------------------------------------------------------------------------------------------------ */
 
 static hal_status_t out_of_memory(void) {
   return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for the commands of a recording");
 }
 
-/* Makes room for one more item of an array. */
+/* Reserves one more item of an array. */
 static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   if (HAL_LIKELY(count < *room)) return 1;
   const uint32_t wanted = *room ? 2 * *room : 64;
@@ -31,37 +31,38 @@ static int fits(void **items, uint32_t count, uint32_t *room, size_t size) {
   return 1;
 }
 
-static __attribute__((noinline)) void describe_op(hal_tape_t *tape, const hal_recorded_op_t *recorded, int is_split) {
-  hal_program_op_t *const op = &tape->ops[recorded->index];
-  if (recorded->described) op->text = hal_program_describe(&tape->arena, recorded->call);
-  if (recorded->accepted && !is_split) op->call = hal_program_copy_call(&tape->arena, recorded->call);
-  if (recorded->spans) hal_span_note(&tape->arena, op, recorded->call);
+static __attribute__((noinline)) void describe_op(hal_command_list_t *list, const hal_recorded_op_t *recorded,
+                                                  int is_split) {
+  hal_program_op_t *const op = &list->ops[recorded->index];
+  if (recorded->described) op->text = hal_program_describe(&list->arena, recorded->call);
+  if (recorded->accepted && !is_split) op->call = hal_program_copy_call(&list->arena, recorded->call);
+  if (recorded->spans) hal_span_note(&list->arena, op, recorded->call);
 }
 
-/* The index of the thread's operator on the tape, where it is put when it is not there; HAL_NO_OP = there is none. */
+/* Returns the index of the thread's operator in the command list, to which it is added if it is missing; HAL_NO_OP = there is none. */
 static inline uint32_t lazy_op(hal_program_t *program, hal_recorded_op_t *recorded) {
-  hal_tape_t *const tape = &program->tape;
+  hal_command_list_t *const list = &program->list;
   if (!recorded) return HAL_NO_OP;
   if (recorded->recording == program->front->id) return recorded->index;
-  if (!fits((void **)&tape->ops, tape->op_count, &tape->op_room, sizeof *tape->ops)) return HAL_NO_OP;
+  if (!fits((void **)&list->ops, list->op_count, &list->op_room, sizeof *list->ops)) return HAL_NO_OP;
   const int is_split = recorded->recording != 0; /* its first commands were queued meanwhile */
   if (HAL_LIKELY(!is_split)) {                   /* no other thread writes it */
     const uint64_t before = atomic_load_explicit(&program->recorded, memory_order_relaxed);
     atomic_store_explicit(&program->recorded, before + 1, memory_order_relaxed);
-    hal_op_count_one(&hal_op_counter(recorded->op)->put_off);
+    hal_op_count_one(hal_op_counter_slot(recorded->op, HAL_COMPONENT_CAPTURE));
   }
-  recorded->index = tape->op_count++;
+  recorded->index = list->op_count++;
   recorded->recording = program->front->id;
-  tape->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
-  if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(tape, recorded, is_split);
+  list->ops[recorded->index] = (hal_program_op_t){.op = recorded->op, .origin = recorded->origin};
+  if (HAL_UNLIKELY(recorded->call != NULL)) describe_op(list, recorded, is_split);
   return recorded->index;
 }
 
 static inline hal_command_t *append(hal_program_t *program, hal_recorded_op_t *recorded, uint32_t kind) {
-  hal_tape_t *const tape = &program->tape;
-  if (!fits((void **)&tape->commands, tape->command_count, &tape->command_room, sizeof *tape->commands)) return NULL;
+  hal_command_list_t *const list = &program->list;
+  if (!fits((void **)&list->commands, list->command_count, &list->command_room, sizeof *list->commands)) return NULL;
   const uint32_t op = program->is_deferred ? lazy_op(program, recorded) : program->current_op;
-  hal_command_t *const command = &tape->commands[tape->command_count++];
+  hal_command_t *const command = &list->commands[list->command_count++];
   command->kind = kind;
   command->op = op;
   command->profiled = hal_profile_is_on() && program->is_deferred ? hal_profile_stamp() : 0;
@@ -77,9 +78,9 @@ hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) 
   hal_status_t status;
   hal_lock(&front->lock);
   hal_program_t *const program = *out_program = front->program;
-  if (HAL_LIKELY(program && !program->spoiled && program->recording)) return HAL_OK;
+  if (HAL_LIKELY(program && !program->invalidated && program->recording)) return HAL_OK;
   if (program && program->recording)
-    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording was spoiled before: %s", program->cause);
+    status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording was invalidated before: %s", program->cause);
   else
     status = hal_error_set(HAL_FAILED_PRECONDITION, "the recording has ended while work was queued; end it after that");
   hal_unlock(&front->lock);
@@ -88,7 +89,7 @@ hal_status_t hal_program_enter(hal_queue_t *queue, hal_program_t **out_program) 
 
 hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
   if (HAL_UNLIKELY(status && !program->is_deferred))
-    hal_program_spoil(program, status); /* what is lazy is told now, and goes on */
+    hal_program_invalidate(program, status); /* a lazy stream returns the failure now, and continues */
   hal_program_unlock(program);
   return status;
 }
@@ -98,14 +99,14 @@ hal_status_t hal_program_leave(hal_program_t *program, hal_status_t status) {
 static int begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
   hal_program_t *program;
   op->index = HAL_NO_OP;
-  if (hal_program_enter(queue, &program)) return 1; /* the first command tells it */
+  if (hal_program_enter(queue, &program)) return 1; /* the first command returns it */
   hal_status_t status = HAL_OK;
   op->index = program->current_op;
-  if (fits((void **)&program->tape.ops, program->tape.op_count, &program->tape.op_room, sizeof *program->tape.ops)) {
+  if (fits((void **)&program->list.ops, program->list.op_count, &program->list.op_room, sizeof *program->list.ops)) {
     const char *const text =
-        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->tape.arena, call) : NULL;
-    program->current_op = program->tape.op_count++;
-    program->tape.ops[program->current_op] = (hal_program_op_t){.op = op->op, .text = text};
+        program->flags & HAL_PROGRAM_DESCRIBED ? hal_program_describe(&program->list.arena, call) : NULL;
+    program->current_op = program->list.op_count++;
+    program->list.ops[program->current_op] = (hal_program_op_t){.op = op->op, .text = text};
   } else {
     status = out_of_memory();
   }
@@ -122,7 +123,7 @@ static void end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
 
 /* ---- commands ------------------------------------------------------------------------------------------------------------ */
 
-/* Notes where an argument is the address of the stream's error record, which is another one in each run. */
+/* Records where an argument is the address of the stream's error record, which is another one in each run. */
 static __attribute__((noinline)) hal_status_t note_patches(hal_program_t *program, const hal_launch_t *launch) {
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     void **const place = (void **)(uintptr_t)launch->args[i].value;
@@ -140,7 +141,7 @@ static inline size_t value_size(const hal_arg_t *argument) {
 }
 static inline size_t value_room(const hal_arg_t *argument) { return (value_size(argument) + 7) & ~(size_t)7; }
 
-/* Copies the arguments of a launch, and behind them their values, a word each, and gives their codes, of the last ones where they are many: 1.
+/* Copies the arguments of a launch, followed by their values, a word each, and returns their codes, those of the last ones if they are many: 1.
  * 0 = there are other arguments. */
 static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t count, uint64_t *out_codes) {
   uint64_t *to = (uint64_t *)(args + count), codes = 0;
@@ -157,7 +158,7 @@ static inline int copy_words(hal_arg_t *args, const hal_arg_t *from, uint32_t co
   return 1;
 }
 
-/* The same of any values. Gives what is behind them. */
+/* The same for any values. Returns the address after them. */
 static char *copy_arguments(hal_arg_t *args, const hal_arg_t *from, uint32_t count) {
   char *to = (char *)(args + count);
   for (uint32_t i = 0; i < count; i++) {
@@ -211,8 +212,8 @@ static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
   uint64_t codes = 0;
-  hal_launch_t *copy = copy_plain(&program->tape.arena, launch, &codes);
-  if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->tape.arena, launch);
+  hal_launch_t *copy = copy_plain(&program->list.arena, launch, &codes);
+  if (HAL_UNLIKELY(!copy)) copy = copy_launch(&program->list.arena, launch);
   hal_command_t *const command = copy ? append(program, op, HAL_COMMAND_LAUNCH) : NULL;
   if (HAL_UNLIKELY(!command)) return hal_program_leave(program, out_of_memory());
   command->u.launch.kernel = kernel;
@@ -225,8 +226,8 @@ static hal_status_t record_launch(hal_queue_t *queue, hal_recorded_op_t *op, hal
   return hal_program_leave(program, note_patches(program, copy));
 }
 
-/* Whether host memory is read when the work runs: page-locked memory is, as its owner asked for; what may be gone by then is copied
- * now. */
+/* Returns whether host memory is read when the work runs: page-locked memory is, as its owner requested; other memory, which may be freed by
+ * then, is copied now. */
 static int is_page_locked(const void *address) {
   int32_t device;
   return hal_host_find(address, &device) == HAL_OK;
@@ -239,7 +240,7 @@ static hal_status_t record_copy(hal_queue_t *queue, void *dst, int32_t dst_devic
   if (dst_device == HAL_HOST && !is_page_locked(dst))
     return queue->calls->require(queue, "a copy to host memory that is not page-locked (pin_memory)");
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  if (from_host) src = hal_arena_copy(&program->tape.arena, src, size);
+  if (from_host) src = hal_arena_copy(&program->list.arena, src, size);
   hal_command_t *const command = src ? hal_program_append(program, HAL_COMMAND_COPY) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.copy.dst = dst;
@@ -265,18 +266,18 @@ static hal_status_t record_fill(hal_queue_t *queue, void *dst, const void *patte
 static hal_status_t record_random(hal_queue_t *queue, const hal_random_t *desc) {
   hal_program_t *program;
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  hal_random_t *const copy = hal_arena_copy(&program->tape.arena, desc, sizeof *desc);
+  hal_random_t *const copy = hal_arena_copy(&program->list.arena, desc, sizeof *desc);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_RANDOM) : NULL;
   if (command) command->u.random = copy;
   return hal_program_leave(program, command ? HAL_OK : out_of_memory());
 }
 
 static hal_status_t record_own_op(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
-                                  hal_status_t answer) {
+                                  hal_status_t verdict) {
   hal_program_t *program;
-  if (answer) return HAL_UNIMPLEMENTED; /* it decides when it is called */
+  if (verdict) return HAL_UNIMPLEMENTED; /* it decides when it is called */
   HAL_RETURN_IF_ERROR(hal_program_enter(queue, &program));
-  hal_op_call_t *const copy = hal_program_copy_call(&program->tape.arena, call);
+  hal_op_call_t *const copy = hal_program_copy_call(&program->list.arena, call);
   hal_command_t *const command = copy ? hal_program_append(program, HAL_COMMAND_OWN_OP) : NULL;
   if (!command) return hal_program_leave(program, out_of_memory());
   command->u.own_op.own = own;
@@ -348,7 +349,7 @@ static hal_status_t wait_event(hal_queue_t *queue, hal_plugin_event_t *event) {
   return require(queue, "waiting for an event that was recorded outside of it");
 }
 
-/* Makes a stream one of the recording's. The lock is held. */
+/* Adds a stream to the recording. The lock is held. */
 static hal_status_t join(hal_program_t *program, hal_stream_t *stream) {
   if (stream->device == program->device) return hal_program_take_stream(program, stream);
   return hal_error_set(HAL_FAILED_PRECONDITION,
@@ -380,7 +381,7 @@ static int is_recording(hal_queue_t *queue) {
 
 /* ---- random numbers ----------------------------------------------------------------------------------------------------------------- */
 
-/* Finds the source of a generator, or makes it: a new one has drawn nothing. */
+/* Finds the source of a generator, or creates one, which has generated nothing. */
 static hal_status_t source_of(hal_program_t *program, hal_generator_t *generator, hal_program_source_t **out_source) {
   hal_program_source_t *source = program->sources;
   while (source && source->generator != generator) source = source->next;

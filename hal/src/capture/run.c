@@ -18,7 +18,7 @@ static const uint32_t slots[] = {
     [HAL_COMMAND_DRAW] = HAL_SLOT_memory_fill,     [HAL_COMMAND_FREED] = HAL_SLOT_memory_fill /* is never queued */};
 _Static_assert(sizeof slots / sizeof *slots == HAL_COMMAND_KINDS, "each kind of command has its slot");
 
-/* Where the plugin's operators have their scratch memory: `kept`, which stays; else `pool`, and it is given back; both NULL: the stream's. */
+/* Where the plugin's operators have their scratch memory: `kept`, which remains; else `pool`, which gets it back; both NULL: the stream's. */
 typedef struct scratch_s {
   hal_op_kept_t *kept;
   hal_memory_pool_t *pool;
@@ -33,10 +33,10 @@ static hal_status_t run_own_op(const hal_command_t *command, hal_stream_t *strea
   const hal_status_t status = scratch->kept ? hal_op_own_call_kept(own, name, stream, call, scratch->kept)
                                             : hal_op_own_call(own, name, stream, scratch->pool, call);
   if (status != HAL_UNIMPLEMENTED) return status;
-  return hal_error_set(HAL_INTERNAL, "%s declined a call to which its query had said yes", command->u.own_op.name);
+  return hal_error_set(HAL_INTERNAL, "%s declined a call that its query had accepted", command->u.own_op.name);
 }
 
-/* Draws for the run: seed and first block, by a fill, which has copied its pattern when it returns. */
+/* Writes the random state of the run, seed and first block, by a fill, which has copied its pattern when it returns. */
 static hal_status_t run_draw(const hal_program_source_t *source, hal_plugin_t *plugin, int32_t ordinal,
                              hal_plugin_stream_t *stream) {
   uint64_t state[2];
@@ -69,43 +69,45 @@ static inline hal_status_t run_command(const hal_command_t *command, hal_plugin_
 }
 
 /* Completes the message of a command that failed. */
-static hal_status_t failed(const hal_tape_t *tape, uint32_t number, const hal_device_t *device, hal_status_t status) {
-  const hal_command_t *const command = &tape->commands[number];
-  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(tape->ops[command->op].op);
+static hal_status_t failed(const hal_command_list_t *list, uint32_t number, const hal_device_t *device,
+                           hal_status_t status) {
+  const hal_command_t *const command = &list->commands[number];
+  const char *const name = command->op == HAL_NO_OP ? NULL : hal_op_error_name(list->ops[command->op].op);
   if (command->kind != HAL_COMMAND_OWN_OP) hal_error_plugin(device->plugin, slots[command->kind], status);
   return hal_error_prefix(status, "command %u of %u of a program%s%s: ", (unsigned)number + 1,
-                          (unsigned)tape->command_count, name ? ", " : "", name ? name : "");
+                          (unsigned)list->command_count, name ? ", " : "", name ? name : "");
 }
 
-void hal_tape_begin_call(const hal_command_t *command, uint32_t op, hal_tape_bracket_t *out_bracket) {
+void hal_command_begin_call(const hal_command_t *command, uint32_t op, hal_command_bracket_t *out_bracket) {
   const uint64_t id = hal_profile_stamped_id(command->profiled);
   out_bracket->has_id = id && !hal_profile_push(id);
   out_bracket->outer = hal_profile_begin_op(op);
 }
 
-void hal_tape_end_call(const hal_tape_bracket_t *bracket) {
+void hal_command_end_call(const hal_command_bracket_t *bracket) {
   hal_profile_end_op(bracket->outer);
   if (bracket->has_id) hal_profile_pop();
 }
 
-hal_status_t hal_tape_queue(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_memory_pool_t *pool,
-                            int profiled) {
-  const hal_command_t *const command = &tape->commands[number];
+hal_status_t hal_command_list_queue(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                    hal_memory_pool_t *pool, int profiled) {
+  const hal_command_t *const command = &list->commands[number];
   const hal_device_t *const device = stream->device;
   const scratch_t scratch = {.pool = pool};
-  hal_tape_bracket_t bracket;
+  hal_command_bracket_t bracket;
   if (HAL_UNLIKELY(profiled))
-    hal_tape_begin_call(command, command->op == HAL_NO_OP ? HAL_PROFILE_NO_OP : tape->ops[command->op].op, &bracket);
+    hal_command_begin_call(command, command->op == HAL_NO_OP ? HAL_PROFILE_NO_OP : list->ops[command->op].op, &bracket);
   const hal_status_t status = run_command(command, device->plugin, device->ordinal, stream, &scratch);
-  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
-  return HAL_LIKELY(!status) ? HAL_OK : failed(tape, number, device, status);
+  if (HAL_UNLIKELY(profiled)) hal_command_end_call(&bracket);
+  return HAL_LIKELY(!status) ? HAL_OK : failed(list, number, device, status);
 }
 
-hal_status_t hal_tape_capture(const hal_tape_t *tape, uint32_t number, hal_stream_t *stream, hal_op_kept_t *kept) {
+hal_status_t hal_command_list_capture(const hal_command_list_t *list, uint32_t number, hal_stream_t *stream,
+                                      hal_op_kept_t *kept) {
   const hal_device_t *const device = stream->device;
   const scratch_t scratch = {.kept = kept};
-  const hal_status_t status = run_command(&tape->commands[number], device->plugin, device->ordinal, stream, &scratch);
-  return status ? failed(tape, number, device, status) : HAL_OK;
+  const hal_status_t status = run_command(&list->commands[number], device->plugin, device->ordinal, stream, &scratch);
+  return status ? failed(list, number, device, status) : HAL_OK;
 }
 
 /* ---- what is another in each run ----------------------------------------------------------------------------------------- */
@@ -140,8 +142,8 @@ static hal_status_t run(hal_program_t *program, hal_stream_t *stream) {
 static hal_status_t check(const hal_program_t *program) {
   if (program->recording)
     return hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording before it runs");
-  if (program->spoiled)
-    return hal_error_set(HAL_FAILED_PRECONDITION, "the program cannot run, since its recording was spoiled: %s",
+  if (program->invalidated)
+    return hal_error_set(HAL_FAILED_PRECONDITION, "the program cannot run, since its recording was invalidated: %s",
                          program->cause);
   return HAL_OK;
 }
@@ -161,7 +163,7 @@ static void leave_turn(hal_program_t *program) {
 hal_status_t hal_program_run(hal_program_t *program, hal_stream_t *stream) {
   HAL_RETURN_IF_ERROR(hal_device_check_alive(program->device));
   stream = hal_stream_or_current(program->device, stream);
-  if (stream->device != program->device) /* before the stream is touched: it may be recorded */
+  if (stream->device != program->device) /* before the stream is used: it may be recorded */
     return hal_error_set(HAL_INVALID_ARGUMENT, "a program of device %s cannot run on a stream of device %s",
                          program->device->label, stream->device->label);
   hal_queue_t *const queue = hal_stream_queue(stream);

@@ -19,11 +19,11 @@ static hal_program_t *locked(const hal_program_t *program) {
 hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *out_info) {
   hal_program_t *const own = locked(program);
   uint32_t counts[HAL_COMMAND_KINDS] = {0};
-  for (uint32_t i = 0; i < own->tape.command_count; i++) counts[own->tape.commands[i].kind]++;
+  for (uint32_t i = 0; i < own->list.command_count; i++) counts[own->list.commands[i].kind]++;
   hal_program_info_t info = {.struct_size = out_info->struct_size,
                              .recording = own->recording != 0,
-                             .spoiled = own->spoiled != HAL_OK,
-                             .commands = own->tape.command_count,
+                             .spoiled = own->invalidated != HAL_OK,
+                             .commands = own->list.command_count,
                              .launches = counts[HAL_COMMAND_LAUNCH],
                              .copies = counts[HAL_COMMAND_COPY],
                              .fills = counts[HAL_COMMAND_FILL],
@@ -32,7 +32,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
                              .host_calls = counts[HAL_COMMAND_HOST_CALL],
                              .streams = own->stream_count,
                              .runs = own->runs,
-                             .owned_bytes = own->tape.arena.bytes + own->tape.command_room * sizeof *own->tape.commands,
+                             .owned_bytes = own->list.arena.bytes + own->list.command_room * sizeof *own->list.commands,
                              .graphs = own->graphs.count};
   for (uint32_t i = 0; i < own->graphs.part_count; i++)
     if (own->graphs.parts[i].graph) info.captured += own->graphs.parts[i].end - own->graphs.parts[i].begin;
@@ -44,7 +44,7 @@ hal_status_t hal_program_info(const hal_program_t *program, hal_program_info_t *
 
 /* ---- text ------------------------------------------------------------------------------------------------------------------ */
 
-/* Text that is counted, and written as far as there is room. */
+/* Text that is counted, and written as far as it fits. */
 typedef struct writer_s {
   char *text;
   size_t room, size;
@@ -86,49 +86,49 @@ static void add_command(writer_t *writer, const hal_command_t *command) {
       add(writer, "operator of the plugin");
       break;
     case HAL_COMMAND_FREED:
-      add(writer, "%zu bytes are given back", command->u.freed.size);
+      add(writer, "%zu bytes are released", command->u.freed.size);
       break;
     default:
       add(writer, "host function");
   }
 }
 
-/* Who computes an operator, told by its first command that computes: the plugin, a kernel of ours, a library, a function of the host; else nothing but
- * the device's own copies, fills and random numbers. Who falls back to the CPU is not on a tape. */
-static const char *verdict_of(const hal_tape_t *tape, uint32_t index, uint32_t command) {
-  for (uint32_t i = command; i < tape->command_count; i++) {
-    if (tape->commands[i].op != index) continue;
-    if (tape->commands[i].kind == HAL_COMMAND_OWN_OP) return "plugin";
-    if (tape->commands[i].kind == HAL_COMMAND_HOST_CALL) return "host";
-    if (tape->commands[i].kind == HAL_COMMAND_LAUNCH)
-      return tape->ops[index].op < HAL_OP_ID_COUNT ? "portable" : "library";
+/* Returns the implementation of an operator, which its first command that computes determines: the plugin, a portable kernel, a library, a
+ * function of the host; else only the device's own copies, fills and random numbers. Operators that fall back to the CPU are not recorded. */
+static const char *verdict_of(const hal_command_list_t *list, uint32_t index, uint32_t command) {
+  for (uint32_t i = command; i < list->command_count; i++) {
+    if (list->commands[i].op != index) continue;
+    if (list->commands[i].kind == HAL_COMMAND_OWN_OP) return "plugin";
+    if (list->commands[i].kind == HAL_COMMAND_HOST_CALL) return "host";
+    if (list->commands[i].kind == HAL_COMMAND_LAUNCH)
+      return list->ops[index].op < HAL_OP_ID_COUNT ? "portable" : "library";
   }
   return "native";
 }
 
 /* What is written. */
 typedef struct subject_s {
-  const hal_tape_t *tape;
+  const hal_command_list_t *list;
   const char *title;
-  const hal_lazy_desc_t *desc; /* who knows where operators were called; NULL = nobody */
+  const hal_lazy_desc_t *desc; /* describes where operators were called; NULL = unknown */
 } subject_t;
 
 static void add_op(writer_t *writer, const subject_t *subject, uint32_t index, uint32_t command) {
-  const hal_program_op_t *const op = &subject->tape->ops[index];
+  const hal_program_op_t *const op = &subject->list->ops[index];
   const char *const name = hal_op_name(op->op);
   char where[256] = "";
   if (op->origin && subject->desc && subject->desc->describe)
     snprintf(where, sizeof where, "%c%llu%c", HAL_ORIGIN_MARK, (unsigned long long)op->origin, HAL_ORIGIN_MARK);
   add(writer, "%s%s, %s%s%s", name ? name : "operator", op->text ? op->text : "",
-      verdict_of(subject->tape, index, command), *where ? ", " : "", where);
+      verdict_of(subject->list, index, command), *where ? ", " : "", where);
 }
 
 static void write_lines(writer_t *writer, const subject_t *subject) {
-  const hal_tape_t *const tape = subject->tape;
+  const hal_command_list_t *const list = subject->list;
   uint32_t last = HAL_NO_OP;
-  add(writer, "%s: %u commands\n", subject->title, tape->command_count);
-  for (uint32_t i = 0; i < tape->command_count; i++) {
-    const hal_command_t *const command = &tape->commands[i];
+  add(writer, "%s: %u commands\n", subject->title, list->command_count);
+  for (uint32_t i = 0; i < list->command_count; i++) {
+    const hal_command_t *const command = &list->commands[i];
     if (command->op != last && command->op != HAL_NO_OP) {
       add_op(writer, subject, command->op, i);
       add(writer, "\n");
@@ -146,15 +146,15 @@ static void add_quoted(writer_t *writer, const char *name) {
 }
 
 static void write_dot(writer_t *writer, const subject_t *subject) {
-  const hal_tape_t *const tape = subject->tape;
+  const hal_command_list_t *const list = subject->list;
   add(writer, "digraph program {\n  node [shape=box];\n");
-  for (uint32_t i = 0; i < tape->command_count; i++) {
-    const hal_command_t *const command = &tape->commands[i];
+  for (uint32_t i = 0; i < list->command_count; i++) {
+    const hal_command_t *const command = &list->commands[i];
     add(writer, "  n%u [label=\"", i);
     if (command->op != HAL_NO_OP) {
-      const char *const name = hal_op_name(tape->ops[command->op].op);
+      const char *const name = hal_op_name(list->ops[command->op].op);
       add_quoted(writer, name ? name : "operator");
-      add(writer, ", %s\\n", verdict_of(tape, command->op, i));
+      add(writer, ", %s\\n", verdict_of(list, command->op, i));
     }
     add_command(writer, command);
     add(writer, "\"];\n");
@@ -163,7 +163,7 @@ static void write_dot(writer_t *writer, const subject_t *subject) {
   add(writer, "}\n");
 }
 
-/* Writes the text, unless `text` is NULL, and gives its length. */
+/* Writes the text, unless `text` is NULL. Returns its length. */
 static size_t put(const subject_t *subject, uint32_t format, char *text, size_t room) {
   writer_t writer = {.text = text, .room = text ? room : 0};
   if (format == HAL_PROGRAM_LINES)
@@ -173,15 +173,15 @@ static size_t put(const subject_t *subject, uint32_t format, char *text, size_t 
   return writer.size;
 }
 
-hal_status_t hal_tape_check_format(uint32_t format) {
+hal_status_t hal_command_list_check_format(uint32_t format) {
   if (format == HAL_PROGRAM_LINES || format == HAL_PROGRAM_DOT) return HAL_OK;
   return hal_error_set(HAL_INVALID_ARGUMENT, "texts have the formats 0 (lines) and 1 (dot), not %u", (unsigned)format);
 }
 
-hal_status_t hal_tape_text(const hal_tape_t *tape, const char *title, const hal_lazy_desc_t *desc, uint32_t format,
-                           char *text, size_t room, size_t *out_size) {
-  const subject_t subject = {.tape = tape, .title = title, .desc = desc};
-  HAL_RETURN_IF_ERROR(hal_tape_check_format(format));
+hal_status_t hal_command_list_text(const hal_command_list_t *list, const char *title, const hal_lazy_desc_t *desc,
+                                   uint32_t format, char *text, size_t room, size_t *out_size) {
+  const subject_t subject = {.list = list, .title = title, .desc = desc};
+  HAL_RETURN_IF_ERROR(hal_command_list_check_format(format));
   *out_size = put(&subject, format, NULL, 0) + 1;
   if (text && room >= *out_size) put(&subject, format, text, room);
   return HAL_OK;
@@ -195,7 +195,7 @@ hal_status_t hal_program_text(const hal_program_t *program, uint32_t format, cha
   const hal_status_t status =
       own->recording
           ? hal_error_set(HAL_FAILED_PRECONDITION, "the program is being recorded; end the recording to read it")
-          : hal_tape_text(&own->tape, title, NULL, format, text, room, out_size);
+          : hal_command_list_text(&own->list, title, NULL, format, text, room, out_size);
   hal_program_unlock(own);
   return status;
 }

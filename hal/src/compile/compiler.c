@@ -16,7 +16,7 @@ enum {
   MOST_PROGRAMS = 4096
 }; /* shapes that vary without end do not fill the memory: further runs are queued as they were recorded */
 
-/* A graph that was met. */
+/* A graph that was compiled, or refused. */
 typedef struct compiled_s {
   uint64_t hash;
   int refused;
@@ -28,7 +28,7 @@ typedef struct compiled_s {
 struct hal_programs_s {
   hal_compiler_t compiler;
   hal_device_t *device;
-  hal_compiler_info_t info; /* under the device's lock */
+  hal_compiler_info_t info; /* under the lock of the device's slot */
   hal_lock_t lock;          /* of all that follows */
   hal_arena_t arena;
   hal_ir_key_t key;
@@ -37,9 +37,22 @@ struct hal_programs_s {
   int warned; /* that there are too many */
 };
 
+/* The compiler of a device: its slot. */
+struct hal_device_compiler_s {
+  hal_lock_t query_lock; /* of `known`, held while the plugin is queried for its compiler */
+  int known;             /* the application has set one, or the plugin was queried */
+  hal_lock_t lock;       /* of all that follows */
+  hal_programs_t *programs;
+  uint32_t lazy_streams; /* which may use the programs */
+};
+
+static hal_device_compiler_t *slot_of(const hal_device_t *device) {
+  return hal_device_slot(device, HAL_COMPONENT_COMPILE);
+}
+
 /* ---- setting ---------------------------------------------------------------------------------------------------------------- */
 
-void hal_compiler_destroy(hal_programs_t *programs) {
+static void destroy_programs(hal_programs_t *programs) {
   if (!programs) return;
   for (uint32_t i = 0; i < programs->room; i++) {
     if (!programs->table[i]) continue;
@@ -50,6 +63,28 @@ void hal_compiler_destroy(hal_programs_t *programs) {
   hal_ir_free_key(&programs->key);
   hal_arena_destroy(&programs->arena);
   hal_free(programs);
+}
+
+hal_status_t hal_device_compiler_create(hal_device_t *device, hal_device_compiler_t **out_compiler) {
+  hal_device_compiler_t *const compiler = hal_calloc(1, sizeof *compiler);
+  if (!compiler)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for its compiler", device->label);
+  *out_compiler = compiler;
+  return HAL_OK;
+}
+
+void hal_device_compiler_close(hal_device_compiler_t *compiler) {
+  hal_lock(&compiler->lock);
+  hal_programs_t *const programs = compiler->programs;
+  compiler->programs = NULL;
+  hal_unlock(&compiler->lock);
+  destroy_programs(programs);
+}
+
+void hal_device_compiler_destroy(hal_device_compiler_t *compiler) {
+  if (!compiler) return;
+  hal_device_compiler_close(compiler);
+  hal_free(compiler);
 }
 
 static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *compiler, hal_programs_t **out_programs) {
@@ -70,8 +105,8 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
   return HAL_OK;
 }
 
-/* Asks the plugin. The device's lock `asking` is held. */
-static void take_plugins(hal_device_t *device) {
+/* Queries the plugin. The slot's `query_lock` is held. */
+static void query_plugin(hal_device_t *device) {
   hal_compiler_t compiler = {.struct_size = sizeof compiler};
   hal_programs_t *programs = NULL;
   hal_status_t status = hal_call_program_compiler(device->plugin, device->ordinal, &compiler);
@@ -81,17 +116,19 @@ static void take_plugins(hal_device_t *device) {
   if (status)
     hal_log(HAL_LOG_WARNING, "device %s: lazy work runs on kernels, since its plugin's compiler cannot be used: %s",
             device->label, hal_error_message());
-  hal_lock(&device->lock);
-  device->programs = programs;
-  hal_unlock(&device->lock);
+  hal_device_compiler_t *const slot = slot_of(device);
+  hal_lock(&slot->lock);
+  slot->programs = programs;
+  hal_unlock(&slot->lock);
 }
 
-/* The plugin is asked once, unless the program has set a compiler, or none. Whoever comes meanwhile waits for the answer. */
-static void settle(hal_device_t *device, int ask) {
-  hal_lock_and_defer(&device->asking);
-  if (ask && !device->compiler_known) take_plugins(device);
-  device->compiler_known = 1;
-  hal_unlock_and_run(&device->asking);
+/* Determines the compiler: the plugin is queried once, unless the application has set one, or none. Other threads wait meanwhile. */
+static void determine(hal_device_t *device, int query) {
+  hal_device_compiler_t *const slot = slot_of(device);
+  hal_lock_and_defer(&slot->query_lock);
+  if (query && !slot->known) query_plugin(device);
+  slot->known = 1;
+  hal_unlock_and_run(&slot->query_lock);
 }
 
 hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
@@ -100,18 +137,19 @@ hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler) {
   hal_status_t status = HAL_OK;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   HAL_RETURN_IF_ERROR(make_programs(found, compiler, &programs));
-  settle(found, 0);
-  hal_lock(&found->lock);
-  hal_programs_t *const before = found->programs;
-  if (!found->lazy_streams)
-    found->programs = programs;
+  determine(found, 0);
+  hal_device_compiler_t *const slot = slot_of(found);
+  hal_lock(&slot->lock);
+  hal_programs_t *const before = slot->programs;
+  if (!slot->lazy_streams)
+    slot->programs = programs;
   else
     status = hal_error_set(HAL_FAILED_PRECONDITION, "device %s: a stream is lazy, %s%s%s; end that first", found->label,
                            before ? "with programs of the compiler '" : "without a compiler",
                            before ? before->compiler.name : "", before ? "'" : "");
-  hal_unlock(&found->lock);
-  if (!status && before) hal_stream_drain_all(found); /* failures stay for those who synchronize the streams */
-  hal_compiler_destroy(status ? programs : before);
+  hal_unlock(&slot->lock);
+  if (!status && before) hal_stream_drain_all(found); /* failures remain for the next synchronization of the streams */
+  destroy_programs(status ? programs : before);
   return status;
 }
 
@@ -119,37 +157,41 @@ hal_status_t hal_compiler_info(int32_t device, hal_compiler_info_t *out_info) {
   hal_device_t *found;
   hal_compiler_info_t info = {.struct_size = 0};
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_lock(&found->lock);
-  if (found->programs) info = found->programs->info;
-  hal_unlock(&found->lock);
+  hal_device_compiler_t *const slot = slot_of(found);
+  hal_lock(&slot->lock);
+  if (slot->programs) info = slot->programs->info;
+  hal_unlock(&slot->lock);
   info.struct_size = out_info->struct_size < sizeof info ? out_info->struct_size : sizeof info;
   memcpy(out_info, &info, info.struct_size);
   return HAL_OK;
 }
 
 hal_programs_t *hal_compiler_enter(hal_device_t *device, int compiles) {
-  if (compiles) settle(device, 1);
-  hal_lock(&device->lock);
-  hal_programs_t *const programs = compiles ? device->programs : NULL;
-  device->lazy_streams++;
-  hal_unlock(&device->lock);
+  hal_device_compiler_t *const slot = slot_of(device);
+  if (compiles) determine(device, 1);
+  hal_lock(&slot->lock);
+  hal_programs_t *const programs = compiles ? slot->programs : NULL;
+  slot->lazy_streams++;
+  hal_unlock(&slot->lock);
   return programs;
 }
 
 void hal_compiler_leave(hal_device_t *device) {
-  hal_lock(&device->lock);
-  device->lazy_streams--;
-  hal_unlock(&device->lock);
+  hal_device_compiler_t *const slot = slot_of(device);
+  hal_lock(&slot->lock);
+  slot->lazy_streams--;
+  hal_unlock(&slot->lock);
 }
 
-/* Adds to what is told of a compiler. */
+/* Adds to the counts of a compiler. */
 static void count(hal_programs_t *programs, const hal_compiler_info_t *more) {
-  hal_lock(&programs->device->lock);
+  hal_device_compiler_t *const slot = slot_of(programs->device);
+  hal_lock(&slot->lock);
   programs->info.compiled += more->compiled;
   programs->info.refused += more->refused;
   programs->info.executed += more->executed;
   programs->info.operators += more->operators;
-  hal_unlock(&programs->device->lock);
+  hal_unlock(&slot->lock);
 }
 
 int hal_compiler_accepts(const hal_programs_t *programs, uint32_t op, const hal_op_call_t *call) {
@@ -198,9 +240,9 @@ static compiled_t **place_of(hal_programs_t *programs, uint64_t hash) {
   return &programs->table[at];
 }
 
-/* Tells who listens that a program was compiled. */
-static void tell_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
-                          hal_tape_observer_t *observer, uint64_t origin) {
+/* Reports to the observer that a program was compiled. */
+static void report_compiled(const hal_programs_t *programs, const hal_ir_graph_t *graph, const compiled_t *compiled,
+                            hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
   const hal_ir_t *const ir = &graph->ir;
   const int written = snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s",
@@ -222,7 +264,8 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
   const uint64_t mark = hal_error_mark();
   const hal_status_t status =
       hal_error_since(mark, programs->compiler.compile(programs->compiler.state, &graph->ir, &compiled->program));
-  if (programs->device->fuse) hal_metric_end(&programs->device->fuse->metrics, HAL_LAZY_COMPILE_NS, begin);
+  hal_fuse_t *const fuse = hal_device_slot_peek(programs->device, HAL_COMPONENT_FUSION);
+  if (fuse) hal_metric_end(&fuse->metrics, HAL_LAZY_COMPILE_NS, begin);
   compiled->refused = status != HAL_OK;
   if (status && status != HAL_UNIMPLEMENTED)
     hal_log(HAL_LOG_WARNING,
@@ -233,8 +276,8 @@ static compiled_t *compile(hal_programs_t *programs, hal_ir_graph_t *graph, uint
   return compiled;
 }
 
-/* Finds the program of the graph, or makes it; NULL = there is no memory, or no room for one more. */
-static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_tape_observer_t *observer,
+/* Finds the program of the graph, or creates it; NULL = there is no memory, or there are too many. */
+static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_command_list_observer_t *observer,
                         uint64_t origin) {
   programs->key.size = 0;
   hal_ir_write_key(graph, programs->compiler.flags & HAL_COMPILER_FIXED_NUMBERS, &programs->key);
@@ -257,36 +300,37 @@ static compiled_t *find(hal_programs_t *programs, hal_ir_graph_t *graph, hal_tap
   *place = compile(programs, graph, hash);
   if (!*place) return NULL;
   programs->count++;
-  if (observer) tell_compiled(programs, graph, *place, observer, origin);
+  if (observer) report_compiled(programs, graph, *place, observer, origin);
   return *place;
 }
 
 /* ---- queueing ----------------------------------------------------------------------------------------------------------------- */
 
-void hal_compiler_prepare(hal_tape_t *tape) {
-  for (uint32_t i = tape->command_count; i-- > 0;)
-    if (tape->commands[i].op != HAL_NO_OP) tape->ops[tape->commands[i].op].first = i;
-  for (uint32_t i = 0; i < tape->command_count; i++)
-    if (tape->commands[i].op != HAL_NO_OP) tape->ops[tape->commands[i].op].last = i;
+void hal_compiler_prepare(hal_command_list_t *list) {
+  for (uint32_t i = list->command_count; i-- > 0;)
+    if (list->commands[i].op != HAL_NO_OP) list->ops[list->commands[i].op].first = i;
+  for (uint32_t i = 0; i < list->command_count; i++)
+    if (list->commands[i].op != HAL_NO_OP) list->ops[list->commands[i].op].last = i;
 }
 
 /* The operator of a command, if it may be in a program. */
-static const hal_program_op_t *operator_of(const hal_tape_t *tape, uint32_t number) {
-  const hal_command_t *const command = &tape->commands[number];
-  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &tape->ops[command->op];
+static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint32_t number) {
+  const hal_command_t *const command = &list->commands[number];
+  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &list->ops[command->op];
   return op && op->call && op->complete ? op : NULL;
 }
 
-/* The command behind the run of accepted operators that begins with one; `begin` when there is none. All commands of each operator are in the run. */
-static uint32_t end_of_run(const hal_tape_t *tape, uint32_t begin) {
+/* Returns the command after the run of accepted operators that begins with one; `begin` when there is none. The run has all commands of
+ * each operator. */
+static uint32_t end_of_run(const hal_command_list_t *list, uint32_t begin) {
   uint32_t end = begin;
-  for (; end < tape->command_count; end++) {
-    if (tape->commands[end].kind == HAL_COMMAND_FREED) continue;
-    const hal_program_op_t *const op = operator_of(tape, end);
+  for (; end < list->command_count; end++) {
+    if (list->commands[end].kind == HAL_COMMAND_FREED) continue;
+    const hal_program_op_t *const op = operator_of(list, end);
     if (!op || op->first < begin) break;
   }
   for (uint32_t i = begin; i < end; i++) { /* another thread's operators may stand between those of one */
-    const hal_program_op_t *const op = tape->commands[i].kind == HAL_COMMAND_FREED ? NULL : operator_of(tape, i);
+    const hal_program_op_t *const op = list->commands[i].kind == HAL_COMMAND_FREED ? NULL : operator_of(list, i);
     if (!op || op->last < end) continue;
     end = op->first;
     i = begin - 1;
@@ -294,25 +338,25 @@ static uint32_t end_of_run(const hal_tape_t *tape, uint32_t begin) {
   return end;
 }
 
-uint32_t hal_compiler_next(const hal_tape_t *tape, uint32_t begin) {
-  while (begin < tape->command_count && !operator_of(tape, begin)) begin++;
+uint32_t hal_compiler_next(const hal_command_list_t *list, uint32_t begin) {
+  while (begin < list->command_count && !operator_of(list, begin)) begin++;
   return begin;
 }
 
-static int has_operator(const hal_tape_t *tape, uint32_t begin, uint32_t end) {
+static int has_operator(const hal_command_list_t *list, uint32_t begin, uint32_t end) {
   for (uint32_t i = begin; i < end; i++)
-    if (tape->commands[i].kind != HAL_COMMAND_FREED) return 1;
+    if (list->commands[i].kind != HAL_COMMAND_FREED) return 1;
   return 0;
 }
 
-static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, uint32_t begin, uint32_t end,
-                              hal_stream_t *stream, hal_tape_observer_t *observer, int *out_queued) {
+static hal_status_t queue_run(hal_programs_t *programs, const hal_command_list_t *list, uint32_t begin, uint32_t end,
+                              hal_stream_t *stream, hal_command_list_observer_t *observer, int *out_queued) {
   hal_ir_graph_t graph;
   hal_arena_rewind(&programs->arena);
-  const hal_status_t status = hal_ir_make(&programs->arena, tape, begin, end, programs->device->ordinal, &graph);
+  const hal_status_t status = hal_ir_make(&programs->arena, list, begin, end, programs->device->ordinal, &graph);
   if (status == HAL_UNIMPLEMENTED) return HAL_OK;
   HAL_RETURN_IF_ERROR(status);
-  const compiled_t *const compiled = find(programs, &graph, observer, tape->ops[tape->commands[begin].op].origin);
+  const compiled_t *const compiled = find(programs, &graph, observer, list->ops[list->commands[begin].op].origin);
   if (!compiled || compiled->refused) return HAL_OK;
   const hal_ir_run_t run = {.struct_size = sizeof run,
                             .stream = stream,
@@ -331,14 +375,15 @@ static hal_status_t queue_run(hal_programs_t *programs, const hal_tape_t *tape, 
   return HAL_OK;
 }
 
-hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_tape_t *tape, uint32_t begin, hal_stream_t *stream,
-                                hal_tape_observer_t *observer, uint32_t *out_end, int *out_queued) {
-  const uint32_t end = tape->commands[begin].kind == HAL_COMMAND_FREED ? begin : end_of_run(tape, begin);
+hal_status_t hal_compiler_queue(hal_programs_t *programs, hal_command_list_t *list, uint32_t begin,
+                                hal_stream_t *stream, hal_command_list_observer_t *observer, uint32_t *out_end,
+                                int *out_queued) {
+  const uint32_t end = list->commands[begin].kind == HAL_COMMAND_FREED ? begin : end_of_run(list, begin);
   *out_end = end > begin ? end : begin + 1;
   *out_queued = 0;
-  if (end == begin || !has_operator(tape, begin, end)) return HAL_OK;
+  if (end == begin || !has_operator(list, begin, end)) return HAL_OK;
   hal_lock(&programs->lock);
-  const hal_status_t status = queue_run(programs, tape, begin, end, stream, observer, out_queued);
+  const hal_status_t status = queue_run(programs, list, begin, end, stream, observer, out_queued);
   hal_unlock(&programs->lock);
   return status;
 }

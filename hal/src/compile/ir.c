@@ -22,7 +22,7 @@ typedef struct span_s {
 
 typedef struct making_s {
   hal_arena_t *arena;
-  const hal_tape_t *tape;
+  const hal_command_list_t *list;
   int32_t ordinal;
   hal_ir_graph_t *graph;
   span_t *spans;
@@ -50,7 +50,7 @@ static int span_of(const hal_tensor_t *tensor, span_t *span) {
   return 1;
 }
 
-/* Whether a tensor's elements lie one behind the other in their order. */
+/* Returns whether a tensor is contiguous. */
 static int is_dense(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   for (int32_t d = tensor->ndim - 1; d >= 0; d--) {
@@ -125,12 +125,12 @@ static span_t *span_at(const making_t *making, const char *address) {
   return &making->spans[low];
 }
 
-/* Gives a tensor its buffer: numbered by first use, whatever the addresses are. */
+/* Assigns a buffer to a tensor: numbered by first use, for any addresses. */
 static void place(making_t *making, hal_ir_use_t *use) {
-  span_t touched;
+  span_t accessed;
   hal_ir_graph_t *const graph = making->graph;
-  if (!use->tensor || span_of(use->tensor, &touched) <= 0) return;
-  span_t *const span = span_at(making, touched.low);
+  if (!use->tensor || span_of(use->tensor, &accessed) <= 0) return;
+  span_t *const span = span_at(making, accessed.low);
   if (!span->use) {
     span->use = use;
     use->buffer = graph->ir.buffer_count++;
@@ -140,10 +140,10 @@ static void place(making_t *making, hal_ir_use_t *use) {
   }
   use->buffer = span->use->buffer;
   use->offset = (uint64_t)((char *)use->tensor->data - span->low);
-  use->whole = touched.low == span->low && touched.high == span->high && is_dense(use->tensor);
+  use->whole = accessed.low == span->low && accessed.high == span->high && is_dense(use->tensor);
 }
 
-/* The value that a buffer holds; one from outside where nobody has written it. */
+/* Returns the value in a buffer; an input of the graph if no node has written it. */
 static uint32_t held_by(hal_ir_graph_t *graph, hal_ir_buffer_t *buffer) {
   if (buffer->last_value == NO_VALUE) {
     buffer->first_value = buffer->last_value = graph->ir.value_count++;
@@ -171,7 +171,7 @@ static void write_value(making_t *making, uint32_t op, hal_ir_use_t *use) {
   buffer->last_value = use->value;
 }
 
-/* Finds which buffers nobody can read afterwards: their memory was given back behind their last use. */
+/* Finds the buffers that are dead after the graph: their memory was released after their last use. */
 static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
   hal_ir_graph_t *const graph = making->graph;
   uint32_t *const last = take(making, graph->ir.buffer_count, sizeof *last);
@@ -185,7 +185,7 @@ static void find_outputs(making_t *making, uint32_t begin, uint32_t end) {
   }
   for (uint32_t b = 0; b < graph->ir.buffer_count; b++) graph->buffers[b].flags |= HAL_IR_OUTPUT;
   for (uint32_t i = begin; i < end; i++) {
-    const hal_command_t *const command = &making->tape->commands[i];
+    const hal_command_t *const command = &making->list->commands[i];
     if (command->kind != HAL_COMMAND_FREED) continue;
     const char *const low = command->u.freed.address, *const high = low + command->u.freed.size;
     for (uint32_t b = 0; b < graph->ir.buffer_count; b++)
@@ -201,8 +201,8 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
   hal_ir_graph_t *const graph = making->graph;
   uint32_t uses = 0;
   for (uint32_t i = begin; i < end; i++) {
-    const hal_command_t *const command = &making->tape->commands[i];
-    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &making->tape->ops[command->op];
+    const hal_command_t *const command = &making->list->commands[i];
+    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &making->list->ops[command->op];
     if (!op || op->first != i) continue;
     const uint32_t n = graph->ir.node_count++;
     graph->calls[n] = op->call;
@@ -229,9 +229,9 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
   }
 }
 
-hal_status_t hal_ir_make(hal_arena_t *arena, const hal_tape_t *tape, uint32_t begin, uint32_t end, int32_t ordinal,
-                         hal_ir_graph_t *out_graph) {
-  making_t making = {.arena = arena, .tape = tape, .ordinal = ordinal, .graph = out_graph};
+hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uint32_t begin, uint32_t end,
+                         int32_t ordinal, hal_ir_graph_t *out_graph) {
+  making_t making = {.arena = arena, .list = list, .ordinal = ordinal, .graph = out_graph};
   *out_graph = (hal_ir_graph_t){.ir.struct_size = sizeof out_graph->ir};
   out_graph->nodes = take(&making, end - begin, sizeof *out_graph->nodes);
   out_graph->calls = take(&making, end - begin, sizeof *out_graph->calls);
@@ -281,7 +281,7 @@ static void put_use(hal_ir_key_t *key, const hal_ir_use_t *use) {
   put(key, tensor->strides, (size_t)tensor->ndim * sizeof *tensor->strides);
 }
 
-/* Whether an argument is a number that may be of any type (ATen's Scalar): an integer among them is no size and no dimension. */
+/* Returns whether an argument is a number that may be of any type (ATen's Scalar): an integer among them is no size and no dimension. */
 static int is_scalar(const hal_ir_node_t *node, uint32_t argument) {
   if (node->op >= HAL_OP_ID_COUNT) return 0;
   const hal_op_info_t *const info = &hal_op_infos[node->op];
@@ -293,7 +293,7 @@ static void put_value(hal_ir_key_t *key, const hal_value_t *value, int numbers) 
   switch (value->tag) {
     case HAL_VALUE_NONE:
     case HAL_VALUE_TENSOR:
-    case HAL_VALUE_TENSOR_LIST: /* the uses say them */
+    case HAL_VALUE_TENSOR_LIST: /* the uses determine them */
       put_number(key, value->tag == HAL_VALUE_TENSOR && value->u.t);
       break;
     case HAL_VALUE_STRING:

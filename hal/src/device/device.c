@@ -46,7 +46,7 @@ int32_t hal_device_in_bad_fork(void) { return atomic_load(&hal_life.forked); }
 /* ---- first use ---- */
 
 const char *hal_device_label(int32_t device) {
-  static _Thread_local char numbers[4][16]; /* a sentence names up to three devices */
+  static _Thread_local char numbers[4][16]; /* a message names up to three devices */
   static _Thread_local unsigned turn;
   if (device >= 0 && device < HAL_MAX_DEVICES && hal_devices[device].label[0]) return hal_devices[device].label;
   char *const number = numbers[turn++ % 4];
@@ -68,11 +68,11 @@ hal_status_t hal_device_out_of_range(int32_t device) {
                          "TORCH_BACKEND or name one in hal_registry_open",
                          device);
   return hal_error_set(HAL_OUT_OF_RANGE,
-                       "device %d is out of range: this process has %d (%s); give an index in [0, %d)", device,
+                       "device %d is out of range: this process has %d (%s); expected an index in [0, %d)", device,
                        hal_device_count(), ranges, hal_device_count());
 }
 
-/* Initialises the plugin once per process; a failure stays. */
+/* Initializes the plugin once per process; a failure is permanent. */
 static hal_status_t start_plugin(hal_plugin_t *plugin) {
   hal_lock_and_defer(&plugin->lock);
   if (atomic_load(&plugin->state) == HAL_PLUGIN_COLD) {
@@ -99,13 +99,13 @@ static hal_status_t describe(const hal_device_t *device, hal_device_info_t *out_
   return HAL_OK;
 }
 
-/* Makes all that the device owns; runs under its lock. Undone in reverse order when a part fails, so that a later use
- * tries again. */
+/* Creates all that the device owns; runs under its lock. If a part fails, the others are destroyed in the reverse
+ * order, so that a later use tries again. */
 static hal_status_t build(hal_device_t *device) {
   hal_status_t status = describe(device, &device->info);
   if (!status) status = hal_stream_create_default(device);
   if (status) return status;
-  status = hal_device_hooks.build(device);
+  status = hal_device_slots_create(device);
   if (status) {
     hal_stream_destroy_all(device);
     return status;
@@ -154,7 +154,7 @@ void hal_device_drain(hal_device_t *device) {
     hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
   }
   hal_device_hooks.drain(device);
-  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* what nobody asked for, and nobody can any more */
+  for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* failures that no caller has queried */
     hal_stream_t *const stream = hal_stream_at(device, id);
     if (stream && hal_failure_deliver(stream, 0, HAL_SLOT_stream_synchronize, HAL_OK))
       hal_log(HAL_LOG_WARNING, "while closing device %s: %s", device->label, hal_error_message());
@@ -163,7 +163,7 @@ void hal_device_drain(hal_device_t *device) {
 
 void hal_device_close(hal_device_t *device) {
   if (atomic_exchange(&device->ready, 0)) {
-    hal_device_hooks.close(device);
+    hal_device_slots_close(device);
     hal_kernel_error_destroy(device);
     hal_stream_destroy_all(device);
   }
@@ -240,12 +240,12 @@ hal_status_t hal_device_synchronize(int32_t device) {
   hal_kernel_error_mark_all(found, &marks);
   const hal_status_t status = hal_call_device_synchronize(found->plugin, found->ordinal);
   hal_device_hooks.poll(found);
-  if (status) { /* the plugin does not say of which stream: it is told at once, and those of streams later */
+  if (status) { /* its stream is unknown, so it is reported now; those of streams later */
     if (status == HAL_UNAVAILABLE)
       return hal_failure_deliver(&found->default_stream, 0, HAL_SLOT_device_synchronize, status);
     return hal_error_plugin(found->plugin, HAL_SLOT_device_synchronize, status);
   }
-  /* One failure at a time: the next ones are for the next synchronisation. */
+  /* One failure at a time: the next ones are for the next synchronization. */
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_stream_t *const stream = hal_stream_at(found, id);
     if (stream) HAL_RETURN_IF_ERROR(hal_failure_deliver(stream, marks.mark[id], HAL_SLOT_device_synchronize, HAL_OK));

@@ -1,10 +1,11 @@
-/* device.h: a device and its streams, as the HAL's parts share them. Private to hal/src.
+/* device.h: a device and its streams, as the HAL's components share them. Private to hal/src.
  *
- * Ownership: a device owns its streams, allocator, operator table and generator. All of them live until
- * hal_registry_close, so borrowed pointers never dangle. */
+ * Ownership: a device owns its streams, its generator and its slots, until hal_registry_close. Streams, and what the application may reach from
+ * them, are never freed, so borrowed pointers never dangle. */
 #ifndef HAL_SRC_DEVICE_H_
 #define HAL_SRC_DEVICE_H_
 
+#include "device/slot.h"
 #include "hal/device.h"
 #include "hal/event.h"
 #include "hal/generator.h"
@@ -14,8 +15,6 @@
 #include "queue/queue.h"
 
 typedef struct hal_device_s hal_device_t;
-typedef struct hal_allocator_s hal_allocator_t; /* memory/ */
-typedef struct hal_op_table_s hal_op_table_t;   /* op/ */
 
 #define HAL_STREAM_POOLS 2
 /* The default stream and the pools', by id. */
@@ -23,7 +22,7 @@ typedef struct hal_op_table_s hal_op_table_t;   /* op/ */
 
 #define HAL_FAILURE_BYTES 1024 /* as many as a thread's message has */
 
-/* A record of what work met behind the caller's back: failure.h. Zeroed memory is an empty one. */
+/* A record of an asynchronous failure: failure.h. Zeroed memory is an empty record. */
 typedef struct hal_failure_s {
   hal_lock_t lock;
   atomic_int set;
@@ -31,7 +30,7 @@ typedef struct hal_failure_s {
   char message[HAL_FAILURE_BYTES]; /* with operator, kernel, plugin and native code */
 } hal_failure_t;
 
-/* The streams whose work a stream has waited for since it was last asked, and up to which mark: failure.h. */
+/* The streams whose work a stream has waited for since its last query, and up to which mark: failure.h. */
 #define HAL_FOLLOWS (2 * HAL_STREAMS_OF_DEVICE)
 typedef struct hal_followed_s {
   hal_stream_t *stream;
@@ -49,9 +48,9 @@ struct hal_stream_s {
   hal_device_t *device;
   int64_t id; /* 0 = default stream; else 1 + pool * HAL_STREAMS_PER_POOL + slot, pool 0 = normal, 1 = high */
   int32_t priority;
-  /* Kernels launched that may report an error, and how many of them were looked after (kernel_error.h). */
-  _Atomic uint64_t reporters, looked;
-  _Atomic(hal_queue_t *) parked[HAL_QUEUE_KINDS]; /* queues that were in that place: they stay */
+  /* Kernels launched that may report an error, and how many of them were checked (kernel_error.h). */
+  _Atomic uint64_t reporters, checked;
+  _Atomic(void *) slots[HAL_COMPONENTS]; /* slot.h: queues that recorded the stream, for its next recordings */
   hal_failure_t failure;
   hal_follow_t follows;
 };
@@ -60,23 +59,17 @@ struct hal_device_s {
   hal_plugin_t *plugin;
   int32_t index;    /* over all plugins */
   int32_t ordinal;  /* within the plugin */
-  char label[64];   /* for messages: "fake:0", or "five:1 (index 3)" behind another plugin's devices */
+  char label[64];   /* for messages: "fake:0", or "five:1 (index 3)" after another plugin's devices */
   atomic_int ready; /* 1 when everything below may be used without a lock */
   hal_lock_t lock;  /* creation of what follows, and of pool streams */
   hal_device_info_t info;
-  hal_failure_t lost; /* set: the device is lost, for ever */
+  hal_failure_t lost; /* set: the device is lost, forever */
   hal_stream_t default_stream;
   _Atomic(hal_stream_t *) streams[HAL_STREAM_POOLS][HAL_STREAMS_PER_POOL]; /* made on demand */
   atomic_uint next_stream[HAL_STREAM_POOLS];
-  hal_allocator_t *allocator;
-  hal_op_table_t *ops;
+  void *slots[HAL_COMPONENTS];   /* slot.h; hal_device_slot, hal_device_slot_peek */
   _Atomic(char *) kernel_errors; /* in device memory: a record per stream, made at the first use (kernel_error.h) */
   _Atomic(hal_generator_t *) generator;
-  struct hal_fuse_s *fuse;         /* of lazy work: made at the first use, under `lock` */
-  struct hal_programs_s *programs; /* of its compiler, under `lock`; NULL = none */
-  uint32_t lazy_streams;           /* recordings of lazy work, which may use them; under `lock` */
-  hal_lock_t asking;               /* of what follows, while the plugin is asked for its compiler */
-  int compiler_known;              /* the program has set one, or the plugin was asked */
 };
 
 /* In the order of their indices; hal_registry.device_count of them. */
@@ -90,7 +83,7 @@ typedef struct hal_thread_s {
 extern _Thread_local hal_thread_t hal_thread;
 extern _Thread_local hal_stream_t *hal_thread_streams[HAL_MAX_DEVICES]; /* NULL = the default one */
 
-/* 1 = some thread has set another stream than a default one; until then none looks at its thread-local data. */
+/* 1 = a thread has set another stream than a default one; until then no thread reads its thread-local data. */
 extern atomic_int hal_streams_set;
 
 static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {
@@ -98,16 +91,16 @@ static inline void hal_thread_set_stream(int32_t device, hal_stream_t *stream) {
   hal_thread_streams[device] = stream;
 }
 
-/* Gives the name of a device for messages; an index of none is itself. Valid until the thread's next such call. */
+/* Returns the name of a device for messages; for an invalid index, the number. Valid until the thread's next such call. */
 const char *hal_device_label(int32_t device);
 
-/* Checks the index and initialises the plugin, and leaves the device cold: for questions that need no stream and no memory of it. */
+/* Checks the index and initializes the plugin, but not the device: for queries that need no stream and no memory. */
 hal_status_t hal_device_start(int32_t device, hal_device_t **out_device);
 
-/* Slow path of hal_device_get: checks the index, initialises the plugin and the device. */
+/* Slow path of hal_device_get: checks the index, initializes the plugin and the device. */
 hal_status_t hal_device_prepare(int32_t device, hal_device_t **out_device);
 
-/* Gives a ready device. */
+/* Returns a ready device. */
 static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_device) {
   /* Devices past the count are never ready, so the constant bound does, and no count is read while a thread may open.
    */
@@ -119,7 +112,15 @@ static inline hal_status_t hal_device_get(int32_t device, hal_device_t **out_dev
   return hal_device_prepare(device, out_device);
 }
 
-/* Gives the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */
+/* Returns the data that a component keeps for a ready device. */
+static inline void *hal_device_slot(const hal_device_t *device, int component) { return device->slots[component]; }
+
+/* The same for an on-demand slot; NULL = it was not made. */
+static inline void *hal_device_slot_peek(hal_device_t *device, int component) {
+  return __atomic_load_n(&device->slots[component], __ATOMIC_ACQUIRE);
+}
+
+/* Returns the stream itself, or the thread's current stream of a ready device when `stream` is NULL. */
 static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stream_t *stream) {
   if (stream) return stream;
   if (HAL_LIKELY(!atomic_load_explicit(&hal_streams_set, memory_order_relaxed))) return &device->default_stream;
@@ -127,7 +128,7 @@ static inline hal_stream_t *hal_stream_or_current(hal_device_t *device, hal_stre
   return stream ? stream : &device->default_stream;
 }
 
-/* Gives the stream with an id from 0 to HAL_STREAMS_OF_DEVICE - 1; NULL when its place in the pool is still empty. */
+/* Returns the stream with an id from 0 to HAL_STREAMS_OF_DEVICE - 1; NULL when its slot of the pool is still empty. */
 static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
   if (id == 0) return &device->default_stream;
   const int64_t place = id - 1;
@@ -135,7 +136,7 @@ static inline hal_stream_t *hal_stream_at(hal_device_t *device, int64_t id) {
                               memory_order_acquire);
 }
 
-/* Makes a stream whose work goes to the plugin, in memory that is zeroed or not. */
+/* Initializes a stream whose queue calls the plugin; the memory need not be zeroed. */
 void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle);
 
 /* Returns the stream's queue, for one call of the HAL. */
@@ -152,21 +153,21 @@ void hal_stream_flush_all(hal_device_t *device, const char *reason);
 /* Retains a generator until hal_generator_destroy was called once more. */
 void hal_generator_retain(hal_generator_t *generator);
 
-/* Waits for the work queued on a stream; what it meets is kept for the stream's user. */
+/* Waits for the work queued on a stream; a failure is recorded for the stream. */
 void hal_stream_drain(hal_stream_t *stream);
 
 /* The same for all streams of a device. */
 void hal_stream_drain_all(hal_device_t *device);
 
-/* ---- life ---- */
+/* ---- lifetime ---- */
 
-/* Makes the records of a plugin's devices; starts nothing. */
+/* Creates the records of a plugin's devices; starts no driver. */
 void hal_device_add(hal_plugin_t *plugin);
 
 /* In the child of a fork: a device that the parent used cannot be used here. */
 void hal_device_after_fork(void);
 
-/* The question of the rule of life (base/life.h): whether what the device gave may still reach its plugin. 0 before its
+/* Returns whether objects of the device may still reach its plugin (the lifetime rule, base/life.h): 0 before its
  * first use, after hal_registry_close and in a forked child. */
 static inline int hal_device_is_alive(const hal_device_t *device) {
   return HAL_LIKELY(atomic_load_explicit(&device->ready, memory_order_acquire));
@@ -177,7 +178,7 @@ static inline hal_status_t hal_device_check_alive(hal_device_t *device) {
   return hal_device_is_alive(device) ? HAL_OK : hal_device_prepare(device->index, &device);
 }
 
-/* Waits for the work of a device that was used, and ends what waited for it. */
+/* Waits for the work of a device that was used, and frees the memory that waited for it. */
 void hal_device_drain(hal_device_t *device);
 
 /* Destroys what a device owns. Called once per device, by hal_registry_close, when all devices are drained: memory of one
@@ -187,14 +188,14 @@ void hal_device_close(hal_device_t *device);
 /* Fails with HAL_OUT_OF_RANGE, naming the index and the devices there are. */
 hal_status_t hal_device_out_of_range(int32_t device);
 
-/* Gives the device when it was used, NULL when it was not; starts nothing. For questions about a device that its use alone
- * gives answers to. Errors: HAL_OUT_OF_RANGE. */
+/* Returns the device when it was used, NULL when it was not; starts no driver. For queries whose result is known only for a
+ * used device. Errors: HAL_OUT_OF_RANGE. */
 hal_status_t hal_device_used(int32_t device, hal_device_t **out_device);
 
-/* Destroys the device's streams; their records stay, since a stream is valid as long as the process: stream.c. */
+/* Destroys the device's streams; their records remain, since a stream is valid for the lifetime of the process: stream.c. */
 void hal_stream_destroy_all(hal_device_t *device);
 
-/* Makes the device's default stream: stream.c. */
+/* Creates the device's default stream: stream.c. */
 hal_status_t hal_stream_create_default(hal_device_t *device);
 
 #endif /* HAL_SRC_DEVICE_H_ */

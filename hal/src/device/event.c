@@ -17,7 +17,7 @@ static hal_event_t *make(hal_device_t *device, uint32_t flags) {
   event->device = device;
   event->flags = flags;
   atomic_init(&event->recorded, 0);
-  atomic_init(&event->asked, 0);
+  atomic_init(&event->queried, 0);
   atomic_init(&event->stream, NULL);
   atomic_init(&event->mark, 0);
   atomic_init(&event->recording, 0);
@@ -48,7 +48,7 @@ hal_status_t hal_event_ipc_export(hal_event_t *event, hal_ipc_handle_t *out_hand
   if (!(event->flags & HAL_EVENT_INTERPROCESS))
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "an event of device %s was made for this process alone; make it with HAL_EVENT_INTERPROCESS "
-                         "(interprocess=True) to give it to others",
+                         "(interprocess=True) to pass it to other processes",
                          event->device->label);
   return hal_error_plugin(plugin, HAL_SLOT_event_ipc_export,
                           hal_call_event_ipc_export(plugin, event->handle, out_handle));
@@ -95,7 +95,7 @@ static hal_status_t record_on(hal_event_t *event, hal_stream_t *stream, hal_queu
   if (HAL_UNLIKELY(status)) status = hal_stream_record_again(stream, event->handle, status);
   if (HAL_UNLIKELY(status)) return hal_error_plugin(event->device->plugin, HAL_SLOT_event_record, status);
   atomic_store_explicit(&event->recorded, 1, memory_order_relaxed);
-  atomic_store_explicit(&event->asked, 0, memory_order_relaxed);
+  atomic_store_explicit(&event->queried, 0, memory_order_relaxed);
   atomic_store_explicit(&event->mark, mark, memory_order_relaxed);
   atomic_store_explicit(&event->stream, stream, memory_order_release);
   return HAL_OK;
@@ -117,13 +117,13 @@ hal_status_t hal_event_record(hal_event_t *event, hal_stream_t *stream) {
   return record_on(event, stream, hal_stream_queue(stream));
 }
 
-/* Ends a synchronisation or query of the event: its work has failed when the stream's has, and the plugin tells that of
- * streams only. It is asked once per record. */
+/* Ends a synchronization or query of the event: its work has failed if the stream's has, and the plugin reports failures of
+ * streams only. The stream is queried once per record. */
 static inline hal_status_t finish(hal_event_t *event, uint32_t slot, hal_status_t status) {
   hal_stream_t *const stream = atomic_load_explicit(&event->stream, memory_order_acquire);
   if (!stream || status == HAL_NOT_READY) return hal_error_plugin(event->device->plugin, slot, status);
-  if (!status && !atomic_load_explicit(&event->asked, memory_order_relaxed)) {
-    atomic_store_explicit(&event->asked, 1, memory_order_relaxed); /* twice by two threads is as good */
+  if (!status && !atomic_load_explicit(&event->queried, memory_order_relaxed)) {
+    atomic_store_explicit(&event->queried, 1, memory_order_relaxed); /* twice by two threads is as good */
     hal_failure_ask(stream);
   }
   return hal_failure_deliver(stream, atomic_load_explicit(&event->mark, memory_order_relaxed), slot, status);
@@ -139,11 +139,11 @@ hal_status_t hal_event_use_recorded(const hal_event_t *event, hal_stream_t *wait
   if (status != HAL_NOT_FOUND) return status;
   return hal_error_set(HAL_FAILED_PRECONDITION,
                        "the event was recorded while stream %lld of device %s was being recorded, which is over: "
-                       "record it again, behind a run of the program",
+                       "record it again, after a run of the program",
                        (long long)stream->id, stream->device->label);
 }
 
-/* Refuses what asks for the end of recorded work. */
+/* Fails for a call that needs the end of recorded work. */
 static hal_status_t check_unrecorded(const hal_event_t *event, const char *what) {
   int used;
   return hal_event_use_recorded(event, NULL, what, &used);

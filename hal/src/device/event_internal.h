@@ -9,7 +9,7 @@ struct hal_event_s {
   hal_device_t *device;
   uint32_t flags;      /* HAL_EVENT_* */
   atomic_int recorded; /* at least once */
-  atomic_int asked;    /* the stream was asked for a failure since the last record was done */
+  atomic_int queried;  /* the stream was queried for a failure since the last record was done */
   /* Where it was recorded last, and hal_kernel_error_mark then. */
   _Atomic(hal_stream_t *) stream;
   _Atomic uint64_t mark;

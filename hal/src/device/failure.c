@@ -45,7 +45,7 @@ static int take(hal_failure_t *record, taken_t *out_taken) {
 }
 
 /* What is never cleared. */
-static hal_status_t tell_lost(hal_device_t *device) {
+static hal_status_t report_lost(hal_device_t *device) {
   char message[HAL_FAILURE_BYTES];
   hal_lock(&device->lost.lock);
   memcpy(message, device->lost.message, sizeof message);
@@ -55,7 +55,7 @@ static hal_status_t tell_lost(hal_device_t *device) {
 
 /* ---- keeping ------------------------------------------------------------------------------------------------------ */
 
-void hal_failure_keep(hal_stream_t *stream, hal_status_t status) {
+void hal_failure_record(hal_stream_t *stream, hal_status_t status) {
   if (status != HAL_UNAVAILABLE)
     put(&stream->failure, status);
   else if (!atomic_load_explicit(&stream->device->lost.set, memory_order_relaxed))
@@ -70,7 +70,8 @@ static void describe(const hal_stream_t *stream, hal_status_t status) {
   if (hal_call_stream_error(stream->device->plugin, stream->direct.handle, &error) || error.status != status)
     error = (hal_stream_error_t){0};
   error.op[sizeof error.op - 1] = error.kernel[sizeof error.kernel - 1] = '\0';
-  const int is_slot = hal_slot_find(error.op, strlen(error.op)) < HAL_SLOT_COUNT; /* "kernel_launch" says little */
+  const int is_slot =
+      hal_slot_find(error.op, strlen(error.op)) < HAL_SLOT_COUNT; /* "kernel_launch" has no information */
   if (error.kernel[0] && (is_slot || !error.op[0])) hal_device_hooks.ops_of_kernel(error.kernel, ops, sizeof ops);
   if (!ops[0]) snprintf(ops, sizeof ops, "%s", error.op);
   if (error.kernel[0])
@@ -79,15 +80,15 @@ static void describe(const hal_stream_t *stream, hal_status_t status) {
     hal_error_set(status, "%s%s%s", ops, ops[0] ? ": " : "", message);
 }
 
-void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status) {
+void hal_failure_record_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status) {
   hal_error_plugin(stream->device->plugin, slot, status);
   describe(stream, status);
-  hal_failure_keep(stream, status);
+  hal_failure_record(stream, status);
 }
 
 hal_status_t hal_failure_ask(hal_stream_t *stream) {
   const hal_status_t status = hal_direct_poll(&stream->direct);
-  if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, HAL_SLOT_stream_query, status);
+  if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, HAL_SLOT_stream_query, status);
   return status;
 }
 
@@ -129,8 +130,8 @@ int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark)
   return fits;
 }
 
-/* Tells what the work met that the stream has waited for. One failure at a time: the others are for later. */
-static hal_status_t tell_followed(hal_stream_t *stream) {
+/* Reports a failure of the work that the stream has waited for: one at a time, the others later. */
+static hal_status_t report_followed(hal_stream_t *stream) {
   hal_followed_t of[HAL_FOLLOWS];
   taken_t failure;
   const uint32_t count = read_follows(&stream->follows, 1, of);
@@ -140,11 +141,11 @@ static hal_status_t tell_followed(hal_stream_t *stream) {
     int done = !result && hal_device_is_alive(other->device) && hal_failure_ask(other) != HAL_NOT_READY;
     if (!result) {
       const hal_status_t reported = hal_kernel_error_collect(other, of[i].mark, HAL_OK);
-      if (reported) hal_failure_keep(other, reported);
+      if (reported) hal_failure_record(other, reported);
       if (take(&other->failure, &failure)) {
         result = hal_error_set(failure.status, "%s (work of stream %lld of device %s, which stream %lld waited for)",
                                failure.message, (long long)other->id, other->device->label, (long long)stream->id);
-        done = 0; /* it may have met more */
+        done = 0; /* there may be further failures */
       }
     }
     if (done) continue;
@@ -159,16 +160,16 @@ static hal_status_t tell_followed(hal_stream_t *stream) {
 
 hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
   taken_t failure;
-  /* An older one is told first: the plugin's answer must not come before its cause. */
+  /* An older one is reported first: the plugin's status must not precede its cause. */
   int found = take(&stream->failure, &failure);
-  if (status && status != HAL_NOT_READY) hal_failure_keep_plugin(stream, slot, status);
+  if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, slot, status);
   if (!status) {
     const hal_status_t reported = hal_kernel_error_collect(stream, mark, HAL_OK);
-    if (reported) hal_failure_keep(stream, reported);
+    if (reported) hal_failure_record(stream, reported);
   }
   if (!found) found = take(&stream->failure, &failure);
   if (found) return hal_error_set(failure.status, "%s", failure.message);
-  if (atomic_load_explicit(&stream->device->lost.set, memory_order_acquire)) return tell_lost(stream->device);
+  if (atomic_load_explicit(&stream->device->lost.set, memory_order_acquire)) return report_lost(stream->device);
   if (status == HAL_NOT_READY) return hal_error_not_ready();
-  return atomic_load_explicit(&stream->follows.count, memory_order_acquire) ? tell_followed(stream) : HAL_OK;
+  return atomic_load_explicit(&stream->follows.count, memory_order_acquire) ? report_followed(stream) : HAL_OK;
 }

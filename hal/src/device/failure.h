@@ -1,10 +1,10 @@
-/* failure.h: failures that work meets behind the caller's back. Private to hal/src.
+/* failure.h: failures of asynchronous work. Private to hal/src.
  *
- * Each stream has a record. Whatever finds out, a plugin's answer to the allocator or to the profile, a report of a kernel
- * (kernel_error.h), a free, a synchronisation, the failure lands in the record of the stream whose work it was. It is
- * delivered once, to whoever synchronises or queries the stream, its device or an event recorded on it, or a stream that
- * waited for such an event, and is then cleared. Several failures that nobody asked for in between are told together. A
- * device that is lost (HAL_UNAVAILABLE) stays lost: its failure is told again and again. */
+ * Each stream has a failure record. A failure from any source (a status that the allocator or the profile receives, a report of a kernel
+ * (kernel_error.h), a free, a synchronization) is stored in the record of the stream whose work failed. It is reported once, to the first
+ * caller that synchronizes or queries the stream, its device or an event recorded on it, or a stream that waited for such an event, and is
+ * then cleared. Several failures before such a call are reported together. A device that is lost (HAL_UNAVAILABLE) stays lost: its failure
+ * is reported to every caller. */
 #ifndef HAL_SRC_FAILURE_H_
 #define HAL_SRC_FAILURE_H_
 
@@ -12,13 +12,13 @@
 #include "plugin/call.h"
 
 /* Keeps a failure of work of the stream, whose message is the calling thread's. */
-void hal_failure_keep(hal_stream_t *stream, hal_status_t status);
+void hal_failure_record(hal_stream_t *stream, hal_status_t status);
 
-/* Keeps what the plugin answered to `slot`; completes the message with the plugin, the operator and the kernel. */
-void hal_failure_keep_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status);
+/* Records the status that the plugin returned from `slot`; completes the message with the plugin, the operator and the kernel. */
+void hal_failure_record_plugin(hal_stream_t *stream, uint32_t slot, hal_status_t status);
 
-/* Ends a synchronisation or query of the stream to which the plugin answered `status`; the work up to `mark`
- * (hal_kernel_error_mark) is done when that is HAL_OK. Gives what is to be told: the failure, HAL_NOT_READY or HAL_OK. */
+/* Ends a synchronization or query of the stream for which the plugin returned `status`; the work up to `mark`
+ * (hal_kernel_error_mark) is done when that is HAL_OK. Returns the status for the caller: the failure, HAL_NOT_READY or HAL_OK. */
 HAL_MUST_USE hal_status_t hal_failure_deliver_slow(hal_stream_t *stream, uint64_t mark, uint32_t slot,
                                                    hal_status_t status);
 HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream, uint64_t mark, uint32_t slot,
@@ -26,23 +26,23 @@ HAL_MUST_USE static inline hal_status_t hal_failure_deliver(hal_stream_t *stream
   const int quiet = !status && !atomic_load_explicit(&stream->failure.set, memory_order_acquire) &&
                     !atomic_load_explicit(&stream->device->lost.set, memory_order_relaxed) &&
                     !atomic_load_explicit(&stream->follows.count, memory_order_relaxed) &&
-                    atomic_load_explicit(&stream->looked, memory_order_relaxed) >= mark;
+                    atomic_load_explicit(&stream->checked, memory_order_relaxed) >= mark;
   return HAL_LIKELY(quiet) ? HAL_OK : hal_failure_deliver_slow(stream, mark, slot, status);
 }
 
-/* Asks the plugin whether work of the stream has failed, without waiting, and keeps the answer. HAL_NOT_READY = there is
- * work whose failure may be still to come; a plugin that cannot be asked without waiting says the same. */
+/* Queries whether work of the stream has failed, without waiting, and records the failure. HAL_NOT_READY = there is
+ * unfinished work, which may still fail; also for a plugin that has no query without waiting. */
 hal_status_t hal_failure_ask(hal_stream_t *stream);
 
-/* Notes that the stream has waited for work of another: its failure will be the stream's, too. 0 = no room, and the caller
- * has to wait for that work itself. */
+/* Records that the stream has waited for work of another: its failure will be the stream's, too. 0 = the table is full, and the
+ * caller must wait for that work itself. */
 int hal_failure_follow(hal_stream_t *stream, hal_stream_t *other, uint64_t mark);
 
 /* What to do when the plugin did not record an event: see below. */
 hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status);
 
-/* Records an event of the plugin's. A failure of the stream's work that the default of event_record meets, which waits for
- * the stream, is kept for the stream, and the event recorded all the same. Errors: the plugin's, without a message. */
+/* Records an event of the plugin's. A failure of the stream's work that the default of event_record encounters, which waits for
+ * the stream, is recorded for the stream, and the event is recorded nevertheless. Errors: the plugin's, without a message. */
 static inline hal_status_t hal_stream_record(hal_stream_t *stream, hal_plugin_event_t *event) {
   uint64_t recording;
   hal_stream_flush(stream, "an event");

@@ -1,7 +1,6 @@
 /* generator.c: seed and offset of a Philox generator. */
 #include "hal/generator.h"
 
-#include "base/life.h"
 #include "device/device.h"
 #include "hal/status.h"
 #include "sdk/philox.h"
@@ -15,7 +14,6 @@ struct hal_generator_s {
 hal_status_t hal_generator_create(uint64_t seed, hal_generator_t **out_generator) {
   hal_generator_t *const generator = hal_malloc(sizeof *generator);
   if (!generator) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a generator");
-  hal_life_watch_forks();
   *generator = (hal_generator_t){.seed = seed};
   atomic_init(&generator->references, 1);
   *out_generator = generator;

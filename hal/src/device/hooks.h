@@ -1,19 +1,16 @@
-/* hooks.h: what a device wants of the rooms above. hal/src/house.c fills the table. Private to hal/src. */
+/* hooks.h: functions of higher components that a device calls. hal/src/components.c defines the table. Private to hal/src. */
 #ifndef HAL_SRC_DEVICE_HOOKS_H_
 #define HAL_SRC_DEVICE_HOOKS_H_
 
 #include "device/device.h"
 
 typedef struct hal_device_hooks_s {
-  /* Makes what the device owns of other rooms, all or nothing; under device->lock, when its default stream is there. */
-  hal_status_t (*build)(hal_device_t *device);
-  /* Waits for what queued work still uses of the memory that was released, and ends it. */
+  hal_slot_calls_t slots[HAL_COMPONENTS];
+  /* Waits until queued work no longer uses memory that was released, and frees it. */
   void (*drain)(hal_device_t *device);
-  /* Ends what `build` has made; memory that somebody still holds can be released afterwards. */
-  void (*close)(hal_device_t *device);
-  /* Frees what the device's work has finished with. */
+  /* Frees released memory that queued work no longer uses. */
   void (*poll)(hal_device_t *device);
-  /* The name of an operator, that in errors, and that of one of its arguments; NULL when there is none. */
+  /* Returns the name of an operator, its name in errors, the name of one of its arguments; NULL when there is none. */
   const char *(*op_name)(uint32_t op);
   const char *(*op_error_name)(uint32_t op);
   const char *(*op_argument)(uint32_t op, uint32_t argument);

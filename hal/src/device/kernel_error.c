@@ -25,7 +25,7 @@ static char *record_of(const hal_stream_t *stream) {
   return records ? records + (size_t)stream->id * sizeof(record_t) : NULL;
 }
 
-/* Makes the records, outside the allocator: they are no tensor's memory and count in no statistics. The device is idle
+/* Creates the records, outside the allocator: they hold no tensor and do not count in the statistics. The device is idle
  * as far as they are concerned, so they are cleared by the synchronous stream. */
 static hal_status_t create(hal_device_t *device) {
   static const uint8_t zero[1] = {0};
@@ -110,8 +110,8 @@ static hal_status_t read_back(hal_device_t *device, const char *address, void *t
   return status ? hal_error_plugin(device->plugin, HAL_SLOT_memory_copy, status) : HAL_OK;
 }
 
-/* Reads the stream's record and frees it when it was written. Later work of the stream may be claiming it meanwhile: what
- * is not yet written belongs to that work's own synchronisation. */
+/* Reads the stream's record and frees it when it was written. Later work of the stream may be claiming it meanwhile: a
+ * record that is not yet written is reported by that work's own synchronization. */
 static hal_status_t read_record(hal_stream_t *stream) {
   static const uint8_t zero[1] = {0};
   hal_device_t *const device = stream->device;
@@ -127,18 +127,18 @@ static hal_status_t read_record(hal_stream_t *stream) {
 }
 
 hal_status_t hal_kernel_error_launched(hal_stream_t *stream) {
-  /* After the launch: counted before it, a thread that synchronises meanwhile could take the launch for looked after. */
+  /* After the launch: if it were counted before, a thread that synchronizes meanwhile would count the launch as checked. */
   const uint64_t mark = atomic_fetch_add_explicit(&stream->reporters, 1, memory_order_release) + 1;
   if (stream->device->info.flags & HAL_DEVICE_ASYNC) return HAL_OK;
   return hal_kernel_error_collect(stream, mark, HAL_OK);
 }
 
 hal_status_t hal_kernel_error_collect(hal_stream_t *stream, uint64_t mark, hal_status_t status) {
-  uint64_t looked = atomic_load_explicit(&stream->looked, memory_order_relaxed);
-  if (HAL_LIKELY(looked >= mark) || status) return status;
-  do { /* the thread that counts up reads the record, so that an error is told once */
-    if (looked >= mark) return HAL_OK;
-  } while (!atomic_compare_exchange_weak(&stream->looked, &looked, mark));
+  uint64_t checked = atomic_load_explicit(&stream->checked, memory_order_relaxed);
+  if (HAL_LIKELY(checked >= mark) || status) return status;
+  do { /* the thread that counts up reads the record, so that an error is reported once */
+    if (checked >= mark) return HAL_OK;
+  } while (!atomic_compare_exchange_weak(&stream->checked, &checked, mark));
   return read_record(stream);
 }
 

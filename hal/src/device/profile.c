@@ -1,6 +1,6 @@
 /* profile.c: the process's profile: collects the plugins' records, on the host's clock and under the names of the operators.
  *
- * A record names its launch by 64 bits, which the plugin asks for when work is submitted
+ * A record identifies its launch by 64 bits, which the plugin requests when work is submitted
  * (hal_host->profile_correlation, profile_launch.c). */
 #define _POSIX_C_SOURCE 200809L
 #include "hal/profile.h"
@@ -23,9 +23,9 @@ typedef struct clock_pair_s {
 } clock_pair_t;
 
 static struct {
-  int collects;               /* the plugin was told to; under the device's lock */
+  int collects;               /* the plugin collects records; under the device's lock */
   int readable;               /* there may be records; under profile_lock or, at first, the device's lock */
-  clock_pair_t first, latest; /* a clock may run faster than the host's: two pairs give its rate */
+  clock_pair_t first, latest; /* a clock may run faster than the host's: two pairs determine its rate */
 } profiles[HAL_MAX_DEVICES];
 
 atomic_uint hal_profile_number;
@@ -104,7 +104,7 @@ void hal_profile_device_ready(hal_device_t *device) {
     hal_log(HAL_LOG_WARNING, "device %s is missing in the running profile: %s", device->label, hal_error_message());
 }
 
-/* Calls `change` for the ready devices, under their locks; gives the last failure, whose message is kept. */
+/* Calls `change` for the ready devices, under their locks; returns the last failure, whose message is kept. */
 static hal_status_t each_ready_device(hal_status_t (*change)(hal_device_t *device)) {
   hal_status_t result = HAL_OK;
   for (int32_t i = 0; i < hal_device_count(); i++) {
@@ -137,7 +137,8 @@ hal_status_t hal_profile_start(void) {
   }
   if (!status) {
     last_number += last_number == UINT32_MAX ? 2 : 1; /* never 0 */
-    atomic_store(&hal_profile_number, last_number);   /* first: a device that becomes ready now joins by itself */
+    atomic_store(&hal_profile_number,
+                 last_number); /* first: a device that becomes ready now joins the profile on its own */
     status = each_ready_device(begin_device);
     if (status) {
       atomic_store(&hal_profile_number, 0);
@@ -249,7 +250,7 @@ static const char *name_of(const hal_profile_record_t *record) {
   return record->kind < sizeof kinds / sizeof kinds[0] ? kinds[record->kind] : "work";
 }
 
-static uint32_t answer_of(const hal_profile_launch_t *launch) {
+static uint32_t implementation_of(const hal_profile_launch_t *launch) {
   if (launch->op & HAL_PROFILE_OWN) return HAL_PROFILE_BY_PLUGIN;
   return launch->op ? HAL_PROFILE_BY_PORTABLE : HAL_PROFILE_BY_NONE;
 }
@@ -281,7 +282,7 @@ static void pass_on(void *user_data, const hal_profile_record_t *record) {
                                            .device = reader->device->index,
                                            .kind = record->kind,
                                            .direction = record->direction,
-                                           .answer = answer_of(&launch),
+                                           .answer = implementation_of(&launch),
                                            .launch = launch.number,
                                            .launch_thread = launch.thread,
                                            .launch_start_ns = launch.start_ns,

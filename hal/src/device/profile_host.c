@@ -1,5 +1,5 @@
-/* profile_host.c: records of operators that the host answered in a device's place. They come from above the HAL, one a call, and wait
- * here for hal_profile_read. */
+/* profile_host.c: records of operators that the host computed instead of a device. The caller of the HAL adds one per call; they are stored
+ * here until hal_profile_read. */
 #include <string.h>
 
 #include "base/callback.h"
@@ -22,7 +22,7 @@ static struct {
   uint64_t count, room, lost;
 } host;
 
-/* Makes room for one more; the lock is held. */
+/* Reserves one more record; the lock is held. */
 static int grow(void) {
   if (host.count < host.room) return 1;
   if (host.room == MOST) return 0;
@@ -40,7 +40,7 @@ hal_status_t hal_profile_host_op(int32_t device, const char *op, int64_t start_n
     return hal_error_set(HAL_OUT_OF_RANGE, "a profile's record of device %d; there are %d", (int)device,
                          (int)hal_device_count());
   if (end_ns < start_ns)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile's record of %s ends before it begins; give its start first",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile's record of %s ends before it begins; pass its start first",
                          op ? op : "(null)");
   if (!hal_profile_is_on()) return HAL_OK;
   host_op_t made = {.start_ns = start_ns, .end_ns = end_ns, .correlation = hal_profile_current_id(), .device = device};
@@ -85,7 +85,7 @@ void hal_profile_forget_host(void) {
   hal_unlock(&host.lock);
 }
 
-/* Another thread of the parent may have been at the list: it is left where it is. */
+/* Another thread of the parent may have been changing the list, so it is not freed. */
 void hal_profile_host_after_fork(void) {
   host.list = NULL;
   host.count = host.room = host.lost = 0;

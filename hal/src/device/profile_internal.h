@@ -1,11 +1,11 @@
-/* profile_internal.h: what the rest of the HAL tells the profile. Private to hal/src. */
+/* profile_internal.h: functions with which the other components report their work to the profile. Private to hal/src. */
 #ifndef HAL_SRC_PROFILE_INTERNAL_H_
 #define HAL_SRC_PROFILE_INTERNAL_H_
 
 #include "device/device.h"
 #include "hal/profile.h"
 
-/* Bits of the numbers that callers give. */
+/* Bits of the numbers that callers pass. */
 #define HAL_PROFILE_ID_BITS 48
 #define HAL_PROFILE_ID_MASK ((UINT64_C(1) << HAL_PROFILE_ID_BITS) - 1)
 
@@ -60,7 +60,7 @@ void hal_profile_launch_after_fork(void);
 /* Returns the launch that a record's number names, all zeros if none. */
 hal_profile_launch_t hal_profile_find_launch(uint64_t correlation);
 
-/* Hands over what hal_profile_host_op left and forgets it; gives the number of those that found no room. profile_host.c. */
+/* Reports and frees the records of hal_profile_host_op; returns the number of those that did not fit. profile_host.c. */
 uint64_t hal_profile_read_host(hal_profile_fn_t fn, void *user_data);
 void hal_profile_forget_host(void);
 void hal_profile_host_after_fork(void);

@@ -1,8 +1,8 @@
 /* profile_launch.c: the calls that submit work in a profile: what the thread is running, and the number that a plugin's records carry.
  *
- * The number of a record has the operator, so that work of an earlier profile keeps its name, and below it that of a launch: an entry of the table below with the thread, the times of the call, the operator
- * and the caller's number. If the entry that a launch needs is still in use, the number holds the operator and the caller's number
- * instead: such a record has no launch, and loses nothing else. */
+ * The number of a record contains the operator, so that work of an earlier profile keeps its name, and the number of a launch: an entry of
+ * the table below with the thread, the times of the call, the operator and the caller's number. If the entry that a launch needs is still in
+ * use, the number contains the operator and the caller's number instead: such a record has no launch. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/syscall.h>
@@ -29,7 +29,7 @@ typedef struct entry_s {
 } entry_t;
 
 static struct {
-  hal_lock_t lock; /* plugins ask for numbers while they hold their locks: no other lock is taken under it */
+  hal_lock_t lock; /* plugins request numbers while they hold their locks: no other lock is taken under it */
   entry_t *table;
   uint64_t last; /* the number of the latest launch; never goes back, so a record of an earlier profile names none */
 } launches;
@@ -42,7 +42,7 @@ static _Thread_local struct {
   uint32_t calls;  /* nested calls that may submit work */
   int64_t call_ns; /* when the outermost began; 0: its first launch has taken it */
   uint64_t open;   /* the launch that lasts until the next one, or to the end of the call; 0 = none */
-  int64_t id;      /* the system's number of the thread; 0 = not asked for yet */
+  int64_t id;      /* the system's number of the thread; 0 = not queried yet */
   uint64_t ids[MAX_DEPTH];
 } thread;
 
@@ -116,7 +116,7 @@ hal_profile_launch_t hal_profile_find_launch(uint64_t correlation) {
 
 /* ---- what a thread submits ---------------------------------------------------------------------------------------- */
 
-/* Forgets what the thread had open in an earlier profile. */
+/* Discards what the thread had open in an earlier profile. */
 static inline void enter_profile(uint32_t number) {
   if (thread.number == number) return;
   thread.number = number;
@@ -212,7 +212,7 @@ uint64_t hal_profile_correlation(void) {
 
 hal_status_t hal_profile_push(uint64_t correlation) {
   if (correlation == 0 || correlation > ID_MASK)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile cannot carry the number %llu; give one from 1 to %llu",
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a profile cannot carry the number %llu; pass one from 1 to %llu",
                          (unsigned long long)correlation, (unsigned long long)ID_MASK);
   const uint32_t number = atomic_load_explicit(&hal_profile_number, memory_order_relaxed);
   if (!number) return HAL_OK;
@@ -227,7 +227,7 @@ void hal_profile_pop(void) {
   if (number && thread.number == number && thread.depth) thread.depth--;
 }
 
-/* Another thread of the parent may have been writing the table: it is left where it is. */
+/* Another thread of the parent may have been writing the table, so it is not freed. */
 void hal_profile_launch_after_fork(void) {
   launches.table = NULL;
   thread.id = 0;

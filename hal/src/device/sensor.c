@@ -20,12 +20,12 @@ const char *hal_sensor_name(uint32_t sensor) { return is_sensor(sensor) ? sensor
 
 const char *hal_sensor_unit(uint32_t sensor) { return is_sensor(sensor) ? sensors[sensor].unit : NULL; }
 
-/* The plugin's own sentence, where it gave one. */
-static hal_status_t no_answer(const hal_device_t *device, uint32_t slot, hal_status_t status, const char *what) {
+/* The plugin's own message, if it set one. */
+static hal_status_t not_reported(const hal_device_t *device, uint32_t slot, hal_status_t status, const char *what) {
   if (status != HAL_UNIMPLEMENTED) return hal_error_plugin(device->plugin, slot, status);
-  return hal_error_set(status, "device %s does not tell %s: plugin %s %s", device->label, what,
+  return hal_error_set(status, "device %s does not report %s: plugin %s %s", device->label, what,
                        device->plugin->info.name,
-                       hal_slot_is_provided(&device->plugin->api, slot) ? "asked its driver, which has no such number"
+                       hal_slot_is_provided(&device->plugin->api, slot) ? "queried its driver, which has no such value"
                                                                         : "has no function for it");
 }
 
@@ -37,7 +37,7 @@ hal_status_t hal_device_sensor(int32_t index, uint32_t sensor, int64_t *out_valu
                          (unsigned)sensor, (unsigned)(sizeof sensors / sizeof *sensors - 1));
   HAL_RETURN_IF_ERROR(hal_device_start(index, &device));
   const hal_status_t status = hal_call_device_sensor(device->plugin, device->ordinal, sensor, &value);
-  if (status) return no_answer(device, HAL_SLOT_device_sensor, status, sensors[sensor].name);
+  if (status) return not_reported(device, HAL_SLOT_device_sensor, status, sensors[sensor].name);
   *out_value = value;
   return HAL_OK;
 }
@@ -47,5 +47,5 @@ hal_status_t hal_device_processes(int32_t index, hal_process_sink_t fn, void *us
   if (!fn) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_device_processes: fn is NULL; pass a function");
   HAL_RETURN_IF_ERROR(hal_device_start(index, &device));
   const hal_status_t status = hal_call_device_processes(device->plugin, device->ordinal, fn, user_data);
-  return status ? no_answer(device, HAL_SLOT_device_processes, status, "its processes") : HAL_OK;
+  return status ? not_reported(device, HAL_SLOT_device_processes, status, "its processes") : HAL_OK;
 }

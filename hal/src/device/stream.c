@@ -14,14 +14,14 @@ enum { POOL_NORMAL = 0, POOL_HIGH = 1 };
 
 static int64_t pool_id(int pool, uint32_t slot) { return 1 + (int64_t)pool * HAL_STREAMS_PER_POOL + slot; }
 
-/* A stream of NULL is the thread's current stream of its current device. Streams outlive their devices: then the cause is
- * told. */
+/* A stream of NULL is the thread's current stream of its current device. Streams outlive their devices: then this fails with
+ * the cause. */
 static hal_status_t resolve(hal_stream_t **stream) {
   if (HAL_LIKELY(*stream != NULL)) return hal_device_check_alive((*stream)->device);
   return hal_stream_current(hal_thread.device, stream);
 }
 
-/* ---- life, for device.c ---- */
+/* ---- lifetime, for device.c ---- */
 
 void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugin_stream_t *handle) {
   *stream = (hal_stream_t){.device = device, .direct = hal_direct_of(device->plugin, device->ordinal, handle)};
@@ -138,7 +138,7 @@ int32_t hal_stream_priority(const hal_stream_t *stream) { return stream->priorit
 
 /* ---- work ---- */
 
-/* Ends a synchronisation or query to which the plugin answered `status`; `mark` was taken before. */
+/* Ends a synchronization or query for which the plugin returned `status`; `mark` was taken before. */
 static hal_status_t finish(hal_stream_t *stream, uint64_t mark, uint32_t slot, hal_status_t status) {
   if (HAL_LIKELY(!status)) hal_device_hooks.poll(stream->device);
   return hal_failure_deliver(stream, mark, slot, status);
@@ -174,7 +174,7 @@ hal_status_t hal_stream_query(hal_stream_t *stream) {
 hal_status_t hal_stream_record_again(hal_stream_t *stream, hal_plugin_event_t *event, hal_status_t status) {
   hal_plugin_t *const plugin = stream->device->plugin;
   if (hal_slot_is_provided(&plugin->api, HAL_SLOT_event_record)) return status;
-  hal_failure_keep_plugin(stream, HAL_SLOT_event_record, status);
+  hal_failure_record_plugin(stream, HAL_SLOT_event_record, status);
   return hal_call_event_record(plugin, event, stream->direct.handle);
 }
 
@@ -182,7 +182,7 @@ void hal_stream_drain(hal_stream_t *stream) {
   hal_plugin_t *const plugin = stream->device->plugin;
   hal_plugin_event_t *event = NULL;
   hal_stream_flush(stream, "the stream is waited for");
-  /* By an event where there can be one: it leaves the plugin's failure to the user's own synchronisation. */
+  /* By an event, if the plugin has events: a failure then remains for the user's own synchronization. */
   hal_status_t status = hal_call_event_create(plugin, stream->device->ordinal, 0, &event);
   if (!status) {
     status = hal_stream_record(stream, event);
@@ -190,13 +190,13 @@ void hal_stream_drain(hal_stream_t *stream) {
     HAL_CALL_AFTER(plugin, event_destroy, event);
   }
   if (status) status = hal_direct_calls.synchronize(&stream->direct.queue);
-  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+  if (status) hal_failure_record_plugin(stream, HAL_SLOT_stream_synchronize, status);
 }
 
 void hal_stream_flush(hal_stream_t *stream, const char *reason) {
   hal_queue_t *const queue = hal_stream_queue(stream);
   const hal_status_t status = queue->calls->flush(queue, reason);
-  if (HAL_UNLIKELY(status)) hal_failure_keep(stream, status);
+  if (HAL_UNLIKELY(status)) hal_failure_record(stream, status);
 }
 
 void hal_stream_flush_all(hal_device_t *device, const char *reason) {
@@ -230,13 +230,13 @@ hal_status_t hal_stream_wait_event(hal_stream_t *stream, hal_event_t *event) {
   HAL_RETURN_IF_ERROR(queue->calls->wait_event(queue, event->handle));
   if (!other || hal_failure_follow(stream, other, atomic_load_explicit(&event->mark, memory_order_relaxed)))
     return HAL_OK;
-  return hal_event_synchronize(event); /* no room to remember it: what it met is told now */
+  return hal_event_synchronize(event); /* the table is full: the failure is reported now */
 }
 
 hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data) {
   HAL_RETURN_IF_ERROR(resolve(&stream));
   if (!fn)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_stream_host_call: there is no function; give the one to be called");
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_stream_host_call: missing function; pass the function to call");
   hal_queue_t *const queue = hal_stream_queue(stream);
   return queue->calls->host_call(queue, fn, user_data);
 }

@@ -22,7 +22,7 @@ enum {
 typedef struct listing_s {
   hal_accesses_t *accesses;
   hal_fuse_t *fuse;
-  const hal_tape_t *tape;
+  const hal_command_list_t *list;
   uint32_t command;
   int failed;
 } listing_t;
@@ -55,9 +55,9 @@ static void put_bytes(listing_t *listing, const void *address, uint64_t size, ui
 
 /* Lists the scratch memory that an address is of: what is given back behind the launch. 0 = it is none. */
 static int put_scratch(listing_t *listing, const char *address) {
-  const hal_tape_t *const tape = listing->tape;
-  for (uint32_t i = listing->command + 1; i < tape->command_count && i < listing->command + SCRATCH_AHEAD; i++) {
-    const hal_command_t *const command = &tape->commands[i];
+  const hal_command_list_t *const list = listing->list;
+  for (uint32_t i = listing->command + 1; i < list->command_count && i < listing->command + SCRATCH_AHEAD; i++) {
+    const hal_command_t *const command = &list->commands[i];
     if (command->kind != HAL_COMMAND_FREED) continue;
     const char *const low = command->u.freed.address;
     if (address < low || address >= low + command->u.freed.size) continue;
@@ -98,12 +98,12 @@ static void put_results(listing_t *listing, const hal_op_call_t *call) {
 
 /* Lists what a command accesses; 0 = nobody knows all of it. */
 static int put_command(listing_t *listing) {
-  const hal_command_t *const command = &listing->tape->commands[listing->command];
-  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &listing->tape->ops[command->op];
+  const hal_command_t *const command = &listing->list->commands[listing->command];
+  const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &listing->list->ops[command->op];
   hal_span_t spans[CHAIN_OPERANDS];
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH: {
-      const uint32_t count = op ? hal_fuse_spans(listing->fuse, listing->tape, command, spans) : 0;
+      const uint32_t count = op ? hal_fuse_spans(listing->fuse, listing->list, command, spans) : 0;
       for (uint32_t i = 0; i < count; i++)
         put(listing, spans[i].low, spans[i].high, spans[i].writes ? HAL_ACCESS_WRITES : HAL_ACCESS_READS);
       return count || (op && put_launch(listing, op, command->u.launch.launch));
@@ -131,9 +131,9 @@ static int put_command(listing_t *listing) {
 }
 
 /* Lists the accesses of all commands, and the commands with unknown memory effects. */
-static int list_accesses(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_tape_t *tape) {
-  listing_t listing = {.accesses = accesses, .fuse = fuse, .tape = tape};
-  const uint32_t count = tape->command_count;
+static int list_accesses(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_command_list_t *list) {
+  listing_t listing = {.accesses = accesses, .fuse = fuse, .list = list};
+  const uint32_t count = list->command_count;
   accesses->count = 0;
   if (!fits((void **)&accesses->wall, count + 1, &accesses->wall_room, sizeof *accesses->wall)) return 0;
   for (uint32_t i = 0; i < count && !listing.failed; i++) {
@@ -243,22 +243,22 @@ static int chain_accesses(hal_accesses_t *accesses) {
 
 /* ---- public ------------------------------------------------------------------------------------------------------------------- */
 
-void hal_accesses_begin(hal_accesses_t *accesses, const hal_tape_t *tape) {
+void hal_accesses_begin(hal_accesses_t *accesses, const hal_command_list_t *list) {
   accesses->state = 0;
   accesses->front = 0;
-  if (tape->command_count > accesses->command_room) {
+  if (list->command_count > accesses->command_room) {
     hal_free(accesses->done);
-    accesses->command_room = 2 * tape->command_count;
+    accesses->command_room = 2 * list->command_count;
     accesses->done = hal_malloc(accesses->command_room);
     if (!accesses->done) accesses->command_room = 0;
   }
-  if (accesses->done) memset(accesses->done, HAL_TO_DO, tape->command_count);
+  if (accesses->done) memset(accesses->done, HAL_TO_DO, list->command_count);
 }
 
-int hal_accesses_make(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_tape_t *tape) {
+int hal_accesses_make(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_command_list_t *list) {
   if (!accesses->done) return 0;
   if (!accesses->state) {
-    const int made = list_accesses(accesses, fuse, tape) && list_areas(accesses) && chain_accesses(accesses);
+    const int made = list_accesses(accesses, fuse, list) && list_areas(accesses) && chain_accesses(accesses);
     accesses->state = made ? 1 : -1;
   }
   return accesses->state == 1;

@@ -1,4 +1,4 @@
-/* access.h: the memory that the commands of a tape read and write, in their order. A command may run before another one that
+/* access.h: the memory that the commands of a list read and write, in their order. A command may run before another one that
  * uses other memory. Private to hal/src. */
 #ifndef HAL_SRC_FUSION_ACCESS_H_
 #define HAL_SRC_FUSION_ACCESS_H_
@@ -29,7 +29,7 @@ typedef struct hal_area_s {
 /* hal_accesses_t.done: of each command */
 enum { HAL_TO_DO = 0, HAL_IN_GROUP = 1, HAL_DONE = 2 };
 
-/* The accesses of the tape that is being launched. Zero: of none. */
+/* The accesses of the command list that is being submitted. Zero: of none. */
 typedef struct hal_accesses_s {
   hal_access_t *access;
   hal_area_t *area; /* by address */
@@ -37,15 +37,15 @@ typedef struct hal_accesses_s {
   uint8_t *done;    /* commands run out of their order; NULL: they do not */
   uint32_t count, room, area_count, area_room, command_room, wall_room;
   uint32_t front; /* all commands before it are done */
-  int state;      /* 0: not yet made for this tape; 1: made; -1: the host has no memory for them */
+  int state;      /* 0: not yet made for this list; 1: made; -1: the host has no memory for them */
 } hal_accesses_t;
 
-/* Begins with another tape: nothing of it is done. */
-void hal_accesses_begin(hal_accesses_t *accesses, const hal_tape_t *tape);
+/* Begins another command list: none of its commands is done. */
+void hal_accesses_begin(hal_accesses_t *accesses, const hal_command_list_t *list);
 
-/* Lists the accesses of the commands, at the first call for a tape. Returns 0 if the host has no memory for it. The lock of
+/* Lists the accesses of the commands, at the first call for a command list. Returns 0 if the host has no memory for it. The lock of
  * `fuse` is held. */
-int hal_accesses_make(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_tape_t *tape);
+int hal_accesses_make(hal_accesses_t *accesses, hal_fuse_t *fuse, const hal_command_list_t *list);
 
 /* Returns the first access, by a command that is not before the front, of the area that holds an address; HAL_NO_ACCESS =
  * there is none. */
@@ -58,7 +58,7 @@ int hal_accesses_may_pass(hal_accesses_t *accesses, uint64_t low, uint64_t high,
 /* Returns whether a command that ran since `command`, before `end` or out of its order, has written or released memory. */
 int hal_accesses_is_changed(const hal_accesses_t *accesses, const hal_span_t *span, uint32_t command, uint32_t end);
 
-/* Returns the number of results that are not released at the end of the tape; written several times is one. */
+/* Returns the number of results that are not released at the end of the list; one that is written several times counts once. */
 uint32_t hal_accesses_count_held(const hal_accesses_t *accesses);
 
 void hal_accesses_destroy(hal_accesses_t *accesses);

@@ -212,19 +212,20 @@ static void drop(hal_fuse_group_t *group) {
 }
 
 /* Reads a launch as a step; 0 = it is none. */
-static int read_launch(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_fuse_step_t *step,
-                       uint64_t *n) {
+static int read_launch(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command,
+                       hal_fuse_step_t *step, uint64_t *n) {
   if (command->op == HAL_NO_OP) return 0;
-  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, list->ops[command->op].op, command->u.launch.kernel);
   if (!kernel || !kernel->form.behind) return kernel && read_step(command->u.launch.launch, kernel, step, n);
   return fuse->group.with_segments && hal_fuse_read_segments(command->u.launch.launch, kernel, step, n);
 }
 
-uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans) {
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command,
+                        hal_span_t *spans) {
   hal_fuse_step_t step;
   uint64_t n = 0;
   const hal_launch_t *const launch = command->u.launch.launch;
-  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+  const hal_fuse_kernel_t *const kernel = hal_fuse_kernel(fuse, list->ops[command->op].op, command->u.launch.kernel);
   if (!kernel) return 0;
   if (!kernel->form.behind)
     read_step(launch, kernel, &step, &n); /* where its result is in another order, too */
@@ -250,9 +251,9 @@ static uint64_t elements_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
   hal_fuse_step_t step;
   uint64_t n;
   for (uint32_t i = number + 1; i < work->limit && i <= number + LOOK_AHEAD; i++) {
-    const hal_command_t *const command = &work->tape->commands[i];
+    const hal_command_t *const command = &work->list->commands[i];
     if (command->kind == HAL_COMMAND_FREED || moves_bytes(command) || is_done(work->accesses, i)) continue;
-    return command->kind == HAL_COMMAND_LAUNCH && read_launch(fuse, work->tape, command, &step, &n) ? n : 0;
+    return command->kind == HAL_COMMAND_LAUNCH && read_launch(fuse, work->list, command, &step, &n) ? n : 0;
   }
   return 0;
 }
@@ -260,9 +261,9 @@ static uint64_t elements_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work, u
 /* Reads a command as the group's next step; 0 = it is none. */
 static int read_command(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t number, uint64_t *n) {
   hal_fuse_group_t *const group = &fuse->group;
-  const hal_command_t *const command = &work->tape->commands[number];
+  const hal_command_t *const command = &work->list->commands[number];
   hal_fuse_step_t *const step = &group->step[group->steps];
-  if (command->kind == HAL_COMMAND_LAUNCH) return read_launch(fuse, work->tape, command, step, n);
+  if (command->kind == HAL_COMMAND_LAUNCH) return read_launch(fuse, work->list, command, step, n);
   if (!moves_bytes(command)) return 0;
   *n = group->steps ? group->n : elements_behind(fuse, work, number);
   hal_fuse_bytes_t *const bytes = &group->bytes[group->steps];
@@ -328,7 +329,7 @@ static void note_freed_behind(hal_fuse_group_t *group, hal_accesses_t *accesses,
 static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   hal_fuse_group_t *const group = &fuse->group;
   hal_accesses_t *const accesses = work->accesses;
-  if (!hal_accesses_make(accesses, fuse, work->tape)) return;
+  if (!hal_accesses_make(accesses, fuse, work->list)) return;
   accesses->front = group->begin;
   hal_fuse_mark(group, accesses, HAL_IN_GROUP);
   const uint32_t end = group->end, wall = accesses->wall[end], limit = wall < work->limit ? wall : work->limit;
@@ -336,7 +337,7 @@ static void collect_behind(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   for (uint32_t k = 0; k < group->steps; k++) reach(&reached, accesses, &group->step[k]);
   uint32_t i = end - 1, failed = 0;
   while (failed < MOST_FAILED && (i = next_access(&reached, accesses, i, limit)) < limit) {
-    const hal_command_t *const command = &work->tape->commands[i];
+    const hal_command_t *const command = &work->list->commands[i];
     uint64_t n;
     if (command->kind == HAL_COMMAND_FREED) {
       note_freed_behind(group, accesses, i, command);
@@ -361,7 +362,7 @@ void hal_fuse_mark(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint
 static int collect_neighbours(hal_fuse_t *fuse, const hal_fuse_work_t *work) {
   hal_fuse_group_t *const group = &fuse->group;
   for (uint32_t i = group->begin; i < work->limit && group->steps < HAL_FUSE_STEPS; i++) {
-    const hal_command_t *const command = &work->tape->commands[i];
+    const hal_command_t *const command = &work->list->commands[i];
     uint64_t n;
     if (command->kind == HAL_COMMAND_FREED) {
       if (!group->steps) return 0;

@@ -9,7 +9,7 @@
 #include "hal/host_memory.h"
 #include "hal/kernel.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/source.h"
 #include "op/table.h"
 
@@ -181,7 +181,7 @@ static int suits(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
   for (uint32_t i = 0; i < group->steps; i++) rows += !group->step[i].dropped && group->step[i].rows != NULL;
   if (group->n > (uint64_t)INT32_MAX * HAL_OP_BLOCK) return 0;
   if (group->segment) return !rows && hal_fuse_suits_fold(group);
-  return rows <= MOST_ROWS && (!rows || fuse->device->ops->target.group_threads != 1);
+  return rows <= MOST_ROWS && (!rows || hal_op_table_of(fuse->device)->target.group_threads != 1);
 }
 
 char *hal_fuse_named(const hal_fuse_text_t *text, char name[HAL_FUSE_NAME]) {
@@ -234,7 +234,8 @@ hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *grou
 /* How many segments a group of the device's takes: where one item loops, enough for its attention. */
 static uint64_t segments_of_item(const hal_fuse_t *fuse, const hal_fuse_group_t *group) {
   enum { ENOUGH = 4096 /* elements, as of the blocks of rows */ };
-  return fuse->device->ops->target.group_threads != 1 || group->segment >= ENOUGH ? 1 : ENOUGH / group->segment;
+  return hal_op_table_of(fuse->device)->target.group_threads != 1 || group->segment >= ENOUGH ? 1
+                                                                                              : ENOUGH / group->segment;
 }
 
 hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group_t *group, void *made,
@@ -260,7 +261,7 @@ hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group
     per_group = segments_of_item(fuse, group);
     divisor = group->step[fold].reduce.divisor;
     groups = segments / per_group + (segments % per_group != 0);
-    threads = fuse->device->ops->target.group_threads;
+    threads = hal_op_table_of(fuse->device)->target.group_threads;
     args[count++] = (hal_arg_t){.value = &segment, .size = sizeof segment, .kind = HAL_ARG_VALUE};
     args[count++] = (hal_arg_t){.value = &per_group, .size = sizeof per_group, .kind = HAL_ARG_VALUE};
     args[count++] = (hal_arg_t){.value = &divisor, .size = sizeof divisor, .kind = HAL_ARG_VALUE};

@@ -15,7 +15,7 @@ typedef struct hal_fuse_text_s {
   int failed;
 } hal_fuse_text_t;
 
-/* Makes room for `size` bytes and a 0 behind the text, and gives it; NULL = there is no memory. */
+/* Reserves `size` bytes and a 0 after the text. Returns their address; NULL = there is no memory. */
 char *hal_fuse_text_room(hal_fuse_text_t *text, size_t size);
 
 /* Adds a line of at most 511 bytes, or a part of one. */
@@ -28,21 +28,21 @@ void hal_fuse_instance(const hal_fuse_step_t *step, char instance[HAL_FUSE_NAME]
  * those of its call. */
 enum { HAL_FUSE_LISTED = 0, HAL_FUSE_DECLARED = 1, HAL_FUSE_CALLED = 2 };
 
-/* Adds addresses, and of each step its numbers and its rows, each with a comma behind it. */
+/* Adds addresses, and of each step its numbers and its rows, each followed by a comma. */
 void hal_fuse_add_arguments(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t pointers, int how);
 
 /* Adds the functions of the steps, each instance once, and those by which they read what others computed. HAL_UNIMPLEMENTED: a step has none. */
 hal_status_t hal_fuse_add_functions(hal_fuse_text_t *text, const hal_fuse_group_t *group);
 
-/* Whether the first of a step's numbers is of the kernel's dtype, and not one of a struct. */
+/* Returns whether the first of a step's numbers is of the kernel's dtype, and not one of a struct. */
 int hal_fuse_has_first(const hal_fuse_step_t *step);
 
-/* Names a group's kernel by its text, writes the definition of FUSED_NAME in front of it, and gives the whole, which the caller frees with hal_free;
- * NULL = no memory. */
+/* Names a group's kernel by its text, writes the definition of FUSED_NAME in front of it, and returns both, which the caller frees with
+ * hal_free; NULL = no memory. */
 char *hal_fuse_named(const hal_fuse_text_t *text, char name[HAL_FUSE_NAME]);
 
 /* Adds the statements that compute element `i` of steps [begin, end) as v<number of the step>, and write what is kept to its place among the
- * group's addresses: behind all loads, as an address may be read as one operand and written as another. */
+ * group's addresses: after all loads, as an address may be read as one operand and written as another. */
 void hal_fuse_add_steps(hal_fuse_text_t *text, const hal_fuse_group_t *group, uint32_t begin, uint32_t end,
                         const uint32_t store[HAL_FUSE_STEPS]);
 
@@ -57,7 +57,7 @@ void hal_fuse_add_store(hal_fuse_text_t *text, const hal_fuse_group_t *group, ui
 /* The step that reduces; HAL_FUSE_STEPS: none does. */
 uint32_t hal_fuse_fold_of(const hal_fuse_group_t *group);
 
-/* Tells whether the reduction is needed, and finished where steps read it. */
+/* Returns whether the reduction is needed, and finished where steps read it. */
 int hal_fuse_suits_fold(const hal_fuse_group_t *group);
 
 /* Adds the kernel of such a group. */

@@ -19,7 +19,7 @@ enum {
 
 uint32_t hal_fuse_compile_after(const hal_device_t *device) {
   const char *const text = getenv("HAL_LAZY_COMPILE");
-  const hal_provider_t *const provider = &device->ops->provider;
+  const hal_provider_t *const provider = &hal_op_table_of(device)->provider;
   if (!provider->native || !provider->own) return 0;
   if (!text || !*text) return DEFAULT_RUNS;
   char *end = NULL;

@@ -227,14 +227,15 @@ static hal_status_t queue(hal_fuse_t *fuse, hal_fuse_plan_t *plan, hal_stream_t 
   return status;
 }
 
-static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, const hal_tape_t *tape,
-                                           uint32_t begin, hal_tape_observer_t *observer) {
+static __attribute__((noinline)) void tell(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan,
+                                           const hal_command_list_t *list, uint32_t begin,
+                                           hal_command_list_observer_t *observer) {
   char text[1024];
   hal_fuse_explain(fuse, plan, fuse->group.n, text, sizeof text);
-  while (tape->commands[begin].op == HAL_NO_OP && begin + 1 < fuse->group.end)
+  while (list->commands[begin].op == HAL_NO_OP && begin + 1 < fuse->group.end)
     begin++; /* bytes that no operator moves */
-  const uint32_t op = tape->commands[begin].op;
-  observer->compiled(observer, op == HAL_NO_OP ? 0 : tape->ops[op].origin, text);
+  const uint32_t op = list->commands[begin].op;
+  observer->compiled(observer, op == HAL_NO_OP ? 0 : list->ops[op].origin, text);
 }
 
 /* Collects the group that begins with a command and finds how it is launched. Gives the number of its steps; `*out_plan` NULL: it runs as
@@ -249,7 +250,7 @@ static hal_status_t collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint3
   if (steps < 2 || !group->kept) return HAL_OK;
   make_key(group, &key);
   HAL_RETURN_IF_ERROR(find_plan(fuse, &key, work->info, out_plan, &is_new));
-  if (is_new && work->observer) tell(fuse, *out_plan, work->tape, begin, work->observer);
+  if (is_new && work->observer) tell(fuse, *out_plan, work->list, begin, work->observer);
   if (*out_plan && (*out_plan)->way == HAL_FUSE_NOT) *out_plan = NULL;
   return HAL_OK;
 }
@@ -295,26 +296,28 @@ hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint3
   return status;
 }
 
-int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_tape_t *tape) {
+int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_command_list_t *list) {
   hal_lock(&fuse->lock);
-  const int made = hal_accesses_make(accesses, fuse, tape);
+  const int made = hal_accesses_make(accesses, fuse, list);
   hal_unlock(&fuse->lock);
   return made;
 }
 
 /* ---- life ---------------------------------------------------------------------------------------------------------------------- */
 
-hal_fuse_t *hal_fuse_of(hal_device_t *device) {
-  hal_lock(&device->lock);
-  if (!device->fuse && (device->fuse = hal_calloc(1, sizeof *device->fuse))) {
-    device->fuse->device = device;
-    hal_fuse_name_bytes(device->fuse);
-    device->fuse->hash_mask = UINT64_MAX;
-    device->fuse->compile_after = hal_fuse_compile_after(device);
-  }
-  hal_unlock(&device->lock);
-  return device->fuse;
+hal_status_t hal_fuse_create(hal_device_t *device, hal_fuse_t **out_fuse) {
+  hal_fuse_t *const fuse = hal_calloc(1, sizeof *fuse);
+  if (!fuse)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for groups", device->label);
+  fuse->device = device;
+  hal_fuse_name_bytes(fuse);
+  fuse->hash_mask = UINT64_MAX;
+  fuse->compile_after = hal_fuse_compile_after(device);
+  *out_fuse = fuse;
+  return HAL_OK;
 }
+
+hal_fuse_t *hal_fuse_of(hal_device_t *device) { return hal_device_slot_make(device, HAL_COMPONENT_FUSION); }
 
 void hal_fuse_destroy(hal_fuse_t *fuse) {
   if (!fuse) return;

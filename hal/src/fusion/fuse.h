@@ -1,8 +1,8 @@
-/* fuse.h: neighboring kernels as one. Private to hal/src.
+/* fuse.h: adjacent kernels as one. Private to hal/src.
  *
- * What is looked at are recorded launches, whose arguments say all: addresses, numbers, count, strides. A group is a run of launches of
- * element-wise kernels over the same number of elements, each of which writes its result in the order of memory. So element i of one
- * result and element i of an operand that has its address are the same, whatever the shapes were. */
+ * The input are recorded launches, whose arguments are sufficient: addresses, numbers, count, strides. A group is a run of launches of
+ * element-wise kernels over the same number of elements, each of which writes its result in the order of memory. Therefore element i of one
+ * result and element i of an operand at its address are the same, for any shapes. */
 #ifndef HAL_SRC_FUSION_FUSE_H_
 #define HAL_SRC_FUSION_FUSE_H_
 
@@ -18,9 +18,9 @@
 #define HAL_FUSE_POINTERS 10 /* operands of a group that lie in memory */
 #define HAL_FUSE_NUMBERS 256 /* bytes of the numbers of a group */
 
-/* A kernel that was met, or that would do what a copy or a fill of bytes does. */
+/* A kernel of a recorded launch, or one that is equivalent to a copy or a fill of bytes. */
 typedef struct hal_fuse_kernel_s {
-  const hal_plugin_kernel_t *handle; /* NULL: that of bytes, which nobody launches by itself */
+  const hal_plugin_kernel_t *handle; /* NULL: that of bytes, which is never launched alone */
   hal_op_form_t form;
   int fits; /* 1 = it may be a step */
 } hal_fuse_kernel_t;
@@ -40,7 +40,7 @@ enum { HAL_FUSE_BYTES_SIZES = 4 }; /* of elements: 1, 2, 4 and 8 bytes */
 /* An operand of a step: what an earlier step computed, or memory. */
 typedef struct hal_fuse_operand_s {
   char *address;
-  uint64_t low, high; /* offsets in bytes of the first byte that is touched, and of the one behind the last */
+  uint64_t low, high; /* offsets of the first byte that is accessed, and of the one after the last */
   int32_t value;      /* the step that computes it; -1: memory */
   uint32_t pointer;   /* memory: its number among the group's addresses */
   uint32_t plain;     /* 1 = in the order of memory */
@@ -70,13 +70,13 @@ typedef struct hal_fuse_group_s {
   uint64_t n;                           /* elements */
   uint64_t segment;                     /* elements of each; 0: no step has any */
   int with_segments;                    /* HAL_FUSE_SEGMENTS_* */
-  uint32_t end; /* the command behind the last that belongs to it, not counting those behind commands that do not */
+  uint32_t end; /* the command after the last of the group, not counting those after commands of no group */
   char *address[HAL_FUSE_POINTERS];
   hal_fuse_step_t step[HAL_FUSE_STEPS];
   hal_fuse_bytes_t bytes[HAL_FUSE_STEPS]; /* of the steps that are no launches */
 } hal_fuse_group_t;
 
-/* What of a step makes its group another one, for those who ask why. */
+/* The property of a step that distinguishes its group from another one, for explanations. */
 typedef struct hal_fuse_trait_s {
   const hal_fuse_kernel_t *kernel;
   uint8_t dead, dropped, strided;
@@ -105,15 +105,15 @@ struct hal_fuse_observer_s {
                    hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
 };
 
-/* A tape on its way. */
+/* A command list that is being submitted. */
 typedef struct hal_fuse_work_s {
-  const hal_tape_t *tape;
-  hal_accesses_t *accesses; /* of the tape */
+  const hal_command_list_t *list;
+  hal_accesses_t *accesses; /* of the list */
   uint32_t limit;           /* groups end before this command */
   hal_stream_t *stream;
-  hal_tape_observer_t *observer; /* groups that are compiled are reported to it; NULL: none */
-  hal_lazy_info_t *info;         /* counts */
-  hal_fuse_observer_t *making;   /* groups that are launched are reported to it; NULL: none */
+  hal_command_list_observer_t *observer; /* groups that are compiled are reported to it; NULL: none */
+  hal_lazy_info_t *info;                 /* counts */
+  hal_fuse_observer_t *making;           /* groups that are launched are reported to it; NULL: none */
 } hal_fuse_work_t;
 
 /* All groups of a device: they outlive the recordings, and the work that was queued with them. */
@@ -124,91 +124,95 @@ struct hal_fuse_s {
   hal_fuse_kernel_t copy[HAL_FUSE_BYTES_SIZES], fill[HAL_FUSE_BYTES_SIZES];
   hal_fuse_plan_t **plans; /* both by hash */
   uint32_t kernel_count, kernel_room, plan_count, plan_room;
-  hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not asked yet */
-  int way;                    /* 0 = not asked yet, HAL_FUSE_* */
+  hal_plugin_kernel_t *chain; /* host kernels as a chain; NULL: there is none, or not queried yet */
+  int way;                    /* 0 = not determined yet, HAL_FUSE_* */
   int warned;                 /* that there are too many */
   uint64_t hash_mask;         /* all ones; less in tests, where hashes are to collide */
   hal_fuse_group_t group;
-  hal_fuse_observer_t *making; /* of the tape whose group is queued; NULL: none */
+  hal_fuse_observer_t *making; /* of the list whose group is queued; NULL: none */
   hal_fuse_plan_t *plan;       /* of the group that is queued, if its runs count */
   uint32_t compile_after;      /* runs of a chain; 0 = never */
-  atomic_int uncompiled;       /* the compiler has failed once: it is asked no more */
+  atomic_int uncompiled;       /* the compiler has failed once: it is queried no more */
   hal_metrics_t metrics;       /* with a lock of its own */
 };
 
 enum { HAL_FUSE_NOT = 1, HAL_FUSE_CHAIN = 2, HAL_FUSE_SOURCE = 3 };
 
-/* Gives those of a device, made at the first use; NULL = no memory. */
+/* Creates the groups of a device: its slot (device/slot.h). */
+hal_status_t hal_fuse_create(hal_device_t *device, hal_fuse_t **out_fuse);
+
+/* Returns the groups of a device, which the first call creates; NULL = no memory. */
 hal_fuse_t *hal_fuse_of(hal_device_t *device);
 
-/* Frees the groups of a device that does no more work; NULL is allowed. */
+/* Frees the groups of a device that is closed; NULL is allowed. */
 void hal_fuse_destroy(hal_fuse_t *fuse);
 
 /* The thread that compiles stayed in the parent. */
 void hal_fuse_worker_after_fork(void);
 
-/* Queues the group that begins with command `begin`, and tells in `*out_end` which command is the next, but for those that are done.
+/* Queues the group that begins with command `begin`, and returns in `*out_end` the next command, except those that are done.
  * `*out_queued` = 0: nothing was queued, the commands up to there run as they were recorded. Errors: the plugin's. */
 hal_status_t hal_fuse_group(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
                             int *out_queued);
 
-/* Which kernels of segments may be steps: none; one reduction, behind which steps are narrow and read nothing in another order; all. */
+/* Which kernels of segments may be steps: none; one reduction, after which steps are narrow and read nothing in another order; all. */
 enum { HAL_FUSE_SEGMENTS_NONE = 0, HAL_FUSE_SEGMENTS_FOLD = 1, HAL_FUSE_SEGMENTS_ALL = 2 };
 
-/* Collects the group that begins with a command (collect.c). Gives the number of its steps. */
+/* Collects the group that begins with a command (collect.c). Returns the number of its steps. */
 uint32_t hal_fuse_collect(hal_fuse_t *fuse, const hal_fuse_work_t *work, uint32_t begin, int with_segments);
 
 /* Marks what belongs to the group: HAL_DONE, or HAL_TO_DO where it does not run as one. */
 void hal_fuse_mark(const hal_fuse_group_t *group, hal_accesses_t *accesses, uint8_t mark);
 
-/* Finds what the commands of a tape access, as hal_accesses_make does, with the lock. */
-int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_tape_t *tape);
+/* Finds the memory accesses of the commands of a list, as hal_accesses_make does, with the lock. */
+int hal_fuse_accesses(hal_fuse_t *fuse, hal_accesses_t *accesses, const hal_command_list_t *list);
 
-/* Gives the memory that a launch accesses, as far as its arguments tell it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
-uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_span_t *spans);
+/* Returns the memory that a launch accesses, if its arguments determine it: how many pieces, of at most CHAIN_OPERANDS; 0 = they do not. */
+uint32_t hal_fuse_spans(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command,
+                        hal_span_t *spans);
 
 /* Reads a launch of a kernel of segments as a step over `n` elements (segments.c); 0 = its operands are not in the order of memory. */
 int hal_fuse_read_segments(const hal_launch_t *launch, const hal_fuse_kernel_t *kernel, hal_fuse_step_t *step,
                            uint64_t *n);
 
-/* Tells whether the step reads operand k by segments: the same number for all elements of one. */
+/* Returns whether the step reads operand k by segments: the same number for all elements of one. */
 int hal_fuse_spreads(const hal_fuse_group_t *group, const hal_fuse_step_t *step, uint32_t k);
 
-/* Tells whether the step computes a number for each segment, not for each element. */
+/* Returns whether the step computes a number for each segment, not for each element. */
 static inline int hal_fuse_is_narrow(const hal_fuse_step_t *step) { return step->operand[0].has == CHAIN_EACH_SEGMENT; }
 
-/* Gives the kernel of a launch; NULL = not one that may be a step, or no memory. */
+/* Returns the kernel of a launch; NULL = not one that may be a step, or no memory. */
 const hal_fuse_kernel_t *hal_fuse_kernel(hal_fuse_t *fuse, uint32_t op, const hal_plugin_kernel_t *handle);
 
 /* Names the kernels of bytes (bytes.c). */
 void hal_fuse_name_bytes(hal_fuse_t *fuse);
 
-/* Describes a copy or a fill within the device as a launch over `n` elements. Gives its kernel; NULL = its bytes are not as many elements of a size that
+/* Describes a copy or a fill within the device as a launch over `n` elements. Returns its kernel; NULL = its bytes are not as many elements of a size that
  * there is. */
 const hal_fuse_kernel_t *hal_fuse_bytes(const hal_fuse_t *fuse, const hal_command_t *command, uint64_t n,
                                         hal_fuse_bytes_t *bytes);
 
-/* Gives the kernel that copies elements of a size; NULL = there is none. */
+/* Returns the kernel that copies elements of a size; NULL = there is none. */
 const hal_fuse_kernel_t *hal_fuse_copy_of(const hal_fuse_t *fuse, uint32_t size);
 
 /* Finds the steps that compute what an earlier one has computed: what reads them reads that, and those whose results are kept copy it
- * (cse.c). Gives how many. */
+ * (cse.c). Returns how many. */
 uint32_t hal_fuse_share(const hal_fuse_t *fuse, hal_fuse_group_t *group);
 
-/* Notes what makes the group another one, on the plan (explain.c); without memory nothing. */
+/* Records what makes the group another one, on the plan (explain.c); without memory nothing. */
 void hal_fuse_note_traits(const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
 
 /* Writes what a new plan is, and what distinguishes it from the nearest of the others. */
 void hal_fuse_explain(const hal_fuse_t *fuse, const hal_fuse_plan_t *plan, uint64_t elements, char *text, size_t room);
 
-/* Gives all addresses of a group, those that are read and behind them those of results that were not: how many, and for each result that is
- * kept the number of its own. */
+/* Returns all addresses of a group, those that are read, followed by those of results that were not: how many, and for each result that is
+ * kept the number of its address. */
 uint32_t hal_fuse_addresses(const hal_fuse_group_t *group, char *address[HAL_FUSE_POINTERS],
                             uint32_t store[HAL_FUSE_STEPS]);
 
 /* ---- plans ---- */
 
-/* Makes what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was
+/* Creates what a plan launches, the group as a chain of host kernels or as a kernel from source; HAL_UNIMPLEMENTED = the group runs as it was
  * recorded. */
 hal_status_t hal_fuse_chain_make(const hal_fuse_group_t *group, void **out_made);
 hal_status_t hal_fuse_source_make(hal_fuse_t *fuse, const hal_fuse_group_t *group, void **out_made);
@@ -222,15 +226,16 @@ hal_status_t hal_fuse_source_launch(const hal_fuse_t *fuse, const hal_fuse_group
 /* Reads HAL_LAZY_COMPILE: after how many runs; 0 = never. */
 uint32_t hal_fuse_compile_after(const hal_device_t *device);
 
-/* Whether a run over so many elements counts. */
+/* Returns whether a run over so many elements counts. */
 int hal_fuse_counts(const hal_fuse_t *fuse, uint64_t elements);
 
-/* Counts a run of a plan. Gives 1 when it is the last that is counted. */
+/* Counts a run of a plan. Returns 1 when it is the last that is counted. */
 static inline int hal_fuse_count(hal_fuse_plan_t *plan, uint32_t limit) {
   const uint32_t runs = atomic_load_explicit(&plan->runs, memory_order_relaxed);
   if (runs >= limit) return 0;
-  atomic_store_explicit(&plan->runs, runs + 1,
-                        memory_order_relaxed); /* one that is lost beside another thread's comes again */
+  atomic_store_explicit(
+      &plan->runs, runs + 1,
+      memory_order_relaxed); /* a run that is lost when another thread counts at the same time is counted later */
   return runs + 1 == limit;
 }
 
@@ -241,10 +246,10 @@ static inline hal_plugin_kernel_t *hal_fuse_chain_kernel(const hal_fuse_plan_t *
   return compiled ? compiled : interpreter;
 }
 
-/* Has the group's chain compiled behind the caller's back, if that keeps its bits; the plan gets the kernel. */
+/* Has the group's chain compiled asynchronously, if that keeps its bits; the plan gets the kernel. */
 void hal_fuse_ask(hal_fuse_t *fuse, const hal_fuse_group_t *group, hal_fuse_plan_t *plan);
 
-/* Gives the thread that compiles a text, which it frees, for a plan of a device. */
+/* Passes a text, which it frees, to the thread that compiles, for a plan of a device. */
 void hal_fuse_worker_push(hal_fuse_t *fuse, hal_fuse_plan_t *plan, const char *name, char *text);
 
 /* Takes back what was given for a device, and waits for what is being compiled. */

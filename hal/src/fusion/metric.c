@@ -48,19 +48,18 @@ static void fill(hal_metrics_t *metrics, uint32_t metric, hal_lazy_metric_t *out
 }
 
 hal_status_t hal_lazy_op_count(uint32_t op, uint64_t *out_count) {
-  const hal_op_counter_t *const counter = hal_op_counter(op);
+  const atomic_uint_fast64_t *const counter = hal_op_counter_slot(op, HAL_COMPONENT_CAPTURE);
   if (!counter) return hal_op_unknown(op);
-  *out_count = atomic_load_explicit(&counter->put_off, memory_order_relaxed);
+  *out_count = atomic_load_explicit(counter, memory_order_relaxed);
   return HAL_OK;
 }
 
-/* The measurements of a device; NULL = nothing was put off there. */
+/* Finds the measurements of a device; NULL = nothing was deferred there. */
 static hal_status_t find(int32_t device, hal_metrics_t **out_metrics) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
-  hal_lock(&found->lock);
-  *out_metrics = found->fuse ? &found->fuse->metrics : NULL;
-  hal_unlock(&found->lock);
+  hal_fuse_t *const fuse = hal_device_slot_peek(found, HAL_COMPONENT_FUSION);
+  *out_metrics = fuse ? &fuse->metrics : NULL;
   return HAL_OK;
 }
 

@@ -21,7 +21,7 @@ typedef struct hal_metrics_s {
 /* Adds a sample. */
 void hal_metric_add(hal_metrics_t *metrics, uint32_t metric, uint64_t sample);
 
-/* Gives a moment, and adds the nanoseconds since then. */
+/* Returns a time, and adds the nanoseconds since then. */
 int64_t hal_metric_begin(void);
 void hal_metric_end(hal_metrics_t *metrics, uint32_t metric, int64_t begin);
 

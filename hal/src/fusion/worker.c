@@ -13,7 +13,7 @@
 #include "hal/host_memory.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
 /* Behind the threads that compute; not so far that one of them waits long for a lock of malloc's or the loader's. */
@@ -62,7 +62,7 @@ static int take(pthread_mutex_t *lock) {
 }
 
 static void compile(const job_t *job) {
-  hal_provider_t *const provider = &job->fuse->device->ops->provider;
+  hal_provider_t *const provider = &hal_op_table_of(job->fuse->device)->provider;
   pthread_mutex_t *const lock = hal_provider_own_lock(provider);
   hal_kernel_t *kernel = NULL;
   if (atomic_load_explicit(&job->fuse->uncompiled, memory_order_relaxed) || !take(lock)) return;
@@ -78,7 +78,7 @@ static void *run(void *nothing) {
   const id_t self = (id_t)gettid();
   setpriority(PRIO_PROCESS, self,
               getpriority(PRIO_PROCESS, self) + NICER); /* of this thread, and of the compilers that it starts */
-  hal_provider_heed(&worker.abandoned);
+  hal_provider_set_cancellation(&worker.abandoned);
   pthread_mutex_lock(&worker.lock);
   while (worker.first) {
     job_t *const job = worker.first;

@@ -1,11 +1,11 @@
-/* cse.c: operators of one launch that compute what an earlier one has computed: its results are copied. */
+/* cse.c: common subexpressions: if an operator of one launch computes the same as an earlier one, its results are copied. */
 #include <string.h>
 
 #include "device/profile_internal.h"
 #include "lazy/lazy.h"
 #include "op/internal.h"
 
-/* The result that an address is of; the count of spans: of none. */
+/* Returns the index of the result at an address; the number of spans if there is none. */
 static uint32_t result_at(const hal_program_op_t *op, uint64_t address) {
   uint32_t i = 0;
   while (i < op->span_count && !(op->spans[i].writes && op->spans[i].low == address)) i++;
@@ -14,7 +14,7 @@ static uint32_t result_at(const hal_program_op_t *op, uint64_t address) {
 
 static uint64_t address_of(const hal_arg_t *argument) { return (uint64_t)(uintptr_t) * (void *const *)argument->value; }
 
-/* Whether results lie in memory of their own, element behind element, and are all the launch's. */
+/* Returns whether all results are dense, overlap no other span, and are pointer arguments of the launch. */
 static int owns_results(const hal_program_op_t *op, const hal_launch_t *launch) {
   uint32_t results = 0;
   for (uint32_t i = 0; i < op->span_count; i++) {
@@ -32,14 +32,14 @@ static int owns_results(const hal_program_op_t *op, const hal_launch_t *launch) 
   return results != 0;
 }
 
-/* The operator that a launch is all of, and whose operands are all that it reads; NULL = it is none. */
-static const hal_program_op_t *operator_of(const hal_tape_t *tape, uint32_t number) {
-  const hal_command_t *const command = &tape->commands[number];
+/* Returns the operator of a launch, if the operator has no other launch and the launch reads only its operands; else NULL. */
+static const hal_program_op_t *operator_of(const hal_command_list_t *list, uint32_t number) {
+  const hal_command_t *const command = &list->commands[number];
   if (command->kind != HAL_COMMAND_LAUNCH || command->op == HAL_NO_OP) return NULL;
-  const hal_program_op_t *const op = &tape->ops[command->op];
+  const hal_program_op_t *const op = &list->ops[command->op];
   const hal_launch_t *const launch = command->u.launch.launch;
   if (!op->spans || hal_op_infos[op->op].updates || (number && command[-1].op == command->op)) return NULL;
-  if (number + 1 < tape->command_count && command[1].op == command->op) return NULL;
+  if (number + 1 < list->command_count && command[1].op == command->op) return NULL;
   for (uint32_t i = 0; i < launch->arg_count; i++) {
     if (launch->args[i].kind != HAL_ARG_POINTER) continue;
     const uint64_t address = address_of(&launch->args[i]);
@@ -55,7 +55,7 @@ static uint64_t mix(uint64_t hash, uint64_t word) {
   return hash ^ hash >> 32;
 }
 
-/* A number that is the same for the same operators: of the kernel and of the addresses that it reads. */
+/* Returns a hash of the kernel, the addresses it reads and the sizes of its results. */
 static uint64_t hash_of(const hal_program_op_t *op, const hal_command_t *command) {
   uint64_t hash = mix(op->op, (uint64_t)(uintptr_t)command->u.launch.kernel);
   for (uint32_t i = 0; i < op->span_count; i++)
@@ -83,10 +83,10 @@ static int has_attributes(const hal_launch_t *launch) {
   return HAL_HAS_FIELD(launch, attribute_count) && launch->attribute_count;
 }
 
-/* Whether two operators compute the same, if what they read is. */
-static int is_same(const hal_tape_t *tape, uint32_t number, uint32_t earlier) {
-  const hal_command_t *const one = &tape->commands[number], *const other = &tape->commands[earlier];
-  const hal_program_op_t *const op = &tape->ops[one->op], *const first = &tape->ops[other->op];
+/* Returns whether two operators compute the same from equal operands. */
+static int is_same(const hal_command_list_t *list, uint32_t number, uint32_t earlier) {
+  const hal_command_t *const one = &list->commands[number], *const other = &list->commands[earlier];
+  const hal_program_op_t *const op = &list->ops[one->op], *const first = &list->ops[other->op];
   const hal_launch_t *const a = one->u.launch.launch, *const b = other->u.launch.launch;
   if (op->op != first->op || op->span_count != first->span_count || one->u.launch.kernel != other->u.launch.kernel ||
       a->arg_count != b->arg_count || a->shared_bytes != b->shared_bytes || has_attributes(a) || has_attributes(b) ||
@@ -100,20 +100,20 @@ static int is_same(const hal_tape_t *tape, uint32_t number, uint32_t earlier) {
   return are_same_arguments(op, a, first, b);
 }
 
-/* Whether nothing that ran since has written what the earlier operator read or made, or gave that back. */
+/* Returns whether the operands and results of the earlier operator were neither written nor released since. */
 static int is_still_there(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
-  const hal_tape_t *const tape = &lazy->tape;
-  const hal_program_op_t *const first = &tape->ops[tape->commands[earlier].op];
-  if (!hal_fuse_accesses(lazy->fuse, &lazy->accesses, tape) || lazy->accesses.wall[earlier + 1] < number) return 0;
+  const hal_command_list_t *const list = &lazy->list;
+  const hal_program_op_t *const first = &list->ops[list->commands[earlier].op];
+  if (!hal_fuse_accesses(lazy->fuse, &lazy->accesses, list) || lazy->accesses.wall[earlier + 1] < number) return 0;
   for (uint32_t i = 0; i < first->span_count; i++)
     if (hal_accesses_is_changed(&lazy->accesses, &first->spans[i], earlier, number)) return 0;
   return 1;
 }
 
 static hal_status_t copy_result(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
-  const hal_tape_t *const tape = &lazy->tape;
-  const hal_program_op_t *const op = &tape->ops[tape->commands[number].op];
-  const hal_program_op_t *const first = &tape->ops[tape->commands[earlier].op];
+  const hal_command_list_t *const list = &lazy->list;
+  const hal_program_op_t *const op = &list->ops[list->commands[number].op];
+  const hal_program_op_t *const first = &list->ops[list->commands[earlier].op];
   hal_stream_t *const stream = lazy->program.stream;
   const int32_t ordinal = stream->device->ordinal;
   for (uint32_t i = 0; i < op->span_count; i++) {
@@ -129,24 +129,24 @@ static hal_status_t copy_result(hal_lazy_t *lazy, uint32_t number, uint32_t earl
 }
 
 hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier) {
-  hal_tape_bracket_t bracket;
+  hal_command_bracket_t bracket;
   if (HAL_LIKELY(!hal_profile_is_on())) return copy_result(lazy, number, earlier);
-  hal_tape_begin_call(&lazy->tape.commands[number], HAL_PROFILE_NO_OP, &bracket);
+  hal_command_begin_call(&lazy->list.commands[number], HAL_PROFILE_NO_OP, &bracket);
   const hal_status_t status = copy_result(lazy, number, earlier);
-  hal_tape_end_call(&bracket);
+  hal_command_end_call(&bracket);
   return status;
 }
 
 hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done) {
-  const hal_tape_t *const tape = &lazy->tape;
+  const hal_command_list_t *const list = &lazy->list;
   hal_lazy_seen_t *const seen = &lazy->seen;
-  const hal_program_op_t *const op = operator_of(tape, number);
+  const hal_program_op_t *const op = operator_of(list, number);
   *out_done = 0;
   if (!op) return HAL_OK;
-  const uint64_t hash = hash_of(op, &tape->commands[number]);
+  const uint64_t hash = hash_of(op, &list->commands[number]);
   for (uint32_t i = 0; i < HAL_LAZY_SEEN && i < seen->count; i++) {
     const uint32_t earlier = seen->command[i];
-    if (seen->hash[i] != hash || !is_same(tape, number, earlier) || !is_still_there(lazy, number, earlier)) continue;
+    if (seen->hash[i] != hash || !is_same(list, number, earlier) || !is_still_there(lazy, number, earlier)) continue;
     *out_done = 1;
     lazy->info.common++;
     hal_schedule_note(lazy->schedules.making, number, earlier);

@@ -1,22 +1,22 @@
-/* direct.c: calls that a lazy queue passes to the plugin at once, after the work that was deferred before them. */
+/* direct.c: calls that a lazy queue passes to the plugin immediately, after the deferred work. */
 #include "device/failure.h"
 #include "lazy/lazy.h"
 
 static hal_status_t own_op(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
-                           hal_status_t answer) {
-  if (!answer) return hal_program_calls.own_op(queue, own, name, call, answer);
-  HAL_RETURN_IF_ERROR(hal_lazy_flush_for(queue, name)); /* it is called now, after what was recorded before */
+                           hal_status_t verdict) {
+  if (!verdict) return hal_program_calls.own_op(queue, own, name, call, verdict);
+  HAL_RETURN_IF_ERROR(hal_lazy_flush_for(queue, name)); /* the caller calls it now, after the deferred work */
   return HAL_NOT_READY;
 }
 
-/* Launches what there is; a failure is the stream's. */
+/* Flushes the queue; a failure is recorded for the stream. */
 static void flush_before(hal_queue_t *queue, const char *what) {
   const hal_status_t status = hal_lazy_flush_for(queue, what);
-  if (status) hal_failure_keep(hal_lazy_of(queue)->program.stream, status);
+  if (status) hal_failure_record(hal_lazy_of(queue)->program.stream, status);
 }
 
 static hal_status_t host_call(hal_queue_t *queue, hal_host_fn_t fn, void *user_data) {
-  flush_before(queue, "hal_stream_host_call"); /* a thread that waits for the function waits for no stream */
+  flush_before(queue, "hal_stream_host_call"); /* a thread that waits for the function does not flush the stream */
   return hal_direct_calls.host_call(hal_lazy_direct(hal_lazy_of(queue)), fn, user_data);
 }
 
@@ -43,7 +43,7 @@ static hal_status_t query(hal_queue_t *queue) { return hal_direct_calls.query(ha
 void hal_lazy_pass_on(hal_queue_calls_t *calls) {
   calls->own_op = own_op;
   calls->host_call = host_call;
-  calls->record_event = record_event; /* events of a lazy stream are real ones */
+  calls->record_event = record_event; /* an event of a lazy stream is the plugin's, never a recorded one */
   calls->wait_event = wait_event;
   calls->recorded_event = hal_direct_calls.recorded_event;
   calls->synchronize = synchronize;

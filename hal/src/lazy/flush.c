@@ -1,183 +1,102 @@
-/* flush.c: launches deferred work: as programs of the device's compiler, as groups of kernels, or as it was recorded. */
-#include <stdio.h>
-
+/* flush.c: takes the command list off its recording, submits it (submit.c), and reports a failure to the caller. */
 #include "base/status_internal.h"
-#include "device/profile_internal.h"
+#include "device/failure.h"
+#include "device/kernel_error.h"
+#include "hal/host_memory.h"
 #include "lazy/lazy.h"
 
-static int is_done(const hal_lazy_t *lazy, uint32_t number) {
-  return lazy->accesses.done && lazy->accesses.done[number] == HAL_DONE;
+enum { KEPT_ARENA = 4 * (1 << 20) /* bytes that a command list keeps for the next one */ };
+
+/* The recording that this thread submits: a plugin's operator that is called may allocate memory, which may flush the stream. */
+static _Thread_local const hal_lazy_t *submitting_here;
+
+int hal_lazy_is_submitting_here(const hal_lazy_t *lazy) { return submitting_here == lazy; }
+
+/* Empties a command list. Its arrays are kept, a large arena is not. */
+static void rewind_list(hal_command_list_t *list) {
+  list->command_count = list->op_count = 0;
+  if (list->arena.bytes > KEPT_ARENA)
+    hal_arena_destroy(&list->arena);
+  else
+    hal_arena_rewind(&list->arena);
 }
 
-/* Returns the code of deferred work that failed. Some codes answer the caller about its own call ("take another way", "not done yet"), and would
- * be taken for that. */
-static hal_status_t code_of(hal_status_t status) {
-  return status == HAL_UNIMPLEMENTED || status == HAL_NOT_READY ? HAL_INTERNAL : status;
+/* Takes the recorded commands off their recording. `queueing` is held. Returns 0 when there is nothing to submit, 2 when kernels may
+ * report errors, else 1. */
+static int take_list(hal_lazy_t *lazy) {
+  hal_program_t *const program = &lazy->program;
+  hal_program_lock(program);
+  const hal_command_list_t recorded = program->list;
+  program->list = lazy->list;
+  lazy->list = recorded;
+  lazy->queued = lazy->uploads;
+  lazy->uploads = NULL;
+  const int reports = program->reports;
+  program->reports = 0;
+  program->front->id = hal_program_new_id(); /* of the next list: operators that are being recorded continue there */
+  atomic_store_explicit(&lazy->flushed, atomic_load_explicit(&program->recorded, memory_order_relaxed),
+                        memory_order_relaxed);
+  hal_program_unlock(program);
+  return lazy->list.command_count || reports ? 1 + reports : 0;
 }
 
-/* Notes which commands could not be queued, one or those up to `end`. Notes of memory that was released are no commands. */
-static hal_status_t failed(hal_lazy_t *lazy, uint32_t number, uint32_t end, hal_status_t status) {
-  const hal_tape_t *const tape = &lazy->tape;
-  const uint32_t op = tape->commands[number].op;
-  uint32_t discarded = 0;
-  for (uint32_t i = end; i < tape->command_count; i++)
-    discarded += tape->commands[i].kind != HAL_COMMAND_FREED && !is_done(lazy, i);
-  lazy->failure = (hal_lazy_failure_t){.origin = op == HAL_NO_OP ? 0 : tape->ops[op].origin, .discarded = discarded};
-  return code_of(status);
-}
-
-hal_status_t hal_lazy_failed(const hal_lazy_desc_t *desc, const hal_lazy_failure_t *failure, hal_status_t status) {
-  char where[256];
-  hal_lazy_describe(desc, failure->origin, where, sizeof where);
-  return hal_error_prefix(status, "deferred work%s%s failed to launch; %u later commands were discarded: ",
-                          *where ? " recorded at " : "", where, (unsigned)failure->discarded);
-}
-
-/* Queues the commands from `begin` to `end` that are not done. */
-static hal_status_t queue_plain(hal_lazy_t *lazy, uint32_t begin, uint32_t end) {
-  const int profiled = hal_profile_is_on(), shares = !(lazy->desc.flags & HAL_LAZY_PLAIN);
-  for (uint32_t i = begin; i < end; i++) {
-    int done = 0;
-    if (lazy->tape.commands[i].kind == HAL_COMMAND_FREED || is_done(lazy, i)) continue;
-    hal_status_t status = shares ? hal_lazy_share(lazy, i, &done) : HAL_OK;
-    if (!status && !done) status = hal_tape_queue(&lazy->tape, i, lazy->program.stream, lazy->scratch, profiled);
-    if (HAL_UNLIKELY(status)) return failed(lazy, i, i + 1, status);
-    lazy->info.queued += !done;
-    if (!done) hal_schedule_note(lazy->schedules.making, i, HAL_NO_ACCESS);
-  }
-  return HAL_OK;
-}
-
-/* Queues a group as one kernel, which has no operator of its own in a profile, and the number of the first command. */
-static hal_status_t queue_group(hal_lazy_t *lazy, const hal_fuse_work_t *work, uint32_t begin, uint32_t *out_end,
-                                int *out_queued) {
-  hal_tape_bracket_t bracket;
-  if (HAL_LIKELY(!hal_profile_is_on())) return hal_fuse_group(lazy->fuse, work, begin, out_end, out_queued);
-  hal_tape_begin_call(&lazy->tape.commands[begin], HAL_PROFILE_NO_OP, &bracket);
-  const hal_status_t status = hal_fuse_group(lazy->fuse, work, begin, out_end, out_queued);
-  hal_tape_end_call(&bracket);
-  return status;
-}
-
-/* The same of a run of operators that the device's compiler takes as a program. */
-static hal_status_t queue_program(hal_lazy_t *lazy, uint32_t begin, uint32_t *out_end, int *out_queued) {
-  hal_tape_bracket_t bracket;
-  const int profiled = hal_profile_is_on();
-  if (HAL_UNLIKELY(profiled)) hal_tape_begin_call(&lazy->tape.commands[begin], HAL_PROFILE_NO_OP, &bracket);
-  const hal_status_t status = hal_compiler_queue(lazy->programs, &lazy->tape, begin, lazy->program.stream,
-                                                 hal_lazy_observer(lazy), out_end, out_queued);
-  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
-  return status;
-}
-
-/* Queues the command `begin`, as part of a group of element-wise kernels that ends before `limit` at the latest. */
-static hal_status_t queue_fused(hal_lazy_t *lazy, uint32_t begin, uint32_t limit, uint32_t *out_end) {
-  int queued = 0;
-  const hal_fuse_work_t work = {.tape = &lazy->tape,
-                                .accesses = &lazy->accesses,
-                                .limit = limit,
-                                .stream = lazy->program.stream,
-                                .observer = hal_lazy_observer(lazy),
-                                .info = &lazy->info,
-                                .making = lazy->schedules.making ? &lazy->schedules.making->observer : NULL};
-  *out_end = begin + 1;
-  const uint32_t kind = lazy->tape.commands[begin].kind;
-  if (is_done(lazy, begin)) return HAL_OK;
-  if (kind == HAL_COMMAND_LAUNCH || kind == HAL_COMMAND_COPY || kind == HAL_COMMAND_FILL) {
-    const hal_status_t status = queue_group(lazy, &work, begin, out_end, &queued);
-    if (HAL_UNLIKELY(status)) return failed(lazy, begin, begin + 1, status);
-  }
-  return queued ? HAL_OK : queue_plain(lazy, begin, *out_end);
-}
-
-/* Queues the tape: runs that the device's compiler takes as programs, the rest fused. */
-static hal_status_t queue_compiled(hal_lazy_t *lazy) {
-  const uint32_t count = lazy->tape.command_count;
-  uint32_t asked = 0; /* up to here the compiler has been */
-  hal_compiler_prepare(&lazy->tape);
-  for (uint32_t i = 0, end; i < count; i = end) {
-    int queued = 0;
-    if (i >= asked) {
-      const hal_status_t status = queue_program(lazy, i, &end, &queued);
-      if (HAL_UNLIKELY(status)) return failed(lazy, i, end, status);
-      asked = end;
-    }
-    lazy->info.programs += queued != 0;
-    lazy->info.queued += queued != 0;
-    if (!queued) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, hal_compiler_next(&lazy->tape, asked), &end));
-  }
-  return HAL_OK;
-}
-
-/* Queues groups of element-wise kernels as one, all else as it was recorded. */
-static hal_status_t queue_groups(hal_lazy_t *lazy) {
-  const uint32_t count = lazy->tape.command_count;
-  for (uint32_t i = 0, end; i < count; i = end) HAL_RETURN_IF_ERROR(queue_fused(lazy, i, count, &end));
-  return HAL_OK;
-}
-
-/* ---- tapes that come again --------------------------------------------------------------------------------------------------- */
-
-static hal_status_t queue_entry(hal_lazy_t *lazy, hal_schedule_t *schedule, const hal_schedule_entry_t *entry,
-                                int profiled) {
-  hal_plugin_kernel_t *kernel = entry->kernel;
+int hal_lazy_device_is_idle(const hal_lazy_t *lazy) {
   hal_stream_t *const stream = lazy->program.stream;
-  hal_plugin_t *const plugin = stream->device->plugin;
-  if (entry->earlier != HAL_NO_ACCESS) return hal_lazy_copy(lazy, entry->command, entry->earlier);
-  if (entry->steps && !kernel) return HAL_OK;
-  lazy->info.queued++;
-  if (!entry->steps) return hal_tape_queue(&lazy->tape, entry->command, stream, lazy->scratch, profiled);
-  hal_schedule_fill(entry, &lazy->tape);
-  if (entry->plan) {
-    schedule->stale |= hal_fuse_count(entry->plan, lazy->fuse->compile_after);
-    kernel = hal_fuse_chain_kernel(entry->plan, kernel);
-  }
-  hal_tape_bracket_t bracket;
-  if (HAL_UNLIKELY(profiled)) hal_tape_begin_call(&lazy->tape.commands[entry->command], HAL_PROFILE_NO_OP, &bracket);
-  const hal_status_t status = hal_call_kernel_launch(plugin, kernel, stream->direct.handle, entry->launch);
-  if (HAL_UNLIKELY(profiled)) hal_tape_end_call(&bracket);
-  return hal_error_plugin(plugin, HAL_SLOT_kernel_launch, status);
+  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->direct.handle);
+  if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, HAL_SLOT_stream_query, status);
+  return status == HAL_OK;
 }
 
-/* Marks the groups among the first entries of a schedule. */
-static void mark_done(hal_lazy_t *lazy, const hal_schedule_t *schedule, uint32_t entries) {
-  for (uint32_t i = 0; lazy->accesses.done && i < entries; i++)
-    for (uint32_t k = 0; k < schedule->entry[i].steps; k++)
-      lazy->accesses.done[schedule->entry[i].commands[k]] = HAL_DONE;
-}
-
-static hal_status_t queue_again(hal_lazy_t *lazy, hal_schedule_t *schedule) {
-  const int profiled = hal_profile_is_on();
-  for (uint32_t i = 0; i < schedule->count; i++) {
-    const hal_status_t status = queue_entry(lazy, schedule, &schedule->entry[i], profiled);
-    if (HAL_LIKELY(!status)) continue;
-    mark_done(lazy, schedule, i + 1);
-    return failed(lazy, schedule->entry[i].command, schedule->entry[i].command + 1, status);
-  }
-  hal_schedule_count(schedule, &lazy->info);
-  return HAL_OK;
-}
-
-/* Counts what is held of the results. Not for what comes again: its schedule knows. */
-static void count_held(hal_lazy_t *lazy) {
-  if (lazy->fuse && hal_fuse_accesses(lazy->fuse, &lazy->accesses, &lazy->tape))
-    lazy->info.held += hal_accesses_count_held(&lazy->accesses);
-}
-
-/* Queues a tape that is none of those that came before. */
-static hal_status_t queue_new(hal_lazy_t *lazy) {
-  count_held(lazy);
-  if (lazy->desc.flags & HAL_LAZY_PLAIN) return queue_plain(lazy, 0, lazy->tape.command_count);
-  return lazy->programs ? queue_compiled(lazy) : queue_groups(lazy);
-}
-
-hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy) {
-  hal_accesses_begin(&lazy->accesses, &lazy->tape);
-  lazy->seen.count = 0;
-  if (lazy->desc.flags & HAL_LAZY_PLAIN || lazy->programs) return queue_new(lazy);
-  hal_schedule_t *const schedule = hal_schedules_find(&lazy->schedules, lazy->fuse, &lazy->tape, &lazy->info);
-  if (schedule) return queue_again(lazy, schedule);
-  const hal_status_t status = queue_new(lazy);
-  hal_schedules_keep(&lazy->schedules, &lazy->info, !status);
+/* Submits the list that take_list has taken. `queueing` is held. */
+static hal_status_t submit_taken(hal_lazy_t *lazy, const char *cause) {
+  const hal_lazy_t *const outer = submitting_here;
+  hal_metrics_t *const metrics = lazy->fuse ? &lazy->fuse->metrics : NULL;
+  if (HAL_UNLIKELY(lazy->desc.queueing != NULL)) hal_lazy_report_queueing(lazy, cause);
+  const uint32_t commands = lazy->list.command_count;
+  const int64_t begin = metrics ? hal_metric_begin() : 0;
+  submitting_here = lazy;
+  const hal_status_t status = hal_lazy_submit(lazy);
+  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) && !hal_lazy_device_is_idle(lazy))
+    atomic_store_explicit(&lazy->asynchronous, 1, memory_order_relaxed);
+  hal_lazy_release_uploads(lazy);
+  submitting_here = outer;
+  if (metrics) hal_metric_end(metrics, HAL_LAZY_QUEUE_NS, begin);
+  if (metrics) hal_metric_add(metrics, HAL_LAZY_COMMANDS, commands);
+  lazy->info.flushes++;
   return status;
+}
+
+static void lock_queueing(hal_lazy_t *lazy) {
+  if (HAL_LIKELY(hal_try_lock(&lazy->queueing))) return;
+  const int64_t begin = hal_metric_begin();
+  hal_lock(&lazy->queueing);
+  if (lazy->fuse) hal_metric_end(&lazy->fuse->metrics, HAL_LAZY_LOCK_NS, begin);
+}
+
+hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed) {
+  hal_stream_t *const stream = lazy->program.stream;
+  if (submitting_here == lazy) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_device_check_alive(lazy->program.device));
+  hal_callbacks_defer();
+  lock_queueing(lazy);
+  const int taken = take_list(lazy);
+  hal_status_t status = HAL_OK;
+  if (taken) {
+    status = submit_taken(lazy, cause);
+    lazy->info.needed += needed != 0;
+  }
+  rewind_list(&lazy->list);
+  const hal_lazy_failure_t failure = lazy->failure;
+  if (status) hal_lazy_retain_desc(lazy);
+  hal_unlock_and_run(&lazy->queueing);
+  if (status) {
+    status = hal_lazy_failed(&lazy->desc, &failure, status);
+    hal_lazy_release_desc(lazy);
+  }
+  if (taken == 2 && !status) status = hal_kernel_error_launched(stream);
+  return status;
+}
+
+hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what) {
+  return hal_lazy_flush_because(hal_lazy_of(queue), what, 1);
 }

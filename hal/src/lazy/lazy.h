@@ -12,15 +12,16 @@
 #include "hal/lazy.h"
 #include "lazy/schedule.h"
 
-/* Bytes that a recorded copy reads: they live until it is done. */
+/* Bytes that a recorded copy reads, until it is done. */
 typedef struct hal_upload_s {
   struct hal_upload_s *next;
   max_align_t bytes[];
 } hal_upload_t;
 
 #define HAL_LAZY_SEEN 32
+#define HAL_LAZY_FIRST 16 /* operators: of a piece for a device that is idle */
 
-/* The last operators of the tape that ran as they were recorded, by one launch each: in a ring. */
+/* The last operators of the list that ran as they were recorded, by one launch each: a ring buffer. */
 typedef struct hal_lazy_seen_s {
   uint32_t count;
   uint32_t command[HAL_LAZY_SEEN];
@@ -35,31 +36,32 @@ typedef struct hal_lazy_failure_s {
 
 struct hal_lazy_s {
   hal_recording_t front; /* first: a lazy queue is its recording */
-  hal_program_t program; /* what is recorded now is its tape */
-  /* What each operator asks, side by side. */
-  uint64_t families,
-      told; /* of operators that may belong to groups; of these, whose launches define their memory accesses */
-  atomic_uint_fast64_t settled; /* operators that were recorded when the last tape was taken */
+  hal_program_t program; /* its command list is the one that is recorded now */
+  /* Read for each operator, so they share cache lines. */
+  uint64_t elementwise;         /* families of operators that may belong to groups */
+  uint64_t known_accesses;      /* families whose launches determine what they access */
+  atomic_uint_fast64_t flushed; /* operators that were recorded when the last command list was taken */
   hal_programs_t *programs;     /* of the device's compiler; NULL = it has none */
-  uint32_t first, due; /* operators of the smallest piece; behind which queueing may be due: that, or the limit */
-  int shows;           /* calls are described, or compiled */
+  uint32_t first;               /* operators of the smallest piece */
+  uint32_t due;                 /* operators after which a flush may be due: `first` or the limit */
+  int wants_calls;              /* calls are described, or compiled */
   hal_lazy_desc_t desc;
-  hal_tape_observer_t observer;   /* calls the description's `compiled` */
-  hal_lock_t queueing;            /* of all that follows: held while a tape is queued, in the order of recording */
-  hal_tape_t tape;                /* that is queued */
-  hal_upload_t *uploads, *queued; /* of what is recorded, under the program's lock; of what is queued */
-  hal_fuse_t *fuse;               /* of the device */
-  hal_accesses_t accesses;        /* of `tape` */
+  hal_command_list_observer_t observer; /* calls the description's `compiled` */
+  hal_lock_t queueing;     /* of all that follows: held while a list is submitted, in the order of recording */
+  hal_command_list_t list; /* the command list that is submitted */
+  hal_upload_t *uploads;   /* of the recorded copies; under the program's lock */
+  hal_upload_t *queued;    /* of the submitted copies */
+  hal_fuse_t *fuse;        /* of the device */
+  hal_accesses_t accesses; /* of `list` */
   hal_lazy_seen_t seen;
   hal_schedules_t schedules;
-  atomic_uint_fast64_t look; /* at so many operators the device is asked again whether it has done all */
-  atomic_int asynchronous;   /* 1 = it was seen to work while others go on */
-  hal_lazy_info_t info;      /* counts; of `queueing` */
-  hal_memory_pool_t
-      *scratch; /* of the plugin's operators: what is free of the stream's memory may hold what the tape still reads */
+  atomic_uint_fast64_t next_query; /* recorded operators at which the device is queried again */
+  atomic_int asynchronous;         /* 1 = the device was once busy after a submission returned */
+  hal_lazy_info_t info;            /* counts; of `queueing` */
+  hal_memory_pool_t *scratch; /* of the plugin's operators: the command list may still read free blocks of the stream */
   int warned;
   hal_lazy_failure_t failure; /* of the last flush that failed */
-  atomic_uint calls;          /* of the description's functions, due or running; they keep `desc` (listener.c) */
+  atomic_uint calls;          /* of the description's functions, due or running; they retain `desc` (listener.c) */
 };
 
 static inline hal_lazy_t *hal_lazy_of(hal_queue_t *queue) { return (hal_lazy_t *)queue; }
@@ -67,47 +69,90 @@ static inline hal_lazy_t *hal_lazy_of(hal_queue_t *queue) { return (hal_lazy_t *
 /* Returns the queue of its stream that calls the plugin. */
 static inline hal_queue_t *hal_lazy_direct(hal_lazy_t *lazy) { return &lazy->program.stream->direct.queue; }
 
-/* Launches the deferred work, since something needs it. */
-hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what);
+/* Returns the functions of a lazy queue (lazy.c). */
+const hal_queue_calls_t *hal_lazy_calls(void);
 
-/* Sets the functions of a lazy queue that give their work to the plugin (direct.c). */
+/* Sets the functions of a lazy queue that call the plugin immediately (direct.c). */
 void hal_lazy_pass_on(hal_queue_calls_t *calls);
 
-/* Queues `lazy->tape` (flush.c). `queueing` is held. Errors: the plugin's; `lazy->failure` completes its message (hal_lazy_failed). */
-hal_status_t hal_lazy_queue_tape(hal_lazy_t *lazy);
+/* ---- record.c: functions of a lazy queue ---- */
+
+int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call);
+
+/* Marks an operator whose commands are all recorded, if it is still in the command list. */
+void hal_lazy_end_op(hal_queue_t *queue, hal_recorded_op_t *op);
+
+/* Records that memory was released. */
+void hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size);
+
+/* ---- copy.c ---- */
+
+hal_status_t hal_lazy_record_copy(hal_queue_t *queue, void *dst, int32_t dst_device, const void *src,
+                                  int32_t src_device, size_t size);
+
+/* Frees the bytes of the copies that were submitted, when these are done. `queueing` is held. */
+void hal_lazy_release_uploads(hal_lazy_t *lazy);
+
+/* Frees the bytes of the copies that are recorded. The program's lock is held. */
+void hal_lazy_discard_uploads(hal_lazy_t *lazy);
+
+/* ---- flush.c ---- */
+
+/* Submits the recorded commands. `needed`: their results are needed now; 0 = the caller, or their number, requested the flush. */
+hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int needed);
+
+/* The same for a function of the queue that needs the results. */
+hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what);
+
+/* Returns whether the calling thread is submitting the command list of `lazy`, so that it holds `queueing`. */
+int hal_lazy_is_submitting_here(const hal_lazy_t *lazy);
+
+/* Returns whether the device has finished all work of the stream. */
+int hal_lazy_device_is_idle(const hal_lazy_t *lazy);
+
+/* ---- submit.c ---- */
+
+/* Submits `lazy->list` to the plugin. `queueing` is held. Errors: the plugin's; `lazy->failure` completes its message
+ * (hal_lazy_failed). */
+hal_status_t hal_lazy_submit(hal_lazy_t *lazy);
 
 /* Completes the message of a flush that failed. No HAL lock is held. Returns the status for the caller that triggered the flush. */
 hal_status_t hal_lazy_failed(const hal_lazy_desc_t *desc, const hal_lazy_failure_t *failure, hal_status_t status);
 
 /* ---- listener.c ---- */
 
-/* Keeps `desc` until hal_lazy_let_go. `queueing` is held. */
-void hal_lazy_hold(hal_lazy_t *lazy);
-void hal_lazy_let_go(hal_lazy_t *lazy);
+/* Keeps `desc` valid until hal_lazy_release_desc. `queueing` is held. */
+void hal_lazy_retain_desc(hal_lazy_t *lazy);
+void hal_lazy_release_desc(hal_lazy_t *lazy);
 
-/* Takes the lock `queueing` when nothing holds `desc`. No HAL lock is held. */
+/* Takes the lock `queueing` when no call retains `desc`. No HAL lock is held. */
 void hal_lazy_lock_quiet(hal_lazy_t *lazy);
 
-/* Writes where the caller of an operator was: as it is described, or its number, also where this thread holds a lock (it defers
- * callbacks); "" where that is unknown. */
+/* Writes where the caller of an operator was: as `describe` of the description writes it, or its number if there is no such function or the
+ * thread holds a lock (it defers callbacks); "" if that is unknown. */
 void hal_lazy_describe(const hal_lazy_desc_t *desc, uint64_t origin, char *text, size_t room);
+
+/* Writes " at train.py:17", where the calling thread is; "" if that is unknown. No HAL lock is held. */
+void hal_lazy_write_position(const hal_lazy_desc_t *desc, char *text, size_t room);
 
 /* Sets the observer that calls the description's `compiled` as a callback. `queueing` is held. */
 void hal_lazy_observe(hal_lazy_t *lazy);
 
 /* Returns it; NULL = the description has no `compiled`. */
-static inline hal_tape_observer_t *hal_lazy_observer(hal_lazy_t *lazy) {
+static inline hal_command_list_observer_t *hal_lazy_observer(hal_lazy_t *lazy) {
   return lazy->observer.compiled ? &lazy->observer : NULL;
 }
 
-/* Calls the description's `queueing` for `lazy->tape` as a callback. `queueing` is held. */
-void hal_lazy_tell_queueing(hal_lazy_t *lazy, const char *cause);
+/* Calls the description's `queueing` for `lazy->list` as a callback. `queueing` is held. */
+void hal_lazy_report_queueing(hal_lazy_t *lazy, const char *cause);
 
-/* Queues copies of the results of the operator of one command where that of another has its own. Errors: the plugin's. */
+/* ---- cse.c ---- */
+
+/* Queues copies of the results of the operator `earlier` to those of the operator `number`. Errors: the plugin's. */
 hal_status_t hal_lazy_copy(hal_lazy_t *lazy, uint32_t number, uint32_t earlier);
 
-/* Copies the results of an operator that has computed what a command of `lazy->tape` would compute (cse.c). `*out_done` = 0: there is none, and
- * the command is to be queued. `queueing` is held. Errors: the plugin's. */
+/* Copies the results of an earlier operator that has computed the same as a command of `lazy->list`. `*out_done` = 0: there is none, and the
+ * command must be queued. `queueing` is held. Errors: the plugin's. */
 hal_status_t hal_lazy_share(hal_lazy_t *lazy, uint32_t number, int *out_done);
 
 #endif /* HAL_SRC_LAZY_LAZY_H_ */

@@ -25,10 +25,10 @@ static void destroy(hal_schedule_t *schedule) {
 static void note_group(hal_fuse_observer_t *observer, const hal_fuse_group_t *group, hal_fuse_plan_t *plan,
                        hal_plugin_kernel_t *kernel, const hal_launch_t *launch);
 
-hal_schedule_t *hal_schedules_find(hal_schedules_t *schedules, hal_fuse_t *fuse, const hal_tape_t *tape,
+hal_schedule_t *hal_schedules_find(hal_schedules_t *schedules, hal_fuse_t *fuse, const hal_command_list_t *list,
                                    const hal_lazy_info_t *info) {
   schedules->making = NULL;
-  if (!hal_schedule_key(fuse, tape, &schedules->key, &schedules->numbers)) return NULL;
+  if (!hal_schedule_key(fuse, list, &schedules->key, &schedules->numbers)) return NULL;
   const uint64_t hash = hal_schedule_hash(&schedules->key) & fuse->hash_mask, at = hash % HAL_SCHEDULES;
   hal_schedule_t *const schedule = schedules->schedule[at];
   if (schedule && !schedule->stale && schedule->hash == hash && is_same(&schedule->key, &schedules->key) &&
@@ -43,7 +43,7 @@ hal_schedule_t *hal_schedules_find(hal_schedules_t *schedules, hal_fuse_t *fuse,
   return NULL;
 }
 
-/* The counts that making the schedule has added. */
+/* Replaces the counts before by what was added since. */
 static void subtract(hal_lazy_info_t *before, const hal_lazy_info_t *info) {
   before->fused = info->fused - before->fused;
   before->groups = info->groups - before->groups;
@@ -77,7 +77,7 @@ void hal_schedules_keep(hal_schedules_t *schedules, const hal_lazy_info_t *info,
   *place = making;
 }
 
-/* ---- what was queued --------------------------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------------------------------------------- */
 
 static hal_schedule_entry_t *add(hal_schedule_t *schedule, uint32_t command) {
   if (schedule->count == schedule->room) {
@@ -117,17 +117,17 @@ static hal_launch_t *keep_launch(hal_arena_t *arena, const hal_launch_t *launch)
   return kept;
 }
 
-/* Where the launch of a group has a number: as an argument of its own, or among the numbers of a chain, `behind` bytes from their beginning. */
-static void *place_of(const hal_launch_t *launch, const hal_launch_t *kept, const void *number, uint32_t behind) {
+/* Returns the address of a scalar in a group's launch: that of an argument, or `offset` bytes into the scalars of a chain. */
+static void *place_of(const hal_launch_t *launch, const hal_launch_t *kept, const void *number, uint32_t offset) {
   for (uint32_t i = 0; i < launch->arg_count; i++)
     if (launch->args[i].value == number) return (void *)(uintptr_t)kept->args[i].value;
-  return (char *)(uintptr_t)kept->args[CHAIN_ARG_NUMBERS].value + behind;
+  return (char *)(uintptr_t)kept->args[CHAIN_ARG_NUMBERS].value + offset;
 }
 
-/* Lists the numbers that the launch has of the tape; 0 = no memory. */
+/* Lists the scalars that the launch takes from the command list; 0 = no memory. */
 static int list_numbers(hal_arena_t *arena, const hal_fuse_group_t *group, const hal_launch_t *launch,
                         hal_schedule_entry_t *entry) {
-  uint32_t behind = 0;
+  uint32_t offset = 0;
   entry->numbers = hal_arena_take(arena, (1 + HAL_FUSE_NUMBERS / 8) * sizeof *entry->numbers);
   if (!entry->numbers) return 0;
   for (uint32_t i = 0; i < group->steps; i++) {
@@ -135,12 +135,12 @@ static int list_numbers(hal_arena_t *arena, const hal_fuse_group_t *group, const
     const hal_op_form_t *const form = &step->kernel->form;
     for (uint32_t k = 0; !step->dropped && k < form->numbers; k++) {
       const hal_arg_t *const number = &step->launch->args[form->number_at + k];
-      if (step->launch != &group->bytes[i].launch) /* else it belongs to the key */
+      if (step->launch != &group->bytes[i].launch) /* otherwise it belongs to the key */
         entry->numbers[entry->number_count++] =
             (hal_schedule_number_t){.command = group->command[i],
                                     .argument = form->number_at + k,
-                                    .to = place_of(launch, entry->launch, number->value, behind)};
-      behind += hal_fuse_number_room(number);
+                                    .to = place_of(launch, entry->launch, number->value, offset)};
+      offset += hal_fuse_number_room(number);
     }
   }
   return 1;
@@ -162,10 +162,10 @@ static void note_group(hal_fuse_observer_t *observer, const hal_fuse_group_t *gr
   if (!entry->launch || !list_numbers(arena, group, launch, entry)) schedule->failed = 1;
 }
 
-void hal_schedule_fill(const hal_schedule_entry_t *entry, const hal_tape_t *tape) {
+void hal_schedule_fill(const hal_schedule_entry_t *entry, const hal_command_list_t *list) {
   for (uint32_t i = 0; i < entry->number_count; i++) {
     const hal_schedule_number_t *const number = &entry->numbers[i];
-    const hal_arg_t *const from = &tape->commands[number->command].u.launch.launch->args[number->argument];
+    const hal_arg_t *const from = &list->commands[number->command].u.launch.launch->args[number->argument];
     memcpy(number->to, from->value, from->size);
   }
 }

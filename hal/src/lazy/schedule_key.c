@@ -1,4 +1,4 @@
-/* schedule_key.c: all that the way of a tape to the plugin depends on, as words. */
+/* schedule_key.c: the key of a command list: all that its launches depend on, as words. */
 #include <string.h>
 
 #include "hal/host_memory.h"
@@ -6,7 +6,7 @@
 
 enum {
   MOST_WORDS = 1 << 16, /* of a key: some hundred operators have 5000 */
-  HEAD = 10             /* words of a command without its arguments and spans, at most */
+  HEAD = 10             /* most words of a command without its arguments and spans */
 };
 
 static int fits(hal_words_t *words, size_t more) {
@@ -34,7 +34,7 @@ static inline void put_bytes(hal_words_t *words, const void *bytes, size_t size)
   words->count += count;
 }
 
-/* An operator, and what it accesses. */
+/* Appends an operator and its memory accesses. */
 static int put_op(hal_words_t *key, const hal_program_op_t *op) {
   if (!fits(key, 1 + 3 * (size_t)op->span_count)) return 0;
   put(key, (uint64_t)op->op << 32 | (op->spans ? op->span_count : UINT32_MAX));
@@ -56,7 +56,7 @@ static inline uint64_t word_of(const hal_arg_t *argument) {
   return word;
 }
 
-/* An argument without a code says what it is in a word of its own. Leaves room for `more` words. */
+/* Appends an argument without a code, with a word for its kind and size. Reserves `more` words. */
 static __attribute__((noinline)) int put_other(hal_words_t *key, hal_words_t *to, const hal_arg_t *argument,
                                                size_t more) {
   const size_t size = argument->kind == HAL_ARG_LOCAL     ? 0
@@ -73,7 +73,7 @@ static inline void put_words(hal_words_t *to, const uint64_t *words, uint32_t co
   to->count += count;
 }
 
-/* Arguments of any kind, without those from `first` to `last`. The room of three words for each is there. */
+/* Appends arguments of any kind; those from `first` to `last` go to `numbers`. The caller has reserved three words for each. */
 static int put_arguments(hal_words_t *key, hal_words_t *numbers, const hal_launch_t *launch, uint32_t first,
                          uint32_t last) {
   const uint32_t count = launch->arg_count;
@@ -95,7 +95,7 @@ static int put_arguments(hal_words_t *key, hal_words_t *numbers, const hal_launc
   return 1;
 }
 
-/* A launch, without the numbers from the argument `first` to `last`, which are those of an element-wise kernel. */
+/* Appends a launch; the arguments from `first` to `last`, the scalars of an element-wise kernel, go to `numbers`. */
 static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_command_t *command, uint32_t first,
                       uint32_t last) {
   const hal_launch_t *const launch = command->u.launch.launch;
@@ -115,18 +115,18 @@ static int put_launch(hal_words_t *key, hal_words_t *numbers, const hal_command_
   return 1;
 }
 
-/* What of a command matters where it goes through one by one: nothing of its numbers, which it keeps. The room of HEAD words is there. */
-static int put_command(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_command_t *command, hal_words_t *key,
+/* Appends a command. A command that is replayed on its own has its own scalars, so these do not matter. The caller has reserved HEAD words. */
+static int put_command(hal_fuse_t *fuse, const hal_command_list_t *list, const hal_command_t *command, hal_words_t *key,
                        hal_words_t *numbers) {
   switch (command->kind) {
     case HAL_COMMAND_LAUNCH: {
       const hal_fuse_kernel_t *const kernel =
-          command->op == HAL_NO_OP ? NULL : hal_fuse_kernel(fuse, tape->ops[command->op].op, command->u.launch.kernel);
+          command->op == HAL_NO_OP ? NULL : hal_fuse_kernel(fuse, list->ops[command->op].op, command->u.launch.kernel);
       const hal_op_form_t *const form = kernel && !kernel->form.behind ? &kernel->form : NULL;
       put_address(key, command->u.launch.kernel);
       return put_launch(key, numbers, command, form ? form->number_at : 0, form ? form->number_at + form->numbers : 0);
     }
-    case HAL_COMMAND_COPY: /* the bytes of an upload are nobody else's */
+    case HAL_COMMAND_COPY: /* an upload's address differs in each list and does not matter */
       put_address(key, command->u.copy.dst);
       put_address(key, command->u.copy.src_device == HAL_HOST ? NULL : command->u.copy.src);
       put(key, command->u.copy.size);
@@ -148,33 +148,33 @@ static int put_command(hal_fuse_t *fuse, const hal_tape_t *tape, const hal_comma
       put(key, command->u.freed.size);
       return 1;
     default:
-      return 1; /* walls */
+      return 1; /* barriers: with unknown memory effects */
   }
 }
 
-static int put_all(hal_fuse_t *fuse, const hal_tape_t *tape, hal_words_t *key, hal_words_t *numbers) {
+static int put_all(hal_fuse_t *fuse, const hal_command_list_t *list, hal_words_t *key, hal_words_t *numbers) {
   uint32_t last = HAL_NO_OP;
-  for (uint32_t i = 0; i < tape->command_count; i++) {
-    const hal_command_t *const command = &tape->commands[i];
-    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &tape->ops[command->op];
+  for (uint32_t i = 0; i < list->command_count; i++) {
+    const hal_command_t *const command = &list->commands[i];
+    const hal_program_op_t *const op = command->op == HAL_NO_OP ? NULL : &list->ops[command->op];
     if (!fits(key, HEAD)) return 0;
     put(key, (uint64_t)command->kind << 32 | command->op);
     if (op && command->op != last && !put_op(key, op)) return 0;
     last = command->op;
-    if (!fits(key, HEAD) || !put_command(fuse, tape, command, key, numbers)) return 0;
+    if (!fits(key, HEAD) || !put_command(fuse, list, command, key, numbers)) return 0;
   }
   return 1;
 }
 
-int hal_schedule_key(hal_fuse_t *fuse, const hal_tape_t *tape, hal_words_t *key, hal_words_t *numbers) {
+int hal_schedule_key(hal_fuse_t *fuse, const hal_command_list_t *list, hal_words_t *key, hal_words_t *numbers) {
   key->count = numbers->count = 0;
   hal_lock(&fuse->lock);
-  const int done = put_all(fuse, tape, key, numbers);
+  const int done = put_all(fuse, list, key, numbers);
   hal_unlock(&fuse->lock);
   return done;
 }
 
-/* Four sums, so that a word waits for none of the three before it. What a sum loses is found when the keys are compared. */
+/* Four sums, so that consecutive words do not depend on each other. Collisions are found when the keys are compared. */
 uint64_t hal_schedule_hash(const hal_words_t *words) {
   const uint64_t factor = UINT64_C(0x9E3779B97F4A7C15), *const word = words->word;
   const size_t count = words->count;

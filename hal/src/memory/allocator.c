@@ -10,19 +10,19 @@ typedef struct request_s {
   hal_mem_pool_t *pool; /* pinned: pool_of(request) is where its memory is now */
   size_t size;          /* rounded */
   size_t segment;
-  hal_block_t *ready; /* free_fn to run when the lock is given up */
-  int alone;          /* nothing that the cache holds is given back for it */
+  hal_block_t *ready; /* free_fn to run when the lock is released */
+  int alone;          /* no cached memory is released for it */
 } request_t;
 
 /* ---- cache hit ---- */
 
-/* Tells whether what remains of a block is worth a block of its own. */
+/* Returns whether what remains of a block is worth a block of its own. */
 static inline int should_split(const hal_allocator_t *allocator, uint32_t kind, size_t size, size_t rest) {
   if (kind == HAL_MEM_SMALL) return rest >= HAL_MEM_GRANULE;
   return size < allocator->config.max_split_size && rest > HAL_MEM_SMALL_LIMIT;
 }
 
-/* Tells whether a free block may serve a request: large free segments are kept for large requests. */
+/* Returns whether a free block may serve a request: large free segments are kept for large requests. */
 static inline int may_serve(const hal_allocator_t *allocator, uint32_t kind, const hal_block_t *block, size_t size) {
   const hal_mem_config_t *config = &allocator->config;
   if (kind == HAL_MEM_SMALL || HAL_LIKELY(config->max_split_size == SIZE_MAX)) return 1;
@@ -40,7 +40,7 @@ static inline hal_block_t *find(const hal_allocator_t *allocator, const hal_mem_
   return block && may_serve(allocator, kind, block, size) ? block : NULL;
 }
 
-/* Takes `size` bytes from a free block: its end, while the rest stays free, or all of it. Gives the block to be used. A
+/* Takes `size` bytes from a free block: its end, while the rest stays free, or all of it. Returns the block to be used. A
  * block that is in no pool yet (a new segment) has another state than FREE. */
 static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind, hal_block_t *block,
                                  size_t size) {
@@ -60,7 +60,7 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   }
   if (block != pool->recent) {
     if (is_free) hal_mem_pool_remove(pool, kind, block);
-    hal_mem_pool_settle(pool);
+    hal_mem_pool_file_recent(pool);
     pool->recent = block;
     block->state = HAL_MEM_FREE;
   }
@@ -84,7 +84,7 @@ static inline hal_block_t *carve(hal_allocator_t *allocator, hal_mem_pool_t *poo
   return part;
 }
 
-/* Tells whether a block is too large to be split; max_split_size is at least 20 MiB. */
+/* Returns whether a block is too large to be split; max_split_size is at least 20 MiB. */
 static inline int is_oversize(const hal_allocator_t *allocator, uint32_t kind, size_t size) {
   return kind == HAL_MEM_LARGE && size >= allocator->config.max_split_size;
 }
@@ -98,14 +98,14 @@ static inline void account(hal_allocator_t *allocator, uint32_t kind, size_t siz
   if (is_oversize(allocator, kind, size)) hal_mem_stat_increase(stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
 }
 
-/* Notes the peaks of active, which differ from the peaks of allocated while something is pending. */
+/* Records the peaks of active, which differ from the peaks of allocated while something is pending. */
 static void note_active(hal_allocator_t *allocator) {
   if (atomic_load_explicit(&allocator->pending, memory_order_relaxed)) hal_mem_stats_note_active(&allocator->stats);
 }
 
 /* ---- cache miss ---- */
 
-/* Returns the pool of a request, which may have changed whenever the lock was given up. */
+/* Returns the pool of a request, which may have changed whenever the lock was released. */
 static hal_mem_pool_t *pool_of(const request_t *request) { return hal_mem_pool_current(request->pool); }
 
 /* Takes a block from the bins or from a new segment of `segment` bytes. */
@@ -119,7 +119,7 @@ static hal_status_t attempt(request_t *request, size_t segment, hal_block_t **ou
   return HAL_OK;
 }
 
-/* Runs what became ready, without the lock. */
+/* Runs the callbacks that became ready, without the lock. */
 static void run_ready(request_t *request) {
   hal_block_t *ready = request->ready;
   if (!ready) return;
@@ -155,7 +155,7 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
 
 /* ---- blocks that are not cut from segments ---- */
 
-/* Makes the record of a block of another source; the lock is held. */
+/* Creates the record of a block of another source; the lock is held. */
 static hal_block_t *foreign_block(hal_allocator_t *allocator, uint32_t source, hal_stream_t *stream, void *address,
                                   size_t size) {
   hal_block_t *block = hal_mem_slab_take(&allocator->blocks);
@@ -185,7 +185,7 @@ static hal_status_t allocate_empty(hal_allocator_t *allocator, hal_stream_t *str
   return HAL_OK;
 }
 
-/* One attempt to get memory of a plugin that pools itself. The lock is held, and given up in the plugin. */
+/* One attempt to get memory of a plugin that pools itself. The lock is held, and released while the plugin is called. */
 static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *stream, size_t size, void **out_address) {
   hal_device_t *device = allocator->device;
   if (hal_mem_over_capacity(allocator, size)) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "%s", "");
@@ -291,7 +291,7 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (HAL_UNLIKELY(stream->device != device)) return wrong_stream(index, stream);
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   /* The cache hit of a small request, most of all calls: rounding without overflow, nothing pending. */
   if (HAL_UNLIKELY(size - 1 >= HAL_MEM_SMALL_LIMIT || allocator->config.roundup_on)) {
     return allocate_slow(allocator, stream, size, out_block);
@@ -324,7 +324,7 @@ static inline void account_release(hal_allocator_t *allocator, uint32_t kind, co
   }
 }
 
-/* Releases what is not a plain cached block; takes over the lock and gives it back. */
+/* Releases a block that is not a plain cached one. The lock is held, and released here. */
 static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, hal_block_t *block) {
   hal_block_t *ready = NULL;
   const uint32_t source = block->pool->source;
@@ -342,8 +342,8 @@ static void __attribute__((noinline)) release_slow(hal_allocator_t *allocator, h
   hal_mem_ready_run(ready);
 }
 
-/* Releases a block of a device that is not alive (base/life.h). What somebody else's memory waited for is over after
- * hal_registry_close; in a forked child that memory is the parent's affair. */
+/* Releases a block of a device that is not alive (base/life.h). After hal_registry_close, work no longer uses
+ * memory of other owners; in a forked child such memory belongs to the parent. */
 static void __attribute__((noinline)) release_quietly(hal_block_t *block) {
   if (block->state != HAL_MEM_SPECIAL && block->state != HAL_MEM_PLAIN) return; /* released before */
   block->state = HAL_MEM_LEAVING;
@@ -394,7 +394,7 @@ hal_status_t hal_memory_record_stream(hal_block_t *block, hal_stream_t *stream) 
   return status;
 }
 
-/* Makes room for adopted memory as a cache miss would. The lock is held. */
+/* Frees cached memory for adopted memory, as after a cache miss. The lock is held. */
 static int make_room(request_t *request) {
   hal_allocator_t *allocator = request->allocator;
   if (HAL_LIKELY(!hal_mem_over_capacity(allocator, request->size))) return 1;
@@ -414,7 +414,7 @@ hal_status_t hal_memory_adopt(int32_t index, hal_stream_t *stream, void *address
   if (stream->device != device) return wrong_stream(index, stream);
   if (size && !address) return hal_error_set(HAL_INVALID_ARGUMENT, "hal_memory_adopt: %zu bytes at address NULL", size);
   uintptr_t end;
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   if (size > INT64_MAX || __builtin_add_overflow((uintptr_t)address, size, &end)) {
     return hal_mem_error_exhausted(allocator, "adopt", size, "");
   }
@@ -445,7 +445,7 @@ hal_status_t hal_memory_defer(int32_t index, hal_stream_t *stream, hal_host_fn_t
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
   stream = hal_stream_or_current(device, stream);
   if (stream->device != device) return wrong_stream(index, stream);
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_lock(&allocator->lock);
   hal_block_t *block = foreign_block(allocator, HAL_MEM_ACTION, stream, NULL, 0);
   if (block) {

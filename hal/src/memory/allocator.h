@@ -1,30 +1,37 @@
-/* allocator.h: the life of a device's allocator. Private to hal/src. */
+/* allocator.h: a device's allocator, for other components. Private to hal/src. */
 #ifndef HAL_SRC_MEMORY_ALLOCATOR_H_
 #define HAL_SRC_MEMORY_ALLOCATOR_H_
 
 #include "device/device.h"
 #include "hal/memory.h"
 
-/* Called once per device, under device->lock. */
+typedef struct hal_allocator_s hal_allocator_t;
+
+/* Returns the allocator of a ready device. */
+static inline hal_allocator_t *hal_allocator_of(const hal_device_t *device) {
+  return hal_device_slot(device, HAL_COMPONENT_MEMORY);
+}
+
+/* Called once per device, under device->lock (device/slot.h). */
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator);
 
-/* Gives all memory back to the plugin. The records stay: blocks that somebody holds can be asked and released for as long
- * as the process lives. */
+/* Frees all memory of the plugin. The records remain for the lifetime of the process: blocks that are still held can be queried and
+ * released. */
 void hal_allocator_close(hal_allocator_t *allocator);
 
-/* Frees an allocator, closed or not, of which nobody holds a block. */
+/* Frees an allocator, closed or not, whose blocks are all released. */
 void hal_allocator_destroy(hal_allocator_t *allocator);
 
-/* Waits for what queued work still uses of the memory that was released, and ends it. */
+/* Waits until queued work no longer uses memory that was released, and frees it. */
 void hal_allocator_drain(hal_allocator_t *allocator);
 
-/* Allocates from a private pool, whatever the stream allocates from; nothing that the cache holds is given back for it. For those who queue
- * work that was recorded: memory that is free by now may be what the work behind it reads. Released as any block; the pool is the stream's
- * then. Errors: as of hal_memory_allocate. */
+/* Allocates from a private pool, whatever the stream allocates from, and releases no cached memory for it. Used while recorded work is queued:
+ * memory that is free by now may be read by later recorded work. The block is released as any other, with the stream's pool current. Errors:
+ * those of hal_memory_allocate. */
 hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *stream, size_t size,
                                       hal_block_t **out_block);
 
-/* Frees what the device's work has finished with. */
+/* Frees released memory that queued work no longer uses. */
 void hal_memory_poll(hal_device_t *device);
 
 #endif /* HAL_SRC_MEMORY_ALLOCATOR_H_ */

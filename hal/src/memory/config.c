@@ -186,7 +186,7 @@ static const char *skip_spaces(const char *text) {
   return text;
 }
 
-/* Trims the spaces at the end of a span and gives its length. */
+/* Returns the length of a span without the spaces at its end. */
 static int trimmed(const char *begin, const char *end) {
   while (end > begin && (end[-1] == ' ' || end[-1] == '\t')) end--;
   return (int)(end - begin);

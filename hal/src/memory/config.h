@@ -37,7 +37,7 @@ void hal_mem_config_load(hal_mem_config_t *out_config);
 /* Rounds a request to the size of its block; 0 when the size overflows. */
 size_t hal_mem_config_round(const hal_mem_config_t *config, size_t size);
 
-/* Gives the size of the segment that a block of a rounded size is cut from; 0 when the size overflows. */
+/* Returns the size of the segment that a block of a rounded size is cut from; 0 when the size overflows. */
 size_t hal_mem_config_segment(const hal_mem_config_t *config, size_t rounded);
 
 #endif /* HAL_SRC_MEMORY_CONFIG_H_ */

@@ -1,5 +1,5 @@
-/* error.c: the message of an out-of-memory error. It must let the user see at once whether memory is really used
- * up, fragmented, or held by somebody else, and name the setting that helps. */
+/* error.c: the message of an out-of-memory error. It must show whether memory is
+ * exhausted, fragmented, or held by another process, and name the setting that helps. */
 #include <stdio.h>
 
 #include "memory/pool.h"
@@ -36,7 +36,7 @@ static size_t largest_free(hal_allocator_t *allocator) {
     for (int kind = 0; kind < 2; kind++) {
       hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, kind);
       if (!pool) continue;
-      hal_mem_pool_settle(pool);
+      hal_mem_pool_file_recent(pool);
       if (!pool->rows) continue;
       const uint32_t row = 63 - (uint32_t)__builtin_clzll(pool->rows);
       const hal_block_t *block = pool->bins[row * 64 + 63 - (uint32_t)__builtin_clzll(pool->bits[row])];

@@ -1,7 +1,7 @@
-/* event.c: how the allocator waits for streams.
+/* event.c: waits of the allocator for streams.
  *
- * An asynchronous failure belongs to the user. So the allocator waits by events, and where it has to ask a stream and meets
- * a failure, it keeps it for the stream's user (device/failure.h). */
+ * An asynchronous failure is reported to the user. Therefore the allocator waits for events. If it must query a stream and encounters
+ * a failure, it records it for the stream (device/failure.h). */
 #include "device/failure.h"
 #include "memory/internal.h"
 
@@ -33,7 +33,7 @@ int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plu
   hal_unlock(&allocator->lock);
   const hal_status_t status = hal_call_event_query(stream->device->plugin, event);
   if (status && status != HAL_NOT_READY) { /* and the work may still run */
-    hal_failure_keep_plugin(stream, HAL_SLOT_event_query, status);
+    hal_failure_record_plugin(stream, HAL_SLOT_event_query, status);
   }
   hal_lock(&allocator->lock);
   return status == HAL_OK;
@@ -47,7 +47,7 @@ void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_pl
     hal_stream_flush(stream, "memory is about to be freed");
     status = hal_direct_calls.synchronize(&stream->direct.queue);
   }
-  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_stream_synchronize, status);
+  if (status) hal_failure_record_plugin(stream, HAL_SLOT_stream_synchronize, status);
   hal_lock(&allocator->lock);
   if (event) hal_mem_event_give(allocator, stream, event);
 }
@@ -67,7 +67,7 @@ int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream) {
 void hal_mem_free(hal_stream_t *stream, void *address) {
   hal_device_t *device = stream->device;
   const hal_status_t status = hal_call_memory_free(device->plugin, device->ordinal, address);
-  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free, status);
+  if (status) hal_failure_record_plugin(stream, HAL_SLOT_memory_free, status);
 }
 
 void hal_mem_free_async(hal_stream_t *stream, void *address) {
@@ -75,7 +75,7 @@ void hal_mem_free_async(hal_stream_t *stream, void *address) {
   hal_stream_flush(stream, "memory is about to be freed");
   const hal_status_t status =
       hal_call_memory_free_async(device->plugin, device->ordinal, stream->direct.handle, address);
-  if (status) hal_failure_keep_plugin(stream, HAL_SLOT_memory_free_async, status);
+  if (status) hal_failure_record_plugin(stream, HAL_SLOT_memory_free_async, status);
 }
 
 void hal_mem_events_destroy(hal_allocator_t *allocator) {

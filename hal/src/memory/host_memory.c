@@ -21,8 +21,8 @@ static hal_status_t exhausted(hal_allocator_t *allocator, size_t size, const cha
                        allocator->device->label, size, used, held - used, cause);
 }
 
-/* Takes a cached block, or a new one; when there is no room, after everything that streams use was waited for and everything
- * that the cache holds was given back. The lock is held, and given up while waiting. */
+/* Takes a cached block, or a new one; if memory is exhausted, after waiting for all streams that use blocks and freeing all
+ * cached blocks. The lock is held, and released while waiting. */
 static hal_status_t take(hal_allocator_t *allocator, size_t size, hal_block_t **out_block) {
   hal_block_t *ready = NULL;
   size_t rounded;
@@ -56,7 +56,7 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
         "probably the result of an overflow or a negative number",
         size, device->label);
   }
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_lock(&allocator->lock);
   hal_mem_pending_poll(allocator, &ready);
   hal_mem_host_trim(allocator, HAL_MEM_HOST_UNCACHED);
@@ -74,16 +74,16 @@ hal_status_t hal_host_allocate(int32_t index, size_t size, void **out_address) {
 
 /* ---- by address ---- */
 
-/* Gives the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
- * is ready, so none is touched. */
+/* Returns the block that covers an address, with its allocator locked; NULL when there is none. In a forked child no device
+ * is ready, so none is used. */
 static hal_block_t *lock_owner(const void *address) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
     if (!hal_device_is_alive(device)) continue;
-    hal_lock(&device->allocator->lock);
-    hal_block_t *block = hal_mem_map_find(device->allocator->host.map, (uintptr_t)address);
+    hal_lock(&hal_allocator_of(device)->lock);
+    hal_block_t *block = hal_mem_map_find(hal_allocator_of(device)->host.map, (uintptr_t)address);
     if (block) return block;
-    hal_unlock(&device->allocator->lock);
+    hal_unlock(&hal_allocator_of(device)->lock);
   }
   return NULL;
 }
@@ -159,12 +159,12 @@ hal_status_t hal_host_empty_cache(int32_t index) {
   hal_device_t *device;
   if (index != -1) {
     HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-    empty_cache(device->allocator);
+    empty_cache(hal_allocator_of(device));
     return HAL_OK;
   }
   for (int32_t i = 0; i < hal_registry.device_count; i++) { /* a device never used holds nothing */
     device = &hal_devices[i];
-    if (hal_device_is_alive(device)) empty_cache(device->allocator);
+    if (hal_device_is_alive(device)) empty_cache(hal_allocator_of(device));
   }
   return HAL_OK;
 }

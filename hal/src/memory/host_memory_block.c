@@ -104,7 +104,7 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   return HAL_OK;
 }
 
-/* Gives one free block, which is in no bin, back. The lock is held, and given up in the plugin. */
+/* Frees one free block, which is in no bin. The lock is held, and released while the plugin is called. */
 static void destroy(hal_allocator_t *allocator, hal_block_t *block) {
   const hal_device_t *device = allocator->device;
   hal_mem_host_t *host = &allocator->host;
@@ -141,6 +141,6 @@ void hal_mem_host_close(hal_allocator_t *allocator) {
   hal_mem_host_trim(allocator, 0);
   if (!stats->allocations.current) return;
   hal_log(HAL_LOG_WARNING,
-          "device %s: closed with %lld blocks, %lld bytes, of host memory that nobody freed; they stay",
+          "device %s: closed with %lld blocks, %lld bytes, of host memory that were not freed; they remain",
           allocator->device->label, (long long)stats->allocations.current, (long long)stats->allocated_bytes.current);
 }

@@ -8,7 +8,7 @@
 /* Takes a free block of a class for a request; NULL when there is none. */
 hal_block_t *hal_mem_host_reuse(hal_allocator_t *allocator, uint32_t class, size_t requested);
 
-/* Makes a block of `size` bytes for a request. The lock is given up in the plugin.
+/* Creates a block of `size` bytes for a request. The lock is released while the plugin is called.
  * Errors: HAL_RESOURCE_EXHAUSTED (plugin or host), the plugin's own. */
 hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t requested, hal_block_t **out_block);
 

@@ -1,8 +1,8 @@
 /* host_memory_internal.h: the part of a device's allocator that caches page-locked host memory. Private to hal/src.
  *
  * Its blocks are records of the allocator (hal_block_t, source HAL_MEM_HOST) under the allocator's lock, so that streams
- * which use them are waited for as streams that use device memory are (pending.c). A block is what one call of the
- * plugin gave; it is never split. */
+ * which use them are waited for as streams that use device memory are (pending.c). A block is the result of one call of the
+ * plugin; it is never split. */
 #ifndef HAL_SRC_HOST_MEMORY_INTERNAL_H_
 #define HAL_SRC_HOST_MEMORY_INTERNAL_H_
 
@@ -23,16 +23,16 @@ typedef struct hal_mem_host_s {
   hal_host_stats_t stats;
 } hal_mem_host_t;
 
-/* Gives the class of a size from 1 to HAL_MEM_HOST_MOST and the size of its blocks. */
+/* Returns the class of a size from 1 to HAL_MEM_HOST_MOST and the size of its blocks. */
 uint32_t hal_mem_host_class(size_t size, size_t *out_rounded);
 
 /* Takes back a block that nothing uses any more. The lock is held. */
 void hal_mem_host_return(hal_allocator_t *allocator, hal_block_t *block);
 
-/* Gives free blocks from class `first` on back to the plugin. The lock is held, and given up in the plugin. */
+/* Frees the free blocks from class `first` on. The lock is held, and released while the plugin is called. */
 void hal_mem_host_trim(hal_allocator_t *allocator, uint32_t first);
 
-/* Gives all free blocks back at the device's end. Blocks that somebody still holds stay: host memory can be read without
+/* Frees all free blocks when the device is closed. Blocks that are still held remain: host memory can be read without
  * the device. The lock is held. */
 void hal_mem_host_close(hal_allocator_t *allocator);
 

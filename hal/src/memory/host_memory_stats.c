@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "memory/internal.h"
 
-/* As hal_memory_stats: asking must not start a driver. */
+/* As hal_memory_stats: a query must not start a driver. */
 hal_status_t hal_host_stats(int32_t index, hal_host_stats_t *out_stats) {
   hal_device_t *device;
   hal_host_stats_t stats = {0};
@@ -14,9 +14,9 @@ hal_status_t hal_host_stats(int32_t index, hal_host_stats_t *out_stats) {
   }
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   if (device) {
-    hal_lock(&device->allocator->lock);
-    stats = device->allocator->host.stats;
-    hal_unlock(&device->allocator->lock);
+    hal_lock(&hal_allocator_of(device)->lock);
+    stats = hal_allocator_of(device)->host.stats;
+    hal_unlock(&hal_allocator_of(device)->lock);
   }
   stats.struct_size = out_stats->struct_size < sizeof(stats) ? out_stats->struct_size : sizeof(stats);
   memcpy(out_stats, &stats, stats.struct_size);
@@ -41,9 +41,9 @@ static hal_status_t reset(int32_t index, void (*apply)(hal_host_stats_t *stats))
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   if (!device) return HAL_OK;
-  hal_lock(&device->allocator->lock);
-  apply(&device->allocator->host.stats);
-  hal_unlock(&device->allocator->lock);
+  hal_lock(&hal_allocator_of(device)->lock);
+  apply(&hal_allocator_of(device)->host.stats);
+  hal_unlock(&hal_allocator_of(device)->lock);
   return HAL_OK;
 }
 

@@ -2,7 +2,7 @@
 #include "base/life.h"
 #include "memory/internal.h"
 
-/* HAL_UNIMPLEMENTED = the plugin does not tell. */
+/* HAL_UNIMPLEMENTED = the plugin does not report it. */
 static hal_status_t ask_plugin(const hal_device_t *device, size_t *out_free, size_t *out_total) {
   const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, out_free, out_total);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
@@ -16,7 +16,7 @@ hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total)
   const hal_status_t status = ask_plugin(device, &free_bytes, &total);
   if (status && status != HAL_UNIMPLEMENTED) return status;
   if (status) {
-    hal_allocator_t *allocator = device->allocator;
+    hal_allocator_t *allocator = hal_allocator_of(device);
     hal_lock(&allocator->lock);
     const size_t capacity = hal_mem_capacity(allocator), taken = (size_t)hal_mem_reserved(allocator);
     const size_t used = (size_t)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES);
@@ -40,7 +40,7 @@ hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
   if (!total)
     return hal_error_set(
         HAL_NOT_FOUND,
-        "the memory of device %s is not known; its plugin would tell by memory_info, or by total_memory "
+        "the memory of device %s is unknown; its plugin would report it by memory_info, or by total_memory "
         "of device_info",
         device->label);
   *out_bytes = total;
@@ -50,9 +50,9 @@ hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
 hal_status_t hal_memory_set_limit(int32_t index, size_t bytes) {
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  hal_lock(&device->allocator->lock);
-  device->allocator->limit = bytes;
-  hal_unlock(&device->allocator->lock);
+  hal_lock(&hal_allocator_of(device)->lock);
+  hal_allocator_of(device)->limit = bytes;
+  hal_unlock(&hal_allocator_of(device)->lock);
   return HAL_OK;
 }
 
@@ -84,10 +84,10 @@ static int find_memory(const void *address, int32_t *out_device, hal_block_t **o
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_device_t *device = &hal_devices[i];
     if (!hal_device_is_alive(device)) continue;
-    hal_lock(&device->allocator->lock);
-    hal_block_t *const first = hal_mem_map_find(device->allocator->map, (uintptr_t)address);
+    hal_lock(&hal_allocator_of(device)->lock);
+    hal_block_t *const first = hal_mem_map_find(hal_allocator_of(device)->map, (uintptr_t)address);
     *out_block = first ? block_at(first, address) : NULL;
-    hal_unlock(&device->allocator->lock);
+    hal_unlock(&hal_allocator_of(device)->lock);
     if (!first) continue;
     *out_device = i;
     return 1;

@@ -1,8 +1,8 @@
 /* internal.h: the structs that the allocator's files share. Private to hal/src.
  *
- * A device has one allocator. It cuts segments (what the plugin's memory_alloc gave) into blocks. Free blocks are in
- * the bins of their pool (pool.h), a pool belongs to one stream and one kind of sizes. All of it is guarded by
- * the allocator's lock; user code (free_fn) is never called with the lock held. */
+ * A device has one allocator. It divides segments (the results of memory_alloc) into blocks. Free blocks are in
+ * the bins of their pool (pool.h); a pool belongs to one stream and one kind of sizes. All of it is protected by
+ * the allocator's lock; functions of the application (free_fn) are never called with the lock held. */
 #ifndef HAL_SRC_MEMORY_INTERNAL_H_
 #define HAL_SRC_MEMORY_INTERNAL_H_
 
@@ -19,7 +19,7 @@
 /* Where a block's memory comes from. */
 enum {
   HAL_MEM_CACHED = 0,  /* cut from a segment */
-  HAL_MEM_ADOPTED = 1, /* somebody else's */
+  HAL_MEM_ADOPTED = 1, /* of another owner */
   HAL_MEM_POOLED = 2,  /* the plugin's memory_alloc_async, for a plugin that pools itself */
   HAL_MEM_EMPTY = 3,   /* no memory: size 0 */
   HAL_MEM_ACTION = 4,  /* no block at all, only a deferred free_fn */
@@ -32,11 +32,11 @@ enum {
   HAL_MEM_PLAIN = 1,   /* allocated, cached, never used by another stream: release is a few instructions */
   HAL_MEM_SPECIAL = 2, /* allocated, and release has more to do */
   HAL_MEM_PENDING = 3, /* released, waiting for events */
-  HAL_MEM_LEAVING = 4  /* on its way back to the plugin or to who owned it, or a record that is no block */
+  HAL_MEM_LEAVING = 4  /* being freed, or returned to its owner; or a record that is no block */
 };
 
-/* A pool of free blocks of one stream. The pools of the other sources have no bins; they only say where a block is
- * from. */
+/* A pool of free blocks of one stream. The pools of the other sources have no bins; they only record the source of
+ * a block. */
 typedef struct hal_mem_pool_s {
   hal_allocator_t *allocator;
   hal_stream_t *stream;
@@ -49,7 +49,7 @@ typedef struct hal_mem_pool_s {
   hal_block_t **bins;               /* 64 * 64 lists */
   hal_memory_pool_t *owner;         /* of a private pool (private.c), NULL = the stream's own */
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
-  uint32_t pins;                    /* requests of this pool that gave up the lock */
+  uint32_t pins;                    /* requests of this pool that have released the lock */
   struct hal_mem_pool_s *heir;      /* of a private pool that ended while it was pinned: has its segments now */
 } hal_mem_pool_t;
 
@@ -62,12 +62,12 @@ typedef struct hal_mem_use_s {
 } hal_mem_use_t;
 
 struct hal_block_s {
-  /* First line: all that a cache hit touches. */
+  /* First cache line: all that a cache hit accesses. */
   void *address;
   size_t size;      /* as accounted: rounded for cached blocks */
-  size_t requested; /* as asked for */
+  size_t requested; /* as requested */
   hal_mem_pool_t *pool;
-  hal_block_t *prev, *next; /* neighbours in the segment, by address */
+  hal_block_t *prev, *next; /* neighbors in the segment, by address */
   union {
     struct {
       hal_block_t *prev, *next; /* free blocks: list of the bin */
@@ -95,12 +95,12 @@ struct hal_block_s {
 };
 
 /* Uses that wait for events of one stream, oldest first. */
-typedef struct hal_mem_queue_s {
+typedef struct hal_mem_pending_s {
   hal_stream_t *stream;
-  int polled; /* a thread has taken the first use to ask for its event */
+  int polled; /* a thread has taken the first use to query its event */
   hal_mem_use_t *head, *tail;
-  struct hal_mem_queue_s *next;
-} hal_mem_queue_t;
+  struct hal_mem_pending_s *next;
+} hal_mem_pending_t;
 
 #define HAL_MEM_EVENT_CACHE 32
 
@@ -110,7 +110,7 @@ struct hal_allocator_s {
   hal_device_t *device;
   hal_mem_pool_t
       *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand: where the stream allocates */
-  hal_mem_pool_t *retired;              /* private pools that ended when nobody might allocate, by `displaced` */
+  hal_mem_pool_t *retired;              /* private pools that ended when no allocation was possible, by `displaced` */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;
   hal_mem_config_t config;
@@ -119,7 +119,7 @@ struct hal_allocator_s {
   hal_block_t *map;    /* root of the address map */
   size_t limit;        /* hal_memory_set_limit; 0 = none */
   atomic_uint pending; /* blocks and actions that wait for events; read without the lock too */
-  hal_mem_queue_t *queues;
+  hal_mem_pending_t *queues;
   size_t in_flight; /* bytes of segments that are being allocated right now */
   uint32_t event_count;
   hal_plugin_event_t *events[HAL_MEM_EVENT_CACHE]; /* free events of this device */
@@ -128,10 +128,10 @@ struct hal_allocator_s {
 /* Returns the allocator of a block that its owner has not released. A block's pool may change at any time (private.c), so `block->pool` is
  * read under the lock only; its stream never changes. */
 static inline hal_allocator_t *hal_mem_block_allocator(const hal_block_t *block) {
-  return block->stream->device->allocator;
+  return hal_allocator_of(block->stream->device);
 }
 
-/* Keeps a pool's record while the lock is given up. The lock is held, here and in the next two. */
+/* Keeps a pool's record while the lock is released. The lock is held, here and in the next two. */
 static inline void hal_mem_pool_pin(hal_mem_pool_t *pool) { pool->pins++; }
 
 /* Returns the pool that has a pinned pool's segments now. */
@@ -140,7 +140,7 @@ static inline hal_mem_pool_t *hal_mem_pool_current(hal_mem_pool_t *pool) { retur
 /* Ends hal_mem_pool_pin. */
 void hal_mem_pool_unpin(hal_mem_pool_t *pool);
 
-/* Gives a block's record back. A second release of the block is noticed as long as nobody takes the record again. */
+/* Returns a block's record to the slab. A second release of the block is detected until the record is used again. */
 static inline void hal_mem_block_forget(hal_allocator_t *allocator, hal_block_t *block) {
   block->state = HAL_MEM_LEAVING;
   hal_mem_slab_give(&allocator->blocks, block);
@@ -150,7 +150,7 @@ static inline int64_t hal_mem_reserved(const hal_allocator_t *allocator) {
   return hal_mem_stat_current(&allocator->stats, HAL_MEM_RESERVED_BYTES);
 }
 
-/* Gives the own pool of a stream, NULL when it has none yet. */
+/* Returns the own pool of a stream, NULL when it has none yet. */
 static inline hal_mem_pool_t *hal_mem_own_pool(const hal_allocator_t *allocator, int id, int kind) {
   hal_mem_pool_t *pool = allocator->pools[id][kind];
   while (pool && pool->owner) pool = pool->displaced;
@@ -164,78 +164,78 @@ void hal_mem_map_remove(hal_block_t **root, hal_block_t *block);
 /* Finds a block whose extent covers the address, NULL when there is none. */
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address);
 
-/* ---- life.c: creation and end ---- */
-/* Allocates from two pools by size, which are made where they are NULL (allocator.c); `alone`: nothing that the cache holds is given back for it. Errors: as of
+/* ---- life.c: creation and destruction ---- */
+/* Allocates from two pools by size, which are made where they are NULL (allocator.c); `alone`: no cached memory is released for it. Errors: as of
  * hal_memory_allocate. */
 hal_status_t hal_mem_allocate(hal_allocator_t *allocator, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
                               int alone, hal_block_t **out_block);
 
-/* Makes a pool of a stream, which is in no table yet. Errors: HAL_RESOURCE_EXHAUSTED. */
+/* Creates a pool of a stream, which is not in the table yet. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *stream, uint32_t kind,
                                  hal_mem_pool_t **out_pool);
 
 /* ---- segment.c: segments from and to the plugin ----
- * All are called with the lock held, and give it up while they are in the plugin: waiting for a stream must not stop
+ * All are called with the lock held, and release it while they call the plugin: waiting for a stream must not block
  * the threads whose work it waits for. */
-/* Allocates a segment and gives its only block, not in the bins.
+/* Allocates a segment and returns its only block, not in the bins.
  * Errors: HAL_RESOURCE_EXHAUSTED (limit, plugin or host), the plugin's own. */
 hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block_t **out_block);
-/* Gives free segments of `pool` back, the smallest that are enough first, until `size` bytes were given back or none is
- * left; none of a private pool. Gives the bytes. */
+/* Frees segments of `pool` that are free, the smallest sufficient ones first, until `size` bytes are freed or none is
+ * left; none of a private pool. Returns the bytes. */
 size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size);
-/* Gives all free segments of the device back. */
+/* Frees all free segments of the device. */
 size_t hal_mem_segment_trim_all(hal_allocator_t *allocator);
-/* Under garbage_collection_threshold, gives back the free segments that were unused longest, before `size` more are
- * taken. */
+/* Under garbage_collection_threshold, frees the segments that were unused longest, before `size` more bytes are
+ * allocated. */
 void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size);
 /* What segments and adopted memory may take together; SIZE_MAX = no limit known. */
 size_t hal_mem_capacity(const hal_allocator_t *allocator);
-/* Tells whether `size` more bytes would be over it. */
+/* Returns whether `size` more bytes would be over it. */
 int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size);
 
 /* ---- event.c: waiting for streams without taking the user's asynchronous failures ---- */
-/* All that take an allocator are called with its lock held, and give it up in the plugin. */
-/* Gives a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
- * and given up in the plugin, which may wait for the stream in its place. */
+/* Functions with an allocator are called with its lock held, and release it while they call the plugin. */
+/* Returns a recorded event of a stream, NULL when the plugin could not; returned by hal_mem_event_give. The lock is held,
+ * and released while the plugin is called, which may wait for the stream in its place. */
 hal_plugin_event_t *hal_mem_event_record(hal_allocator_t *allocator, hal_stream_t *stream);
 void hal_mem_event_give(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Tells whether a recorded event is done: 1 or 0. The lock is held, and given up in the plugin. */
+/* Returns whether a recorded event is done: 1 or 0. The lock is held, and released while the plugin is called. */
 int hal_mem_event_done(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Waits for a recorded event (NULL: for the stream) and gives it back. The lock is held, and given up while waiting. */
+/* Waits for a recorded event (NULL: for the stream) and returns it to the cache. The lock is held, and released while waiting. */
 void hal_mem_event_wait(hal_allocator_t *allocator, hal_stream_t *stream, hal_plugin_event_t *event);
-/* Waits for the work queued on a stream. The lock is held, and given up while waiting. */
+/* Waits for the work queued on a stream. The lock is held, and released while waiting. */
 void hal_mem_stream_wait(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Tells whether a stream has no work: 1 or 0. The lock is held, and given up in the plugin. */
+/* Returns whether a stream has no work: 1 or 0. The lock is held, and released while the plugin is called. */
 int hal_mem_stream_idle(hal_allocator_t *allocator, hal_stream_t *stream);
-/* Give memory back to the plugin. A failure, which may be that of earlier work, is the stream's. Without the lock. */
+/* Free memory of the plugin. A failure, which may be that of earlier work, is recorded for the stream. Without the lock. */
 void hal_mem_free(hal_stream_t *stream, void *address);
 void hal_mem_free_async(hal_stream_t *stream, void *address);
 void hal_mem_events_destroy(hal_allocator_t *allocator);
 
 /* ---- pending.c: released blocks that wait for events, deferred frees ----
- * All are called with the lock held, and give it up in the plugin. */
+ * All are called with the lock held, and release it while they call the plugin. */
 /* Ends a released block, or makes it wait for every stream in its `uses` and, with `own`, for its own stream. What ends
  * with a free_fn goes to the list `*ready`. */
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready);
-/* Notes that work of `stream` uses the block. Errors: HAL_RESOURCE_EXHAUSTED. */
+/* Records that work of `stream` uses the block. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_mem_block_use(hal_allocator_t *allocator, hal_block_t *block, hal_stream_t *stream);
-/* Looks at the queues and ends what is done. */
+/* Polls the queues and ends the uses that are done. */
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready);
-/* Waits for all that is pending now and ends it; gives up the lock while waiting. */
+/* Waits for all that is pending now and ends it; returns up the lock while waiting. */
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready);
-void hal_mem_queues_destroy(hal_allocator_t *allocator);
+void hal_mem_pending_destroy(hal_allocator_t *allocator);
 /* Runs the free_fn of a list in the order in which its blocks ended, as callbacks (base/callback.h), without the lock. A free_fn that
  * releases another block is not nested, so chains of any length take no stack. */
 void hal_mem_ready_run(hal_block_t *ready);
 
 /* ---- info.c ---- */
-/* Asks the plugins that run; 1 when one of them knows the address as memory of a device, or with `pinned` as page-locked
+/* Queries the plugins in use; 1 when one of them reports the address as memory of a device, or with `pinned` as page-locked
  * host memory. Never in a forked child or after hal_registry_close. */
 int hal_mem_ask_plugins(const void *address, int pinned, int32_t *out_device);
 
 /* ---- error.c ---- */
-/* The error of a request that cannot be met: sizes, accounts, and the setting that would have helped. Takes the lock.
- * `what` = what was tried, such as "allocate"; `cause` is the plugin's message, "" when there is none. */
+/* Sets the error of a request that cannot be satisfied: sizes, accounts, and the setting that would have helped. Takes the lock.
+ * `what` = the operation, such as "allocate"; `cause` is the plugin's message, "" when there is none. */
 hal_status_t hal_mem_error_exhausted(hal_allocator_t *allocator, const char *what, size_t size, const char *cause);
 
 #endif /* HAL_SRC_MEMORY_INTERNAL_H_ */

@@ -1,4 +1,4 @@
-/* life.c: creation and end of an allocator and its pools, and the emptying of its cache. */
+/* life.c: creates and destroys an allocator and its pools, and empties its cache. */
 #include "memory/pool.h"
 
 hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_allocator) {
@@ -21,7 +21,7 @@ hal_status_t hal_allocator_create(hal_device_t *device, hal_allocator_t **out_al
 }
 
 /* Frees the memory of a block or segment that is still in the map at the end. */
-static void abandon(hal_allocator_t *allocator, hal_block_t *block) {
+static void free_remaining(hal_allocator_t *allocator, hal_block_t *block) {
   hal_device_t *device = allocator->device;
   hal_status_t status = HAL_OK;
   if (block->pool->source == HAL_MEM_CACHED) {
@@ -48,7 +48,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
   hal_mem_segment_trim_all(allocator);
   const int64_t lost = hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATION);
   if (lost) {
-    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that nobody released",
+    hal_log(HAL_LOG_WARNING, "device %s: closed with %lld blocks, %lld bytes, that were not released",
             allocator->device->label, (long long)lost,
             (long long)hal_mem_stat_current(&allocator->stats, HAL_MEM_ALLOCATED_BYTES));
     for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) { /* work may be queued that uses them */
@@ -60,7 +60,7 @@ void hal_allocator_close(hal_allocator_t *allocator) {
   while (allocator->map) {
     hal_block_t *block = allocator->map;
     hal_mem_map_remove(&allocator->map, block);
-    abandon(allocator, block);
+    free_remaining(allocator, block);
   }
   hal_mem_events_destroy(allocator);
   hal_unlock_and_run(&allocator->lock);
@@ -77,7 +77,7 @@ void hal_allocator_destroy(hal_allocator_t *allocator) {
     allocator->retired = pool->displaced;
     hal_free(pool);
   }
-  hal_mem_queues_destroy(allocator);
+  hal_mem_pending_destroy(allocator);
   hal_mem_slab_destroy(&allocator->blocks);
   hal_mem_slab_destroy(&allocator->uses);
   hal_free(allocator);
@@ -100,7 +100,7 @@ hal_status_t hal_mem_pool_create(hal_allocator_t *allocator, hal_stream_t *strea
 }
 
 static void empty_cache(hal_device_t *device) {
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_allocator_drain(allocator);
   hal_lock(&allocator->lock);
   hal_mem_segment_trim_all(allocator);

@@ -8,7 +8,7 @@ static uint64_t priority(const hal_block_t *block) {
   return ((uintptr_t)block >> 6) * UINT64_C(0x9E3779B97F4A7C15);
 }
 
-/* Order of the keys; records at one address are told apart by their own address. */
+/* Order of the keys; records at one address are distinguished by their own address. */
 static int before(const hal_block_t *a, const hal_block_t *b) {
   const uintptr_t x = (uintptr_t)a->address, y = (uintptr_t)b->address;
   return x != y ? x < y : (uintptr_t)a < (uintptr_t)b;
@@ -88,8 +88,8 @@ void hal_mem_map_remove(hal_block_t **root, hal_block_t *block) {
 hal_block_t *hal_mem_map_find(hal_block_t *root, uintptr_t address) {
   while (root && root->reach > address) {
     if (root->left && root->left->reach > address) {
-      /* Some range on the left ends behind the address. If none there covers it, all of them begin behind it, and then
-       * so does everything else. */
+      /* Some range on the left ends after the address. If none there covers it, all of them begin after it, and then
+       * so do all others. */
       root = root->left;
     } else if ((uintptr_t)root->address <= address && address - (uintptr_t)root->address < root->extent) {
       return root;

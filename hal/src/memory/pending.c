@@ -1,6 +1,6 @@
 /* pending.c: released blocks that other streams still use, and deferred frees.
  *
- * Each stream that is waited for has a queue of uses in the order of their events; a queue is looked at until its first
+* Each stream that is waited for has a queue of uses in the order of their events; a queue is polled up to its first
  * event that is not done. A block ends when its last use has ended. */
 #define _POSIX_C_SOURCE 200809L
 #include <sched.h>
@@ -8,10 +8,10 @@
 
 #include "memory/pool.h"
 
-/* Gives the queue of a stream; NULL when the host has no memory. A device has few: the streams that blocks were lent
- * to. */
-static hal_mem_queue_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
-  hal_mem_queue_t *queue = allocator->queues;
+/* Returns the queue of a stream; NULL when the host has no memory. A device has few: those of streams that
+ * use blocks of other streams. */
+static hal_mem_pending_t *queue_of(hal_allocator_t *allocator, hal_stream_t *stream) {
+  hal_mem_pending_t *queue = allocator->queues;
   while (queue && queue->stream != stream) queue = queue->next;
   if (queue) return queue;
   queue = hal_calloc(1, sizeof(*queue));
@@ -87,9 +87,9 @@ static void finish(hal_allocator_t *allocator, hal_block_t *block, hal_block_t *
   *ready = block;
 }
 
-/* Puts one use into its stream's queue, behind an event; 0 when there is nothing to wait for any more. */
+/* Puts one use into its stream's queue, after an event; 0 when there is nothing left to wait for. */
 static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
-  hal_mem_queue_t *queue = queue_of(allocator, use->stream);
+  hal_mem_pending_t *queue = queue_of(allocator, use->stream);
   use->next = NULL;
   use->event = queue ? hal_mem_event_record(allocator, use->stream) : NULL;
   if (!use->event) {
@@ -107,7 +107,7 @@ static int wait_for(hal_allocator_t *allocator, hal_mem_use_t *use) {
   return 1;
 }
 
-/* From now on the block is released, whoever has the lock. */
+/* From now on the block is released for every thread that takes the lock. */
 static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
   if (block->state == HAL_MEM_PENDING) return;
   block->state = HAL_MEM_PENDING;
@@ -118,7 +118,7 @@ static void begin_pending(hal_allocator_t *allocator, hal_block_t *block) {
 }
 
 void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, hal_block_t **ready) {
-  block->waits = 1; /* ours: keeps the block while the lock is given up */
+  block->waits = 1; /* our own use: keeps the block while the lock is released */
   if (own || block->uses) begin_pending(allocator, block);
   if (own && !hal_mem_stream_idle(allocator, block->stream) && hal_mem_block_use(allocator, block, block->stream)) {
     hal_mem_stream_wait(allocator, block->stream);
@@ -134,22 +134,22 @@ void hal_mem_block_end(hal_allocator_t *allocator, hal_block_t *block, int own, 
 }
 
 /* Takes the first use out of a queue. */
-static hal_mem_use_t *pop(hal_mem_queue_t *queue) {
+static hal_mem_use_t *pop(hal_mem_pending_t *queue) {
   hal_mem_use_t *use = queue->head;
   queue->head = use->next;
   if (!queue->head) queue->tail = NULL;
   return use;
 }
 
-/* Ends a use whose event was given back. */
+/* Ends a use whose event was returned. */
 static void end_use(hal_allocator_t *allocator, hal_mem_use_t *use, hal_block_t **ready) {
   hal_block_t *block = use->block;
   hal_mem_slab_give(&allocator->uses, use);
   if (--block->waits == 0) finish(allocator, block, ready);
 }
 
-/* Asks for the event of a queue's first use, with the use out of the queue; 1 = it has ended. */
-static int poll_first(hal_allocator_t *allocator, hal_mem_queue_t *queue, hal_block_t **ready) {
+/* Queries the event of a queue's first use, which is out of the queue meanwhile; 1 = it has ended. */
+static int poll_first(hal_allocator_t *allocator, hal_mem_pending_t *queue, hal_block_t **ready) {
   hal_mem_use_t *use = pop(queue);
   queue->polled = 1;
   const int done = hal_mem_event_done(allocator, queue->stream, use->event);
@@ -166,16 +166,16 @@ static int poll_first(hal_allocator_t *allocator, hal_mem_queue_t *queue, hal_bl
 }
 
 void hal_mem_pending_poll(hal_allocator_t *allocator, hal_block_t **ready) {
-  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+  for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     while (queue->head && !queue->polled && poll_first(allocator, queue, ready)) continue;
   }
 }
 
 void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
-  /* Others may go on adding while the lock is given up: only what is queued now is waited for. */
-  for (hal_mem_queue_t *queue = allocator->queues; queue; queue = queue->next) {
+  /* Others may go on adding while the lock is released: only what is queued now is waited for. */
+  for (hal_mem_pending_t *queue = allocator->queues; queue; queue = queue->next) {
     size_t count = 0;
-    while (queue->polled) { /* its first use is in the hands of a thread that is asking the plugin */
+    while (queue->polled) { /* another thread is querying the event of its first use */
       hal_unlock(&allocator->lock);
       sched_yield();
       hal_lock(&allocator->lock);
@@ -189,9 +189,9 @@ void hal_mem_pending_drain(hal_allocator_t *allocator, hal_block_t **ready) {
   }
 }
 
-void hal_mem_queues_destroy(hal_allocator_t *allocator) {
+void hal_mem_pending_destroy(hal_allocator_t *allocator) {
   while (allocator->queues) {
-    hal_mem_queue_t *queue = allocator->queues;
+    hal_mem_pending_t *queue = allocator->queues;
     allocator->queues = queue->next;
     hal_free(queue);
   }
@@ -229,7 +229,7 @@ void hal_mem_ready_run(hal_block_t *ready) {
 }
 
 void hal_memory_poll(hal_device_t *device) {
-  hal_allocator_t *allocator = device->allocator;
+  hal_allocator_t *allocator = hal_allocator_of(device);
   hal_block_t *ready = NULL;
   if (HAL_LIKELY(!atomic_load_explicit(&allocator->pending, memory_order_relaxed))) return;
   hal_lock(&allocator->lock);

@@ -12,7 +12,7 @@
 #define HAL_MEM_BINS 4096
 #define HAL_MEM_LARGE_SHIFT 20 /* blocks of the large pool are larger than 1 MiB */
 
-/* Gives the bin of a size. `kind` is the pool's, here and below; a constant in the fast paths. */
+/* Returns the bin of a size. `kind` is the pool's, here and below; a constant in the fast paths. */
 static inline uint32_t hal_mem_pool_bin(uint32_t kind, size_t size) {
   if (kind == HAL_MEM_SMALL) return (uint32_t)(size / HAL_MEM_GRANULE) - 1;
   const uint32_t power = 63 - (uint32_t)__builtin_clzll(size);
@@ -51,7 +51,7 @@ static inline void hal_mem_pool_remove(hal_mem_pool_t *pool, uint32_t kind, hal_
   if (!(pool->bits[bin / 64] &= ~(UINT64_C(1) << (bin % 64)))) pool->rows &= ~(UINT64_C(1) << (bin / 64));
 }
 
-/* Gives the first block of the first occupied bin from `bin` on, NULL when there is none. */
+/* Returns the first block of the first occupied bin from `bin` on, NULL when there is none. */
 static inline hal_block_t *hal_mem_pool_first(const hal_mem_pool_t *pool, uint32_t bin) {
   uint32_t row = bin / 64;
   uint64_t bits = pool->bits[row] & (~UINT64_C(0) << (bin % 64));
@@ -64,7 +64,7 @@ static inline hal_block_t *hal_mem_pool_first(const hal_mem_pool_t *pool, uint32
   return pool->bins[row * 64 + (uint32_t)__builtin_ctzll(bits)];
 }
 
-/* Gives the smallest free block of at least `size` bytes, NULL when there is none; it stays in its bin. */
+/* Returns the smallest free block of at least `size` bytes, NULL when there is none; it stays in its bin. */
 static inline hal_block_t *hal_mem_pool_find(const hal_mem_pool_t *pool, uint32_t kind, size_t size) {
   const uint32_t bin = hal_mem_pool_bin(kind, size);
   if (kind == HAL_MEM_SMALL) return hal_mem_pool_first(pool, bin);
@@ -74,7 +74,7 @@ static inline hal_block_t *hal_mem_pool_find(const hal_mem_pool_t *pool, uint32_
   return bin + 1 < HAL_MEM_BINS ? hal_mem_pool_first(pool, bin + 1) : NULL;
 }
 
-/* Gives the free block after `block` in order of size (`block` NULL: the smallest), NULL at the end. */
+/* Returns the free block after `block` in order of size (`block` NULL: the smallest), NULL at the end. */
 static inline hal_block_t *hal_mem_pool_next(const hal_mem_pool_t *pool, const hal_block_t *block) {
   if (!block) return hal_mem_pool_first(pool, 0);
   if (block->u.bin.next) return block->u.bin.next;
@@ -82,11 +82,11 @@ static inline hal_block_t *hal_mem_pool_next(const hal_mem_pool_t *pool, const h
   return bin < HAL_MEM_BINS ? hal_mem_pool_first(pool, bin) : NULL;
 }
 
-/* Tells whether a free block is a whole segment. */
+/* Returns whether a free block is a whole segment. */
 static inline int hal_mem_block_is_segment(const hal_block_t *block) { return !block->prev && !block->next; }
 
-/* Puts the recent block into its bin; before anything that looks at all free blocks. */
-static inline void hal_mem_pool_settle(hal_mem_pool_t *pool) {
+/* Puts the recent block into its bin; called before all free blocks are searched. */
+static inline void hal_mem_pool_file_recent(hal_mem_pool_t *pool) {
   hal_block_t *block = pool->recent;
   pool->recent = NULL;
   if (block) hal_mem_pool_insert(pool, pool->kind, block);
@@ -101,8 +101,8 @@ static inline void hal_mem_pool_take(hal_mem_pool_t *pool, uint32_t kind, hal_bl
   }
 }
 
-/* Puts a block that is in use by nobody back into its pool, joined with its free neighbours. The lower block's record
- * stays, so the first record of a segment lives as long as the segment. */
+/* Puts an unused block back into its pool, merged with its free neighbors. The lower block's record
+ * remains, so the first record of a segment has the lifetime of the segment. */
 static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
                                        hal_block_t *block) {
   hal_mem_stats_t *stats = &allocator->stats;
@@ -131,7 +131,7 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
   if (bytes) hal_mem_stat_change(stats, kind, HAL_MEM_INACTIVE_SPLIT_BYTES, bytes);
   block->state = HAL_MEM_FREE;
   block->stamp = (uint64_t)stats->counter[kind][HAL_MEM_ALLOCATION].allocated; /* an age for garbage collection */
-  hal_mem_pool_settle(pool);
+  hal_mem_pool_file_recent(pool);
   pool->recent = block;
 }
 

@@ -1,8 +1,8 @@
-/* private.c: memory pools of their own, for work that is recorded and run again: its addresses must stay its own.
+/* private.c: private memory pools, for work that is recorded and run again: no other work may use its addresses.
  *
- * While a stream allocates from a private pool, the pool stands in the stream's own one's place in the allocator's table, so the cache hit knows nothing
- * of it; a released block finds its way back by its own pool pointer. Free segments of a private pool are nobody else's: no
- * trimming touches them. At its end its segments join the streams' own pools. */
+ * While a stream allocates from a private pool, the pool replaces the stream's own one in the allocator's table, so that a cache hit needs
+ * no check; a released block returns to its pool by its pool pointer. Free segments of a private pool are not shared: trimming
+ * skips them. When it ends, its segments join the streams' own pools. */
 #include "memory/allocator.h"
 #include "memory/pool.h"
 
@@ -37,7 +37,7 @@ hal_status_t hal_memory_pool_create_with(int32_t index, uint32_t flags, hal_memo
   hal_memory_pool_t *pool = hal_calloc(1, sizeof(*pool));
   if (!pool)
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "device %s: the host has no memory for a memory pool", device->label);
-  pool->allocator = device->allocator;
+  pool->allocator = hal_allocator_of(device);
   pool->flags = flags;
   pool->id = atomic_fetch_add(&last_id, 1) + 1;
   atomic_init(&pool->references, 1);
@@ -51,14 +51,14 @@ void hal_memory_pool_retain(hal_memory_pool_t *pool) { atomic_fetch_add(&pool->r
 
 /* ---- routing ---- */
 
-/* Gives the share of a stream, NULL when the pool has never served it. */
+/* Returns the share of a stream, NULL when the pool has never served it. */
 static share_t *share_of(const hal_memory_pool_t *pool, const hal_stream_t *stream) {
   share_t *share = pool->shares;
   while (share && share->stream != stream) share = share->next;
   return share;
 }
 
-/* Makes the share of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
+/* Creates the share of a stream. Errors: HAL_RESOURCE_EXHAUSTED. */
 static hal_status_t share_create(hal_memory_pool_t *pool, hal_stream_t *stream, share_t **out_share) {
   share_t *share = hal_calloc(1, sizeof(*share));
   hal_status_t status = HAL_OK;
@@ -169,7 +169,7 @@ static void move_segment(hal_block_t *first, hal_mem_pool_t *to) {
   }
 }
 
-/* Moves all segments of a pool that a part of the address map tells of; its depth is small (map.c). */
+/* Moves all segments of a pool in a part of the address map, whose depth is small (map.c). */
 static void move_segments(hal_block_t *node, const hal_mem_pool_t *from, hal_mem_pool_t *to) {
   if (!node) return;
   move_segments(node->left, from, to);
@@ -177,7 +177,7 @@ static void move_segments(hal_block_t *node, const hal_mem_pool_t *from, hal_mem
   if (node->pool == from) move_segment(node, to);
 }
 
-/* Gives a stream's memory of a private pool to the stream's own pools; where the stream has none, the private one becomes it. */
+/* Returns a stream's memory of a private pool to the stream's own pools; where the stream has none, the private one becomes it. */
 static void surrender(hal_allocator_t *allocator, share_t *share) {
   if (share->active) restore(allocator, share);
   for (uint32_t kind = 0; kind < 2; kind++) {
@@ -197,7 +197,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   }
 }
 
-/* The same where nobody may allocate any more: blocks that somebody holds still name their pool, so it stays. */
+/* The same when no allocation is possible any more: blocks that are still held point to their pool, so it remains. */
 static void retire(hal_allocator_t *allocator, share_t *share) {
   for (uint32_t kind = 0; kind < 2; kind++) {
     share->pools[kind]->displaced = allocator->retired;

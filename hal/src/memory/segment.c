@@ -1,7 +1,7 @@
-/* segment.c: segments, the pieces of memory that the plugin gives, and how they go back.
+/* segment.c: allocates and frees segments, the memory of one call of the plugin.
  *
- * A plugin's memory_free wants memory that no queued work uses, and a free block may still be used by work queued on
- * its own stream: so the stream is waited for first. */
+ * A plugin's memory_free requires memory that no queued work uses, and a free block may still be used by work queued on
+ * its own stream: therefore the allocator waits for the stream first. */
 #include "memory/pool.h"
 
 size_t hal_mem_capacity(const hal_allocator_t *allocator) {
@@ -16,7 +16,7 @@ int hal_mem_over_capacity(const hal_allocator_t *allocator, size_t size) {
   return size > capacity || taken > capacity - size;
 }
 
-/* Asks the plugin for memory, without the lock. */
+/* Allocates memory of the plugin, without the lock. */
 static hal_status_t obtain(hal_allocator_t *allocator, size_t size, void **out_address) {
   hal_device_t *device = allocator->device;
   void *address = NULL;
@@ -55,7 +55,7 @@ hal_status_t hal_mem_segment_create(hal_mem_pool_t *pool, size_t size, hal_block
   return HAL_OK;
 }
 
-/* Takes a free segment out of its pool, so that nobody else finds it, and puts it on a list linked by `next`. */
+/* Takes a free segment out of its pool, so that no other code finds it, and puts it on a list linked by `next`. */
 static void detach(hal_block_t *block, hal_block_t **list) {
   hal_mem_pool_take(block->pool, block->pool->kind, block);
   block->state = HAL_MEM_LEAVING;
@@ -63,7 +63,7 @@ static void detach(hal_block_t *block, hal_block_t **list) {
   *list = block;
 }
 
-/* Gives a list of detached segments of one stream back to the plugin. */
+/* Frees a list of detached segments of one stream. */
 static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
   if (!list) return;
   hal_mem_stream_wait(allocator, list->stream);
@@ -85,10 +85,10 @@ static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
   }
 }
 
-/* Gives the smallest free segment of at least `size` bytes, else the largest there is; NULL when none is whole. */
+/* Returns the smallest free segment of at least `size` bytes, else the largest there is; NULL when none is whole. */
 static hal_block_t *choose(hal_mem_pool_t *pool, size_t size) {
   hal_block_t *best = NULL;
-  hal_mem_pool_settle(pool);
+  hal_mem_pool_file_recent(pool);
   for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
     if (hal_mem_block_is_segment(block)) {
       best = block; /* in order of size: the last seen is the largest */
@@ -121,13 +121,13 @@ size_t hal_mem_segment_trim_all(hal_allocator_t *allocator) {
   return given;
 }
 
-/* Gives the free segment of the large pools that was released first, NULL when there is none. */
+/* Returns the free segment of the large pools that was released first, NULL when there is none. */
 static hal_block_t *oldest(hal_allocator_t *allocator) {
   hal_block_t *best = NULL;
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, HAL_MEM_LARGE);
     if (!pool) continue;
-    hal_mem_pool_settle(pool);
+    hal_mem_pool_file_recent(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
       if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;
     }

@@ -3,7 +3,7 @@
 
 #include "memory/pool.h"
 
-/* Where the list goes: entries of `stride` bytes, of which the caller's struct may be a prefix or an extension of ours. */
+/* The caller's array: entries of `stride` bytes, whose struct may be shorter or longer than hal_memory_block_info_t. */
 typedef struct list_s {
   char *at;
   size_t stride, room, count;
@@ -57,16 +57,16 @@ hal_status_t hal_memory_blocks(int32_t index, hal_memory_block_info_t *blocks, s
   if (!out_count || (room && (!blocks || stride < sizeof(void *))))
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "hal_memory_blocks: room for %zu blocks of %zu bytes at %p, count at %p; pass an array, the size of "
+        "hal_memory_blocks: an array for %zu blocks of %zu bytes at %p, count at %p; pass an array, the size of "
         "its elements, and where the count goes",
         room, stride, (void *)blocks, (void *)out_count);
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   list_t list = {.at = (char *)blocks, .stride = stride, .room = room};
   if (device) {
-    hal_lock(&device->allocator->lock);
-    add_segments(&list, device->allocator->map);
-    hal_unlock(&device->allocator->lock);
+    hal_lock(&hal_allocator_of(device)->lock);
+    add_segments(&list, hal_allocator_of(device)->map);
+    hal_unlock(&hal_allocator_of(device)->lock);
   }
   *out_count = list.count;
   return HAL_OK;

@@ -105,7 +105,7 @@ static void read_used(hal_allocator_t *allocator, hal_memory_stats_t *out_stats)
   out_stats->max_split_size = split == SIZE_MAX ? -1 : (int64_t)split;
 }
 
-/* Nothing is counted on a device that nobody used, and asking is no use: it must not start a driver. */
+/* Nothing is counted on an unused device, and a query must not start a driver. */
 hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
   hal_device_t *device;
   hal_memory_stats_t stats = {0};
@@ -114,7 +114,7 @@ hal_status_t hal_memory_stats(int32_t index, hal_memory_stats_t *out_stats) {
                          "hal_memory_stats: set out_stats->struct_size to sizeof(hal_memory_stats_t)");
   }
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
-  if (device) read_used(device->allocator, &stats);
+  if (device) read_used(hal_allocator_of(device), &stats);
   stats.struct_size = out_stats->struct_size < sizeof(stats) ? out_stats->struct_size : sizeof(stats);
   memcpy(out_stats, &stats, stats.struct_size);
   return HAL_OK;
@@ -124,9 +124,9 @@ static hal_status_t reset(int32_t index, void (*apply)(hal_mem_stats_t *stats)) 
   hal_device_t *device;
   HAL_RETURN_IF_ERROR(hal_device_used(index, &device));
   if (!device) return HAL_OK;
-  hal_lock(&device->allocator->lock);
-  apply(&device->allocator->stats);
-  hal_unlock(&device->allocator->lock);
+  hal_lock(&hal_allocator_of(device)->lock);
+  apply(&hal_allocator_of(device)->stats);
+  hal_unlock(&hal_allocator_of(device)->lock);
   return HAL_OK;
 }
 

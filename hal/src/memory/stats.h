@@ -66,7 +66,7 @@ static inline void hal_mem_stat_change(hal_mem_stats_t *stats, uint32_t kind, in
   }
 }
 
-/* Notes the peaks of `active`; called after every allocation while something is pending. */
+/* Records the peaks of `active`; called after every allocation while something is pending. */
 void hal_mem_stats_note_active(hal_mem_stats_t *stats);
 
 void hal_mem_stats_read(const hal_mem_stats_t *stats, hal_memory_stats_t *out_stats);

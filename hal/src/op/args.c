@@ -61,7 +61,7 @@ hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tens
   return HAL_OK;
 }
 
-/* Gives argument `index`, NULL with a message when the call lacks it. */
+/* Returns argument `index`, NULL with a message when the call lacks it. */
 static const hal_value_t *argument(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index) {
   if (index < call->arg_count && index < context->info->argument_count) return &call->args[index];
   hal_op_invalid(context, "argument %u is missing; %u were given", (unsigned)index, (unsigned)call->arg_count);
@@ -94,7 +94,7 @@ hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t 
   return HAL_OK;
 }
 
-/* Tells whether a floating number is an integer that fits into 64 bits; the limits are exact as doubles. */
+/* Returns whether a floating number is an integer that fits into 64 bits; the limits are exact as doubles. */
 static int is_int64(double value) { return value >= -0x1p63 && value < 0x1p63 && value == trunc(value); }
 
 hal_status_t hal_op_int(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,

@@ -8,8 +8,8 @@ hal_status_t hal_kernel_compile(int32_t device, const char *name, const char *te
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   if (!name || !*name || !text)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "a kernel to compile needs a name and a text; give both");
-  hal_provider_t *const provider = &found->ops->provider;
+    return hal_error_set(HAL_INVALID_ARGUMENT, "a kernel to compile needs a name and a text; pass both");
+  hal_provider_t *const provider = &hal_op_table_of(found)->provider;
   pthread_mutex_t *const lock = hal_provider_own_lock(provider);
   hal_mutex_lock_and_defer(lock);
   const hal_status_t status = hal_provider_compile(provider, name, text, out_kernel);

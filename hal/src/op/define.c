@@ -1,5 +1,5 @@
-/* define.c: operators that a library defines at run time: found at the plugin first, then in the library itself. The
- * definitions live as long as the process, in a table that only grows. */
+/* define.c: operators that a library defines at run time: the plugin's implementation takes precedence over the library's. The
+ * definitions have the lifetime of the process, in a table that only grows. */
 #include "op/define.h"
 
 #include "base/life.h"
@@ -35,7 +35,7 @@ const hal_op_entry_t *hal_op_defined_entry(hal_device_t *device, uint32_t op) {
   if (!defined) return NULL;
   hal_op_entry_t *const entry = &defined->entries[device->index];
   if (HAL_UNLIKELY(!atomic_load_explicit(&entry->known, memory_order_acquire)))
-    hal_op_entry_find(device->ops, entry, op, &defined->info);
+    hal_op_entry_find(hal_op_table_of(device), entry, op, &defined->info);
   return entry;
 }
 
@@ -84,8 +84,9 @@ static hal_status_t add(const hal_op_desc_t *desc, uint32_t *out_number) {
     return hal_error_set(HAL_FAILED_PRECONDITION,
                          "the operator \"%s\" is defined already; load one library that defines it", desc->name);
   if (number >= HAL_OP_MAX_DEFINED)
-    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "\"%s\" would be operator %u of libraries; a process has room for %d",
-                         desc->name, (unsigned)number + 1, HAL_OP_MAX_DEFINED);
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED,
+                         "\"%s\" would be operator %u of libraries; the limit of a process is %d", desc->name,
+                         (unsigned)number + 1, HAL_OP_MAX_DEFINED);
   hal_op_defined_t *op = make(desc);
   if (!op) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory to define the operator \"%s\"", desc->name);
   atomic_store_explicit(&table[number], op, memory_order_release);
@@ -99,7 +100,7 @@ hal_status_t hal_op_define(const hal_op_desc_t *desc, uint32_t *out_op) {
   if (!desc || desc->struct_size < HAL_STRUCT_SIZE(hal_op_desc_t, state) || !desc->name || !strstr(desc->name, "::"))
     return hal_error_set(
         HAL_INVALID_ARGUMENT,
-        "an operator cannot be defined as \"%s\": give a whole hal_op_desc_t and a name like "
+        "an operator cannot be defined as \"%s\": pass a complete hal_op_desc_t and a name such as "
         "\"library::operator\"",
         desc && desc->struct_size >= HAL_STRUCT_SIZE(hal_op_desc_t, name) && desc->name ? desc->name : "(null)");
   hal_lock(&lock);

@@ -17,10 +17,10 @@ typedef struct hal_op_defined_s {
 
 uint32_t hal_op_defined_count(void);
 
-/* Gives a definition by the operator's number; NULL when it has none. */
+/* Returns a definition by the operator's number; NULL when it has none. */
 hal_op_defined_t *hal_op_defined(uint32_t op);
 
-/* Gives what a ready device answered for it; NULL when it has no definition. */
+/* Returns a ready device's query result for it; NULL when it has no definition. */
 const hal_op_entry_t *hal_op_defined_entry(hal_device_t *device, uint32_t op);
 
 /* Finds a definition by name: 1 and the operator's number, or 0. */

@@ -78,7 +78,7 @@ void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint
   }
 }
 
-/* Whether `x` belongs before `y`: a key that orders by the size of operand 1's stride, with 0 as the largest. */
+/* Returns whether `x` belongs before `y`: a key that orders by the size of operand 1's stride, with 0 as the largest. */
 static int precedes(const hal_op_dim_t *x, const hal_op_dim_t *y) {
   const int64_t sx = x->stride[1], sy = y->stride[1];
   const uint64_t kx = (uint64_t)(sx < 0 ? -sx : sx) - 1u, ky = (uint64_t)(sy < 0 ? -sy : sy) - 1u;

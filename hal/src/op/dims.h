@@ -45,16 +45,16 @@ void hal_op_dims_init(const hal_tensor_t *const *tensors, int32_t operands, uint
  * does not depend on the order of the elements. */
 void hal_op_dims_sort(hal_op_dims_t *dims);
 
-/* Merges neighbours of the same kind that every operand walks as one. */
+/* Merges neighbors of the same kind that every operand walks as one. */
 void hal_op_dims_merge(hal_op_dims_t *dims);
 
-/* Removes dimension `index` and gives it. */
+/* Removes dimension `index` and returns it. */
 hal_op_dim_t hal_op_dims_take(hal_op_dims_t *dims, int32_t index);
 
 /* Counts the places of all dimensions. Saturates: sizes were checked by hal_op_numel. */
 int64_t hal_op_dims_numel(const hal_op_dims_t *dims);
 
-/* Gives the dimensions as a kernel's argument. Errors: HAL_UNIMPLEMENTED when there are more than PK_MAXD. */
+/* Returns the dimensions as a kernel's argument. Errors: HAL_UNIMPLEMENTED when there are more than PK_MAXD. */
 hal_status_t hal_op_dims_rows(const hal_op_dims_t *dims, pk_rows_t *out_rows);
 
 /* Units of work of `cost` elements each that one group or item should take: 1 on devices with many threads, about

@@ -1,4 +1,4 @@
-/* disable.c: operators that answer HAL_UNIMPLEMENTED because somebody said so. */
+/* disable.c: operators that are disabled by the application or the environment: they return HAL_UNIMPLEMENTED. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int is_listed(uint32_t op) {
   return hal_text_lists(listed, "*") || hal_text_lists(listed, name) || hal_text_lists(listed, first);
 }
 
-/* The environment is asked once for each operator, unless hal_op_set_enabled has said it. */
+/* The environment is read once for each operator, unless hal_op_set_enabled was called for it. */
 int32_t hal_op_enabled(uint32_t op) {
   if (op >= HAL_OP_BUILTIN_COUNT) return 1;
   unsigned char state = atomic_load_explicit(&states[op], memory_order_relaxed);
@@ -37,7 +37,7 @@ hal_status_t hal_op_set_enabled(uint32_t op, int32_t enabled) {
   atomic_store(&states[op], enabled ? ENABLED : DISABLED);
   for (int32_t device = 0; device < hal_device_count(); device++) {
     if (!hal_device_is_initialized(device)) continue;
-    hal_op_table_t *const table = hal_devices[device].ops;
+    hal_op_table_t *const table = hal_op_table_of(&hal_devices[device]);
     hal_mutex_lock_and_defer(&table->lock);
     atomic_store_explicit(&table->entries[op].known, 0, memory_order_release);
     hal_mutex_unlock_and_run(&table->lock);

@@ -2,7 +2,7 @@
  * HAL_UNIMPLEMENTED. */
 #include "device/profile_internal.h"
 #include "op/define.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
 /* One call on its way. */
@@ -35,7 +35,7 @@ static __attribute__((noinline)) hal_status_t refuse(const target_t *target, con
                        info->name, target->stream->device->label, target->device->label);
 }
 
-/* Finds who may answer an operator that a library defined. */
+/* Finds the implementations of an operator that a library defined. */
 static __attribute__((noinline)) hal_status_t find_defined(target_t *target) {
   hal_op_defined_t *const defined = hal_op_defined(target->op);
   if (!defined)
@@ -59,7 +59,7 @@ static inline hal_status_t find(int32_t device, uint32_t op, hal_stream_t *strea
   if (HAL_UNLIKELY(op >= HAL_OP_BUILTIN_COUNT)) {
     HAL_RETURN_IF_ERROR(find_defined(target));
   } else {
-    target->entry = hal_op_entry(owner->ops, op);
+    target->entry = hal_op_entry(hal_op_table_of(owner), op);
     target->counter = &hal_op_builtin_counters[op];
   }
   return HAL_UNLIKELY(is_wrong(target->entry, call) || stream->device != owner) ? refuse(target, call) : HAL_OK;
@@ -74,7 +74,7 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
   return HAL_OK;
 }
 
-/* Asks the plugin's own op, which exists. */
+/* Queries the plugin's own op, which exists. */
 static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
   const hal_status_t status =
       hal_op_own_call(&target->entry->own, hal_op_error_name(target->op), target->stream, NULL, call);
@@ -83,7 +83,7 @@ static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, ha
 }
 
 void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context) {
-  const hal_op_entry_t *const entry = hal_op_entry(context->device->ops, op);
+  const hal_op_entry_t *const entry = hal_op_entry(hal_op_table_of(context->device), op);
   *out_context = *context;
   out_context->info = entry->info;
   out_context->handles = entry->handles;
@@ -95,7 +95,7 @@ void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_cont
 static __attribute__((noinline)) hal_status_t check_operands(const hal_op_context_t *of, const hal_op_call_t *call) {
   hal_op_context_t context;
   hal_op_context_of(of, of->info->check, &context);
-  const hal_op_entry_t *const entry = hal_op_entry(of->device->ops, of->info->check);
+  const hal_op_entry_t *const entry = hal_op_entry(hal_op_table_of(of->device), of->info->check);
   if (!entry->launch) return HAL_OK;
   for (uint32_t i = 0; of->info->checked >> i; i++) {
     if (!(of->info->checked >> i & 1) || call->args[i].tag != HAL_VALUE_TENSOR) continue;
@@ -118,8 +118,8 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
                               .handles = entry->handles,
                               .op = target->op,
                               .called = target->op,
-                              .group_threads = target->device->ops->target.group_threads,
-                              .few_loops = target->device->ops->target.few_loops,
+                              .group_threads = hal_op_table_of(target->device)->target.group_threads,
+                              .few_loops = hal_op_table_of(target->device)->target.few_loops,
                               .recorded = recorded,
                               .elsewhere = elsewhere};
   if (HAL_UNLIKELY(entry->info->checked)) HAL_RETURN_IF_ERROR(check_operands(&context, call));
@@ -128,15 +128,15 @@ static inline hal_status_t launch(const target_t *target, const hal_op_call_t *c
 
 /* ---- streams whose queue is another than the direct one ------------------------------------------------------------------------ */
 
-/* Gives the queue the plugin's own op where its positive answer is binding: when it is called later there is no other way left. What becomes
- * of one that decides when it is called is the queue's. */
+/* Passes the plugin's own op to the queue if its positive verdict is binding: a recorded op cannot fall back when it is called later. The queue
+ * decides about an op whose verdict is known only when it is called. */
 static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_recorded_op_t *recorded) {
   (void)recorded; /* the thread's */
   const hal_op_own_t *const own = &target->entry->own;
-  const hal_status_t answer = hal_op_own_query(own, target->device, call);
-  if (answer && answer != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
+  const hal_status_t verdict = hal_op_own_query(own, target->device, call);
+  if (verdict && verdict != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
   const hal_status_t status =
-      target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, answer);
+      target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, verdict);
   if (status == HAL_NOT_READY) return ask_own(target, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
@@ -228,7 +228,7 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   return status;
 }
 
-/* ---- who would answer -------------------------------------------------------------------------------------------- */
+/* ---- verdicts ----------------------------------------------------------------------------------------------------- */
 
 hal_status_t hal_op_query(int32_t device, uint32_t op, hal_op_call_t *call, int32_t *out_verdict) {
   target_t target;

@@ -11,7 +11,7 @@
 typedef struct family_s {
   const char *name;
   uint8_t operands; /* the result counts */
-  uint8_t numbers;  /* arguments of numbers behind them */
+  uint8_t numbers;  /* arguments of numbers after them */
 } family_t;
 static const family_t families[] = {{"unary", 2, 1}, {"binary", 3, 1}, {"ternary", 4, 1},
                                     {"where", 4, 0}, {"copy", 2, 0},   {"fill", 1, 1}};
@@ -82,7 +82,7 @@ static hal_dtype_t dtype_of(uint32_t slot) {
   return dtype;
 }
 
-/* Gives slot and variant of the kernel; 0 = it is none of the operator's. */
+/* Returns slot and variant of the kernel; 0 = it is none of the operator's. */
 static int find(const hal_op_entry_t *entry, const hal_plugin_kernel_t *kernel, uint32_t *out_slot,
                 uint32_t *out_variant) {
   const uint32_t variants = entry->info->variant_count;
@@ -149,7 +149,7 @@ static void set_segments(const segments_t *kernel, const hal_op_info_t *info, ui
 int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t *kernel, hal_op_form_t *out_form) {
   uint32_t slot, variant;
   if (op >= HAL_OP_BUILTIN_COUNT) return 0;
-  const hal_op_entry_t *const entry = hal_op_entry(device->ops, op);
+  const hal_op_entry_t *const entry = hal_op_entry(hal_op_table_of(device), op);
   const hal_op_info_t *const info = entry->info;
   if (!info->launch || !find(entry, kernel, &slot, &variant)) return 0;
   const family_t *const family = family_of(info);
@@ -166,7 +166,7 @@ int hal_op_form_of(hal_device_t *device, uint32_t op, const hal_plugin_kernel_t 
 }
 
 hal_status_t hal_op_chain_kernel(hal_device_t *device, hal_plugin_kernel_t **out_kernel) {
-  hal_op_table_t *const table = device->ops;
+  hal_op_table_t *const table = hal_op_table_of(device);
   if (!table->provider.native) return HAL_UNIMPLEMENTED;
   hal_mutex_lock_and_defer(&table->lock);
   const hal_status_t status = hal_provider_kernel(&table->provider, 0, CHAIN_KERNEL, out_kernel);

@@ -1,9 +1,9 @@
-/* internal.h: what the dispatch (dispatch.c) and the launchers of the operator families (hal/ops) say to each other.
+/* internal.h: the interface of the dispatch (dispatch.c) and the launchers of the operator families (hal/ops).
  * Private to hal.
  *
- * A launcher turns one call into launches of portable kernels. It is called with a context on the stack and answers
- * HAL_OK, HAL_UNIMPLEMENTED (nothing queued, no result touched) or an error. It checks what it is given; only the
- * shapes of a call flagged HAL_CALL_DENSE are taken on trust. A steady-state call takes no lock, builds no string and
+ * A launcher turns one call into launches of portable kernels. It is called with a context on the stack and returns
+ * HAL_OK, HAL_UNIMPLEMENTED (nothing queued, no result written) or an error. It checks its operands; only the
+ * shapes of a call flagged HAL_CALL_DENSE are not checked. A steady-state call takes no lock, builds no string and
  * allocates nothing. */
 #ifndef HAL_SRC_OP_INTERNAL_H_
 #define HAL_SRC_OP_INTERNAL_H_
@@ -38,8 +38,8 @@ typedef struct hal_op_info_s {
   const char *const *variants;  /* the family's variants, numbered HAL_<FAMILY>_VARIANT_<VARIANT> (hal_op_variants.h) */
   const char *const *arguments; /* names of the frozen arguments, for messages */
   uint32_t argument_count;      /* of the portable kernel */
-  uint32_t further_count;       /* behind them: given only with what the user gave, to the plugin's own op */
-  hal_op_launcher_t launch;     /* NULL: no portable kernel */
+  uint32_t further_count; /* after them: optional arguments for the plugin's own op, passed if the caller passed them */
+  hal_op_launcher_t launch;                 /* NULL: no portable kernel */
   hal_op_launcher_t launch_without_kernels; /* for devices that take no portable kernels; NULL: nothing */
   uint64_t dtypes;                          /* computing dtypes with a kernel: bit d = dtype number d */
   uint64_t device_dtypes;                   /* further ones where kernels are not host C */
@@ -73,7 +73,7 @@ struct hal_op_context_s {
   uint32_t group_threads;      /* of group kernels: target.h */
   uint64_t few_loops;          /* target.h */
   hal_recorded_op_t *recorded; /* what the queue knows of the operator (queue/queue.h); NULL = there is none */
-  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/queue.h) */
+  uint32_t elsewhere;          /* HAL_OP_PLANS, HAL_OP_QUEUES: what would reach the device does not (op/launch.h) */
 };
 
 /* The dtype of the result of an operator that computes in `dtype`. */
@@ -84,8 +84,8 @@ static inline hal_dtype_t hal_op_result_dtype(const hal_op_info_t *info, hal_dty
 }
 
 /* ---- all operators ----------------------------------------------------------------------------------------------- */
-/* The tables of codegen/operators, generated; hal/ops/table.c defines them, above this room. Operators that libraries define
- * are numbered behind them (define.h). */
+/* The tables of codegen/operators, generated; hal/ops/table.c, a higher component, defines them. Operators that libraries
+ * define are numbered after them (define.h). */
 extern const hal_op_info_t hal_op_infos[];
 extern const char *const hal_op_families[];
 extern const char *const hal_op_dtype_tokens[HAL_OP_DTYPE_SLOTS]; /* "f32": in the names of kernels, by slot */
@@ -101,7 +101,7 @@ void hal_op_names_of_kernel(const char *kernel, char *text, size_t size);
 extern const uint8_t hal_op_dtype_slots[32]; /* dtype number -> cache index, 0xff without portable kernels */
 extern char hal_op_no_kernel;                /* its address marks a kernel that the device does not have */
 
-/* Tells whether portable kernels know a dtype. */
+/* Returns whether portable kernels know a dtype. */
 static inline int hal_op_has_slot(hal_dtype_t dtype) {
   return (uint32_t)dtype < 32u && hal_op_dtype_slots[dtype] < HAL_OP_DTYPE_SLOTS;
 }
@@ -110,12 +110,12 @@ static inline int hal_op_has_slot(hal_dtype_t dtype) {
 hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                 hal_plugin_kernel_t **out_kernel);
 
-/* Tells whether the operator has portable kernels that compute in a dtype. */
+/* Returns whether the operator has portable kernels that compute in a dtype. */
 static inline int hal_op_has_dtype(const hal_op_context_t *context, hal_dtype_t dtype) {
   return (uint32_t)dtype < 64u && (context->info->dtypes >> dtype & 1);
 }
 
-/* Gives the kernel "<kernel>_<dtype>_<variant>". Errors: HAL_UNIMPLEMENTED = there is none for this dtype or device. */
+/* Returns the kernel "<kernel>_<dtype>_<variant>". Errors: HAL_UNIMPLEMENTED = there is none for this dtype or device. */
 static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                          hal_plugin_kernel_t **out_kernel) {
   const uint32_t slot = (uint32_t)dtype < 32u ? hal_op_dtype_slots[dtype] : 0xffu;
@@ -128,7 +128,7 @@ static inline hal_status_t hal_op_kernel(hal_op_context_t *context, hal_dtype_t 
   return HAL_OK;
 }
 
-/* Makes what a program holds of a kernel, freed by hal_free; NULL = no memory. */
+/* Creates the application's handle of a kernel, freed by hal_free; NULL = no memory. */
 hal_kernel_t *hal_kernel_wrap(hal_device_t *device, hal_plugin_kernel_t *handle, uint32_t group_threads,
                               const char *name);
 
@@ -144,7 +144,7 @@ hal_status_t hal_op_invalid(const hal_op_context_t *context, const char *format,
  * messages. */
 hal_status_t hal_op_check_tensor(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what);
 
-/* Gives argument `index` as a checked tensor / an integer / a floating number / an integer list. Numbers convert
+/* Returns argument `index` as a checked tensor / an integer / a floating number / an integer list. Numbers convert
  * between bool, int and double as long as the value stays the same. */
 hal_status_t hal_op_tensor(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor);
@@ -159,7 +159,7 @@ static inline const uint64_t *hal_op_random_state(const hal_op_call_t *call) {
   return HAL_HAS_FIELD(call, random_state) ? call->random_state : NULL;
 }
 
-/* Gives result `index` as a checked tensor. */
+/* Returns result `index` as a checked tensor. */
 hal_status_t hal_op_result(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                            const hal_tensor_t **out_tensor);
 
@@ -198,11 +198,11 @@ hal_status_t hal_op_numel(const hal_op_context_t *context, const hal_tensor_t *t
 hal_status_t hal_op_check_dense(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                                 int64_t count, hal_dtype_t dtype);
 
-/* Gives argument `index`, which may be missing, as such a tensor; NULL when it is missing. */
+/* Returns argument `index`, which may be missing, as such a tensor; NULL when it is missing. */
 hal_status_t hal_op_optional_dense(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t index,
                                    int64_t count, hal_dtype_t dtype, const hal_tensor_t **out_tensor);
 
-/* Tells whether a tensor is contiguous in C order (dimensions of size 1 have any stride). */
+/* Returns whether a tensor is contiguous in C order (dimensions of size 1 have any stride). */
 int hal_op_is_contiguous(const hal_tensor_t *tensor);
 
 #endif /* HAL_SRC_OP_INTERNAL_H_ */

@@ -1,4 +1,4 @@
-/* iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbours merged. */
+/* iterator.c: makes few, long dimensions of many: sorted by the result's strides, neighbors merged. */
 #include "op/iterator.h"
 
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static hal_status_t check_shapes(const hal_op_context_t *context, const hal_tens
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/* Tells whether dimension x belongs inside dimension y: by the result's strides, then by those of the operands. */
+/* Returns whether dimension x belongs inside dimension y: by the result's strides, then by those of the operands. */
 static int is_inner(const hal_op_iterator_t *it, const int64_t *x, const int64_t *y) {
   for (int32_t k = 0; k < it->operands; k++) {
     const int64_t a = magnitude(x[k]), b = magnitude(y[k]);
@@ -136,7 +136,7 @@ static hal_status_t launch_whole(hal_op_context_t *context, const hal_op_iterato
   return HAL_OK;
 }
 
-/* Whether a launch over the dimensions of pk_rows_t stays within `most` elements, and each operand within that distance; else the
+/* Returns whether a launch over the dimensions of pk_rows_t stays within `most` elements, and each operand within that distance; else the
  * dimension to cut: the one that reaches farthest. */
 static int stays_within(const hal_op_iterator_t *it, int64_t most, int32_t *out_widest) {
   const int32_t ndim = it->ndim < PK_MAXD ? it->ndim : PK_MAXD;

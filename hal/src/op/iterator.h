@@ -3,7 +3,7 @@
 #ifndef HAL_SRC_OP_ITERATOR_H_
 #define HAL_SRC_OP_ITERATOR_H_
 
-#include "op/queue.h"
+#include "op/launch.h"
 
 #define HAL_OP_MAX_DIMS 64                  /* of a tensor, as in torch */
 #define HAL_OP_MAX_OPERANDS PK_ROW_OPERANDS /* operand 0 is the result */
@@ -18,12 +18,12 @@ typedef struct hal_op_iterator_s {
   const hal_tensor_t *tensors[HAL_OP_MAX_OPERANDS];
 } hal_op_iterator_t;
 
-/* Makes the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
+/* Creates the iteration over tensors of one shape; `tensors[0]` is the result, broadcast operands have stride 0. Names of
  * the operands are for messages. Errors: HAL_INVALID_ARGUMENT for different shapes or a result that overlaps itself. */
 hal_status_t hal_op_iterate(const hal_op_context_t *context, const hal_tensor_t *const *tensors,
                             const char *const *names, int32_t operands, hal_op_iterator_t *out_iterator);
 
-/* Tells whether all operands are walked in one run with stride 1. */
+/* Returns whether all operands are walked in one run with stride 1. */
 int hal_op_iterator_is_dense(const hal_op_iterator_t *iterator);
 
 /* One launch of a row-form kernel: the operands' addresses, the elements, those of an item, and how to walk. */
@@ -33,7 +33,7 @@ typedef struct hal_op_line_s {
   pk_rows_t rows;
 } hal_op_line_t;
 
-/* Queues a kernel over one line; `given` is what the launcher gave with the kernel. */
+/* Queues a kernel over one line; `given` is what the launcher passed with the kernel. */
 typedef hal_status_t (*hal_op_line_fn_t)(hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                          const hal_op_line_t *line, const void *given);
 
@@ -45,7 +45,7 @@ typedef struct hal_op_rows_call_s {
   uint32_t elements[HAL_OP_MAX_OPERANDS]; /* bytes of an element of each operand */
 } hal_op_rows_call_t;
 
-/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (op_tile.c). */
+/* Queues a row-form kernel; on a CPU in tiles where the operands' innermost dimensions differ (tile.c). */
 hal_status_t hal_op_launch_rows(hal_op_context_t *context, const hal_op_iterator_t *iterator,
                                 const hal_op_rows_call_t *call);
 

@@ -7,7 +7,7 @@
 #include "hal/device.h"
 #include "hal/log.h"
 #include "hal/status.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "plugin/call.h"
 
 struct hal_kernel_s {
@@ -107,7 +107,7 @@ hal_status_t hal_module_export(hal_module_t *module, void *data, size_t room, si
   return hal_error_plugin(device->plugin, HAL_SLOT_module_export, status);
 }
 
-/* What can be said of a kernel whose plugin says nothing. */
+/* The properties of a kernel whose plugin reports none. */
 static hal_kernel_info_t info_of_device(const hal_device_t *device, uint32_t block_threads, uint32_t shared_bytes) {
   const hal_device_info_t *const about = &device->info;
   const int fits = (!about->max_block_threads || block_threads <= about->max_block_threads) &&
@@ -123,7 +123,7 @@ hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint3
   hal_device_t *device = kernel->device;
   HAL_RETURN_IF_ERROR(hal_device_get(device->index, &device));
   if (!block_threads)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': blocks of no threads; ask for at least 1", kernel->name);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "kernel '%s': blocks of 0 threads; expected at least 1", kernel->name);
   const size_t known = HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit);
   hal_kernel_info_t info = {.struct_size = known};
   const hal_status_t status = hal_call_kernel_info(device->plugin, kernel->handle, block_threads, shared_bytes, &info);
@@ -134,7 +134,7 @@ hal_status_t hal_kernel_info(hal_kernel_t *kernel, uint32_t block_threads, uint3
   return HAL_OK;
 }
 
-/* What a launch and its arguments must be for anybody to read them: the plugin now, or a recording that copies them. */
+/* Checks a launch and its arguments before they are read, by the plugin or by a recording that copies them. */
 static hal_status_t check_launch(const hal_kernel_t *kernel, const hal_launch_t *launch) {
   if (HAL_UNLIKELY(launch->struct_size < HAL_STRUCT_SIZE(hal_launch_t, args)))
     return hal_error_set(HAL_INCOMPATIBLE, "kernel '%s': a launch of %zu bytes; set struct_size, or rebuild the caller",

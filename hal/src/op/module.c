@@ -1,4 +1,4 @@
-/* module.c: the portable kernels of a device by operator, dtype and variant, each asked of the provider at its first use. */
+/* module.c: the portable kernels of a device by operator, dtype and variant, each requested from the provider at its first use. */
 #include <stdio.h>
 
 #include "op/table.h"
@@ -12,16 +12,16 @@ const uint8_t hal_op_dtype_slots[32] = {
     NO, NO, NO, 9, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, NO, 12, 13, 14, NO, NO}; /* bf16; u16 u32 u64 */
 /* clang-format on */
 
-/* Asks for a kernel; one that the device lacks is the address of hal_op_no_kernel. The lock is held. */
+/* Requests a kernel; a missing kernel is the address of hal_op_no_kernel. The lock is held. */
 static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                         hal_plugin_kernel_t **out_kernel) {
   const hal_op_info_t *const info = context->info;
   hal_status_t status = HAL_UNIMPLEMENTED;
-  if (hal_op_table_dtypes(context->device->ops, info) >> dtype & 1) {
+  if (hal_op_table_dtypes(hal_op_table_of(context->device), info) >> dtype & 1) {
     char name[96];
     snprintf(name, sizeof name, "%s_%s_%s", info->kernel, hal_op_dtype_tokens[hal_op_dtype_slots[dtype]],
              info->variants[variant]);
-    status = hal_provider_kernel(&context->device->ops->provider, info->family, name, out_kernel);
+    status = hal_provider_kernel(&hal_op_table_of(context->device)->provider, info->family, name, out_kernel);
   }
   if (status != HAL_UNIMPLEMENTED) return status;
   *out_kernel = (hal_plugin_kernel_t *)(void *)&hal_op_no_kernel;
@@ -30,7 +30,7 @@ static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint
 
 hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
                                 hal_plugin_kernel_t **out_kernel) {
-  hal_op_table_t *table = context->device->ops;
+  hal_op_table_t *table = hal_op_table_of(context->device);
   const uint32_t slot = hal_op_dtype_slots[dtype];
   _Atomic(hal_plugin_kernel_t *) *handle = &context->handles[slot * context->info->variant_count + variant];
   hal_plugin_kernel_t *kernel = NULL;

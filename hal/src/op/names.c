@@ -1,4 +1,4 @@
-/* names.c: the list of operators: those of codegen/operators, and behind them those that libraries define. */
+/* names.c: the list of operators: those of codegen/operators, followed by those that libraries define. */
 #include <string.h>
 
 #include "base/text.h"
@@ -24,7 +24,7 @@ const char *hal_op_argument(uint32_t op, uint32_t argument) {
              : NULL;
 }
 
-/* Tells whether a list "mm, bmm" has a name. */
+/* Returns whether a list "mm, bmm" has a name. */
 static int lists(const char *text, const char *name) {
   const size_t length = strlen(name);
   for (const char *at = text; (at = strstr(at, name)) != NULL; at += length)

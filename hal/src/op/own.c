@@ -1,4 +1,4 @@
-/* own.c: a plugin's own operators: found once per device, asked per call when their descriptor lets the call through. */
+/* own.c: a plugin's own operators: found once per device, queried per call if the call matches their descriptor. */
 #include "op/own.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t 
     return;
   }
   if (!status)
-    status = hal_error_set(HAL_INTERNAL, "%s, op_find: the descriptor has no %s; fill it as plugin.h says",
+    status = hal_error_set(HAL_INTERNAL, "%s, op_find: the descriptor has no %s; fill it as plugin.h specifies",
                            device->plugin->info.name,
                            !own.fn       ? "function"
                            : !own.dtypes ? "dtypes"
@@ -39,7 +39,7 @@ void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t 
 
 /* ---- what a descriptor lets through ------------------------------------------------------------------------------ */
 
-/* As torch.channels_last and channels_last_3d: the second dimension innermost, the others in order behind it. */
+/* As torch.channels_last and channels_last_3d: the second dimension innermost, followed by the others in order. */
 static int is_channels_last(const hal_tensor_t *tensor) {
   int64_t expected = 1;
   if (tensor->ndim != 4 && tensor->ndim != 5) return 0;
@@ -86,7 +86,7 @@ static int lets_through(const hal_op_own_t *own, const hal_op_call_t *call) {
 
 /* ---- scratch memory ---------------------------------------------------------------------------------------------- */
 
-/* What the call that a plugin sees has as `host` is a hal_op_kept_t. Makes room for one more block. */
+/* `host` of the call that a plugin receives is a hal_op_kept_t. Reserves one more block. */
 static struct hal_op_kept_block_s *next_block(hal_op_kept_t *kept) {
   struct hal_op_kept_block_s *const grown = hal_malloc((kept->count + 1) * sizeof *grown);
   if (!grown) return NULL;
@@ -126,12 +126,12 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
   if (!call || !HAL_HAS_FIELD(call, host) || !call->host)
     return hal_error_from_plugin(
         HAL_FAILED_PRECONDITION, 0,
-        "scratch memory was asked for outside of an operator's call; hand on the hal_op_call_t "
+        "scratch memory was requested outside of an operator's call; pass on the hal_op_call_t "
         "that the operator was given");
   if (!size || !out_ptr)
     return hal_error_from_plugin(
         HAL_INVALID_ARGUMENT, 0,
-        "scratch memory of 0 bytes, or without a place for its address, was asked for; ask for "
+        "scratch memory of 0 bytes, or without a pointer for its address, was requested; request "
         "at least one byte");
   const hal_status_t status = give_scratch(call->host, size, out_ptr);
   if (!status) return HAL_OK;
@@ -140,7 +140,7 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
   return hal_error_from_plugin(status, 0, message);
 }
 
-/* ---- asking ------------------------------------------------------------------------------------------------------ */
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 /* Calls one of the plugin's functions with what the plugin knows of the call. */
 static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {

@@ -5,11 +5,11 @@
 #include "device/device.h"
 #include "hal/memory.h"
 
-/* Asks the plugin of a device for an operator of a list of `argument_count` arguments: fn is NULL where it has none. A failure
- * and a descriptor that lets no call through are logged and count as "none". */
+/* Queries the plugin of a device for an operator with `argument_count` arguments: fn is NULL if it has none. A failure,
+ * and a descriptor that matches no call, are logged and count as "none". */
 void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t *out_own);
 
-/* Scratch memory that outlives the calls that ask for it, which use it one after another: for work that a graph of the plugin's runs again. */
+/* Scratch memory that outlives the calls that request it, which use it one after another: for work that a graph of the plugin runs again. */
 typedef struct hal_op_kept_s {
   hal_stream_t *stream;    /* in whose order it is used */
   hal_memory_pool_t *pool; /* where it comes from; NULL: where the stream's memory does */
@@ -21,7 +21,7 @@ typedef struct hal_op_kept_s {
   uint32_t count;
 } hal_op_kept_t;
 
-/* Gives it back, in the order of its stream; all of it is zero then. */
+/* Frees it, in the order of its stream; all of it is zero then. */
 void hal_op_kept_release(hal_op_kept_t *kept);
 
 /* Calls the plugin's op, which exists. `pool`: of its scratch memory, as above. HAL_UNIMPLEMENTED = it declined, or its descriptor does not
@@ -33,7 +33,7 @@ hal_status_t hal_op_own_call(const hal_op_own_t *own, const char *name, hal_stre
 hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal_stream_t *stream, hal_op_call_t *call,
                                   hal_op_kept_t *kept);
 
-/* Tells who would answer: HAL_OK = the plugin's op, HAL_UNIMPLEMENTED = not it, HAL_NOT_READY = it decides when it is
+/* Returns the verdict: HAL_OK = the plugin's op accepts the call, HAL_UNIMPLEMENTED = it declines, HAL_NOT_READY = it decides when it is
  * called. */
 hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *device, hal_op_call_t *call);
 

@@ -1,4 +1,4 @@
-/* pack.c: reading packs (pack.h). Entries are read when a pack is opened, a module when it is asked for. */
+/* pack.c: reading packs (pack.h). Entries are read when a pack is opened, a module when it is requested. */
 #define _GNU_SOURCE /* O_CLOEXEC */
 #include "op/pack.h"
 
@@ -60,7 +60,7 @@ static int key_order(const uint64_t a[2], const uint64_t b[2]) {
   return (a[1] > b[1]) - (a[1] < b[1]);
 }
 
-/* Reads header and entries. Gives what is wrong, NULL = nothing. */
+/* Reads header and entries. Returns what is wrong, NULL = nothing. */
 static const char *read_head(hal_pack_t *pack) {
   hal_pack_header_t *const header = &pack->header;
   struct stat facts;
@@ -152,7 +152,7 @@ void *hal_pack_load(hal_pack_t *pack, const hal_hash_t *key, size_t *out_size) {
   }
   hal_free(data);
   atomic_store(&pack->damaged, 1);
-  atomic_store(&pack->warned, 0); /* more than what may have been told before */
+  atomic_store(&pack->warned, 0); /* an earlier warning may have been about something else */
   warn(pack, "is not used any more", "a module in it is damaged");
   return NULL;
 }
@@ -175,7 +175,7 @@ struct hal_packs_s {
 static hal_packs_t *all;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Whether a file's name is <stem>.pack or <stem>.<anything>.pack. */
+/* Returns whether a file's name is <stem>.pack or <stem>.<anything>.pack. */
 static int is_pack_of(const char *name, const char *stem, size_t length) {
   const size_t size = strlen(name);
   return size >= length + ENDING && memcmp(name, stem, length) == 0 && name[length] == '.' &&

@@ -1,9 +1,9 @@
-/* pack.h: packs: files with modules of the portable kernels, built ahead by hal-pack, for devices whose compiler is not there at run time
- * or is slow. Those of a plugin lie beside it: libhal_<name>.pack and libhal_<name>.<anything>.pack, in this order.
+/* pack.h: packs: files with modules of the portable kernels, compiled ahead of time by hal-pack, for devices whose compiler is missing at run
+ * time or slow. Those of a plugin are in its folder: libhal_<name>.pack and libhal_<name>.<anything>.pack, in this order.
  *
- * A module is found by the hash of all that it was made from: source, its dialect, options, double precision. What was made from another
- * source is so never found; what is damaged is told by check sums. Either is one warning for a file, and the device's compiler serves.
- * A file is written under another name and renamed. Numbers are those of the machine that wrote it. Private to hal. */
+ * A module is found by the hash of all that it was compiled from: source, its dialect, options, double precision. A module of another
+ * source is therefore never found; check sums detect damage. Either causes one warning for a file, and the device's compiler is used.
+ * A file is written under another name and renamed. Numbers have the byte order of the machine that wrote it. Private to hal. */
 #ifndef HAL_SRC_OP_PACK_H_
 #define HAL_SRC_OP_PACK_H_
 
@@ -20,7 +20,7 @@ typedef struct hal_pack_header_s {
   uint64_t magic;
   uint64_t bytes;                 /* of the file */
   uint64_t check[2];              /* hash of what follows, the entries included */
-  uint64_t count;                 /* entries, by key; modules lie behind them */
+  uint64_t count;                 /* entries, by key; modules follow them */
   uint64_t kernels[2];            /* what sources it was made from: hal_op_source_version */
   char source[HAL_PACK_DIALECT];  /* the dialect of the sources, "opencl-c" */
   char dialect[HAL_PACK_DIALECT]; /* of the modules: "spirv" */
@@ -49,8 +49,8 @@ hal_hash_t hal_pack_key(const char *source_dialect, const char *options, int fp6
 /* The hash of header and entries, as it stands in the header. */
 hal_hash_t hal_pack_check(const hal_pack_header_t *header, const hal_pack_entry_t *entries);
 
-/* Opens the packs beside a plugin's file, but none where a process has more rights than its user. The devices of a plugin share them. Warns of those that are damaged or of another version, which are
- * left out, and of those from other sources. Released by hal_packs_close, NULL too. */
+/* Opens the packs in the folder of a plugin's file, but none in a privileged process. The devices of a plugin share them. Logs a warning for
+ * those that are damaged or of another version, which are skipped, and for those from other sources. Released by hal_packs_close, NULL too. */
 typedef struct hal_packs_s hal_packs_t;
 hal_packs_t *hal_packs_open(const char *plugin_path);
 void hal_packs_close(hal_packs_t *packs);
@@ -58,10 +58,10 @@ void hal_packs_close(hal_packs_t *packs);
 /* The first of them, NULL when there is none. */
 hal_pack_t *hal_packs_first(const hal_packs_t *packs);
 
-/* Gives a module, which the caller frees with hal_free; NULL when the pack has none. Thread-safe. */
+/* Returns a module, which the caller frees with hal_free; NULL when the pack has none. Thread-safe. */
 void *hal_pack_load(hal_pack_t *pack, const hal_hash_t *key, size_t *out_size);
 
-/* Says once for a pack what is wrong with a module of it, "kernel \"add\": ...". */
+/* Logs once for a pack what is wrong with one of its modules, "kernel \"add\": ...". */
 void hal_pack_refused(hal_pack_t *pack, const char *kernel, const char *why);
 
 #endif /* HAL_SRC_OP_PACK_H_ */

@@ -26,7 +26,7 @@ static const char *const dialects[] = {"native", "opencl-c", "cuda-c"};
 /* Of programs' own kernels where the others are native. */
 #define HOST_SOURCE "c"
 
-/* Gives the first of the device's dialects that there are portable kernels in. */
+/* Returns the first of the device's dialects that there are portable kernels in. */
 static const char *best_dialect(const char *list) {
   for (const char *at = list; *at;) {
     const size_t size = strcspn(at, ",");
@@ -55,7 +55,7 @@ static void find_cache(hal_disk_cache_t *cache) {
   hal_disk_cache_init(cache, root, "kernels");
 }
 
-/* Whether a device can take modules from a pack. */
+/* Returns whether a device can take modules from a pack. */
 static int fits(const hal_provider_t *provider, const hal_pack_t *pack) {
   return provider->dialect && hal_text_lists(provider->device->info.dialects, pack->header.dialect) &&
          strcmp(pack->header.source, provider->dialect) == 0;
@@ -105,7 +105,7 @@ void hal_provider_close(hal_provider_t *provider) {
   pthread_mutex_destroy(&provider->own_lock);
 }
 
-/* Products and sums are fused in the kernels alone that say so (kernels/pk.h): OpenCL C has a pragma for
+/* Products and sums are fused only in kernels that request it (kernels/pk.h): OpenCL C has a pragma for
  * that, CUDA C an option, and the host's compiler has the plugin's. */
 const char *hal_provider_options(const char *dialect, uint32_t form, const char *source) {
   if (strcmp(dialect, HOST_SOURCE) == 0) return "";
@@ -118,9 +118,9 @@ static const char *options_of(const hal_provider_t *provider, const char *source
 }
 
 /* Of the calling thread; NULL = it waits itself. */
-static _Thread_local const int32_t *heeded;
+static _Thread_local const int32_t *cancellation_flag;
 
-void hal_provider_heed(const int32_t *abandoned) { heeded = abandoned; }
+void hal_provider_set_cancellation(const int32_t *flag) { cancellation_flag = flag; }
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
@@ -129,7 +129,7 @@ static hal_status_t load(hal_provider_t *provider, const char *dialect, const vo
                                   .options = dialect == provider->own ? options_of(provider, data) : "",
                                   .data = data,
                                   .size = size,
-                                  .abandoned = heeded};
+                                  .abandoned = cancellation_flag};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 
@@ -197,7 +197,7 @@ static int load_cached(hal_provider_t *provider, const hal_hash_t *key, hal_plug
   return 1;
 }
 
-/* Gives a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
+/* Returns a module's binary, which the caller frees with hal_free; NULL when the plugin keeps it. */
 static void *binary_of(hal_provider_t *provider, hal_plugin_module_t *module, size_t *out_size) {
   hal_plugin_t *const plugin = provider->device->plugin;
   size_t size = 0, written = 0;
@@ -282,7 +282,7 @@ static hal_status_t make_portable(hal_provider_t *provider, const char *name, ha
   return status;
 }
 
-/* Whether an error says that this kernel will never be there. A device that is lost, or out of memory, has said nothing about it. */
+/* Returns whether an error means that this kernel can never be created. A lost device, or missing memory, does not. */
 static int is_refusal(hal_status_t status) {
   return status == HAL_INVALID_ARGUMENT || status == HAL_UNIMPLEMENTED || status == HAL_NOT_FOUND ||
          status == HAL_INTERNAL || status == HAL_OUT_OF_RANGE;
@@ -309,7 +309,7 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
   *out_data = binary_of(provider, module, out_size);
   HAL_CALL_AFTER(provider->device->plugin, module_unload, module);
   if (*out_data) return HAL_OK;
-  return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s gives no binary of the kernel \"%s\"",
+  return hal_error_set(HAL_UNIMPLEMENTED, "the plugin of device %s exports no binary of the kernel \"%s\"",
                        provider->device->label, kernel);
 }
 
@@ -381,7 +381,7 @@ hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, cons
 static hal_status_t make_own(hal_provider_t *provider, const char *name, const char *text, hal_provided_t *made) {
   hal_plugin_t *const plugin = provider->device->plugin;
   const int host = strcmp(provider->own, HOST_SOURCE) == 0; /* a group is one item there (kernels/pk_host.h) */
-  const uint32_t group_threads = host ? 1 : provider->device->ops->target.group_threads;
+  const uint32_t group_threads = host ? 1 : hal_op_table_of(provider->device)->target.group_threads;
   char *source = NULL;
   size_t size = 0;
   HAL_RETURN_IF_ERROR(hal_op_source_of_text(text, host, &source, &size));
@@ -401,7 +401,7 @@ static hal_status_t make_own(hal_provider_t *provider, const char *name, const c
 }
 
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider) {
-  return provider->native ? &provider->own_lock : &provider->device->ops->lock;
+  return provider->native ? &provider->own_lock : &hal_op_table_of(provider->device)->lock;
 }
 
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
@@ -409,7 +409,7 @@ hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, co
   if (!provider->own)
     return hal_error_set(HAL_UNIMPLEMENTED,
                          "the kernel \"%s\" cannot be compiled for device %s, which takes '%s'; its plugin must take "
-                         "opencl-c or cuda-c, or c beside native",
+                         "opencl-c or cuda-c, or c together with native",
                          name, provider->device->label, provider->device->info.dialects);
   hal_hash_t hash = hal_hash_begin();
   hal_hash_add_text(&hash, name);
@@ -442,7 +442,7 @@ static const char *first_pack(const hal_provider_t *provider) {
 hal_status_t hal_kernel_stats(int32_t device, hal_kernel_stats_t *out_stats) {
   hal_device_t *owner;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &owner));
-  hal_provider_t *const provider = &owner->ops->provider;
+  hal_provider_t *const provider = &hal_op_table_of(owner)->provider;
   hal_kernel_stats_t stats = {.struct_size = out_stats->struct_size};
   stats.compiled = atomic_load_explicit(&provider->compiled, memory_order_relaxed);
   stats.loaded = atomic_load_explicit(&provider->loaded, memory_order_relaxed);

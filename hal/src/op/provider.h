@@ -1,7 +1,7 @@
-/* provider.h: where a device's portable kernels come from. A device that takes the dialect "native" has them compiled into its
- * plugin, a module per family. For one that takes "opencl-c" or "cuda-c" they are compiled when they are first needed, a
- * module per kernel, from source that this library carries (source.h); what the plugin's module_export gives of them is kept on
- * disk for later processes. What lies in packs beside the plugin (pack.h) is not compiled, and a device that takes such modules needs no
+/* provider.h: provides a device's portable kernels. A device with the dialect "native" has them compiled into its
+ * plugin, a module per family. For a device with "opencl-c" or "cuda-c" they are compiled at first use, a
+ * module per kernel, from source that this library contains (source.h); the output of the plugin's module_export is stored on
+ * disk for later processes. Modules in packs (pack.h) are not compiled, and a device that accepts such modules needs no
  * compiler. Private to hal. */
 #ifndef HAL_SRC_OP_PROVIDER_H_
 #define HAL_SRC_OP_PROVIDER_H_
@@ -46,28 +46,28 @@ typedef struct hal_provider_s {
 void hal_provider_init(hal_provider_t *provider, hal_device_t *device);
 void hal_provider_close(hal_provider_t *provider);
 
-/* Gives the kernel of that name of a family. The caller holds the table's lock. HAL_UNIMPLEMENTED: the device has none, which is
- * for ever; other errors may pass. */
+/* Returns the kernel of that name of a family. The caller holds the table's lock. HAL_UNIMPLEMENTED: the device has none, which is
+ * forever; other errors may pass. */
 hal_status_t hal_provider_kernel(hal_provider_t *provider, uint32_t family, const char *name,
                                  hal_plugin_kernel_t **out_kernel);
 
 /* What a kernel's source is compiled with in a dialect and form. */
 const char *hal_provider_options(const char *dialect, uint32_t form, const char *source);
 
-/* Whether a kernel of that name computes in double precision, which not every device has. */
+/* Returns whether a kernel of that name computes in double precision, which not every device has. */
 int hal_provider_needs_fp64(const char *kernel);
 
-/* Compiles a portable kernel from source and gives what module_export says of it, which the caller frees with hal_free: for packs. Errors:
+/* Compiles a portable kernel from source and returns the output of module_export, which the caller frees with hal_free: for packs. Errors:
  * HAL_UNIMPLEMENTED = the device compiles nothing, lacks double precision or keeps its modules; others as module_load's. */
 hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, void **out_data, size_t *out_size);
 
-/* Gives the lock that serialises hal_provider_compile: where kernels are native, a compiler that runs keeps no operator waiting. */
+/* Returns the lock that serializes hal_provider_compile: where kernels are native, a compiler that runs keeps no operator waiting. */
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider);
 
-/* Says where to look whether somebody still waits for what the calling thread has compiled from now on (hal_module_desc_t.abandoned). */
-void hal_provider_heed(const int32_t *abandoned);
+/* Sets the cancellation flag of what the calling thread compiles from now on (hal_module_desc_t.abandoned). */
+void hal_provider_set_cancellation(const int32_t *flag);
 
-/* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */
+/* Returns the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */
 hal_status_t hal_provider_compile(hal_provider_t *provider, const char *name, const char *text,
                                   hal_kernel_t **out_kernel);
 

@@ -37,7 +37,7 @@ static const source_kernel_t *find_in(const char *name, const source_kernel_t *r
 
 static const source_kernel_t *find(const char *name) { return find_in(name, source_kernels, KERNELS, source_names); }
 
-/* Writes the pieces of a list, unless `to` is NULL, and gives their size. */
+/* Writes the pieces of a list, unless `to` is NULL. Returns their size. */
 static size_t put_list(uint32_t list, char *to) {
   size_t size = 0;
   for (uint32_t item = source_lists[list]; item < source_lists[list + 1]; item++) {
@@ -48,7 +48,7 @@ static size_t put_list(uint32_t list, char *to) {
   return size;
 }
 
-/* Writes the text of a kernel, unless `to` is NULL, and gives its size. */
+/* Writes the text of a kernel, unless `to` is NULL. Returns its size. */
 static size_t put(const source_kernel_t *kernel, char *to) {
   size_t size = 0;
   for (int i = 0; i < LISTS; i++) size += put_list(kernel->lists[i], to ? to + size : NULL);

@@ -6,24 +6,24 @@
 
 #include "hal/plugin.h"
 
-/* Gives the whole source of one portable kernel, for compilers of OpenCL C and CUDA C, as a new text that the caller frees with
+/* Returns the whole source of one portable kernel, for compilers of OpenCL C and CUDA C, as a new text that the caller frees with
  * hal_free; *out_size is its length in bytes, without the 0 that ends it. Any thread may call. Errors: HAL_NOT_FOUND = there is no
  * kernel of that name; HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_source(const char *kernel, char **out_text, size_t *out_size);
 
-/* The same for a kernel that a program wrote: the dialect's headers with its text behind them, for those compilers or, `host`, for the host's C
+/* The same for a kernel of the application: the dialect's headers followed by its text, for those compilers or, `host`, for the host's C
  * compiler. Errors: HAL_RESOURCE_EXHAUSTED. */
 hal_status_t hal_op_source_of_text(const char *text, int host, char **out_text, size_t *out_size);
 
 /* Writes the text that defines the function of one element of an element-wise instance ("add_f32_"), for kernels of several operators,
- * unless `to` is NULL, and gives its size, without a 0 at its end; 0 = there is none. */
+ * unless `to` is NULL. Returns its size, without a 0 at its end; 0 = there is none. */
 size_t hal_op_source_step(const char *instance, char *to);
 
-/* Tells whether the host's kernel of that instance is a loop around that function, which the host's compiler may compile again: with the same bits, and
+/* Returns whether the host's kernel of that instance is a loop around that function, which the host's compiler may compile again: with the same bits, and
  * into vectors. */
 int hal_op_source_step_is_plain(const char *instance);
 
-/* Gives a hash of all sources of this library. */
+/* Returns a hash of all sources of this library. */
 void hal_op_source_version(uint64_t out_version[2]);
 
 /* How many kernels there are, and the name of each, in the order of strcmp; NULL beyond the last. */

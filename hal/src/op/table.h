@@ -1,4 +1,4 @@
-/* table.h: what a device has answered about the operators, and what the files of this room share. Private to hal/src/op. */
+/* table.h: query results of a device's operators, and declarations for the files of this component. Private to hal/src. */
 #ifndef HAL_SRC_OP_TABLE_H_
 #define HAL_SRC_OP_TABLE_H_
 
@@ -13,7 +13,7 @@
 
 #define HAL_OP_BUILTIN_COUNT HAL_OP_ID_COUNT
 
-/* A device's answer for one operator, found at the first question: all that a call needs. */
+/* A device's query result for one operator, found at its first call: all that a call needs. */
 typedef struct hal_op_entry_s {
   atomic_int known; /* 1 when the fields below may be read without the lock */
   uint32_t argument_count, further_count;
@@ -24,6 +24,7 @@ typedef struct hal_op_entry_s {
   _Atomic(hal_plugin_kernel_t *) *handles; /* in the table */
 } hal_op_entry_t;
 
+typedef struct hal_op_table_s hal_op_table_t;
 struct hal_op_table_s {
   hal_device_t *device;
   pthread_mutex_t lock; /* finding ops, modules and kernels */
@@ -38,11 +39,16 @@ static inline uint64_t hal_op_table_dtypes(const hal_op_table_t *table, const ha
   return info->dtypes | (table->target.form != HAL_FORM_HOST ? info->device_dtypes : 0);
 }
 
-/* Create is called once under device->lock, destroy by hal_registry_close. */
+/* Returns the table of a ready device. */
+static inline hal_op_table_t *hal_op_table_of(const hal_device_t *device) {
+  return hal_device_slot(device, HAL_COMPONENT_OP);
+}
+
+/* Create is called once under device->lock, destroy by hal_registry_close (device/slot.h). */
 hal_status_t hal_op_table_create(hal_device_t *device, hal_op_table_t **out_table);
 void hal_op_table_destroy(hal_op_table_t *table);
 
-/* Fills an entry that is not known yet: asks the plugin, once. */
+/* Fills an entry at the first call: queries the plugin once. */
 void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op, const hal_op_info_t *info);
 
 static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
@@ -52,20 +58,27 @@ static inline hal_op_entry_t *hal_op_entry(hal_op_table_t *table, uint32_t op) {
   return entry;
 }
 
-/* How often an operator ran, by who answered. */
+/* How often an operator ran, by implementation. */
 typedef struct hal_op_counter_s {
   atomic_uint_fast64_t plugin, portable, unimplemented;
-  atomic_uint_fast64_t put_off; /* by lazy streams; never set to zero */
+  atomic_uint_fast64_t
+      slots[HAL_COMPONENTS - HAL_COMPONENT_CAPTURE]; /* of components above (device/slot.h); not reset */
 } hal_op_counter_t;
 extern hal_op_counter_t hal_op_builtin_counters[HAL_OP_BUILTIN_COUNT];
 
-/* The counter of an operator. NULL past the end. */
+/* Returns the counter of an operator; NULL past the end. */
 hal_op_counter_t *hal_op_counter(uint32_t op);
 
-/* Refuses an operator past the end. */
+/* Returns the counter that a component above op/ keeps for an operator; NULL past the end. */
+static inline atomic_uint_fast64_t *hal_op_counter_slot(uint32_t op, int component) {
+  hal_op_counter_t *const counter = hal_op_counter(op);
+  return counter ? &counter->slots[component - HAL_COMPONENT_CAPTURE] : NULL;
+}
+
+/* Returns HAL_OUT_OF_RANGE for an operator past the end. */
 hal_status_t hal_op_unknown(uint32_t op);
 
-/* Counts exactly, by any thread. */
+/* Counts exactly, from any thread. */
 static inline void hal_op_count_one(atomic_uint_fast64_t *counter) {
   atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }

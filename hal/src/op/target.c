@@ -1,16 +1,16 @@
-/* target.c: the target of a device, made of what its plugin says. */
+/* target.c: the target of a device, derived from what its plugin reports. */
 #include "op/target.h"
 
 #include "kernels/pk_types.h"
-#include "op/queue.h"
+#include "op/launch.h"
 #include "op/table.h"
 
-/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorised. On other devices one:
- * neighbouring threads touch neighbouring elements. */
+/* Elements of an item where cores are few: the division per item vanishes and spans are long enough to be vectorized. On other devices one:
+ * neighboring threads access neighboring elements. */
 #define HOST_ROW_BLOCK 1024u
 #define CPU_ROW_BLOCK 1024u /* a tile of tile.c */
 
-/* Groups per unit that hide one another's waiting, and what a device that does not tell is taken to have. */
+/* Groups per unit that hide each other's latency, and defaults for a device that does not report its values. */
 enum { GROUPS_PER_UNIT = 8, HOST_GROUPS = 16, UNKNOWN_UNITS = 16, UNKNOWN_SUBGROUP = 32, LEAST_LOCAL_BYTES = 32 << 10 };
 
 /* Whole subgroups, of 32 threads at least. */
@@ -40,4 +40,6 @@ hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32
                            .most_reach = form == HAL_FORM_SIMT ? INT32_MAX : INT64_MAX};
 }
 
-const hal_op_target_t *hal_op_target(const hal_op_context_t *context) { return &context->device->ops->target; }
+const hal_op_target_t *hal_op_target(const hal_op_context_t *context) {
+  return &hal_op_table_of(context->device)->target;
+}

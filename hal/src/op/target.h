@@ -1,4 +1,4 @@
-/* target.h: what a device is like, as far as plans of launches depend on it. Launchers ask here, never whether a device is a CPU
+/* target.h: the properties of a device that launch plans depend on. Launchers read them here, never whether a device is a CPU
  * or how the source of its kernels is compiled. Private to hal. */
 #ifndef HAL_SRC_OP_TARGET_H_
 #define HAL_SRC_OP_TARGET_H_
@@ -12,7 +12,7 @@ enum {
   HAL_FORM_HOST = 0, /* host C: an item or group is a loop of a thread, which may be long; vectors lie along rows */
   HAL_FORM_CPU_VECTOR =
       1, /* the dialect of devices on few wide cores (PK_CPU_VECTOR): barriers cost much, vectors are explicit */
-  HAL_FORM_SIMT = 2 /* the same on many: an item is one of thousands, neighbours read neighbouring elements */
+  HAL_FORM_SIMT = 2 /* the same on many: an item is one of thousands, neighbors read neighboring elements */
 };
 
 typedef struct hal_op_target_s {
@@ -32,12 +32,12 @@ typedef struct hal_op_target_s {
 /* The target of a launch. */
 const hal_op_target_t *hal_op_target(const hal_op_context_t *context);
 
-/* Whether kernels are host C: a group may do much, and few are enough. */
+/* Returns whether kernels are host C: a group may do much, and few are enough. */
 static inline int hal_op_is_host(const hal_op_context_t *context) {
   return hal_op_target(context)->form == HAL_FORM_HOST;
 }
 
-/* Makes the target of a device whose kernels have this form, with these facts (device_info; 0 = unknown). */
+/* Creates the target of a device whose kernels have this form, with these facts (device_info; 0 = unknown). */
 hal_op_target_t hal_op_target_make(uint32_t form, uint32_t compute_units, uint32_t subgroup, uint32_t local_bytes);
 
 #endif /* HAL_SRC_OP_TARGET_H_ */

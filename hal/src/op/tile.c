@@ -1,8 +1,8 @@
 /* tile.c: walks operands in tiles where their innermost dimensions differ, as in the copy of a transposed matrix.
  *
- * Walked along the result, such an operand gives one element of each cache line, which is gone from the cache when its
- * next element's turn comes. Splitting two dimensions into tiles changes only the iteration space, so that every
- * row-form kernel walks this way without knowing it. */
+ * In the order of the result, such an operand is read one element per cache line, which is evicted before its
+ * next element is read. Splitting two dimensions into tiles changes only the iteration space, so that every
+ * row-form kernel can run this way unchanged. */
 #include "op/iterator.h"
 
 /* A tile is one item of a row-form kernel on a CPU: ALONG elements of the result's rows, ACROSS of the operand's, which
@@ -14,7 +14,7 @@
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/* Gives the innermost dimension of an operand that does not walk along dimension 0; 0 when there is none of that
+/* Returns the innermost dimension of an operand that does not walk along dimension 0; 0 when there is none of that
  * length. */
 static int32_t crossing_dim(const hal_op_iterator_t *it) {
   for (int32_t k = 1; k < it->operands; k++) {
@@ -44,7 +44,7 @@ static void remove_dim(hal_op_iterator_t *it, int32_t place) {
   }
 }
 
-/* Makes the iteration over the whole tiles of dimensions 0 and `cross`: within a tile, tiles along `cross`, tiles along
+/* Creates the iteration over the whole tiles of dimensions 0 and `cross`: within a tile, tiles along `cross`, tiles along
  * 0. */
 static void split(hal_op_iterator_t *it, int32_t cross) {
   int64_t along[HAL_OP_MAX_OPERANDS], across[HAL_OP_MAX_OPERANDS];

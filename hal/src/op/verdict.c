@@ -42,11 +42,12 @@ void hal_op_entry_find(hal_op_table_t *table, hal_op_entry_t *entry, uint32_t op
   hal_mutex_unlock_and_run(&table->lock);
 }
 
-/* Gives the entry of any operator; NULL when there is no such device or operator. */
+/* Returns the entry of any operator; NULL when there is no such device or operator. */
 static const hal_op_entry_t *entry_of(int32_t device, uint32_t op) {
   hal_device_t *owner;
   if (hal_device_get(device, &owner)) return NULL;
-  return HAL_LIKELY(op < HAL_OP_BUILTIN_COUNT) ? hal_op_entry(owner->ops, op) : hal_op_defined_entry(owner, op);
+  return HAL_LIKELY(op < HAL_OP_BUILTIN_COUNT) ? hal_op_entry(hal_op_table_of(owner), op)
+                                               : hal_op_defined_entry(owner, op);
 }
 
 uint64_t hal_op_dtypes(int32_t device, uint32_t op) {
@@ -61,7 +62,7 @@ uint64_t hal_op_portable_dtypes(int32_t device, uint32_t op) {
 
 int32_t hal_op_takes_channels_last(int32_t device, uint32_t op) {
   const hal_op_entry_t *entry = entry_of(device, op);
-  return entry && (!entry->info->device_images || hal_devices[device].ops->target.form != HAL_FORM_HOST);
+  return entry && (!entry->info->device_images || hal_op_table_of(&hal_devices[device])->target.form != HAL_FORM_HOST);
 }
 
 uint64_t hal_op_own_dtypes(int32_t device, uint32_t op) {

@@ -5,8 +5,8 @@
 
 hal_status_t hal_op_volume(const hal_op_context_t *context, const hal_tensor_t *tensor, const char *what,
                            hal_op_volume_t *out_volume) {
-  const int32_t told = hal_op_spatial(context), has_batch = told == 0 || tensor->ndim != told + 1;
-  const int32_t spatial = told ? told : tensor->ndim - 2, at = spatial < 0 ? 0 : tensor->ndim - spatial;
+  const int32_t named = hal_op_spatial(context), has_batch = named == 0 || tensor->ndim != named + 1;
+  const int32_t spatial = named ? named : tensor->ndim - 2, at = spatial < 0 ? 0 : tensor->ndim - spatial;
   if (spatial < 1 || spatial > 3 || tensor->ndim != spatial + 1 + has_batch)
     return hal_op_invalid(context, "%s has %d dimensions; batch, channel and one to three spatial ones are needed",
                           what, (int)tensor->ndim);

@@ -3,10 +3,10 @@
 #define HAL_SRC_OP_WINDOW_H_
 
 #include "kernels/pk_window.h"
-#include "op/queue.h"
+#include "op/launch.h"
 
-/* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. The batch may be missing where the
- * operator's name tells how many spatial dimensions there are. */
+/* A tensor (batch, channel, one to three spatial dimensions), the spatial ones at the end of three. The batch may be missing if the
+ * operator's name contains the number of spatial dimensions. */
 typedef struct hal_op_volume_s {
   int64_t batch, channels, space[3];
   pk_volume_t strides;
@@ -32,7 +32,7 @@ hal_status_t hal_op_window_read(const hal_op_context_t *context, const hal_op_ca
 hal_status_t hal_op_window_steps(const hal_op_context_t *context, const hal_op_call_t *call, uint32_t size,
                                  uint32_t step, uint32_t pad, int32_t spatial, pk_window_t *out_window);
 
-/* The spatial dimensions that the operator's name tells: 2 of "avg_pool2d", 0 of one that tells none. */
+/* The number of spatial dimensions in the operator's name: 2 for "avg_pool2d", 0 if there is none. */
 int32_t hal_op_spatial(const hal_op_context_t *context);
 
 /* The first argument whose name begins so; -1 = there is none. */

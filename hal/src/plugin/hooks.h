@@ -1,4 +1,4 @@
-/* hooks.h: what the registry and the plugins want of the rooms above. hal/src/house.c fills both tables. Private to
+/* hooks.h: functions of higher components that the registry and the plugins call. hal/src/components.c defines both tables. Private to
  * hal/src. */
 #ifndef HAL_SRC_PLUGIN_HOOKS_H_
 #define HAL_SRC_PLUGIN_HOOKS_H_

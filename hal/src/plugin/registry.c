@@ -164,7 +164,6 @@ static hal_status_t open_locked(const char *list) {
   const char *const variable = list ? NULL : getenv("TORCH_BACKEND");
   const char *const wanted = list ? list : variable && *variable ? variable : NULL;
   HAL_RETURN_IF_ERROR(remember(wanted));
-  hal_life_watch_forks();
   report[0] = problems[0] = '\0';
   if (wanted) {
     open_list(wanted, !list, &opening);

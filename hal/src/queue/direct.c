@@ -48,8 +48,8 @@ static hal_status_t random_numbers(hal_queue_t *queue, const hal_random_t *desc)
 }
 
 static hal_status_t own_op(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
-                           hal_status_t answer) {
-  (void)queue, (void)own, (void)name, (void)call, (void)answer;
+                           hal_status_t verdict) {
+  (void)queue, (void)own, (void)name, (void)call, (void)verdict;
   return HAL_NOT_READY;
 }
 

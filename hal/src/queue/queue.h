@@ -1,10 +1,10 @@
-/* queue.h: where the work of a stream goes. Private to hal/src.
+/* queue.h: the queue that takes the work of a stream. Private to hal/src.
  *
  * A stream has a pointer to its queue, which is never NULL. There are three implementations of the table of functions: `direct` calls the
  * plugin (direct.h), the others record the work: as a program that runs later, or to launch it when something needs it. A caller loads the
  * pointer once per call and uses it; it does not find out which implementation it is.
  *
- * A queue copies what it is given: arguments and descriptors are borrowed for the call. Any thread may call.
+* A queue copies its parameters: arguments and descriptors are borrowed for the call. Any thread may call.
  *
  * Lifetime: a thread that has loaded the pointer may use the queue after another one has taken its place. So a queue that was in the place
  * is never freed; it is parked at its stream, and used again for that stream's next recording of the same kind. A call that comes late is
@@ -35,7 +35,7 @@ typedef struct hal_recorded_op_s {
   uint8_t described, accepted, spans;
 } hal_recorded_op_t;
 
-/* Statuses come with their messages, unless a function says otherwise. */
+/* Statuses have messages, unless stated otherwise. */
 typedef struct hal_queue_calls_s {
   /* An operator begins, of which `outer` and `op` are set: the work until it ends is its own. Operators may run others. `call` may be
    * NULL. 0 = it is a part of the one that runs it, and does not end. */
@@ -50,16 +50,16 @@ typedef struct hal_queue_calls_s {
   hal_status_t (*fill)(hal_queue_t *queue, void *dst, const void *pattern, size_t pattern_size, size_t size);
   /* HAL_UNIMPLEMENTED, without a message: the plugin has no such numbers. */
   hal_status_t (*random)(hal_queue_t *queue, const hal_random_t *desc);
-  /* A plugin's own operator. `answer`: HAL_OK = its query has accepted the call; HAL_NOT_READY = it decides when it is called. Returns HAL_OK:
-   * it is taken; HAL_NOT_READY: the caller calls it now; HAL_UNIMPLEMENTED: the caller takes another way. The last two have no message. */
+  /* A plugin's own operator. `verdict`: HAL_OK = its query has accepted the call; HAL_NOT_READY = it decides when it is called. Returns HAL_OK:
+   * it is taken; HAL_NOT_READY: the caller calls it now; HAL_UNIMPLEMENTED: the caller uses another implementation. The last two have no message. */
   hal_status_t (*own_op)(hal_queue_t *queue, const void *own, const char *name, const hal_op_call_t *call,
-                         hal_status_t answer);
+                         hal_status_t verdict);
   hal_status_t (*host_call)(hal_queue_t *queue, hal_host_fn_t fn, void *user_data);
   /* `*out_recording` != 0: the event is a place in that recording. The plugin's status, without a message. */
   hal_status_t (*record_event)(hal_queue_t *queue, hal_plugin_event_t *event, uint64_t *out_recording);
   hal_status_t (*wait_event)(hal_queue_t *queue, hal_plugin_event_t *event);
-  /* Uses an event that is a place in a recording: `stream` waits for it and is recorded from now on, or, where that is NULL, the caller
-   * wants to do `what`. HAL_NOT_FOUND, without a message: the recording is over. */
+  /* Uses an event that is a place in a recording: `stream` waits for it and is recorded from now on, or, if that is NULL, the caller
+   * is about to do `what`. HAL_NOT_FOUND, without a message: the recording has ended. */
   hal_status_t (*recorded_event)(hal_queue_t *queue, uint64_t recording, struct hal_stream_s *stream, const char *what);
   /* Launches deferred work; a program goes on recording. */
   hal_status_t (*flush)(hal_queue_t *queue, const char *reason);
@@ -88,18 +88,15 @@ struct hal_queue_s {
   hal_queue_t *next; /* where it is parked */
 };
 
-/* Kinds of queues that are parked. */
-enum { HAL_QUEUE_CAPTURE, HAL_QUEUE_LAZY, HAL_QUEUE_KINDS };
+/* Puts a queue that is no longer used into a slot of its stream (device/slot.h), for the next recording. Any thread, without a lock. */
+void hal_queue_park(_Atomic(void *) *slot, hal_queue_t *queue);
 
-/* Puts a queue that is used no more where the next one is taken from. Any thread, without a lock. */
-void hal_queue_park(_Atomic(hal_queue_t *) *parked, hal_queue_t *queue);
-
-/* Takes one of them; NULL = there is none. */
-hal_queue_t *hal_queue_unpark(_Atomic(hal_queue_t *) *parked);
+/* Takes a queue from a slot; NULL = there is none. */
+hal_queue_t *hal_queue_unpark(_Atomic(void *) *slot);
 
 /* ---- the direct implementation ------------------------------------------------------------------------------------------------------- */
 
-/* Calls the plugin. A stream has one for as long as the process lives. */
+/* Calls the plugin. A stream has one, for the lifetime of the process. */
 typedef struct hal_direct_s {
   hal_queue_t queue;
   hal_plugin_t *plugin;

@@ -43,8 +43,8 @@ Test(cuda_sensor, what_a_device_lacks_is_not_measured) {
   open_cuda();
   assert_ok(hal_device_sensor(0, HAL_SENSOR_POWER, &value));
   cr_assert_eq(value, 1);
-  assert_fails(hal_device_sensor(0, HAL_SENSOR_FAN, &value), HAL_UNIMPLEMENTED, "nvgpu:0 does not tell fan");
-  assert_fails(hal_device_sensor(0, HAL_SENSOR_UTILIZATION, &value), HAL_UNIMPLEMENTED, "does not tell utilization");
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_FAN, &value), HAL_UNIMPLEMENTED, "nvgpu:0 does not report fan");
+  assert_fails(hal_device_sensor(0, HAL_SENSOR_UTILIZATION, &value), HAL_UNIMPLEMENTED, "does not report utilization");
 }
 
 Test(cuda_sensor, a_library_that_fails_says_which_status_and_what_to_do) {

@@ -10,8 +10,8 @@ Test(device, an_index_out_of_range_names_index_and_count) {
   open_fixture("five");
   assert_fails(hal_device_ensure(2), HAL_OUT_OF_RANGE, "device 2 is out of range: this process has 2 (five 0 to 1)");
   assert_fails(hal_device_ensure(-1), HAL_OUT_OF_RANGE, "device -1 is out of range");
-  assert_fails(hal_device_ensure(-1), HAL_OUT_OF_RANGE, "give an index in [0, 2)"); /* right below and above */
-  assert_fails(hal_device_ensure(2), HAL_OUT_OF_RANGE, "give an index in [0, 2)");
+  assert_fails(hal_device_ensure(-1), HAL_OUT_OF_RANGE, "expected an index in [0, 2)"); /* right below and above */
+  assert_fails(hal_device_ensure(2), HAL_OUT_OF_RANGE, "expected an index in [0, 2)");
   assert_fails(hal_device_info(64, &info), HAL_OUT_OF_RANGE, "device 64");
   assert_fails(hal_device_set_current(2), HAL_OUT_OF_RANGE, "device 2");
   assert_fails(hal_device_synchronize(1000), HAL_OUT_OF_RANGE, "device 1000");

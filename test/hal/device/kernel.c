@@ -111,7 +111,7 @@ Test(kernel, a_bad_argument_is_refused_at_once_also_where_the_stream_is_recorded
   assert_arguments_refused(store);
   assert_ok(hal_program_begin(NULL, NULL, &program));
   assert_arguments_refused(store);
-  assert_ok(hal_program_end(program)); /* it was not spoiled: nothing of it is missing */
+  assert_ok(hal_program_end(program)); /* it was not invalidated: nothing of it is missing */
   hal_program_destroy(program);
   assert_ok(hal_lazy_begin(NULL, NULL, &lazy));
   assert_arguments_refused(store);
@@ -144,7 +144,7 @@ Test(kernel, what_a_plugin_does_not_tell_of_a_kernel_is_the_devices) {
   cr_assert(info.blocks_per_unit == 1 && info.max_block_threads == device.max_block_threads);
   assert_ok(hal_kernel_info(store, 1, device.max_shared_bytes + 1, &info));
   cr_assert_eq(info.blocks_per_unit, 0);
-  assert_fails(hal_kernel_info(store, 0, 0, &info), HAL_INVALID_ARGUMENT, "kernel 'store': blocks of no threads");
+  assert_fails(hal_kernel_info(store, 0, 0, &info), HAL_INVALID_ARGUMENT, "kernel 'store': blocks of 0 threads");
   info = (hal_kernel_info_t){.struct_size = HAL_STRUCT_SIZE(hal_kernel_info_t, max_block_threads), .subgroup_size = 77};
   assert_ok(hal_kernel_info(store, 1, 0, &info));
   cr_assert_eq(info.subgroup_size, 77, "behind the caller's struct");

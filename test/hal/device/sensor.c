@@ -46,7 +46,7 @@ Test(sensor, what_is_not_measured_says_who_does_not) {
   int64_t value = 77;
   assert_ok(hal_registry_open(PLUGIN_DIR "/libhal_fake.so"));
   assert_fails(hal_device_sensor(0, HAL_SENSOR_TEMPERATURE, &value), HAL_UNIMPLEMENTED,
-               "fake:0 does not tell temperature: plugin fake asked its driver");
+               "fake:0 does not report temperature: plugin fake queried its driver");
   assert_fails(hal_device_sensor(0, 4000, &value), HAL_INVALID_ARGUMENT, "there is no sensor 4000");
   assert_fails(hal_device_sensor(0, 0, &value), HAL_INVALID_ARGUMENT, "there is no sensor 0");
   assert_fails(hal_device_sensor(99, HAL_SENSOR_POWER, &value), HAL_OUT_OF_RANGE, "device 99");

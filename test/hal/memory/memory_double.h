@@ -273,7 +273,9 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
       double_.streams[i][id].id = id;
     }
     hal_stream_initialize(&device->default_stream, device, &double_.handles[i][0]);
-    const hal_status_t status = hal_allocator_create(device, &device->allocator);
+    hal_allocator_t *allocator = NULL;
+    const hal_status_t status = hal_allocator_create(device, &allocator);
+    device->slots[HAL_COMPONENT_MEMORY] = allocator;
     if (status) return status;
     device->ready = 1;
   }
@@ -285,8 +287,8 @@ DOUBLE_FN hal_status_t double_open(int32_t devices, uint64_t flags) {
 DOUBLE_FN long double_close(void) {
   for (int32_t i = 0; i < hal_registry.device_count; i++) {
     hal_devices[i].ready = 0;
-    hal_allocator_destroy(hal_devices[i].allocator);
-    hal_devices[i].allocator = NULL;
+    hal_allocator_destroy(hal_allocator_of(&hal_devices[i]));
+    hal_devices[i].slots[HAL_COMPONENT_MEMORY] = NULL;
   }
   return (long)double_.live_count + double_.live_events + double_.violations;
 }

@@ -190,7 +190,7 @@ Test(memory_private, it_ends_quietly_after_its_device) {
   cr_assert_eq(double_open(1, 0), HAL_OK);
   hal_memory_pool_t *pool = pool_on(double_stream(0, 1));
   hal_memory_release(take_on(double_stream(0, 1), SMALL));
-  hal_allocator_close(hal_devices[0].allocator);
+  hal_allocator_close(hal_allocator_of(&hal_devices[0]));
   atomic_store(&hal_life.closed, 1);
   hal_memory_pool_release(pool);
   atomic_store(&hal_life.closed, 0);

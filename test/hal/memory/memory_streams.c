@@ -258,7 +258,7 @@ Test(memory_streams, nobody_waits_for_a_device_with_the_lock_held, .timeout = 20
   hal_plugin_api_t *const api = &hal_registry.plugins[0].api;
   api->event_query = NULL;
   check_nobody_waits_with_the_lock(HAL_SLOT_event_synchronize);
-  hal_mem_events_destroy(hal_devices[0].allocator);
+  hal_mem_events_destroy(hal_allocator_of(&hal_devices[0]));
   api->event_create = NULL;
   api->event_destroy = NULL;
   api->event_record = NULL;

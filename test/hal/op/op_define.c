@@ -189,7 +189,7 @@ Test(op_define, a_failure_without_a_message_is_told_as_such) {
   uint32_t op = 0;
   assert_ok(define("test::silent", fail_silently, &op));
   assert_fails(run(0, op + 1), HAL_INVALID_ARGUMENT, "operator number"); /* a message of another failure */
-  assert_fails(run(0, op), HAL_INTERNAL, "test::silent: failed with INTERNAL (13) and gave no message");
+  assert_fails(run(0, op), HAL_INTERNAL, "test::silent: failed with INTERNAL (13) without a message");
 }
 
 Test(op_define, numbers_follow_those_of_the_build_and_are_found_by_name) {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "device/device.h"
-#include "op/queue.h"
+#include "op/launch.h"
 
 /* Slots of the plugin that plan mode must not call, while it plans. */
 static int planned_reached;

@@ -13,7 +13,7 @@ static hal_status_t counting(hal_plugin_kernel_t *kernel, hal_plugin_stream_t *s
 /* Runs an operator with a limit and gives how many launches that took. */
 static int run_within(int64_t most, const char *name, const hal_value_t *args, uint32_t count, tensor_t *result) {
   hal_plugin_t *const plugin = hal_devices[0].plugin;
-  hal_op_target_t *const target = &hal_devices[0].ops->target;
+  hal_op_target_t *const target = &hal_op_table_of(&hal_devices[0])->target;
   const int64_t before = target->most_reach;
   uint32_t op;
   must(hal_op_id(name, &op));
@@ -98,7 +98,7 @@ Test(op_reach, bad_indices_are_found_in_every_part) {
   const hal_tensor_t *const results[] = {&result->desc};
   hal_op_call_t call = {
       .struct_size = sizeof call, .arg_count = 3, .result_count = 1, .args = args, .results = results};
-  hal_devices[0].ops->target.most_reach = 500;
+  hal_op_table_of(&hal_devices[0])->target.most_reach = 500;
   hal_status_t status = hal_op_run(0, op, NULL, &call);
   if (!status) status = hal_device_synchronize(0);
   cr_assert_eq(status, HAL_OUT_OF_RANGE, "%s", hal_status_name(status));

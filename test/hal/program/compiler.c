@@ -400,7 +400,7 @@ Test(compiler, what_stands_behind_a_program_that_fails_is_counted_without_the_pr
   state.execute = HAL_ABORTED;
   add(a, a, 1, inside);
   neg(inside, r);
-  hal_memory_release(inside.block); /* a note on the tape, no command */
+  hal_memory_release(inside.block); /* recorded, but no command */
   assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "failed to launch; 0 later commands were discarded");
   add(a, a, 1, r);
   neg(r, r);
@@ -419,14 +419,14 @@ Test(compiler, a_failure_without_a_message_is_told_as_such) {
   state.execute = HAL_ABORTED;
   cr_assert_eq(hal_stream_from_id(0, 9999, &stream), HAL_NOT_FOUND, "a message of another failure");
   neg(a, r);
-  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "(neg to neg): failed with ABORTED (10) and gave no message");
+  assert_fails(hal_lazy_flush(lazy), HAL_ABORTED, "(neg to neg): failed with ABORTED (10) without a message");
   state.compile = HAL_INTERNAL;
   cr_assert_eq(hal_stream_from_id(0, 9999, &stream), HAL_NOT_FOUND);
   hal_log_set_sink(keep_logged, NULL);
   add(a, a, 1, r);
   assert_ok(hal_lazy_flush(lazy));
   hal_log_set_sink(NULL, NULL);
-  cr_expect_not_null(strstr(logged, "from now on: failed with INTERNAL (13) and gave no message"), "%s", logged);
+  cr_expect_not_null(strstr(logged, "from now on: failed with INTERNAL (13) without a message"), "%s", logged);
   assert_ok(hal_lazy_end(lazy));
 }
 

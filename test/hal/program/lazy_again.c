@@ -1,5 +1,5 @@
-/* lazy_again.c: work that is put off and comes again, with other numbers, other data or another shape of the tape; on the device that
- * HAL_TEST_PLUGIN names. */
+/* lazy_again.c: repeated deferred work, with other scalars, other data or another command list; on the device that HAL_TEST_PLUGIN
+ * names. */
 #include <math.h>
 
 #include "lazy/lazy.h"
@@ -25,7 +25,7 @@ static uint32_t schedules_of(const hal_lazy_t *lazy) {
   return count;
 }
 
-Test(lazy_again, a_tape_that_comes_again_is_queued_as_before_with_its_own_numbers_and_data) {
+Test(lazy_again, a_repeated_command_list_is_queued_as_before_with_its_own_numbers_and_data) {
   tensor_t *const a = floats(1, 0), *const b = floats(0, 0), *const r = floats(0, 0);
   hal_lazy_t *const lazy = begin();
   hal_lazy_info_t before = info_of(lazy), first = before;
@@ -67,9 +67,9 @@ Test(lazy_again, operators_that_computed_the_same_do_so_only_with_the_same_numbe
   must(hal_lazy_end(lazy));
 }
 
-/* Tapes of random operators over few vectors, each of which comes several times among others, where hashes collide. */
-static void run_random_tapes(uint64_t mask) {
-  enum { VECTORS = 5, TAPES = 4, OPERATORS = 12 };
+/* Command lists of random operators on few vectors. Each list is repeated several times among others; hashes may collide. */
+static void run_random_lists(uint64_t mask) {
+  enum { VECTORS = 5, LISTS = 4, OPERATORS = 12 };
   tensor_t *vectors[VECTORS];
   float expected[VECTORS];
   for (int i = 0; i < VECTORS; i++) {
@@ -78,8 +78,8 @@ static void run_random_tapes(uint64_t mask) {
   }
   hal_lazy_t *const lazy = begin();
   if (lazy->fuse) lazy->fuse->hash_mask = mask;
-  for (int round = 0; round < 10 * TAPES; round++) {
-    uint32_t random = 77u + (uint32_t)(round * round) % TAPES; /* which tape */
+  for (int round = 0; round < 10 * LISTS; round++) {
+    uint32_t random = 77u + (uint32_t)(round * round) % LISTS; /* which list */
     for (int i = 0; i < OPERATORS; i++) {
       random = random * 1664525u + 1013904223u;
       const uint32_t x = random >> 8 & 0xff, y = random >> 16 & 0xff, z = random >> 24;
@@ -109,10 +109,10 @@ static void run_random_tapes(uint64_t mask) {
   must(hal_lazy_end(lazy));
 }
 
-Test(lazy_again, tapes_that_differ_are_told_apart) { run_random_tapes(UINT64_MAX); }
-Test(lazy_again, tapes_whose_hashes_are_equal_are_told_apart) { run_random_tapes(0); }
+Test(lazy_again, different_command_lists_are_distinguished) { run_random_lists(UINT64_MAX); }
+Test(lazy_again, command_lists_with_equal_hashes_are_distinguished) { run_random_lists(0); }
 
-Test(lazy_again, a_tape_of_other_addresses_is_another_one) {
+Test(lazy_again, a_command_list_of_other_addresses_is_another_one) {
   tensor_t *vectors[TIMES], *const a = floats(1, 0);
   for (int i = 0; i < TIMES; i++) vectors[i] = floats(0, 0);
   hal_lazy_t *const lazy = begin();

@@ -188,7 +188,7 @@ static void take_steps(hal_lazy_t *lazy, const net_t *net, int from, int to) {
   }
 }
 
-/* Whether a tape that comes again is queued with what was compiled. */
+/* Whether a repeated command list is queued with what was compiled. */
 static int is_scheduled(const hal_lazy_t *lazy) {
   for (uint32_t i = 0; i < HAL_SCHEDULES; i++) {
     const hal_schedule_t *const schedule = lazy->schedules.schedule[i];
@@ -210,7 +210,7 @@ static void open_wrong(void) { open_with("ten"); }
 
 TestSuite(lazy_compiled_again, .init = open_tenth, .fini = hal_registry_close, .timeout = 300);
 
-Test(lazy_compiled_again, a_tape_that_comes_often_is_queued_with_what_was_compiled) {
+Test(lazy_compiled_again, a_frequent_command_list_is_queued_with_what_was_compiled) {
   const net_t net = net_of();
   hal_lazy_t *const lazy = begin();
   take_steps(lazy, &net, 0, 9);

@@ -207,9 +207,9 @@ Test(program, host_functions_are_called_by_each_run) {
 
 Test(program, a_host_function_that_is_none_is_refused_at_once) {
   hal_stream_t *const stream = new_stream();
-  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "there is no function");
+  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "missing function");
   hal_program_t *const program = begin(stream);
-  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "there is no function");
+  assert_fails(hal_stream_host_call(stream, NULL, NULL), HAL_INVALID_ARGUMENT, "missing function");
   must(hal_program_end(program));
   hal_program_destroy(program);
 }
@@ -397,14 +397,14 @@ Test(program, a_bad_index_is_told_by_the_stream_that_ran) {
 
 /* ---- what cannot be recorded ------------------------------------------------------------------------------------------------- */
 
-static void spoils(const char *what, hal_status_t (*act)(hal_stream_t *)) {
+static void invalidates(const char *what, hal_status_t (*act)(hal_stream_t *)) {
   hal_stream_t *const stream = new_stream();
   tensor_t *const a = floats(1, 0), *const r = floats(0, 0);
   must(hal_stream_synchronize(NULL));
   hal_program_t *const program = begin(stream);
   must(add(stream, a, a, r));
   assert_fails(act(stream), HAL_FAILED_PRECONDITION, what);
-  assert_fails(add(stream, a, a, r), HAL_FAILED_PRECONDITION, "spoiled");
+  assert_fails(add(stream, a, a, r), HAL_FAILED_PRECONDITION, "invalidated");
   assert_fails(hal_program_end(program), HAL_ABORTED, what);
   assert_fails(hal_program_run(program, stream), HAL_FAILED_PRECONDITION, what);
   cr_expect_eq(info_of(program).spoiled, 1);
@@ -415,8 +415,8 @@ static void spoils(const char *what, hal_status_t (*act)(hal_stream_t *)) {
   tensor_free(a), tensor_free(r);
 }
 
-Test(program, waiting_for_the_stream_spoils_it) { spoils("hal_stream_synchronize", hal_stream_synchronize); }
-Test(program, asking_the_stream_spoils_it) { spoils("hal_stream_query", hal_stream_query); }
+Test(program, waiting_for_the_stream_invalidates_it) { invalidates("hal_stream_synchronize", hal_stream_synchronize); }
+Test(program, asking_the_stream_invalidates_it) { invalidates("hal_stream_query", hal_stream_query); }
 
 static hal_status_t read_back(hal_stream_t *stream) {
   static float value;
@@ -426,7 +426,7 @@ static hal_status_t read_back(hal_stream_t *stream) {
   hal_memory_release(block);
   return status;
 }
-Test(program, reading_values_spoils_it) { spoils("page-locked", read_back); }
+Test(program, reading_values_invalidates_it) { invalidates("page-locked", read_back); }
 
 static hal_status_t wait_elsewhere(hal_stream_t *stream) {
   hal_event_t *event;
@@ -436,7 +436,7 @@ static hal_status_t wait_elsewhere(hal_stream_t *stream) {
   hal_event_destroy(event);
   return status;
 }
-Test(program, waiting_for_other_work_spoils_it) { spoils("outside of it", wait_elsewhere); }
+Test(program, waiting_for_other_work_invalidates_it) { invalidates("outside of it", wait_elsewhere); }
 
 static hal_status_t wait_event(hal_stream_t *stream) {
   hal_event_t *event;
@@ -446,7 +446,7 @@ static hal_status_t wait_event(hal_stream_t *stream) {
   hal_event_destroy(event);
   return status;
 }
-Test(program, waiting_for_an_event_of_it_spoils_it) { spoils("hal_event_synchronize", wait_event); }
+Test(program, waiting_for_an_event_of_it_invalidates_it) { invalidates("hal_event_synchronize", wait_event); }
 
 static hal_status_t time_event(hal_stream_t *stream) {
   hal_event_t *event;
@@ -458,7 +458,7 @@ static hal_status_t time_event(hal_stream_t *stream) {
   hal_event_destroy(event);
   return status;
 }
-Test(program, asking_the_time_of_an_event_of_it_spoils_it) { spoils("hal_event_elapsed", time_event); }
+Test(program, asking_the_time_of_an_event_of_it_invalidates_it) { invalidates("hal_event_elapsed", time_event); }
 
 Test(program, an_event_of_a_recording_that_is_over_has_no_time) {
   hal_stream_t *const stream = new_stream();
@@ -485,8 +485,8 @@ static hal_status_t synchronize_device(hal_stream_t *stream) {
   must(hal_stream_set_current(previous, NULL));
   return status;
 }
-Test(program, waiting_for_the_device_of_the_current_stream_spoils_it) {
-  spoils("hal_device_synchronize", synchronize_device);
+Test(program, waiting_for_the_device_of_the_current_stream_invalidates_it) {
+  invalidates("hal_device_synchronize", synchronize_device);
 }
 
 static hal_status_t run_another(hal_stream_t *stream) {
@@ -496,14 +496,14 @@ static hal_status_t run_another(hal_stream_t *stream) {
   hal_program_destroy(another);
   return status;
 }
-Test(program, running_a_program_spoils_it) { spoils("running another program", run_another); }
+Test(program, running_a_program_invalidates_it) { invalidates("running another program", run_another); }
 
-Test(program, a_caller_spoils_what_cannot_hold_its_work) {
+Test(program, a_caller_invalidates_what_cannot_hold_its_work) {
   hal_program_t *const program = begin(NULL);
   assert_fails(hal_program_refuse(program, "the host computes 100%"), HAL_FAILED_PRECONDITION,
                "the host computes 100%");
   assert_fails(hal_program_refuse(program, "and this"), HAL_FAILED_PRECONDITION, "and this");
-  assert_fails(hal_program_end(program), HAL_ABORTED, "the recording was spoiled: the host computes 100%");
+  assert_fails(hal_program_end(program), HAL_ABORTED, "the recording was invalidated: the host computes 100%");
   assert_fails(hal_program_run(program, NULL), HAL_FAILED_PRECONDITION, "the host computes 100%");
   hal_program_destroy(program);
   hal_program_t *const good = begin(NULL);

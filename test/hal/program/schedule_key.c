@@ -1,4 +1,4 @@
-/* schedule_key.c: the key of a tape tells launches apart that differ in anything a kernel sees. */
+/* schedule_key.c: the key of a command list tells launches apart that differ in anything a kernel sees. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static struct {
   hal_launch_t launch;
   hal_command_t command[2];
   hal_program_op_t op[2];
-  hal_tape_t tape;
+  hal_command_list_t list;
 } made;
 
 static hal_fuse_t fuse;
@@ -38,7 +38,7 @@ static void make(void) {
   for (uint32_t i = 0; i < 2; i++)
     made.command[i] =
         (hal_command_t){.kind = HAL_COMMAND_LAUNCH, .op = HAL_NO_OP, .u.launch = {.launch = &made.launch}};
-  made.tape = (hal_tape_t){.commands = made.command, .ops = made.op, .command_count = 2, .op_count = 2};
+  made.list = (hal_command_list_t){.commands = made.command, .ops = made.op, .command_count = 2, .op_count = 2};
 }
 
 static void end(void) {
@@ -49,7 +49,7 @@ static void end(void) {
 
 TestSuite(schedule_key, .init = make, .fini = end, .timeout = 60);
 
-static void take_key(void) { cr_assert(hal_schedule_key(&fuse, &made.tape, &key, &numbers)); }
+static void take_key(void) { cr_assert(hal_schedule_key(&fuse, &made.list, &key, &numbers)); }
 
 static void keep_key(void) {
   take_key();
@@ -132,17 +132,17 @@ Test(schedule_key, operators_and_what_they_touch_are_in_the_key) {
   cr_expect(!is_kept_key(), "a second command of the same operator");
 }
 
-Test(schedule_key, a_tape_that_is_too_long_has_none) {
+Test(schedule_key, a_command_list_that_is_too_long_has_none) {
   made.launch.arg_count = 64;
   const uint32_t count = 4000;
   hal_command_t *const commands = hal_malloc(count * sizeof *commands);
   cr_assert_not_null(commands);
   for (uint32_t i = 0; i < count; i++) commands[i] = made.command[0];
-  made.tape.commands = commands;
-  made.tape.command_count = 1;
-  cr_expect(hal_schedule_key(&fuse, &made.tape, &key, &numbers));
-  made.tape.command_count = count;
-  cr_expect_not(hal_schedule_key(&fuse, &made.tape, &key, &numbers));
+  made.list.commands = commands;
+  made.list.command_count = 1;
+  cr_expect(hal_schedule_key(&fuse, &made.list, &key, &numbers));
+  made.list.command_count = count;
+  cr_expect_not(hal_schedule_key(&fuse, &made.list, &key, &numbers));
   hal_free(commands);
 }
 
@@ -151,7 +151,7 @@ Test(schedule_key, words_that_lie_one_behind_another_give_the_same_key_as_argume
   static const hal_arg_t kinds[] = {
       {.size = 8, .kind = HAL_ARG_POINTER}, {.size = 8, .kind = HAL_ARG_VALUE}, {.size = 4, .kind = HAL_ARG_VALUE}};
   uint64_t codes = 0;
-  made.tape.command_count = 1;
+  made.list.command_count = 1;
   for (uint32_t count = 1; count <= HAL_ARG_CODES; count++) {
     hal_arg_t *const last = &made.args[count - 1];
     words[count - 1] = UINT64_C(0x1000000) + count;

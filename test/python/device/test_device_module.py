@@ -104,7 +104,7 @@ def test_what_the_device_does_not_measure_says_so(module, device):
     """The fake device has memory and no chip."""
     assert module.device_memory_used() >= module.memory_reserved()
     for name in ("utilization", "memory_usage", "temperature", "power_draw", "clock_rate"):
-        with pytest.raises(NotImplementedError, match=f"{device}:1 does not tell"):
+        with pytest.raises(NotImplementedError, match=f"{device}:1 does not report"):
             getattr(module, name)(1)
     assert module.list_gpu_processes(1).startswith("GPU:1\n")
 

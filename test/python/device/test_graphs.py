@@ -254,10 +254,10 @@ def test_an_error_of_the_users_reaches_the_user(device, module):
                 raise ValueError("of the user") from None
 
 
-def test_a_spoiled_capture_cannot_be_replayed(device, module):
+def test_an_invalidated_capture_cannot_be_replayed(device, module):
     x = torch.ones(3, device=device)
     graph = torch.accelerator.Graph()
-    with pytest.raises(RuntimeError, match="spoiled"):
+    with pytest.raises(RuntimeError, match="invalidated"):
         with module.graph(graph):
             try:
                 x.sum().item()

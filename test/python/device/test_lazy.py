@@ -451,7 +451,7 @@ def test_an_endless_recording_is_queued_with_one_warning(device, capfd):
             x.add_(1)
         assert lazy.metrics()["limits"] >= 8
     assert (x == 1000).all()
-    assert capfd.readouterr().err.count("mark the steps") <= 1
+    assert capfd.readouterr().err.count("without a synchronization point") <= 1
 
 
 def test_another_device_type_is_refused():

@@ -1,4 +1,4 @@
-"""Convolutions and recurrent cells, whose ATen entry points only throw for devices of other houses: forward and backward
+"""Convolutions and recurrent cells, whose ATen entry points only throw for out-of-tree backends: forward and backward
 against the CPU."""
 
 import contextlib

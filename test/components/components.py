@@ -1,9 +1,9 @@
-"""Holds the plan of the house: which room may include and call which, and how large files and folders may grow.
+"""Checks the repository layout: which component may include and call which, and how large files and folders are.
 
-    rooms.py [--root DIR] [--objects FILE]
+    components.py [--root DIR] [--objects FILE]
 
 Reads the includes and the imports of Python below --root, and with --objects (a list of object files of torch_backend_hal, one a line) their symbols.
-Fails when an arrow points up, when files include each other in a circle, or subjects of one room do, when a folder has more than 40 files or a file more
+Fails when an arrow points up, when files include each other in a circle, or subjects of one component do, when a folder has more than 40 files or a file more
 than 500 lines, when the operators' functions have grown, and when what is listed below as known has gone: such lists may only shrink.
 """
 import argparse
@@ -12,6 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import c_types
+import first_lines
+import fork_locks
 import python_imports
 
 MOST_FILES = 40
@@ -21,8 +24,8 @@ FOLDERS = ("hal", "plugins", "csrc", "codegen", "torch_backend")  # where sizes 
 
 PACKAGE = "torch_backend/src/torch_backend"
 
-# room: (what belongs to it, the rooms it may include directly; those below them are allowed, too)
-ROOMS = {
+# component: (what belongs to it, the components it may include directly; those below them are allowed, too)
+COMPONENTS = {
     # The plugin ABI, which stands alone, and what is linked into plugins.
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
@@ -45,7 +48,7 @@ ROOMS = {
     "deferred": (["hal/src/lazy/"], ["compile"]),
     "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
-    "house": (["hal/src/"], ["op", "ops", "deferred"]),  # hal/src/house.c, where the rooms meet
+    "components": (["hal/src/"], ["op", "ops", "deferred"]),  # hal/src/components.c, which connects the components
     "hal": (["hal/include/hal/hal.h"], ["op", "deferred"]),  # all public headers at once
     "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
     "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead
@@ -81,21 +84,21 @@ ROOMS = {
     "codegen": (["codegen/"], []),
 }
 
-SUBJECTS = {"aten", "core", "ops"}  # rooms whose folders include each other in one direction
+SUBJECTS = {"aten", "core", "ops"}  # components whose folders include each other in one direction
 
 # Where an include is looked for, after the folder of its own file.
 SEARCH = ("hal/include", "hal/src", "hal", "hal/sdk", "hal/kernels", "hal/cts", "hal/pack", "csrc")
 
-# Tables that a lower room declares and a higher one defines: a call up goes through one of them.
+# Tables that a lower component declares and a higher one defines: a call up goes through one of them.
 HOOKS = {"hal_host_api", "hal_life_hooks", "hal_registry_hooks", "hal_device_hooks", "hal_op_infos", "hal_op_families", "hal_op_dtype_tokens"}
 
 # Operators as data: the lines of code (no blank ones, comments or directives) in the folders of csrc/aten that have operators' functions,
 # without what entries name by `meta`, `precomputed` and `fallback_if`. The number may only shrink; OPERATOR_SLACK lines less lower it.
-OPERATOR_ROOM, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3662, 20
+OPERATOR_COMPONENT, MOST_OPERATOR_LINES, OPERATOR_SLACK = "aten", 3662, 20
 
 # Which queue a stream has (hal/src/queue/queue.h) is known to the implementations alone: no other file compares a queue or its table, asks for the
 # kind of recording, or whether a stream has a handle. What each file may write of this all the same:
-QUEUE_ROOMS = {"queue", "capture", "deferred"}
+QUEUE_COMPONENTS = {"queue", "capture", "deferred"}
 QUEUE_QUESTION = re.compile(r"""
     \b\w*queue\s*[!=]=(?!\s*NULL) | [!=]=\s*&?[\w.>-]*\bdirect\.queue\b | [!=]=\s*hal_stream_queue\b | hal_stream_queue\([^()]*\)\s*[!=]=
     | \bcalls\s*[!=]= | [!=]=\s*[\w.>-]*->calls\b | [!=]=\s*&hal_(?:direct|program)_calls
@@ -112,26 +115,26 @@ KNOWN_ARROWS = set()
 KNOWN_LONG = {}
 
 
-def room_of(path):
-    """The room with the longest matching pattern."""
-    matches = [(len(pattern), room) for room, (patterns, _) in ROOMS.items() for pattern in patterns
+def component_of(path):
+    """The component with the longest matching pattern."""
+    matches = [(len(pattern), component) for component, (patterns, _) in COMPONENTS.items() for pattern in patterns
                if path == pattern or (pattern.endswith("/") and path.startswith(pattern))]
     return max(matches)[1] if matches else None
 
 
-def allowed(room):
-    """The rooms that a room may include: its own and all below."""
-    found, todo = set(), [room]
+def allowed(component):
+    """The components that a component may include: its own and all below."""
+    found, todo = set(), [component]
     while todo:
         at = todo.pop()
         if at not in found:
             found.add(at)
-            todo += ROOMS[at][1]
+            todo += COMPONENTS[at][1]
     return found
 
 
 def source_files(root):
-    folders = sorted({pattern.split("/")[0] for patterns, _ in ROOMS.values() for pattern in patterns if "/" in pattern})
+    folders = sorted({pattern.split("/")[0] for patterns, _ in COMPONENTS.values() for pattern in patterns if "/" in pattern})
     return [path for folder in folders for path in sorted((root / folder).rglob("*"))
             if path.suffix in SUFFIXES and path.is_file()]
 
@@ -144,26 +147,26 @@ def includes(root, path):
                 yield (folder / name).resolve().relative_to(root).as_posix()
                 break
         else:
-            if room_of(name):
+            if component_of(name):
                 yield name
 
 
 def check_arrows(graph):
     known = set(KNOWN_ARROWS)
     for source, targets in graph.items():
-        room = room_of(source)
-        if room is None:
-            yield f"{source} belongs to no room; name its folder in test/rooms/rooms.py"
+        component = component_of(source)
+        if component is None:
+            yield f"{source} belongs to no component; name its folder in test/components/components.py"
             continue
         for target in targets:
-            if room_of(target) in allowed(room):
+            if component_of(target) in allowed(component):
                 continue
             if (source, target) in known:
                 known.discard((source, target))
                 continue
             verb, cure = ("imports", "let the lower one be given a function") if source.endswith(".py") else (
-                "includes", "let the lower room declare a table of function pointers that a higher one defines")
-            yield f"{source} (room {room}) {verb} {target} (room {room_of(target)}), which is above it or beside it; {cure}"
+                "includes", "let the lower component declare a table of function pointers that a higher one defines")
+            yield f"{source} (component {component}) {verb} {target} (component {component_of(target)}), which is above it or beside it; {cure}"
     for source, target in sorted(known):
         if source in graph:
             yield f"{source} does not include {target} any more: take the line out of KNOWN_ARROWS"
@@ -192,12 +195,12 @@ def folder_of(path):
 
 
 def check_subjects(graph):
-    """The folders of some rooms are a subject each."""
+    """The folders of some components are a subject each."""
     folders = {}
     for source, targets in graph.items():
-        if room_of(source) not in SUBJECTS:
+        if component_of(source) not in SUBJECTS:
             continue
-        inside = [t for t in targets if "/" in t and room_of(t) == room_of(source) and folder_of(t) != folder_of(source)]
+        inside = [t for t in targets if "/" in t and component_of(t) == component_of(source) and folder_of(t) != folder_of(source)]
         folders.setdefault(folder_of(source), set()).update(folder_of(target) for target in inside)
     yield from check_circles(folders)
 
@@ -232,7 +235,7 @@ def check_sizes(root):
 
 def operator_lines(root):
     """How many lines of code the functions of operators are."""
-    paths = [path for path in source_files(root) if room_of(path.relative_to(root).as_posix()) == OPERATOR_ROOM
+    paths = [path for path in source_files(root) if component_of(path.relative_to(root).as_posix()) == OPERATOR_COMPONENT
              and path.stem not in ("conditions", "meta")]
     lines = (line.strip() for path in paths for line in path.read_text().splitlines())
     return sum(bool(line) and not line.startswith(("//", "#")) for line in lines)
@@ -244,11 +247,11 @@ def check_operators(root):
         yield (f"the functions of operators have {lines} lines of code, and at most {MOST_OPERATOR_LINES} are allowed; say the rule once: an "
                "entry of codegen/operators, a function of ATen's (`register: reuse`), csrc/aten/prepare")
     if lines and lines < MOST_OPERATOR_LINES - OPERATOR_SLACK:
-        yield f"the functions of operators have {lines} lines of code: lower MOST_OPERATOR_LINES of test/rooms/rooms.py, {MOST_OPERATOR_LINES}, to that"
+        yield f"the functions of operators have {lines} lines of code: lower MOST_OPERATOR_LINES of test/components/components.py, {MOST_OPERATOR_LINES}, to that"
 
 
 def check_symbols(objects):
-    """An object of a lower room must not need a symbol that an object of a higher room defines."""
+    """An object of a lower component must not need a symbol that an object of a higher component defines."""
     defined, wanted = {}, []
     for line in subprocess.run(["nm", "-A", *objects], check=True, capture_output=True, text=True).stdout.splitlines():
         path, symbol = line.split(":", 1)
@@ -259,8 +262,8 @@ def check_symbols(objects):
         elif kind.isupper():
             defined[name] = source
     for source, name in wanted:
-        if name in defined and name not in HOOKS and room_of(defined[name]) not in allowed(room_of(source)):
-            yield (f"{source} (room {room_of(source)}) needs {name} of {defined[name]} (room {room_of(defined[name])}), "
+        if name in defined and name not in HOOKS and component_of(defined[name]) not in allowed(component_of(source)):
+            yield (f"{source} (component {component_of(source)}) needs {name} of {defined[name]} (component {component_of(defined[name])}), "
                    "which is above it; let it call through a table that it was given")
 
 
@@ -268,7 +271,7 @@ def check_queues(root):
     """Outside of the implementations of hal/src/queue/queue.h, a file does not find out which of them a stream has."""
     for path in source_files(root):
         name = path.relative_to(root).as_posix()
-        if not name.startswith(("hal/src/", "hal/ops/")) or room_of(name) in QUEUE_ROOMS:
+        if not name.startswith(("hal/src/", "hal/ops/")) or component_of(name) in QUEUE_COMPONENTS:
             continue
         code = re.sub(r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", " ", comment.group()), path.read_text(), flags=re.DOTALL)
         code = "\n".join(line for line in code.split("\n") if not line.lstrip().startswith("#include"))
@@ -294,8 +297,12 @@ def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
     imported, unread = python_imports.imports(root)
     graph.update(imported)
-    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_queues(root), *check_named_files(root), *check_settings(root),
-            *(check_symbols(objects) if objects else ())]
+    paths = {path.relative_to(root).as_posix(): path for path in source_files(root)}
+    code = {name: c_types.code_of(path) for name, path in paths.items()}
+    lines = {name: path.read_text().split("\n", 1)[0] for name, path in paths.items()}
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root),
+            *check_queues(root), *check_named_files(root), *check_settings(root), *c_types.check(code, component_of, allowed),
+            *first_lines.check(lines), *fork_locks.check(code), *(check_symbols(objects) if objects else ())]
 
 
 def main():
@@ -305,7 +312,7 @@ def main():
     options = parser.parse_args()
     objects = options.objects.read_text().split() if options.objects else []
     problems = check(options.root.resolve(), objects)
-    print("\n".join(problems) or f"the plan holds ({len(objects)} objects read)")
+    print("\n".join(problems) or f"the layout is valid ({len(objects)} objects read)")
     sys.exit(bool(problems))
 
 

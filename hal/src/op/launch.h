@@ -1,9 +1,9 @@
-/* queue.h: all that a launcher may do to a device: launches, copies, scratch memory, reports of kernels, other operators.
+/* launch.h: everything a launcher may do to a device: launches, copies, scratch memory, error reports of kernels, other operators.
  *
- * Nothing else of a launcher reaches a device, so that a launcher in plan mode (HAL_OP_PLANS), where all of this is
- * discarded, gives the call's verdict: HAL_OK, HAL_UNIMPLEMENTED or the error, by the code that would execute the call. */
-#ifndef HAL_SRC_OP_QUEUE_H_
-#define HAL_SRC_OP_QUEUE_H_
+ * A launcher calls no other function of a device. Therefore a launcher in plan mode (HAL_OP_PLANS), where all of this is
+ * discarded, returns the verdict of the call: HAL_OK, HAL_UNIMPLEMENTED or the error, from the code that would execute it. */
+#ifndef HAL_SRC_OP_LAUNCH_H_
+#define HAL_SRC_OP_LAUNCH_H_
 
 #include "kernels/pk_args.h"
 #include "kernels/pk_run.h"
@@ -18,7 +18,7 @@ hal_status_t hal_op_too_large(const hal_op_context_t *context, uint64_t units);
 /* Completes the message of a failed launch with the operator's name. Returns `status`. */
 hal_status_t hal_op_launch_failed(const hal_op_context_t *context, hal_status_t status);
 
-/* Discards a launch in plan mode, or gives it to the stream's queue. */
+/* Discards a launch in plan mode, or passes it to the stream's queue. */
 hal_status_t hal_op_launch_elsewhere(const hal_op_context_t *context, hal_plugin_kernel_t *kernel,
                                      const hal_launch_t *launch);
 
@@ -56,8 +56,8 @@ static inline uint64_t hal_op_run_items(const hal_op_context_t *context, uint64_
 hal_status_t hal_op_launch_few(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
                                const hal_arg_t *args, uint32_t arg_count);
 
-/* The same of items that are loops over many elements. Where cores are few and wide each is a block of its own, so that a few of them
- * keep all cores busy; threads beside each other win nothing there. */
+/* The same for items that are loops over many elements. On devices with few, wide cores each is a separate block, so that a few of them
+ * keep all cores busy; adjacent threads gain nothing there. */
 static inline hal_status_t hal_op_launch_loops(hal_op_context_t *context, hal_plugin_kernel_t *kernel, uint64_t items,
                                                const hal_arg_t *args, uint32_t arg_count) {
   if (HAL_UNLIKELY(items == 0)) return HAL_OK;
@@ -95,7 +95,7 @@ hal_status_t hal_op_queue_copy(hal_op_context_t *context, void *to, const void *
 /* Queues the plugin's own random numbers. Errors: HAL_UNIMPLEMENTED = it has none of this kind, nothing written. */
 hal_status_t hal_op_queue_random(hal_op_context_t *context, const hal_random_t *desc);
 
-/* Memory that lives until the work queued before its release is done. In plan mode `address` is that of no memory. */
+/* Memory that is valid until the work queued before its release is done. In plan mode `address` is not valid memory. */
 typedef struct hal_op_scratch_s {
   hal_block_t *block;
   void *address;
@@ -107,23 +107,23 @@ hal_status_t hal_op_scratch(const hal_op_context_t *context, size_t size, hal_op
 /* Releases it, once; an all-zero scratch is nothing. */
 void hal_op_scratch_release(hal_op_scratch_t *scratch);
 
-/* The address of the stream's error record, for kernels that report bad values; after their launch, tells that it may be
+/* Returns the address of the stream's error record, for kernels that report invalid values; after their launch, marks that it may be
  * written (device/kernel_error.h). */
 hal_status_t hal_op_report_address(const hal_op_context_t *context, void **out_address);
 hal_status_t hal_op_report_launched(const hal_op_context_t *context);
 
-/* What such a kernel is given to say whose report it is: the operator, a dimension or argument, and of lazy work where the caller was. */
+/* The arguments that identify the report of such a kernel: the operator, a dimension or argument, and for lazy work the caller's position. */
 int64_t hal_op_site(const hal_op_context_t *context, int64_t place);
 
-/* Makes the context of another operator, for its kernels; it launches on the same stream. */
+/* Creates the context of another operator, for its kernels; it launches on the same stream. */
 void hal_op_context_of(const hal_op_context_t *context, uint32_t op, hal_op_context_t *out_context);
 
 /* Runs another operator on the context's device and stream: the plugin's own, else the portable one. */
 hal_status_t hal_op_run_part(const hal_op_context_t *context, uint32_t op, const hal_value_t *args, uint32_t arg_count,
                              const hal_tensor_t *const *results, uint32_t result_count);
 
-/* The verdict of the portable kernels for a call that is checked but not executed: HAL_OK, HAL_UNIMPLEMENTED or the error that
- * hal_op_run would answer, found by the launcher in plan mode. Queues nothing, allocates no device memory, counts nothing and
+/* Returns the verdict of the portable kernels for a call that is checked but not executed: HAL_OK, HAL_UNIMPLEMENTED or the error that
+ * hal_op_run would return, found by the launcher in plan mode. Queues nothing, allocates no device memory, counts nothing and
  * leaves the call as it is. Depends on shapes, strides, dtypes, addresses and numbers, never on values in memory. */
 hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, const hal_op_call_t *call);
 
@@ -134,4 +134,4 @@ hal_status_t hal_op_plan(int32_t device, uint32_t op, hal_stream_t *stream, cons
 #pragma GCC poison hal_kernel_error_address hal_kernel_error_launched hal_stream_synchronize hal_device_synchronize
 #endif
 
-#endif /* HAL_SRC_OP_QUEUE_H_ */
+#endif /* HAL_SRC_OP_LAUNCH_H_ */

@@ -1,5 +1,5 @@
-/* queue.c: what launchers do to a device, or discard in plan mode. */
-#include "op/queue.h"
+/* launch.c: launches and other calls of launchers, which plan mode discards. */
+#include "op/launch.h"
 
 #include "device/kernel_error.h"
 

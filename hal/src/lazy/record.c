@@ -1,0 +1,100 @@
+/* record.c: records operators on a lazy stream, and flushes it when enough operators are deferred. */
+#include <stdio.h>
+
+#include "device/failure.h"
+#include "hal/log.h"
+#include "hal_op_ids.h"
+#include "lazy/lazy.h"
+#include "op/internal.h"
+
+/* Flushes the stream; a failure is recorded and returned by the stream's next synchronization. */
+static __attribute__((noinline)) void flush_quietly(hal_lazy_t *lazy, const char *cause) {
+  const hal_status_t status = hal_lazy_flush_because(lazy, cause, 0);
+  if (status) hal_failure_record(lazy->program.stream, status);
+}
+
+/* Returns whether an operator may belong to a group that earlier operators began. */
+static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
+}
+
+/* Returns whether enough operators are deferred for the device to begin: a piece, or fewer while the device is idle. The device is queried
+ * every HAL_LAZY_FIRST operators. */
+static __attribute__((noinline)) int is_enough(hal_lazy_t *lazy, uint64_t recorded, uint64_t deferred) {
+  if (deferred >= lazy->desc.piece) return 1;
+  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) ||
+      recorded < atomic_load_explicit(&lazy->next_query, memory_order_relaxed))
+    return 0;
+  atomic_store_explicit(&lazy->next_query, recorded + HAL_LAZY_FIRST, memory_order_relaxed);
+  return lazy->desc.piece != UINT32_MAX && hal_lazy_device_is_idle(lazy);
+}
+
+/* Flushes a stream whose limit of operators is reached. The first time, a warning is logged. */
+static __attribute__((noinline)) void flush_full(hal_lazy_t *lazy) {
+  flush_quietly(lazy, "the limit of operators");
+  hal_lock(&lazy->queueing);
+  lazy->info.limits++;
+  const int warn = !lazy->warned;
+  lazy->warned = 1;
+  hal_unlock(&lazy->queueing);
+  if (!warn) return;
+  char where[280];
+  hal_lazy_write_position(&lazy->desc, where, sizeof where);
+  hal_log(HAL_LOG_WARNING,
+          "stream %lld of device %s: %u operators were deferred%s without a synchronization point; flushing. Call "
+          "mark_step() (in C: hal_lazy_flush) once per iteration",
+          (long long)lazy->program.stream->id, lazy->program.device->label, (unsigned)lazy->desc.limit, where);
+}
+
+/* Returns whether the launches of an operator determine what it accesses. */
+static inline int has_known_accesses(const hal_lazy_t *lazy, uint32_t op) {
+  return op < HAL_OP_ID_COUNT && lazy->known_accesses >> hal_op_infos[op].family & 1;
+}
+
+/* Passes the call of the operator that begins to the recording, if it is described, compiled, or needed to find its memory accesses. */
+static __attribute__((noinline)) void pass_call(const hal_lazy_t *lazy, hal_recorded_op_t *op,
+                                                const hal_op_call_t *call) {
+  op->described = (lazy->desc.flags & HAL_LAZY_DESCRIBED) != 0;
+  op->accepted = call && lazy->programs && hal_compiler_accepts(lazy->programs, op->op, call);
+  op->spans = call && !has_known_accesses(lazy, op->op);
+  op->call = op->described || op->accepted || op->spans ? call : NULL;
+}
+
+/* Flushes the stream before an operator if that is due. */
+static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint32_t op, uint64_t recorded, uint64_t deferred) {
+  if (deferred >= lazy->first && !is_elementwise(lazy, op) && is_enough(lazy, recorded, deferred))
+    flush_quietly(lazy, "enough for the device to begin");
+  if (deferred >= lazy->desc.limit) flush_full(lazy);
+}
+
+int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
+  hal_lazy_t *const lazy = hal_lazy_of(queue);
+  if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer) return 0;
+  const uint64_t recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
+  const uint64_t deferred = recorded - atomic_load_explicit(&lazy->flushed, memory_order_relaxed);
+  if (deferred >= lazy->due && (!is_elementwise(lazy, op->op) || HAL_UNLIKELY(deferred >= lazy->desc.limit)))
+    flush_due(lazy, op->op, recorded, deferred);
+  if (lazy->desc.origin) op->origin = lazy->desc.origin(lazy->desc.state);
+  if (HAL_UNLIKELY(lazy->wants_calls || !has_known_accesses(lazy, op->op))) pass_call(lazy, op, call);
+  return 1;
+}
+
+void hal_lazy_end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
+  hal_program_t *const program = &hal_lazy_of(queue)->program;
+  if (HAL_LIKELY(!op->accepted)) return;
+  hal_program_lock(program);
+  if (op->recording == program->front->id) program->list.ops[op->index].complete = 1;
+  hal_program_unlock(program);
+}
+
+void hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size) {
+  hal_program_t *const program = &hal_lazy_of(queue)->program;
+  hal_program_lock(program);
+  hal_command_t *const note =
+      program->recording && program->list.command_count ? hal_program_append(program, HAL_COMMAND_FREED) : NULL;
+  if (note) {
+    note->u.freed.address = address;
+    note->u.freed.size = size;
+  }
+  hal_program_unlock(program);
+}

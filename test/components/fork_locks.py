@@ -1,0 +1,27 @@
+"""Checks that no lock of the HAL can stay locked in the child of a fork: a lock is an hal_lock_t, which is free there (hal/src/base/lock.h), or a
+mutex of the list below, for which the reason is known. hal/src/base/life.h has the rule, test/hal/device/fork_locks.c forks."""
+import re
+
+MUTEX = re.compile(r"\bpthread_(?:mutex|cond|rwlock|spin|barrier)\w*_t\s+\w+\s*(?:=|;)|\bsem_t\s+\w+\s*;|\bmtx_t\b")
+RENEWED = "hal_life_hooks.after_fork initializes it again"
+NOT_TAKEN = "held only while a plugin is in use; the child of such a process has no device that could take it"
+
+FILES = {
+    "hal/src/fusion/worker.c": RENEWED,
+    "hal/src/plugin/layer_borrow.c": RENEWED,
+    "hal/src/plugin/layer_live.h": RENEWED,
+    "hal/src/op/pack.c": NOT_TAKEN,
+    "hal/src/op/provider.h": NOT_TAKEN,
+    "hal/src/op/table.h": NOT_TAKEN,
+    "hal/ops/gemm/amx.c": NOT_TAKEN,
+}
+
+
+def check(sources):
+    """`sources`: the code of files without comments, by their paths."""
+    found = {name for name, code in sources.items() if name.startswith(("hal/src/", "hal/ops/")) and MUTEX.search(code)}
+    for name in sorted(found - set(FILES)):
+        yield (f"{name} has a mutex, which stays locked in the child of a fork; use hal_lock_t (hal/src/base/lock.h), or renew it in "
+               "hal_life_hooks.after_fork and list it in test/components/fork_locks.py")
+    for name in sorted(set(FILES) & set(sources) - found):
+        yield f"{name} has no mutex: remove it from test/components/fork_locks.py"
