@@ -169,6 +169,14 @@ def a_comment_that_names_no_file(root, compiler):
     write(root, "hal/src/device/device.c", "/* see hal/src/device/queue.c */\n")
 
 
+def a_fork(root, compiler):
+    write(root, "hal/src/plugin/trial.c", "int f(void) { const pid_t child = fork(); return child; }\n")
+
+
+def no_fork(root, compiler):
+    write(root, "hal/src/plugin/trial.c", "/* after fork() */ void hal_after_fork(void); void f(void) { hal_after_fork(); }\n")
+
+
 def python(root, name, text=""):
     write(root, f"{components.PACKAGE}/{name}.py", text)
 
@@ -236,7 +244,7 @@ def main():
                 a_mutex_that_is_gone: "pack.c has no mutex",
                 a_first_line_of_another_file: "names op_copy.c; write copy.c", a_first_line_of_no_file: "begins with 'status.cpp: '",
                 a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
-                questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
+                a_fork: "posix_spawn", no_fork: "", questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
                 a_computed_import: "names it computes", a_module_of_no_component: "belongs to no component"}
     for plant, words in expected.items():
         found = problems(plant, sys.argv[1])
