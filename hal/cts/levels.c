@@ -44,7 +44,7 @@ static void add(char *text, size_t size, const char *words) {
 }
 
 /* Suites that must be without findings for each level. */
-static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault",
+static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault flags",
                                                "stream event host_call",
                                                "module",
                                                "op",

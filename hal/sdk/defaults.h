@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "hal/plugin.h"
+#include "hal/plugin_flags.h"
 #include "random.h"
 
 static int64_t default_now_ns(void) {
@@ -23,20 +24,14 @@ static int64_t default_now_ns(void) {
 
 /* ---- plugin and devices ---- */
 
-HAL_DEFAULT(probe, uint32_t flags) {
-  (void)flags;
-  return HAL_OK;
-}
+HAL_DEFAULT(probe, uint32_t flags) { return hal_flags_check("probe", flags, 0); }
 
 HAL_DEFAULT(init, const char *options) {
   (void)options;
   return HAL_OK;
 }
 
-HAL_DEFAULT(shutdown, uint32_t flags) {
-  (void)flags;
-  return HAL_OK;
-}
+HAL_DEFAULT(shutdown, uint32_t flags) { return hal_flags_check("shutdown", flags, 0); }
 
 HAL_DEFAULT(device_info, int32_t device, hal_device_info_t *out_info) {
   if (out_info->struct_size >= HAL_STRUCT_SIZE(hal_device_info_t, name))
@@ -57,9 +52,10 @@ HAL_DEFAULT(device_peer_query, int32_t device, int32_t peer, int32_t *out_access
 
 /* ---- memory ---- */
 
-HAL_DEFAULT(memory_alloc_async, int32_t device, hal_plugin_stream_t *stream, size_t size, void **out_ptr) {
+HAL_DEFAULT(memory_alloc_async, int32_t device, hal_plugin_stream_t *stream, size_t size, uint32_t flags,
+            void **out_ptr) {
   (void)stream;
-  return HAL_SELF(memory_alloc, device, size, 0, out_ptr);
+  return HAL_SELF(memory_alloc, device, size, flags, out_ptr);
 }
 
 HAL_DEFAULT(memory_free_async, int32_t device, hal_plugin_stream_t *stream, void *ptr) {
@@ -117,8 +113,10 @@ HAL_DEFAULT(memory_pointer_info, const void *ptr, hal_pointer_info_t *out_info) 
   return HAL_NOT_FOUND;
 }
 
-HAL_DEFAULT(host_alloc, int32_t device, size_t size, void **out_ptr) {
+HAL_DEFAULT(host_alloc, int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   (void)device;
+  const hal_status_t status = hal_flags_check("host_alloc", flags, 0);
+  if (status) return status;
   void *ptr = hal_host->mem_alloc(size, 64); /* 64: a cache line, the alignment that the op promises */
   if (!ptr) return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "host_alloc: out of host memory");
   *out_ptr = ptr;
@@ -133,10 +131,11 @@ HAL_DEFAULT(host_free, int32_t device, void *ptr) {
 
 /* ---- streams: the default stream is NULL, so no foreign handle can reach the author's code ---- */
 
-HAL_DEFAULT(stream_create, int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)device, (void)priority;
-  *out_stream = NULL;
-  return HAL_OK;
+HAL_DEFAULT(stream_create, int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)device;
+  const hal_status_t status = hal_stream_desc_check("stream_create", desc, 0);
+  if (!status) *out_stream = NULL;
+  return status;
 }
 
 HAL_DEFAULT(stream_destroy, hal_plugin_stream_t *stream) {
@@ -198,6 +197,8 @@ typedef struct default_event_s {
 
 HAL_DEFAULT(event_create, int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   (void)device;
+  const hal_status_t status = hal_flags_check("event_create", flags, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING);
+  if (status) return status;
   default_event_t *event = hal_host->mem_alloc(sizeof *event, 16);
   if (!event) return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "event_create: out of host memory");
   *event = (default_event_t){.flags = flags};

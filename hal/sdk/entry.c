@@ -23,6 +23,7 @@ _Static_assert(sizeof(hal_arg_t) == 16, "ABI: hal_arg_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity) == 208, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_stream_desc_t, queue) == 24, "ABI: hal_stream_desc_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, abandoned) == 48, "ABI: hal_module_desc_t");
 _Static_assert(sizeof(hal_launch_attribute_t) == 20, "ABI: hal_launch_attribute_t");
 _Static_assert(sizeof(hal_memory_handle_t) == 72, "ABI: hal_memory_handle_t");

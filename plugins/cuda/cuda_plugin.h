@@ -4,6 +4,7 @@
 #define CUDA_PLUGIN_H_
 
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <hal/plugin_records.h>
 #include <pthread.h>
 #include <stdalign.h>

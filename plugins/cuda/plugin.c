@@ -53,8 +53,8 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 hal_status_t hal_plugin_probe(uint32_t flags) {
-  (void)flags;
-  return cuda_loader_open();
+  const hal_status_t status = hal_flags_check("cuda: probe", flags, 0);
+  return status ? status : cuda_loader_open();
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
@@ -138,7 +138,8 @@ hal_status_t hal_plugin_init(const char *options) {
 
 /* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
-  (void)flags;
+  const hal_status_t status = hal_flags_check("cuda: shutdown", flags, 0);
+  if (status) return status;
   if (atomic_load(&cuda.forked)) return HAL_OK;
   for (int32_t i = 0; i < cuda.device_count; i++)
     if (atomic_load(&cuda.devices[i].context)) hal_plugin_device_synchronize(i);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "hal/plugin.h"
+#include "hal/plugin_flags.h"
 #include "hal/plugin_kernels.h"
 #include "sync.h"
 

@@ -43,10 +43,7 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 /* Every machine has the hardware. */
-hal_status_t hal_plugin_probe(uint32_t flags) {
-  (void)flags;
-  return HAL_OK;
-}
+hal_status_t hal_plugin_probe(uint32_t flags) { return hal_flags_check("fake: probe", flags, 0); }
 
 static void fork_prepare(void) {
   fake_pool_fork_prepare();
@@ -91,7 +88,8 @@ hal_status_t hal_plugin_init(const char *options) {
 }
 
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
-  (void)flags;
+  const hal_status_t status = hal_flags_check("fake: shutdown", flags, 0);
+  if (status) return status;
   for (int32_t i = 0; i < fake.device_count; i++) hal_plugin_device_synchronize(i);
   fake_pool_stop();
   if (fake.settings.protect) fake_fault_uninstall();

@@ -4,6 +4,7 @@
 #define NPU_H_
 
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <hal/plugin_records.h>
 #include <level_zero/ze_api.h>
 #include <level_zero/zes_api.h>
@@ -270,7 +271,7 @@ int64_t npu_device_time(const npu_device_t *device, uint64_t ticks, uint32_t bit
 size_t npu_virtual_granularity(const npu_device_t *device);
 
 /* Makes a stream that is in no list. */
-hal_status_t npu_stream_make(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream);
+hal_status_t npu_stream_make(int32_t device, const hal_stream_desc_t *wanted, hal_plugin_stream_t **out_stream);
 void npu_stream_unmake(hal_plugin_stream_t *stream);
 
 /* ---- profiles (profile.c) ------------------------------------------------------------------------------------------------------ */

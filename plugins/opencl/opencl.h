@@ -8,6 +8,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <hal/plugin_records.h>
 #include <pthread.h>
 #include <stdalign.h>

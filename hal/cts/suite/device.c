@@ -146,7 +146,7 @@ void cts_case_event_between_devices(cts_t *t) {
   hal_plugin_event_t *const written = cts_event(t, 0);
   void *there = NULL;
   uint8_t *const here = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
-  CTS_OK(t, stream_create, peer, 0, &theirs);
+  CTS_OK(t, stream_create, peer, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &theirs);
   CTS_OK(t, memory_alloc, peer, SIZE, 0, &there);
   for (uint64_t round = 0; round < 5; round++) {
     static cts_gate_t gate;

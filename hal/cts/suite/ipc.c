@@ -176,7 +176,7 @@ void cts_case_memory_host_register(cts_t *t) {
   for (int round = 0; round < 3; round++) {
     memcpy(host, expected, SIZE);
     CTS_JUDGE(t, host_register, "Page-locks");
-    CTS_OK(t, host_register, t->device, host, SIZE);
+    CTS_OK(t, host_register, t->device, host, SIZE, 0);
     cts_same(t, host, expected, SIZE, "host memory, behind host_register");
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, device, host, SIZE);

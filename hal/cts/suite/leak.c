@@ -49,7 +49,7 @@ static void use_event(cts_t *t) {
 static void use_memory(cts_t *t) { cts_free(t, cts_alloc(t, 300)); }
 static void use_host_memory(cts_t *t) {
   void *host = NULL;
-  CTS_OK(t, host_alloc, t->device, 300, &host);
+  CTS_OK(t, host_alloc, t->device, 300, 0, &host);
   CTS_OK(t, host_free, t->device, host);
 }
 

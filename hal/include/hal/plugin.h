@@ -27,6 +27,8 @@
  *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
  *    when it lies within (HAL_SET_FIELD). Reserved fields are zero.
+ *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored (plugin_flags.h): later
+ *    minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
  *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
@@ -122,6 +124,30 @@ typedef struct hal_memory_handle_s {
 
 /* event_create flags. HAL_EVENT_INTERPROCESS, for event_ipc_export, never comes with HAL_EVENT_TIMING */
 enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
+
+/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* hal_stream_desc_t.engine */
+enum {
+  HAL_ENGINE_ANY = 0,
+  HAL_ENGINE_COMPUTE = 1,
+  HAL_ENGINE_COPY = 2 /* the stream gets copies, fills, events and host functions only */
+};
+
+/* hal_stream_desc_t.flags */
+#define HAL_STREAM_QUEUE (UINT32_C(1) << 0) /* `queue` chooses a hardware queue; without it the plugin does */
+
+/* What stream_create makes. A field that a later minor appends is zero where the host does not know it; one that must not be
+ * ignored comes with a flag. */
+typedef struct hal_stream_desc_s {
+  size_t struct_size;
+  uint32_t flags;   /* HAL_STREAM_* */
+  int32_t priority; /* 0 is normal, lower is more urgent; a device without priorities ignores it */
+  uint32_t engine;  /* HAL_ENGINE_*, a hint: a device without engines of the class takes others */
+  uint32_t queue;   /* with HAL_STREAM_QUEUE: the index among the queues of the engine class */
+} hal_stream_desc_t;
+
+/* Initializer of a descriptor with a priority and no other wish. */
+#define HAL_STREAM_DESC(priority) {HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0}
 
 typedef void (*hal_host_fn_t)(void *user_data);
 

@@ -53,6 +53,7 @@
   X(OP_OWN, hal_op_own_t *, STRUCT)                    \
   X(COMPILER, hal_compiler_t *, STRUCT)                \
   X(TEXT, const char *, BORROWED)                      \
+  X(STREAM_DESC, const hal_stream_desc_t *, BORROWED)  \
   X(IPC, const hal_ipc_handle_t *, BORROWED)           \
   X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
   X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \

@@ -166,6 +166,8 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put(arena, from, sizeof(hal_ipc_handle_t));
     case HAL_TYPE_HANDLE:
       return put(arena, from, sizeof(hal_memory_handle_t));
+    case HAL_TYPE_STREAM_DESC:
+      return put_struct(arena, from, sizeof(hal_stream_desc_t));
     case HAL_TYPE_MODULE_DESC:
       return put_module(arena, from);
     case HAL_TYPE_LAUNCH:

@@ -157,8 +157,6 @@ _Static_assert(HAL_MAX_DEVICES <= 64, "one bit per peer");
 
 static hal_status_t before_alloc(hal_layer_call_t *call) {
   if (!value_of(call, "size")) return hal_validate_misuse(call, "size is 0; ask for at least one byte");
-  const hal_argument_t *const flags = hal_validate_argument(call, "flags");
-  if (flags && flags->value) return hal_validate_misuse(call, "flags is %u; it must be 0", (unsigned)flags->value);
   return HAL_OK;
 }
 
@@ -252,6 +250,14 @@ static hal_status_t before_random(hal_layer_call_t *call) {
 
 static hal_status_t before_host_call(hal_layer_call_t *call) {
   return value_of(call, "fn") ? HAL_OK : hal_validate_misuse(call, "fn is NULL; pass a function");
+}
+
+static hal_status_t before_stream_create(hal_layer_call_t *call) {
+  const hal_stream_desc_t *const desc = (const hal_stream_desc_t *)value_of(call, "desc");
+  if (desc->flags & ~HAL_STREAM_QUEUE)
+    return hal_validate_misuse(call, "desc->flags is 0x%x; pass flags of plugin.h (HAL_STREAM_*)", desc->flags);
+  if (desc->engine <= HAL_ENGINE_COPY) return HAL_OK;
+  return hal_validate_misuse(call, "desc->engine is %u; pass one of HAL_ENGINE_*", desc->engine);
 }
 
 static hal_status_t before_stream_destroy(hal_layer_call_t *call) {
@@ -432,11 +438,12 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_virtual_release] = {ENDS(PHYSICAL), .before = hal_rule_before_release},
     [HAL_SLOT_virtual_map] = {MAKES(MAPPED), .before = hal_rule_before_map, .after = hal_rule_after_map},
     [HAL_SLOT_virtual_unmap] = {ENDS(MAPPED), .after = hal_rule_after_unmap},
-    [HAL_SLOT_stream_create] = {MAKES(STREAM)},
+    [HAL_SLOT_stream_create] = {MAKES(STREAM), .before = before_stream_create},
     [HAL_SLOT_stream_destroy] = {ENDS(STREAM), .before = before_stream_destroy},
     [HAL_SLOT_stream_error] = {.after = after_stream_error},
     [HAL_SLOT_stream_host_call] = {.before = before_host_call},
-    [HAL_SLOT_event_create] = {MAKES(EVENT)},
+    [HAL_SLOT_event_create] = {MAKES(EVENT),
+                               .flags = HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS},
     [HAL_SLOT_event_destroy] = {ENDS(EVENT)},
     [HAL_SLOT_event_record] = {.after = after_record},
     [HAL_SLOT_event_elapsed] = {.after = after_elapsed},

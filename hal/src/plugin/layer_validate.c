@@ -163,6 +163,7 @@ static hal_status_t check_handle(const hal_layer_call_t *call, hal_validate_t *v
 
 static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argument_t *argument) {
   static const size_t least[HAL_TYPE_COUNT] = {
+      [HAL_TYPE_STREAM_DESC] = HAL_STRUCT_SIZE(hal_stream_desc_t, queue),
       [HAL_TYPE_MODULE_DESC] = HAL_STRUCT_SIZE(hal_module_desc_t, size),
       [HAL_TYPE_LAUNCH] = HAL_STRUCT_SIZE(hal_launch_t, args),
       [HAL_TYPE_RANDOM] = HAL_STRUCT_SIZE(hal_random_t, p1),
@@ -178,6 +179,12 @@ static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argum
                              argument->name, size, least[argument->type]);
 }
 
+static hal_status_t check_flags(const hal_layer_call_t *call, const hal_argument_t *argument) {
+  const uint32_t known = hal_rules[call->slot].flags, unknown = (uint32_t)argument->value & ~known;
+  if (!unknown) return HAL_OK;
+  return hal_validate_misuse(call, "flags has the unknown bits 0x%x; this version defines 0x%x", unknown, known);
+}
+
 static hal_status_t check_argument(const hal_layer_call_t *call, hal_validate_t *validate,
                                    const hal_argument_t *argument) {
   switch (classes[argument->type]) {
@@ -188,7 +195,7 @@ static hal_status_t check_argument(const hal_layer_call_t *call, hal_validate_t 
     case HAL_CLASS_VALUE:
       if (argument->type == HAL_TYPE_I32 && is_ordinal(argument->name))
         return check_ordinal(call, argument, validate->device_count);
-      return HAL_OK;
+      return argument->type == HAL_TYPE_U32 && strcmp(argument->name, "flags") == 0 ? check_flags(call, argument) : HAL_OK;
     default:
       if (argument->value) return HAL_OK;
       return hal_validate_misuse(call, "%s is NULL; pass the address of a variable for the answer", argument->name);

@@ -49,6 +49,7 @@ const hal_argument_t *hal_validate_argument(const hal_layer_call_t *call, const 
 /* ---- layer_rules.c ---- */
 typedef struct hal_rule_s {
   uint8_t makes, ends;                                                /* hal_live_kind_t + 1; 0 = nothing */
+  uint32_t flags;                                                     /* known bits of the argument `flags` */
   hal_status_t (*before)(hal_layer_call_t *call);                     /* with the lock */
   hal_status_t (*after)(hal_layer_call_t *call, hal_status_t status); /* with the lock; gives the status */
 } hal_rule_t;

@@ -159,8 +159,8 @@ static hal_status_t pointer_info_no_base(const void *ptr, hal_pointer_info_t *ou
   if (!status) memcpy(&out_info->base, &ptr, sizeof ptr);
   return status;
 }
-static hal_status_t host_alloc_unaligned(int32_t device, size_t size, void **out_ptr) {
-  const hal_status_t status = good.host_alloc(device, size + 64, out_ptr);
+static hal_status_t host_alloc_unaligned(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  const hal_status_t status = good.host_alloc(device, size + 64, flags, out_ptr);
   if (!status) *out_ptr = (char *)*out_ptr + 8;
   return status;
 }

@@ -78,7 +78,8 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
   hal_plugin_physical_t *memory = NULL;
   hal_memory_handle_t handle = {.file = -1};
-  if (flags || whole < size || whole > SIZE_MAX / 4)
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
+  if (whole < size || whole > SIZE_MAX / 4)
     return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
   hal_status_t status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
   if (status == HAL_UNIMPLEMENTED) return whole_good.memory_alloc(device, size, flags, out_ptr); /* in this setting */
@@ -92,8 +93,8 @@ hal_status_t whole_memory_free(int32_t device, void *ptr) {
   return !ptr || !find_segment(ptr) ? whole_good.memory_free(device, ptr) : remove_segment(device, ptr, 1);
 }
 
-hal_status_t whole_memory_alloc_async(int32_t device, stream_t *stream, size_t size, void **out_ptr) {
-  return (void)stream, whole_memory_alloc(device, size, 0, out_ptr);
+hal_status_t whole_memory_alloc_async(int32_t device, stream_t *stream, size_t size, uint32_t flags, void **out_ptr) {
+  return (void)stream, whole_memory_alloc(device, size, flags, out_ptr);
 }
 
 typedef struct later_s {
@@ -203,6 +204,7 @@ static hal_status_t add_event(int file, event_t **out_event) {
 
 hal_status_t whole_event_create(int32_t device, uint32_t flags, event_t **out_event) {
   if (!(flags & HAL_EVENT_INTERPROCESS)) return whole_good.event_create(device, flags, out_event);
+  if (flags & ~(uint32_t)(HAL_EVENT_INTERPROCESS | HAL_EVENT_TIMING | HAL_EVENT_BLOCKING)) return HAL_UNIMPLEMENTED;
   if (flags & HAL_EVENT_TIMING)
     return whole_refuse(HAL_INVALID_ARGUMENT,
                         "whole: events between processes have no times; leave HAL_EVENT_TIMING out");
@@ -301,10 +303,11 @@ static struct {
   size_t size;
 } ranges[RANGES];
 
-hal_status_t whole_host_register(int32_t device, void *ptr, size_t size) {
+hal_status_t whole_host_register(int32_t device, void *ptr, size_t size, uint32_t flags) {
   const uint8_t *const begin = ptr;
   int room = -1, taken = 0;
   (void)device;
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
   if (!ptr || !size) return whole_refuse(HAL_INVALID_ARGUMENT, "whole: host_register of no memory");
   pthread_mutex_lock(&lock);
   for (int i = 0; i < RANGES; i++) {

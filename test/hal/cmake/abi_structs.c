@@ -36,6 +36,8 @@ int main(void) {
   F15(hal_device_info_t, struct_size, name, dialects, uuid, flags, total_memory, compute_units, subgroup_size,
       max_block_threads, max_shared_bytes, pci_domain, pci_bus, pci_device, base_alignment, virtual_granularity)
   F5(hal_pointer_info_t, struct_size, base, size, device, kind)
+  F5(hal_stream_desc_t, struct_size, flags, priority, engine, queue)
+  C4(HAL_ENGINE_ANY, HAL_ENGINE_COMPUTE, HAL_ENGINE_COPY, HAL_STREAM_QUEUE)
   F6(hal_module_desc_t, struct_size, dialect, options, data, size, abandoned)
   F3(hal_arg_t, value, size, kind)
   F9(hal_launch_t, struct_size, grid, block, shared_bytes, arg_count, args, attributes, attribute_count, reserved)

@@ -29,7 +29,7 @@ Test(layer_validate, right_use_of_every_group_is_not_remarked) {
   assert_ok(hal_call_event_elapsed(plugin, later, event, &time)); /* negative, and rightly so */
   cr_assert_eq(time, -1000);
   assert_ok(hal_call_stream_wait_event(plugin, stream_1, event)); /* across devices */
-  assert_ok(hal_call_host_alloc(plugin, 0, 64, &pinned));
+  assert_ok(hal_call_host_alloc(plugin, 0, 64, 0, &pinned));
   assert_ok(hal_call_host_free(plugin, 0, pinned));
   assert_ok(hal_call_event_destroy(plugin, later));
   assert_ok(hal_call_event_destroy(plugin, NULL));
@@ -60,7 +60,7 @@ Test(layer_validate, injected_failures_are_judged_as_the_plugins) {
   plugin->layers |= HAL_LAYER_FAULT;
   hal_plugin_stream_t *made = NULL;
   hal_status_t status = HAL_OK;
-  for (int i = 0; i < 9 && !status; i++) status = hal_call_stream_create(plugin, 0, 0, &made);
+  for (int i = 0; i < 9 && !status; i++) status = hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &made);
   cr_assert_eq(status, HAL_RESOURCE_EXHAUSTED);
   cr_assert_str_empty(lines);
 }
@@ -358,7 +358,7 @@ Test(layer_validate, a_plugin_of_an_older_minor_version_is_validated_through_its
   open_fixture("old");
   plugin = &hal_registry.plugins[0];
   assert_ok(hal_device_ensure(0));
-  assert_ok(hal_call_memory_alloc_async(plugin, 0, NULL, 64, &memory)); /* the host's default calls memory_alloc */
+  assert_ok(hal_call_memory_alloc_async(plugin, 0, NULL, 64, 0, &memory)); /* the host's default calls memory_alloc */
   assert_ok(hal_call_memory_free_async(plugin, 0, NULL, memory));
   assert_ok(hal_call_event_create(plugin, 0, 0, &event));
   assert_ok(hal_call_event_destroy(plugin, event));

@@ -134,8 +134,8 @@ hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *ou
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
-  (void)device, (void)size;
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)size, (void)flags;
   return make(64, out_ptr);
 }
 hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
@@ -186,8 +186,8 @@ hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t
 
 /* ---- streams and events ---- */
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)desc;
   const hal_status_t status = make(sizeof **out_stream, (void **)out_stream);
   if (!status) (*out_stream)->device = device;
   return status;
