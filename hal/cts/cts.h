@@ -147,6 +147,10 @@ int cts_provides(const cts_t *t, uint32_t slot);
 #define CTS_PROVIDES(t, name) cts_provides(t, HAL_SLOT_##name)
 int cts_is_async(const cts_t *t);
 
+/* ---- flags.c ---- */
+/* Calls `use` with each flag outside `known` alone, and with all of them; fails where one is not HAL_UNIMPLEMENTED. */
+void cts_refuses_flags(cts_t *t, uint32_t known, hal_status_t (*use)(cts_t *t, uint32_t flags));
+
 /* ---- data.c: memory and numbers ---- */
 void *cts_alloc(cts_t *t, size_t size);
 void cts_free(cts_t *t, void *ptr);

@@ -4,8 +4,7 @@
 
 enum { SIZE = 4096 };
 
-/* Calls `use` with each flag outside `known` alone, and with all of them. */
-static void refuses(cts_t *t, uint32_t known, hal_status_t (*use)(cts_t *t, uint32_t flags)) {
+void cts_refuses_flags(cts_t *t, uint32_t known, hal_status_t (*use)(cts_t *t, uint32_t flags)) {
   for (uint32_t i = 0; i <= 32; i++) {
     const uint32_t flags = i < 32 ? UINT32_C(1) << i : ~known;
     if (flags & known) continue;
@@ -49,26 +48,26 @@ static hal_status_t create(cts_t *t, uint32_t flags, uint32_t engine) {
 }
 static hal_status_t stream_create(cts_t *t, uint32_t flags) { return create(t, flags, HAL_ENGINE_ANY); }
 
-void cts_case_flags_probe(cts_t *t) { refuses(t, 0, probe); }
-void cts_case_flags_memory_alloc(cts_t *t) { refuses(t, 0, memory_alloc); }
-void cts_case_flags_memory_alloc_async(cts_t *t) { refuses(t, 0, memory_alloc_async); }
-void cts_case_flags_host_alloc(cts_t *t) { refuses(t, 0, host_alloc); }
+void cts_case_flags_probe(cts_t *t) { cts_refuses_flags(t, 0, probe); }
+void cts_case_flags_memory_alloc(cts_t *t) { cts_refuses_flags(t, 0, memory_alloc); }
+void cts_case_flags_memory_alloc_async(cts_t *t) { cts_refuses_flags(t, 0, memory_alloc_async); }
+void cts_case_flags_host_alloc(cts_t *t) { cts_refuses_flags(t, 0, host_alloc); }
 void cts_case_flags_event_create(cts_t *t) {
-  refuses(t, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS, event_create);
+  cts_refuses_flags(t, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING | HAL_EVENT_INTERPROCESS, event_create);
 }
 void cts_case_flags_host_register(cts_t *t) {
   t->scratch = cts_host(t, SIZE);
-  refuses(t, 0, host_register);
+  cts_refuses_flags(t, 0, host_register);
 }
 
 /* A refused shutdown shuts nothing down. */
 void cts_case_flags_shutdown(cts_t *t) {
-  refuses(t, 0, shutdown);
+  cts_refuses_flags(t, 0, shutdown);
   CTS_OK(t, device_synchronize, t->device);
 }
 
 void cts_case_flags_stream_create(cts_t *t) {
-  refuses(t, HAL_STREAM_QUEUE, stream_create);
+  cts_refuses_flags(t, HAL_STREAM_QUEUE, stream_create);
   for (uint32_t engine = HAL_ENGINE_COPY + 1; engine < 40; engine++) {
     const hal_status_t status = create(t, 0, engine);
     CTS_CHECK(t, status == HAL_UNIMPLEMENTED, "the unknown engine class %u gave status %d, not HAL_UNIMPLEMENTED (12)",

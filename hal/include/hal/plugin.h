@@ -108,10 +108,6 @@ typedef struct hal_pointer_info_s {
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
 
-typedef struct hal_ipc_handle_s {
-  uint8_t bytes[64];
-} hal_ipc_handle_t;
-
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
 enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };

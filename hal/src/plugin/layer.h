@@ -44,7 +44,6 @@
   X(OUT_SIZE, size_t *, OUT)                           \
   X(OUT_U32, uint32_t *, OUT)                          \
   X(OUT_HANDLE, hal_memory_handle_t *, OUT)            \
-  X(OUT_IPC, hal_ipc_handle_t *, OUT)                  \
   X(INFO, hal_plugin_info_t *, STRUCT)                 \
   X(DEVICE_INFO, hal_device_info_t *, STRUCT)          \
   X(POINTER_INFO, hal_pointer_info_t *, STRUCT)        \
@@ -54,7 +53,6 @@
   X(COMPILER, hal_compiler_t *, STRUCT)                \
   X(TEXT, const char *, BORROWED)                      \
   X(STREAM_DESC, const hal_stream_desc_t *, BORROWED)  \
-  X(IPC, const hal_ipc_handle_t *, BORROWED)           \
   X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
   X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \
   X(LAUNCH, const hal_launch_t *, BORROWED)            \

@@ -156,14 +156,16 @@ static const void *put_op_call(arena_t *arena, const hal_op_call_t *op) {
   return copy;
 }
 
+static const void *put_bytes(arena_t *arena, const hal_layer_call_t *call, const void *from, const char *size) {
+  return put(arena, from, (size_t)hal_validate_argument(call, size)->value);
+}
+
 /* Copies one argument; gives 0 when it is not borrowed, or there is nothing to copy. */
 static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument) {
   const void *const from = (const void *)argument->value;
   switch (argument->type) {
     case HAL_TYPE_TEXT:
       return put_text(arena, from);
-    case HAL_TYPE_IPC:
-      return put(arena, from, sizeof(hal_ipc_handle_t));
     case HAL_TYPE_HANDLE:
       return put(arena, from, sizeof(hal_memory_handle_t));
     case HAL_TYPE_STREAM_DESC:
@@ -174,9 +176,10 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put_launch(arena, from);
     case HAL_TYPE_RANDOM:
       return put_struct(arena, from, sizeof(hal_random_t));
-    case HAL_TYPE_CONST_ADDRESS: /* no type of its own tells the pattern of a fill */
-      if (call->slot != HAL_SLOT_memory_fill || strcmp(argument->name, "pattern")) return NULL;
-      return put(arena, from, (size_t)hal_validate_argument(call, "pattern_size")->value);
+    case HAL_TYPE_CONST_ADDRESS: /* bytes with an argument for their number */
+      if (strcmp(argument->name, "pattern") == 0) return put_bytes(arena, call, from, "pattern_size");
+      if (strcmp(argument->name, "handle") == 0) return put_bytes(arena, call, from, "handle_size");
+      return NULL;
     default:
       return NULL;
   }

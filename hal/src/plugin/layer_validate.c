@@ -26,8 +26,6 @@ static size_t out_size(uint32_t type) {
       return sizeof(int32_t);
     case HAL_TYPE_OUT_HANDLE:
       return sizeof(hal_memory_handle_t);
-    case HAL_TYPE_OUT_IPC:
-      return sizeof(hal_ipc_handle_t);
     default:
       return sizeof(void *); /* handles, addresses, size_t, int64_t */
   }

@@ -55,7 +55,6 @@ int main(void) {
   F9(hal_profile_record_t, struct_size, name, start_ns, end_ns, correlation, bytes, stream, kind, direction)
   F9(hal_host_api_t, struct_size, major, minor, error_set, log, mem_alloc, mem_free, profile_correlation, scratch_alloc)
   F6(hal_plugin_api_t, struct_size, major, minor, provided, provided_words, build_flags)
-  STRUCT(hal_ipc_handle_t)
   STRUCT(hal_arg_t)
   STRUCT(hal_value_t)
   STRUCT(hal_tensor_t)
