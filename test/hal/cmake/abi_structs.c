@@ -72,6 +72,9 @@ int main(void) {
   C5(HAL_CALL_DENSE, HAL_RANDOM_UNIFORM, HAL_RANDOM_NORMAL, HAL_RANDOM_BERNOULLI, HAL_RANDOM_BITS)
   C4(HAL_LOG_ERROR, HAL_LOG_WARNING, HAL_LOG_INFO, HAL_LOG_DEBUG)
   C3(HAL_BUILD_DEBUG, HAL_BUILD_ASAN, HAL_BUILD_TSAN)
+  F10(hal_device_info_t, l2_bytes, copy_engines, pci_function, architecture, numa_node, partition_index, known,
+      reserved, driver_version, firmware_version)
+  C2(HAL_DEVICE_KNOWS_NUMA_NODE, HAL_DEVICE_KNOWS_PARTITION)
   STRUCT(hal_launch_attribute_t)
   STRUCT(hal_memory_handle_t)
   C1(HAL_DEVICE_RAW_POINTERS)
