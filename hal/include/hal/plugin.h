@@ -125,6 +125,24 @@ typedef struct hal_pointer_info_s {
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
 
+/* A rectangle of bytes, see memory_copy_2d. Rows begin a pitch apart. */
+typedef struct hal_copy_2d_s {
+  size_t struct_size;
+  void *dst;
+  const void *src;
+  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to that of the next */
+  size_t width, height;           /* bytes of a row; rows */
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_2d_t;
+
+/* One copy of memory_copy_batch. It may grow: elements lie `stride` bytes apart. */
+typedef struct hal_copy_s {
+  void *dst;
+  const void *src;
+  size_t size;
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_t;
+
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
 enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };

@@ -74,6 +74,9 @@ int main(void) {
   C3(HAL_BUILD_DEBUG, HAL_BUILD_ASAN, HAL_BUILD_TSAN)
   F10(hal_device_info_t, l2_bytes, copy_engines, pci_function, architecture, numa_node, partition_index, known,
       reserved, driver_version, firmware_version)
+  F9(hal_copy_2d_t, struct_size, dst, src, dst_pitch, src_pitch, width, height, dst_device, src_device)
+  F5(hal_copy_t, dst, src, size, dst_device, src_device)
+  STRUCT(hal_copy_t)
   C2(HAL_DEVICE_KNOWS_NUMA_NODE, HAL_DEVICE_KNOWS_PARTITION)
   STRUCT(hal_launch_attribute_t)
   STRUCT(hal_memory_handle_t)
