@@ -77,6 +77,9 @@ int main(void) {
   F9(hal_copy_2d_t, struct_size, dst, src, dst_pitch, src_pitch, width, height, dst_device, src_device)
   F5(hal_copy_t, dst, src, size, dst_device, src_device)
   STRUCT(hal_copy_t)
+  F5(hal_device_event_t, struct_size, kind, reserved, native_code, message)
+  C4(HAL_DEVICE_EVENT_LOST, HAL_DEVICE_EVENT_MEMORY_CORRECTED, HAL_DEVICE_EVENT_MEMORY_UNCORRECTED,
+     HAL_DEVICE_EVENT_THROTTLED)
   C2(HAL_DEVICE_KNOWS_NUMA_NODE, HAL_DEVICE_KNOWS_PARTITION)
   STRUCT(hal_launch_attribute_t)
   STRUCT(hal_memory_handle_t)
