@@ -47,22 +47,20 @@ void make_external(const py::object &object, int32_t device, bool timing, bool b
 }
 
 void open_event(const py::object &object, int32_t device, const std::string &bytes) {
-  hal_ipc_handle_t handle{};
-  TORCH_CHECK_VALUE(bytes.size() == sizeof handle.bytes, "a handle of an event has ", sizeof handle.bytes,
-                    " bytes, and this one ", bytes.size(), "; pass what ipc_handle() gave in the other process");
-  std::memcpy(handle.bytes, bytes.data(), sizeof handle.bytes);
   hal_event_t *made = nullptr;
-  check(hal_event_ipc_open(device, &handle, &made));
+  check(hal_event_ipc_open(device, bytes.data(), bytes.size(), &made));
   give(object, made);
 }
 
 py::bytes event_handle(const py::object &object) {
-  hal_ipc_handle_t handle{};
   auto *const event = static_cast<hal_event_t *>(event_in(object).eventId());
   TORCH_CHECK(event != nullptr,
               "this event was made for this process alone; make it with interprocess=True to give it to others");
-  check(hal_event_ipc_export(event, &handle));
-  return py::bytes(reinterpret_cast<const char *>(handle.bytes), sizeof handle.bytes);
+  size_t size = 0;
+  check(hal_event_ipc_export(event, nullptr, 0, &size));
+  std::string handle(size, '\0');
+  check(hal_event_ipc_export(event, handle.data(), handle.size(), &size));
+  return {handle};
 }
 
 }  // namespace

@@ -99,6 +99,9 @@ void cts_start(cts_t *t);
 /* The first part of it: what a host does that only looks which plugins and devices there are. */
 void cts_look(cts_t *t);
 
+/* Sets the variable of --fault, before the plugin is loaded. */
+void cts_fault_set(cts_t *t);
+
 /* ---- verdicts; they do not return ---- */
 #define CTS_NORETURN __attribute__((noreturn))
 #define CTS_PRINTF(text, first) __attribute__((format(printf, text, first)))
@@ -146,6 +149,10 @@ int cts_process_signals_are_the_same(char *text, size_t size);
 int cts_provides(const cts_t *t, uint32_t slot);
 #define CTS_PROVIDES(t, name) cts_provides(t, HAL_SLOT_##name)
 int cts_is_async(const cts_t *t);
+
+/* ---- flags.c ---- */
+/* Calls `use` with each flag outside `known` alone, and with all of them; fails where one is not HAL_UNIMPLEMENTED. */
+void cts_refuses_flags(cts_t *t, uint32_t known, hal_status_t (*use)(cts_t *t, uint32_t flags));
 
 /* ---- data.c: memory and numbers ---- */
 void *cts_alloc(cts_t *t, size_t size);

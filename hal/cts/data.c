@@ -23,13 +23,13 @@ uint8_t *cts_host(cts_t *t, size_t size) {
 uint8_t *cts_pinned(cts_t *t, size_t size) {
   void *bytes = NULL;
   if (!size || !t->page->provided[HAL_SLOT_host_alloc]) return cts_host(t, size);
-  CTS_OK(t, host_alloc, t->device, size, &bytes);
+  CTS_OK(t, host_alloc, t->device, size, 0, &bytes);
   return memset(bytes, 0, size);
 }
 
 hal_plugin_stream_t *cts_stream(cts_t *t) {
   hal_plugin_stream_t *stream = NULL;
-  CTS_OK(t, stream_create, t->device, 0, &stream);
+  CTS_OK(t, stream_create, t->device, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream);
   return stream;
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "hal/plugin.h"
+#include "hal/plugin_flags.h"
 #include "random.h"
 
 static int64_t default_now_ns(void) {
@@ -23,24 +24,23 @@ static int64_t default_now_ns(void) {
 
 /* ---- plugin and devices ---- */
 
-HAL_DEFAULT(probe, uint32_t flags) {
-  (void)flags;
-  return HAL_OK;
-}
+HAL_DEFAULT(probe, uint32_t flags) { return hal_flags_check("probe", flags, 0); }
 
 HAL_DEFAULT(init, const char *options) {
   (void)options;
   return HAL_OK;
 }
 
-HAL_DEFAULT(shutdown, uint32_t flags) {
-  (void)flags;
-  return HAL_OK;
-}
+HAL_DEFAULT(shutdown, uint32_t flags) { return hal_flags_check("shutdown", flags, 0); }
 
 HAL_DEFAULT(device_info, int32_t device, hal_device_info_t *out_info) {
   if (out_info->struct_size >= HAL_STRUCT_SIZE(hal_device_info_t, name))
     snprintf(out_info->name, sizeof out_info->name, "device %d", (int)device);
+  return HAL_OK;
+}
+
+HAL_DEFAULT(device_watch, int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
+  (void)device, (void)kinds, (void)fn, (void)user_data;
   return HAL_OK;
 }
 
@@ -57,9 +57,10 @@ HAL_DEFAULT(device_peer_query, int32_t device, int32_t peer, int32_t *out_access
 
 /* ---- memory ---- */
 
-HAL_DEFAULT(memory_alloc_async, int32_t device, hal_plugin_stream_t *stream, size_t size, void **out_ptr) {
+HAL_DEFAULT(memory_alloc_async, int32_t device, hal_plugin_stream_t *stream, size_t size, uint32_t flags,
+            void **out_ptr) {
   (void)stream;
-  return HAL_SELF(memory_alloc, device, size, 0, out_ptr);
+  return HAL_SELF(memory_alloc, device, size, flags, out_ptr);
 }
 
 HAL_DEFAULT(memory_free_async, int32_t device, hal_plugin_stream_t *stream, void *ptr) {
@@ -112,13 +113,51 @@ HAL_DEFAULT(memory_fill, hal_plugin_stream_t *stream, int32_t device, void *dst,
   return status ? status : drained;
 }
 
+/* Whether the last byte of `height` rows lies in the address space, from `first` on. */
+static int default_rows_fit(const void *first, size_t pitch, size_t width, size_t height) {
+  size_t last_row = 0, size = 0, end = 0;
+  return !__builtin_mul_overflow(pitch, height - 1, &last_row) && !__builtin_add_overflow(last_row, width, &size) &&
+         !__builtin_add_overflow((size_t)(uintptr_t)first, size, &end);
+}
+
+HAL_DEFAULT(memory_copy_2d, hal_plugin_stream_t *stream, const hal_copy_2d_t *copy) {
+  const size_t width = copy->width, height = copy->height;
+  if (!width || !height) return HAL_OK;
+  if (copy->dst_pitch < width || copy->src_pitch < width)
+    return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
+                             "memory_copy_2d: a pitch is less than the width; rows begin at least a width apart");
+  if (!default_rows_fit(copy->dst, copy->dst_pitch, width, height) ||
+      !default_rows_fit(copy->src, copy->src_pitch, width, height))
+    return HAL_DEFAULT_ERROR(HAL_INVALID_ARGUMENT,
+                             "memory_copy_2d: pitch times height ends beyond the address space; copy fewer rows");
+  if (height == 1 || (copy->dst_pitch == width && copy->src_pitch == width))
+    return HAL_SELF(memory_copy, stream, copy->dst, copy->dst_device, copy->src, copy->src_device, width * height);
+  hal_status_t status = HAL_OK;
+  for (size_t row = 0; row < height && !status; row++)
+    status = HAL_SELF(memory_copy, stream, (char *)copy->dst + row * copy->dst_pitch, copy->dst_device,
+                      (const char *)copy->src + row * copy->src_pitch, copy->src_device, width);
+  return status;
+}
+
+HAL_DEFAULT(memory_copy_batch, hal_plugin_stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  const char *const first = (const char *)copies;
+  hal_status_t status = HAL_OK;
+  for (size_t i = 0; i < count && !status; i++) {
+    const hal_copy_t *const copy = (const hal_copy_t *)(const void *)(first + i * stride);
+    status = HAL_SELF(memory_copy, stream, copy->dst, copy->dst_device, copy->src, copy->src_device, copy->size);
+  }
+  return status;
+}
+
 HAL_DEFAULT(memory_pointer_info, const void *ptr, hal_pointer_info_t *out_info) {
   (void)ptr, (void)out_info;
   return HAL_NOT_FOUND;
 }
 
-HAL_DEFAULT(host_alloc, int32_t device, size_t size, void **out_ptr) {
+HAL_DEFAULT(host_alloc, int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   (void)device;
+  const hal_status_t status = hal_flags_check("host_alloc", flags, 0);
+  if (status) return status;
   void *ptr = hal_host->mem_alloc(size, 64); /* 64: a cache line, the alignment that the op promises */
   if (!ptr) return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "host_alloc: out of host memory");
   *out_ptr = ptr;
@@ -133,10 +172,11 @@ HAL_DEFAULT(host_free, int32_t device, void *ptr) {
 
 /* ---- streams: the default stream is NULL, so no foreign handle can reach the author's code ---- */
 
-HAL_DEFAULT(stream_create, int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)device, (void)priority;
-  *out_stream = NULL;
-  return HAL_OK;
+HAL_DEFAULT(stream_create, int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)device;
+  const hal_status_t status = hal_stream_desc_check("stream_create", desc, 0);
+  if (!status) *out_stream = NULL;
+  return status;
 }
 
 HAL_DEFAULT(stream_destroy, hal_plugin_stream_t *stream) {
@@ -198,6 +238,8 @@ typedef struct default_event_s {
 
 HAL_DEFAULT(event_create, int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
   (void)device;
+  const hal_status_t status = hal_flags_check("event_create", flags, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING);
+  if (status) return status;
   default_event_t *event = hal_host->mem_alloc(sizeof *event, 16);
   if (!event) return HAL_DEFAULT_ERROR(HAL_RESOURCE_EXHAUSTED, "event_create: out of host memory");
   *event = (default_event_t){.flags = flags};

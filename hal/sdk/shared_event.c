@@ -3,6 +3,8 @@
 #define _GNU_SOURCE /* memfd_create, getrandom, syscall */
 #include "hal/plugin_shared_event.h"
 
+#include "hal/plugin_handle.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -44,7 +46,6 @@ typedef struct parcel_s {
 } parcel_t;
 static const char magic[8] = "halevent";
 
-_Static_assert(sizeof(parcel_t) <= sizeof(hal_ipc_handle_t), "a parcel is a handle");
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "processes share the numbers without a lock");
 
 static hal_status_t failed(const char *plugin, hal_status_t status, int code, const char *what) {
@@ -90,19 +91,20 @@ hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_
   return failed(plugin, HAL_RESOURCE_EXHAUSTED, 0, "the system gives no random numbers to know an event's file by");
 }
 
-void hal_shared_event_export(const hal_shared_event_t *event, hal_ipc_handle_t *out_handle) {
+void hal_shared_event_export(const hal_shared_event_t *event, void *handle, size_t room, size_t *out_size) {
   parcel_t parcel = {.process = (int32_t)getpid(), .file = event->file};
   memcpy(parcel.magic, magic, sizeof magic);
   memcpy(parcel.nonce, event->page->nonce, NONCE);
-  memset(out_handle, 0, sizeof *out_handle);
-  memcpy(out_handle, &parcel, sizeof parcel);
+  hal_handle_write(&parcel, sizeof parcel, handle, room, out_size);
 }
 
-hal_status_t hal_shared_event_open(const char *plugin, const hal_ipc_handle_t *handle, hal_shared_event_t **out_event) {
+hal_status_t hal_shared_event_open(const char *plugin, const void *handle, size_t handle_size,
+                                   hal_shared_event_t **out_event) {
   parcel_t parcel;
   char path[64];
   struct stat facts;
-  memcpy(&parcel, handle, sizeof parcel);
+  const hal_status_t read = hal_handle_read(plugin, handle, handle_size, &parcel, sizeof parcel);
+  if (read) return read;
   if (memcmp(parcel.magic, magic, sizeof magic) != 0 || parcel.process <= 0 || parcel.file < 0)
     return failed(plugin, HAL_INVALID_ARGUMENT, 0, "this is no handle of an event; give one of event_ipc_export");
   if (parcel.process == (int32_t)getpid())

@@ -1,6 +1,8 @@
 /* event.c: events of the driver, and those of other processes. */
 #include <string.h>
 
+#include <hal/plugin_handle.h>
+
 #include "cuda_plugin.h"
 
 struct hal_plugin_event_s {
@@ -132,15 +134,15 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
 
 /* ---- other processes ----------------------------------------------------------------------------------------------------------- */
 
-_Static_assert(sizeof(hal_ipc_handle_t) == sizeof(CUipcEventHandle), "the driver's handle is the host's");
-
-hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, hal_ipc_handle_t *out_handle) {
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *out_handle, size_t room,
+                                         size_t *out_size) {
   cuda_scope_t scope;
   CUipcEventHandle handle;
   if (!(event->flags & HAL_EVENT_INTERPROCESS))
     return cuda_error(HAL_INVALID_ARGUMENT, 0,
                       "cuda: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
-  const hal_status_t status = cuda_enter(event->device, &scope);
+  hal_status_t status = hal_flags_check("cuda: event_ipc_export", flags, 0);
+  if (!status) status = cuda_enter(event->device, &scope);
   if (status) return status;
   const CUresult code = drv.cuIpcGetEventHandle(&handle, event->handle);
   cuda_leave(&scope);
@@ -148,18 +150,20 @@ hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, hal_ipc_hand
   if (code)
     return cuda_driver_error(code, "cuda: an event of device %d cannot be given to other processes",
                              (int)event->device);
-  memcpy(out_handle, &handle, sizeof *out_handle);
+  hal_handle_write(&handle, sizeof handle, out_handle, room, out_size);
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_plugin_event_t **out_event) {
+hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags,
+                                       hal_plugin_event_t **out_event) {
   cuda_scope_t scope;
   CUipcEventHandle theirs;
   CUevent made = NULL;
   hal_status_t status = cuda_check_alive(device);
+  if (!status) status = hal_flags_check("cuda: event_ipc_open", flags, 0);
+  if (!status) status = hal_handle_read("cuda: event_ipc_open", handle, handle_size, &theirs, sizeof theirs);
   if (!status) status = cuda_enter(device, &scope);
   if (status) return status;
-  memcpy(&theirs, handle, sizeof theirs);
   CUresult code = drv.cuIpcOpenEventHandle(&made, theirs);
   if (!code && !made) code = CUDA_ERROR_UNKNOWN;
   if (!code) status = keep(made, device, HAL_EVENT_INTERPROCESS, out_event);

@@ -61,11 +61,9 @@ hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flag
   cuda_scope_t scope;
   CUdeviceptr address = 0;
   hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = hal_flags_check("cuda: memory_alloc", flags, 0);
   if (status) return status;
-  if (!size || flags)
-    return cuda_error(HAL_INVALID_ARGUMENT, 0,
-                      "cuda: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags must",
-                      (int)ordinal, size, (unsigned)flags);
+  if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc of 0 bytes; ask for at least one");
   status = cuda_enter(ordinal, &scope);
   if (status) return status;
   const cuda_device_t *const device = &cuda.devices[ordinal];
@@ -178,14 +176,16 @@ static hal_status_t begin_async(int32_t ordinal, hal_plugin_stream_t *stream, co
   return status;
 }
 
-hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t *stream, size_t size, void **out_ptr) {
+hal_status_t hal_plugin_memory_alloc_async(int32_t ordinal, hal_plugin_stream_t *stream, size_t size, uint32_t flags,
+                                           void **out_ptr) {
   cuda_scope_t scope;
   CUstream handle = NULL;
   CUdeviceptr address = 0;
   hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = hal_flags_check("cuda: memory_alloc_async", flags, 0);
   if (status) return status;
   cuda_device_t *const device = &cuda.devices[ordinal];
-  if (!device->has_pools) return hal_plugin_memory_alloc(ordinal, size, 0, out_ptr);
+  if (!device->has_pools) return hal_plugin_memory_alloc(ordinal, size, flags, out_ptr);
   if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: memory_alloc_async of 0 bytes; ask for at least one");
   status = begin_async(ordinal, stream, "memory_alloc_async", &scope, &handle);
   if (status) return status;
@@ -235,10 +235,11 @@ hal_status_t hal_plugin_memory_info(int32_t ordinal, size_t *out_free, size_t *o
 
 /* ---- page-locked host memory -------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, void **out_ptr) {
+hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   cuda_scope_t scope;
   void *ptr = NULL;
   hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = hal_flags_check("cuda: host_alloc", flags, 0);
   if (status) return status;
   if (!size) return cuda_error(HAL_INVALID_ARGUMENT, 0, "cuda: host_alloc of 0 bytes; ask for at least one");
   status = cuda_enter(ordinal, &scope);
@@ -257,15 +258,33 @@ hal_status_t hal_plugin_host_free(int32_t ordinal, void *ptr) {
   return ptr ? release(ordinal, HAL_HOST, ptr, "host_free") : HAL_OK;
 }
 
-hal_status_t hal_plugin_host_register(int32_t ordinal, void *ptr, size_t size) {
+hal_status_t hal_plugin_host_register(int32_t ordinal, void *ptr, size_t size, uint32_t flags) {
   cuda_scope_t scope;
   hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = hal_flags_check("cuda: host_register", flags, 0);
   if (!status) status = cuda_enter(ordinal, &scope);
   if (status) return status;
   const CUresult code = drv.cuMemHostRegister(ptr, size, CU_MEMHOSTREGISTER_PORTABLE);
   cuda_leave(&scope);
   cuda_device_noticed(ordinal, code);
   return code ? cuda_driver_error(code, "cuda: %zu bytes at %p cannot be page-locked", size, ptr) : HAL_OK;
+}
+
+hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
+  cuda_scope_t scope;
+  CUdeviceptr address = 0;
+  hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = cuda_enter(ordinal, &scope);
+  if (status) return status;
+  const CUresult code = drv.cuMemHostGetDevicePointer(&address, ptr, 0);
+  cuda_leave(&scope);
+  cuda_device_noticed(ordinal, code);
+  if (code == CUDA_ERROR_INVALID_VALUE)
+    return cuda_error(HAL_INVALID_ARGUMENT, (int64_t)code,
+                      "cuda: %p lies in no page-locked memory; allocate it with host_alloc, or register it", ptr);
+  if (code) return cuda_driver_error(code, "cuda: device %d cannot reach host memory at %p", (int)ordinal, ptr);
+  *out_ptr = (void *)(uintptr_t)address;
+  return HAL_OK;
 }
 
 hal_status_t hal_plugin_host_unregister(int32_t ordinal, void *ptr) {

@@ -38,8 +38,9 @@ hal_status_t cuda_check_alive(int32_t device) {
 /* Records the first error, which is the cause; later calls often return another one. */
 void cuda_device_noticed(int32_t device, CUresult code) {
   int none = 0;
-  if (CUDA_UNLIKELY(cuda_error_is_fatal(code)))
-    atomic_compare_exchange_strong(&cuda.devices[device].lost, &none, (int)code);
+  if (CUDA_UNLIKELY(cuda_error_is_fatal(code)) &&
+      atomic_compare_exchange_strong(&cuda.devices[device].lost, &none, (int)code))
+    cuda_watch_lost(device, code);
 }
 
 /* The device type in torch is "nvgpu": its names may not begin with "cuda". */
@@ -53,8 +54,8 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 hal_status_t hal_plugin_probe(uint32_t flags) {
-  (void)flags;
-  return cuda_loader_open();
+  const hal_status_t status = hal_flags_check("cuda: probe", flags, 0);
+  return status ? status : cuda_loader_open();
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
@@ -138,7 +139,8 @@ hal_status_t hal_plugin_init(const char *options) {
 
 /* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
-  (void)flags;
+  const hal_status_t status = hal_flags_check("cuda: shutdown", flags, 0);
+  if (status) return status;
   if (atomic_load(&cuda.forked)) return HAL_OK;
   for (int32_t i = 0; i < cuda.device_count; i++)
     if (atomic_load(&cuda.devices[i].context)) hal_plugin_device_synchronize(i);

@@ -38,13 +38,14 @@ void cuda_stream_unmake(hal_plugin_stream_t *stream) {
   hal_host->mem_free(stream);
 }
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_plugin_stream_t *stream = NULL;
   cuda_scope_t scope;
   hal_status_t status = cuda_check_alive(ordinal);
+  if (!status) status = hal_stream_desc_check("cuda: stream_create", desc, 0);
   if (!status) status = cuda_enter(ordinal, &scope);
   if (status) return status;
-  status = cuda_stream_make(ordinal, priority, &stream);
+  status = cuda_stream_make(ordinal, desc->priority, &stream);
   cuda_leave(&scope);
   if (status) return status;
   cuda_device_t *const device = &cuda.devices[ordinal];

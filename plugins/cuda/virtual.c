@@ -1,5 +1,5 @@
 /* virtual.c: addresses and memory apart, and memory that crosses to other processes: as a file descriptor with it, as a handle without. */
-#include <string.h>
+#include <hal/plugin_handle.h>
 
 #include "cuda_plugin.h"
 
@@ -185,12 +185,12 @@ hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t
   return status ? (cuda_leave(&scope), status) : finish(device, &scope, code, "virtual_import", size);
 }
 
-_Static_assert(sizeof(hal_ipc_handle_t) == sizeof(CUipcMemHandle), "the driver's handle is the host's");
-
-hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, hal_ipc_handle_t *out_handle) {
+hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room,
+                                   size_t *out_size) {
   cuda_scope_t scope;
   CUipcMemHandle handle;
   hal_status_t status = cuda_check_alive(device);
+  if (!status) status = hal_flags_check("cuda: ipc_export", flags, 0);
   if (!status) status = cuda_enter(device, &scope);
   if (status) return status;
   const CUresult code = drv.cuIpcGetMemHandle(&handle, (CUdeviceptr)(uintptr_t)ptr);
@@ -199,18 +199,19 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, hal_ipc_handle_t *
   if (code)
     return cuda_driver_error(code, "cuda: memory at %p of device %d cannot be given to other processes", ptr,
                              (int)device);
-  memcpy(out_handle, &handle, sizeof *out_handle);
+  hal_handle_write(&handle, sizeof handle, out_handle, room, out_size);
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_ipc_open(int32_t device, const hal_ipc_handle_t *handle, void **out_ptr) {
+hal_status_t hal_plugin_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags, void **out_ptr) {
   cuda_scope_t scope;
   CUipcMemHandle own;
   CUdeviceptr address = 0;
   hal_status_t status = cuda_check_alive(device);
+  if (!status) status = hal_flags_check("cuda: ipc_open", flags, 0);
+  if (!status) status = hal_handle_read("cuda: ipc_open", handle, handle_size, &own, sizeof own);
   if (!status) status = cuda_enter(device, &scope);
   if (status) return status;
-  memcpy(&own, handle, sizeof own);
   const CUresult code = drv.cuIpcOpenMemHandle(&address, own, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   cuda_leave(&scope);
   cuda_device_noticed(device, code);

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "hal/plugin.h"
+#include "hal/plugin_flags.h"
 #include "hal/plugin_kernels.h"
 #include "sync.h"
 
@@ -134,6 +135,12 @@ const char *fake_protect_running(void);
 /* Installs the handler of SIGSEGV and SIGBUS; what was installed before runs after it. */
 hal_status_t fake_fault_install(void);
 void fake_fault_uninstall(void);
+
+/* ---- watch.c: events of devices
+ * ------------------------------------------------------------------------------------------- */
+/* A launch failed; no lock is held. */
+void fake_watch_failure(int32_t device, const char *kernel);
+void fake_watch_fork_child(void);
 
 /* ---- queue.c: the items of one stream
  * ------------------------------------------------------------------------------------- */
@@ -319,6 +326,13 @@ void fake_capture_fork_child(void);
 /* Runs the nodes in their order on the calling thread. Gives the kernel that HAL_FAKE_FAULT made fail, if one did. */
 const hal_host_kernel_t *fake_recording_run(hal_plugin_stream_t *stream, const fake_recording_t *recording);
 void fake_recording_unref(fake_recording_t *recording);
+
+/* ---- copy.c
+ * ------------------------------------------------------------------------------------------------------------------ */
+/* Bytes worth a thread of their own: 1 MiB takes about 100 us from memory, waking a worker 5 to 50 us. */
+#define FAKE_COPY_GRAIN (1u << 20)
+/* HAL_OK, or what is wrong with the sides of a copy of more than no bytes. */
+hal_status_t fake_copy_check(void *dst, int32_t dst_device, const void *src, int32_t src_device, size_t size);
 
 /* ---- profile.c: records of what ran
  * --------------------------------------------------------------------------------------- */

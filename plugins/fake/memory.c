@@ -204,13 +204,12 @@ void fake_memory_refund(int32_t device, uint64_t bytes) {
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_flags_check("fake: memory_alloc", flags, 0);
   if (!status) status = fake_captures_check("memory_alloc");
   if (status) return status;
-  if (!size || flags)
-    return fake_error(HAL_INVALID_ARGUMENT, 0,
-                      "fake: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags "
-                      "must",
-                      (int)device, size, (unsigned)flags);
+  if (!size)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: memory_alloc of 0 bytes on device %d; ask for at least one",
+                      (int)device);
   fake_device_t *owner = &fake.devices[device];
   const size_t mapped = fake_whole_pages(size);
   if (!mapped || !fake_memory_charge(device, mapped)) {
@@ -262,8 +261,9 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
 /* ---- host memory: any page of the host is as good as a pinned one here
  * ---------------------------------------------------- */
 
-hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
-  const hal_status_t status = fake_check_device(device);
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_flags_check("fake: host_alloc", flags, 0);
   if (status) return status;
   const size_t mapped = fake_whole_pages(size);
   if (!mapped)
@@ -278,6 +278,19 @@ hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
   (void)device;
   size_t mapped = 0;
   return ptr ? unmap_segment(HAL_HOST, ptr, "host_free", &mapped) : HAL_OK;
+}
+
+/* Kernels run in the host's own address space. */
+hal_status_t hal_plugin_host_device_pointer(int32_t device, void *ptr, void **out_ptr) {
+  const hal_status_t status = fake_check_device(device);
+  fake_segment_t segment = {.device = 0};
+  if (status) return status;
+  if (!fake_memory_find(ptr, &segment) || segment.device != HAL_HOST ||
+      (size_t)((const char *)ptr - segment.base) >= segment.size)
+    return fake_error(HAL_INVALID_ARGUMENT, 0, "fake: %p lies in no page-locked memory; allocate it with host_alloc",
+                      ptr);
+  *out_ptr = ptr;
+  return HAL_OK;
 }
 
 /* ---- fork

@@ -7,8 +7,9 @@
 /* ---- life
  * --------------------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  const hal_status_t status = fake_check_device(device);
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  hal_status_t status = fake_check_device(device);
+  if (!status) status = hal_stream_desc_check("fake: stream_create", desc, 0);
   if (status) return status;
   hal_plugin_stream_t *stream = hal_host->mem_alloc(sizeof *stream, alignof(hal_plugin_stream_t));
   if (!stream)
@@ -16,7 +17,7 @@ hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plug
                       (int)device);
   memset(stream, 0, sizeof *stream);
   stream->device = device;
-  stream->priority = priority;
+  stream->priority = desc->priority;
   atomic_store_explicit(&stream->refs, 1, memory_order_relaxed);
   atomic_store_explicit(&stream->wake_at, UINT64_MAX, memory_order_relaxed);
   fake_device_t *owner = &fake.devices[device];

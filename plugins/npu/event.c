@@ -61,22 +61,26 @@ hal_status_t hal_plugin_event_destroy(hal_plugin_event_t *event) {
 
 /* ---- between processes -------------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, hal_ipc_handle_t *out_handle) {
-  const hal_status_t status = npu_check_device(event->device);
+hal_status_t hal_plugin_event_ipc_export(hal_plugin_event_t *event, uint32_t flags, void *handle, size_t room,
+                                         size_t *out_size) {
+  hal_status_t status = npu_check_device(event->device);
+  if (!status) status = hal_flags_check("npu: event_ipc_export", flags, 0);
   if (status) return status;
   if (!event->shared)
     return npu_error(HAL_INVALID_ARGUMENT, 0,
                      "npu: an event that was made without HAL_EVENT_INTERPROCESS cannot be given to other processes");
-  hal_shared_event_export(event->shared, out_handle);
+  hal_shared_event_export(event->shared, handle, room, out_size);
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_plugin_event_t **out_event) {
+hal_status_t hal_plugin_event_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags,
+                                       hal_plugin_event_t **out_event) {
   hal_plugin_event_t *event = NULL;
   hal_status_t status = npu_check_device(device);
+  if (!status) status = hal_flags_check("npu: event_ipc_open", flags, 0);
   if (!status) status = make(device, HAL_EVENT_INTERPROCESS, &event);
   if (status) return status;
-  status = hal_shared_event_open("npu", handle, &event->shared);
+  status = hal_shared_event_open("npu", handle, handle_size, &event->shared);
   if (status)
     unmake(event);
   else

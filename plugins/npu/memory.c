@@ -14,12 +14,10 @@ static ze_result_t make(const npu_device_t *device, size_t size, void **out) {
 
 hal_status_t hal_plugin_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = npu_check_alive(ordinal);
+  if (!status) status = hal_flags_check("npu: memory_alloc", flags, 0);
   if (status) return status;
   const npu_device_t *device = &npu.devices[ordinal];
-  if (!size || flags)
-    return npu_error(HAL_INVALID_ARGUMENT, 0,
-                     "npu: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags must", (int)ordinal,
-                     size, (unsigned)flags);
+  if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: memory_alloc of 0 bytes; ask for at least one");
   if (size > device->facts.maxMemAllocSize)
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0,
                      "npu: tried to allocate %zu bytes on '%s', whose driver gives at most %llu bytes at once "
@@ -90,9 +88,10 @@ hal_status_t hal_plugin_memory_pointer_info(const void *ptr, hal_pointer_info_t 
 
 /* ---- page-locked host memory -------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, void **out_ptr) {
+hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   const ze_host_mem_alloc_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
-  const hal_status_t status = npu_check_alive(ordinal);
+  hal_status_t status = npu_check_alive(ordinal);
+  if (!status) status = hal_flags_check("npu: host_alloc", flags, 0);
   if (status) return status;
   if (!size) return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: host_alloc of 0 bytes; ask for at least one");
   void *ptr = NULL;
@@ -108,4 +107,19 @@ hal_status_t hal_plugin_host_free(int32_t ordinal, void *ptr) {
   if (!ptr) return HAL_OK;
   const hal_status_t status = npu_check_device(ordinal);
   return status ? status : release(HAL_HOST, ptr, "host_free");
+}
+
+/* Host memory of the context is reached by all of its devices at the host's address (zeMemAllocHost). */
+hal_status_t hal_plugin_host_device_pointer(int32_t ordinal, void *ptr, void **out_ptr) {
+  void *base = NULL;
+  size_t size = 0;
+  int32_t owner = 0;
+  ze_memory_type_t type = ZE_MEMORY_TYPE_UNKNOWN;
+  const hal_status_t status = npu_check_device(ordinal);
+  if (status) return status;
+  if (!look_up(ptr, &base, &size, &owner, &type) || type != ZE_MEMORY_TYPE_HOST)
+    return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: %p lies in no page-locked memory; allocate it with host_alloc",
+                     ptr);
+  *out_ptr = ptr;
+  return HAL_OK;
 }

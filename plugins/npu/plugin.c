@@ -34,8 +34,8 @@ hal_status_t npu_check_alive(int32_t device) {
 }
 
 void npu_device_noticed(int32_t device, ze_result_t code) {
-  if (code == ZE_RESULT_ERROR_DEVICE_LOST || code == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET)
-    atomic_store(&npu.devices[device].lost, 1);
+  const int is_lost = code == ZE_RESULT_ERROR_DEVICE_LOST || code == ZE_RESULT_ERROR_DEVICE_REQUIRES_RESET;
+  if (is_lost && !atomic_exchange(&npu.devices[device].lost, 1)) npu_watch_lost(device, code);
 }
 
 hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
@@ -48,8 +48,8 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 hal_status_t hal_plugin_probe(uint32_t flags) {
-  (void)flags;
-  return npu_loader_find_driver();
+  const hal_status_t status = hal_flags_check("npu: probe", flags, 0);
+  return status ? status : npu_loader_find_driver();
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
@@ -110,8 +110,9 @@ static hal_status_t start_devices(const npu_selection_t *selection) {
     pthread_mutex_init(&device->profile.lock, NULL);
     npu.device_count = i + 1;
   }
+  const hal_stream_desc_t normal = HAL_STREAM_DESC(0);
   hal_status_t status = choose_memory(); /* and then what needs all devices */
-  for (int32_t i = 0; i < selection->count && !status; i++) status = npu_stream_make(i, 0, &npu.devices[i].own);
+  for (int32_t i = 0; i < selection->count && !status; i++) status = npu_stream_make(i, &normal, &npu.devices[i].own);
   return status;
 }
 
@@ -157,7 +158,8 @@ hal_status_t hal_plugin_init(const char *options) {
 
 /* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
-  (void)flags;
+  const hal_status_t status = hal_flags_check("npu: shutdown", flags, 0);
+  if (status) return status;
   if (atomic_load(&npu.forked)) return HAL_OK;
   for (int32_t i = 0; i < npu.device_count; i++) hal_plugin_device_synchronize(i);
   return HAL_OK;

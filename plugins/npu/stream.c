@@ -8,11 +8,27 @@
 
 #include "npu.h"
 
-hal_status_t npu_stream_make(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
+/* The group has compute and copy engines: it serves every class. */
+static hal_status_t queue_of(npu_device_t *device, const hal_stream_desc_t *wanted, uint32_t *out_index) {
+  if (!(wanted->flags & HAL_STREAM_QUEUE)) {
+    *out_index = atomic_fetch_add(&device->next_queue, 1) % device->queue_count;
+    return HAL_OK;
+  }
+  *out_index = wanted->queue;
+  if (wanted->queue < device->queue_count) return HAL_OK;
+  return npu_error(HAL_INVALID_ARGUMENT, 0, "npu: invalid queue %u of '%s': it has %u", (unsigned)wanted->queue,
+                   device->facts.name, (unsigned)device->queue_count);
+}
+
+hal_status_t npu_stream_make(int32_t ordinal, const hal_stream_desc_t *wanted, hal_plugin_stream_t **out_stream) {
   npu_device_t *device = &npu.devices[ordinal];
+  const int32_t priority = wanted->priority;
+  uint32_t index = 0;
+  const hal_status_t status = queue_of(device, wanted, &index);
+  if (status) return status;
   const ze_command_queue_desc_t desc = {.stype = ZE_STRUCTURE_TYPE_COMMAND_QUEUE_DESC,
                                         .ordinal = device->queue_group,
-                                        .index = atomic_fetch_add(&device->next_queue, 1) % device->queue_count,
+                                        .index = index,
                                         .mode = ZE_COMMAND_QUEUE_MODE_ASYNCHRONOUS,
                                         .priority = priority < 0   ? ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_HIGH
                                                     : priority > 0 ? ZE_COMMAND_QUEUE_PRIORITY_PRIORITY_LOW
@@ -43,10 +59,11 @@ void npu_stream_unmake(hal_plugin_stream_t *stream) {
   hal_host->mem_free(stream);
 }
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_plugin_stream_t *stream = NULL;
   hal_status_t status = npu_check_alive(ordinal);
-  if (!status) status = npu_stream_make(ordinal, priority, &stream);
+  if (!status) status = hal_stream_desc_check("npu: stream_create", desc, HAL_STREAM_QUEUE);
+  if (!status) status = npu_stream_make(ordinal, desc, &stream);
   if (status) return status;
   npu_device_t *device = &npu.devices[ordinal];
   pthread_mutex_lock(&device->lock);

@@ -7,6 +7,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <hal/plugin_handle.h>
+
 #include "npu.h"
 
 struct hal_plugin_physical_s {
@@ -152,9 +154,7 @@ typedef struct parcel_s {
 } parcel_t;
 enum { MARK = 0x6c6c616d };
 
-_Static_assert(sizeof(hal_ipc_handle_t) == sizeof(ze_ipc_mem_handle_t) &&
-                   sizeof(parcel_t) == sizeof(ze_ipc_mem_handle_t),
-               "the driver's handle is the host's");
+_Static_assert(sizeof(parcel_t) == sizeof(ze_ipc_mem_handle_t), "a parcel is the driver's handle");
 
 /* Returns whether a number is a file in which drivers keep device memory. The kernel names such files; a path of the file system never
  * begins like this. */
@@ -180,10 +180,12 @@ static hal_status_t check_shares(int32_t ordinal) {
                    npu.devices[ordinal].facts.name);
 }
 
-hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, hal_ipc_handle_t *out_handle) {
+hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room,
+                                   size_t *out_size) {
   ze_ipc_mem_handle_t handle;
   parcel_t parcel;
-  const hal_status_t status = check_shares(device);
+  hal_status_t status = check_shares(device);
+  if (!status) status = hal_flags_check("npu: ipc_export", flags, 0);
   if (status) return status;
   memset(&handle, 0, sizeof handle);
   const ze_result_t code = ze.zeMemGetIpcHandle(npu.context, ptr, &handle);
@@ -196,7 +198,7 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, hal_ipc_handle_t *
     parcel.mark = MARK;
     parcel.process = (int32_t)getpid();
   }
-  memcpy(out_handle, &parcel, sizeof parcel);
+  hal_handle_write(&parcel, sizeof parcel, out_handle, room, out_size);
   return HAL_OK;
 }
 
@@ -246,15 +248,15 @@ static hal_status_t unpack(parcel_t *parcel, int *out_taken) {
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_ipc_open(int32_t device, const hal_ipc_handle_t *given, void **out_ptr) {
+hal_status_t hal_plugin_ipc_open(int32_t device, const void *given, size_t given_size, uint32_t flags, void **out_ptr) {
   ze_ipc_mem_handle_t handle;
   parcel_t parcel;
   void *ptr = NULL;
   int taken = -1;
   hal_status_t status = check_shares(device);
-  if (status) return status;
-  memcpy(&parcel, given, sizeof parcel);
-  status = unpack(&parcel, &taken);
+  if (!status) status = hal_flags_check("npu: ipc_open", flags, 0);
+  if (!status) status = hal_handle_read("npu: ipc_open", given, given_size, &parcel, sizeof parcel);
+  if (!status) status = unpack(&parcel, &taken);
   if (status) return status;
   memcpy(&handle, &parcel, sizeof handle);
   ze_result_t code = ze.zeMemOpenIpcHandle(npu.context, npu.devices[device].handle, handle, 0, &ptr);

@@ -1,8 +1,9 @@
 /* host_memory.c: page-locked host memory: a buffer of the driver's own host memory, mapped for as long as it lives. */
 #include "opencl.h"
 
-hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, void **out_ptr) {
+hal_status_t hal_plugin_host_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = ocl_check_device(ordinal);
+  if (!status) status = hal_flags_check("opencl: host_alloc", flags, 0);
   if (status) return status;
   if (!size) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: host_alloc of 0 bytes; ask for at least one");
   const ocl_device_t *device = &ocl.devices[ordinal];

@@ -155,12 +155,10 @@ static void unmake(const ocl_segment_t *segment) {
 
 hal_status_t ocl_memory_alloc(int32_t ordinal, size_t size, uint32_t flags, void **out_ptr) {
   hal_status_t status = ocl_check_device(ordinal);
+  if (!status) status = hal_flags_check("opencl: memory_alloc", flags, 0);
   if (status) return status;
   const ocl_device_t *device = &ocl.devices[ordinal];
-  if (!size || flags)
-    return ocl_error(HAL_INVALID_ARGUMENT, 0,
-                     "opencl: memory_alloc(%d, %zu, flags 0x%x); the size must not be 0 and the flags must",
-                     (int)ordinal, size, (unsigned)flags);
+  if (!size) return ocl_error(HAL_INVALID_ARGUMENT, 0, "opencl: memory_alloc of 0 bytes; ask for at least one");
   if (size > device->most_bytes)
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0,
                      "opencl: tried to allocate %zu bytes on '%s', whose driver gives at most %llu bytes at once "

@@ -8,6 +8,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <hal/plugin_records.h>
 #include <pthread.h>
 #include <stdalign.h>
@@ -40,6 +41,9 @@ enum { OCL_MAX_DEVICES = 64, OCL_MAX_ARGS = 64 };
   X(clEnqueueReadBuffer)          \
   X(clEnqueueWriteBuffer)         \
   X(clEnqueueCopyBuffer)          \
+  X(clEnqueueReadBufferRect)      \
+  X(clEnqueueWriteBufferRect)     \
+  X(clEnqueueCopyBufferRect)      \
   X(clEnqueueFillBuffer)          \
   X(clEnqueueMigrateMemObjects)   \
   X(clReleaseMemObject)           \
@@ -166,11 +170,11 @@ typedef struct ocl_device_s {
   cl_device_id id;
   cl_command_queue queue; /* the NULL stream's */
   cl_device_type type;
-  cl_ulong global_bytes, most_bytes, local_bytes; /* most_bytes: of one allocation */
-  size_t most_threads;                            /* of a work-group */
-  cl_uint units, alignment, subgroup, pci[4];
+  cl_ulong global_bytes, most_bytes, local_bytes, cache_bytes; /* most_bytes: of one allocation */
+  size_t most_threads;                                         /* of a work-group */
+  cl_uint units, alignment, subgroup, copy_engines, pci[4];
   cl_device_svm_capabilities svm;
-  char name[64], version[128], driver[64];
+  char name[64], version[128], driver[64], architecture[32];
   uint8_t uuid[16];
   int has_il, fp64;
   pthread_mutex_t lock; /* of the list */
@@ -322,6 +326,9 @@ hal_status_t ocl_place(const char *op, int32_t device, const void *ptr, size_t s
 
 /* The driver's calls, by kind of memory. */
 cl_int ocl_enqueue_copy(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from, size_t size);
+/* For buffers alone: the others have no call for rectangles. */
+cl_int ocl_enqueue_copy_2d(ocl_submit_t *submit, const ocl_place_t *to, const ocl_place_t *from,
+                           const hal_copy_2d_t *copy);
 cl_int ocl_enqueue_fill(ocl_submit_t *submit, const ocl_place_t *to, const void *pattern, size_t pattern_size,
                         size_t size);
 

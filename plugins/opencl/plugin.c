@@ -34,8 +34,8 @@ hal_status_t hal_plugin_info(hal_plugin_info_t *out_info) {
 }
 
 hal_status_t hal_plugin_probe(uint32_t flags) {
-  (void)flags;
-  return ocl_icd_open();
+  const hal_status_t status = hal_flags_check("opencl: probe", flags, 0);
+  return status ? status : ocl_icd_open();
 }
 
 /* ---- counting ---------------------------------------------------------------------------------------------------------------- */
@@ -121,7 +121,8 @@ hal_status_t hal_plugin_init(const char *options) {
 
 /* Leaves the driver's objects to the end of the process: what the host still holds may be released after this. */
 hal_status_t hal_plugin_shutdown(uint32_t flags) {
-  (void)flags;
+  const hal_status_t status = hal_flags_check("opencl: shutdown", flags, 0);
+  if (status) return status;
   if (atomic_load(&ocl.forked)) return HAL_OK;
   for (int32_t i = 0; i < ocl.device_count; i++) hal_plugin_device_synchronize(i);
   return HAL_OK;

@@ -8,8 +8,9 @@
 
 #include "capture.h"
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_status_t status = ocl_check_device(ordinal);
+  if (!status) status = hal_stream_desc_check("opencl: stream_create", desc, 0);
   if (status) return status;
   ocl_device_t *device = &ocl.devices[ordinal];
   hal_plugin_stream_t *stream = hal_host->mem_alloc(sizeof *stream, alignof(hal_plugin_stream_t));
@@ -18,7 +19,7 @@ hal_status_t hal_plugin_stream_create(int32_t ordinal, int32_t priority, hal_plu
                      (int)ordinal);
   memset(stream, 0, sizeof *stream);
   stream->device = ordinal;
-  status = ocl_queue_create(device, priority, &stream->queue);
+  status = ocl_queue_create(device, desc->priority, &stream->queue);
   if (status) {
     hal_host->mem_free(stream);
     return status;

@@ -2,6 +2,7 @@
  * says how to go on. */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,9 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  (void)device, (void)flags;
+  (void)device;
+  const hal_status_t status = hal_flags_check("memory_alloc", flags, 0);
+  if (status) return status;
   void *ptr = NULL;
   if (posix_memalign(&ptr, ALIGNMENT, size))
     return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "out of memory; free some tensors");

@@ -28,7 +28,8 @@ static void release(hal_plugin_event_t *event) {
 }
 
 hal_status_t hal_plugin_event_create(int32_t device, uint32_t flags, hal_plugin_event_t **out_event) {
-  const hal_status_t status = threads_check_device(device);
+  hal_status_t status = threads_check_device(device);
+  if (!status) status = hal_flags_check("threads: event_create", flags, HAL_EVENT_TIMING | HAL_EVENT_BLOCKING);
   if (status) return status;
   hal_plugin_event_t *const event = hal_host->mem_alloc(sizeof *event, _Alignof(hal_plugin_event_t));
   if (!event) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory for an event");

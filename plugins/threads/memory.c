@@ -51,9 +51,9 @@ static int map_twice(segment_t *segment, size_t size) {
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  const hal_status_t status = threads_check_device(device);
+  hal_status_t status = threads_check_device(device);
+  if (!status) status = hal_flags_check("threads: memory_alloc", flags, 0);
   if (status) return status;
-  (void)flags;
   segment_t *const segment = hal_host->mem_alloc(sizeof *segment, _Alignof(segment_t));
   if (!segment || !map_twice(segment, size)) {
     hal_host->mem_free(segment);

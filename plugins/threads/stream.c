@@ -109,9 +109,9 @@ hal_status_t threads_drain(int32_t device) {
 
 /* ---- life ---------------------------------------------------------------------------------------------------------- */
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)priority; /* "a device without priorities ignores it" */
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
   hal_status_t status = threads_check_device(device);
+  if (!status) status = hal_stream_desc_check("threads: stream_create", desc, 0); /* its priority is ignored */
   if (status) return status;
   hal_plugin_stream_t *const stream = hal_host->mem_alloc(sizeof *stream, _Alignof(hal_plugin_stream_t));
   if (!stream) return hal_host->error_set(HAL_RESOURCE_EXHAUSTED, 0, "threads: no host memory for a stream");

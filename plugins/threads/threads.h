@@ -3,6 +3,7 @@
 #define PLUGINS_THREADS_H_
 
 #include <hal/plugin.h>
+#include <hal/plugin_flags.h>
 #include <pthread.h>
 
 enum { THREADS_DEVICES = 2, THREADS_ALIGNMENT = 256 };

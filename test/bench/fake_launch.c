@@ -208,7 +208,7 @@ static int run_mode(const char *async) {
   setenv("HAL_FAKE_ASYNC", async, 1);
   fake_open();
   add = fake_kernel("add_f32_contig");
-  must(fake_api.stream_create(0, 0, &stream));
+  must(fake_api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   printf("HAL_FAKE_ASYNC=%s\n", async);
   if (*async == '0') {
     printf("  launch, 16 floats        %7.0f ns\n", burst_ns(1000, 0));

@@ -9,11 +9,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ipc_handle.h"
 #include "support.h"
 
 /* What two processes tell each other, and the gate of the first one's stream. */
 typedef struct shared_page_s {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   atomic_int stage, is_open;
 } shared_page_t;
 
@@ -40,7 +41,7 @@ static inline void wait_there(void (*open)(void)) {
   hal_stream_t *stream = NULL;
   await(1);
   open();
-  assert_ok(hal_event_ipc_open(0, &page->handle, &event));
+  assert_ok(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event));
   assert_ok(hal_stream_acquire(0, 0, &stream));
   cr_assert_eq(hal_event_query(event), HAL_NOT_READY);
   assert_ok(hal_stream_wait_event(stream, event));
@@ -71,7 +72,7 @@ static inline hal_event_t *record_behind_gate(hal_stream_t **out_stream) {
   assert_ok(hal_stream_acquire(0, 0, out_stream));
   assert_ok(hal_stream_host_call(*out_stream, wait_for_gate, NULL));
   assert_ok(hal_event_record(event, *out_stream));
-  assert_ok(hal_event_ipc_export(event, &page->handle));
+  assert_ok(hal_event_ipc_export(event, page->handle.bytes, sizeof page->handle.bytes, &page->handle.size));
   reach(1);
   return event;
 }

@@ -92,7 +92,7 @@ void cts_case_copy_between_devices(cts_t *t) {
   hal_plugin_stream_t *stream = NULL;
   copy_between(t, 0, 1, NULL);
   copy_between(t, 1, 0, NULL);
-  CTS_OK(t, stream_create, 1, 0, &stream);
+  CTS_OK(t, stream_create, 1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream);
   copy_between(t, 0, 1, stream);
   copy_between(t, 1, 0, stream);
 }

@@ -82,7 +82,7 @@ void cts_case_copy_asynchronous(cts_t *t) {
   uint8_t *const a = cts_alloc(t, SIZE), *const b = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE),
                  *const before = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   void *pinned = NULL;
-  CTS_OK(t, host_alloc, t->device, SIZE, &pinned);
+  CTS_OK(t, host_alloc, t->device, SIZE, 0, &pinned);
   cts_noise(before, SIZE, 1);
   cts_noise(bytes, SIZE, 2);
   cts_put(t, NULL, a, before, SIZE);
@@ -131,8 +131,8 @@ void cts_case_memory_alloc_async(cts_t *t) {
     void *a = NULL, *b = NULL, *c = NULL;
     cts_noise(bytes, SIZE, round);
     CTS_JUDGE(t, memory_alloc_async, "usable by work queued");
-    CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, &a);
-    CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, &b);
+    CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, 0, &a);
+    CTS_OK(t, memory_alloc_async, t->device, stream, SIZE, 0, &b);
     CTS_CHECK(t, a && b && a != b, "memory_alloc_async gave %p and %p", a, b);
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, a, bytes, SIZE);
@@ -141,7 +141,7 @@ void cts_case_memory_alloc_async(cts_t *t) {
     CTS_OK(t, memory_free_async, t->device, stream, a);
     cts_get(t, stream, got, b, SIZE);
     CTS_OK(t, memory_free_async, t->device, stream, b);
-    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, &c); /* of a plugin that frees too early, the same memory */
+    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, 0, &c); /* of a plugin that frees too early, the same memory */
     CTS_CHECK(t, !held || (c != a && c != b),
               "memory_alloc_async gave %p to another stream, while work that uses it is still queued", c);
     cts_put(t, other, c, noise, SIZE);

@@ -6,6 +6,36 @@
 
 enum { SIZE = (1 << 18) + 4096, PART = 70001, AT = 4099, TIMES = 64 };
 
+/* What crosses to the other process. */
+typedef struct handle_s {
+  size_t size;
+  uint8_t bytes[256];
+} handle_t;
+
+typedef hal_status_t (*export_t)(cts_t *t, void *of, uint32_t flags, void *handle, size_t room, size_t *out_size);
+static hal_status_t export_segment(cts_t *t, void *ptr, uint32_t flags, void *handle, size_t room, size_t *out_size) {
+  return cts_ipc_export(t, t->device, ptr, flags, handle, room, out_size);
+}
+static hal_status_t export_event(cts_t *t, void *event, uint32_t flags, void *handle, size_t room, size_t *out_size) {
+  return cts_event_ipc_export(t, event, flags, handle, room, out_size);
+}
+
+/* The size is told without room, and too little room is left as it was. */
+static void check_room(cts_t *t, const handle_t *handle, export_t again, void *of) {
+  uint8_t bytes[sizeof handle->bytes];
+  memset(bytes, 0xA5, sizeof bytes);
+  CTS_CHECK(t, handle->size && handle->size <= sizeof handle->bytes, "a handle has %zu bytes", handle->size);
+  for (size_t room = 0; room <= handle->size; room += room + 1 < handle->size || room == handle->size ? handle->size - 1 : 1) {
+    size_t size = 0, written = 0;
+    const hal_status_t status = again(t, of, 0, room ? bytes : NULL, room, &size);
+    CTS_CHECK(t, status == HAL_OK && size == handle->size, "a handle of %zu bytes: room for %zu gave status %d, %zu bytes",
+              handle->size, room, (int)status, size);
+    for (size_t i = room < size ? 0 : size; i < sizeof bytes; i++) written += bytes[i] != 0xA5;
+    CTS_CHECK(t, !written, "a handle of %zu bytes was written to room for %zu", handle->size, room);
+    if (room == handle->size) break;
+  }
+}
+
 static uint8_t *noise(cts_t *t, uint64_t seed) {
   uint8_t *const bytes = cts_pinned(t, SIZE);
   cts_noise(bytes, SIZE, seed);
@@ -15,11 +45,11 @@ static uint8_t *noise(cts_t *t, uint64_t seed) {
 /* ---- memory ---- */
 
 static uint8_t *open_memory(cts_peer_t *peer) {
-  hal_ipc_handle_t handle;
+  handle_t handle;
   void *ptr = NULL;
   cts_peer_hear(peer, &handle, sizeof handle);
   CTS_JUDGE(peer->t, ipc_open, "Maps a segment of another process");
-  CTS_OK(peer->t, ipc_open, peer->t->device, &handle, &ptr);
+  CTS_OK(peer->t, ipc_open, peer->t->device, handle.bytes, handle.size, 0, &ptr);
   CTS_CHECK(peer->t, ptr, "ipc_open gave HAL_OK and no address");
   return ptr;
 }
@@ -53,13 +83,13 @@ static void read_and_write(cts_peer_t *peer) {
   cts_get(t, NULL, got, second, SIZE);
   cts_same(t, got, noise(t, 4), SIZE, "a segment, behind ipc_close of another one");
   CTS_OK(t, ipc_close, t->device, second);
-  hal_ipc_handle_t handle;
+  handle_t handle;
   cts_peer_hear(peer, &handle, sizeof handle);
   size_t before = 0;
   for (int i = 0; i < TIMES + 2; i++) {
     void *ptr = NULL;
     if (i == 2) before = address_space();
-    CTS_OK(t, ipc_open, t->device, &handle, &ptr);
+    CTS_OK(t, ipc_open, t->device, handle.bytes, handle.size, 0, &ptr);
     CTS_OK(t, ipc_close, t->device, ptr);
   }
   const size_t after = address_space();
@@ -69,9 +99,11 @@ static void read_and_write(cts_peer_t *peer) {
 }
 
 static void export_memory(cts_peer_t *peer, void *ptr) {
-  hal_ipc_handle_t handle = {{0}};
+  handle_t handle = {.size = 0};
   CTS_JUDGE(peer->t, ipc_export, "Makes a handle for a segment");
-  CTS_OK(peer->t, ipc_export, peer->t->device, ptr, &handle);
+  CTS_OK(peer->t, ipc_export, peer->t->device, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size);
+  CTS_JUDGE(peer->t, ipc_export, "`*out_size` is its number of bytes");
+  check_room(peer->t, &handle, export_segment, ptr);
   cts_peer_say(peer, &handle, sizeof handle);
 }
 
@@ -105,13 +137,13 @@ void cts_case_ipc_memory(cts_t *t) {
 
 static void wait_for_event(cts_peer_t *peer) {
   cts_t *const t = peer->t;
-  hal_ipc_handle_t handle;
+  handle_t handle;
   hal_plugin_event_t *event = NULL;
   const int held = cts_is_async(t);
   uint8_t *const memory = open_memory(peer), *const got = cts_pinned(t, SIZE);
   cts_peer_hear(peer, &handle, sizeof handle);
   CTS_JUDGE(t, event_ipc_open, "Opens an event of another process");
-  CTS_OK(t, event_ipc_open, t->device, &handle, &event);
+  CTS_OK(t, event_ipc_open, t->device, handle.bytes, handle.size, 0, &event);
   CTS_CHECK(t, event, "event_ipc_open gave HAL_OK and no event");
   for (uint64_t round = 0; round < 3; round++) {
     hal_plugin_stream_t *const stream = cts_stream(t);
@@ -137,7 +169,7 @@ void cts_case_ipc_event(cts_t *t) {
   static cts_peer_t peer;
   cts_peer_both(t, &peer, wait_for_event, HAL_SLOT_event_ipc_open);
   static cts_gate_t gate;
-  hal_ipc_handle_t handle = {{0}};
+  handle_t handle = {.size = 0};
   const int held = cts_is_async(t);
   uint8_t *const memory = cts_alloc(t, SIZE);
   hal_plugin_stream_t *const stream = cts_stream(t);
@@ -146,7 +178,9 @@ void cts_case_ipc_event(cts_t *t) {
   cts_sync(t, stream);
   export_memory(&peer, memory);
   CTS_JUDGE(t, event_ipc_export, "Makes a handle for an event");
-  CTS_OK(t, event_ipc_export, event, &handle);
+  CTS_OK(t, event_ipc_export, event, 0, handle.bytes, sizeof handle.bytes, &handle.size);
+  CTS_JUDGE(t, event_ipc_export, "written to `handle` when `room` is at least that");
+  check_room(t, &handle, export_event, event);
   cts_peer_say(&peer, &handle, sizeof handle);
   for (uint64_t round = 0; round < 3; round++) {
     uint8_t *const bytes = noise(t, round);
@@ -165,6 +199,68 @@ void cts_case_ipc_event(cts_t *t) {
   cts_free(t, memory);
 }
 
+/* ---- flags and sizes ---- */
+
+static void *exported;    /* a segment, or an event */
+static handle_t the_handle; /* of it */
+
+static hal_status_t export_with(cts_t *t, uint32_t flags) {
+  return export_segment(t, exported, flags, the_handle.bytes, sizeof the_handle.bytes, &the_handle.size);
+}
+static hal_status_t export_event_with(cts_t *t, uint32_t flags) {
+  return export_event(t, exported, flags, the_handle.bytes, sizeof the_handle.bytes, &the_handle.size);
+}
+static hal_status_t open_sized(cts_t *t, size_t size, uint32_t flags) {
+  void *ptr = NULL;
+  const hal_status_t status = cts_ipc_open(t, t->device, the_handle.bytes, size, flags, &ptr);
+  return ptr ? HAL_OK : status;
+}
+static hal_status_t open_with(cts_t *t, uint32_t flags) { return open_sized(t, the_handle.size, flags); }
+static hal_status_t open_event_sized(cts_t *t, size_t size, uint32_t flags) {
+  hal_plugin_event_t *event = NULL;
+  const hal_status_t status = cts_event_ipc_open(t, t->device, the_handle.bytes, size, flags, &event);
+  return event ? HAL_OK : status;
+}
+static hal_status_t open_event_with(cts_t *t, uint32_t flags) { return open_event_sized(t, the_handle.size, flags); }
+
+static void check_sizes(cts_t *t, hal_status_t (*sized)(cts_t *t, size_t size, uint32_t flags)) {
+  const size_t sizes[] = {0, 1, the_handle.size - 1, the_handle.size + 1};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    const hal_status_t status = sized(t, sizes[i], 0);
+    CTS_CHECK(t, status == HAL_INVALID_ARGUMENT, "%zu bytes of a handle of %zu gave status %d, not HAL_INVALID_ARGUMENT (3)",
+              sizes[i], the_handle.size, (int)status);
+  }
+}
+
+void cts_case_flags_ipc_export(cts_t *t) {
+  exported = cts_alloc(t, SIZE);
+  cts_refuses_flags(t, 0, export_with);
+  cts_free(t, exported);
+}
+void cts_case_flags_ipc_open(cts_t *t) {
+  exported = cts_alloc(t, SIZE);
+  CTS_CHECK(t, export_with(t, 0) == HAL_OK, "ipc_export failed");
+  cts_refuses_flags(t, 0, open_with);
+  CTS_JUDGE(t, ipc_open, "a handle of another size");
+  check_sizes(t, open_sized);
+  cts_free(t, exported);
+}
+void cts_case_flags_event_ipc_export(cts_t *t) {
+  hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_INTERPROCESS);
+  exported = event;
+  cts_refuses_flags(t, 0, export_event_with);
+  CTS_OK(t, event_destroy, event);
+}
+void cts_case_flags_event_ipc_open(cts_t *t) {
+  hal_plugin_event_t *const event = cts_event(t, HAL_EVENT_INTERPROCESS);
+  exported = event;
+  CTS_CHECK(t, export_event_with(t, 0) == HAL_OK, "event_ipc_export failed");
+  cts_refuses_flags(t, 0, open_event_with);
+  CTS_JUDGE(t, event_ipc_open, "a handle of another size");
+  check_sizes(t, open_event_sized);
+  CTS_OK(t, event_destroy, event);
+}
+
 /* ---- host memory of the caller ---- */
 
 void cts_case_memory_host_register(cts_t *t) {
@@ -176,7 +272,7 @@ void cts_case_memory_host_register(cts_t *t) {
   for (int round = 0; round < 3; round++) {
     memcpy(host, expected, SIZE);
     CTS_JUDGE(t, host_register, "Page-locks");
-    CTS_OK(t, host_register, t->device, host, SIZE);
+    CTS_OK(t, host_register, t->device, host, SIZE, 0);
     cts_same(t, host, expected, SIZE, "host memory, behind host_register");
     if (held) cts_gate_close(t, &gate, stream);
     cts_put(t, stream, device, host, SIZE);

@@ -48,7 +48,7 @@ void cts_case_measure_memory(cts_t *t) {
   void *host = NULL;
   const int locked = CTS_PROVIDES(t, host_alloc);
   if (locked)
-    CTS_OK(t, host_alloc, t->device, LARGE, &host);
+    CTS_OK(t, host_alloc, t->device, LARGE, 0, &host);
   else
     host = cts_host(t, LARGE);
   with.host = host;

@@ -268,7 +268,7 @@ void cts_case_memory_unified(cts_t *t) {
 void cts_case_memory_host_alloc(cts_t *t) {
   enum { SIZE = 100000 };
   void *host = NULL;
-  CTS_OK(t, host_alloc, t->device, SIZE, &host);
+  CTS_OK(t, host_alloc, t->device, SIZE, 0, &host);
   CTS_CHECK(t, host && (uintptr_t)host % 64 == 0, "host_alloc gave %p, which is not aligned to 64 bytes", host);
   uint8_t *const device = cts_alloc(t, SIZE), *const expected = cts_host(t, SIZE);
   cts_noise(expected, SIZE, 3);
@@ -283,7 +283,7 @@ void cts_case_memory_host_alloc(cts_t *t) {
 
 void cts_case_memory_host_exhausted(cts_t *t) {
   void *ptr = &ptr;
-  CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, host_alloc, t->device, SIZE_MAX / 2 - 4095, &ptr);
+  CTS_STATUS(t, HAL_RESOURCE_EXHAUSTED, host_alloc, t->device, SIZE_MAX / 2 - 4095, 0, &ptr);
   CTS_GENERAL(t, "stay untouched on failure");
   CTS_CHECK(t, ptr == &ptr, "host_alloc failed and wrote %p to its out-parameter", ptr);
 }

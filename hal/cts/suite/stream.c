@@ -11,7 +11,7 @@ enum { SIZE = 1 << 16, ROUNDS = 20, STREAMS = 200 };
 void cts_case_stream_life(cts_t *t) {
   for (int32_t priority = -1; priority <= 1; priority++) {
     hal_plugin_stream_t *stream = NULL;
-    CTS_OK(t, stream_create, t->device, priority, &stream);
+    CTS_OK(t, stream_create, t->device, &(const hal_stream_desc_t)HAL_STREAM_DESC(priority), &stream);
     CTS_CHECK(t, stream || !CTS_PROVIDES(t, stream_create), "stream_create gave HAL_OK and no stream");
     cts_sync(t, stream);
     CTS_OK(t, stream_query, stream);
@@ -290,8 +290,9 @@ void cts_case_stream_priorities(cts_t *t) {
   static const int32_t priorities[] = {0, -1, 1, -2, 5, -100, INT32_MAX, INT32_MIN};
   uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   for (size_t i = 0; i < sizeof priorities / sizeof priorities[0]; i++) {
+    const hal_stream_desc_t desc = HAL_STREAM_DESC(priorities[i]);
     hal_plugin_stream_t *stream = NULL;
-    const hal_status_t status = cts_stream_create(t, t->device, priorities[i], &stream);
+    const hal_status_t status = cts_stream_create(t, t->device, &desc, &stream);
     CTS_CHECK(t, status == HAL_OK, "stream_create with the priority %d gave %s: %s", priorities[i],
               hal_status_name(status), hal_error_message());
     cts_noise(bytes, SIZE, i);

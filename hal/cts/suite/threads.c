@@ -88,7 +88,7 @@ static void *use_stream(void *data) {
   for (int round = 0; bytes && got && round < ROUNDS / 10 && !worker->found[0]; round++) {
     hal_plugin_stream_t *stream = NULL;
     hal_plugin_event_t *event = NULL;
-    WORKER_OK(worker, stream_create, device, 0, &stream);
+    WORKER_OK(worker, stream_create, device, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream);
     WORKER_OK(worker, event_create, device, 0, &event);
     if (worker->found[0]) break;
     cts_noise(bytes, SIZE, (uint64_t)(worker->number * ROUNDS + round));

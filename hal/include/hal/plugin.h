@@ -1,4 +1,4 @@
-/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.2.
+/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.3.
  *
  * This header, with its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators), stands alone
  * (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
@@ -27,6 +27,8 @@
  *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
  *    when it lies within (HAL_SET_FIELD). Reserved fields are zero.
+ *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored (plugin_flags.h): later
+ *    minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
  *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
@@ -42,9 +44,9 @@
  *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface once, at the next
  *    synchronisation or query of their stream, and are cleared; the host passes them on to streams that waited. A lost device stays HAL_UNAVAILABLE.
  *
- * Versions. Another MAJOR is refused at load. A new MINOR appends slots or struct fields and changes no meaning: an old
- * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 a minor
- * may change what came before, so another MINOR is refused, too; from 1.0 on the host supports every 1.x plugin. */
+ * Versions. Another MAJOR is refused at load. A new MINOR appends slots and struct fields and changes no meaning: an older
+ * plugin works in a newer host (which fills the tail of the table with defaults) and a newer plugin in an older host (which
+ * does not see the slots that it does not know). This holds from 0.3 on: a plugin of 0.2 or older is refused, rebuild it. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
@@ -94,7 +96,24 @@ typedef struct hal_device_info_s {
   uint32_t compute_units, subgroup_size, max_block_threads, max_shared_bytes;
   uint32_t pci_domain, pci_bus, pci_device, base_alignment; /* base_alignment: bytes, of memory_alloc */
   uint64_t virtual_granularity;                             /* bytes; 0 = no virtual memory group. Not used yet */
+  /* Since 0.3; 0 and "" = unknown. Cheap: the host reads these when it starts the device. */
+  uint64_t l2_bytes;     /* bytes of the last cache before the memory that all compute units share */
+  uint32_t copy_engines; /* engines that copy while kernels run */
+  uint32_t pci_function;
+  char architecture[32]; /* the target of the vendor's compiler: "sm_90", "gfx90a" */
+  /* Since 0.3. The host asks for these when a program asks for the properties of a device; the driver may take milliseconds. */
+  int32_t
+      numa_node; /* of the host memory nearest to the device, with HAL_DEVICE_KNOWS_NUMA_NODE. The host completes it */
+  uint32_t partition_index;  /* with HAL_DEVICE_KNOWS_PARTITION: which part of a partitioned device this is */
+  uint32_t known;            /* HAL_DEVICE_KNOWS_*: fields for which 0 is a value */
+  uint32_t reserved;         /* 0 */
+  char driver_version[64];   /* as the vendor writes it: "550.54.15" */
+  char firmware_version[64]; /* of the device's own firmware */
 } hal_device_info_t;
+
+/* hal_device_info_t.known */
+#define HAL_DEVICE_KNOWS_NUMA_NODE (1u << 0)
+#define HAL_DEVICE_KNOWS_PARTITION (1u << 1)
 
 typedef struct hal_pointer_info_s {
   size_t struct_size;
@@ -106,9 +125,23 @@ typedef struct hal_pointer_info_s {
 
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
 
-typedef struct hal_ipc_handle_s {
-  uint8_t bytes[64];
-} hal_ipc_handle_t;
+/* A rectangle of bytes, see memory_copy_2d. Rows begin a pitch apart. */
+typedef struct hal_copy_2d_s {
+  size_t struct_size;
+  void *dst;
+  const void *src;
+  size_t dst_pitch, src_pitch;    /* bytes from the beginning of a row to that of the next */
+  size_t width, height;           /* bytes of a row; rows */
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_2d_t;
+
+/* One copy of memory_copy_batch. It may grow: elements lie `stride` bytes apart. */
+typedef struct hal_copy_s {
+  void *dst;
+  const void *src;
+  size_t size;
+  int32_t dst_device, src_device; /* device ordinals or HAL_HOST */
+} hal_copy_t;
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
 enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
@@ -122,6 +155,30 @@ typedef struct hal_memory_handle_s {
 
 /* event_create flags. HAL_EVENT_INTERPROCESS, for event_ipc_export, never comes with HAL_EVENT_TIMING */
 enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
+
+/* ---- streams ------------------------------------------------------------------------------------------------------------- */
+/* hal_stream_desc_t.engine */
+enum {
+  HAL_ENGINE_ANY = 0,
+  HAL_ENGINE_COMPUTE = 1,
+  HAL_ENGINE_COPY = 2 /* the stream gets copies, fills, events and host functions only */
+};
+
+/* hal_stream_desc_t.flags */
+#define HAL_STREAM_QUEUE (UINT32_C(1) << 0) /* `queue` chooses a hardware queue; without it the plugin does */
+
+/* What stream_create makes. A field that a later minor appends is zero where the host does not know it; one that must not be
+ * ignored comes with a flag. */
+typedef struct hal_stream_desc_s {
+  size_t struct_size;
+  uint32_t flags;   /* HAL_STREAM_* */
+  int32_t priority; /* 0 is normal, lower is more urgent; a device without priorities ignores it */
+  uint32_t engine;  /* HAL_ENGINE_*, a hint: a device without engines of the class takes others */
+  uint32_t queue;   /* with HAL_STREAM_QUEUE: the index among the queues of the engine class */
+} hal_stream_desc_t;
+
+/* Initializer of a descriptor with a priority and no other wish. */
+#define HAL_STREAM_DESC(priority) {HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0}
 
 typedef void (*hal_host_fn_t)(void *user_data);
 
@@ -217,36 +274,6 @@ enum {
   HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
 };
 
-/* ---- collectives --------------------------------------------------------------------------------------------------------- */
-typedef struct hal_comm_id_s {
-  uint8_t bytes[128];
-} hal_comm_id_t;
-
-enum {
-  HAL_COMM_ALL_REDUCE = 0,
-  HAL_COMM_BROADCAST = 1,
-  HAL_COMM_REDUCE = 2,
-  HAL_COMM_ALL_GATHER = 3,
-  HAL_COMM_REDUCE_SCATTER = 4,
-  HAL_COMM_ALL_TO_ALL = 5,
-  HAL_COMM_SEND = 6,
-  HAL_COMM_RECV = 7,
-  HAL_COMM_BARRIER = 8
-};
-enum { HAL_REDUCE_SUM = 0, HAL_REDUCE_PROD = 1, HAL_REDUCE_MIN = 2, HAL_REDUCE_MAX = 3, HAL_REDUCE_AVG = 4 };
-
-typedef struct hal_collective_s {
-  size_t struct_size;
-  uint32_t op;     /* HAL_COMM_* */
-  uint32_t reduce; /* HAL_REDUCE_* */
-  hal_dtype_t dtype;
-  int32_t peer; /* root or partner rank */
-  const void *send;
-  void *recv;
-  uint64_t count;                  /* elements per rank */
-  const uint64_t *counts, *displs; /* per rank for uneven all-to-all, else NULL */
-} hal_collective_t;
-
 /* ---- profiling ---------------------------------------------------------------------------------------------------------- */
 /* LOST is no work: it says that a full buffer has dropped records. */
 enum {
@@ -341,8 +368,8 @@ extern const hal_host_api_t *hal_host;
 #endif
 
 /* The one exported symbol of a plugin; it comes from the archive and negotiates the versions.
- * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or another
- * minor while major is 0, `major` and `minor` written. */
+ * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or a minor
+ * before HAL_ABI_MINOR_OLDEST, `major` and `minor` written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
 typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);
 

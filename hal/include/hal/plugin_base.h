@@ -10,7 +10,9 @@ extern "C" {
 #endif
 
 #define HAL_ABI_MAJOR 0
-#define HAL_ABI_MINOR 2
+#define HAL_ABI_MINOR 3
+/* The oldest minor version that this one works with: minors only append since then. */
+#define HAL_ABI_MINOR_OLDEST 3
 
 /* The device ordinal of host memory in memory_copy. */
 #define HAL_HOST (-1)
@@ -26,7 +28,8 @@ extern "C" {
 #define HAL_SET_FIELD(ptr, field, ...) ((void)(HAL_HAS_FIELD(ptr, field) && ((ptr)->field = (__VA_ARGS__), 1)))
 
 /* ---- status codes -------------------------------------------------------------------------------------------------------
- * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. */
+ * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. Reserved for what absl means by them, and returned
+ * by no plugin and no host: 1 (cancelled), 4 (deadline exceeded), 6 (already exists), 7 (permission denied), 16 (unauthenticated). */
 typedef int32_t hal_status_t;
 enum {
   HAL_OK = 0,
@@ -52,7 +55,6 @@ typedef struct hal_plugin_module_s hal_plugin_module_t;
 typedef struct hal_plugin_kernel_s hal_plugin_kernel_t;
 typedef struct hal_plugin_graph_s hal_plugin_graph_t;
 typedef struct hal_plugin_graph_exec_s hal_plugin_graph_exec_t;
-typedef struct hal_plugin_comm_s hal_plugin_comm_t;
 typedef struct hal_plugin_physical_s hal_plugin_physical_t;
 
 /* ---- data types ---------------------------------------------------------------------------------------------------------

@@ -23,13 +23,15 @@ typedef struct hal_shared_event_s hal_shared_event_t;
  * Errors: HAL_RESOURCE_EXHAUSTED = no memory or no file for it; the message says which. Since 0.2. */
 hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_event);
 
-/* Gives the handle by which another process of this user opens the event while this one lives. Since 0.2. */
-void hal_shared_event_export(const hal_shared_event_t *event, hal_ipc_handle_t *out_handle);
+/* Gives the handle by which another process of this user opens the event while this one exists, as event_ipc_export does.
+ * Since 0.2, bytes 0.3. */
+void hal_shared_event_export(const hal_shared_event_t *event, void *handle, size_t room, size_t *out_size);
 
 /* Opens another process's event. Released by hal_shared_event_release.
  * Errors: HAL_INVALID_ARGUMENT = no such handle was given, or it is this process's own; HAL_NOT_FOUND = its process is gone, of another
- * user, or has released it; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
-hal_status_t hal_shared_event_open(const char *plugin, const hal_ipc_handle_t *handle, hal_shared_event_t **out_event);
+ * user, or has released it; HAL_RESOURCE_EXHAUSTED. Since 0.2, bytes 0.3. */
+hal_status_t hal_shared_event_open(const char *plugin, const void *handle, size_t handle_size,
+                                   hal_shared_event_t **out_event);
 
 /* Takes a reference more: for a queued host function that outlives the plugin's event. Since 0.2. */
 void hal_shared_event_keep(hal_shared_event_t *event);

@@ -95,11 +95,12 @@ static hal_status_t make_graph(const hal_program_t *program, hal_program_graphs_
 }
 
 static hal_status_t make_all(const hal_program_t *program, hal_program_graphs_t *graphs) {
+  const hal_stream_desc_t desc = HAL_STREAM_DESC(0);
   hal_device_t *const device = program->device;
   hal_stream_t stream;
   hal_stream_initialize(&stream, device, NULL);
   stream.id = graphs->scratch.stream->id;
-  hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &stream.direct.handle);
+  hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, &desc, &stream.direct.handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   for (uint32_t i = 0; i < graphs->part_count && !status && stream.direct.handle; i++)
     if (is_worth_it(program, &graphs->parts[i])) status = make_graph(program, graphs, &graphs->parts[i], &stream);

@@ -42,7 +42,7 @@ hal_status_t hal_event_create(int32_t device, uint32_t flags, hal_event_t **out_
   return HAL_OK;
 }
 
-hal_status_t hal_event_ipc_export(hal_event_t *event, hal_ipc_handle_t *out_handle) {
+hal_status_t hal_event_ipc_export(hal_event_t *event, void *handle, size_t room, size_t *out_size) {
   hal_plugin_t *const plugin = event->device->plugin;
   HAL_RETURN_IF_ERROR(hal_device_check_alive(event->device));
   if (!(event->flags & HAL_EVENT_INTERPROCESS))
@@ -51,15 +51,16 @@ hal_status_t hal_event_ipc_export(hal_event_t *event, hal_ipc_handle_t *out_hand
                          "(interprocess=True) to pass it to other processes",
                          event->device->label);
   return hal_error_plugin(plugin, HAL_SLOT_event_ipc_export,
-                          hal_call_event_ipc_export(plugin, event->handle, out_handle));
+                          hal_call_event_ipc_export(plugin, event->handle, 0, handle, room, out_size));
 }
 
-hal_status_t hal_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, hal_event_t **out_event) {
+hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size, hal_event_t **out_event) {
   hal_device_t *found;
   HAL_RETURN_IF_ERROR(hal_device_get(device, &found));
   hal_event_t *const event = make(found, HAL_EVENT_INTERPROCESS);
   if (!event) return HAL_RESOURCE_EXHAUSTED;
-  const hal_status_t status = hal_call_event_ipc_open(found->plugin, found->ordinal, handle, &event->handle);
+  const hal_status_t status =
+      hal_call_event_ipc_open(found->plugin, found->ordinal, handle, handle_size, 0, &event->handle);
   if (status == HAL_UNIMPLEMENTED) {
     hal_free(event);
     return hal_error_set(status,

@@ -29,8 +29,9 @@ void hal_stream_initialize(hal_stream_t *stream, hal_device_t *device, hal_plugi
 }
 
 hal_status_t hal_stream_create_default(hal_device_t *device) {
+  const hal_stream_desc_t desc = HAL_STREAM_DESC(0);
   hal_plugin_stream_t *handle = NULL;
-  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, 0, &handle);
+  const hal_status_t status = hal_call_stream_create(device->plugin, device->ordinal, &desc, &handle);
   if (status) return hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
   hal_stream_initialize(&device->default_stream, device, handle);
   return HAL_OK;
@@ -65,8 +66,8 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
         hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while making a stream of device %s", device->label);
     goto cleanup;
   }
-  const int32_t priority = pool == POOL_HIGH ? -1 : 0;
-  status = hal_call_stream_create(device->plugin, device->ordinal, priority, &handle);
+  const hal_stream_desc_t desc = HAL_STREAM_DESC(pool == POOL_HIGH ? -1 : 0);
+  status = hal_call_stream_create(device->plugin, device->ordinal, &desc, &handle);
   if (status) {
     hal_error_plugin(device->plugin, HAL_SLOT_stream_create, status);
     hal_free(stream);
@@ -74,7 +75,7 @@ static hal_status_t create_in_pool(hal_device_t *device, int pool, uint32_t slot
   }
   hal_stream_initialize(stream, device, handle);
   stream->id = pool_id(pool, slot);
-  stream->priority = priority;
+  stream->priority = desc.priority;
   atomic_store_explicit(&device->streams[pool][slot], stream, memory_order_release);
 
 cleanup:

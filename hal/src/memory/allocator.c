@@ -193,7 +193,7 @@ static hal_status_t attempt_pooled(hal_allocator_t *allocator, hal_stream_t *str
   hal_unlock(&allocator->lock);
   const hal_status_t status = hal_error_plugin(
       device->plugin, HAL_SLOT_memory_alloc_async,
-      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, size, out_address));
+      hal_call_memory_alloc_async(device->plugin, device->ordinal, stream->direct.handle, size, 0, out_address));
   hal_lock(&allocator->lock);
   allocator->in_flight -= size;
   return status;

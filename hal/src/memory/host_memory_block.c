@@ -87,7 +87,7 @@ hal_status_t hal_mem_host_create(hal_allocator_t *allocator, size_t size, size_t
   hal_unlock(&allocator->lock); /* locking pages takes long */
   const int64_t started = now_us();
   const hal_status_t status = hal_error_plugin(device->plugin, HAL_SLOT_host_alloc,
-                                               hal_call_host_alloc(device->plugin, device->ordinal, size, &address));
+                                               hal_call_host_alloc(device->plugin, device->ordinal, size, 0, &address));
   hal_lock(&allocator->lock);
   if (status) {
     hal_mem_block_forget(allocator, block);

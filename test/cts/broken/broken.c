@@ -74,6 +74,56 @@ static hal_status_t info_says_async(int32_t device, hal_device_info_t *out_info)
 static hal_status_t info_says_visible(int32_t device, hal_device_info_t *out_info) {
   return info_flag(device, out_info, HAL_DEVICE_HOST_VISIBLE);
 }
+/* Puts other values into a longer struct than into a short one. */
+static hal_status_t info_depends_on_size(int32_t device, hal_device_info_t *out_info) {
+  const hal_status_t status = good.device_info(device, out_info);
+  if (HAL_HAS_FIELD(out_info, driver_version)) HAL_SET_FIELD(out_info, l2_bytes, out_info->l2_bytes + 1);
+  return status;
+}
+/* Forgets the offset of an address within its allocation. */
+static hal_status_t host_pointer_no_offset(int32_t device, void *ptr, void **out_ptr) {
+  void *there = NULL;
+  const hal_status_t status = good.host_device_pointer(device, ptr, &there);
+  if (!status) *out_ptr = (void *)((uintptr_t)there & ~(uintptr_t)4095);
+  return status;
+}
+static hal_status_t host_pointer_any(int32_t device, void *ptr, void **out_ptr) {
+  return (void)device, *out_ptr = ptr, HAL_OK;
+}
+/* Goes on calling a watcher that was ended. */
+static hal_device_event_fn_t watcher;
+static void *watcher_data;
+static hal_status_t watch_never_ends(int32_t device, uint32_t kinds, hal_device_event_fn_t fn, void *user_data) {
+  if (fn) watcher = fn, watcher_data = user_data;
+  return good.device_watch(device, kinds, fn, user_data);
+}
+static hal_status_t synchronize_throttles(int32_t device) {
+  const hal_device_event_t event = {.struct_size = sizeof event, .kind = HAL_DEVICE_EVENT_THROTTLED, .message = ""};
+  if (watcher) watcher(watcher_data, &event);
+  return good.device_synchronize(device);
+}
+/* Copies whole pitches: what lies between the rows changes, too. */
+static hal_status_t copy_2d_gaps(stream_t *stream, const hal_copy_2d_t *copy) {
+  hal_copy_2d_t wide = *copy;
+  if (copy->width && copy->dst_pitch == copy->src_pitch) wide.width = copy->dst_pitch;
+  return good.memory_copy_2d(stream, &wide);
+}
+/* Takes a rectangle of narrow rows for one of dense ones. */
+static hal_status_t copy_2d_any_pitch(stream_t *stream, const hal_copy_2d_t *copy) {
+  hal_copy_2d_t fixed = *copy;
+  if (fixed.dst_pitch < fixed.width) fixed.dst_pitch = fixed.width;
+  if (fixed.src_pitch < fixed.width) fixed.src_pitch = fixed.width;
+  return good.memory_copy_2d(stream, &fixed);
+}
+static hal_status_t batch_no_stride(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  hal_copy_t packed[256];
+  if (count > 256 || count < 2) return good.memory_copy_batch(stream, copies, count, stride);
+  for (size_t i = 0; i < count; i++) packed[i] = copies[0]; /* those at the wrong places are no copies */
+  return good.memory_copy_batch(stream, packed, count, sizeof *packed);
+}
+static hal_status_t batch_forgets_last(stream_t *stream, const hal_copy_t *copies, size_t count, size_t stride) {
+  return good.memory_copy_batch(stream, copies, count > 32 ? 32 : count, stride);
+}
 static hal_status_t device_synchronize_not(int32_t device) { return (void)device, HAL_OK; }
 
 /* ---- memory ---- */
@@ -160,8 +210,8 @@ static hal_status_t pointer_info_no_base(const void *ptr, hal_pointer_info_t *ou
   if (!status) memcpy(&out_info->base, &ptr, sizeof ptr);
   return status;
 }
-static hal_status_t host_alloc_unaligned(int32_t device, size_t size, void **out_ptr) {
-  const hal_status_t status = good.host_alloc(device, size + 64, out_ptr);
+static hal_status_t host_alloc_unaligned(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  const hal_status_t status = good.host_alloc(device, size + 64, flags, out_ptr);
   if (!status) *out_ptr = (char *)*out_ptr + 8;
   return status;
 }

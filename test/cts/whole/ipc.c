@@ -78,7 +78,8 @@ hal_status_t whole_memory_alloc(int32_t device, size_t size, uint32_t flags, voi
   const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) / page * page;
   hal_plugin_physical_t *memory = NULL;
   hal_memory_handle_t handle = {.file = -1};
-  if (flags || whole < size || whole > SIZE_MAX / 4)
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
+  if (whole < size || whole > SIZE_MAX / 4)
     return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: so much memory is not there; ask for less");
   hal_status_t status = whole_good.virtual_create(device, whole, HAL_HANDLE_FILE, &memory);
   if (status == HAL_UNIMPLEMENTED) return whole_good.memory_alloc(device, size, flags, out_ptr); /* in this setting */
@@ -92,8 +93,8 @@ hal_status_t whole_memory_free(int32_t device, void *ptr) {
   return !ptr || !find_segment(ptr) ? whole_good.memory_free(device, ptr) : remove_segment(device, ptr, 1);
 }
 
-hal_status_t whole_memory_alloc_async(int32_t device, stream_t *stream, size_t size, void **out_ptr) {
-  return (void)stream, whole_memory_alloc(device, size, 0, out_ptr);
+hal_status_t whole_memory_alloc_async(int32_t device, stream_t *stream, size_t size, uint32_t flags, void **out_ptr) {
+  return (void)stream, whole_memory_alloc(device, size, flags, out_ptr);
 }
 
 typedef struct later_s {
@@ -112,33 +113,36 @@ hal_status_t whole_memory_free_async(int32_t device, stream_t *stream, void *ptr
   return whole_good.stream_host_call(stream, free_later, later);
 }
 
-hal_status_t whole_ipc_export(int32_t device, void *ptr, hal_ipc_handle_t *out_handle) {
+hal_status_t whole_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room, size_t *out_size) {
   handle_t handle = {.kind = MEMORY, .pid = getpid(), .file = -1};
   (void)device;
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
   pthread_mutex_lock(&lock);
   for (const segment_t *at = segments; at; at = at->next)
     if (at->ptr == ptr && at->file >= 0) handle.file = at->file, handle.size = at->size;
   pthread_mutex_unlock(&lock);
   if (handle.file < 0)
     return whole_refuse(HAL_INVALID_ARGUMENT, "whole: ipc_export of what is no segment of memory_alloc");
-  memset(out_handle, 0, sizeof *out_handle);
-  memcpy(out_handle->bytes, &handle, sizeof handle);
+  if (room >= sizeof handle) memcpy(out_handle, &handle, sizeof handle);
+  *out_size = sizeof handle;
   return HAL_OK;
 }
 
 /* Opens the file of a handle; -1 after a failure. */
-static int open_handle(const hal_ipc_handle_t *from, uint32_t kind, handle_t *out_handle) {
+static int open_handle(const void *from, size_t size, uint32_t kind, handle_t *out_handle) {
   char path[64];
-  memcpy(out_handle, from->bytes, sizeof *out_handle);
+  if (size != sizeof *out_handle) return -1;
+  memcpy(out_handle, from, sizeof *out_handle);
   if (out_handle->kind != kind) return -1;
   snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)out_handle->pid, (int)out_handle->file);
   return open(path, O_RDWR | O_CLOEXEC);
 }
 
-hal_status_t whole_ipc_open(int32_t device, const hal_ipc_handle_t *handle, void **out_ptr) {
+hal_status_t whole_ipc_open(int32_t device, const void *handle, size_t size, uint32_t flags, void **out_ptr) {
   handle_t known;
   hal_plugin_physical_t *memory = NULL;
-  const int file = open_handle(handle, MEMORY, &known);
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
+  const int file = open_handle(handle, size, MEMORY, &known);
   if (file < 0)
     return whole_refuse(HAL_INVALID_ARGUMENT, "whole: ipc_open of what is no handle of memory in use; export it anew");
   const hal_memory_handle_t other = {.kind = HAL_HANDLE_FILE, .file = file};
@@ -203,6 +207,7 @@ static hal_status_t add_event(int file, event_t **out_event) {
 
 hal_status_t whole_event_create(int32_t device, uint32_t flags, event_t **out_event) {
   if (!(flags & HAL_EVENT_INTERPROCESS)) return whole_good.event_create(device, flags, out_event);
+  if (flags & ~(uint32_t)(HAL_EVENT_INTERPROCESS | HAL_EVENT_TIMING | HAL_EVENT_BLOCKING)) return HAL_UNIMPLEMENTED;
   if (flags & HAL_EVENT_TIMING)
     return whole_refuse(HAL_INVALID_ARGUMENT,
                         "whole: events between processes have no times; leave HAL_EVENT_TIMING out");
@@ -276,19 +281,21 @@ hal_status_t whole_stream_wait_event(stream_t *stream, event_t *event) {
   return queue_mark(stream, between, atomic_load(&between->shared->recorded), wait_until_done);
 }
 
-hal_status_t whole_event_ipc_export(event_t *event, hal_ipc_handle_t *out_handle) {
+hal_status_t whole_event_ipc_export(event_t *event, uint32_t flags, void *out_handle, size_t room, size_t *out_size) {
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
   const between_t *const between = find_event(event, 0);
   if (!between)
     return whole_refuse(HAL_INVALID_ARGUMENT, "whole: event_ipc_export of an event without HAL_EVENT_INTERPROCESS");
   const handle_t handle = {.kind = EVENT, .pid = getpid(), .file = between->file};
-  memset(out_handle, 0, sizeof *out_handle);
-  memcpy(out_handle->bytes, &handle, sizeof handle);
+  if (room >= sizeof handle) memcpy(out_handle, &handle, sizeof handle);
+  *out_size = sizeof handle;
   return HAL_OK;
 }
-hal_status_t whole_event_ipc_open(int32_t device, const hal_ipc_handle_t *handle, event_t **out_event) {
+hal_status_t whole_event_ipc_open(int32_t device, const void *handle, size_t size, uint32_t flags, event_t **out_event) {
   handle_t known;
   (void)device;
-  const int file = open_handle(handle, EVENT, &known);
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
+  const int file = open_handle(handle, size, EVENT, &known);
   if (file < 0)
     return whole_refuse(HAL_INVALID_ARGUMENT, "whole: event_ipc_open of what is no handle of an event in use");
   return add_event(file, out_event);
@@ -301,10 +308,11 @@ static struct {
   size_t size;
 } ranges[RANGES];
 
-hal_status_t whole_host_register(int32_t device, void *ptr, size_t size) {
+hal_status_t whole_host_register(int32_t device, void *ptr, size_t size, uint32_t flags) {
   const uint8_t *const begin = ptr;
   int room = -1, taken = 0;
   (void)device;
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
   if (!ptr || !size) return whole_refuse(HAL_INVALID_ARGUMENT, "whole: host_register of no memory");
   pthread_mutex_lock(&lock);
   for (int i = 0; i < RANGES; i++) {

@@ -140,6 +140,9 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
       *value = setting("CUDA_STAND_IN_POOLS", 1) != 0;
       break;
+    case CU_DEVICE_ATTRIBUTE_MAX_PITCH:
+      *value = MOST_PITCH;
+      break;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
       *value = 32;
       break;
@@ -151,6 +154,16 @@ API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUde
       break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
       *value = capability % 10;
+      break;
+    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
+      *value = 50 << 20;
+      break;
+    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
+      *value = 3;
+      break;
+    case CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID: /* of CUDA 12.2; -1: the machine has one node */
+      if (setting("CUDA_STAND_IN_VERSION", 13000) < 12020) return CUDA_ERROR_INVALID_VALUE;
+      *value = (int)setting("CUDA_STAND_IN_NUMA", -1);
       break;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:

@@ -24,7 +24,7 @@ typedef struct device_s {
 extern device_t devices[MAX_DEVICES];
 extern uint32_t device_count;
 
-/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual" and "sysman". */
+/* Whether the driver is to be one without this: ZE_CPU_WITHOUT, a list of "ipc", "virtual", "pci" and "sysman". */
 int driver_lacks(const char *what);
 
 /* Nanoseconds of the host's monotonic clock, which is every device's clock, too. */
@@ -152,6 +152,7 @@ int code_run(const launch_t *launch);
 typedef enum command_e {
   COMMAND_NOTHING,
   COMMAND_COPY,
+  COMMAND_REGION,
   COMMAND_FILL,
   COMMAND_LAUNCH,
   COMMAND_RESET,
@@ -164,6 +165,7 @@ typedef struct command_s {
   void *dst;
   const void *src;
   size_t size, pattern_size;
+  size_t rows, dst_pitch, src_pitch; /* of a region, whose rows have `size` bytes */
   unsigned char pattern[MAX_PATTERN];
   launch_t *launch;
   event_t *signal;

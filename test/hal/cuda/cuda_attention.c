@@ -418,7 +418,7 @@ Test(cuda_attention, a_plan_that_a_graph_of_the_driver_runs_is_never_given_up) {
   const hal_op_own_t own = found(FORWARD);
   sample_t *const s = sample_of(4, 2, 5, 7, 1);
   find_descriptors();
-  OK(api.stream_create(0, 0, &s->call.stream));
+  OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &s->call.stream));
   OK(asked(&own, forward_of(s)));
   const long made = descriptors();
   OK(api.capture_begin(s->call.stream, HAL_CAPTURE_RELAXED, 0));
@@ -444,7 +444,7 @@ static void *attend_often(void *unused) {
   sample_t *const s = sample_of(2, 1, 4, 6, 1);
   (void)unused;
   define(s);
-  OK(api.stream_create(0, 0, &s->call.stream));
+  OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &s->call.stream));
   for (int i = 0; i < 20; i++) {
     OK(run(&shared[0], forward_of(s)));
     OK(run(&shared[1], backward_of(s)));

@@ -304,7 +304,7 @@ static hal_op_own_t shared;
 static void *convolve_often(void *unused) {
   sample_t *const s = convolution_new();
   (void)unused;
-  OK(api.stream_create(0, 0, &s->call.stream));
+  OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &s->call.stream));
   for (int i = 0; i < 50; i++) OK(run(&shared, s));
   OK(api.stream_synchronize(s->call.stream));
   expect_sums(s);

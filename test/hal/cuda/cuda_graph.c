@@ -10,7 +10,7 @@ static uint32_t *to;
 static void begin(uint32_t mode) {
   if (!kernel) kernel = adder(0);
   if (!to) to = words_on(0, 64);
-  if (!stream) OK(api.stream_create(0, 0, &stream));
+  if (!stream) OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   OK(api.capture_begin(stream, mode, 0));
 }
 
@@ -59,7 +59,7 @@ Test(cuda_graph, a_stream_that_waits_for_an_event_of_the_capture_is_captured_wit
   hal_plugin_event_t *fork = NULL, *join = NULL;
   hal_plugin_graph_t *graph = NULL;
   hal_plugin_graph_exec_t *exec = NULL;
-  OK(api.stream_create(0, 0, &other));
+  OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &other));
   OK(api.event_create(0, 0, &fork));
   OK(api.event_create(0, 0, &join));
   begin(HAL_CAPTURE_THREAD);
@@ -84,7 +84,7 @@ Test(cuda_graph, a_stream_that_joined_and_was_not_waited_for_spoils_the_capture)
   hal_plugin_stream_t *other = NULL;
   hal_plugin_event_t *fork = NULL;
   hal_plugin_graph_t *graph = NULL;
-  OK(api.stream_create(0, 0, &other));
+  OK(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &other));
   OK(api.event_create(0, 0, &fork));
   begin(HAL_CAPTURE_THREAD);
   OK(api.event_record(fork, stream));
@@ -187,7 +187,7 @@ Test(cuda_graph, wrong_uses_are_refused_with_what_was_given) {
   needs_two_devices(device_count);
   FAILS(api.capture_begin(NULL, 0, 0), HAL_INVALID_ARGUMENT, "NULL stream");
   FAILS(api.capture_end(NULL, &graph), HAL_INVALID_ARGUMENT, "NULL stream");
-  OK(api.stream_create(1, 0, &far));
+  OK(api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &far));
   FAILS(api.capture_begin(far, 7, 0), HAL_INVALID_ARGUMENT, "mode 7");
   cr_assert_neq(api.capture_end(far, &graph), HAL_OK); /* which began none */
   OK(api.graph_instantiate(graph_of(1), &exec));

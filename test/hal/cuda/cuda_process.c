@@ -74,6 +74,50 @@ Test(cuda_process, the_plugins_version_names_the_drivers_file_and_the_device_tha
   cr_assert_eq(info.flags, HAL_DEVICE_ASYNC | HAL_DEVICE_FP64 | HAL_DEVICE_RAW_POINTERS);
 }
 
+Test(cuda_process, a_kernel_writes_page_locked_host_memory_without_a_copy) {
+  char *host = NULL;
+  void *there = NULL;
+  uint32_t value = 41;
+  assert_ok(open_cuda_with(NULL, NULL));
+  assert_ok(hal_host_allocate(0, 64, (void **)&host));
+  memcpy(host + 8, &value, sizeof value);
+  assert_ok(hal_host_device_pointer(host + 8, 0, &there));
+  hal_kernel_t *const add_one = make_kernel(0, SLOW_SOURCE, "add_one");
+  const hal_arg_t args[] = {{&there, sizeof there, HAL_ARG_POINTER}};
+  assert_ok(launch_1d(add_one, NULL, 1, 1, args, 1));
+  assert_ok(hal_device_synchronize(0));
+  memcpy(&value, host + 8, sizeof value);
+  cr_assert_eq(value, 42);
+}
+
+Test(cuda_process, a_device_is_described_by_driver_and_nvml) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("CUDA_STAND_IN_DEVICES", "2", 1);
+  assert_ok(open_cuda_with("CUDA_STAND_IN_NUMA", "0"));
+  assert_ok(hal_device_info(1, &info));
+  cr_assert_str_eq(info.architecture, "sm_90");
+  cr_assert_str_eq(info.driver_version, "580.65.06");
+  cr_assert_str_eq(info.firmware_version, "96.00.74.00.02");
+  cr_assert(info.l2_bytes == 50 << 20 && info.copy_engines == 3, "%llu bytes, %u engines",
+            (unsigned long long)info.l2_bytes, info.copy_engines);
+  cr_assert(info.known == HAL_DEVICE_KNOWS_NUMA_NODE && info.numa_node == 0, "0x%x, %d", info.known, info.numa_node);
+  cr_assert_not(hal_device_is_initialized(1));
+}
+
+Test(cuda_process, what_driver_and_nvml_do_not_know_is_unknown) {
+  hal_device_info_t info = {.struct_size = sizeof info};
+  setenv("NVML_STAND_IN", "versions=0", 1);
+  setenv("CUDA_STAND_IN_NUMA", "7", 1);
+  assert_ok(open_cuda_with("CUDA_STAND_IN_VERSION", "12010")); /* which has no HOST_NUMA_ID */
+  assert_ok(hal_device_info(0, &info));
+  cr_assert_str_empty(info.driver_version);
+  cr_assert_str_empty(info.firmware_version);
+  cr_assert_neq(info.numa_node, 7);
+  setenv("NVML_STAND_IN", "init=18", 1); /* no NVML is no failure */
+  assert_ok(hal_device_ensure(0));
+  assert_ok(hal_device_info(0, &info));
+}
+
 Test(cuda_process, without_a_compiler_the_device_takes_no_cuda_c_and_says_what_to_install) {
   hal_device_info_t info = {.struct_size = sizeof info};
   hal_module_t *module;

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "cuda_plugin_testing.h"
+#include "ipc_handle.h"
 
 TestSuite(cuda_virtual, .init = open_plugin);
 TestSuite(cuda_processes);
@@ -63,34 +64,34 @@ Test(cuda_virtual, what_an_address_is_can_be_asked_without_starting_a_device) {
   memcpy(&set, &symbol, sizeof set);
   cr_assert_eq(set("context=1"), 0);
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
-  cr_assert_neq(api.stream_create(0, 0, &stream), HAL_OK); /* the first one to need a context */
-  OK(api.stream_create(1, 0, &stream));
+  cr_assert_neq(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream), HAL_OK); /* the first one to need a context */
+  OK(api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
   OK(api.memory_pointer_info(words_on(1, 64), &info));
   cr_assert_eq(info.device, 1);
 }
 
 Test(cuda_virtual, a_handle_of_this_process_is_refused) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   void *ptr = NULL;
-  OK(api.ipc_export(0, words_on(0, 4096), &handle));
-  FAILS(api.ipc_open(0, &handle, &ptr), HAL_INTERNAL, "another one than this");
+  OK(api.ipc_export(0, words_on(0, 4096), 0, handle.bytes, sizeof handle.bytes, &handle.size));
+  FAILS(api.ipc_open(0, handle.bytes, handle.size, 0, &ptr), HAL_INTERNAL, "another one than this");
   cr_assert_neq(api.ipc_close(0, words_on(0, 64)), HAL_OK);
 }
 
 /* The other process: opens the memory whose handle it is told, and adds 1. Neither is forked from one that has started the driver. */
 static void add_one_there(int from) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   void *ptr = NULL;
   open_plugin();
   cr_assert_eq(read(from, &handle, sizeof handle), (ssize_t)sizeof handle);
-  OK(api.ipc_open(0, &handle, &ptr));
+  OK(api.ipc_open(0, handle.bytes, handle.size, 0, &ptr));
   OK(queue_add(adder(0), NULL, ptr, 1));
   OK(api.ipc_close(0, ptr));
 }
 
 Test(cuda_processes, memory_of_one_process_is_written_by_another) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   int ends[2], state = 1;
   cr_assert_eq(pipe(ends), 0);
   const pid_t child = fork();
@@ -101,7 +102,7 @@ Test(cuda_processes, memory_of_one_process_is_written_by_another) {
   open_plugin();
   uint32_t *const words = words_on(0, 4096);
   OK(queue_add(adder(0), NULL, words, 41));
-  OK(api.ipc_export(0, words, &handle));
+  OK(api.ipc_export(0, words, 0, handle.bytes, sizeof handle.bytes, &handle.size));
   cr_assert_eq(write(ends[1], &handle, sizeof handle), (ssize_t)sizeof handle);
   cr_assert_eq(waitpid(child, &state, 0), child);
   cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "%d", state);

@@ -1,6 +1,7 @@
 /* Tests of event.h, on a plugin with events of its own (device 0) and on the defaults (device 2). */
 #include <time.h>
 
+#include "ipc_handle.h"
 #include "support.h"
 
 static const int32_t devices[] = {0, 2};
@@ -86,14 +87,14 @@ Test(event, a_device_out_of_range_is_refused) {
 
 Test(event, what_processes_share_has_no_times_and_is_made_for_it) {
   hal_event_t *event = NULL, *opened = NULL;
-  hal_ipc_handle_t handle = {{0}};
+  ipc_handle_t handle = {.size = 64};
   assert_fails(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_TIMING, &event), HAL_INVALID_ARGUMENT,
                "has no times: make it without HAL_EVENT_TIMING");
   cr_assert_null(event);
   assert_ok(hal_event_create(0, 0, &event));
-  assert_fails(hal_event_ipc_export(event, &handle), HAL_FAILED_PRECONDITION, "make it with HAL_EVENT_INTERPROCESS");
-  assert_fails(hal_event_ipc_open(0, &handle, &opened), HAL_UNIMPLEMENTED, "plugin tally does not share any");
-  assert_fails(hal_event_ipc_open(99, &handle, &opened), HAL_OUT_OF_RANGE, "device 99");
+  assert_fails(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size), HAL_FAILED_PRECONDITION, "make it with HAL_EVENT_INTERPROCESS");
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_UNIMPLEMENTED, "plugin tally does not share any");
+  assert_fails(hal_event_ipc_open(99, handle.bytes, handle.size, &opened), HAL_OUT_OF_RANGE, "device 99");
   cr_assert_null(opened);
   hal_event_destroy(event);
 }

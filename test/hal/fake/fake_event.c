@@ -118,7 +118,7 @@ Test(fake_event, orders_streams_of_two_devices, .timeout = 60) {
   hal_plugin_stream_t *here = new_stream(), *there = NULL;
   hal_plugin_event_t *event = new_event(0);
   float *data = new_floats(16, 0), *ones = new_floats(16, 1), *copy = NULL;
-  must(fake_api.stream_create(1, 0, &there));
+  must(fake_api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &there));
   must(fake_api.memory_alloc(1, 64, 0, (void **)&copy));
   for (int i = 1; i <= 50; i++) {
     add_ones(here, data, ones, 16);

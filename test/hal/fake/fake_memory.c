@@ -33,7 +33,7 @@ Test(fake_memory, impossible_sizes_are_refused) {
   must_fail(fake_api.memory_alloc(0, SIZE_MAX / 2, 0, &ptr), HAL_RESOURCE_EXHAUSTED, "out of memory");
   must_fail(fake_api.memory_alloc(0, 0, 0, &ptr), HAL_INVALID_ARGUMENT, "size");
   must_fail(fake_api.memory_alloc(3, 64, 0, &ptr), HAL_INVALID_ARGUMENT, "device 3");
-  must_fail(fake_api.host_alloc(0, SIZE_MAX, &ptr), HAL_RESOURCE_EXHAUSTED, "host_alloc");
+  must_fail(fake_api.host_alloc(0, SIZE_MAX, 0, &ptr), HAL_RESOURCE_EXHAUSTED, "host_alloc");
   cr_assert_null(ptr);
 }
 
@@ -56,7 +56,7 @@ Test(fake_memory, pointer_info_finds_the_allocation) {
   open_mode(1, 1);
   char *ptr[8], *pinned = NULL;
   for (int i = 0; i < 8; i++) must(fake_api.memory_alloc(i % 2, 10000, 0, (void **)&ptr[i]));
-  must(fake_api.host_alloc(0, 5000, (void **)&pinned));
+  must(fake_api.host_alloc(0, 5000, 0, (void **)&pinned));
   hal_pointer_info_t info = {.struct_size = sizeof info};
   for (int i = 0; i < 8; i++) {
     must(fake_api.memory_pointer_info(ptr[i] + 9999, &info));

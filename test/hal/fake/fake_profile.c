@@ -185,7 +185,7 @@ Test(fake_profile, devices_collect_for_themselves) {
   setenv("HAL_FAKE_DEVICES", "2", 1);
   open_mode(1, 2);
   hal_plugin_stream_t *first = new_stream(), *second = NULL;
-  must(fake_api.stream_create(1, 0, &second));
+  must(fake_api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &second));
   must(fake_api.profile_enable(1, 1));
   one_add(first, 16); /* of the device that does not collect */
   one_add(second, 16);

@@ -87,7 +87,7 @@ Test(fake_protect, pinned_memory_is_the_hosts_and_a_kernels) {
   open_protected(1, 1);
   hal_plugin_stream_t *stream = new_stream();
   float *pinned = NULL, *out = new_memory(4096), back = 0;
-  must(fake_api.host_alloc(0, 4096, (void **)&pinned));
+  must(fake_api.host_alloc(0, 4096, 0, (void **)&pinned));
   pinned[0] = 5;
   add_ones(stream, out, pinned, 1);
   must(fake_api.memory_copy(stream, &back, HAL_HOST, out, 0, sizeof back));
@@ -201,7 +201,7 @@ Test(fake_protect, an_access_beside_an_allocation_dies_and_names_it, .timeout = 
 static void overrun(void) {
   open_protected(in_async, 2);
   hal_plugin_stream_t *stream = NULL;
-  must(fake_api.stream_create(0, 0, &stream));
+  must(fake_api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   float *small = new_memory(4096), *large = new_memory(1 << 20);
   add_ones(stream, small, large, 2048);
   fake_api.stream_synchronize(stream);

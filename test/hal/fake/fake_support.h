@@ -32,7 +32,7 @@ static inline void open_mode(int async, int threads) {
 
 static inline hal_plugin_stream_t *new_stream(void) {
   hal_plugin_stream_t *stream = NULL;
-  must(fake_api.stream_create(0, 0, &stream));
+  must(fake_api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   cr_assert_not_null(stream);
   return stream;
 }

@@ -99,8 +99,8 @@ static hal_status_t double_memory_alloc(int32_t device, size_t size, uint32_t fl
   DOUBLE_LEAVE(double_acquire(size, out_ptr));
 }
 
-static hal_status_t double_host_alloc(int32_t device, size_t size, void **out_ptr) {
-  (void)device;
+static hal_status_t double_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)flags;
   DOUBLE_ENTER(host_alloc)
   DOUBLE_LEAVE(double_acquire(size, out_ptr));
 }
@@ -134,12 +134,12 @@ static hal_status_t double_host_free(int32_t device, void *ptr) {
 }
 
 static hal_status_t double_memory_alloc_async(int32_t device, hal_plugin_stream_t *stream, size_t size,
-                                              void **out_ptr) {
+                                              uint32_t flags, void **out_ptr) {
   (void)stream;
   pthread_mutex_lock(&double_.lock);
   const hal_status_t failure = double_enter(HAL_SLOT_memory_alloc_async);
   pthread_mutex_unlock(&double_.lock);
-  return failure ? failure : double_memory_alloc(device, size, 0, out_ptr);
+  return failure ? failure : double_memory_alloc(device, size, flags, out_ptr);
 }
 
 static hal_status_t double_memory_free_async(int32_t device, hal_plugin_stream_t *stream, void *ptr) {

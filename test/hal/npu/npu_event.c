@@ -22,7 +22,7 @@ Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
   const pid_t child = start_there(end_before_the_work, open_npu);
   open_npu();
   await(1);
-  assert_ok(hal_event_ipc_open(0, &page->handle, &event));
+  assert_ok(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event));
   assert_ok(hal_stream_acquire(0, 0, &stream));
   assert_ok(hal_stream_wait_event(stream, event));
   cr_assert_eq(hal_stream_query(stream), HAL_NOT_READY);
@@ -33,20 +33,20 @@ Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
   assert_ok(hal_event_synchronize(event));
   assert_ok(hal_stream_synchronize(stream));
   cr_assert_eq(waitpid(child, &state, 0), child);
-  cr_assert_neq(hal_event_ipc_open(0, &page->handle, &event), HAL_OK, "it opened the event of a process that is gone");
+  cr_assert_neq(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event), HAL_OK, "it opened the event of a process that is gone");
   hal_event_destroy(event);
 }
 
 Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
   hal_event_t *event = NULL, *opened = NULL;
-  hal_ipc_handle_t handle = {{0}};
+  ipc_handle_t handle = {.size = 64};
   open_npu();
-  assert_fails(hal_event_ipc_open(0, &handle, &opened), HAL_INVALID_ARGUMENT, "no handle of an event");
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT, "no handle of an event");
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
   assert_ok(hal_event_query(event)); /* never recorded */
   assert_ok(hal_event_synchronize(event));
-  assert_ok(hal_event_ipc_export(event, &handle));
-  assert_fails(hal_event_ipc_open(0, &handle, &opened), HAL_INVALID_ARGUMENT, "another one than this");
+  assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT, "another one than this");
   cr_assert_null(opened);
   hal_event_destroy(event);
 }

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ipc_handle.h"
 #include "npu_testing.h"
 #include "plugin/call.h"
 #include "plugin/plugin.h"
@@ -25,12 +26,12 @@ static void copy(hal_plugin_t *plugin, void *dst, int32_t to, const void *src, i
 
 /* The other process: turns what it reads around. Neither is forked from one that has started the driver. */
 static void change_there(int from) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   unsigned char bytes[SIZE];
   void *ptr = NULL;
   hal_plugin_t *const plugin = open_plugin();
   cr_assert_eq(read(from, &handle, sizeof handle), (ssize_t)sizeof handle);
-  assert_ok(hal_call_ipc_open(plugin, 1, &handle, &ptr));
+  assert_ok(hal_call_ipc_open(plugin, 1, handle.bytes, handle.size, 0, &ptr));
   copy(plugin, bytes, HAL_HOST, ptr, 1);
   for (int i = 0; i < SIZE; i++) bytes[i] = (unsigned char)~bytes[i];
   copy(plugin, ptr, 1, bytes, HAL_HOST);
@@ -39,7 +40,7 @@ static void change_there(int from) {
 
 static void cross(const char *kind) {
   static unsigned char bytes[SIZE];
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   int ends[2], state = 1;
   void *ptr = NULL;
   setenv("ZE_CPU_IPC", kind, 1);
@@ -53,7 +54,7 @@ static void cross(const char *kind) {
   for (int i = 0; i < SIZE; i++) bytes[i] = (unsigned char)(i % 251);
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
   copy(plugin, ptr, 0, bytes, HAL_HOST);
-  assert_ok(hal_call_ipc_export(plugin, 0, ptr, &handle));
+  assert_ok(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size));
   cr_assert_eq(write(ends[1], &handle, sizeof handle), (ssize_t)sizeof handle);
   cr_assert_eq(waitpid(child, &state, 0), child);
   cr_assert(WIFEXITED(state) && WEXITSTATUS(state) == 0, "%d", state);
@@ -66,48 +67,48 @@ Test(npu_virtual, memory_crosses_where_handles_hold_a_file_of_the_process) { cro
 Test(npu_virtual, memory_crosses_where_handles_cross_as_they_are) { cross("process"); }
 
 Test(npu_virtual, a_handle_of_a_process_that_has_ended_is_an_error_that_asks_for_it) {
-  static hal_ipc_handle_t handle;
+  static ipc_handle_t handle;
   int ends[2], state = 1;
   void *ptr = NULL;
   cr_assert_eq(pipe(ends), 0);
   const pid_t child = fork();
   if (child == 0) {
     hal_plugin_t *const plugin = open_plugin();
-    if (hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr) || hal_call_ipc_export(plugin, 0, ptr, &handle)) _exit(1);
+    if (hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr) || hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size)) _exit(1);
     _exit(write(ends[1], &handle, sizeof handle) != (ssize_t)sizeof handle);
   }
   cr_assert_eq(waitpid(child, &state, 0), child);
   hal_plugin_t *const plugin = open_plugin();
   cr_assert_eq(read(ends[0], &handle, sizeof handle), (ssize_t)sizeof handle);
-  assert_fails(hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, &handle, &ptr)),
+  assert_fails(hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr)),
                HAL_UNAVAILABLE, "is that process alive");
 }
 
 Test(npu_virtual, a_handle_that_is_none_and_an_address_that_is_not_open_are_refused) {
-  const hal_ipc_handle_t handle = {{1, 2, 3}};
+  const ipc_handle_t handle = {64, {1, 2, 3}};
   void *ptr = NULL;
   hal_plugin_t *const plugin = open_plugin();
-  cr_assert_neq(hal_call_ipc_open(plugin, 0, &handle, &ptr), HAL_OK);
+  cr_assert_neq(hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr), HAL_OK);
   cr_assert_null(ptr);
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
   cr_assert_neq(hal_call_ipc_close(plugin, 0, ptr), HAL_OK);
-  hal_ipc_handle_t made;
-  cr_assert_neq(hal_call_ipc_export(plugin, 0, (char *)ptr + 64, &made), HAL_OK);
+  ipc_handle_t made;
+  cr_assert_neq(hal_call_ipc_export(plugin, 0, (char *)ptr + 64, 0, made.bytes, sizeof made.bytes, &made.size), HAL_OK);
 }
 
 /* What another process may write: a number in the first four bytes, and a mark that stays as it was exported. */
-static hal_status_t open_with_file(hal_plugin_t *plugin, const hal_ipc_handle_t *made, int32_t file) {
-  hal_ipc_handle_t handle = *made;
+static hal_status_t open_with_file(hal_plugin_t *plugin, const ipc_handle_t *made, int32_t file) {
+  ipc_handle_t handle = *made;
   void *ptr = NULL;
-  memcpy(&handle, &file, sizeof file);
-  const hal_status_t status = hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, &handle, &ptr));
+  memcpy(handle.bytes, &file, sizeof file);
+  const hal_status_t status = hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr));
   cr_assert_null(ptr);
   return status;
 }
 
 Test(npu_virtual, a_handle_that_names_another_file_than_device_memory_is_refused) {
   char name[] = "/tmp/hal-dmabuf-XXXXXX";
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   void *ptr = NULL;
   int ends[2];
   hal_plugin_t *const plugin = open_plugin();
@@ -117,26 +118,26 @@ Test(npu_virtual, a_handle_that_names_another_file_than_device_memory_is_refused
   cr_assert_eq(ftruncate(file, 4096 * (SIZE / 4096 + 1)), 0); /* as large as the memory */
   cr_assert_eq(pipe(ends), 0);
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
-  assert_ok(hal_call_ipc_export(plugin, 0, ptr, &handle));
+  assert_ok(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size));
   assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "is not device memory");
   assert_fails(open_with_file(plugin, &handle, ends[0]), HAL_INVALID_ARGUMENT, "is not device memory");
   assert_fails(open_with_file(plugin, &handle, -1), HAL_UNAVAILABLE, "cannot be taken over");
 }
 
 Test(npu_virtual, a_handle_without_a_process_names_no_file_of_this_one) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   int32_t file = 0;
   void *ptr = NULL;
   hal_plugin_t *const plugin = open_plugin();
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
-  assert_ok(hal_call_ipc_export(plugin, 0, ptr, &handle));
-  memcpy(&file, &handle, sizeof file);
-  memset((char *)&handle + sizeof handle - 8, 0, 8); /* mark and process */
+  assert_ok(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size));
+  memcpy(&file, handle.bytes, sizeof file);
+  memset(handle.bytes + handle.size - 8, 0, 8); /* mark and process */
   assert_fails(open_with_file(plugin, &handle, file), HAL_INVALID_ARGUMENT, "without a process");
 }
 
 Test(npu_virtual, a_driver_that_lacks_both_is_said_to) {
-  hal_ipc_handle_t handle;
+  ipc_handle_t handle;
   hal_device_info_t info = {.struct_size = sizeof info};
   void *ptr = NULL;
   setenv("ZE_CPU_WITHOUT", "ipc,virtual", 1);
@@ -145,7 +146,7 @@ Test(npu_virtual, a_driver_that_lacks_both_is_said_to) {
   cr_assert_eq(info.virtual_granularity, 0);
   cr_assert_eq(hal_call_virtual_reserve(plugin, 0, 1 << 20, &ptr), HAL_UNIMPLEMENTED);
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
-  cr_assert_eq(hal_call_ipc_export(plugin, 0, ptr, &handle), HAL_UNIMPLEMENTED);
+  cr_assert_eq(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size), HAL_UNIMPLEMENTED);
 }
 
 Test(npu_virtual, wrong_sizes_accesses_and_handles_are_refused_with_their_numbers) {

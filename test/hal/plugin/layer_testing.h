@@ -39,8 +39,8 @@ static inline void make_all(void) {
                                   .data = "code",
                                   .size = 4};
   open_rogue();
-  assert_ok(hal_call_stream_create(plugin, 0, 0, &stream));
-  assert_ok(hal_call_stream_create(plugin, 1, 0, &stream_1));
+  assert_ok(hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
+  assert_ok(hal_call_stream_create(plugin, 1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream_1));
   assert_ok(hal_call_event_create(plugin, 0, HAL_EVENT_TIMING, &event));
   assert_ok(hal_call_module_load(plugin, 0, &desc, &module));
   assert_ok(hal_call_kernel_get(plugin, module, "k", &kernel));

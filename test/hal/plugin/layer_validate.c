@@ -2,11 +2,11 @@
  * mistakes are made through hal_call_*, the plugin's by the fixture "rogue". */
 #include "layer_testing.h"
 
+#include <stdint.h>
+
 /* ---- nothing to find ---- */
 
 Test(layer_validate, right_use_of_every_group_is_not_remarked) {
-  hal_plugin_comm_t *comm = NULL;
-  hal_comm_id_t id;
   void *pinned = NULL;
   int64_t time = 0;
   size_t available, total;
@@ -31,12 +31,7 @@ Test(layer_validate, right_use_of_every_group_is_not_remarked) {
   assert_ok(hal_call_event_elapsed(plugin, later, event, &time)); /* negative, and rightly so */
   cr_assert_eq(time, -1000);
   assert_ok(hal_call_stream_wait_event(plugin, stream_1, event)); /* across devices */
-  assert_ok(hal_call_comm_unique_id(plugin, &id));
-  assert_ok(hal_call_comm_create(plugin, 0, &id, 0, 1, &comm));
-  assert_ok(hal_call_comm_group(plugin, 1));
-  assert_ok(hal_call_comm_group(plugin, 0));
-  assert_ok(hal_call_comm_destroy(plugin, comm, 0));
-  assert_ok(hal_call_host_alloc(plugin, 0, 64, &pinned));
+  assert_ok(hal_call_host_alloc(plugin, 0, 64, 0, &pinned));
   assert_ok(hal_call_host_free(plugin, 0, pinned));
   assert_ok(hal_call_event_destroy(plugin, later));
   assert_ok(hal_call_event_destroy(plugin, NULL));
@@ -67,7 +62,7 @@ Test(layer_validate, injected_failures_are_judged_as_the_plugins) {
   plugin->layers |= HAL_LAYER_FAULT;
   hal_plugin_stream_t *made = NULL;
   hal_status_t status = HAL_OK;
-  for (int i = 0; i < 9 && !status; i++) status = hal_call_stream_create(plugin, 0, 0, &made);
+  for (int i = 0; i < 9 && !status; i++) status = hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &made);
   cr_assert_eq(status, HAL_RESOURCE_EXHAUSTED);
   cr_assert_str_empty(lines);
 }
@@ -271,6 +266,8 @@ Test(layer_validate, bad_status_codes_are_found) {
   make_all();
   setenv("ROGUE", "strange_code", 1);
   assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 99, which is no status code");
+  setenv("ROGUE", "reserved_code", 1);
+  assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "answered 4, which is no status code");
   setenv("ROGUE", "not_ready", 1);
   assert_fault(hal_call_device_synchronize(plugin, 0), "device_synchronize", "NOT_READY, which only queries may");
   setenv("ROGUE", "no_message", 1);
@@ -288,15 +285,67 @@ Test(layer_validate, a_count_of_devices_that_changes_is_found) {
   assert_found("device_count", "the count never changes");
 }
 
+static hal_copy_2d_t rectangle(void *dst, int32_t dst_device, const void *src, int32_t src_device) {
+  return (hal_copy_2d_t){.struct_size = HAL_STRUCT_SIZE(hal_copy_2d_t, src_device),
+                         .dst = dst,
+                         .src = src,
+                         .dst_pitch = 64,
+                         .src_pitch = 64,
+                         .width = 16,
+                         .height = 4,
+                         .dst_device = dst_device,
+                         .src_device = src_device};
+}
+
+Test(layer_validate, rectangles_are_checked_as_copies_are) {
+  make_all();
+  hal_copy_2d_t copy = rectangle(memory, 0, host, HAL_HOST);
+  assert_ok(hal_call_memory_copy_2d(plugin, stream, &copy));
+  cr_assert_str_empty(lines);
+  copy.dst_pitch = 15;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "15 (dst) and 64 (src) bytes apart");
+  copy = rectangle(memory, 0, host, HAL_HOST), copy.height = SIZE_MAX / 32;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "beyond the address space");
+  copy = rectangle((char *)memory + 4096 - 3 * 64 - 15, 0, host, HAL_HOST); /* a byte too far */
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "ends 1 bytes behind");
+  copy = rectangle(memory, 2, host, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "copy->dst_device is 2");
+  copy = rectangle(memory_1, 1, host, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "take a stream of one of them");
+  copy = rectangle(host, HAL_HOST, host + 4096, HAL_HOST);
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "both sides are host memory");
+  copy = rectangle(memory, 0, host, HAL_HOST), copy.struct_size = 32;
+  assert_misuse(hal_call_memory_copy_2d(plugin, stream, &copy), "memory_copy_2d", "struct_size is 32");
+}
+
+Test(layer_validate, each_copy_of_a_batch_is_checked) {
+  make_all();
+  hal_copy_t copies[] = {{memory, host, 64, 0, HAL_HOST}, {(char *)memory + 64, host, 64, 0, HAL_HOST}};
+  assert_ok(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies));
+  assert_ok(hal_call_memory_copy_batch(plugin, stream, NULL, 0, sizeof *copies));
+  cr_assert_str_empty(lines);
+  copies[1].size = 4096;
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
+                "ends 64 bytes behind");
+  copies[1] = (hal_copy_t){memory, host, 8, 0, 5};
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, sizeof *copies), "memory_copy_batch",
+                "src_device of a copy is 5");
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, 2, 16), "memory_copy_batch", "a stride of 16 bytes");
+  assert_misuse(hal_call_memory_copy_batch(plugin, stream, copies, SIZE_MAX / 8, sizeof *copies), "memory_copy_batch",
+                "copies at");
+}
+
 Test(layer_validate, device_info_that_breaks_its_struct_is_found) {
   static const struct {
     const char *mistake, *text;
   } rows[] = {{"name_without_end", "no NUL"},
               {"odd_alignment", "48, which is no power of two"},
+              {"architecture_without_end", "architecture has no NUL"},
+              {"version_without_end", "driver_version or firmware_version has no NUL"},
               {"info_too_long", "wrote behind the"}};
   make_all();
   for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
+    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, firmware_version)};
     setenv("ROGUE", rows[i].mistake, 1);
     assert_fault(hal_call_device_info(plugin, 0, &info), "device_info", rows[i].text);
   }
@@ -365,7 +414,7 @@ Test(layer_validate, a_plugin_of_an_older_minor_version_is_validated_through_its
   open_fixture("old");
   plugin = &hal_registry.plugins[0];
   assert_ok(hal_device_ensure(0));
-  assert_ok(hal_call_memory_alloc_async(plugin, 0, NULL, 64, &memory)); /* the host's default calls memory_alloc */
+  assert_ok(hal_call_memory_alloc_async(plugin, 0, NULL, 64, 0, &memory)); /* the host's default calls memory_alloc */
   assert_ok(hal_call_memory_free_async(plugin, 0, NULL, memory));
   assert_ok(hal_call_event_create(plugin, 0, 0, &event));
   assert_ok(hal_call_event_destroy(plugin, event));

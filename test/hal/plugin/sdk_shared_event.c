@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ipc_handle.h"
 #include "plugin/sdk_testing.h"
 
 TestSuite(shared_event, .init = begin, .timeout = 60);
@@ -81,14 +82,14 @@ Test(shared_event, a_record_is_not_taken_for_one_64_records_before_it) {
 /* Two processes hand a number to each other, waiting for each other's records of two events. */
 enum { ROUNDS = 500 };
 typedef struct shared_s {
-  hal_ipc_handle_t there, back;
+  ipc_handle_t there, back;
   atomic_int ready;
   int number;
 } shared_t;
 
 static void answer(shared_t *shared) {
   hal_shared_event_t *there = NULL, *back = NULL;
-  if (hal_shared_event_open("mine", &shared->there, &there) || hal_shared_event_open("mine", &shared->back, &back))
+  if (hal_shared_event_open("mine", shared->there.bytes, shared->there.size, &there) || hal_shared_event_open("mine", shared->back.bytes, shared->back.size, &back))
     _exit(1);
   for (int i = 0; i < ROUNDS; i++) {
     while (hal_shared_event_last(there) < (uint64_t)i + 1) sched_yield();
@@ -106,8 +107,8 @@ Test(shared_event, processes_wait_for_each_other_and_see_what_was_written_before
   shared_t *const shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   cr_assert_neq(shared, MAP_FAILED);
   hal_shared_event_t *const there = make(), *const back = make();
-  hal_shared_event_export(there, &shared->there);
-  hal_shared_event_export(back, &shared->back);
+  hal_shared_event_export(there, shared->there.bytes, sizeof shared->there.bytes, &shared->there.size);
+  hal_shared_event_export(back, shared->back.bytes, sizeof shared->back.bytes, &shared->back.size);
   const pid_t child = fork();
   if (child == 0) answer(shared);
   for (int i = 0; i < ROUNDS; i++) {
@@ -161,13 +162,13 @@ Test(shared_event, records_go_on_behind_one_of_a_process_that_has_ended) {
 }
 
 /* What a process of its own says to a handle. */
-static hal_status_t open_elsewhere(const hal_ipc_handle_t *handle) {
+static hal_status_t open_elsewhere(const ipc_handle_t *handle) {
   int state = 0;
   const pid_t child = fork();
   if (child == 0) {
     hal_shared_event_t *event = NULL;
     const int files = open_files();
-    const hal_status_t status = hal_shared_event_open("mine", handle, &event);
+    const hal_status_t status = hal_shared_event_open("mine", handle->bytes, handle->size, &event);
     hal_shared_event_release(event);
     _exit(open_files() == files ? status : 99);
   }
@@ -178,12 +179,12 @@ static hal_status_t open_elsewhere(const hal_ipc_handle_t *handle) {
 
 Test(shared_event, handles_that_are_wrong_old_or_of_this_process_are_refused) {
   hal_shared_event_t *opened = NULL;
-  hal_ipc_handle_t handle = {{0}};
-  cr_assert_eq(hal_shared_event_open("mine", &handle, &opened), HAL_INVALID_ARGUMENT);
+  ipc_handle_t handle = {.size = 32};
+  cr_assert_eq(hal_shared_event_open("mine", handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT);
   cr_assert(strstr(message, "no handle of an event"), "%s", message);
   hal_shared_event_t *event = make();
-  hal_shared_event_export(event, &handle);
-  cr_assert_eq(hal_shared_event_open("mine", &handle, &opened), HAL_INVALID_ARGUMENT);
+  hal_shared_event_export(event, handle.bytes, sizeof handle.bytes, &handle.size);
+  cr_assert_eq(hal_shared_event_open("mine", handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT);
   cr_assert(strstr(message, "in the process that made it"), "%s", message);
   cr_assert_eq(open_elsewhere(&handle), HAL_OK);
   hal_shared_event_release(event);

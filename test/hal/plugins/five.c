@@ -29,7 +29,8 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
 }
 
 hal_status_t hal_plugin_memory_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
-  if (!known(device) || size == 0 || flags)
+  if (flags) return HAL_UNIMPLEMENTED; /* none is known */
+  if (!known(device) || size == 0)
     return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, "five: bad arguments of memory_alloc");
   void *ptr = NULL;
   if (posix_memalign(&ptr, ALIGNMENT, size))

@@ -201,8 +201,8 @@ static void *stream_main(void *argument) {
   return NULL;
 }
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)desc;
   hal_plugin_stream_t *const stream = calloc(1, sizeof *stream);
   if (!stream) return fail(HAL_RESOURCE_EXHAUSTED, "later: no host memory");
   stream->device = device;

@@ -27,9 +27,6 @@ struct hal_plugin_graph_s {
 struct hal_plugin_graph_exec_s {
   int unused;
 };
-struct hal_plugin_comm_s {
-  int unused;
-};
 struct hal_plugin_physical_s {
   size_t size;
 };
@@ -85,13 +82,19 @@ hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info)
   snprintf(out_info->name, sizeof out_info->name, "rogue");
   if (is("name_without_end")) memset(out_info->name, 'x', sizeof out_info->name);
   out_info->base_alignment = is("odd_alignment") ? 48 : ALIGNMENT;
+  if (is("version_without_end")) memset(out_info->driver_version, 'x', sizeof out_info->driver_version);
+  if (is("architecture_without_end")) memset(out_info->architecture, 'x', sizeof out_info->architecture);
   if (is("info_too_long")) memset((char *)out_info + out_info->struct_size, 0, 8);
   return HAL_OK;
 }
 
 hal_status_t hal_plugin_device_synchronize(int32_t device) {
   (void)device;
-  return is("strange_code") ? 99 : is("not_ready") ? HAL_NOT_READY : is("no_message") ? HAL_DATA_LOSS : HAL_OK;
+  return is("strange_code")    ? 99
+         : is("reserved_code") ? 4
+         : is("not_ready")     ? HAL_NOT_READY
+         : is("no_message")    ? HAL_DATA_LOSS
+                               : HAL_OK;
 }
 
 hal_status_t hal_plugin_device_peer_query(int32_t device, int32_t peer, int32_t *out_accessible) {
@@ -137,8 +140,8 @@ hal_status_t hal_plugin_memory_info(int32_t device, size_t *out_free, size_t *ou
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, void **out_ptr) {
-  (void)device, (void)size;
+hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
+  (void)device, (void)size, (void)flags;
   return make(64, out_ptr);
 }
 hal_status_t hal_plugin_host_free(int32_t device, void *ptr) {
@@ -189,8 +192,8 @@ hal_status_t hal_plugin_virtual_import(int32_t device, const hal_memory_handle_t
 
 /* ---- streams and events ---- */
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)desc;
   const hal_status_t status = make(sizeof **out_stream, (void **)out_stream);
   if (!status) (*out_stream)->device = device;
   return status;
@@ -290,7 +293,7 @@ hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *
   return HAL_OK;
 }
 
-/* ---- graphs and collectives ---- */
+/* ---- graphs ---- */
 
 hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
   (void)mode, (void)pool;
@@ -321,29 +324,6 @@ hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_s
 }
 hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) { return give_back(exec); }
 hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) { return give_back(graph); }
-
-hal_status_t hal_plugin_comm_unique_id(hal_comm_id_t *out_id) {
-  memset(out_id, 1, sizeof *out_id);
-  return HAL_OK;
-}
-hal_status_t hal_plugin_comm_create(int32_t device, const hal_comm_id_t *id, int32_t rank, int32_t size,
-                                    hal_plugin_comm_t **out_comm) {
-  (void)device, (void)id, (void)rank, (void)size;
-  return make(sizeof **out_comm, (void **)out_comm);
-}
-hal_status_t hal_plugin_comm_destroy(hal_plugin_comm_t *comm, int32_t abort) {
-  (void)abort;
-  return give_back(comm);
-}
-hal_status_t hal_plugin_comm_group(int32_t begin) {
-  (void)begin;
-  return HAL_OK;
-}
-hal_status_t hal_plugin_comm_collective(hal_plugin_comm_t *comm, hal_plugin_stream_t *stream,
-                                        const hal_collective_t *desc) {
-  (void)comm, (void)stream, (void)desc;
-  return HAL_OK;
-}
 
 hal_status_t hal_plugin_device_sensor(int32_t device, uint32_t sensor, int64_t *out_value) {
   (void)device, (void)sensor;

@@ -125,8 +125,8 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   return status;
 }
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)desc;
   hal_plugin_stream_t *stream = make(sizeof *stream, &streams);
   if (!stream) return HAL_RESOURCE_EXHAUSTED;
   stream->magic = STREAM_MAGIC;

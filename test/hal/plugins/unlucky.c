@@ -54,8 +54,8 @@ hal_status_t hal_plugin_memory_copy(hal_plugin_stream_t *stream, void *dst, int3
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)device, (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)device, (void)desc;
   for (int i = 0; i < STREAMS; i++)
     if (!streams[i].used) {
       streams[i].used = 1;

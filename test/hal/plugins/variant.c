@@ -99,8 +99,8 @@ hal_status_t hal_plugin_init(const char *options) {
 #endif
 
 #ifdef VARIANT_HALF_STREAM /* create without destroy and synchronize */
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)device, (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)device, (void)desc;
   *out_stream = NULL;
   return HAL_OK;
 }
@@ -121,8 +121,8 @@ hal_status_t hal_plugin_stream_wait_event(hal_plugin_stream_t *stream, hal_plugi
 #endif
 
 #ifdef VARIANT_HALF_COMPANION /* whole streams, but the device cannot be drained */
-hal_status_t hal_plugin_stream_create(int32_t device, int32_t priority, hal_plugin_stream_t **out_stream) {
-  (void)device, (void)priority;
+hal_status_t hal_plugin_stream_create(int32_t device, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+  (void)device, (void)desc;
   *out_stream = NULL;
   return HAL_OK;
 }

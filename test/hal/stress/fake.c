@@ -128,7 +128,7 @@ static void *thread_main(void *argument) {
       if (status && status != HAL_NOT_READY) atomic_fetch_add(&failures, 1);
     } else if (what == 14) {
       hal_plugin_stream_t *own = NULL;
-      MUST(fake_api.stream_create(0, -1, &own));
+      MUST(fake_api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(-1), &own));
       MUST(fake_api.event_record(mine, streams[t]));
       MUST(fake_api.stream_wait_event(own, mine));
       atomic_fetch_add(&calls, 1);
@@ -152,7 +152,7 @@ static int run_mode(const char *async) {
   for (int i = 0; i < 16; i++) ones[i] = 1.0f;
   for (int s = 0; s < STREAMS; s++) {
     const float zero = 0;
-    MUST(fake_api.stream_create(0, s % 4 ? 0 : -1, &streams[s]));
+    MUST(fake_api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(s % 4 ? 0 : -1), &streams[s]));
     MUST(fake_api.memory_alloc(0, 64, 0, (void **)&counters[s]));
     MUST(fake_api.memory_fill(streams[s], 0, counters[s], &zero, sizeof zero, 64));
   }

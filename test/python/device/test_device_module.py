@@ -114,8 +114,6 @@ def test_the_fake_devices_events_are_of_this_process_alone_and_the_module_says_s
         module.Event(interprocess=True)
     with pytest.raises(NotImplementedError, match="does not share any"):
         module.Event.from_ipc_handle(device, bytes(64))
-    with pytest.raises(ValueError, match="64 bytes"):
-        module.Event.from_ipc_handle(device, b"short")
     with pytest.raises(ValueError, match="do not support timing"):
         module.Event(interprocess=True, enable_timing=True)
     assert type(module.Event(enable_timing=True)) is torch.Event and isinstance(torch.Event(device=device), module.Event)

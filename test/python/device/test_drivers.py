@@ -78,7 +78,7 @@ torch.KIND.set_device(1)
 x = torch.ones(1000, device="KIND:1")
 event.record()
 handle = event.ipc_handle()
-assert len(handle) == 64
+assert 0 < len(handle) <= 128
 done = subprocess.run([sys.executable, "-P", "-c", os.environ["THERE"], handle.hex()], capture_output=True, text=True, timeout=120)
 assert done.stdout == "met\\n", done.stderr
 event.synchronize()
@@ -94,7 +94,7 @@ stream.synchronize()
 assert event.query()
 event.record(stream)
 event.synchronize()
-for wrong, error in ((bytes(64), RuntimeError), (b"x", ValueError)):
+for wrong, error in ((bytes(64), RuntimeError), (b"x", RuntimeError), (b"", RuntimeError)):
     try:
         torch.KIND.Event.from_ipc_handle(1, wrong)
     except error as said:
