@@ -4,6 +4,7 @@
  * of it; a released block finds its way back by its own pool pointer. Free segments of a private pool are nobody else's: no
  * trimming touches them. At its end its segments join the streams' own pools. */
 #include "memory/allocator.h"
+#include "memory/held.h"
 #include "memory/pool.h"
 
 /* The pools of one stream in a private pool. */
@@ -182,6 +183,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   if (share->active) restore(allocator, share);
   for (uint32_t kind = 0; kind < 2; kind++) {
     hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
+    hal_mem_held_end(from);
     from->owner = NULL;
     from->whole = 0;
     while (*own && (*own)->owner) own = &(*own)->displaced;
@@ -199,7 +201,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
 
 /* The same where nobody may allocate any more: blocks that somebody holds still name their pool, so it stays. */
 static void retire(hal_allocator_t *allocator, share_t *share) {
-  for (uint32_t kind = 0; kind < 2; kind++) {
+  for (uint32_t kind = 0; kind < 2; kind++) { /* what is held stays so: nobody may allocate any more */
     share->pools[kind]->displaced = allocator->retired;
     allocator->retired = share->pools[kind];
   }
