@@ -94,6 +94,73 @@ class Transformer(nn.Module):
         return F.cross_entropy(F.linear(self.norm(self.blocks(x)), self.embedding.weight).flatten(0, 1), following.flatten())
 
 
+class RMSNorm(nn.Module):
+    """A norm by the root of the mean square, from single operators, as language models have it."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x):
+        return self.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6))
+
+
+class GroupedAttention(nn.Module):
+    """Causal attention with rotary positions, in which several heads share keys and values."""
+
+    def __init__(self, width, heads, groups):
+        super().__init__()
+        self.heads, self.groups, self.size = heads, groups, width // heads
+        self.q, self.out = nn.Linear(width, width, bias=False), nn.Linear(width, width, bias=False)
+        self.k, self.v = (nn.Linear(width, groups * self.size, bias=False) for _ in range(2))
+
+    def rotate(self, x, cos, sin):
+        low, high = x.chunk(2, -1)
+        return x * cos + torch.cat((-high, low), -1) * sin
+
+    def forward(self, x, cos, sin):
+        q = self.rotate(self.q(x).unflatten(-1, (self.heads, -1)).transpose(1, 2), cos, sin)
+        k = self.rotate(self.k(x).unflatten(-1, (self.groups, -1)).transpose(1, 2), cos, sin)
+        v = self.v(x).unflatten(-1, (self.groups, -1)).transpose(1, 2)
+        k, v = (part.repeat_interleave(self.heads // self.groups, 1) for part in (k, v))
+        return self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+class DecoderLayer(nn.Module):
+    def __init__(self, width, heads, groups):
+        super().__init__()
+        self.attention, self.norm1, self.norm2 = GroupedAttention(width, heads, groups), RMSNorm(width), RMSNorm(width)
+        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down = nn.Linear(2 * width, width, bias=False)
+
+    def forward(self, x, cos, sin):
+        x = x + self.attention(self.norm1(x), cos, sin)
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Decoder(nn.Module):
+    """A language model as Llama is built: RMS norms, rotary positions, grouped attention, SwiGLU. Trained where its steps are compared."""
+
+    def __init__(self, width=64, heads=4, groups=2, layers=3):
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(VOCABULARY, width), nn.Linear(width, VOCABULARY, bias=False)
+        self.layers = nn.ModuleList(DecoderLayer(width, heads, groups) for _ in range(layers))
+        self.norm = RMSNorm(width)
+        size = width // heads
+        self.register_buffer("frequencies", 10000 ** (-torch.arange(0, size, 2) / size))
+
+    def loss(self, batch):
+        tokens, following = batch
+        x = self.embedding(tokens)
+        angles = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(1) * self.frequencies
+        angles = torch.cat((angles, angles), -1)
+        cos, sin = angles.cos(), angles.sin()
+        for layer in self.layers:
+            x = layer(x, cos, sin)
+        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1), following.flatten())
+
+
 class VAE(nn.Module):
     """A variational autoencoder; the noise of its samples comes with the batch, so that both sides draw the same."""
 

@@ -45,8 +45,9 @@ typedef struct hal_lazy_desc_s {
   uint32_t flags; /* HAL_LAZY_* */
   uint32_t limit; /* operators that are recorded before they are queued without a flush; 0 = 16384 */
   uint32_t
-      piece; /* operators after which the next one that is not element-wise queues what was recorded, so that the device works while the
-                   * rest is recorded; 0 = 128, UINT32_MAX = never. 16 are enough for an asynchronous device that is idle */
+      piece; /* operators behind which the next one that is not element-wise queues what was recorded, so that the device works while the
+                   * rest is recorded; 0 = 128, UINT32_MAX = never. On an asynchronous device the first pieces after a synchronization
+                   * are smaller: of 16 operators, and each next one of twice as many */
   uint32_t format;                 /* HAL_PROGRAM_LINES or HAL_PROGRAM_DOT (hal/program.h): for `queueing` */
   hal_lazy_origin_fn_t origin;     /* NULL: unknown */
   hal_lazy_describe_fn_t describe; /* NULL: numbers are written */

@@ -427,8 +427,9 @@ static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t roo
   hal_direct_calls.describe(queue, origin, text, room); /* unknown: programs keep no origins */
 }
 
-static void released(hal_queue_t *queue, const void *address, size_t size) {
+static int released(hal_queue_t *queue, const void *address, size_t size) {
   (void)queue, (void)address, (void)size; /* a recording has its own pool: later work of it gets the memory in order */
+  return 0;
 }
 
 const hal_queue_calls_t hal_program_calls = {.begin_op = begin_op,

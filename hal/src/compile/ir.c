@@ -1,4 +1,4 @@
-/* ir.c: graphs of recorded operators: which tensors share memory, and which value each of them reads or makes. */
+/* ir.c: graphs of recorded operators: which tensors share a buffer, and which value each of them reads or makes. */
 #include "compile/ir.h"
 
 #include <stdlib.h>
@@ -14,11 +14,20 @@
 
 enum { NO_VALUE = 0xFFFFFFFFu };
 
-/* Memory that tensors access. */
+/* Memory that tensors access. `current`, `last`: 1 + the number of the lifetime that an access belongs to now, and of the latest one;
+ * 0 = none. */
 typedef struct span_s {
   char *low, *high;
-  hal_ir_use_t *use; /* the first one of the graph that lies in it, once spans are buffers */
+  uint32_t current, last;
 } span_t;
+
+/* What tensors of a span access until its memory is released: a buffer. */
+typedef struct lifetime_s {
+  char *low, *high;
+  uint32_t end;     /* index after the last command that accesses it */
+  uint32_t earlier; /* 1 + the number of the previous lifetime of the same memory; 0 = none */
+  uint32_t buffer;  /* HAL_IR_NO_BUFFER until its first use has a place */
+} lifetime_t;
 
 typedef struct making_s {
   hal_arena_t *arena;
@@ -26,7 +35,10 @@ typedef struct making_s {
   int32_t ordinal;
   hal_ir_graph_t *graph;
   span_t *spans;
-  uint32_t span_count;
+  lifetime_t *lifetimes;
+  uint32_t *lifetime_of; /* of each use */
+  hal_ir_use_t *uses;
+  uint32_t span_count, lifetime_count;
   hal_status_t status;
 } making_t;
 
@@ -71,7 +83,7 @@ static uint32_t count_reads(const hal_op_call_t *call) {
 }
 
 static void add_use(making_t *making, hal_ir_use_t *use, const hal_tensor_t *tensor) {
-  span_t span = {.use = NULL};
+  span_t span = {.low = NULL};
   use->tensor = tensor;
   use->buffer = HAL_IR_NO_BUFFER;
   use->value = use->before = NO_VALUE;
@@ -94,7 +106,7 @@ static void add_reads(making_t *making, hal_ir_use_t *uses, const hal_op_call_t 
   }
 }
 
-/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- lifetimes -------------------------------------------------------------------------------------------------------------- */
 
 static int compare_spans(const void *one, const void *other) {
   const span_t *const a = one, *const b = other;
@@ -125,22 +137,69 @@ static span_t *span_at(const making_t *making, const char *address) {
   return &making->spans[low];
 }
 
+/* Adds an access of a node whose commands end at `end` to the lifetime of its memory. */
+static void extend_lifetime(making_t *making, const hal_ir_use_t *use, uint32_t end) {
+  span_t accessed;
+  if (!use->tensor || span_of(use->tensor, &accessed) <= 0) return;
+  span_t *const span = span_at(making, accessed.low);
+  if (!span->current) {
+    making->lifetimes[making->lifetime_count] =
+        (lifetime_t){.low = accessed.low, .high = accessed.high, .earlier = span->last, .buffer = HAL_IR_NO_BUFFER};
+    span->current = span->last = ++making->lifetime_count;
+  }
+  lifetime_t *const lifetime = &making->lifetimes[span->current - 1];
+  if (accessed.low < lifetime->low) lifetime->low = accessed.low;
+  if (accessed.high > lifetime->high) lifetime->high = accessed.high;
+  if (end > lifetime->end) lifetime->end = end;
+  making->lifetime_of[use - making->uses] = span->current - 1;
+}
+
+/* Ends the lifetimes that the release of memory ends: of spans of which nothing else was accessed. */
+static void end_lifetimes(making_t *making, uint32_t number) {
+  const hal_command_t *const command = &making->list->commands[number];
+  char *const low = (char *)(uintptr_t)command->u.freed.address, *const high = low + command->u.freed.size;
+  const span_t *const last = making->spans + making->span_count;
+  if (!making->span_count) return;
+  for (span_t *span = span_at(making, low); span < last && span->low < high; span++) {
+    const lifetime_t *const lifetime = span->current ? &making->lifetimes[span->current - 1] : NULL;
+    if (lifetime && lifetime->end <= number && low <= lifetime->low && lifetime->high <= high) span->current = 0;
+  }
+}
+
+/* Finds the lifetimes of the memory, in the order of the commands. */
+static void list_lifetimes(making_t *making, uint32_t begin, uint32_t end) {
+  const hal_ir_graph_t *const graph = making->graph;
+  for (uint32_t i = begin, n = 0; i < end; i++) {
+    const hal_command_t *const command = &making->list->commands[i];
+    if (command->kind == HAL_COMMAND_FREED) end_lifetimes(making, i);
+    if (command->op == HAL_NO_OP || making->list->ops[command->op].first != i) continue;
+    const hal_ir_node_t *const node = &graph->nodes[n];
+    for (uint32_t k = 0; k < node->read_count; k++) extend_lifetime(making, &node->reads[k], graph->ends[n]);
+    for (uint32_t k = 0; k < node->write_count; k++) extend_lifetime(making, &node->writes[k], graph->ends[n]);
+    n++;
+  }
+}
+
+/* ---- buffers ---------------------------------------------------------------------------------------------------------------- */
+
 /* Assigns a buffer to a tensor: numbered by first use, for any addresses. */
 static void place(making_t *making, hal_ir_use_t *use) {
   span_t accessed;
   hal_ir_graph_t *const graph = making->graph;
   if (!use->tensor || span_of(use->tensor, &accessed) <= 0) return;
-  span_t *const span = span_at(making, accessed.low);
-  if (!span->use) {
-    span->use = use;
-    use->buffer = graph->ir.buffer_count++;
-    graph->addresses[use->buffer] = span->low;
-    graph->buffers[use->buffer] =
-        (hal_ir_buffer_t){.size = (uint64_t)(span->high - span->low), .first_value = NO_VALUE, .last_value = NO_VALUE};
+  lifetime_t *const lifetime = &making->lifetimes[making->lifetime_of[use - making->uses]];
+  if (lifetime->buffer == HAL_IR_NO_BUFFER) {
+    const lifetime_t *const earlier = lifetime->earlier ? &making->lifetimes[lifetime->earlier - 1] : NULL;
+    lifetime->buffer = graph->ir.buffer_count++;
+    graph->addresses[lifetime->buffer] = lifetime->low;
+    graph->buffers[lifetime->buffer] = (hal_ir_buffer_t){.size = (uint64_t)(lifetime->high - lifetime->low),
+                                                         .first_value = NO_VALUE,
+                                                         .last_value = NO_VALUE,
+                                                         .reuses = earlier ? earlier->buffer + 1 : 0};
   }
-  use->buffer = span->use->buffer;
-  use->offset = (uint64_t)((char *)use->tensor->data - span->low);
-  use->whole = accessed.low == span->low && accessed.high == span->high && is_dense(use->tensor);
+  use->buffer = lifetime->buffer;
+  use->offset = (uint64_t)((char *)use->tensor->data - lifetime->low);
+  use->whole = accessed.low == lifetime->low && accessed.high == lifetime->high && is_dense(use->tensor);
 }
 
 /* Returns the value in a buffer; an input of the graph if no node has written it. */
@@ -215,7 +274,9 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
                                       .write_count = op->call->result_count};
     uses += graph->nodes[n].read_count + graph->nodes[n].write_count;
   }
-  hal_ir_use_t *use = take(making, uses, sizeof *use);
+  hal_ir_use_t *use = making->uses = take(making, uses, sizeof *use);
+  making->lifetimes = take(making, uses, sizeof *making->lifetimes);
+  making->lifetime_of = take(making, uses, sizeof *making->lifetime_of);
   making->spans = take(making, uses, sizeof *making->spans);
   graph->buffers = take(making, uses, sizeof *graph->buffers);
   graph->addresses = take(making, uses, sizeof *graph->addresses);
@@ -240,6 +301,7 @@ hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uin
   list_nodes(&making, begin, end);
   if (making.status) return making.status;
   merge_spans(&making);
+  list_lifetimes(&making, begin, end);
   for (uint32_t n = 0; n < out_graph->ir.node_count; n++) {
     hal_ir_node_t *const node = &out_graph->nodes[n];
     for (uint32_t k = 0; k < node->read_count; k++) read_value(&making, (hal_ir_use_t *)(uintptr_t)&node->reads[k]);
@@ -326,6 +388,7 @@ void hal_ir_write_key(const hal_ir_graph_t *graph, int numbers, hal_ir_key_t *ke
   put_number(key, (uint64_t)graph->ir.node_count << 32 | graph->ir.buffer_count);
   for (uint32_t b = 0; b < graph->ir.buffer_count; b++) {
     put_number(key, graph->buffers[b].size);
+    put_number(key, graph->buffers[b].reuses);
     put_number(key, graph->buffers[b].flags | ((uint64_t)(uintptr_t)graph->addresses[b] & 255)
                                                   << 32); /* and how it is aligned */
   }

@@ -4,6 +4,7 @@
 #include "device/kernel_error.h"
 #include "hal/host_memory.h"
 #include "lazy/lazy.h"
+#include "memory/allocator.h"
 
 enum { KEPT_ARENA = 4 * (1 << 20) /* bytes that a command list keeps for the next one */ };
 
@@ -40,13 +41,6 @@ static int take_list(hal_lazy_t *lazy) {
   return lazy->list.command_count || reports ? 1 + reports : 0;
 }
 
-int hal_lazy_device_is_idle(const hal_lazy_t *lazy) {
-  hal_stream_t *const stream = lazy->program.stream;
-  const hal_status_t status = hal_call_stream_query(stream->device->plugin, stream->direct.handle);
-  if (status && status != HAL_NOT_READY) hal_failure_record_plugin(stream, HAL_SLOT_stream_query, status);
-  return status == HAL_OK;
-}
-
 /* Submits the list that take_list has taken. `queueing` is held. */
 static hal_status_t submit_taken(hal_lazy_t *lazy, const char *cause) {
   const hal_lazy_t *const outer = submitting_here;
@@ -56,8 +50,6 @@ static hal_status_t submit_taken(hal_lazy_t *lazy, const char *cause) {
   const int64_t begin = metrics ? hal_metric_begin() : 0;
   submitting_here = lazy;
   const hal_status_t status = hal_lazy_submit(lazy);
-  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) && !hal_lazy_device_is_idle(lazy))
-    atomic_store_explicit(&lazy->asynchronous, 1, memory_order_relaxed);
   hal_lazy_release_uploads(lazy);
   submitting_here = outer;
   if (metrics) hal_metric_end(metrics, HAL_LAZY_QUEUE_NS, begin);
@@ -80,6 +72,8 @@ hal_status_t hal_lazy_flush_because(hal_lazy_t *lazy, const char *cause, int nee
   hal_callbacks_defer();
   lock_queueing(lazy);
   const int taken = take_list(lazy);
+  if (needed) hal_lazy_begin_pieces(lazy);
+  hal_memory_end_hold(stream); /* later commands come after those of the list */
   hal_status_t status = HAL_OK;
   if (taken) {
     status = submit_taken(lazy, cause);

@@ -19,7 +19,7 @@ typedef struct hal_upload_s {
 } hal_upload_t;
 
 #define HAL_LAZY_SEEN 32
-#define HAL_LAZY_FIRST 16 /* operators: of a piece for a device that is idle */
+#define HAL_LAZY_FIRST 16 /* operators: of the first piece for an asynchronous device that is idle */
 
 /* The last operators of the list that ran as they were recorded, by one launch each: a ring buffer. */
 typedef struct hal_lazy_seen_s {
@@ -42,8 +42,7 @@ struct hal_lazy_s {
   uint64_t known_accesses;      /* families whose launches determine what they access */
   atomic_uint_fast64_t flushed; /* operators that were recorded when the last command list was taken */
   hal_programs_t *programs;     /* of the device's compiler; NULL = it has none */
-  uint32_t first;               /* operators of the smallest piece */
-  uint32_t due;                 /* operators after which a flush may be due: `first` or the limit */
+  atomic_uint piece;            /* operators after which the next one that is not element-wise flushes */
   int wants_calls;              /* calls are described, or compiled */
   hal_lazy_desc_t desc;
   hal_command_list_observer_t observer; /* calls the description's `compiled` */
@@ -55,9 +54,7 @@ struct hal_lazy_s {
   hal_accesses_t accesses; /* of `list` */
   hal_lazy_seen_t seen;
   hal_schedules_t schedules;
-  atomic_uint_fast64_t next_query; /* recorded operators at which the device is queried again */
-  atomic_int asynchronous;         /* 1 = the device was once busy after a submission returned */
-  hal_lazy_info_t info;            /* counts; of `queueing` */
+  hal_lazy_info_t info;       /* counts; of `queueing` */
   hal_memory_pool_t *scratch; /* of the plugin's operators: the command list may still read free blocks of the stream */
   int warned;
   hal_lazy_failure_t failure; /* of the last flush that failed */
@@ -77,13 +74,16 @@ void hal_lazy_pass_on(hal_queue_calls_t *calls);
 
 /* ---- record.c: functions of a lazy queue ---- */
 
+/* Sets the size of the next piece for a device that has nothing else to do. */
+void hal_lazy_begin_pieces(hal_lazy_t *lazy);
+
 int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call);
 
 /* Marks an operator whose commands are all recorded, if it is still in the command list. */
 void hal_lazy_end_op(hal_queue_t *queue, hal_recorded_op_t *op);
 
-/* Records that memory was released. */
-void hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size);
+/* Records that memory was released. Returns 0 when no commands are recorded that may use it. */
+int hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size);
 
 /* ---- copy.c ---- */
 
@@ -106,9 +106,6 @@ hal_status_t hal_lazy_flush_for(hal_queue_t *queue, const char *what);
 
 /* Returns whether the calling thread is submitting the command list of `lazy`, so that it holds `queueing`. */
 int hal_lazy_is_submitting_here(const hal_lazy_t *lazy);
-
-/* Returns whether the device has finished all work of the stream. */
-int hal_lazy_device_is_idle(const hal_lazy_t *lazy);
 
 /* ---- submit.c ---- */
 

@@ -31,8 +31,6 @@ static void clear(hal_lazy_t *lazy) {
   lazy->warned = program->reports = program->recording = 0;
   atomic_store_explicit(&program->recorded, 0, memory_order_relaxed);
   atomic_store_explicit(&lazy->flushed, 0, memory_order_relaxed);
-  atomic_store_explicit(&lazy->next_query, 0, memory_order_relaxed);
-  atomic_store_explicit(&lazy->asynchronous, 0, memory_order_relaxed);
   hal_program_unlock(program);
   hal_unlock(&lazy->queueing);
   hal_compiler_leave(program->device);
@@ -67,8 +65,7 @@ static void set_desc(hal_lazy_t *lazy, const hal_lazy_desc_t *desc) {
   hal_lazy_observe(lazy);
   if (!lazy->desc.limit) lazy->desc.limit = LIMIT;
   if (!lazy->desc.piece) lazy->desc.piece = PIECE;
-  lazy->first = lazy->desc.piece < HAL_LAZY_FIRST ? lazy->desc.piece : HAL_LAZY_FIRST;
-  lazy->due = lazy->desc.limit < lazy->first ? lazy->desc.limit : lazy->first;
+  hal_lazy_begin_pieces(lazy);
 }
 
 /* Starts a recording. `queueing` is held: a thread that has loaded the stream's queue before may use it. */

@@ -18,15 +18,18 @@ static inline int is_elementwise(const hal_lazy_t *lazy, uint32_t op) {
   return op < HAL_OP_ID_COUNT && lazy->elementwise >> hal_op_infos[op].family & 1;
 }
 
-/* Returns whether enough operators are deferred for the device to begin: a piece, or fewer while the device is idle. The device is queried
- * every HAL_LAZY_FIRST operators. */
-static __attribute__((noinline)) int is_enough(hal_lazy_t *lazy, uint64_t recorded, uint64_t deferred) {
-  if (deferred >= lazy->desc.piece) return 1;
-  if (!atomic_load_explicit(&lazy->asynchronous, memory_order_relaxed) ||
-      recorded < atomic_load_explicit(&lazy->next_query, memory_order_relaxed))
-    return 0;
-  atomic_store_explicit(&lazy->next_query, recorded + HAL_LAZY_FIRST, memory_order_relaxed);
-  return lazy->desc.piece != UINT32_MAX && hal_lazy_device_is_idle(lazy);
+/* Where pieces end depends on the operators alone, not on how far the device is: so a repeated step has the same ones, and the same groups. */
+void hal_lazy_begin_pieces(hal_lazy_t *lazy) {
+  const uint32_t piece = lazy->desc.piece;
+  const int grows =
+      piece != UINT32_MAX && piece > HAL_LAZY_FIRST && lazy->program.device->info.flags & HAL_DEVICE_ASYNC;
+  atomic_store_explicit(&lazy->piece, grows ? HAL_LAZY_FIRST : piece, memory_order_relaxed);
+}
+
+/* Doubles the size of the next piece: the device is busy with the previous ones while it is recorded. */
+static void grow_piece(hal_lazy_t *lazy) {
+  const uint32_t piece = atomic_load_explicit(&lazy->piece, memory_order_relaxed), most = lazy->desc.piece;
+  atomic_store_explicit(&lazy->piece, piece > most / 2 ? most : 2 * piece, memory_order_relaxed);
 }
 
 /* Flushes a stream whose limit of operators is reached. The first time, a warning is logged. */
@@ -61,10 +64,13 @@ static __attribute__((noinline)) void pass_call(const hal_lazy_t *lazy, hal_reco
 }
 
 /* Flushes the stream before an operator if that is due. */
-static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint32_t op, uint64_t recorded, uint64_t deferred) {
-  if (deferred >= lazy->first && !is_elementwise(lazy, op) && is_enough(lazy, recorded, deferred))
-    flush_quietly(lazy, "enough for the device to begin");
-  if (deferred >= lazy->desc.limit) flush_full(lazy);
+static __attribute__((noinline)) void flush_due(hal_lazy_t *lazy, uint64_t deferred) {
+  if (deferred >= lazy->desc.limit) {
+    flush_full(lazy);
+    return;
+  }
+  flush_quietly(lazy, "enough for the device to begin");
+  grow_piece(lazy);
 }
 
 int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_call_t *call) {
@@ -72,8 +78,9 @@ int hal_lazy_begin_op(hal_queue_t *queue, hal_recorded_op_t *op, const hal_op_ca
   if (HAL_UNLIKELY(lazy->programs != NULL) && op->outer) return 0;
   const uint64_t recorded = atomic_load_explicit(&lazy->program.recorded, memory_order_relaxed);
   const uint64_t deferred = recorded - atomic_load_explicit(&lazy->flushed, memory_order_relaxed);
-  if (deferred >= lazy->due && (!is_elementwise(lazy, op->op) || HAL_UNLIKELY(deferred >= lazy->desc.limit)))
-    flush_due(lazy, op->op, recorded, deferred);
+  if (HAL_UNLIKELY(deferred >= lazy->desc.limit) ||
+      (deferred >= atomic_load_explicit(&lazy->piece, memory_order_relaxed) && !is_elementwise(lazy, op->op)))
+    flush_due(lazy, deferred);
   if (lazy->desc.origin) op->origin = lazy->desc.origin(lazy->desc.state);
   if (HAL_UNLIKELY(lazy->wants_calls || !has_known_accesses(lazy, op->op))) pass_call(lazy, op, call);
   return 1;
@@ -87,7 +94,7 @@ void hal_lazy_end_op(hal_queue_t *queue, hal_recorded_op_t *op) {
   hal_program_unlock(program);
 }
 
-void hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size) {
+int hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t size) {
   hal_program_t *const program = &hal_lazy_of(queue)->program;
   hal_program_lock(program);
   hal_command_t *const note =
@@ -97,4 +104,5 @@ void hal_lazy_record_release(hal_queue_t *queue, const void *address, size_t siz
     note->u.freed.size = size;
   }
   hal_program_unlock(program);
+  return note != NULL;
 }

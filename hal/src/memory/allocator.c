@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "memory/held.h"
 #include "memory/pool.h"
 
 /* One request on its way through a cache miss. */
@@ -140,6 +141,8 @@ static hal_status_t allocate_miss(request_t *request, hal_block_t **out_block) {
   }
   if (allocator->config.garbage_collection_threshold > 0) hal_mem_segment_collect(allocator, request->segment);
   hal_status_t status = attempt(request, request->segment, out_block);
+  if (status == HAL_RESOURCE_EXHAUSTED && hal_mem_held_end(pool_of(request)))
+    status = attempt(request, request->segment, out_block);
   if (status != HAL_RESOURCE_EXHAUSTED) return status;
   allocator->stats.num_alloc_retries++;
   if (hal_mem_segment_trim(pool_of(request), request->segment)) status = attempt(request, request->segment, out_block);
@@ -232,6 +235,19 @@ static hal_status_t wrong_stream(int32_t device, const hal_stream_t *stream) {
                        stream->device->label, hal_device_label(device));
 }
 
+/* Takes a held block for a request, or a free one; else it allocates a segment. */
+static hal_status_t take_or_make(request_t *request, uint32_t kind, hal_block_t **out_block) {
+  hal_allocator_t *const allocator = request->allocator;
+  *out_block = hal_mem_held_take(request->pool, request->size);
+  if (*out_block) return HAL_OK;
+  hal_mem_pool_pin(request->pool);
+  const hal_status_t status = find(allocator, request->pool, kind, request->size)
+                                  ? attempt(request, request->segment, out_block)
+                                  : allocate_miss(request, out_block);
+  hal_mem_pool_unpin(request->pool);
+  return status;
+}
+
 /* Finds the block of a request in one of two pools by size, which are made where there is none, or makes it. The lock is held. */
 static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal_stream_t *stream, size_t size,
                                  hal_block_t **out_block) {
@@ -244,12 +260,7 @@ static hal_status_t find_or_make(request_t *request, hal_mem_pool_t **pools, hal
     HAL_RETURN_IF_ERROR(hal_mem_pool_create(allocator, stream, kind, &request->pool));
     pools[kind] = request->pool;
   }
-  hal_mem_pool_pin(request->pool);
-  const hal_status_t status = find(allocator, request->pool, kind, request->size)
-                                  ? attempt(request, request->segment, out_block)
-                                  : allocate_miss(request, out_block);
-  hal_mem_pool_unpin(request->pool);
-  if (status) return status;
+  HAL_RETURN_IF_ERROR(take_or_make(request, kind, out_block));
   (*out_block)->state = HAL_MEM_PLAIN;
   (*out_block)->requested = size;
   account(allocator, kind, (*out_block)->size, size);
@@ -301,13 +312,14 @@ hal_status_t hal_memory_allocate(int32_t index, hal_stream_t *stream, size_t siz
   hal_mem_pool_t *pool = allocator->pools[stream->id][HAL_MEM_SMALL];
   hal_block_t *block = NULL;
   if (HAL_LIKELY(pool && !atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
-    block = find(allocator, pool, HAL_MEM_SMALL, rounded);
+    block = hal_mem_held_take(pool, rounded);
+    if (!block && (block = find(allocator, pool, HAL_MEM_SMALL, rounded)))
+      block = carve(allocator, pool, HAL_MEM_SMALL, block, rounded);
   }
   if (HAL_UNLIKELY(!block)) {
     hal_unlock(&allocator->lock);
     return allocate_slow(allocator, stream, size, out_block);
   }
-  block = carve(allocator, pool, HAL_MEM_SMALL, block, rounded);
   block->state = HAL_MEM_PLAIN;
   block->requested = size;
   account(allocator, HAL_MEM_SMALL, block->size, size);
@@ -322,6 +334,17 @@ static inline void account_release(hal_allocator_t *allocator, uint32_t kind, co
   if (is_oversize(allocator, kind, block->size)) {
     hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_OVERSIZE_ALLOCATIONS, 1);
   }
+}
+
+/* Releases a plain block that deferred work may use; the lock is held, and released here. */
+static void __attribute__((noinline)) release_held(hal_allocator_t *allocator, hal_block_t *block) {
+  hal_block_t *ready = NULL;
+  account_release(allocator, block->pool->kind, block);
+  hal_mem_held_put(block->pool, block, hal_mem_config_round(&allocator->config, block->requested));
+  if (HAL_UNLIKELY(atomic_load_explicit(&allocator->pending, memory_order_relaxed)))
+    hal_mem_pending_poll(allocator, &ready);
+  hal_unlock(&allocator->lock);
+  hal_mem_ready_run(ready);
 }
 
 /* Releases a block that is not a plain cached one. The lock is held, and released here. */
@@ -361,8 +384,12 @@ void hal_memory_release(hal_block_t *block) {
     return;
   }
   hal_queue_t *const queue = hal_stream_queue(block->stream);
-  queue->calls->released(queue, block->address, block->size);
+  const int is_used = queue->calls->released(queue, block->address, block->size);
   hal_lock(&allocator->lock);
+  if (is_used && block->state == HAL_MEM_PLAIN) {
+    release_held(allocator, block);
+    return;
+  }
   if (HAL_UNLIKELY(block->state != HAL_MEM_PLAIN || atomic_load_explicit(&allocator->pending, memory_order_relaxed))) {
     release_slow(allocator, block);
     return;

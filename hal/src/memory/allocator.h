@@ -31,6 +31,10 @@ void hal_allocator_drain(hal_allocator_t *allocator);
 hal_status_t hal_memory_pool_allocate(hal_memory_pool_t *pool, hal_stream_t *stream, size_t size,
                                       hal_block_t **out_block);
 
+/* Deferred work of a stream was taken to be launched: blocks that were released meanwhile (hal_queue_calls_t.released) are free for requests of
+ * any size. */
+void hal_memory_end_hold(hal_stream_t *stream);
+
 /* Frees released memory that queued work no longer uses. */
 void hal_memory_poll(hal_device_t *device);
 

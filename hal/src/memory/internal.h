@@ -32,8 +32,11 @@ enum {
   HAL_MEM_PLAIN = 1,   /* allocated, cached, never used by another stream: release is a few instructions */
   HAL_MEM_SPECIAL = 2, /* allocated, and release has more to do */
   HAL_MEM_PENDING = 3, /* released, waiting for events */
-  HAL_MEM_LEAVING = 4  /* being freed, or returned to its owner; or a record that is no block */
+  HAL_MEM_LEAVING = 4, /* being freed, or returned to its owner; or a record that is no block */
+  HAL_MEM_HELD = 5     /* released, for requests of the same size only (held.h) */
 };
+
+enum { HAL_MEM_HELD_BITS = 6 }; /* of the table of held blocks by size */
 
 /* A pool of free blocks of one stream. The pools of the other sources have no bins; they only record the source of
  * a block. */
@@ -51,6 +54,9 @@ typedef struct hal_mem_pool_s {
   struct hal_mem_pool_s *displaced; /* the stream's own pool, while this private one stands in its place */
   uint32_t pins;                    /* requests of this pool that have released the lock */
   struct hal_mem_pool_s *heir;      /* of a private pool that ended while it was pinned: has its segments now */
+  uint32_t held_count, holds;       /* held.h; holds: the pool is in the allocator's list `holding` */
+  struct hal_mem_pool_s *next_holding;
+  hal_block_t *held[1 << HAL_MEM_HELD_BITS];
 } hal_mem_pool_t;
 
 /* A stream other than its own that uses a block; once the block is released, an entry of that stream's queue. */
@@ -82,7 +88,8 @@ struct hal_block_s {
   uint32_t waits; /* pending blocks: events that are not done yet */
   hal_stream_t *stream;
   hal_mem_use_t *uses;
-  uint64_t stamp; /* free blocks: how many allocations of the kind there had been when it was released */
+  uint64_t
+      stamp; /* free blocks: how many allocations of the kind there had been when it was released; held ones: their size */
   union {
     /* Node of the address map: first blocks of segments, and blocks of other sources. */
     struct {
@@ -110,6 +117,7 @@ struct hal_allocator_s {
   hal_device_t *device;
   hal_mem_pool_t
       *pools[HAL_STREAMS_OF_DEVICE][2]; /* by stream id and kind, made on demand: where the stream allocates */
+  hal_mem_pool_t *holding;              /* pools with held blocks, by `next_holding` */
   hal_mem_pool_t *retired;              /* private pools that ended when no allocation was possible, by `displaced` */
   hal_mem_slab_t blocks, uses;
   hal_mem_stats_t stats;

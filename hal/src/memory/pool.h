@@ -103,12 +103,11 @@ static inline void hal_mem_pool_take(hal_mem_pool_t *pool, uint32_t kind, hal_bl
 
 /* Puts an unused block back into its pool, merged with its free neighbors. The lower block's record
  * remains, so the first record of a segment has the lifetime of the segment. */
-static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
-                                       hal_block_t *block) {
+static inline void hal_mem_pool_join(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
+                                     hal_block_t *block) {
   hal_mem_stats_t *stats = &allocator->stats;
   int64_t count = 0, bytes = 0; /* growth of inactive_split: freed pieces of segments that are not whole */
   hal_block_t *next = block->next, *prev = block->prev;
-  hal_mem_stat_decrease(stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)block->requested);
   if (next && next->state == HAL_MEM_FREE) {
     hal_mem_pool_take(pool, kind, next);
     count--, bytes -= (int64_t)next->size;
@@ -133,6 +132,13 @@ static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_
   block->stamp = (uint64_t)stats->counter[kind][HAL_MEM_ALLOCATION].allocated; /* an age for garbage collection */
   hal_mem_pool_file_recent(pool);
   pool->recent = block;
+}
+
+/* The same for a block that was allocated. */
+static inline void hal_mem_pool_return(hal_allocator_t *allocator, hal_mem_pool_t *pool, uint32_t kind,
+                                       hal_block_t *block) {
+  hal_mem_stat_decrease(&allocator->stats, kind, HAL_MEM_REQUESTED_BYTES, (int64_t)block->requested);
+  hal_mem_pool_join(allocator, pool, kind, block);
 }
 
 #endif /* HAL_SRC_MEMORY_POOL_H_ */

@@ -4,6 +4,7 @@
  * no check; a released block returns to its pool by its pool pointer. Free segments of a private pool are not shared: trimming
  * skips them. When it ends, its segments join the streams' own pools. */
 #include "memory/allocator.h"
+#include "memory/held.h"
 #include "memory/pool.h"
 
 /* The pools of one stream in a private pool. */
@@ -182,6 +183,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
   if (share->active) restore(allocator, share);
   for (uint32_t kind = 0; kind < 2; kind++) {
     hal_mem_pool_t *const from = share->pools[kind], **own = &allocator->pools[share->stream->id][kind];
+    hal_mem_held_end(from);
     from->owner = NULL;
     from->whole = 0;
     while (*own && (*own)->owner) own = &(*own)->displaced;
@@ -199,7 +201,7 @@ static void surrender(hal_allocator_t *allocator, share_t *share) {
 
 /* The same when no allocation is possible any more: blocks that are still held point to their pool, so it remains. */
 static void retire(hal_allocator_t *allocator, share_t *share) {
-  for (uint32_t kind = 0; kind < 2; kind++) {
+  for (uint32_t kind = 0; kind < 2; kind++) { /* what is held stays so: nobody may allocate any more */
     share->pools[kind]->displaced = allocator->retired;
     allocator->retired = share->pools[kind];
   }

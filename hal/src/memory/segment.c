@@ -2,6 +2,7 @@
  *
  * A plugin's memory_free requires memory that no queued work uses, and a free block may still be used by work queued on
  * its own stream: therefore the allocator waits for the stream first. */
+#include "memory/held.h"
 #include "memory/pool.h"
 
 size_t hal_mem_capacity(const hal_allocator_t *allocator) {
@@ -102,6 +103,7 @@ size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
   size_t given = 0;
   hal_block_t *list = NULL, *block;
   if (pool->owner) return 0;
+  hal_mem_held_end(pool);
   while (given < size && (block = choose(pool, size - given))) {
     given += block->size;
     detach(block, &list);
@@ -127,6 +129,7 @@ static hal_block_t *oldest(hal_allocator_t *allocator) {
   for (int id = 0; id < HAL_STREAMS_OF_DEVICE; id++) {
     hal_mem_pool_t *pool = hal_mem_own_pool(allocator, id, HAL_MEM_LARGE);
     if (!pool) continue;
+    hal_mem_held_end(pool);
     hal_mem_pool_file_recent(pool);
     for (hal_block_t *block = hal_mem_pool_next(pool, NULL); block; block = hal_mem_pool_next(pool, block)) {
       if (hal_mem_block_is_segment(block) && (!best || block->stamp < best->stamp)) best = block;

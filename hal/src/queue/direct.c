@@ -135,7 +135,10 @@ static void describe(hal_queue_t *queue, uint64_t origin, char *text, size_t roo
   if (room) *text = '\0';
 }
 
-static void released(hal_queue_t *queue, const void *address, size_t size) { (void)queue, (void)address, (void)size; }
+static int released(hal_queue_t *queue, const void *address, size_t size) {
+  (void)queue, (void)address, (void)size;
+  return 0;
+}
 
 static int is_recording(hal_queue_t *queue) {
   (void)queue;

@@ -81,8 +81,9 @@ typedef struct hal_queue_calls_s {
                        struct hal_draw_s *out_draw);
   /* Writes where the caller of an operator with this origin was, "" where that is unknown. */
   void (*describe)(hal_queue_t *queue, uint64_t origin, char *text, size_t room);
-  /* Memory of the stream was released to the allocator: later work may be given it. */
-  void (*released)(hal_queue_t *queue, const void *address, size_t size);
+  /* Memory of the stream was released to the allocator, which may give it to later work. Returns whether deferred work may still use the
+   * memory: then the allocator gives it to a request of the same size only, until hal_memory_end_hold. */
+  int (*released)(hal_queue_t *queue, const void *address, size_t size);
   int (*is_recording)(hal_queue_t *queue); /* for the public question */
 } hal_queue_calls_t;
 

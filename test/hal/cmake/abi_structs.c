@@ -97,7 +97,7 @@ int main(void) {
      HAL_CAPTURE_INVALID)
   F6(hal_ir_use_t, tensor, buffer, value, offset, whole, before)
   F9(hal_ir_node_t, struct_size, op, read_count, write_count, reserved, name, call, reads, writes)
-  F5(hal_ir_buffer_t, size, first_value, last_value, flags, reserved)
+  F5(hal_ir_buffer_t, size, first_value, last_value, flags, reuses)
   F7(hal_ir_t, struct_size, node_count, buffer_count, value_count, reserved, nodes, buffers)
   F5(hal_ir_run_t, struct_size, stream, buffers, calls, plugin_stream)
   F10(hal_compiler_t, struct_size, flags, reserved, name, state, accepts, compile, execute, text, destroy)

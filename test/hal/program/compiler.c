@@ -75,6 +75,11 @@ static void add(vector_t a, vector_t b, double number, vector_t result) {
 static void mul(vector_t a, vector_t b, vector_t result) { assert_ok(call("mul.Tensor", a, &b, 0, result)); }
 static void neg(vector_t a, vector_t result) { assert_ok(call("neg", a, NULL, 0, result)); }
 
+static uint32_t next(uint64_t *seed) {
+  *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+  return (uint32_t)(*seed >> 33);
+}
+
 static char logged[4096];
 static void keep_logged(int32_t level, const char *message, void *user_data) {
   (void)level, (void)user_data;
@@ -145,9 +150,13 @@ static void note_graph(const hal_ir_t *ir) {
     for (uint32_t k = 0; k < node->read_count; k++) note_use(&node->reads[k], k ? "," : "");
     strcat(state.graph, ") ");
   }
-  for (uint32_t b = 0; b < ir->buffer_count; b++)
+  for (uint32_t b = 0; b < ir->buffer_count; b++) {
     strcat(strcat(state.graph, ir->buffers[b].flags & HAL_IR_INPUT ? "i" : "-"),
            ir->buffers[b].flags & HAL_IR_OUTPUT ? "o" : "-");
+    char *const end = state.graph + strlen(state.graph);
+    if (ir->buffers[b].reuses)
+      snprintf(end, sizeof state.graph - (size_t)(end - state.graph), "<%u", ir->buffers[b].reuses - 1);
+  }
 }
 
 static place_t place_of(const hal_ir_use_t *use) {
@@ -281,6 +290,105 @@ Test(compiler, what_is_given_back_inside_is_no_output_and_views_are_parts_of_buf
   const float *const host = read_vector(&r);
   cr_expect(host[5] == 6 && host[100] == -1 && host[101] == -3 && host[109] == -19 && host[110] == 111);
   assert_ok(hal_lazy_end(lazy));
+}
+
+/* A vector in a new block, which holds anything. */
+static vector_t empty(int64_t size) {
+  vector_t v = {.size = size, .stride = 1};
+  assert_ok(hal_memory_allocate(0, NULL, (size_t)size * sizeof(float), &v.block));
+  v.tensor = (hal_tensor_t){
+      .struct_size = sizeof v.tensor, .data = hal_memory_block_address(v.block), .ndim = 1, .dtype = HAL_FLOAT32};
+  return v;
+}
+
+Test(compiler, memory_that_is_released_and_allocated_again_is_another_buffer) {
+  const vector_t a = vector(1, 1), r = vector(0, 0), s = vector(0, 0);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  const vector_t first = empty(COUNT);
+  neg(a, first);
+  add(first, a, 3, r);
+  hal_memory_release(first.block);
+  const vector_t second = empty(COUNT - 10); /* of the same rounded size */
+  cr_assert_eq(first.tensor.data, second.tensor.data);
+  neg(view(&r, 0, COUNT - 10, 1), second);
+  mul(second, second, view(&s, 0, COUNT - 10, 1));
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_str_eq(state.graph,
+                   "%1@1=neg(%0@0) %2@2=add.Tensor(%1@1,%0@0) %3@3=neg(%2@2) %4@4=mul.Tensor(%3@3,%3@3) io---o-o<1-o",
+                   "%s", state.graph);
+  cr_expect_eq(read_vector(&s)[9], 400);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+Test(compiler, a_view_that_outlives_another_release_keeps_its_buffer) {
+  const vector_t a = vector(1, 1);
+  set_compiler(0);
+  hal_lazy_t *const lazy = begin();
+  vector_t t = empty(COUNT), other = empty(COUNT);
+  neg(a, t);
+  neg(a, other);
+  hal_memory_release(other.block);
+  const vector_t half = view(&t, 10, 500, 1);
+  neg(half, half);
+  assert_ok(hal_lazy_flush(lazy));
+  cr_expect_str_eq(state.graph, "%1@1=neg(%0@0) %2@2=neg(%0@0) %3@1(of %1)=neg(%1@1) io-o--", "%s", state.graph);
+  assert_ok(hal_lazy_end(lazy));
+}
+
+/* Operators on temporaries of several sizes, some of which are released. */
+static void run_temporaries(const vector_t *a, const vector_t *result, uint64_t seed) {
+  enum { LIVE = 5, OPERATORS = 40 };
+  static const int64_t sizes[] = {1, 100, 130, 300, COUNT};
+  vector_t live[LIVE] = {{.block = NULL}};
+  for (int i = 0; i < OPERATORS; i++) {
+    const int at = (int)(next(&seed) % LIVE), from = (int)(next(&seed) % LIVE);
+    vector_t t = empty(sizes[next(&seed) % 5]);
+    const vector_t whole = live[from].block && live[from].size >= t.size ? live[from] : *a;
+    const vector_t operand = view(&whole, 0, t.size, 1);
+    if (next(&seed) % 2)
+      neg(operand, t);
+    else
+      add(operand, view(a, 0, t.size, 1), 0.5, t);
+    hal_memory_release(live[at].block);
+    live[at] = t;
+  }
+  for (int i = 0; i < LIVE; i++) {
+    if (live[i].block) add(view(result, 0, live[i].size, 1), live[i], 1, view(result, 0, live[i].size, 1));
+    hal_memory_release(live[i].block);
+  }
+}
+
+Test(compiler, a_repeated_step_is_the_same_program_wherever_its_memory_lies) {
+  enum { STEPS = 6, BALLAST = 16 };
+  hal_block_t *ballast[BALLAST] = {NULL};
+  const vector_t a = vector(1, 1);
+  set_compiler(0);
+  for (uint64_t seed = 0; seed < 20; seed++) {
+    static float expected[COUNT];
+    uint64_t places = seed + 99;
+    const vector_t eager = vector(0, 0);
+    run_temporaries(&a, &eager, seed);
+    memcpy(expected, read_vector(&eager), sizeof expected);
+    hal_lazy_t *const lazy = begin();
+    const uint64_t before = told().compiled;
+    for (int step = 0; step < STEPS; step++) {
+      for (int i = 0; i < BALLAST; i++) {
+        if (next(&places) % 2) continue;
+        hal_memory_release(ballast[i]);
+        assert_ok(hal_memory_allocate(0, NULL, 1 + next(&places) % 5000, &ballast[i]));
+      }
+      const vector_t r = vector(0, 0);
+      run_temporaries(&a, &r, seed);
+      assert_ok(hal_lazy_flush(lazy));
+      cr_assert_arr_eq(read_vector(&r), expected, sizeof expected, "seed %d, step %d", (int)seed, step);
+      hal_memory_release(r.block);
+    }
+    cr_expect_eq(told().compiled, before + 1, "seed %d: %d programs", (int)seed, (int)(told().compiled - before));
+    assert_ok(hal_lazy_end(lazy));
+    hal_memory_release(eager.block);
+  }
+  for (int i = 0; i < BALLAST; i++) hal_memory_release(ballast[i]);
 }
 
 Test(compiler, an_operator_that_updates_its_result_makes_it_of_the_value_before) {
@@ -539,11 +647,6 @@ Test(compiler, lazy_work_that_outlives_the_devices_ends_without_its_programs) {
 }
 
 /* ---- truth -------------------------------------------------------------------------------------------------------------------------- */
-
-static uint32_t next(uint64_t *seed) {
-  *seed = *seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
-  return (uint32_t)(*seed >> 33);
-}
 
 /* A program of random operators over vectors and their views, in place too. */
 static void random_program(uint64_t seed, const vector_t *pool) {

@@ -1,0 +1,198 @@
+/* lazy_repeated.c: a step of lazy work that is repeated has the same groups, wherever the allocator places its memory, and the results of
+ * eager work; on the device that HAL_TEST_PLUGIN names, which works asynchronously or not. */
+#include <math.h>
+
+#include "lazy_testing.h"
+
+enum { LIVE = 12, COMMANDS = 200, STEPS = 7, BALLAST = 24, SIDES = 6 };
+
+static void open_inline(void) {
+  setenv("HAL_FAKE_ASYNC", "0", 1);
+  open_device();
+}
+
+static void open_asynchronous(void) {
+  setenv("HAL_FAKE_ASYNC", "1", 1);
+  setenv("HAL_FAKE_DELAY", "30", 1); /* microseconds at most: the device is idle at other places in each step */
+  open_device();
+}
+
+TestSuite(lazy_repeated, .timeout = 240);
+
+/* ---- a step ------------------------------------------------------------------------------------------------------------------ */
+
+/* A square matrix in a block of its own. */
+typedef struct matrix_s {
+  int64_t sizes[2], strides[2];
+  hal_block_t *block;
+  hal_tensor_t desc;
+} matrix_t;
+
+static uint32_t below(uint64_t *state, uint32_t bound) { return next_random(state) % bound; }
+
+static size_t bytes_of(const matrix_t *m) { return (size_t)(m->sizes[0] * m->sizes[1]) * sizeof(float); }
+
+/* From less than a granule of the allocator to more than the largest small block. */
+static matrix_t make(uint32_t kind) {
+  static const int64_t sides[SIDES] = {8, 16, 24, 40, 100, 520};
+  matrix_t m = {.sizes = {sides[kind], sides[kind]}, .strides = {sides[kind], 1}};
+  must(hal_memory_allocate(0, NULL, bytes_of(&m), &m.block));
+  m.desc = (hal_tensor_t){
+      .struct_size = sizeof m.desc, .data = hal_memory_block_address(m.block), .ndim = 2, .dtype = HAL_FLOAT32};
+  return m;
+}
+
+static hal_value_t value_of(matrix_t *m) {
+  m->desc.sizes = m->sizes;
+  m->desc.strides = m->strides;
+  return (hal_value_t){.tag = HAL_VALUE_TENSOR, .u.t = &m->desc};
+}
+
+static void fill(const matrix_t *m, float number) {
+  must(hal_memory_fill(NULL, 0, m->desc.data, &number, sizeof number, bytes_of(m)));
+}
+
+/* One operator on matrices of one size. Values stay bounded. */
+static void compute(uint64_t *state, matrix_t *a, matrix_t *b, matrix_t *result) {
+  static const char *const unary_names[] = {"sigmoid", "neg", "abs", "cos"};
+  const uint32_t which = below(state, 8);
+  const hal_value_t args[] = {value_of(a), value_of(b), of_double(-0.5)};
+  value_of(result);
+  if (which < 4)
+    must(queue(unary_names[which], args, 1, &result->desc));
+  else if (which < 7 || result->desc.data == a->desc.data || result->desc.data == b->desc.data || a->sizes[0] > 100)
+    must(queue("add.Tensor", args, 3, &result->desc));
+  else
+    must(queue("mm", args, 2, &result->desc));
+}
+
+/* A matrix of one size for each size that a step begins with, and those that are alive at its end. */
+typedef struct step_s {
+  matrix_t first[SIDES], live[LIVE];
+  uint32_t kind[LIVE];
+} step_t;
+
+static matrix_t *any_of(step_t *step, uint64_t *state, uint32_t kind) {
+  const uint32_t at = below(state, LIVE);
+  return step->live[at].block && step->kind[at] == kind ? &step->live[at] : &step->first[kind];
+}
+
+/* Runs the operators that a seed stands for: some in place, most with new results, in blocks that are released in between. */
+static void run_step(step_t *step, uint64_t seed) {
+  uint64_t state = seed * 7919 + 1;
+  for (uint32_t i = 0; i < LIVE; i++) { /* of the step before, as gradients are */
+    hal_memory_release(step->live[i].block);
+    step->live[i].block = NULL;
+  }
+  for (uint32_t i = 0; i < COMMANDS; i++) {
+    const uint32_t kind = below(&state, 16) ? below(&state, SIDES - 1) : SIDES - 1, at = below(&state, LIVE);
+    matrix_t *const a = any_of(step, &state, kind), *const b = any_of(step, &state, kind);
+    if (below(&state, 4) == 0 && a != &step->first[kind]) {
+      compute(&state, a, b, a);
+      continue;
+    }
+    matrix_t result = make(kind);
+    compute(&state, a, b, &result);
+    if (below(&state, 3) == 0) { /* what it is made of may be released first */
+      hal_memory_release(result.block);
+      continue;
+    }
+    hal_memory_release(step->live[at].block);
+    step->live[at] = result;
+    step->kind[at] = kind;
+  }
+}
+
+static void begin_step(step_t *step) {
+  *step = (step_t){.kind = {0}};
+  for (uint32_t kind = 0; kind < SIDES; kind++) {
+    step->first[kind] = make(kind);
+    fill(&step->first[kind], 0.0625f * (float)(kind + 1));
+  }
+}
+
+static void end_step(step_t *step) {
+  for (uint32_t i = 0; i < LIVE; i++) hal_memory_release(step->live[i].block);
+  for (uint32_t kind = 0; kind < SIDES; kind++) hal_memory_release(step->first[kind].block);
+}
+
+/* A number that the values of all matrices make. */
+static uint64_t read_step(const step_t *step) {
+  static unsigned char host[520 * 520 * sizeof(float)];
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < LIVE; i++) {
+    if (!step->live[i].block) continue;
+    must(hal_memory_copy(NULL, host, HAL_HOST, step->live[i].desc.data, 0, bytes_of(&step->live[i])));
+    must(hal_stream_synchronize(NULL));
+    for (size_t k = 0; k < bytes_of(&step->live[i]); k++) sum = sum * 31 + host[k];
+  }
+  return sum;
+}
+
+/* ---- where its memory lies --------------------------------------------------------------------------------------------------- */
+
+/* Blocks that move what is allocated later to other addresses: some are released, others are allocated. */
+static void move_places(hal_block_t *ballast[BALLAST], uint64_t *state) {
+  for (uint32_t i = 0; i < BALLAST; i++) {
+    if (below(state, 2)) continue;
+    hal_memory_release(ballast[i]);
+    must(hal_memory_allocate(0, NULL, 1 + below(state, below(state, 8) ? 6000 : 3 << 20), &ballast[i]));
+  }
+}
+
+/* What a step adds to the counts that depend on its groups. */
+static void count_step(hal_lazy_t *lazy, hal_lazy_info_t *before, uint64_t counts[6]) {
+  const hal_lazy_info_t now = info_of(lazy);
+  counts[0] = now.compiled - before->compiled;
+  counts[1] = now.queued - before->queued;
+  counts[2] = now.groups - before->groups;
+  counts[3] = now.fused - before->fused;
+  counts[4] = now.dropped - before->dropped;
+  counts[5] = now.flushes - before->flushes;
+  *before = now;
+}
+
+/* Repeats a step with its memory at ever other addresses. */
+static void repeat(uint64_t seed) {
+  step_t step, eager;
+  hal_block_t *ballast[BALLAST] = {NULL};
+  uint64_t state = seed + 17, places = 0, last = 0, counts[STEPS][6];
+  hal_lazy_info_t info = {.struct_size = 0};
+  begin_step(&eager);
+  for (int i = 0; i < 2; i++) run_step(&eager, seed);
+  const uint64_t expected = read_step(&eager);
+  end_step(&eager);
+  begin_step(&step);
+  must(hal_stream_synchronize(NULL));
+  hal_lazy_t *const lazy = begin();
+  for (int i = 0; i < STEPS; i++) {
+    move_places(ballast, &state);
+    run_step(&step, seed);
+    must(hal_lazy_flush(lazy));
+    count_step(lazy, &info, counts[i]);
+    if (!compiles()) cr_assert_eq(read_step(&step), expected, "seed %d, step %d: other results", (int)seed, i);
+    uint64_t place = 0;
+    for (uint32_t k = 0; k < LIVE; k++) place = place * 31 + (uint64_t)(uintptr_t)step.live[k].desc.data;
+    places += i > 0 && place != last;
+    last = place;
+  }
+  must(hal_lazy_end(lazy));
+  for (int i = 2; i < STEPS; i++)
+    for (int k = 0; k < 6; k++)
+      cr_assert_eq(counts[i][k], k ? counts[1][k] : 0, "seed %d, step %d: count %d is %d and was %d", (int)seed, i, k,
+                   (int)counts[i][k], (int)counts[1][k]);
+  cr_assert(places == STEPS - 1 && counts[1][2] > 5, "seed %d: the memory moved %d times, and there are %d groups",
+            (int)seed, (int)places, (int)counts[1][2]);
+  end_step(&step);
+  for (uint32_t i = 0; i < BALLAST; i++) hal_memory_release(ballast[i]);
+}
+
+static void repeat_all(void) {
+  const uint64_t seeds = compiles() ? 1 : 12;
+  if (!fuses()) return;
+  for (uint64_t seed = 0; seed < seeds; seed++) repeat(seed);
+}
+
+Test(lazy_repeated, a_repeated_step_has_the_same_groups_wherever_its_memory_lies, .init = open_inline) { repeat_all(); }
+
+Test(lazy_repeated, also_on_an_asynchronous_device, .init = open_asynchronous) { repeat_all(); }
