@@ -49,8 +49,7 @@ static const char *const suites[CTS_LEVELS] = {"load device memory copy random t
                                                "module",
                                                "op",
                                                "capture",
-                                               "peer",
-                                               "comm"};
+                                               "peer"};
 
 static int suite_is_of(const char *list, const char *suite) {
   const size_t length = strlen(suite);
@@ -74,11 +73,10 @@ static int held(const cts_run_t *run, int level, char *missing, size_t size) {
 }
 
 void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]) {
-  static const char *const names[CTS_LEVELS] = {"answers", "asynchronous",    "native kernels", "own operators",
-                                                "graphs",  "several devices", "collectives"};
+  static const char *const names[CTS_LEVELS] = {"answers",       "asynchronous", "native kernels",
+                                                "own operators", "graphs",       "several devices"};
   static const uint32_t needs[CTS_LEVELS] = {HAL_SLOT_memory_copy,    HAL_SLOT_stream_create, HAL_SLOT_kernel_launch,
-                                             HAL_SLOT_op_find,        HAL_SLOT_capture_begin, HAL_SLOT_COUNT,
-                                             HAL_SLOT_comm_collective};
+                                             HAL_SLOT_op_find,        HAL_SLOT_capture_begin, HAL_SLOT_COUNT};
   for (int i = 0; i < CTS_LEVELS; i++) {
     cts_level_t *const level = &levels[i];
     memset(level, 0, sizeof *level);

@@ -103,13 +103,6 @@ static void use_module(cts_t *t) {
   cts_kernel_find(t, module, "cts_ramp");
   CTS_OK(t, module_unload, module);
 }
-static void use_comm(cts_t *t) {
-  hal_comm_id_t id = {{0}};
-  hal_plugin_comm_t *comm = NULL;
-  CTS_OK(t, comm_unique_id, &id);
-  CTS_OK(t, comm_create, t->device, &id, 0, 1, &comm);
-  CTS_OK(t, comm_destroy, comm, 0);
-}
 static void use_virtual(cts_t *t) {
   const size_t size = (size_t)t->info.virtual_granularity;
   hal_plugin_physical_t *memory = NULL;
@@ -127,7 +120,6 @@ void cts_case_leak_module(cts_t *t) {
   check_times(t, TIMES / 2, OF_MODULE, use_module, "loading and unloading a module");
   CTS_GENERAL(t, "The side that made a thing frees it");
 }
-void cts_case_leak_comm(cts_t *t) { check_times(t, TIMES / 25, LEAST, use_comm, "joining and leaving a communicator"); }
 void cts_case_leak_virtual(cts_t *t) {
   if (!t->info.virtual_granularity) cts_skip(t, "device_info gives no virtual_granularity");
   check_times(t, TIMES / 5, LEAST, use_virtual, "making, mapping and releasing virtual memory");

@@ -1,4 +1,4 @@
-/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.2.
+/* plugin.h: what a vendor's shared object and the HAL say to each other. Version 0.3.
  *
  * This header, with its parts plugin_base.h (version, status codes, handles, dtypes) and plugin_op.h (operators), stands alone
  * (stddef.h, stdint.h), compiles as C11 and C++17, and is all of ours that a plugin includes.
@@ -42,9 +42,9 @@
  *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface once, at the next
  *    synchronisation or query of their stream, and are cleared; the host passes them on to streams that waited. A lost device stays HAL_UNAVAILABLE.
  *
- * Versions. Another MAJOR is refused at load. A new MINOR appends slots or struct fields and changes no meaning: an old
- * plugin works on a new host (which fills the tail of the table) and a new plugin on an old host. While MAJOR is 0 a minor
- * may change what came before, so another MINOR is refused, too; from 1.0 on the host supports every 1.x plugin. */
+ * Versions. Another MAJOR is refused at load. A new MINOR appends slots and struct fields and changes no meaning: an older
+ * plugin works in a newer host (which fills the tail of the table with defaults) and a newer plugin in an older host (which
+ * does not see the slots that it does not know). This holds from 0.3 on: a plugin of 0.2 or older is refused, rebuild it. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
@@ -217,36 +217,6 @@ enum {
   HAL_CAPTURE_INVALID = 2 /* a forbidden call has spoiled it: capture_end gives no graph */
 };
 
-/* ---- collectives --------------------------------------------------------------------------------------------------------- */
-typedef struct hal_comm_id_s {
-  uint8_t bytes[128];
-} hal_comm_id_t;
-
-enum {
-  HAL_COMM_ALL_REDUCE = 0,
-  HAL_COMM_BROADCAST = 1,
-  HAL_COMM_REDUCE = 2,
-  HAL_COMM_ALL_GATHER = 3,
-  HAL_COMM_REDUCE_SCATTER = 4,
-  HAL_COMM_ALL_TO_ALL = 5,
-  HAL_COMM_SEND = 6,
-  HAL_COMM_RECV = 7,
-  HAL_COMM_BARRIER = 8
-};
-enum { HAL_REDUCE_SUM = 0, HAL_REDUCE_PROD = 1, HAL_REDUCE_MIN = 2, HAL_REDUCE_MAX = 3, HAL_REDUCE_AVG = 4 };
-
-typedef struct hal_collective_s {
-  size_t struct_size;
-  uint32_t op;     /* HAL_COMM_* */
-  uint32_t reduce; /* HAL_REDUCE_* */
-  hal_dtype_t dtype;
-  int32_t peer; /* root or partner rank */
-  const void *send;
-  void *recv;
-  uint64_t count;                  /* elements per rank */
-  const uint64_t *counts, *displs; /* per rank for uneven all-to-all, else NULL */
-} hal_collective_t;
-
 /* ---- profiling ---------------------------------------------------------------------------------------------------------- */
 /* LOST is no work: it says that a full buffer has dropped records. */
 enum {
@@ -341,8 +311,8 @@ extern const hal_host_api_t *hal_host;
 #endif
 
 /* The one exported symbol of a plugin; it comes from the archive and negotiates the versions.
- * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or another
- * minor while major is 0, `major` and `minor` written. */
+ * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or a minor
+ * before HAL_ABI_MINOR_OLDEST, `major` and `minor` written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
 typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);
 

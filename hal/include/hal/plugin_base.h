@@ -10,7 +10,9 @@ extern "C" {
 #endif
 
 #define HAL_ABI_MAJOR 0
-#define HAL_ABI_MINOR 2
+#define HAL_ABI_MINOR 3
+/* The oldest minor version that this one works with: minors only append since then. */
+#define HAL_ABI_MINOR_OLDEST 3
 
 /* The device ordinal of host memory in memory_copy. */
 #define HAL_HOST (-1)
@@ -52,7 +54,6 @@ typedef struct hal_plugin_module_s hal_plugin_module_t;
 typedef struct hal_plugin_kernel_s hal_plugin_kernel_t;
 typedef struct hal_plugin_graph_s hal_plugin_graph_t;
 typedef struct hal_plugin_graph_exec_s hal_plugin_graph_exec_t;
-typedef struct hal_plugin_comm_s hal_plugin_comm_t;
 typedef struct hal_plugin_physical_s hal_plugin_physical_t;
 
 /* ---- data types ---------------------------------------------------------------------------------------------------------

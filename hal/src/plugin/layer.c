@@ -59,7 +59,6 @@ static int releases(uint32_t slot) {
     case HAL_SLOT_module_unload:
     case HAL_SLOT_graph_destroy:
     case HAL_SLOT_graph_exec_destroy:
-    case HAL_SLOT_comm_destroy:
       return 1;
     default:
       return 0;

@@ -30,7 +30,6 @@
   X(KERNEL, hal_plugin_kernel_t *, HANDLE)             \
   X(GRAPH, hal_plugin_graph_t *, HANDLE)               \
   X(GRAPH_EXEC, hal_plugin_graph_exec_t *, HANDLE)     \
-  X(COMM, hal_plugin_comm_t *, HANDLE)                 \
   X(PHYSICAL, hal_plugin_physical_t *, HANDLE)         \
   X(MADE_STREAM, hal_plugin_stream_t **, MADE)         \
   X(MADE_EVENT, hal_plugin_event_t **, MADE)           \
@@ -38,7 +37,6 @@
   X(MADE_KERNEL, hal_plugin_kernel_t **, MADE)         \
   X(MADE_GRAPH, hal_plugin_graph_t **, MADE)           \
   X(MADE_GRAPH_EXEC, hal_plugin_graph_exec_t **, MADE) \
-  X(MADE_COMM, hal_plugin_comm_t **, MADE)             \
   X(MADE_PHYSICAL, hal_plugin_physical_t **, MADE)     \
   X(MADE_ADDRESS, void **, MADE)                       \
   X(OUT_I32, int32_t *, OUT)                           \
@@ -47,7 +45,6 @@
   X(OUT_U32, uint32_t *, OUT)                          \
   X(OUT_HANDLE, hal_memory_handle_t *, OUT)            \
   X(OUT_IPC, hal_ipc_handle_t *, OUT)                  \
-  X(OUT_COMM_ID, hal_comm_id_t *, OUT)                 \
   X(INFO, hal_plugin_info_t *, STRUCT)                 \
   X(DEVICE_INFO, hal_device_info_t *, STRUCT)          \
   X(POINTER_INFO, hal_pointer_info_t *, STRUCT)        \
@@ -57,12 +54,10 @@
   X(COMPILER, hal_compiler_t *, STRUCT)                \
   X(TEXT, const char *, BORROWED)                      \
   X(IPC, const hal_ipc_handle_t *, BORROWED)           \
-  X(COMM_ID, const hal_comm_id_t *, BORROWED)          \
   X(HANDLE, const hal_memory_handle_t *, BORROWED)     \
   X(MODULE_DESC, const hal_module_desc_t *, BORROWED)  \
   X(LAUNCH, const hal_launch_t *, BORROWED)            \
-  X(RANDOM, const hal_random_t *, BORROWED)            \
-  X(COLLECTIVE, const hal_collective_t *, BORROWED)
+  X(RANDOM, const hal_random_t *, BORROWED)
 
 enum {
 #define HAL_TYPE_NUMBER(name, type, class) HAL_TYPE_##name,

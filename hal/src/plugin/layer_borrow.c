@@ -81,18 +81,6 @@ static const void *put_module(arena_t *arena, const hal_module_desc_t *desc) {
   return copy;
 }
 
-static const void *put_collective(arena_t *arena, const hal_collective_t *desc, uint32_t ranks) {
-  hal_collective_t *const copy = put_struct(arena, desc, sizeof *desc);
-  const uint64_t *const counts =
-      desc->counts && ranks ? put(arena, desc->counts, ranks * sizeof *counts) : desc->counts;
-  const uint64_t *const displs =
-      desc->displs && ranks ? put(arena, desc->displs, ranks * sizeof *displs) : desc->displs;
-  if (!copy) return NULL;
-  copy->counts = counts;
-  copy->displs = displs;
-  return copy;
-}
-
 static const hal_tensor_t *put_tensor(arena_t *arena, const hal_tensor_t *tensor) {
   if (!tensor) return NULL;
   hal_tensor_t *const copy = put_struct(arena, tensor, sizeof *tensor);
@@ -169,16 +157,13 @@ static const void *put_op_call(arena_t *arena, const hal_op_call_t *op) {
 }
 
 /* Copies one argument; gives 0 when it is not borrowed, or there is nothing to copy. */
-static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument,
-                                uint32_t ranks) {
+static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, const hal_argument_t *argument) {
   const void *const from = (const void *)argument->value;
   switch (argument->type) {
     case HAL_TYPE_TEXT:
       return put_text(arena, from);
     case HAL_TYPE_IPC:
       return put(arena, from, sizeof(hal_ipc_handle_t));
-    case HAL_TYPE_COMM_ID:
-      return put(arena, from, sizeof(hal_comm_id_t));
     case HAL_TYPE_HANDLE:
       return put(arena, from, sizeof(hal_memory_handle_t));
     case HAL_TYPE_MODULE_DESC:
@@ -187,8 +172,6 @@ static const void *put_argument(arena_t *arena, const hal_layer_call_t *call, co
       return put_launch(arena, from);
     case HAL_TYPE_RANDOM:
       return put_struct(arena, from, sizeof(hal_random_t));
-    case HAL_TYPE_COLLECTIVE:
-      return put_collective(arena, from, ranks);
     case HAL_TYPE_CONST_ADDRESS: /* no type of its own tells the pattern of a fill */
       if (call->slot != HAL_SLOT_memory_fill || strcmp(argument->name, "pattern")) return NULL;
       return put(arena, from, (size_t)hal_validate_argument(call, "pattern_size")->value);
@@ -216,14 +199,14 @@ static hal_borrowed_t *create(hal_plugin_t *plugin, uint32_t slot, size_t size) 
   return borrowed;
 }
 
-void hal_borrow_begin(hal_layer_call_t *call, uint32_t ranks) {
+void hal_borrow_begin(hal_layer_call_t *call) {
   arena_t arena = {NULL, 0};
-  for (uint32_t i = 0; i < call->count; i++) put_argument(&arena, call, &call->arguments[i], ranks);
+  for (uint32_t i = 0; i < call->count; i++) put_argument(&arena, call, &call->arguments[i]);
   call->borrowed = arena.used ? create(call->plugin, call->slot, arena.used) : NULL;
   if (!call->borrowed) return;
   arena = (arena_t){call->borrowed->data, 0};
   for (uint32_t i = 0; i < call->count; i++) {
-    const void *const copy = put_argument(&arena, call, &call->arguments[i], ranks);
+    const void *const copy = put_argument(&arena, call, &call->arguments[i]);
     if (copy) call->arguments[i].value = (intptr_t)copy;
   }
   call->borrowed->sum = sum_of(call->borrowed);

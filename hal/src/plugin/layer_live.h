@@ -21,7 +21,6 @@
   X(KERNEL, "kernel", "module_unload")                       \
   X(GRAPH, "graph", "graph_destroy")                         \
   X(GRAPH_EXEC, "graph instance", "graph_exec_destroy")      \
-  X(COMM, "communicator", "comm_destroy")                    \
   X(PHYSICAL, "memory without an address (virtual_create)", "virtual_release")
 
 typedef enum hal_live_kind_e {
@@ -40,7 +39,7 @@ typedef struct hal_live_s {
   uint32_t count;    /* handles: how often it was given */
   uint32_t flags;    /* event: HAL_EVENT_*; stream: 1 = capturing; physical memory: 1 = mapped */
   uintptr_t owner;   /* kernel: its module; mapped memory: its physical memory; event: the stream it recorded */
-  uint64_t recorded; /* event: when, as a count of records; communicator: ranks */
+  uint64_t recorded; /* event: when, as a count of records */
 } hal_live_t;
 
 enum { HAL_LIVE_BUCKETS = 1024, HAL_LIVE_DEAD = 256 };

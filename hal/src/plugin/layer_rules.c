@@ -1,5 +1,5 @@
-/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
- * graphs and collectives are in layer_rules_graph.c. */
+/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory
+ * and graphs are in layer_rules_graph.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -457,7 +457,4 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_capture_status] = {.after = hal_rule_after_capture_status},
     [HAL_SLOT_graph_instantiate] = {MAKES(GRAPH_EXEC), .after = hal_rule_after_instantiate},
     [HAL_SLOT_graph_exec_destroy] = {ENDS(GRAPH_EXEC)},
-    [HAL_SLOT_comm_create] = {MAKES(COMM), .before = hal_rule_before_comm_create, .after = hal_rule_after_comm_create},
-    [HAL_SLOT_comm_destroy] = {ENDS(COMM)},
-    [HAL_SLOT_comm_group] = {.before = hal_rule_before_comm_group, .after = hal_rule_after_comm_group},
 };

@@ -1,7 +1,7 @@
-/* layer_rules_graph.c: what the ops of virtual memory, graphs and collectives promise beyond what holds for all. */
+/* layer_rules_graph.c: what the ops of virtual memory and graphs promise beyond what holds for all. */
 #include "plugin/layer_rules.h"
 
-/* ---- virtual memory, graphs, collectives ---- */
+/* ---- virtual memory, graphs ---- */
 
 static hal_live_t *physical_of(const hal_layer_call_t *call, uintptr_t handle) {
   return hal_live_find(&state_of(call)->lives, HAL_LIVE_PHYSICAL, handle);
@@ -107,26 +107,5 @@ hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t sta
   const hal_live_t *const graph =
       hal_live_find(&state_of(call)->lives, HAL_LIVE_GRAPH, (uintptr_t)value_of(call, "graph"));
   if (graph) call->made->device = graph->device;
-  return status;
-}
-
-hal_status_t hal_rule_after_comm_create(hal_layer_call_t *call, hal_status_t status) {
-  call->made->recorded = (uint64_t)value_of(call, "size"); /* ranks */
-  return status;
-}
-
-hal_status_t hal_rule_before_comm_create(hal_layer_call_t *call) {
-  const int32_t rank = (int32_t)value_of(call, "rank"), size = (int32_t)value_of(call, "size");
-  if (rank >= 0 && rank < size) return HAL_OK;
-  return hal_validate_misuse(call, "rank %d of %d; ranks are 0 to size - 1", rank, size);
-}
-
-hal_status_t hal_rule_before_comm_group(hal_layer_call_t *call) {
-  if (value_of(call, "begin") || state_of(call)->groups > 0) return HAL_OK;
-  return hal_validate_misuse(call, "a bracket is closed that was never opened; call comm_group(1) first");
-}
-
-hal_status_t hal_rule_after_comm_group(hal_layer_call_t *call, hal_status_t status) {
-  state_of(call)->groups += value_of(call, "begin") ? 1 : -1;
   return status;
 }

@@ -28,13 +28,11 @@ static size_t out_size(uint32_t type) {
       return sizeof(hal_memory_handle_t);
     case HAL_TYPE_OUT_IPC:
       return sizeof(hal_ipc_handle_t);
-    case HAL_TYPE_OUT_COMM_ID:
-      return sizeof(hal_comm_id_t);
     default:
       return sizeof(void *); /* handles, addresses, size_t, int64_t */
   }
 }
-_Static_assert(sizeof(hal_stream_error_t) <= HAL_CALL_ROOM && sizeof(hal_comm_id_t) <= HAL_CALL_ROOM, "room for each");
+_Static_assert(sizeof(hal_stream_error_t) <= HAL_CALL_ROOM, "room for each");
 
 /* ---- findings ---- */
 
@@ -141,7 +139,6 @@ static const struct {
     [HAL_TYPE_MODULE] = {HAL_LIVE_MODULE, "module_load"},
     [HAL_TYPE_KERNEL] = {HAL_LIVE_KERNEL, "kernel_get"},
     [HAL_TYPE_GRAPH] = {HAL_LIVE_GRAPH, "capture_end"},
-    [HAL_TYPE_COMM] = {HAL_LIVE_COMM, "comm_create"},
     [HAL_TYPE_GRAPH_EXEC] = {HAL_LIVE_GRAPH_EXEC, "graph_instantiate"},
     [HAL_TYPE_PHYSICAL] = {HAL_LIVE_PHYSICAL, "virtual_create"},
 };
@@ -169,7 +166,6 @@ static hal_status_t check_borrowed(const hal_layer_call_t *call, const hal_argum
       [HAL_TYPE_MODULE_DESC] = HAL_STRUCT_SIZE(hal_module_desc_t, size),
       [HAL_TYPE_LAUNCH] = HAL_STRUCT_SIZE(hal_launch_t, args),
       [HAL_TYPE_RANDOM] = HAL_STRUCT_SIZE(hal_random_t, p1),
-      [HAL_TYPE_COLLECTIVE] = HAL_STRUCT_SIZE(hal_collective_t, displs),
   };
   const void *const at = (const void *)argument->value;
   if (!at && call->slot == HAL_SLOT_profile_range) return HAL_OK; /* closes a range */
@@ -222,7 +218,7 @@ static const struct {
     {HAL_SLOT_memory_fill, "device", "stream"},       {HAL_SLOT_memory_alloc_async, "device", "stream"},
     {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "exec", "stream"},
     {HAL_SLOT_graph_update, "exec", "graph"},         {HAL_SLOT_virtual_export, "device", "memory"},
-    {HAL_SLOT_comm_collective, "comm", "stream"},     {HAL_SLOT_event_elapsed, "start", "end"},
+    {HAL_SLOT_event_elapsed, "start", "end"},
     {HAL_SLOT_virtual_map, "device", "memory"},       {HAL_SLOT_virtual_release, "device", "memory"},
 };
 
@@ -308,13 +304,6 @@ static void redirect_outs(hal_layer_call_t *call) {
   }
 }
 
-static uint32_t ranks_of(const hal_layer_call_t *call, hal_validate_t *validate) {
-  if (call->slot != HAL_SLOT_comm_collective) return 0;
-  const hal_live_t *const comm =
-      hal_live_find(&validate->lives, HAL_LIVE_COMM, (uintptr_t)hal_validate_argument(call, "comm")->value);
-  return comm ? (uint32_t)comm->recorded : 0;
-}
-
 hal_status_t hal_validate_enter(hal_layer_call_t *call) {
   hal_validate_t *const validate = call->plugin->validate;
   call->made = call->ended = NULL;
@@ -323,13 +312,12 @@ hal_status_t hal_validate_enter(hal_layer_call_t *call) {
   hal_error_forget_plugin();
   hal_mutex_lock_and_defer(&validate->lives.lock);
   const hal_status_t status = check_call(call, validate);
-  const uint32_t ranks = status ? 0 : ranks_of(call, validate);
   hal_mutex_unlock_and_run(&validate->lives.lock);
   if (status) {
     hal_free(call->made);
     return status;
   }
-  hal_borrow_begin(call, ranks);
+  hal_borrow_begin(call);
   redirect_outs(call);
   return HAL_OK;
 }

@@ -25,7 +25,6 @@ typedef struct hal_validate_s {
   uint32_t alignment[HAL_MAX_DEVICES]; /* of memory_alloc */
   uint64_t peers[HAL_MAX_DEVICES];     /* bit p: device_peer_enable(device, p) was OK */
   uint64_t records;                    /* of events */
-  int32_t groups;                      /* open brackets of comm_group */
 } hal_validate_t;
 
 /* Makes the layer's state for a plugin that is being loaded. Errors: HAL_RESOURCE_EXHAUSTED. */
@@ -61,7 +60,7 @@ hal_status_t hal_validate_range(const hal_layer_call_t *call, const char *what, 
 
 /* ---- layer_borrow.c ---- */
 /* Puts copies in the place of what the plugin may read during the call. Without host memory for them it stays as it is. */
-void hal_borrow_begin(hal_layer_call_t *call, uint32_t ranks);
+void hal_borrow_begin(hal_layer_call_t *call);
 hal_borrowed_t *hal_borrow_op_call(hal_plugin_t *plugin, const hal_op_call_t *op, const hal_op_call_t **out_copy);
 /* Checks that the plugin wrote nothing there, and makes the copies useless to a plugin that keeps their addresses. */
 void hal_borrow_end(hal_borrowed_t *borrowed);

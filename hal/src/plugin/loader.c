@@ -117,20 +117,21 @@ static hal_status_t check_info(const char *path, hal_plugin_t *plugin) {
   return HAL_OK;
 }
 
-/* While the major version is 0 a minor may change what came before. */
-static int is_our_version(const hal_plugin_api_t *api) {
-  return api->major == HAL_ABI_MAJOR && (HAL_ABI_MAJOR != 0 || api->minor == HAL_ABI_MINOR);
+static int is_supported(const hal_plugin_api_t *api) {
+  return api->major == HAL_ABI_MAJOR && api->minor >= HAL_ABI_MINOR_OLDEST;
 }
 
 static hal_status_t refuse_version(const char *path, const hal_plugin_api_t *api) {
   return hal_error_set(HAL_INCOMPATIBLE,
-                       "%s was built for plugin ABI %u.%u and this is %d.%d; build it against this version's headers",
-                       path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR);
+                       "%s was built for plugin ABI %u.%u and this is %d.%d, which loads %d.%d and later minor "
+                       "versions; rebuild it against this version's headers",
+                       path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR, HAL_ABI_MAJOR,
+                       HAL_ABI_MINOR_OLDEST);
 }
 
 hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   const hal_plugin_api_t *const api = &plugin->api;
-  if (!is_our_version(api)) return refuse_version(path, api);
+  if (!is_supported(api)) return refuse_version(path, api);
   if (api->struct_size < FIRST_SLOT || api->struct_size > sizeof *api || (api->struct_size - FIRST_SLOT) % SLOT_SIZE)
     return hal_error_set(HAL_INCOMPATIBLE,
                          "%s gave a function table of %zu bytes, which is no whole number of slots; build "
@@ -150,8 +151,8 @@ static hal_status_t open_plugin(const char *resolved, hal_plugin_t *plugin) {
   plugin->api.struct_size = sizeof plugin->api;
   hal_trial_step(HAL_TRIAL_ENTRY);
   const hal_status_t status = entry(&hal_host_api, &plugin->api);
-  if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_our_version(&plugin->api))
-    return refuse_version(resolved, &plugin->api); /* its entry has told the version */
+  if (status == HAL_INCOMPATIBLE && (plugin->api.major || plugin->api.minor) && !is_supported(&plugin->api))
+    return refuse_version(resolved, &plugin->api); /* its entry has written the version */
   if (status)
     return hal_error_set(status,
                          "%s refused this version of the plugin ABI, %d.%d (%s); build it against this version's "

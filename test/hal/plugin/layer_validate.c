@@ -5,8 +5,6 @@
 /* ---- nothing to find ---- */
 
 Test(layer_validate, right_use_of_every_group_is_not_remarked) {
-  hal_plugin_comm_t *comm = NULL;
-  hal_comm_id_t id;
   void *pinned = NULL;
   int64_t time = 0;
   size_t available, total;
@@ -31,11 +29,6 @@ Test(layer_validate, right_use_of_every_group_is_not_remarked) {
   assert_ok(hal_call_event_elapsed(plugin, later, event, &time)); /* negative, and rightly so */
   cr_assert_eq(time, -1000);
   assert_ok(hal_call_stream_wait_event(plugin, stream_1, event)); /* across devices */
-  assert_ok(hal_call_comm_unique_id(plugin, &id));
-  assert_ok(hal_call_comm_create(plugin, 0, &id, 0, 1, &comm));
-  assert_ok(hal_call_comm_group(plugin, 1));
-  assert_ok(hal_call_comm_group(plugin, 0));
-  assert_ok(hal_call_comm_destroy(plugin, comm, 0));
   assert_ok(hal_call_host_alloc(plugin, 0, 64, &pinned));
   assert_ok(hal_call_host_free(plugin, 0, pinned));
   assert_ok(hal_call_event_destroy(plugin, later));

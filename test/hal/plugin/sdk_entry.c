@@ -65,13 +65,16 @@ Test(entry, provided_names_the_authors_functions_among_the_slots_written) {
   for (uint64_t word = 0; word < api.provided_words; word++) cr_assert_eq(api.provided[word], word == 0);
 }
 
-Test(entry, another_minor_is_refused_while_the_major_version_is_0_and_told_the_plugins) {
-  hal_plugin_api_t api = {.struct_size = sizeof api};
-  hal_host_api_t other = host;
-  other.minor = HAL_ABI_MINOR + 1;
-  cr_assert_eq(hal_plugin_entry(&other, &api), HAL_ABI_MAJOR == 0 ? HAL_INCOMPATIBLE : HAL_OK);
-  cr_assert_eq(api.major, HAL_ABI_MAJOR);
-  cr_assert_eq(api.minor, HAL_ABI_MINOR);
+Test(entry, minors_from_the_oldest_supported_one_on_are_accepted_and_older_ones_are_told_the_plugins) {
+  for (uint32_t minor = 0; minor < HAL_ABI_MINOR + 3; minor++) {
+    hal_plugin_api_t api = {.struct_size = sizeof api};
+    hal_host_api_t other = host;
+    other.minor = minor;
+    cr_assert_eq(hal_plugin_entry(&other, &api), minor < HAL_ABI_MINOR_OLDEST ? HAL_INCOMPATIBLE : HAL_OK);
+    cr_assert_eq(api.major, HAL_ABI_MAJOR);
+    cr_assert_eq(api.minor, HAL_ABI_MINOR);
+    cr_assert_eq(api.memory_copy == NULL, minor < HAL_ABI_MINOR_OLDEST);
+  }
 }
 
 /* A struct as an older side owns it, and what lies behind it. */

@@ -6,10 +6,19 @@
 #define HAL_ABI_MAJOR 7
 #include <entry.c>
 
-#elif defined(RAW_OTHER_MINOR) /* the entry of another minor version, refusing this host */
+#elif defined(RAW_LATER_MINOR) /* the entry of a later minor version */
 #undef HAL_ABI_MINOR
 #define HAL_ABI_MINOR 99
 #include <entry.c>
+
+#elif defined(RAW_OLDER_MINOR) /* what the entry of 0.2 does with a host of any other minor version */
+HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
+  if (host->major != 0 || host->minor != 2) {
+    api->major = 0;
+    api->minor = 2;
+  }
+  return HAL_INCOMPATIBLE;
+}
 
 #elif defined(RAW_NO_ENTRY) /* an ordinary shared object */
 hal_status_t hal_plugin_unused(void);

@@ -27,9 +27,6 @@ struct hal_plugin_graph_s {
 struct hal_plugin_graph_exec_s {
   int unused;
 };
-struct hal_plugin_comm_s {
-  int unused;
-};
 struct hal_plugin_physical_s {
   size_t size;
 };
@@ -290,7 +287,7 @@ hal_status_t hal_plugin_op_find(int32_t device, const char *name, hal_op_own_t *
   return HAL_OK;
 }
 
-/* ---- graphs and collectives ---- */
+/* ---- graphs ---- */
 
 hal_status_t hal_plugin_capture_begin(hal_plugin_stream_t *stream, uint32_t mode, uint64_t pool) {
   (void)mode, (void)pool;
@@ -321,29 +318,6 @@ hal_status_t hal_plugin_graph_launch(hal_plugin_graph_exec_t *exec, hal_plugin_s
 }
 hal_status_t hal_plugin_graph_exec_destroy(hal_plugin_graph_exec_t *exec) { return give_back(exec); }
 hal_status_t hal_plugin_graph_destroy(hal_plugin_graph_t *graph) { return give_back(graph); }
-
-hal_status_t hal_plugin_comm_unique_id(hal_comm_id_t *out_id) {
-  memset(out_id, 1, sizeof *out_id);
-  return HAL_OK;
-}
-hal_status_t hal_plugin_comm_create(int32_t device, const hal_comm_id_t *id, int32_t rank, int32_t size,
-                                    hal_plugin_comm_t **out_comm) {
-  (void)device, (void)id, (void)rank, (void)size;
-  return make(sizeof **out_comm, (void **)out_comm);
-}
-hal_status_t hal_plugin_comm_destroy(hal_plugin_comm_t *comm, int32_t abort) {
-  (void)abort;
-  return give_back(comm);
-}
-hal_status_t hal_plugin_comm_group(int32_t begin) {
-  (void)begin;
-  return HAL_OK;
-}
-hal_status_t hal_plugin_comm_collective(hal_plugin_comm_t *comm, hal_plugin_stream_t *stream,
-                                        const hal_collective_t *desc) {
-  (void)comm, (void)stream, (void)desc;
-  return HAL_OK;
-}
 
 hal_status_t hal_plugin_device_sensor(int32_t device, uint32_t sensor, int64_t *out_value) {
   (void)device, (void)sensor;

@@ -30,7 +30,7 @@ def bad_plugins(build_plugin, tmp_path_factory):
         "wrong_architecture": (written("foreign", bytes(foreign)), "another processor"),
         "wrongly_owned": (written("open", good, 0o777), "can be written by other users"),
         "wrong_major": (build_plugin("lying_major", "raw.c", "five.c", RAW_LYING_MAJOR=1), "built for plugin ABI 7"),
-        "wrong_minor": (build_plugin("lying_minor", "raw.c", "five.c", RAW_LYING_MINOR=1), "built for plugin ABI 0.1 and this is 0.2"),
+        "wrong_minor": (build_plugin("lying_minor", "raw.c", "five.c", RAW_LYING_MINOR=1), "built for plugin ABI 0.1 and this is 0.3"),
         "symbol_less": (build_plugin("no_entry", "raw.c", "five.c", RAW_NO_ENTRY=1), "exports no hal_plugin_entry"),
         "half_grouped": (
             build_plugin("half", variant, VARIANT_NAME='"half"', VARIANT_HALF_STREAM=1),
