@@ -214,7 +214,7 @@ static void leave_nothing(int rank, int size, void *argument) {
   (void)argument;
   const int files = count_of("/proc/self/fd");
   for (int i = 0; i < 5; i++) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof name, "n%d", i);
     create(name, rank, size, &comm);
     CHECK(maps() > 0 && count_of("/proc/self/fd") == files, "%d maps, %d files instead of %d", maps(),

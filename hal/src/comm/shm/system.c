@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,9 +82,10 @@ int32_t hal_shm_own_pid(void) {
 
 int64_t hal_shm_process_start(int32_t pid) {
   char path[32], line[1024];
+  if (pid <= 0) return 0;
   snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
   const int file = fails_now() ? -1 : open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return errno == ENOENT ? 0 : -1;
+  if (file < 0) return errno == ENOENT || (kill(pid, 0) && errno == ESRCH) ? 0 : -1;
   const ssize_t length = read(file, line, sizeof line - 1);
   const int code = errno;
   close(file);
