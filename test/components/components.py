@@ -42,6 +42,7 @@ COMPONENTS = {
                                       ("device", "event", "stream", "generator", "profile", "sensor")], ["queue", "kernels"]),
     "memory": (["hal/src/memory/", "hal/include/hal/memory.h", "hal/include/hal/host_memory.h"], ["device"]),
     "op": (["hal/src/op/", "hal/include/hal/op.h", "hal/include/hal/kernel.h", "hal_op_ids.h", "hal_op_sizes.h", "hal_op_source.inc"], ["memory"]),
+    "comm": (["hal/src/comm/", "hal/include/hal/comm.h"], ["op"]),  # collectives between processes
     # Work that is recorded. The public header of lazy mode has types that all four use: descriptions, counts, metrics.
     "capture": (["hal/src/capture/", "hal/include/hal/program.h", "hal/include/hal/lazy.h"], ["op"]),
     "fusion": (["hal/src/fusion/"], ["capture"]),

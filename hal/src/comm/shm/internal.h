@@ -1,0 +1,160 @@
+/* internal.h: the transport of one rank, and what its files share. Private to hal/src/comm/shm. */
+#ifndef HAL_SRC_COMM_SHM_INTERNAL_H_
+#define HAL_SRC_COMM_SHM_INTERNAL_H_
+
+#include "base/text.h"
+#include "comm/shm/arithmetic.h"
+#include "comm/shm/layout.h"
+#include "hal/status.h"
+
+/* A set of ranks: bit r = rank r. */
+typedef uint64_t hal_shm_set_t;
+#define HAL_SHM_BIT(rank) (UINT64_C(1) << (rank))
+
+enum { HAL_SHM_NAME = 128, HAL_SHM_WHAT = 192 };
+
+/* The join stands before all collectives. */
+enum { HAL_SHM_JOIN = 1 };
+
+/* A message that was received before its RECV was called, since it stood before one that was. */
+typedef struct hal_shm_early_s hal_shm_early_t;
+
+/* A collective of this rank, checked, with its counts for each rank. */
+typedef struct hal_shm_call_s {
+  uint32_t op, reduce;
+  hal_dtype_t dtype;
+  int32_t root;
+  size_t size; /* bytes of an element */
+  uint64_t count;
+  const unsigned char *send;
+  unsigned char *recv;
+  const void *scale;
+  int refused; /* no implementation of this operator, reduction or type */
+  int uneven;  /* the counts of some rank come from an array */
+  uint64_t sequence;
+  uint64_t most; /* elements of the largest block that any rank gives to any other; known after all ranks have called */
+  hal_shm_reducer_t reducer;
+  /* Elements that this rank gives to and takes from each rank, and where they start, for the operators that have
+   * blocks. */
+  uint64_t give[HAL_SHM_RANKS], give_at[HAL_SHM_RANKS], take[HAL_SHM_RANKS], take_at[HAL_SHM_RANKS];
+} hal_shm_call_t;
+
+typedef struct hal_shm_s {
+  const hal_shm_call_t *call; /* that runs, or NULL; for messages */
+  const char *activity;       /* what runs where `call` is NULL, for messages */
+  hal_shm_header_t *header;   /* of the segment, which this transport unmaps; NULL before the join */
+  size_t bytes;
+  int32_t rank, size;
+  int32_t pid;             /* getpid of the process that joined */
+  int may_spin;            /* each rank can have a processor */
+  uint64_t sequence;       /* collectives so far */
+  uint64_t running;        /* HAL_SHM_JOIN; the collective that runs or is checked, + HAL_SHM_JOIN; 0: something else */
+  uint64_t round;          /* rounds so far */
+  int64_t deadline_ns;     /* of the call that runs */
+  int64_t timeout_ns;      /* of the call that runs, for messages */
+  int64_t looked_ns;       /* when the processes of other ranks were last looked at */
+  hal_shm_set_t unseen;    /* ranks whose processes cannot be looked at */
+  hal_shm_early_t *early;  /* list, in the order of arrival; owned */
+  char name[HAL_SHM_NAME]; /* of the communicator; cut */
+} hal_shm_t;
+
+/* ---- segment.c: the shared memory ---- */
+hal_status_t hal_shm_segment_create(hal_shm_t *shm, const uint8_t *nonce, int *out_file);
+hal_status_t hal_shm_segment_open(hal_shm_t *shm, int32_t pid, int32_t file, const uint8_t *nonce);
+void hal_shm_segment_release(hal_shm_t *shm);
+
+static inline hal_shm_rank_t *hal_shm_page(const hal_shm_t *shm, int32_t rank) {
+  return (hal_shm_rank_t *)((unsigned char *)shm->header + (size_t)HAL_SHM_PAGE * ((size_t)rank + 1));
+}
+
+/* The slot that a rank uses in a round. */
+static inline unsigned char *hal_shm_slot(const hal_shm_t *shm, int32_t rank, uint64_t round) {
+  return (unsigned char *)shm->header + hal_shm_slots_offset(shm->size) +
+         ((size_t)rank * HAL_SHM_SLOTS + (size_t)(round % HAL_SHM_SLOTS)) * HAL_SHM_SLOT;
+}
+
+static inline hal_shm_channel_t *hal_shm_channel(const hal_shm_t *shm, int32_t from, int32_t to) {
+  return (hal_shm_channel_t *)((unsigned char *)shm->header + hal_shm_channels_offset(shm->size) +
+                               ((size_t)from * (size_t)shm->size + (size_t)to) * hal_shm_channel_bytes(shm->size));
+}
+
+static inline hal_shm_set_t hal_shm_others(const hal_shm_t *shm) {
+  const hal_shm_set_t all = shm->size == 64 ? UINT64_MAX : HAL_SHM_BIT(shm->size) - 1;
+  return all & ~HAL_SHM_BIT(shm->rank);
+}
+
+/* ---- failure.c: the first failure of a communicator ---- */
+
+/* Stores a failure for all ranks, unless there is one already, and wakes them. Returns the one that is stored, as
+ * hal_shm_failed does. */
+hal_status_t hal_shm_fail(hal_shm_t *shm, hal_status_t code, const char *format, ...) HAL_PRINTF(3, 4);
+
+/* The same for the calling thread's last failure. */
+hal_status_t hal_shm_fail_by_last(hal_shm_t *shm, hal_status_t code);
+
+/* Returns the stored failure and sets its message, or HAL_OK. */
+hal_status_t hal_shm_failed(hal_shm_t *shm);
+
+/* Returns the stored failure if the call that runs has to end for it, or HAL_OK. A rank that failed in a later
+ * collective has done its part of this one. */
+hal_status_t hal_shm_stopped(hal_shm_t *shm);
+
+/* Stores HAL_ABORTED, from any thread. */
+void hal_shm_abort(hal_shm_t *shm, const char *reason);
+
+/* ---- wait.c: counters ---- */
+
+/* Waits until every rank of `ranks` has a counter of at least `target`. */
+hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int counter, uint64_t target);
+
+/* Waits until `lacking` returns the empty set: those without which nothing can go on. It is called again and
+ * again, and changes nothing. Messages wake it. */
+hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context);
+
+/* Sets a counter of this rank. What was written before is seen by those who see the counter. */
+static inline void hal_shm_set(hal_shm_t *shm, int counter, uint64_t value) {
+  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->counters[counter], value, memory_order_release);
+}
+/* Wakes the ranks whose waits the counters of this one end. */
+void hal_shm_notify(hal_shm_t *shm);
+/* Wakes a rank that waits for messages. */
+void hal_shm_notify_message(hal_shm_t *shm, int32_t rank);
+/* Wakes all ranks. */
+void hal_shm_notify_all(hal_shm_t *shm);
+
+/* Returns HAL_OK while the process of a rank runs and has not left; else a failure that is not stored yet. */
+hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank);
+
+/* ---- describe.c: calls in words ---- */
+const char *hal_shm_op_name(uint32_t op);
+void hal_shm_describe_entry(const hal_shm_entry_t *entry, char *out, size_t size);
+void hal_shm_describe_call(const hal_shm_call_t *call, char *out, size_t size);
+/* Describes what this rank is running. */
+void hal_shm_describe_activity(const hal_shm_t *shm, char *out, size_t size);
+/* Appends what a rank has called last. */
+void hal_shm_append_last(const hal_shm_t *shm, int32_t rank, char *text, size_t size);
+
+/* ---- check.c, call.c ---- */
+
+/* Checks one collective, SEND or RECV, and fills in `out`. HAL_OK with `refused` where nothing here implements it. */
+hal_status_t hal_shm_check(const hal_shm_t *shm, const hal_collective_t *desc, hal_shm_call_t *out);
+
+/* Shows a collective to the other ranks, waits for theirs and compares. HAL_UNIMPLEMENTED when all ranks refuse it. */
+hal_status_t hal_shm_begin(hal_shm_t *shm, hal_shm_call_t *call);
+
+/* ---- reduce.c, exchange.c, message.c ---- */
+hal_status_t hal_shm_run_reduction(hal_shm_t *shm, hal_shm_call_t *call);
+hal_status_t hal_shm_run_exchange(hal_shm_t *shm, hal_shm_call_t *call);
+/* The calls of SEND and RECV among `calls`. */
+hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count);
+void hal_shm_free_early(hal_shm_t *shm);
+
+/* The calls of a bracket: the caller's struct may be longer than ours. */
+static inline const hal_collective_t *hal_shm_call_at(const hal_collective_t *calls, uint32_t index) {
+  return (const hal_collective_t *)((const unsigned char *)calls + (size_t)index * calls->struct_size);
+}
+
+/* ---- join.c ---- */
+hal_status_t hal_shm_join(hal_shm_t *shm, const hal_comm_store_t *store, const char *name);
+
+#endif /* HAL_SRC_COMM_SHM_INTERNAL_H_ */

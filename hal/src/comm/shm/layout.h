@@ -1,0 +1,137 @@
+/* layout.h: the shared memory of a communicator: a header, a page for each rank, slots for collectives, channels
+ * for messages. Private to hal/src/comm/shm. */
+#ifndef HAL_SRC_COMM_SHM_LAYOUT_H_
+#define HAL_SRC_COMM_SHM_LAYOUT_H_
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/shm/shm.h"
+
+/* Of this layout and of what the words mean; raised with every change of either. The join refuses other versions. */
+#define HAL_SHM_VERSION UINT32_C(1)
+
+enum {
+  HAL_SHM_RANKS = HAL_COMM_SHM_MAX_RANKS,
+  HAL_SHM_NONCE = 16,
+  HAL_SHM_LINE = 64,           /* bytes of a cache line */
+  HAL_SHM_PAGE = 4096,         /* bytes of the header and of a rank's page */
+  HAL_SHM_SLOT = 512 * 1024,   /* bytes of a slot */
+  HAL_SHM_SLOTS = 3,           /* of a rank: one is filled while another is read, and one is for ranks that are late */
+  HAL_SHM_SMALL = 16 * 1024,   /* bytes up to which every rank reduces everything */
+  HAL_SHM_CHUNKS = 4,          /* of a channel */
+  HAL_SHM_FAILURE_BYTES = 768, /* of a failure's text */
+};
+
+/* ---- failures: one record, written by the first rank that fails
+ * ------------------------------------------------------- */
+
+/* state: 0 = none; (rank + 1) << 8 | 1 = that rank is writing; (rank + 1) << 8 | 2 = written */
+typedef struct hal_shm_failure_s {
+  _Atomic uint32_t state;
+  int32_t code; /* hal_status_t */
+  /* What failed, as `running` of a transport: other ranks can end an earlier collective; 0: all end what they run. */
+  uint64_t running;
+  char text[HAL_SHM_FAILURE_BYTES];
+} hal_shm_failure_t;
+
+enum { HAL_SHM_JOINING = 1, HAL_SHM_READY = 2 };
+
+typedef struct hal_shm_header_s {
+  uint32_t version; /* first in every version */
+  int32_t size;
+  uint64_t bytes; /* of the file */
+  uint8_t nonce[HAL_SHM_NONCE];
+  _Atomic uint32_t state;
+  _Alignas(HAL_SHM_LINE) hal_shm_failure_t failure;
+} hal_shm_header_t;
+_Static_assert(sizeof(hal_shm_header_t) <= HAL_SHM_PAGE, "the header fits into its page");
+
+/* ---- ranks
+ * -------------------------------------------------------------------------------------------------------------- */
+
+/* Counters of a rank, which only grow. A round is one use of a slot; rounds are numbered from 1 over all
+ * collectives. */
+enum {
+  HAL_SHM_CALLED,  /* the sequence of the last collective that the rank has called */
+  HAL_SHM_FILLED,  /* rounds whose slot has the rank's elements */
+  HAL_SHM_REDUCED, /* rounds whose slot has the rank's part of the result */
+  HAL_SHM_DRAINED, /* rounds in which the rank has read all that it needs of the others' slots */
+  HAL_SHM_JOINED,  /* 1: the rank has looked for all others' processes */
+  HAL_SHM_COUNTERS
+};
+
+/* A collective as a rank has called it. There are two of each rank, for odd and even sequences: a rank writes the
+ * next but one only when all ranks have called the next one, and have therefore read this one. */
+typedef struct hal_shm_entry_s {
+  uint64_t sequence;
+  uint64_t fingerprint; /* of all that follows up to `count` */
+  uint32_t op, reduce;
+  int32_t dtype, root;
+  uint32_t refused; /* 1: this rank does not implement the call */
+  uint32_t uneven;  /* 1: `give` and `take` have the counts, which `count` does not */
+  uint64_t count;
+  uint8_t scale[8]; /* of PREMUL_SUM: each rank has its own */
+  uint64_t give[HAL_SHM_RANKS], take[HAL_SHM_RANKS];
+} hal_shm_entry_t;
+
+enum { HAL_SHM_ABSENT = 0, HAL_SHM_PRESENT = 1, HAL_SHM_LEFT = 2 };
+
+typedef struct hal_shm_rank_s {
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t counters[HAL_SHM_COUNTERS];
+  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1; HAL_SHM_ANY = any message.
+   * Who satisfies that increments `bell` and wakes those who sleep on it. */
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
+  _Atomic uint32_t bell;
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t
+      incarnation; /* random; taken once: a second process of this rank finds it taken */
+  _Atomic uint32_t state;
+  int32_t pid;     /* as /proc shows it */
+  uint64_t start;  /* of the process, in ticks since the system has started: tells apart processes of one pid */
+  uint64_t unseen; /* the ranks whose processes this one cannot see, after HAL_SHM_JOINED */
+  _Atomic uint64_t messages, message, message_count; /* for error messages: SEND and RECV so far, and the last one */
+  _Alignas(HAL_SHM_LINE) hal_shm_entry_t entries[2];
+} hal_shm_rank_t;
+_Static_assert(sizeof(hal_shm_rank_t) <= HAL_SHM_PAGE, "a rank fits into its page");
+
+#define HAL_SHM_ANY UINT64_MAX
+
+/* ---- messages: a channel for each ordered pair of ranks
+ * ---------------------------------------------------------------- */
+
+typedef struct hal_shm_chunk_s {
+  uint64_t bytes; /* in this chunk */
+  uint64_t count; /* elements of the message */
+  uint32_t tag;
+  int32_t dtype;
+  uint32_t first; /* 1: the message begins here */
+} hal_shm_chunk_t;
+
+typedef struct hal_shm_channel_s {
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t sent;  /* chunks; written by the sender */
+  _Alignas(HAL_SHM_LINE) _Atomic uint64_t taken; /* written by the receiver */
+  _Alignas(HAL_SHM_LINE) hal_shm_chunk_t chunks[HAL_SHM_CHUNKS];
+  _Alignas(HAL_SHM_LINE) unsigned char data[];
+} hal_shm_channel_t;
+
+/* Returns the bytes of a chunk: with many ranks there are many channels. */
+static inline size_t hal_shm_chunk_bytes(int32_t size) { return size <= 8 ? 128 * 1024 : 16 * 1024; }
+
+static inline size_t hal_shm_channel_bytes(int32_t size) {
+  const size_t used = sizeof(hal_shm_channel_t) + HAL_SHM_CHUNKS * hal_shm_chunk_bytes(size);
+  return (used + HAL_SHM_PAGE - 1) / HAL_SHM_PAGE * HAL_SHM_PAGE;
+}
+
+static inline size_t hal_shm_slots_offset(int32_t size) { return (size_t)HAL_SHM_PAGE * ((size_t)size + 1); }
+
+static inline size_t hal_shm_channels_offset(int32_t size) {
+  return hal_shm_slots_offset(size) + (size_t)size * HAL_SHM_SLOTS * HAL_SHM_SLOT;
+}
+
+/* The pages of a file that nothing has written cost no memory. */
+static inline size_t hal_shm_segment_bytes(int32_t size) {
+  return hal_shm_channels_offset(size) + (size_t)size * (size_t)size * hal_shm_channel_bytes(size);
+}
+
+#endif /* HAL_SRC_COMM_SHM_LAYOUT_H_ */

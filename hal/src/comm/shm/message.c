@@ -1,0 +1,262 @@
+/* message.c: SEND and RECV.
+ *
+ * Each ordered pair of ranks has a channel of a few chunks. All messages of a bracket progress in one loop, which
+ * waits only when no channel has room to send or a chunk to receive; crossed messages of any size therefore need
+ * no more than these buffers. A message that no RECV of the bracket wants is kept until one does: RECVs of other
+ * tags may be called first. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/host_malloc.h"
+#include "comm/shm/internal.h"
+
+struct hal_shm_early_s {
+  struct hal_shm_early_s *next;
+  int32_t from, dtype;
+  uint32_t tag;
+  uint64_t count;
+  unsigned char data[];
+};
+
+/* One SEND or RECV of the bracket. */
+typedef struct message_s {
+  uint32_t op, tag;
+  int32_t peer, dtype;
+  uint64_t count, bytes, done; /* `done` bytes of `bytes` */
+  unsigned char *data;         /* of the caller; SEND reads it */
+  int finished, begun;
+} message_t;
+
+/* A message that is arriving from a rank: into a RECV, or into memory of its own. */
+typedef struct arrival_s {
+  message_t *into;
+  hal_shm_early_t *early;
+  uint64_t done, bytes;
+} arrival_t;
+
+typedef struct bracket_s {
+  message_t *messages;
+  uint32_t count, left;
+  arrival_t arrivals[HAL_SHM_RANKS];
+} bracket_t;
+
+static unsigned char *chunk_data(const hal_shm_t *shm, hal_shm_channel_t *channel, uint64_t number) {
+  return channel->data + number % HAL_SHM_CHUNKS * hal_shm_chunk_bytes(shm->size);
+}
+
+static message_t *first_unfinished(bracket_t *bracket, uint32_t op, int32_t peer) {
+  for (uint32_t i = 0; i < bracket->count; i++) {
+    message_t *const message = &bracket->messages[i];
+    if (message->op == op && message->peer == peer && !message->finished) return message;
+  }
+  return NULL;
+}
+
+static void finish(bracket_t *bracket, message_t *message) {
+  message->finished = 1;
+  bracket->left--;
+}
+
+/* ---- sending ---- */
+
+static int can_send(const hal_shm_t *shm, int32_t to) {
+  hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, to);
+  return atomic_load_explicit(&channel->sent, memory_order_relaxed) -
+             atomic_load_explicit(&channel->taken, memory_order_acquire) <
+         HAL_SHM_CHUNKS;
+}
+
+static void send_chunk(hal_shm_t *shm, bracket_t *bracket, message_t *message) {
+  hal_shm_channel_t *const channel = hal_shm_channel(shm, shm->rank, message->peer);
+  const uint64_t number = atomic_load_explicit(&channel->sent, memory_order_relaxed);
+  const uint64_t most = hal_shm_chunk_bytes(shm->size), left = message->bytes - message->done;
+  const uint64_t bytes = left < most ? left : most;
+  channel->chunks[number % HAL_SHM_CHUNKS] = (hal_shm_chunk_t){
+      .bytes = bytes, .count = message->count, .tag = message->tag, .dtype = message->dtype, .first = !message->begun};
+  if (bytes) memcpy(chunk_data(shm, channel, number), message->data + message->done, bytes);
+  atomic_store_explicit(&channel->sent, number + 1, memory_order_release);
+  hal_shm_notify_message(shm, message->peer);
+  message->begun = 1;
+  message->done += bytes;
+  if (message->done == message->bytes) finish(bracket, message);
+}
+
+/* ---- receiving ---- */
+
+static int can_receive(const hal_shm_t *shm, int32_t from) {
+  hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
+  return atomic_load_explicit(&channel->sent, memory_order_acquire) !=
+         atomic_load_explicit(&channel->taken, memory_order_relaxed);
+}
+
+static hal_status_t differ(hal_shm_t *shm, const message_t *recv, int32_t from, int32_t dtype, uint64_t count) {
+  return hal_shm_fail(shm, HAL_INVALID_ARGUMENT,
+                      "the messages do not match: rank %d sends (%s, %llu elements, tag %u) to rank %d, which receives "
+                      "(%s, %llu elements)",
+                      (int)from, hal_dtype_name(dtype), (unsigned long long)count, (unsigned)recv->tag, (int)shm->rank,
+                      hal_dtype_name(recv->dtype), (unsigned long long)recv->count);
+}
+
+static message_t *find_recv(bracket_t *bracket, int32_t from, uint32_t tag) {
+  for (uint32_t i = 0; i < bracket->count; i++) {
+    message_t *const message = &bracket->messages[i];
+    if (message->op == HAL_COMM_RECV && message->peer == from && message->tag == tag && !message->begun) return message;
+  }
+  return NULL;
+}
+
+/* Memory for a message that no RECV of this bracket wants, at the end of the list. */
+static hal_status_t make_early(hal_shm_t *shm, int32_t from, const hal_shm_chunk_t *chunk, uint64_t bytes,
+                               hal_shm_early_t **out) {
+  hal_shm_early_t *const early = bytes < PTRDIFF_MAX - sizeof *early ? hal_malloc(sizeof *early + bytes) : NULL;
+  if (!early)
+    return hal_shm_fail(
+        shm, HAL_RESOURCE_EXHAUSTED,
+        "rank %d has no memory for %llu bytes of a message from rank %d with tag %u, which it has not received yet",
+        (int)shm->rank, (unsigned long long)bytes, (int)from, (unsigned)chunk->tag);
+  *early = (hal_shm_early_t){.from = from, .dtype = chunk->dtype, .tag = chunk->tag, .count = chunk->count};
+  hal_shm_early_t **end = &shm->early;
+  while (*end) end = &(*end)->next;
+  *end = early;
+  *out = early;
+  return HAL_OK;
+}
+
+static hal_status_t begin_arrival(hal_shm_t *shm, bracket_t *bracket, int32_t from, const hal_shm_chunk_t *chunk) {
+  arrival_t *const arrival = &bracket->arrivals[from];
+  message_t *const recv = find_recv(bracket, from, chunk->tag);
+  if (recv && (recv->dtype != chunk->dtype || recv->count != chunk->count))
+    return differ(shm, recv, from, chunk->dtype, chunk->count);
+  *arrival = (arrival_t){.into = recv, .bytes = chunk->count * hal_dtype_size(chunk->dtype)};
+  if (recv) recv->begun = 1;
+  return recv ? HAL_OK : make_early(shm, from, chunk, arrival->bytes, &arrival->early);
+}
+
+static hal_status_t receive_chunk(hal_shm_t *shm, bracket_t *bracket, int32_t from) {
+  hal_shm_channel_t *const channel = hal_shm_channel(shm, from, shm->rank);
+  arrival_t *const arrival = &bracket->arrivals[from];
+  const uint64_t number = atomic_load_explicit(&channel->taken, memory_order_relaxed);
+  const hal_shm_chunk_t *const chunk = &channel->chunks[number % HAL_SHM_CHUNKS];
+  if (chunk->first) HAL_RETURN_IF_ERROR(begin_arrival(shm, bracket, from, chunk));
+  if ((!arrival->into && !arrival->early) || chunk->bytes > arrival->bytes - arrival->done ||
+      chunk->bytes > hal_shm_chunk_bytes(shm->size))
+    return hal_shm_fail(shm, HAL_DATA_LOSS, "rank %d received a damaged message from rank %d", (int)shm->rank,
+                        (int)from);
+  unsigned char *const data = arrival->into ? arrival->into->data : arrival->early->data;
+  if (chunk->bytes) memcpy(data + arrival->done, chunk_data(shm, channel, number), chunk->bytes);
+  arrival->done += chunk->bytes;
+  atomic_store_explicit(&channel->taken, number + 1, memory_order_release);
+  hal_shm_notify_message(shm, from);
+  if (arrival->done < arrival->bytes) return HAL_OK;
+  if (arrival->into) finish(bracket, arrival->into);
+  *arrival = (arrival_t){0};
+  return HAL_OK;
+}
+
+/* Serves a RECV from the messages that came early. */
+static hal_status_t take_early(hal_shm_t *shm, bracket_t *bracket, message_t *recv) {
+  for (hal_shm_early_t **link = &shm->early; *link; link = &(*link)->next) {
+    hal_shm_early_t *const early = *link;
+    if (early->from != recv->peer || early->tag != recv->tag) continue;
+    if (early->dtype != recv->dtype || early->count != recv->count)
+      return differ(shm, recv, recv->peer, early->dtype, early->count);
+    if (recv->bytes) memcpy(recv->data, early->data, recv->bytes);
+    *link = early->next;
+    hal_free(early);
+    recv->begun = 1;
+    finish(bracket, recv);
+    return HAL_OK;
+  }
+  return HAL_OK;
+}
+
+void hal_shm_free_early(hal_shm_t *shm) {
+  while (shm->early) {
+    hal_shm_early_t *const next = shm->early->next;
+    hal_free(shm->early);
+    shm->early = next;
+  }
+}
+
+/* ---- the bracket ---- */
+
+/* The ranks with messages that cannot go on; none when any can. */
+static hal_shm_set_t lacking(hal_shm_t *shm, void *context) {
+  bracket_t *const bracket = context;
+  hal_shm_set_t ranks = 0;
+  for (uint32_t i = 0; i < bracket->count; i++) {
+    const message_t *const message = &bracket->messages[i];
+    if (message->finished) continue;
+    const int goes_on = message->op == HAL_COMM_SEND ? can_send(shm, message->peer) : can_receive(shm, message->peer);
+    if (goes_on) return 0;
+    ranks |= HAL_SHM_BIT(message->peer);
+  }
+  return ranks;
+}
+
+/* Moves what can be moved without waiting. A message begun from a rank is received to its end within the bracket
+ * that began it. */
+static hal_status_t progress(hal_shm_t *shm, bracket_t *bracket) {
+  for (int32_t peer = 0; peer < shm->size; peer++) {
+    message_t *message = first_unfinished(bracket, HAL_COMM_SEND, peer);
+    while (message && can_send(shm, peer)) {
+      send_chunk(shm, bracket, message);
+      if (message->finished) message = first_unfinished(bracket, HAL_COMM_SEND, peer);
+    }
+    while (first_unfinished(bracket, HAL_COMM_RECV, peer) && can_receive(shm, peer))
+      HAL_RETURN_IF_ERROR(receive_chunk(shm, bracket, peer));
+  }
+  return HAL_OK;
+}
+
+static hal_status_t run_bracket(hal_shm_t *shm, bracket_t *bracket) {
+  for (uint32_t i = 0; i < bracket->count; i++)
+    if (bracket->messages[i].op == HAL_COMM_RECV) HAL_RETURN_IF_ERROR(take_early(shm, bracket, &bracket->messages[i]));
+  while (bracket->left) {
+    HAL_RETURN_IF_ERROR(hal_shm_wait_message(shm, lacking, bracket));
+    HAL_RETURN_IF_ERROR(progress(shm, bracket));
+  }
+  return HAL_OK;
+}
+
+static void add(hal_shm_t *shm, bracket_t *bracket, const hal_collective_t *desc) {
+  const size_t size = hal_dtype_size(desc->dtype);
+  const int is_send = desc->op == HAL_COMM_SEND;
+  hal_shm_rank_t *const page = hal_shm_page(shm, shm->rank);
+  bracket->messages[bracket->count++] =
+      (message_t){.op = desc->op,
+                  .peer = desc->peer,
+                  .dtype = desc->dtype,
+                  .tag = desc->tag,
+                  .count = desc->count,
+                  .bytes = desc->count * size,
+                  .data = is_send ? (unsigned char *)(uintptr_t)desc->send : desc->recv};
+  bracket->left++;
+  const uint64_t what = desc->op | (uint64_t)desc->dtype << 8 | (uint64_t)desc->peer << 16;
+  atomic_store_explicit(&page->message, what, memory_order_relaxed);
+  atomic_store_explicit(&page->message_count, desc->count, memory_order_relaxed);
+  atomic_fetch_add_explicit(&page->messages, 1, memory_order_release);
+}
+
+hal_status_t hal_shm_run_messages(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count) {
+  message_t few[8];
+  uint32_t messages = 0;
+  for (uint32_t i = 0; i < count; i++) {
+    const uint32_t op = hal_shm_call_at(calls, i)->op;
+    messages += op == HAL_COMM_SEND || op == HAL_COMM_RECV;
+  }
+  if (!messages) return HAL_OK;
+  bracket_t bracket = {.messages =
+                           messages <= sizeof few / sizeof few[0] ? few : hal_malloc(messages * sizeof(message_t))};
+  if (!bracket.messages)
+    return hal_shm_fail(shm, HAL_RESOURCE_EXHAUSTED, "rank %d has no memory for a bracket of %u messages",
+                        (int)shm->rank, messages);
+  for (uint32_t i = 0; i < count; i++) {
+    const hal_collective_t *const desc = hal_shm_call_at(calls, i);
+    if (desc->op == HAL_COMM_SEND || desc->op == HAL_COMM_RECV) add(shm, &bracket, desc);
+  }
+  shm->activity = "send and recv";
+  const hal_status_t status = run_bracket(shm, &bracket);
+  if (bracket.messages != few) hal_free(bracket.messages);
+  return status;
+}

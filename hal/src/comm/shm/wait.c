@@ -1,0 +1,180 @@
+/* wait.c: waiting for other ranks.
+ *
+ * A rank first spins, where each rank can have a processor, then sleeps on its bell, in slices in which it looks
+ * whether the processes of the ranks that it waits for still run. It writes what it waits for before it looks at
+ * the counters a last time, and a rank that sets a counter looks for sleepers afterwards, with a full fence on
+ * both sides: one of the two sees the other. */
+#define _POSIX_C_SOURCE 200809L
+#include <string.h>
+
+#include "base/clock.h"
+#include "comm/shm/internal.h"
+#include "comm/shm/system.h"
+
+static const int64_t spin_ns = 20 * 1000;          /* less than two switches of a thread */
+static const int64_t slice_ns = 100 * 1000 * 1000; /* between two looks at the processes */
+
+typedef struct wait_s {
+  hal_shm_set_t (*lacking)(hal_shm_t *, void *);
+  void *context;
+  int counter; /* of the counters, -1 for messages */
+  uint64_t target;
+} wait_t;
+
+static inline void cpu_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* ---- waking ---- */
+
+static void ring(hal_shm_rank_t *page) {
+  atomic_fetch_add_explicit(&page->bell, 1, memory_order_release);
+  hal_shm_wake(&page->bell);
+}
+
+void hal_shm_notify(hal_shm_t *shm) {
+  const hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
+  atomic_thread_fence(memory_order_seq_cst);
+  for (int32_t rank = 0; rank < shm->size; rank++) {
+    hal_shm_rank_t *const page = hal_shm_page(shm, rank);
+    const uint64_t waits = atomic_load_explicit(&page->waits, memory_order_relaxed);
+    if (!waits || waits == HAL_SHM_ANY || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
+    const uint64_t counter = waits >> 8 & 0xff;
+    if (counter < HAL_SHM_COUNTERS &&
+        atomic_load_explicit(&own->counters[counter], memory_order_relaxed) >= waits >> 16)
+      ring(page);
+  }
+}
+
+void hal_shm_notify_message(hal_shm_t *shm, int32_t rank) {
+  atomic_thread_fence(memory_order_seq_cst);
+  hal_shm_rank_t *const page = hal_shm_page(shm, rank);
+  if (atomic_load_explicit(&page->waits, memory_order_relaxed) == HAL_SHM_ANY) ring(page);
+}
+
+void hal_shm_notify_all(hal_shm_t *shm) {
+  atomic_thread_fence(memory_order_seq_cst);
+  for (int32_t rank = 0; rank < shm->size; rank++) ring(hal_shm_page(shm, rank));
+}
+
+/* ---- processes ---- */
+
+hal_status_t hal_shm_check_process(hal_shm_t *shm, int32_t rank) {
+  const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
+  const uint32_t state = atomic_load_explicit(&page->state, memory_order_acquire);
+  if (state == HAL_SHM_LEFT)
+    return hal_error_set(HAL_UNAVAILABLE, "rank %d (pid %d) has destroyed its side of the communicator", (int)rank,
+                         (int)page->pid);
+  if (state != HAL_SHM_PRESENT || (shm->unseen & HAL_SHM_BIT(rank))) return HAL_OK;
+  const int64_t start = hal_shm_process_start(page->pid);
+  if (start < 0 || (uint64_t)start == page->start) return HAL_OK; /* -1: the next look will tell */
+  return hal_error_set(HAL_UNAVAILABLE, "rank %d (pid %d) has ended", (int)rank, (int)page->pid);
+}
+
+/* Looks at the processes of the ranks that are waited for. A rank may have done its part and ended: then it is
+ * not waited for. */
+static hal_status_t look(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t ranks) {
+  const int64_t now = hal_clock_ns();
+  if (now - shm->looked_ns < slice_ns) return HAL_OK;
+  shm->looked_ns = now;
+  for (int32_t rank = 0; rank < shm->size; rank++) {
+    if (!(ranks & HAL_SHM_BIT(rank)) || !hal_shm_check_process(shm, rank)) continue;
+    if (!(wait->lacking(shm, wait->context) & HAL_SHM_BIT(rank))) continue;
+    char what[HAL_SHM_WHAT], text[HAL_SHM_FAILURE_BYTES] = "";
+    hal_shm_describe_activity(shm, what, sizeof what);
+    hal_text_append(text, sizeof text, "%s during %s; its last call is ", hal_error_message(), what);
+    hal_shm_append_last(shm, rank, text, sizeof text);
+    return hal_shm_fail(shm, HAL_UNAVAILABLE, "%s", text);
+  }
+  return HAL_OK;
+}
+
+static hal_status_t time_is_over(hal_shm_t *shm, hal_shm_set_t ranks) {
+  char what[HAL_SHM_WHAT], text[HAL_SHM_FAILURE_BYTES] = "";
+  hal_shm_describe_activity(shm, what, sizeof what);
+  hal_text_append(text, sizeof text, "%s is not done within %.3f s:", what, (double)shm->timeout_ns / 1e9);
+  for (int32_t rank = 0, first = 1; rank < shm->size; rank++) {
+    if (!(ranks & HAL_SHM_BIT(rank))) continue;
+    hal_text_append(text, sizeof text, "%s waiting for rank %d, whose last call is ", first ? "" : ";", (int)rank);
+    hal_shm_append_last(shm, rank, text, sizeof text);
+    first = 0;
+  }
+  return hal_shm_fail(shm, HAL_NOT_READY, "%s", text);
+}
+
+/* ---- waiting ---- */
+
+/* What the rank writes before it sleeps: the first rank that it lacks. */
+static uint64_t sleeps_for(const wait_t *wait, hal_shm_set_t ranks) {
+  if (wait->counter < 0) return HAL_SHM_ANY;
+  return wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1);
+}
+
+static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
+  hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
+  const uint32_t bell = atomic_load_explicit(&own->bell, memory_order_acquire);
+  atomic_store_explicit(&own->waits, sleeps_for(wait, *ranks), memory_order_relaxed);
+  atomic_thread_fence(memory_order_seq_cst);
+  *ranks = wait->lacking(shm, wait->context);
+  if (!*ranks) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_shm_stopped(shm));
+  const int64_t left = shm->deadline_ns - hal_clock_ns();
+  if (left <= 0) return time_is_over(shm, *ranks);
+  hal_shm_sleep(&own->bell, bell, left < slice_ns ? left : slice_ns);
+  *ranks = wait->lacking(shm, wait->context);
+  return *ranks ? look(shm, wait, *ranks) : HAL_OK;
+}
+
+static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
+  HAL_RETURN_IF_ERROR(hal_shm_stopped(shm)); /* an abort ends also what never has to wait */
+  hal_shm_set_t ranks = wait->lacking(shm, wait->context);
+  if (!ranks) return HAL_OK;
+  if (shm->may_spin) {
+    const int64_t end = hal_clock_ns() + spin_ns;
+    do {
+      for (int i = 0; i < 16 && ranks; i++) {
+        cpu_pause();
+        ranks = wait->lacking(shm, wait->context);
+      }
+    } while (ranks && hal_clock_ns() < end);
+  }
+  shm->looked_ns = hal_clock_ns();
+  hal_status_t status = HAL_OK;
+  if (!ranks) return HAL_OK;
+  while (ranks && !status) status = sleep_once(shm, wait, &ranks);
+  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->waits, 0, memory_order_relaxed);
+  return status;
+}
+
+typedef struct counters_s {
+  hal_shm_set_t ranks;
+  int counter;
+  uint64_t target;
+} counters_t;
+
+static hal_shm_set_t lacking_counters(hal_shm_t *shm, void *context) {
+  const counters_t *const wanted = context;
+  hal_shm_set_t lacking = 0;
+  for (hal_shm_set_t left = wanted->ranks; left; left &= left - 1) {
+    const int32_t rank = (int32_t)__builtin_ctzll(left);
+    const hal_shm_rank_t *const page = hal_shm_page(shm, rank);
+    if (atomic_load_explicit(&page->counters[wanted->counter], memory_order_acquire) < wanted->target)
+      lacking |= HAL_SHM_BIT(rank);
+  }
+  return lacking;
+}
+
+hal_status_t hal_shm_wait_counter(hal_shm_t *shm, hal_shm_set_t ranks, int counter, uint64_t target) {
+  counters_t wanted = {ranks, counter, target};
+  const wait_t wait = {lacking_counters, &wanted, counter, target};
+  return wait_for(shm, &wait);
+}
+
+hal_status_t hal_shm_wait_message(hal_shm_t *shm, hal_shm_set_t (*lacking)(hal_shm_t *, void *), void *context) {
+  const wait_t wait = {lacking, context, -1, 0};
+  return wait_for(shm, &wait);
+}

@@ -1,0 +1,170 @@
+/* comm_shm.c: microseconds of all_reduce in shared memory, from C, between processes of this machine.
+ *
+ *   bench_comm_shm [seconds per row]
+ *
+ * Each row is the best of all repetitions, a repetition being as long as its slowest rank takes. Beside it is the
+ * bound by the copies of this run: all ranks copy at the same time, as many bytes as the algorithm has to move at
+ * least, which is (n - 1) / n of the message into shared memory, as much out of it, and 1 / n, read n times and
+ * written once, for the part that a rank reduces (counted as (n + 1) / 2 copies). The copies are of the size of
+ * the message, or of the chunk that the transport uses where that is smaller and its source or destination is not
+ * in the cache. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "comm/shm/shm.h"
+#include "hal/status.h"
+
+enum { RANKS = 4, KEYS = 64, LARGEST = 64 << 20 };
+
+/* Shared by all ranks: a store that is written once for each key, and a barrier for the timing. */
+typedef struct board_s {
+  struct {
+    _Atomic int is_written;
+    size_t size;
+    char key[128];
+    unsigned char value[640];
+  } keys[KEYS];
+  _Atomic unsigned used, arrived, turn;
+  _Atomic int64_t starts[RANKS], ends[RANKS];
+  _Atomic int goes_on;
+} board_t;
+static board_t *board;
+
+static hal_status_t set(void *context, const char *key, const void *value, size_t size) {
+  (void)context;
+  const unsigned at = atomic_fetch_add(&board->used, 1);
+  if (at >= KEYS || size > sizeof board->keys[0].value) return HAL_UNAVAILABLE;
+  snprintf(board->keys[at].key, sizeof board->keys[at].key, "%s", key);
+  memcpy(board->keys[at].value, value, size);
+  board->keys[at].size = size;
+  atomic_store(&board->keys[at].is_written, 1);
+  return HAL_OK;
+}
+
+static hal_status_t get(void *context, const char *key, int64_t timeout_ns, void *out, size_t room, size_t *out_size) {
+  (void)context;
+  for (const int64_t end = hal_clock_ns() + timeout_ns;;) {
+    for (int at = KEYS - 1; at >= 0; at--) {
+      if (!atomic_load(&board->keys[at].is_written) || strcmp(board->keys[at].key, key) != 0) continue;
+      *out_size = board->keys[at].size;
+      memcpy(out, board->keys[at].value, *out_size < room ? *out_size : room);
+      return HAL_OK;
+    }
+    if (hal_clock_ns() >= end) return HAL_NOT_READY;
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+  }
+}
+
+static void die(const char *what) {
+  fprintf(stderr, "%s: %s\n", what, hal_error_message());
+  _exit(1);
+}
+
+typedef struct rank_s {
+  hal_comm_transport_t comm;
+  int rank, size;
+  unsigned char *in, *out;
+} rank_t;
+
+static void barrier(rank_t *rank) {
+  const hal_collective_t call = {.struct_size = sizeof call, .op = HAL_COMM_BARRIER};
+  if (rank->comm.run(rank->comm.context, &call, 1, INT64_C(60000000000))) die("barrier");
+}
+
+static void reduce(rank_t *rank, hal_dtype_t dtype, size_t bytes) {
+  const hal_collective_t call = {.struct_size = sizeof call,
+                                 .dtype = dtype,
+                                 .send = rank->in,
+                                 .recv = rank->out,
+                                 .count = bytes / hal_dtype_size(dtype)};
+  if (rank->comm.run(rank->comm.context, &call, 1, INT64_C(60000000000))) die("all_reduce");
+}
+
+static void copy(rank_t *rank, hal_dtype_t dtype, size_t bytes) {
+  (void)dtype;
+  memcpy(rank->out, rank->in, bytes);
+}
+
+/* The best time of `repeats` calls in a row, by the slowest rank, in microseconds for one call. */
+static double best_of(rank_t *rank, void (*work)(rank_t *, hal_dtype_t, size_t), hal_dtype_t dtype, size_t bytes,
+                      double seconds) {
+  const int repeats = bytes <= 65536 ? 50 : bytes <= 1 << 20 ? 10 : 1;
+  const int64_t begin = hal_clock_ns();
+  double best = 1e300;
+  do {
+    barrier(rank);
+    const int64_t start = hal_clock_ns();
+    for (int i = 0; i < repeats; i++) work(rank, dtype, bytes);
+    atomic_store(&board->ends[rank->rank], hal_clock_ns() - start);
+    barrier(rank);
+    double slowest = 0;
+    for (int r = 0; r < rank->size; r++) {
+      const double each = (double)atomic_load(&board->ends[r]) / 1e3 / repeats;
+      if (each > slowest) slowest = each;
+    }
+    if (slowest < best) best = slowest;
+    if (rank->rank == 0) atomic_store(&board->goes_on, (double)(hal_clock_ns() - begin) / 1e9 < seconds);
+    barrier(rank);
+  } while (atomic_load(&board->goes_on));
+  return best;
+}
+
+static void rows(rank_t *rank, double seconds) {
+  static const size_t sizes[] = {1 << 10, 1 << 16, 1 << 20, LARGEST};
+  static const hal_dtype_t dtypes[] = {HAL_FLOAT32, HAL_BFLOAT16};
+  for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+    const double copied = best_of(rank, copy, HAL_UINT8, sizes[s], seconds);
+    for (size_t d = 0; d < 2; d++) {
+      const double time = best_of(rank, reduce, dtypes[d], sizes[s], seconds);
+      const double n = rank->size, bound = copied * (2 * (n - 1) / n + (n + 1) / 2 / n);
+      if (rank->rank == 0)
+        printf("%d ranks  %-9s %9zu bytes  %11.1f us  bound %11.1f us  %5.2f of it\n", rank->size,
+               hal_dtype_name(dtypes[d]), sizes[s], time, bound, bound / time);
+      fflush(stdout);
+    }
+  }
+}
+
+static int run_rank(int number, int size, double seconds) {
+  static const hal_comm_store_t store = {.struct_size = sizeof store, .set = set, .get = get};
+  rank_t rank = {.rank = number, .size = size, .in = malloc(LARGEST), .out = malloc(LARGEST)};
+  if (!rank.in || !rank.out) return 1;
+  memset(rank.in, 0, LARGEST);
+  memset(rank.out, 0, LARGEST);
+  char name[16];
+  snprintf(name, sizeof name, "bench%d", size);
+  if (hal_comm_shm_create(&store, name, number, size, INT64_C(20000000000), &rank.comm)) die("hal_comm_shm_create");
+  rows(&rank, seconds);
+  rank.comm.destroy(rank.comm.context);
+  free(rank.in);
+  free(rank.out);
+  return 0;
+}
+
+int main(int argument_count, char **arguments) {
+  const double seconds = argument_count > 1 ? strtod(arguments[1], NULL) : 1;
+  if (!(seconds > 0)) {
+    fprintf(stderr, "usage: %s [seconds per row]\n", arguments[0]);
+    return 2;
+  }
+  board = mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (board == MAP_FAILED) return 1;
+  printf("all_reduce in shared memory, %ld processors, best of %.1f s per row\n", sysconf(_SC_NPROCESSORS_ONLN),
+         seconds);
+  int failed = 0;
+  for (int size = 2; size <= RANKS; size += 2) {
+    fflush(NULL);
+    for (int rank = 0; rank < size; rank++)
+      if (fork() == 0) _exit(run_rank(rank, size, seconds));
+    for (int rank = 0, status; rank < size; rank++) failed |= wait(&status) < 0 || status != 0;
+  }
+  return failed;
+}

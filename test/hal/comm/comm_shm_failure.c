@@ -1,0 +1,275 @@
+/* Tests of failures in shared memory: calls that do not match, ranks that end, are silent or abort. Each survivor
+ * gets an error that names the cause, in time, and the same one afterwards. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include <pthread.h>
+
+#include "comm_testing.h"
+
+static float data[64], result[64 * RANKS];
+
+static hal_collective_t sum_of(uint64_t count) {
+  return (hal_collective_t){.dtype = HAL_FLOAT32, .send = data, .recv = result, .count = count};
+}
+
+static double seconds_since(int64_t start) { return (double)(hal_clock_ns() - start) / 1e9; }
+
+/* ---- calls that do not match: rank 1 of 3 calls `other`, the others `one` ---- */
+
+typedef struct pair_s {
+  hal_collective_t one, other;
+  const char *texts[3];
+} pair_t;
+
+static void differ(int rank, int size, void *argument) {
+  const pair_t *const pair = argument;
+  hal_comm_transport_t comm;
+  create("differ", rank, size, &comm);
+  CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
+  memset(result, 0x5a, sizeof result);
+  const int64_t start = hal_clock_ns();
+  const hal_status_t status = run_one(&comm, rank == 1 ? pair->other : pair->one, 20 * (int64_t)SECOND);
+  CHECK(seconds_since(start) < 5, "the error comes after %.3f s", seconds_since(start));
+  check_fails(__LINE__, status, HAL_INVALID_ARGUMENT, pair->texts);
+  for (size_t i = 0; i < sizeof result; i++) CHECK(((unsigned char *)result)[i] == 0x5a, "data has moved");
+  check_fails(__LINE__, run_one(&comm, pair->one, SECOND), HAL_INVALID_ARGUMENT,
+              pair->texts); /* and refuses from then on */
+  comm.destroy(comm.context);
+}
+
+static void check_pair(hal_collective_t one, hal_collective_t other, const char *first, const char *second) {
+  pair_t pair = {one, other, {first, second, NULL}};
+  run_ranks(3, differ, &pair);
+}
+
+Test(comm_shm_failure, counts_differ) {
+  check_pair(sum_of(10), sum_of(11), "rank 0 called all_reduce #2 (sum, float32, 10 elements)",
+             "rank 1 called all_reduce #2 (sum, float32, 11 elements)");
+}
+Test(comm_shm_failure, types_differ) {
+  hal_collective_t other = sum_of(8);
+  other.dtype = HAL_INT32;
+  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
+             "rank 1 called all_reduce #2 (sum, int32, 8 elements)");
+}
+Test(comm_shm_failure, operators_differ) {
+  hal_collective_t other = sum_of(8);
+  other.op = HAL_COMM_BROADCAST;
+  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32, 8 elements)",
+             "rank 1 called broadcast #2 (float32, 8 elements, root 0)");
+}
+Test(comm_shm_failure, reductions_differ) {
+  hal_collective_t other = sum_of(8);
+  other.reduce = HAL_REDUCE_MAX;
+  check_pair(sum_of(8), other, "all_reduce #2 (sum, float32, 8 elements)", "all_reduce #2 (max, float32, 8 elements)");
+}
+Test(comm_shm_failure, roots_differ) {
+  hal_collective_t one = sum_of(8), other;
+  one.op = HAL_COMM_BROADCAST;
+  other = one;
+  other.peer = 2;
+  check_pair(one, other, "root 0", "root 2");
+}
+Test(comm_shm_failure, a_barrier_and_a_sum) {
+  check_pair((hal_collective_t){.op = HAL_COMM_BARRIER}, sum_of(1), "rank 0 called barrier #2",
+             "rank 1 called all_reduce #2");
+}
+Test(comm_shm_failure, counts_of_all_gather_differ) {
+  hal_collective_t one = sum_of(8), other = sum_of(9);
+  one.op = other.op = HAL_COMM_ALL_GATHER;
+  check_pair(one, other, "all_gather #2 (float32, 8 elements)", "all_gather #2 (float32, 9 elements)");
+}
+Test(comm_shm_failure, counts_of_a_pair_differ) {
+  static const uint64_t sends[] = {1, 2, 3}, others[] = {2, 2, 2}, receives[3][3] = {{1, 2, 1}, {2, 2, 2}, {3, 2, 3}};
+  /* Rank 0 and 2 give 1, 2, 3; rank 1 gives 2 each; the receivers have their own rows: here all read row 0, so
+   * that rank 1 takes wrong counts. */
+  hal_collective_t one = {.op = HAL_COMM_ALL_TO_ALL,
+                          .dtype = HAL_FLOAT32,
+                          .send = data,
+                          .recv = result,
+                          .send_counts = sends,
+                          .recv_counts = receives[0]};
+  hal_collective_t other = one;
+  other.send_counts = others;
+  check_pair(one, other, "has 2 elements for rank 1", "takes 1");
+}
+Test(comm_shm_failure, one_type_is_not_implemented) {
+  hal_collective_t other = sum_of(8);
+  other.dtype = HAL_FLOAT8_E5M2;
+  check_pair(sum_of(8), other, "rank 0 called all_reduce #2 (sum, float32",
+             "rank 1 called all_reduce #2 (sum, float8_e5m2");
+}
+/* What one rank alone finds wrong with its call reaches the others, too. */
+Test(comm_shm_failure, a_pointer_is_missing) {
+  hal_collective_t other = sum_of(8);
+  other.send = NULL;
+  check_pair(sum_of(8), other, "rank 1: all_reduce: send is NULL", "8 elements");
+}
+Test(comm_shm_failure, a_root_is_out_of_range) {
+  hal_collective_t one = sum_of(8), other;
+  one.op = HAL_COMM_REDUCE;
+  other = one;
+  other.peer = 3;
+  check_pair(one, other, "rank 1: reduce: peer 3 is out of range", "3 ranks");
+}
+
+static void too_many(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  const uint64_t count = *(const uint64_t *)argument;
+  create("many", rank, size, &comm);
+  hal_collective_t call = sum_of(count);
+  call.op = HAL_COMM_ALL_GATHER;
+  CHECK_FAILS(run_one(&comm, call, SECOND), HAL_OUT_OF_RANGE, "all_gather", "do not fit");
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, sizes_overflow) {
+  uint64_t counts[] = {UINT64_MAX, UINT64_MAX / 2, UINT64_C(1) << 62, (UINT64_C(1) << 61) - 1};
+  for (int i = 0; i < 4; i++) run_ranks(2, too_many, &counts[i]);
+}
+
+/* ---- a rank ends ---- */
+
+enum { LARGE = 1 << 24 };
+
+/* Rank `size - 1` ends by SIGKILL in the middle of a large sum that is called again and again; or it has
+ * destroyed its side. */
+static void survive(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  float *const in = calloc(LARGE, sizeof *in), *const out = calloc(LARGE, sizeof *out);
+  (void)argument;
+  CHECK(in && out, "no memory");
+  create("survive", rank, size, &comm);
+  hal_status_t status = HAL_OK;
+  for (int i = 0; !status && i < 100000; i++) {
+    if (i == 2) atomic_fetch_add(&board->stage, 1);
+    status = run_one(&comm, (hal_collective_t){.dtype = HAL_FLOAT32, .send = in, .recv = out, .count = LARGE},
+                     60 * (int64_t)SECOND);
+  }
+  CHECK_FAILS(status, HAL_UNAVAILABLE, "has ended during all_reduce #", "(sum, float32, 16777216 elements)");
+  char text[32];
+  snprintf(text, sizeof text, "rank %d (pid %d)", size - 1, (int)atomic_load(&board->reports[size - 1].words[0]));
+  CHECK(strstr(hal_error_message(), text), "'%s' lacks '%s'", hal_error_message(), text);
+  atomic_store(&board->reports[rank].words[1], (uint64_t)hal_clock_ns());
+  CHECK_FAILS(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, SECOND), HAL_UNAVAILABLE, text);
+  comm.destroy(comm.context);
+}
+
+static void kill_one_of(int size) {
+  pid_t pids[RANKS];
+  make_board();
+  for (int rank = 0; rank < size; rank++) pids[rank] = start_rank(rank, size, survive, NULL);
+  atomic_store(&board->reports[size - 1].words[0], (uint64_t)pids[size - 1]);
+  wait_stage(size);
+  nanosleep(&(struct timespec){.tv_nsec = 3000000}, NULL);
+  const int64_t killed = hal_clock_ns();
+  kill(pids[size - 1], SIGKILL);
+  for (int rank = 0; rank < size - 1; rank++)
+    join_rank(rank, pids[rank], 0); /* the killed one is a zombie all the time */
+  join_rank(size - 1, pids[size - 1], SIGKILL);
+  for (int rank = 0; rank < size - 1; rank++) {
+    const double seconds = (double)((int64_t)atomic_load(&board->reports[rank].words[1]) - killed) / 1e9;
+    cr_assert_lt(seconds, 1.0, "rank %d noticed after %.3f s", rank, seconds);
+  }
+}
+Test(comm_shm_failure, a_rank_is_killed) { kill_one_of(2); }
+Test(comm_shm_failure, a_rank_of_three_is_killed) { kill_one_of(3); }
+
+static void receive_from_the_dead(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  (void)argument;
+  create("dead", rank, size, &comm);
+  hal_collective_t call = sum_of(1);
+  call.op = rank ? HAL_COMM_SEND : HAL_COMM_RECV;
+  call.peer = !rank;
+  /* What was sent before the end arrives. */
+  CHECK_OK(run_one(&comm, call, 20 * (int64_t)SECOND));
+  if (rank) _exit(0);
+  const int64_t start = hal_clock_ns();
+  CHECK_FAILS(run_one(&comm, call, 20 * (int64_t)SECOND), HAL_UNAVAILABLE, "rank 1 (pid ",
+              "has ended during send and recv", "its last message is send #1");
+  CHECK(seconds_since(start) < 1, "%.3f s", seconds_since(start));
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, a_sender_has_ended) { run_ranks(2, receive_from_the_dead, NULL); }
+
+static void leave(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  (void)argument;
+  create("leave", rank, size, &comm);
+  CHECK_OK(run_one(&comm, sum_of(3), 20 * (int64_t)SECOND));
+  if (rank) {
+    comm.destroy(comm.context);
+    wait_stage(1);
+    return;
+  }
+  CHECK_FAILS(run_one(&comm, sum_of(3), 20 * (int64_t)SECOND), HAL_UNAVAILABLE, "has destroyed its side",
+              "all_reduce #2");
+  atomic_store(&board->stage, 1);
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, a_rank_has_left) { run_ranks(2, leave, NULL); }
+
+/* ---- silence ---- */
+
+static void be_silent(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  (void)argument;
+  create("silent", rank, size, &comm);
+  CHECK_OK(run_one(&comm, sum_of(64), 20 * (int64_t)SECOND));
+  if (rank == 1) wait_stage(2);
+  const int64_t start = hal_clock_ns();
+  CHECK_FAILS(run_one(&comm, sum_of(5), SECOND / 2), HAL_NOT_READY,
+              "all_reduce #2 (sum, float32, 5 elements) is not done within 0.500 s",
+              "rank 1, whose last call is all_reduce #1 (sum, float32, 64 elements)");
+  const double seconds = seconds_since(start);
+  CHECK(rank == 1 || (seconds > 0.4 && seconds < 1.5), "the time was over after %.3f s", seconds);
+  atomic_fetch_add(&board->stage, 1);
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, a_rank_is_silent) { run_ranks(3, be_silent, NULL); }
+
+/* ---- abort ---- */
+
+static void *abort_soon(void *argument) {
+  const hal_comm_transport_t *const comm = argument;
+  nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
+  atomic_store(&board->reports[0].words[0], (uint64_t)hal_clock_ns());
+  comm->abort(comm->context, "the caller pressed stop");
+  return NULL;
+}
+
+/* Rank 0 aborts from another thread; rank 1 waits for rank 2, which never comes. */
+static void abort_all(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  pthread_t thread;
+  (void)argument;
+  create("abort", rank, size, &comm);
+  if (rank == 0) CHECK(pthread_create(&thread, NULL, abort_soon, &comm) == 0, "no thread");
+  if (rank == 2) wait_stage(2);
+  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 0 aborted: the caller pressed stop");
+  const double seconds = seconds_since((int64_t)atomic_load(&board->reports[0].words[0]));
+  CHECK(rank == 2 || seconds < 1, "%.3f s after the abort", seconds);
+  atomic_fetch_add(&board->stage, 1);
+  if (rank == 0) pthread_join(thread, NULL);
+  CHECK_FAILS(run_one(&comm, sum_of(5), 20 * (int64_t)SECOND), HAL_ABORTED, "rank 0 aborted");
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, abort_from_another_thread_and_rank) { run_ranks(3, abort_all, NULL); }
+
+/* ---- children ---- */
+
+static void fork_inside(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  (void)argument;
+  create("fork", rank, size, &comm);
+  const pid_t child = fork();
+  if (!child) {
+    const hal_status_t status = run_one(&comm, sum_of(3), SECOND);
+    comm.destroy(comm.context); /* leaves the parent's side as it is */
+    _exit(status != HAL_FAILED_PRECONDITION);
+  }
+  int status = 1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0, "the child ended with %x", status);
+  CHECK_OK(run_one(&comm, sum_of(3), 20 * (int64_t)SECOND));
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, a_forked_child_is_refused) { run_ranks(2, fork_inside, NULL); }

@@ -1,0 +1,139 @@
+/* Tests of SEND and RECV in shared memory. */
+#define _GNU_SOURCE /* MAP_ANONYMOUS */
+#include "comm_testing.h"
+
+static hal_collective_t message(uint32_t op, int peer, uint32_t tag, void *data, uint64_t count) {
+  return (hal_collective_t){.struct_size = sizeof(hal_collective_t),
+                            .op = op,
+                            .dtype = HAL_INT32,
+                            .peer = peer,
+                            .tag = tag,
+                            .send = op == HAL_COMM_SEND ? data : NULL,
+                            .recv = op == HAL_COMM_RECV ? data : NULL,
+                            .count = count};
+}
+
+/* Each rank sends 64 MiB to each other one and receives as much, in one bracket, the sends first. */
+static void crossed(int rank, int size, void *argument) {
+  const uint64_t count = *(const uint64_t *)argument;
+  hal_comm_transport_t comm;
+  hal_collective_t calls[2 * RANKS];
+  uint32_t messages = 0;
+  int32_t *const out = malloc(count * sizeof *out), *const in = malloc((uint64_t)size * count * sizeof *in);
+  CHECK(out && in, "no memory");
+  for (uint64_t i = 0; i < count; i++) out[i] = (int32_t)i * 8 + rank;
+  create("crossed", rank, size, &comm);
+  for (int peer = 0; peer < size; peer++)
+    if (peer != rank) calls[messages++] = message(HAL_COMM_SEND, peer, 0, out, count);
+  for (int peer = 0; peer < size; peer++)
+    if (peer != rank) calls[messages++] = message(HAL_COMM_RECV, peer, 0, in + (uint64_t)peer * count, count);
+  CHECK_OK(comm.run(comm.context, calls, messages, 60 * (int64_t)SECOND));
+  for (int peer = 0; peer < size; peer++)
+    for (uint64_t i = 0; i < count && peer != rank; i++)
+      CHECK(in[(uint64_t)peer * count + i] == (int32_t)i * 8 + peer, "element %llu from rank %d is wrong",
+            (unsigned long long)i, peer);
+  comm.destroy(comm.context);
+  free(in);
+  free(out);
+}
+Test(comm_shm_message, crossed_pairs_of_64_mib) {
+  uint64_t count = UINT64_C(1) << 24;
+  run_ranks(2, crossed, &count);
+}
+Test(comm_shm_message, crossed_pairs_of_four) {
+  uint64_t count = 1000003;
+  run_ranks(4, crossed, &count);
+}
+
+/* Messages between two ranks do not concern a third one, which calls nothing. Small ones do not wait for the
+ * receiver. */
+static void two_of_three(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  int32_t data = rank;
+  (void)argument;
+  create("two", rank, size, &comm);
+  if (rank == 0)
+    for (int i = 0; i < 3; i++) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 2, 0, &data, 1), SECOND));
+  if (rank == 0) atomic_store(&board->stage, 1);
+  if (rank == 2) wait_stage(1);
+  for (int i = 0; rank == 2 && i < 3; i++) CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 0, &data, 1), SECOND));
+  CHECK(data == (rank == 1), "%d", (int)data);
+  CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, of_two_ranks_alone) { run_ranks(3, two_of_three, NULL); }
+
+/* Tags: what is received first may have been sent last; messages of one tag stay in their order. One is of no
+ * elements. */
+static void tags(int rank, int size, void *argument) {
+  enum { LONG = 400000 };
+  hal_comm_transport_t comm;
+  static int32_t data[4][LONG], got[4][LONG];
+  (void)argument;
+  (void)size;
+  for (int i = 0; i < 4; i++) data[i][0] = 10 + i, data[i][LONG - 1] = 20 + i;
+  create("tags", rank, size, &comm);
+  if (rank == 0) {
+    for (int i = 0; i < 4; i++) {
+      const hal_status_t status =
+          run_one(&comm, message(HAL_COMM_SEND, 1, (uint32_t)(i < 2 ? 7 : i), data[i], LONG), 20 * (int64_t)SECOND);
+      CHECK(!status, "send %d: %s", i, hal_error_message());
+    }
+    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 9, NULL, 0), 20 * (int64_t)SECOND));
+  } else {
+    CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 9, NULL, 0), 20 * (int64_t)SECOND));
+    CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 3, got[3], LONG), 20 * (int64_t)SECOND));
+    CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 7, got[0], LONG), 20 * (int64_t)SECOND));
+    const hal_collective_t both[] = {message(HAL_COMM_RECV, 0, 2, got[2], LONG),
+                                     message(HAL_COMM_RECV, 0, 7, got[1], LONG)};
+    CHECK_OK(comm.run(comm.context, both, 2, 20 * (int64_t)SECOND));
+    for (int i = 0; i < 4; i++)
+      CHECK(got[i][0] == 10 + i && got[i][LONG - 1] == 20 + i, "message %d has %d and %d", i, (int)got[i][0],
+            (int)got[i][LONG - 1]);
+  }
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, tags_in_any_order) { run_ranks(2, tags, NULL); }
+
+/* A rank sends to itself, more than the channel has room for. */
+static void to_itself(int rank, int size, void *argument) {
+  enum { LONG = 1 << 20 };
+  hal_comm_transport_t comm;
+  static int32_t out[LONG], in[LONG];
+  (void)argument;
+  for (int i = 0; i < LONG; i++) out[i] = i ^ rank;
+  create("itself", rank, size, &comm);
+  const hal_collective_t both[] = {message(HAL_COMM_SEND, rank, 0, out, LONG),
+                                   message(HAL_COMM_RECV, rank, 0, in, LONG)};
+  CHECK_OK(comm.run(comm.context, both, 2, 20 * (int64_t)SECOND));
+  CHECK(memcmp(in, out, sizeof in) == 0, "wrong elements");
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, to_itself) { run_ranks(2, to_itself, NULL); }
+
+/* A message of another count or type is an error, for the receiver at once and for the sender at its next call. */
+static void mismatch(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  int32_t data[16] = {0};
+  const int early = *(const int *)argument;
+  create("mismatch", rank, size, &comm);
+  if (rank == 0) {
+    CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 5, data, 11), SECOND));
+    if (early) CHECK_OK(run_one(&comm, message(HAL_COMM_SEND, 1, 6, data, 1), SECOND));
+  } else {
+    if (early) CHECK_OK(run_one(&comm, message(HAL_COMM_RECV, 0, 6, data, 1), 20 * (int64_t)SECOND));
+    CHECK_FAILS(run_one(&comm, message(HAL_COMM_RECV, 0, 5, data, 10), 20 * (int64_t)SECOND), HAL_INVALID_ARGUMENT,
+                "rank 0 sends (int32, 11 elements, tag 5) to rank 1", "receives (int32, 10 elements)");
+  }
+  CHECK_FAILS(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND), HAL_INVALID_ARGUMENT,
+              "rank 0 sends");
+  comm.destroy(comm.context);
+}
+Test(comm_shm_message, mismatch) {
+  int early = 0;
+  run_ranks(2, mismatch, &early);
+}
+Test(comm_shm_message, mismatch_of_one_that_came_early) {
+  int early = 1;
+  run_ranks(2, mismatch, &early);
+}
