@@ -111,8 +111,11 @@ typedef struct hal_comm_transport_s {
 
 typedef struct hal_comm_s hal_comm_t;
 
-/* One bracket of collectives that was submitted, in use by several threads at a time. */
+/* One bracket of collectives that was submitted. May be used by several threads at a time. */
 typedef struct hal_comm_work_s hal_comm_work_t;
+
+/* Called once when a work has ended: `status` is its failure, with the calling thread's message, or HAL_OK. */
+typedef void (*hal_comm_done_fn_t)(void *user_data, hal_status_t status);
 
 /* What a communicator is made of. */
 typedef struct hal_comm_config_s {
@@ -137,12 +140,12 @@ HAL_API void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns);
 /* Queues collectives on device memory behind the work that is queued on `stream` (NULL: the current stream of the device), and returns
  * without waiting for it. Later work of `stream` does not wait for the collectives: see hal_comm_work_wait. Collectives of a
  * communicator run in the order of the calls, those of one call together; SEND and RECV run beside them, in order for each peer and
- * direction. `done(user_data)` (NULL is allowed) runs when the work is complete or failed, on a thread of the HAL that holds no lock; not if
- * the call fails. Buffers stay valid until then. Released by hal_comm_work_release (`out_work` NULL: not returned). Any thread.
+ * direction. `done` (NULL is allowed) runs when the copies of the results are queued on hal_comm_stream, or the work has failed, on a thread of
+ * the HAL that holds no lock; not if the call fails. Buffers stay valid until then. Released by hal_comm_work_release (`out_work` NULL: not returned). Any thread.
  * Errors: HAL_INVALID_ARGUMENT = a call that is invalid by itself (nothing was queued); HAL_UNIMPLEMENTED = the stream records a
  * program; HAL_ABORTED, HAL_UNAVAILABLE, ... = the communicator's first failure. Since 0.3. */
 HAL_API hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
-                                     int64_t timeout_ns, hal_host_fn_t done, void *user_data, hal_comm_work_t **out_work);
+                                     int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work);
 
 /* Ends every collective that is queued or running, on this rank with HAL_ABORTED; the other ranks get `reason` where the transport can tell
  * them. The communicator accepts no more. Any thread; does not wait. Since 0.3. */
@@ -150,6 +153,9 @@ HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
 
 /* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
 HAL_API hal_status_t hal_comm_error(hal_comm_t *comm);
+
+/* Returns the stream that the results of collectives are copied on; borrowed. Since 0.3. */
+HAL_API hal_stream_t *hal_comm_stream(const hal_comm_t *comm);
 
 /* Returns the number of calls of hal_comm_submit so far, which every rank counts alike. Since 0.3. */
 HAL_API uint64_t hal_comm_sequence(const hal_comm_t *comm);
