@@ -20,6 +20,7 @@
 #include "core/graph/graph.h"
 #include "core/shutdown/shutdown.h"
 #include "core/status.h"
+#include "distributed.h"
 #include "event.h"
 #include "kernel.h"
 #include "lazy.h"
@@ -222,6 +223,7 @@ PYBIND11_MODULE(_C, module) {
   bind_kernels(module);
   bind_sensors(module);
   bind_lazy(module);
+  bind_distributed(module);
 
   module.def("quiesce_autograd", wrap_pybind_function_no_gil(&quiesce_autograd), py::arg("seconds"));
   module.def("drain_devices", wrap_pybind_function_no_gil(&drain_devices));

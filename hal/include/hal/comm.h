@@ -95,8 +95,9 @@ typedef struct hal_comm_transport_s {
   size_t struct_size;
   void *context;    /* first argument of the functions */
   const char *name; /* for messages, as "gloo"; valid as long as the transport */
-  /* Runs collectives whose pointers are host memory, and returns when this rank's part is done. The calls progress together: a SEND and a
-   * RECV of one bracket never wait for each other. One thread at a time; all ranks bring the same brackets in the same order.
+  /* Runs collectives whose pointers are host memory, and returns when this rank's part is done. The calls progress together. One thread
+   * at a time brings brackets without SEND and RECV, all ranks the same ones in the same order; beside it, and beside each other, threads
+   * bring single calls of SEND and RECV, at most one at a time for each peer and direction. `count` >= 1.
    * Errors: HAL_INVALID_ARGUMENT = the ranks' calls do not match; HAL_NOT_READY = not done within `timeout_ns`; HAL_UNAVAILABLE = a rank has
    * ended; HAL_ABORTED; HAL_UNIMPLEMENTED = an op, reduction or type, before anything moved. After the others the transport is unusable. */
   hal_status_t (*run)(void *context, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns);
@@ -105,6 +106,73 @@ typedef struct hal_comm_transport_s {
   /* Frees the transport. No other call is running. */
   void (*destroy)(void *context);
 } hal_comm_transport_t;
+
+/* ---- communicators -------------------------------------------------------------------------------------------------- */
+
+typedef struct hal_comm_s hal_comm_t;
+
+/* One bracket of collectives that was submitted. May be used by several threads at a time. */
+typedef struct hal_comm_work_s hal_comm_work_t;
+
+/* Called once when a work has ended: `status` is its failure, with the calling thread's message, or HAL_OK. */
+typedef void (*hal_comm_done_fn_t)(void *user_data, hal_status_t status);
+
+/* What a communicator is made of. */
+typedef struct hal_comm_config_s {
+  size_t struct_size;
+  int32_t device;     /* whose memory the collectives move */
+  int32_t rank, size; /* this process, and the number of processes */
+  int32_t reserved;   /* 0 */
+  int64_t timeout_ns; /* of collectives that name none; 0 = 30 minutes */
+  const char *name;   /* for messages; borrowed for the call; NULL = "" */
+  /* Connects the ranks. The communicator owns it from a successful call on, and destroys it. */
+  hal_comm_transport_t transport;
+} hal_comm_config_t;
+
+/* Creates a communicator. No rank waits for another in it. Destroyed by hal_comm_destroy.
+ * Errors: HAL_INVALID_ARGUMENT = a rank or size that does not fit; as hal_device_ensure; HAL_RESOURCE_EXHAUSTED. Since 0.3. */
+HAL_API hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_comm);
+
+/* Waits at most `timeout_ns` for submitted collectives, aborts what is left, and frees the communicator; NULL is allowed. Works stay valid.
+ * In a forked child nothing happens. Since 0.3. */
+HAL_API void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns);
+
+/* Queues collectives on device memory behind the work that is queued on `stream` (NULL: the current stream of the device), and returns
+ * without waiting for it. Later work of `stream` does not wait for the collectives: see hal_comm_work_wait. Collectives of a
+ * communicator run in the order of the calls, those of one call together; SEND and RECV run beside them, in order for each peer and
+ * direction. `done` (NULL is allowed) runs when the copies of the results are queued on hal_comm_stream, or the work has failed, on a thread of
+ * the HAL that holds no lock; not if the call fails. Buffers stay valid until then. Released by hal_comm_work_release (`out_work` NULL: not returned). Any thread.
+ * Errors: HAL_INVALID_ARGUMENT = a call that is invalid by itself (nothing was queued); HAL_UNIMPLEMENTED = the stream records a
+ * program; HAL_ABORTED, HAL_UNAVAILABLE, ... = the communicator's first failure. Since 0.3. */
+HAL_API hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
+                                     int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work);
+
+/* Ends every collective that is queued or running, on this rank with HAL_ABORTED; the other ranks get `reason` where the transport can tell
+ * them. The communicator accepts no more. Any thread; does not wait. Since 0.3. */
+HAL_API void hal_comm_abort(hal_comm_t *comm, const char *reason);
+
+/* Returns the communicator's first failure with its message, or HAL_OK. Does not wait. Since 0.3. */
+HAL_API hal_status_t hal_comm_error(hal_comm_t *comm);
+
+/* Returns the stream that the results of collectives are copied on; borrowed. Since 0.3. */
+HAL_API hal_stream_t *hal_comm_stream(const hal_comm_t *comm);
+
+/* Returns the number of calls of hal_comm_submit so far, which every rank counts alike. Since 0.3. */
+HAL_API uint64_t hal_comm_sequence(const hal_comm_t *comm);
+
+/* Makes later work of `stream` (NULL: the current stream of the device) wait for the results. Returns when the other ranks have done
+ * their part, which the caller may have to wait for, at most `timeout_ns` (0: the work's own timeout). Any thread.
+ * Errors: the work's failure; HAL_NOT_READY = the time is over, and the work goes on. Since 0.3. */
+HAL_API HAL_MUST_USE hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns);
+
+/* Waits on the host until the results are in device memory, otherwise as hal_comm_work_wait. Since 0.3. */
+HAL_API HAL_MUST_USE hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns);
+
+/* Returns HAL_OK when the results are in device memory, HAL_NOT_READY before, or the work's failure. Does not wait. Since 0.3. */
+HAL_API HAL_MUST_USE hal_status_t hal_comm_work_query(hal_comm_work_t *work);
+
+/* Releases a work, which may still be running; NULL is allowed. Since 0.3. */
+HAL_API void hal_comm_work_release(hal_comm_work_t *work);
 
 #ifdef __cplusplus
 }

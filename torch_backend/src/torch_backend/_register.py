@@ -11,6 +11,7 @@ import torch
 # The extension's C++ registrations happen here; ._activation has checked that nothing stands against them.
 from . import _C, _data_parallel, _device_lists, _dlpack, _multiprocessing, _optimizers, _profiler, _serialization, backend
 from .backend import amp, graphs, memory, nvtx, random, sparse, streams, tensors
+from .distributed import _backend as distributed
 from .dynamo import registration as dynamo
 from .integrations import _notice
 
@@ -29,6 +30,7 @@ def register(name: str) -> None:
     dynamo.install()
     _data_parallel.install()
     _device_lists.install()
+    distributed.install()
     _dlpack.install(streams.get_stream_from_external)
     _multiprocessing.install()
     _optimizers.install(graphs.is_current_stream_capturing)

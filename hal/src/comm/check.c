@@ -1,0 +1,162 @@
+/* check.c: whether a collective is valid by itself, which memory it uses, and what its ranks have in common. */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "comm/comm.h"
+#include "hal/status.h"
+
+/* Who gives and takes, by operator: nothing, `count` elements, or `count` (or an array's) for each rank. */
+enum { NONE, ONE, EACH };
+typedef struct op_s {
+  const char *name;
+  int send, recv; /* NONE, ONE, EACH */
+  int root_sends, root_receives, reduces;
+} op_t;
+static const op_t ops[] = {
+    [HAL_COMM_ALL_REDUCE] = {"all_reduce", ONE, ONE, 0, 0, 1},
+    [HAL_COMM_BROADCAST] = {"broadcast", ONE, ONE, 1, 0, 0},
+    [HAL_COMM_REDUCE] = {"reduce", ONE, ONE, 0, 1, 1},
+    [HAL_COMM_ALL_GATHER] = {"all_gather", ONE, EACH, 0, 0, 0},
+    [HAL_COMM_REDUCE_SCATTER] = {"reduce_scatter", EACH, ONE, 0, 0, 1},
+    [HAL_COMM_ALL_TO_ALL] = {"all_to_all", EACH, EACH, 0, 0, 0},
+    [HAL_COMM_SEND] = {"send", ONE, NONE, 0, 0, 0},
+    [HAL_COMM_RECV] = {"recv", NONE, ONE, 0, 0, 0},
+    [HAL_COMM_BARRIER] = {"barrier", NONE, NONE, 0, 0, 0},
+    [HAL_COMM_GATHER] = {"gather", ONE, EACH, 0, 1, 0},
+    [HAL_COMM_SCATTER] = {"scatter", EACH, ONE, 1, 0, 0},
+};
+enum { OPS = sizeof ops / sizeof *ops };
+
+const char *hal_comm_op_name(uint32_t op) { return op < OPS ? ops[op].name : "unknown collective"; }
+
+/* ---- spans of memory ---- */
+
+/* Sets the bytes from the start of a buffer to its last element. Returns 0 on overflow. */
+static int span(const hal_comm_t *comm, const hal_collective_t *call, int shape, const uint64_t *counts,
+                const uint64_t *displs, uint64_t *out_bytes) {
+  uint64_t elements = 0;
+  if (shape == ONE) elements = call->count;
+  if (shape == EACH && !counts && __builtin_mul_overflow(call->count, (uint64_t)comm->size, &elements)) return 0;
+  for (int32_t i = 0; shape == EACH && counts && i < comm->size; i++) {
+    uint64_t end;
+    if (__builtin_add_overflow(displs[i], counts[i], &end)) return 0;
+    if (counts[i] && end > elements) elements = end;
+  }
+  return !__builtin_mul_overflow(elements, (uint64_t)hal_dtype_size(call->dtype), out_bytes) &&
+         *out_bytes <= PTRDIFF_MAX;
+}
+
+static int gives(const hal_comm_t *comm, const hal_collective_t *call) {
+  return !ops[call->op].root_sends || call->peer == comm->rank;
+}
+static int takes(const hal_comm_t *comm, const hal_collective_t *call) {
+  if (call->op == HAL_COMM_BROADCAST && call->peer == comm->rank) return call->recv != NULL && call->recv != call->send;
+  return !ops[call->op].root_receives || call->peer == comm->rank;
+}
+
+uint64_t hal_comm_send_bytes(const hal_comm_t *comm, const hal_collective_t *call) {
+  uint64_t bytes = 0;
+  if (gives(comm, call)) span(comm, call, ops[call->op].send, call->send_counts, call->send_displs, &bytes);
+  return bytes;
+}
+uint64_t hal_comm_recv_bytes(const hal_comm_t *comm, const hal_collective_t *call) {
+  uint64_t bytes = 0;
+  if (takes(comm, call)) span(comm, call, ops[call->op].recv, call->recv_counts, call->recv_displs, &bytes);
+  return bytes;
+}
+
+/* ---- checks ---- */
+
+static int is_floating(hal_dtype_t dtype) {
+  return dtype == HAL_FLOAT16 || dtype == HAL_BFLOAT16 || dtype == HAL_FLOAT32 || dtype == HAL_FLOAT64;
+}
+static int is_complex(hal_dtype_t dtype) { return dtype == HAL_COMPLEX64 || dtype == HAL_COMPLEX128; }
+static int is_integral(hal_dtype_t dtype) {
+  return dtype == HAL_UINT8 || dtype == HAL_INT8 || dtype == HAL_INT16 || dtype == HAL_INT32 || dtype == HAL_INT64;
+}
+
+/* Returns whether a reduction is defined for a type. */
+static int reduces(uint32_t reduce, hal_dtype_t dtype) {
+  switch (reduce) {
+    case HAL_REDUCE_SUM:
+    case HAL_REDUCE_PROD: return is_floating(dtype) || is_complex(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_MIN:
+    case HAL_REDUCE_MAX: return is_floating(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_AVG: return is_floating(dtype) || is_complex(dtype);
+    case HAL_REDUCE_BAND:
+    case HAL_REDUCE_BOR:
+    case HAL_REDUCE_BXOR: return is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_PREMUL_SUM: return is_floating(dtype);
+    default: return 0;
+  }
+}
+
+static const char *reduction_name(uint32_t reduce) {
+  static const char *const names[] = {"SUM", "PROD", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM"};
+  return reduce < sizeof names / sizeof *names ? names[reduce] : "unknown";
+}
+
+static hal_status_t check_reduction(const hal_collective_t *call) {
+  if (!reduces(call->reduce, call->dtype))
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "%s: reduction %s (%u) of %s is not supported; floating-point and complex types have SUM, PROD and "
+                         "AVG, real ones also MIN, MAX and PREMUL_SUM, integers and bool SUM, PROD, MIN, MAX, BAND, BOR and BXOR",
+                         ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
+  if (call->reduce == HAL_REDUCE_PREMUL_SUM && !call->scale)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: PREMUL_SUM needs `scale`, a number on the host", ops[call->op].name);
+  return HAL_OK;
+}
+
+static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t *call) {
+  const op_t *const op = &ops[call->op];
+  uint64_t send = 0, recv = 0;
+  if ((op->send == EACH && !call->send_counts != !call->send_displs) ||
+      (op->recv == EACH && !call->recv_counts != !call->recv_displs))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: an array of counts and no array of displacements, or the reverse",
+                         op->name);
+  if (!span(comm, call, op->send, call->send_counts, call->send_displs, &send) ||
+      !span(comm, call, op->recv, call->recv_counts, call->recv_displs, &recv))
+    return hal_error_set(HAL_OUT_OF_RANGE, "%s: %llu elements of %s for each of %d ranks are more than memory can hold",
+                         op->name, (unsigned long long)call->count, hal_dtype_name(call->dtype), comm->size);
+  if ((gives(comm, call) && send && !call->send) || (takes(comm, call) && recv && !call->recv))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: buffer `%s` is NULL, but it has %llu bytes", op->name,
+                         call->send ? "recv" : "send", (unsigned long long)(call->send ? recv : send));
+  return HAL_OK;
+}
+
+hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call) {
+  if (call->struct_size < offsetof(hal_collective_t, scale))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_collective_t: struct_size is %zu; set it to sizeof(hal_collective_t)",
+                         call->struct_size);
+  if (call->op >= OPS) return hal_error_set(HAL_UNIMPLEMENTED, "collective %u is unknown to this version", call->op);
+  const op_t *const op = &ops[call->op];
+  const int is_pair = call->op == HAL_COMM_SEND || call->op == HAL_COMM_RECV;
+  if (call->op == HAL_COMM_BARRIER) return HAL_OK;
+  if (!hal_dtype_size(call->dtype))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: dtype %u is unknown", op->name, (unsigned)call->dtype);
+  if ((is_pair || op->root_sends || op->root_receives) && (call->peer < 0 || call->peer >= comm->size))
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", op->name, call->peer, comm->size - 1);
+  if (is_pair && call->peer == comm->rank)
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is this rank; copy the memory instead", op->name, call->peer);
+  if (op->reduces) HAL_RETURN_IF_ERROR(check_reduction(call));
+  return check_buffers(comm, call);
+}
+
+/* ---- fingerprints ---- */
+
+static uint64_t mixed(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * UINT64_C(0x9E3779B97F4A7C15);
+  return hash ^ (hash >> 29);
+}
+
+/* Counts that differ by rank are no part of it. */
+uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *call) {
+  const op_t *const op = &ops[call->op];
+  const int has_root = op->root_sends || op->root_receives, is_uneven = call->send_counts || call->recv_counts;
+  uint64_t hash = mixed(call->op + 1, (uint64_t)comm->size);
+  if (op->reduces) hash = mixed(hash, call->reduce + 1);
+  if (call->op != HAL_COMM_BARRIER) hash = mixed(hash, call->dtype + 1);
+  if (has_root) hash = mixed(hash, (uint64_t)call->peer + 1);
+  return is_uneven ? hash : mixed(hash, call->count);
+}

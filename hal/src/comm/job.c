@@ -1,0 +1,149 @@
+/* job.c: collectives of one lane that run together: their operands to the host, the transport, their results back. */
+#include <string.h>
+
+#include "base/dtype.h"
+#include "base/host_malloc.h"
+#include "comm/comm.h"
+#include "hal/host_memory.h"
+#include "hal/status.h"
+
+/* ---- the descriptors ---- */
+
+static hal_comm_job_t *allocate(uint32_t count, uint64_t numbers) {
+  hal_comm_job_t *const job = hal_calloc(1, sizeof *job + count * sizeof *job->calls);
+  uint64_t *const arrays = numbers ? hal_malloc(numbers * sizeof *arrays) : NULL;
+  if (!job || (numbers && !arrays)) {
+    hal_free(job);
+    hal_free(arrays);
+    hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", count);
+    return NULL;
+  }
+  job->arrays = arrays;
+  job->count = count;
+  return job;
+}
+
+static void copy_array(const uint64_t **array, uint64_t **room, int32_t size) {
+  if (!*array) return;
+  memcpy(*room, *array, (size_t)size * sizeof **room);
+  *array = *room;
+  *room += size;
+}
+
+static void copy_call(const hal_comm_t *comm, hal_comm_call_t *call, const hal_collective_t *from, uint64_t **room) {
+  const size_t known = from->struct_size < sizeof *from ? from->struct_size : sizeof *from;
+  hal_collective_t *const to = &call->on_host;
+  memcpy(to, from, known);
+  to->struct_size = sizeof *to;
+  copy_array(&to->send_counts, room, comm->size);
+  copy_array(&to->send_displs, room, comm->size);
+  copy_array(&to->recv_counts, room, comm->size);
+  copy_array(&to->recv_displs, room, comm->size);
+  if (to->scale) {
+    const int is_float = to->dtype == HAL_FLOAT16 || to->dtype == HAL_BFLOAT16;
+    memcpy(call->scale, to->scale, is_float ? sizeof(float) : hal_dtype_size(to->dtype));
+    to->scale = call->scale;
+  }
+  call->send_bytes = hal_comm_send_bytes(comm, to);
+  call->recv_bytes = hal_comm_recv_bytes(comm, to);
+  to->fingerprint = hal_comm_fingerprint(comm, to);
+}
+
+/* ---- memory ---- */
+
+/* Gives a call page-locked memory for its operands and results, and queues the copy of the operands. What the results leave as it is
+ * (gaps between displacements) is copied, too. */
+static hal_status_t stage(hal_comm_t *comm, hal_comm_call_t *call) {
+  hal_collective_t *const to = &call->on_host;
+  const void *const send = to->send;
+  void *const recv = to->recv;
+  if (call->send_bytes) {
+    HAL_RETURN_IF_ERROR(hal_host_allocate(comm->device, call->send_bytes, &call->staged));
+    HAL_RETURN_IF_ERROR(hal_host_record_stream(call->staged, comm->in));
+    HAL_RETURN_IF_ERROR(hal_memory_copy(comm->in, call->staged, HAL_HOST, send, comm->device, call->send_bytes));
+    to->send = call->staged;
+  }
+  if (!call->recv_bytes) return HAL_OK;
+  call->result = recv;
+  if (send == recv && call->send_bytes == call->recv_bytes) { /* in place on the host, too */
+    to->recv = call->staged;
+    return hal_host_record_stream(call->staged, comm->out);
+  }
+  HAL_RETURN_IF_ERROR(hal_host_allocate(comm->device, call->recv_bytes, &call->staged_result));
+  HAL_RETURN_IF_ERROR(hal_host_record_stream(call->staged_result, comm->out));
+  to->recv = call->staged_result;
+  if (!to->recv_counts) return HAL_OK;
+  HAL_RETURN_IF_ERROR(hal_host_record_stream(call->staged_result, comm->in));
+  return hal_memory_copy(comm->in, call->staged_result, HAL_HOST, recv, comm->device, call->recv_bytes);
+}
+
+static hal_status_t unstage(const hal_comm_t *comm, const hal_comm_call_t *call) {
+  if (!call->result) return HAL_OK;
+  return hal_memory_copy(comm->out, call->result, comm->device, call->on_host.recv, HAL_HOST, call->recv_bytes);
+}
+
+/* ---- life ---- */
+
+static uint64_t numbers_of(const hal_comm_t *comm, const hal_collective_t *calls, uint32_t count) {
+  uint64_t arrays = 0;
+  for (uint32_t i = 0; i < count; i++)
+    arrays += !!calls[i].send_counts + !!calls[i].send_displs + !!calls[i].recv_counts + !!calls[i].recv_displs;
+  return arrays * (uint64_t)comm->size;
+}
+
+hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                                 uint32_t count, hal_comm_job_t **out_job) {
+  hal_comm_t *const comm = work->comm;
+  hal_comm_job_t *const job = allocate(count, numbers_of(comm, calls, count));
+  if (!job) return HAL_RESOURCE_EXHAUSTED;
+  uint64_t *room = job->arrays;
+  job->work = work;
+  job->timeout_ns = work->timeout_ns;
+  atomic_fetch_add(&work->references, 1);
+  for (uint32_t i = 0; i < count; i++) copy_call(comm, &job->calls[i], &calls[i], &room);
+  hal_status_t status = hal_event_create(comm->device, 0, &job->ready);
+  if (!status) status = hal_event_record(job->ready, stream);
+  if (!status && !comm->direct) {
+    status = hal_stream_wait_event(comm->in, job->ready);
+    for (uint32_t i = 0; !status && i < count; i++) status = stage(comm, &job->calls[i]);
+    if (!status) status = hal_event_record(job->ready, comm->in);
+  }
+  if (status)
+    hal_comm_job_destroy(job);
+  else
+    *out_job = job;
+  return status;
+}
+
+void hal_comm_job_destroy(hal_comm_job_t *job) {
+  for (uint32_t i = 0; i < job->count; i++) {
+    hal_host_free(job->calls[i].staged);
+    hal_host_free(job->calls[i].staged_result);
+  }
+  hal_event_destroy(job->ready);
+  hal_comm_work_release(job->work);
+  hal_free(job->arrays);
+  hal_free(job);
+}
+
+/* ---- running ---- */
+
+static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
+  hal_collective_t on_stack[8] = {0};
+  hal_collective_t *calls = on_stack;
+  if (job->count > sizeof on_stack / sizeof *on_stack && !(calls = hal_malloc(job->count * sizeof *calls)))
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
+  for (uint32_t i = 0; i < job->count; i++) calls[i] = job->calls[i].on_host;
+  const hal_status_t status = comm->transport.run(comm->transport.context, calls, job->count, job->timeout_ns);
+  if (calls != on_stack) hal_free(calls);
+  return status;
+}
+
+hal_status_t hal_comm_job_run(hal_comm_job_t *job) {
+  hal_comm_t *const comm = job->work->comm;
+  HAL_RETURN_IF_ERROR(hal_event_synchronize(job->ready));
+  HAL_RETURN_IF_ERROR(hal_comm_failure_get(&comm->failure));
+  HAL_RETURN_IF_ERROR(transport(comm, job));
+  for (uint32_t i = 0; i < job->count; i++) HAL_RETURN_IF_ERROR(unstage(comm, &job->calls[i]));
+  return hal_event_record(job->work->end, comm->out);
+}

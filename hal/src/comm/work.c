@@ -1,0 +1,83 @@
+/* work.c: what a caller holds of collectives that it has submitted. */
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+
+#include "base/callback.h"
+#include "base/host_malloc.h"
+#include "base/life.h"
+#include "comm/comm.h"
+#include "hal/status.h"
+
+hal_status_t hal_comm_work_create(hal_comm_t *comm, int64_t timeout_ns, hal_comm_work_t **out_work) {
+  hal_comm_work_t *const work = hal_calloc(1, sizeof *work);
+  if (!work) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a collective");
+  const hal_status_t status = hal_event_create(comm->device, 0, &work->end);
+  if (status) {
+    hal_free(work);
+    return status;
+  }
+  atomic_init(&work->references, 1);
+  work->timeout_ns = timeout_ns > 0 ? timeout_ns : comm->timeout_ns;
+  work->comm = comm;
+  atomic_fetch_add(&comm->references, 1);
+  *out_work = work;
+  return HAL_OK;
+}
+
+void hal_comm_work_release(hal_comm_work_t *work) {
+  if (!work || atomic_fetch_sub(&work->references, 1) != 1) return;
+  hal_event_destroy(work->end);
+  hal_comm_release(work->comm);
+  hal_free(work);
+}
+
+void hal_comm_work_finish(hal_comm_work_t *work, hal_status_t status) {
+  hal_comm_t *const comm = work->comm;
+  if (status) hal_comm_failure_set(&work->failure, status);
+  pthread_mutex_lock(&comm->lock);
+  const int was_last = --work->jobs == 0;
+  if (was_last) atomic_store(&work->queued, 1);
+  comm->pending--;
+  pthread_cond_broadcast(&comm->changed);
+  pthread_mutex_unlock(&comm->lock);
+  if (!was_last || !work->done) return;
+  hal_callback_check();
+  work->done(work->user_data, hal_comm_failure_get(&work->failure));
+}
+
+/* Waits until the copies of the results are queued. */
+static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
+  if (hal_life_ended())
+    return hal_error_set(HAL_FAILED_PRECONDITION, "%s was submitted before the process forked or the devices were closed",
+                         work->what);
+  if (!atomic_load(&work->queued)) {
+    const int64_t limit = timeout_ns > 0 ? timeout_ns : work->timeout_ns;
+    const struct timespec deadline = hal_comm_deadline(limit);
+    int error = 0;
+    pthread_mutex_lock(&work->comm->lock);
+    while (!atomic_load(&work->queued) && error != ETIMEDOUT)
+      error = pthread_cond_timedwait(&work->comm->changed, &work->comm->lock, &deadline);
+    const int is_queued = atomic_load(&work->queued);
+    pthread_mutex_unlock(&work->comm->lock);
+    if (!is_queued)
+      return hal_error_set(HAL_NOT_READY, "%s has not ended within %.3f s; it goes on", work->what, (double)limit / 1e9);
+  }
+  return hal_comm_failure_get(&work->failure);
+}
+
+hal_status_t hal_comm_work_wait(hal_comm_work_t *work, hal_stream_t *stream, int64_t timeout_ns) {
+  HAL_RETURN_IF_ERROR(await(work, timeout_ns));
+  if (!stream) HAL_RETURN_IF_ERROR(hal_stream_current(work->comm->device, &stream));
+  return hal_stream_wait_event(stream, work->end);
+}
+
+hal_status_t hal_comm_work_synchronize(hal_comm_work_t *work, int64_t timeout_ns) {
+  HAL_RETURN_IF_ERROR(await(work, timeout_ns));
+  return hal_event_synchronize(work->end);
+}
+
+hal_status_t hal_comm_work_query(hal_comm_work_t *work) {
+  if (!atomic_load(&work->queued)) return hal_error_set(HAL_NOT_READY, "%s has not ended", work->what);
+  HAL_RETURN_IF_ERROR(hal_comm_failure_get(&work->failure));
+  return hal_event_query(work->end);
+}

@@ -1,0 +1,1 @@
+"""torch.distributed on the device: the backend "torch_backend", registered when a plugin is activated."""

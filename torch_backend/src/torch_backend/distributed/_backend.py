@@ -1,0 +1,41 @@
+"""Registers the backend of process groups for the device.
+
+Source: torch.distributed.Backend.register_backend.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from .. import _registry
+from .._extension import extension
+
+NAME = "torch_backend"
+# Backends of torch's own that have the name of a plugin: torch.testing's process group without communication is "fake".
+_OF_TORCH = {"fake", "gloo", "mpi", "nccl", "ucc", "xccl"}
+
+
+def _create(name: str, options, process_group_options=None):
+    """Returns the backend of a new group. `options`: torch's DistributedBackendOptions."""
+    from torch.distributed import PrefixStore, ProcessGroupGloo
+
+    def host_backend(use: str):
+        """Returns a Gloo group of the same ranks. `use` separates the addresses in the store."""
+        store = PrefixStore(f"{name}/{use}", options.store)
+        return ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)
+
+    return extension().create_process_group_backend(name, options.group_rank, options.group_size, options.timeout, host_backend)
+
+
+def install() -> None:
+    """Makes the backend known to torch.distributed, under the name "torch_backend" and that of the device type."""
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import Backend
+
+    device = _registry.type_name()
+    for name in (NAME, device):
+        if name not in _OF_TORCH or name.upper() not in Backend._plugins:
+            Backend.register_backend(name, functools.partial(_create, name), extended_api=True, devices=["cpu", device])
