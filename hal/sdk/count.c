@@ -1,25 +1,25 @@
-/* count.c: counts devices in a child process (hal/plugin_count.h). */
-#define _GNU_SOURCE /* pipe2 */
+/* count.c: counts devices in another process (hal/plugin_count.h). */
+#define _GNU_SOURCE /* pipe2, dladdr */
 #include "hal/plugin_count.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { COUNT_SECONDS = 30 }; /* for a driver that looks for its devices; the slowest seen took three */
+#include "helper.h"
 
-/* What the child that counts tells. */
-typedef struct told_s {
-  hal_status_t status;
-  int32_t count;
-  char why[HAL_COUNT_WHY];
-} told_t;
+_Static_assert((int)HAL_COUNT_WHY == (int)HAL_HELPER_WHY, "a sentence is copied whole");
+
+enum { COUNT_SECONDS = 30 }; /* for a driver that looks for its devices; the slowest seen took three */
 
 static hal_status_t refuse(const hal_counter_t *counter, hal_status_t status, int64_t code, const char *what) {
   char message[HAL_COUNT_WHY];
@@ -28,22 +28,15 @@ static hal_status_t refuse(const hal_counter_t *counter, hal_status_t status, in
   return hal_host->error_set(status, code, message);
 }
 
-static void tell_count(const hal_counter_t *counter, int pipe_end) {
-  told_t told = {.status = HAL_OK};
-  told.status = counter->count(&told.count, told.why);
-  const ssize_t written = write(pipe_end, &told, sizeof told); /* within PIPE_BUF: at once or not at all */
-  _exit(written == (ssize_t)sizeof told ? 0 : 1);
-}
-
 static int64_t seconds_now(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec;
 }
 
-/* Reads what the child tells, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 = it has said nothing
+/* Reads what the helper writes, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 = it has written nothing
  * for too long. */
-static int hear(int pipe_end, told_t *out_told) {
+static int hear(int pipe_end, hal_helper_count_t *out_told) {
   const int64_t end = seconds_now() + COUNT_SECONDS;
   struct pollfd waited = {.fd = pipe_end, .events = POLLIN};
   for (;;) {
@@ -57,24 +50,50 @@ static int hear(int pipe_end, told_t *out_told) {
   }
 }
 
-static hal_status_t count_in_child(const hal_counter_t *counter, told_t *out_told) {
+/* Whether nobody else may write the helper: it belongs to root or this user, as the library beside it. */
+static int is_safe(const char *path) {
+  struct stat info;
+  return stat(path, &info) == 0 && (info.st_uid == 0 || info.st_uid == geteuid()) && !(info.st_mode & S_IWOTH);
+}
+
+static hal_status_t start_helper(const hal_counter_t *counter, pid_t *out_child, int pipe_end) {
+  char helper[PATH_MAX], what[HAL_COUNT_WHY / 2], plugin[PATH_MAX];
+  Dl_info info;
+  const void *own; /* ISO C has no cast from a function pointer */
+  hal_status_t (*const error_set)(hal_status_t, int64_t, const char *) = hal_host->error_set;
+  memcpy(&own, &error_set, sizeof own);
+  int code = hal_helper_find(own, helper);
+  if (!code && !is_safe(helper)) code = EPERM;
+  memcpy(&own, &counter->count, sizeof own);
+  if (!code && (!dladdr(own, &info) || !realpath(info.dli_fname, plugin))) code = ENOENT;
+  if (!code) code = hal_helper_start(out_child, helper, HAL_HELPER_COUNT, plugin, -1, pipe_end);
+  if (!code) return HAL_OK;
+  snprintf(what, sizeof what,
+           "the devices cannot be counted, since the program %.300s cannot be started; install torch_backend again",
+           helper);
+  return refuse(counter, HAL_FAILED_PRECONDITION, code, what);
+}
+
+static hal_status_t count_in_helper(const hal_counter_t *counter, hal_helper_count_t *out_told) {
   int ends[2];
+  pid_t child = -1;
   if (pipe2(ends, O_CLOEXEC)) return refuse(counter, HAL_INTERNAL, errno, "no pipe to count the devices");
-  const pid_t child = fork();
-  if (child == 0) {
-    close(ends[0]);
-    tell_count(counter, ends[1]);
-  }
-  const int fork_error = errno;
+  const hal_status_t status = start_helper(counter, &child, ends[1]);
   close(ends[1]);
-  const int heard = child > 0 ? hear(ends[0], out_told) : 0;
+  const int heard = status ? 0 : hear(ends[0], out_told);
   close(ends[0]);
+  if (status) return status;
   if (heard < 0) kill(child, SIGKILL);
-  while (child > 0 && waitpid(child, NULL, 0) < 0 && errno == EINTR) {
+  while (waitpid(child, NULL, 0) < 0 && errno == EINTR) {
   }
-  if (child < 0) return refuse(counter, HAL_INTERNAL, fork_error, "no process to count the devices");
   if (heard < 0) return refuse(counter, HAL_UNAVAILABLE, 0, "a driver did not count its devices within 30 s");
   if (!heard) return refuse(counter, HAL_UNAVAILABLE, 0, "a driver ended the process that counted the devices");
+  return HAL_OK;
+}
+
+/* In the helper, whose device_count was called for this answer. */
+static hal_status_t count_here(const hal_counter_t *counter, hal_helper_count_t *out_told) {
+  out_told->status = counter->count(&out_told->count, out_told->why);
   return HAL_OK;
 }
 
@@ -82,8 +101,9 @@ hal_status_t hal_count_devices(hal_counter_t *counter, int32_t *out_count) {
   hal_status_t status = HAL_OK;
   pthread_mutex_lock(&counter->lock);
   if (counter->told < 0) {
-    told_t told = {.count = -1};
-    status = count_in_child(counter, &told);
+    const int32_t *const here = dlsym(RTLD_DEFAULT, "hal_helper_counts");
+    hal_helper_count_t told = {.count = -1};
+    status = here && *here ? count_here(counter, &told) : count_in_helper(counter, &told);
     if (!status) {
       counter->told = told.status ? 0 : told.count;
       counter->status = told.status;

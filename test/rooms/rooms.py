@@ -29,6 +29,7 @@ ROOMS = {
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
     "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
+    "helper": (["hal/helper/"], ["sdk"]),  # the program in which plugins are tried
     "plugins": (["plugins/"], ["tools"]),
     # The HAL.
     "base": (["hal/src/base/", "hal/include/hal/status.h", "hal/include/hal/log.h"], ["abi"]),
@@ -210,6 +211,14 @@ def check_settings(root):
             yield f"{name}: getenv; read settings by hal_setting (hal/plugin_setting.h)"
 
 
+def check_forks(root):
+    """A fork of a process with threads may call only what signal handlers may: work goes to the helper program or a compiler's process."""
+    for path in source_files(root):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(("plugins/", "hal/sdk/", "hal/src/", "csrc/")) and re.search(r"\bv?fork\(\)\s*;", path.read_text()):
+            yield f"{name}: fork; start a program by posix_spawn (hal/sdk/helper.h, hal/plugin_process.h)"
+
+
 def check_sizes(root):
     long = set(KNOWN_LONG)
     for folder in FOLDERS:
@@ -294,7 +303,7 @@ def check(root, objects=()):
     graph = {path.relative_to(root).as_posix(): list(includes(root, path)) for path in source_files(root)}
     imported, unread = python_imports.imports(root)
     graph.update(imported)
-    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_queues(root), *check_named_files(root), *check_settings(root),
+    return [*unread, *check_arrows(graph), *check_circles(graph), *check_subjects(graph), *check_sizes(root), *check_operators(root), *check_queues(root), *check_named_files(root), *check_settings(root), *check_forks(root),
             *(check_symbols(objects) if objects else ())]
 
 

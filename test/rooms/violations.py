@@ -110,6 +110,14 @@ def a_comment_that_names_no_file(root, compiler):
     write(root, "hal/src/device/device.c", "/* see hal/src/device/queue.c */\n")
 
 
+def a_fork(root, compiler):
+    write(root, "hal/src/plugin/trial.c", "int f(void) { const pid_t child = fork(); return child; }\n")
+
+
+def no_fork(root, compiler):
+    write(root, "hal/src/plugin/trial.c", "/* after fork() */ void hal_after_fork(void); void f(void) { hal_after_fork(); }\n")
+
+
 def python(root, name, text=""):
     write(root, f"{rooms.PACKAGE}/{name}.py", text)
 
@@ -169,7 +177,7 @@ def main():
                 state_that_imports: "_registry.py (room registry) imports", a_circle_of_imports: "a circle of imports: torch_backend/",
                 a_circle_through_a_call: "a circle of imports: torch_backend/", a_circle_of_generators: "a circle of imports: codegen/",
                 a_comment_that_names_no_file: "names hal/src/device/queue.c, which does not exist",
-                questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
+                a_fork: "posix_spawn", no_fork: "", questions_of_the_queue: "finds out which queue", uses_of_the_queue: "",
                 a_computed_import: "names it computes", a_module_of_no_room: "belongs to no room"}
     for plant, words in expected.items():
         found = problems(plant, sys.argv[1])

@@ -8,6 +8,8 @@
  * and permissions of the file and its directories. HAL_ALLOW_UNSAFE_PLUGINS=1 turns the check off. Errors:
  * HAL_NOT_FOUND; HAL_FAILED_PRECONDITION, naming what is writable by whom, and the cure. */
 hal_status_t hal_file_check_owner(const char *path);
+/* The same of a file that is no plugin; `what` names it in messages, at most 40 bytes. */
+hal_status_t hal_file_check_owner_of(const char *path, const char *what);
 
 /* Checks that the file is a whole shared object for this machine and asks for no sanitizer runtime that the process
  * lacks: the dynamic linker kills the process on a truncated file, and a sanitizer's runtime on a late load. Errors:

@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <limits.h>
 #include <pwd.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -107,19 +108,23 @@ static hal_status_t check_one(const char *path, const char *what, int sticky_is_
   return HAL_OK;
 }
 
-hal_status_t hal_file_check_owner(const char *path) {
+hal_status_t hal_file_check_owner(const char *path) { return hal_file_check_owner_of(path, "plugin"); }
+
+hal_status_t hal_file_check_owner_of(const char *path, const char *what) {
+  char directory[PATH_MAX], of_file[64], above[64];
   if (check_is_off()) return HAL_OK;
-  HAL_RETURN_IF_ERROR(check_one(path, "plugin", 0));
-  char directory[PATH_MAX];
+  snprintf(of_file, sizeof of_file, "%s's directory", what),
+      snprintf(above, sizeof above, "directory above the %s", what);
+  HAL_RETURN_IF_ERROR(check_one(path, what, 0));
   const size_t length = strlen(path);
   if (length >= sizeof directory)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "the plugin's path has %zu bytes, more than a path may have", length);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "the %s's path has %zu bytes, more than a path may have", what, length);
   memcpy(directory, path, length + 1);
   for (int own = 1;; own = 0) {
     char *const slash = strrchr(directory, '/');
     const int at_root = slash == directory;
     slash[at_root] = '\0'; /* the root keeps its slash */
-    HAL_RETURN_IF_ERROR(check_one(directory, own ? "plugin's directory" : "directory above the plugin", !own));
+    HAL_RETURN_IF_ERROR(check_one(directory, own ? of_file : above, !own));
     if (at_root) return HAL_OK;
   }
 }

@@ -143,8 +143,7 @@ hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {
   return check_info(path, plugin);
 }
 
-/* What loading is, of a file that may be loaded. */
-static hal_status_t open_plugin(const char *resolved, hal_plugin_t *plugin) {
+hal_status_t hal_plugin_open(const char *resolved, hal_plugin_t *plugin) {
   hal_plugin_entry_fn_t entry = NULL;
   HAL_RETURN_IF_ERROR(open_library(resolved, &entry));
   plugin->api.struct_size = sizeof plugin->api;
@@ -178,12 +177,6 @@ hal_status_t hal_plugin_count_devices(hal_plugin_t *plugin) {
   return HAL_OK;
 }
 
-/* In the child of a trial. */
-static void try_loading(void *data) {
-  static hal_plugin_t plugin;
-  if (!open_plugin(data, &plugin)) hal_plugin_count_devices(&plugin);
-}
-
 hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
   char resolved[PATH_MAX];
   if (!path || path[0] != '/')
@@ -194,8 +187,8 @@ hal_status_t hal_plugin_load(const char *path, hal_plugin_t *plugin) {
                          "plugin %s cannot be found: %s; check the path", path, strerror(errno));
   HAL_RETURN_IF_ERROR(hal_file_check_owner(resolved));
   HAL_RETURN_IF_ERROR(hal_file_check_elf(resolved));
-  HAL_RETURN_IF_ERROR(hal_trial_run(resolved, try_loading, resolved));
-  HAL_RETURN_IF_ERROR(open_plugin(resolved, plugin));
+  HAL_RETURN_IF_ERROR(hal_trial_load(resolved));
+  HAL_RETURN_IF_ERROR(hal_plugin_open(resolved, plugin));
   const size_t bytes = strlen(resolved) + 1;
   plugin->path = hal_malloc(bytes);
   if (!plugin->path) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory while loading %s", resolved);

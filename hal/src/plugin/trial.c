@@ -4,23 +4,22 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/status_internal.h"
 #include "hal/log.h"
-#include "plugin/call.h"
 #include "plugin/file_check.h"
 #include "plugin/search_path.h"
 #include "sdk/build_flags.h"
+#include "sdk/helper.h"
 
 enum {
   LOADING_S = 30,    /* a vendor's library may take seconds on a cold disk */
@@ -31,15 +30,12 @@ enum {
   LONGEST_US = 10000 /* of the wait, once it takes long */
 };
 
-/* What parent and child see. */
-typedef struct trial_s {
-  atomic_uint step;
-} trial_t;
+static hal_trial_page_t *reported; /* in the helper */
 
-static trial_t *running; /* in the child */
+void hal_trial_report_to(hal_trial_page_t *page) { reported = page; }
 
 void hal_trial_step(uint32_t step) {
-  if (running) atomic_store(&running->step, step);
+  if (reported) atomic_store(&reported->step, step);
 }
 
 /* ---- settings ------------------------------------------------------------------------------------------------------ */
@@ -55,7 +51,8 @@ static long setting(void) {
 
 static long patience_s(uint32_t step) {
   const long wanted = setting();
-  if (step == HAL_TRIAL_LOADING) return wanted > LOADING_S ? wanted : LOADING_S; /* a busy disk is not the plugin's */
+  if (step == HAL_TRIAL_BEGUN || step == HAL_TRIAL_LOADING)
+    return wanted > LOADING_S ? wanted : LOADING_S; /* a busy disk is not the plugin's */
   if (wanted > 0) return wanted;
   return step == HAL_SLOT_init || step == HAL_SLOT_device_info ? STARTING_S : LOOKING_S;
 }
@@ -75,32 +72,7 @@ static int is_our_own(const char *path) {
   return strncmp(path, own, length) == 0 && strncmp(rest, "/plugins/", 9) == 0 && !strchr(rest + 9, '/');
 }
 
-static int is_off(const char *path) {
-  /* The thread sanitizer does not support what a forked child of a threaded process does here. */
-  return setting() == 0 || (hal_process_sanitizers() & HAL_BUILD_TSAN) || is_our_own(path);
-}
-
-/* ---- the child ----------------------------------------------------------------------------------------------------- */
-
-/* Its whole life. What it says goes to `words`: if the plugin lives, the parent says it again. */
-static void live(trial_t *trial, int words, void (*body)(void *data), void *data) {
-  static const int deadly[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGALRM};
-  for (size_t i = 0; i < sizeof deadly / sizeof deadly[0]; i++) signal(deadly[i], SIG_DFL);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
-  setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}); /* a refused plugin is no reason for a core file */
-  hal_log_set_sink(NULL, NULL);                   /* an embedder's may need its other threads */
-  const int nowhere = open("/dev/null", O_WRONLY);
-  if (nowhere >= 0) dup2(nowhere, STDOUT_FILENO);
-  if (words >= 0 || nowhere >= 0) dup2(words >= 0 ? words : nowhere, STDERR_FILENO);
-  running = trial;
-  body(data);
-  hal_trial_step(HAL_TRIAL_DONE);
-  _exit(0);
-}
-
-/* ---- the parent ---------------------------------------------------------------------------------------------------- */
+/* ---- the trial ----------------------------------------------------------------------------------------------------- */
 
 /* Gives a child that was killed a moment to end: one that waits in the kernel, as drivers do, may not. */
 static void kill_child(pid_t child) {
@@ -111,14 +83,14 @@ static void kill_child(pid_t child) {
 
 /* Waits for the child: 1 = it ended with `*out_status`, 0 = it did not come back from a function, -1 = it ended and somebody else
  * has waited for it (SIGCHLD is ignored, for one). */
-static int wait_for(pid_t child, const trial_t *trial, int *out_status) {
+static int wait_for(pid_t child, const hal_trial_page_t *page, int *out_status) {
   long step_us = STEP_US, waited_us = 0;
-  uint32_t at = atomic_load(&trial->step);
+  uint32_t at = atomic_load(&page->step);
   for (;;) {
     const pid_t got = waitpid(child, out_status, WNOHANG);
     if (got == child) return 1;
     if (got < 0 && errno != EINTR) return -1;
-    const uint32_t now = atomic_load(&trial->step);
+    const uint32_t now = atomic_load(&page->step);
     if (now != at) at = now, waited_us = 0; /* each function has its time */
     if (waited_us >= patience_s(at) * 1000000L) break;
     nanosleep(&(struct timespec){.tv_nsec = step_us * 1000}, NULL);
@@ -176,34 +148,62 @@ static hal_status_t refuse(const char *path, uint32_t step, int ended, int statu
                        path, place, WEXITSTATUS(status), said);
 }
 
-hal_status_t hal_trial_run(const char *path, void (*body)(void *data), void *data) {
-  if (running || is_off(path)) return HAL_OK;
-  trial_t *const trial = mmap(NULL, sizeof *trial, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (trial == MAP_FAILED) return HAL_OK;
-  const int words = memfd_create("hal-trial", MFD_CLOEXEC);
-  atomic_init(&trial->step, HAL_TRIAL_LOADING);
-  int status = 0;
-  const pid_t child = fork();
-  if (child == 0) live(trial, words, body, data);
-  const int ended = child > 0 ? wait_for(child, trial, &status) : 1;
-  const uint32_t step = atomic_load(&trial->step);
-  char said[640];
+static hal_status_t refuse_helper(const char *plugin, const char *helper, const char *why, const char *said) {
+  return hal_error_set(
+      HAL_FAILED_PRECONDITION,
+      "%s is not tried, and not used, since the program %s cannot be started: %s%s; install torch_backend "
+      "again, or set HAL_PLUGIN_TRIAL=0 to load plugins without a trial",
+      plugin, helper, why, said);
+}
+
+/* Runs the helper to its end. `words`: a file in memory for what it writes. */
+static hal_status_t run_helper(const char *path, const char *operation, hal_trial_page_t *page, int page_file,
+                               int words) {
+  char helper[PATH_MAX], said[640];
+  pid_t child;
+  int status = 0, code = hal_helper_find(&hal_registry, helper);
+  if (code) return refuse_helper(path, helper, strerror(code), "");
+  hal_status_t checked = hal_file_check_owner_of(helper, "helper program");
+  if (checked) return hal_error_prefix(checked, "%s is not tried, and not used: ", path);
+  code = hal_helper_start(&child, helper, operation, path, words, page_file);
+  if (code) return refuse_helper(path, helper, strerror(code), "");
+  const int ended = wait_for(child, page, &status);
+  const uint32_t step = atomic_load(&page->step);
+  if (ended && step == HAL_TRIAL_DONE) return HAL_OK;
   last_words(words, said, sizeof said);
-  if (words >= 0) close(words);
-  munmap(trial, sizeof *trial);
-  if (child < 0 || (ended && step == HAL_TRIAL_DONE)) return HAL_OK;
+  if (step == HAL_TRIAL_BEGUN) return refuse_helper(path, helper, "it ends or hangs before its work", said);
   return refuse(path, step, ended, status, said);
 }
 
-static void start(void *data) {
-  hal_plugin_t *const plugin = data;
-  hal_trial_step(HAL_SLOT_init);
-  if (hal_call_init(plugin, "")) return;
-  for (int32_t device = 0; device < plugin->device_count; device++) {
-    hal_device_info_t info = {.struct_size = HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity)};
-    hal_trial_step(HAL_SLOT_device_info);
-    if (hal_call_device_info(plugin, device, &info)) return;
-  }
+/* Whether the plugin may need the runtime of a sanitizer that the program has and the helper has not. */
+static int lacks_sanitizer(const char *path) {
+  if (!(hal_process_sanitizers() & ~(uint64_t)HAL_BUILD_FLAGS)) return 0;
+  hal_log(HAL_LOG_INFO, "%s is not tried: this program was built with a sanitizer, and the HAL was not", path);
+  return 1;
 }
 
-hal_status_t hal_trial_start(hal_plugin_t *plugin) { return hal_trial_run(plugin->path, start, plugin); }
+static hal_status_t run_trial(const char *path, const char *operation) {
+  if (reported || setting() == 0 || is_our_own(path) || lacks_sanitizer(path)) return HAL_OK;
+  hal_trial_page_t *page = MAP_FAILED;
+  const int page_file = memfd_create("hal-trial", MFD_CLOEXEC), words = memfd_create("hal-trial-log", MFD_CLOEXEC);
+  if (page_file >= 0 && ftruncate(page_file, sizeof *page) == 0)
+    page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, page_file, 0);
+  hal_status_t status;
+  if (page == MAP_FAILED) {
+    status = hal_error_set(HAL_RESOURCE_EXHAUSTED,
+                           "%s cannot be tried: no file in memory: %s; close files, or set "
+                           "HAL_PLUGIN_TRIAL=0 to load plugins without a trial",
+                           path, strerror(errno));
+  } else {
+    atomic_init(&page->step, HAL_TRIAL_BEGUN);
+    status = run_helper(path, operation, page, page_file, words);
+    munmap(page, sizeof *page);
+  }
+  if (words >= 0) close(words);
+  if (page_file >= 0) close(page_file);
+  return status;
+}
+
+hal_status_t hal_trial_load(const char *path) { return run_trial(path, HAL_HELPER_LOAD); }
+
+hal_status_t hal_trial_start(const hal_plugin_t *plugin) { return run_trial(plugin->path, HAL_HELPER_START); }

@@ -1,9 +1,8 @@
-/* Tests of what the SDK has for plugins over drivers: counting in a child (hal/plugin_count.h), profile records (plugin_records.h), sealed
+/* Tests of what the SDK has for plugins over drivers: profile records (plugin_records.h), sealed
  * binaries (plugin_binary.h) and SPIR-V (plugin_spirv.h). */
 #define _POSIX_C_SOURCE 200809L
 #include <criterion/criterion.h>
 #include <hal/plugin_binary.h>
-#include <hal/plugin_count.h>
 #include <hal/plugin_records.h>
 #include <hal/plugin_spirv.h>
 #include <signal.h>
@@ -30,60 +29,6 @@ static const hal_host_api_t host = {.struct_size = sizeof host,
                                     .profile_correlation = correlation};
 static void begin(void) { hal_host = &host; }
 TestSuite(drivers, .init = begin, .timeout = 60);
-
-/* ---- counting ----------------------------------------------------------------------------------------------------------------- */
-
-static int here; /* changed in the child only */
-
-static hal_status_t count_three(int32_t *out_count, char *why) {
-  (void)why;
-  here = 1;
-  *out_count = 3;
-  return HAL_OK;
-}
-
-static hal_status_t count_none(int32_t *out_count, char *why) {
-  *out_count = 0;
-  snprintf(why, HAL_COUNT_WHY, "mine: no card is in any slot");
-  return HAL_UNAVAILABLE;
-}
-
-static hal_status_t count_and_crash(int32_t *out_count, char *why) {
-  (void)out_count, (void)why;
-  raise(SIGKILL);
-  return HAL_OK;
-}
-
-Test(drivers, devices_are_counted_in_a_child_and_the_answer_stays) {
-  static hal_counter_t counter = {"mine", "look at it", count_three, HAL_COUNTER_NEW};
-  int32_t count = -1;
-  cr_assert_eq(hal_count_devices(&counter, &count), HAL_OK);
-  cr_assert_eq(count, 3);
-  cr_assert_eq(here, 0);
-  counter.count = count_none; /* is not asked again */
-  cr_assert_eq(hal_count_devices(&counter, &count), HAL_OK);
-  cr_assert_eq(count, 3);
-}
-
-Test(drivers, a_driver_without_devices_is_told_in_its_own_words_each_time) {
-  static hal_counter_t counter = {"mine", "look at it", count_none, HAL_COUNTER_NEW};
-  int32_t count = -1;
-  for (int i = 0; i < 2; i++) {
-    message[0] = '\0';
-    cr_assert_eq(hal_count_devices(&counter, &count), HAL_UNAVAILABLE);
-    cr_assert_str_eq(message, "mine: no card is in any slot");
-  }
-  cr_assert_eq(count, -1);
-}
-
-Test(drivers, a_driver_that_ends_the_child_is_a_sentence_and_may_be_asked_again) {
-  static hal_counter_t counter = {"mine", "look at it", count_and_crash, HAL_COUNTER_NEW};
-  int32_t count = -1;
-  cr_assert_eq(hal_count_devices(&counter, &count), HAL_UNAVAILABLE);
-  cr_assert(strstr(message, "ended the process") && strstr(message, "look at it"), "%s", message);
-  counter.count = count_three;
-  cr_assert_eq(hal_count_devices(&counter, &count), HAL_OK);
-}
 
 /* ---- records ------------------------------------------------------------------------------------------------------------------ */
 

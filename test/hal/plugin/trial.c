@@ -1,8 +1,12 @@
 /* Tests of src/plugin/trial.h: a plugin that crashes or hangs before its first device is of use is a sentence with plugin, function
- * and cure; the process lives, and so do the other plugins. */
+ * and cure; the process lives, and so do the other plugins. What other threads do meanwhile changes nothing. */
 #include "support.h"
 
+#include <dlfcn.h>
+#include <plugin/trial.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -110,4 +114,88 @@ Test(trial, a_search_for_hardware_passes_by_a_plugin_that_crashes_and_says_so) {
   cr_assert_null(strchr(hal_registry_problems(), '\n'), "only that is amiss: %s", hal_registry_problems());
   cr_assert_not_null(strstr(hal_registry_report(), "on request only"));
   cr_assert_not_null(strstr(hal_registry_report(), "no card is plugged in"));
+}
+
+/* ---- other threads ---------------------------------------------------------------------------------------------------- */
+
+static atomic_int stop;
+
+static void *keep_taking_a_lock(void *unused) {
+  while (!atomic_load(&stop)) setenv("OTHER_THREAD", "a value", 1);
+  return unused;
+}
+
+/* A forked child would inherit the lock as it is: now and then taken, for ever. */
+Test(trial, a_plugin_is_not_refused_for_a_lock_that_another_thread_holds, .timeout = 60) {
+  enum { THREADS = 2, TRIALS = 100 };
+  pthread_t threads[THREADS];
+  for (int i = 0; i < THREADS; i++) cr_assert_eq(pthread_create(&threads[i], NULL, keep_taking_a_lock, NULL), 0);
+  for (int i = 0; i < TRIALS; i++) assert_ok(hal_trial_load(FIXTURE("locks")));
+  atomic_store(&stop, 1);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+}
+
+/* ---- the helper program ----------------------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/hal-helper-XXXXXX", library[128], helper[128];
+
+static void copy_file(const char *from, const char *to, mode_t mode) {
+  char buffer[65536];
+  FILE *const in = fopen(from, "rb"), *const out = fopen(to, "wb");
+  cr_assert(in && out, "%s, %s", from, to);
+  for (size_t count; (count = fread(buffer, 1, sizeof buffer, in)) > 0;)
+    cr_assert_eq(fwrite(buffer, 1, count, out), count);
+  fclose(in);
+  cr_assert_eq(fclose(out), 0);
+  cr_assert_eq(chmod(to, mode), 0);
+}
+
+/* The library in a folder of its own. */
+static void install_library(void) {
+  cr_assert_not_null(mkdtemp(folder));
+  snprintf(library, sizeof library, "%s/libtorch_backend_hal.so.0", folder);
+  snprintf(helper, sizeof helper, "%s/torch_backend_hal_helper", folder);
+  copy_file(HAL_LIBRARY, library, 0755);
+}
+static void remove_library(void) { unlink(library), unlink(helper), rmdir(folder); }
+
+/* Opens a plugin by that library, and expects a message with the words; NULL: no failure. */
+static void expect_of_library(hal_status_t expected, const char *words) {
+  void *const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  hal_status_t (*open)(const char *list);
+  const char *(*message)(void);
+  cr_assert_not_null(handle, "%s", dlerror());
+  *(void **)&open = dlsym(handle, "hal_registry_open");
+  *(void **)&message = dlsym(handle, "hal_error_message");
+  cr_assert_eq(open(FIXTURE("five")), expected, "%s", message());
+  if (words) cr_assert_not_null(strstr(message(), words), "'%s' lacks '%s'", message(), words);
+}
+
+Test(trial, a_helper_that_is_missing_is_an_error_that_names_it, .init = install_library, .fini = remove_library) {
+  char words[256];
+  snprintf(words, sizeof words, "the program %s cannot be started: No such file", helper);
+  expect_of_library(HAL_FAILED_PRECONDITION, words);
+  unsetenv("HAL_PLUGIN_TRIAL");
+  expect_of_library(HAL_FAILED_PRECONDITION, "HAL_PLUGIN_TRIAL=0");
+}
+
+Test(trial, a_missing_helper_is_not_needed_without_trials, .init = install_library, .fini = remove_library) {
+  setenv("HAL_PLUGIN_TRIAL", "0", 1);
+  expect_of_library(HAL_OK, NULL);
+}
+
+Test(trial, the_helper_beside_the_library_is_used, .init = install_library, .fini = remove_library) {
+  copy_file(HAL_HELPER, helper, 0755);
+  expect_of_library(HAL_OK, NULL);
+}
+
+Test(trial, a_helper_that_others_may_write_is_refused, .init = install_library, .fini = remove_library) {
+  unsetenv("HAL_ALLOW_UNSAFE_PLUGINS");
+  copy_file(HAL_HELPER, helper, 0777);
+  expect_of_library(HAL_FAILED_PRECONDITION, "the helper program /tmp/hal-helper-");
+}
+
+Test(trial, a_helper_that_does_nothing_is_no_trial, .init = install_library, .fini = remove_library) {
+  copy_file("/bin/true", helper, 0755);
+  expect_of_library(HAL_FAILED_PRECONDITION, "it ends or hangs before its work");
 }

@@ -23,6 +23,7 @@ static int expect(const char *list, hal_status_t code, const char *text) {
 }
 
 static int check(const char *unsafe_plugin) {
+  char safe_plugin[PATH_MAX];
   if (!getauxval(AT_SECURE)) return SKIPPED; /* the file system ignores the set-user-id bit */
   int mistakes = expect("five", HAL_NOT_FOUND, "no directory is searched"); /* HAL_PLUGIN_PATH has one */
   mistakes += expect(NULL, HAL_FAILED_PRECONDITION, "a path in TORCH_BACKEND is ignored");
@@ -32,7 +33,12 @@ static int check(const char *unsafe_plugin) {
     fprintf(stderr, "a setting of a plugin was read from the environment\n");
     mistakes++;
   }
-  return mistakes;
+  /* HAL_PLUGIN_TRIAL=0 is ignored: the helper beside the program tries the plugin. */
+  const size_t folder = (size_t)(strrchr(unsafe_plugin, '/') - unsafe_plugin);
+  snprintf(safe_plugin, sizeof safe_plugin, "%.*s/libhal_crashes_probe.so", (int)folder, unsafe_plugin);
+  mistakes += expect(safe_plugin, HAL_INCOMPATIBLE, "crashes in hal_plugin_probe");
+  snprintf(safe_plugin, sizeof safe_plugin, "%.*s/libhal_streamless.so", (int)folder, unsafe_plugin);
+  return mistakes + expect(safe_plugin, HAL_OK, "");
 }
 
 static int copy_file(const char *from, const char *to) {
@@ -43,6 +49,29 @@ static int copy_file(const char *from, const char *to) {
     if (fwrite(buffer, 1, count, out) != count) break;
   if (in) fclose(in);
   return !in || !out || fclose(out) || count ? -1 : 0;
+}
+
+/* What lies beside the program: the helper, its library, and plugins that others may not write. */
+static const char *const others[] = {HAL_HELPER, HAL_LIBRARY, FIXTURE_DIR "/libhal_streamless.so",
+                                     FIXTURE_DIR "/libhal_crashes_probe.so"};
+enum { OTHERS = sizeof others / sizeof *others };
+
+static void name_in(const char *directory, const char *path, char name[PATH_MAX]) {
+  snprintf(name, PATH_MAX, "%s%s", directory, strrchr(path, '/'));
+}
+
+static int copy_others(const char *directory) {
+  char name[PATH_MAX];
+  for (int i = 0; i < OTHERS; i++) {
+    name_in(directory, others[i], name);
+    if (copy_file(others[i], name) || chmod(name, 0755)) return -1;
+  }
+  return 0;
+}
+
+static void remove_others(const char *directory) {
+  char name[PATH_MAX];
+  for (int i = 0; i < OTHERS; i++) name_in(directory, others[i], name), unlink(name);
 }
 
 int main(int argument_count, char **arguments) {
@@ -57,10 +86,11 @@ int main(int argument_count, char **arguments) {
   snprintf(plugin, sizeof plugin, "%s/libhal_five.so", directory);
   int status = 1 << 8;
   if (!copy_file("/proc/self/exe", program) && !copy_file(FIXTURE_DIR "/libhal_five.so", plugin) &&
-      !chown(program, NOBODY, NOBODY) && !chmod(program, 04755) && !chmod(plugin, 0777)) {
+      !copy_others(directory) && !chown(program, NOBODY, NOBODY) && !chmod(program, 04755) && !chmod(plugin, 0777)) {
     setenv("HAL_PLUGIN_PATH", FIXTURE_DIR, 1);
     setenv("TORCH_BACKEND", plugin, 1);
     setenv("HAL_ALLOW_UNSAFE_PLUGINS", "1", 1);
+    setenv("HAL_PLUGIN_TRIAL", "0", 1);
     const pid_t child = fork();
     if (child == 0) {
       execl(program, program, plugin, (char *)NULL);
@@ -70,6 +100,7 @@ int main(int argument_count, char **arguments) {
   }
   unlink(program);
   unlink(plugin);
+  remove_others(directory);
   rmdir(directory);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }

@@ -1,0 +1,92 @@
+/* helper.c: see helper.h. */
+#define _GNU_SOURCE /* dladdr */
+#include "helper.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { FIRST_FREE = 16, PAGE = 4096 }; /* above all descriptors that the helper gets */
+
+/* The file that an address is loaded from. The dynamic linker knows the program itself by argv[0] only, which may be anything. */
+static int file_of(const void *address, char path[PATH_MAX]) {
+  Dl_info info;
+  if (!dladdr(address, &info) || !info.dli_fname) return ENOENT;
+  const uintptr_t offset = (uintptr_t)getauxval(AT_PHDR) - (uintptr_t)info.dli_fbase;
+  return realpath(offset < PAGE ? "/proc/self/exe" : info.dli_fname, path) ? 0 : errno;
+}
+
+int hal_helper_find(const void *of, char path[PATH_MAX]) {
+  static const char *const places[] = {"/", "/../lib/"};
+  char folder[PATH_MAX], candidate[PATH_MAX], found[PATH_MAX];
+  snprintf(path, PATH_MAX, "%s", HAL_HELPER_FILE);
+  const int code = file_of(of, folder);
+  if (code) return code;
+  *strrchr(folder, '/') = '\0'; /* realpath: there is one */
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    const int length = snprintf(candidate, sizeof candidate, "%s%s%s", folder, places[i], HAL_HELPER_FILE);
+    if (length < 0 || length >= (int)sizeof candidate) return ENAMETOOLONG;
+    if (i == 0) memcpy(path, candidate, (size_t)length + 1);
+    if (realpath(candidate, found)) {
+      memcpy(path, found, strlen(found) + 1);
+      return access(found, X_OK) ? errno : 0;
+    }
+  }
+  return ENOENT;
+}
+
+/* As in a new process, whatever this one ignores or this thread blocks. */
+static int set_signals(posix_spawnattr_t *attributes) {
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  sigdelset(&all, SIGKILL), sigdelset(&all, SIGSTOP);
+  int code = posix_spawnattr_setsigmask(attributes, &none);
+  if (!code) code = posix_spawnattr_setsigdefault(attributes, &all);
+  return code ? code : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+}
+
+static int spawn(pid_t *child, char *const *words, const int files[HAL_HELPER_FILES]) {
+  static char search[] = "PATH=/usr/bin:/bin", *const clean[] = {search, NULL};
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  int code = posix_spawn_file_actions_init(&actions);
+  if (code) return code;
+  code = posix_spawnattr_init(&attributes);
+  if (!code) {
+    code = set_signals(&attributes);
+    for (int i = 0; i < HAL_HELPER_FILES && !code; i++) code = posix_spawn_file_actions_adddup2(&actions, files[i], i);
+    if (!code)
+      code = posix_spawn(child, words[0], &actions, &attributes, words, getauxval(AT_SECURE) ? clean : environ);
+    posix_spawnattr_destroy(&attributes);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return code;
+}
+
+int hal_helper_start(pid_t *out_child, const char *path, const char *operation, const char *plugin, int messages,
+                     int answer) {
+  char *const words[] = {(char *)(uintptr_t)path, (char *)(uintptr_t)operation, (char *)(uintptr_t)plugin, NULL};
+  const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (nowhere < 0) return errno;
+  const int sources[HAL_HELPER_FILES] = {nowhere, nowhere, messages < 0 ? nowhere : messages, answer};
+  int files[HAL_HELPER_FILES], count = 0, code = 0;
+  for (; count < HAL_HELPER_FILES && !code; count++) { /* copies that the helper's own numbers do not overwrite */
+    files[count] = fcntl(sources[count], F_DUPFD_CLOEXEC, FIRST_FREE);
+    if (files[count] < 0) code = errno;
+  }
+  if (!code) code = spawn(out_child, words, files);
+  while (count-- > 0)
+    if (files[count] >= 0) close(files[count]);
+  close(nowhere);
+  return code;
+}
