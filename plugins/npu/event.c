@@ -158,6 +158,8 @@ static npu_event_t *take_handle(hal_plugin_event_t *event, const hal_plugin_stre
 
 /* Commands run one behind the other: when the last is done, all are. */
 static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  const hal_status_t status = npu_work_mark(stream);
+  if (status) return status;
   pthread_mutex_lock(&stream->lock);
   npu_work_reap(stream, UINT32_MAX);
   set_record(event, npu_work_last(stream), stream);

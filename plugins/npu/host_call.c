@@ -53,7 +53,8 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   *call = (host_call_t){.item.run = run, .fn = fn, .user_data = user_data};
   npu_submit_t submit;
   ze_result_t code = ZE_RESULT_SUCCESS;
-  status = npu_submit_begin(&submit, stream, stream->device, "stream_host_call");
+  status = npu_work_mark(stream); /* the command before, if the list's user queued it */
+  if (!status) status = npu_submit_begin(&submit, stream, stream->device, "stream_host_call");
   if (status) {
     hal_host->mem_free(call);
     return status;

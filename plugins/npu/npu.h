@@ -200,7 +200,10 @@ typedef struct npu_failure_s {
 struct hal_plugin_stream_s {
   ze_command_list_handle_t list;
   int32_t device;
-  pthread_mutex_t lock; /* of all that follows; held while a command is appended */
+  atomic_int
+      lent; /* a user has the list, and may have commands there that are in no ring; barriers keep the order then */
+  _Atomic int64_t patience; /* with a marker of stream_query, ns; 0: the first */
+  pthread_mutex_t lock;     /* of all that follows; held while a command is appended */
   npu_work_t *ring;
   uint32_t first, count, room;          /* room: a power of two, or 0 */
   npu_failure_t failure, told;          /* not yet reported; reported last */
@@ -314,6 +317,9 @@ void npu_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const cha
 
 /* Gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
 npu_event_t *npu_work_last(hal_plugin_stream_t *stream);
+
+/* On a stream whose list was lent, queues a barrier, which stands for the commands of its users in the ring. No lock is held. */
+hal_status_t npu_work_mark(hal_plugin_stream_t *stream);
 
 /* Waits for everything queued so far. The stream's failure is kept. */
 void npu_work_drain(hal_plugin_stream_t *stream);

@@ -1,7 +1,10 @@
 /* stream.c: streams: immediate command lists. */
+#define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_worker.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "npu.h"
 
@@ -70,6 +73,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   const hal_status_t status = npu_check_device(stream->device);
   if (status) return status;
+  npu_work_mark(stream); /* where that fails, the driver lets the users' commands end with the list */
   npu_work_drain(stream);
   if (stream->failure.status)
     hal_host->log(HAL_LOG_ERROR,
@@ -77,6 +81,12 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   unlink_stream(stream);
   npu_stream_unmake(stream);
   return HAL_OK;
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static const char *tell_why(const npu_failure_t *failure, char *text, size_t room) {
@@ -100,23 +110,52 @@ static hal_status_t take_failure(hal_plugin_stream_t *stream) {
                    npu.devices[stream->device].facts.name, tell_why(&failure, why, sizeof why));
 }
 
+/* A lost device takes no marker, and what it had queued has ended. */
+static hal_status_t mark(hal_plugin_stream_t *stream) {
+  return npu_check_alive(stream->device) ? HAL_OK : npu_work_mark(stream);
+}
+
 hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
-  const hal_status_t status = npu_check_device(stream->device);
+  hal_status_t status = npu_check_device(stream->device);
+  if (!status) status = mark(stream);
   if (status) return status;
   npu_work_drain(stream);
   return take_failure(stream);
 }
 
-hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
-  if (!stream) return HAL_OK;
-  const hal_status_t status = npu_check_device(stream->device);
-  if (status) return status;
+/* Whether work remains, as far as the ring tells. */
+static int is_busy(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   npu_work_reap(stream, UINT32_MAX);
   const int busy = stream->count != 0;
   pthread_mutex_unlock(&stream->lock);
-  return busy ? HAL_NOT_READY : take_failure(stream);
+  return busy;
+}
+
+/* A lent list whose ring is empty is asked by a marker, which gets a moment to end: on an idle list it does. Where it did not, the next one
+ * gets twice as long, so that who asks again and again hears of the end. */
+static hal_status_t query_lent(hal_plugin_stream_t *stream) {
+  enum { FIRST_NS = 50000, MOST_NS = 20000000 };
+  const int64_t patience = atomic_load(&stream->patience) ? atomic_load(&stream->patience) : FIRST_NS;
+  const hal_status_t status = mark(stream);
+  if (status) return status;
+  for (const int64_t end = now_ns() + patience; is_busy(stream); sched_yield()) {
+    if (now_ns() < end) continue;
+    atomic_store(&stream->patience, patience < MOST_NS ? 2 * patience : MOST_NS);
+    return HAL_NOT_READY;
+  }
+  atomic_store(&stream->patience, 0);
+  return HAL_OK;
+}
+
+hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
+  if (!stream) return HAL_OK;
+  hal_status_t status = npu_check_device(stream->device);
+  if (status) return status;
+  if (is_busy(stream)) return HAL_NOT_READY;
+  if (NPU_UNLIKELY(atomic_load_explicit(&stream->lent, memory_order_relaxed))) status = query_lent(stream);
+  return status ? status : take_failure(stream);
 }
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
@@ -135,14 +174,21 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
   return HAL_OK;
 }
 
+/* The marker's barriers stand between what is queued and the first command of the list's user. */
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
+  if (stream) {
+    hal_status_t status = npu_check_alive(stream->device);
+    atomic_store(&stream->lent, 1);
+    if (!status) status = npu_work_mark(stream);
+    if (status) return status;
+  }
   *out_native = stream ? stream->list : NULL;
   return HAL_OK;
 }
 
 /* Notes the events of the last commands of a device's streams, with references. The device's lock is held. Returns their number, -1 when
- * there was no memory for them. */
-static int32_t note_lasts(const npu_device_t *device, npu_event_t ***out_events) {
+ * there was no memory for them; `*out_status` is set when a marker could not be queued. */
+static int32_t note_lasts(const npu_device_t *device, npu_event_t ***out_events, hal_status_t *out_status) {
   size_t streams = 0;
   int32_t count = 0;
   for (const hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) streams++;
@@ -150,6 +196,8 @@ static int32_t note_lasts(const npu_device_t *device, npu_event_t ***out_events)
   npu_event_t **const events = hal_host->mem_alloc(streams * sizeof *events, alignof(npu_event_t *));
   if (!events) return -1;
   for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    const hal_status_t marked = mark(stream);
+    if (marked) *out_status = marked;
     pthread_mutex_lock(&stream->lock);
     npu_event_t *const last = npu_work_last(stream);
     pthread_mutex_unlock(&stream->lock);
@@ -166,7 +214,7 @@ hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   if (status) return status;
   npu_device_t *device = &npu.devices[ordinal];
   pthread_mutex_lock(&device->lock);
-  const int32_t count = note_lasts(device, &events);
+  const int32_t count = note_lasts(device, &events, &status);
   pthread_mutex_unlock(&device->lock);
   if (count < 0)
     return npu_error(HAL_RESOURCE_EXHAUSTED, 0, "npu: no host memory to wait for a device; free some memory");

@@ -66,6 +66,13 @@ static int grow(hal_plugin_stream_t *stream) {
   return 1;
 }
 
+/* Level Zero promises no order within a list: on one that was lent, a barrier stands before and after each command of ours. The lock is
+ * held. */
+static ze_result_t fence_lent(const hal_plugin_stream_t *stream) {
+  if (NPU_LIKELY(!atomic_load_explicit(&stream->lent, memory_order_relaxed))) return ZE_RESULT_SUCCESS;
+  return ze.zeCommandListAppendBarrier(stream->list, NULL, 0, NULL);
+}
+
 /* Makes room in the ring, and an event. The lock is held. */
 static hal_status_t make_place(npu_submit_t *submit) {
   hal_plugin_stream_t *const stream = submit->stream;
@@ -93,7 +100,8 @@ hal_status_t npu_submit_begin(npu_submit_t *submit, hal_plugin_stream_t *stream,
   submit->signal = submit->work.event->handle;
   npu_event_t *const last = npu_work_last(submit->stream);
   if (last) npu_submit_wait(submit, last);
-  return HAL_OK;
+  const ze_result_t code = fence_lent(submit->stream);
+  return NPU_LIKELY(!code) ? HAL_OK : npu_submit_end(submit, code);
 }
 
 void npu_submit_wait(npu_submit_t *submit, npu_event_t *event) {
@@ -130,8 +138,21 @@ hal_status_t npu_submit_end(npu_submit_t *submit, ze_result_t code) {
   }
   stream->ring[(stream->first + stream->count++) & (stream->room - 1)] = *work;
   if (submit->synchronous) npu_event_keep(work->event);
+  const ze_result_t fenced = fence_lent(stream);
+  if (NPU_UNLIKELY(fenced))
+    keep_failure(stream, work, (npu_failure_t){.status = npu_error_status(fenced), .code = fenced});
   pthread_mutex_unlock(&stream->lock);
   return submit->synchronous ? wait_for(stream, work->event, work->op, work->kernel) : HAL_OK;
+}
+
+hal_status_t npu_work_mark(hal_plugin_stream_t *stream) {
+  npu_submit_t submit;
+  if (NPU_LIKELY(!atomic_load_explicit(&stream->lent, memory_order_relaxed))) return HAL_OK;
+  const hal_status_t status = npu_submit_begin(&submit, stream, stream->device, "stream_native");
+  if (status) return status;
+  submit.work.noted = 0;
+  return npu_submit_end(&submit,
+                        ze.zeCommandListAppendBarrier(submit.list, submit.signal, submit.wait_count, submit.waits));
 }
 
 void npu_work_drain(hal_plugin_stream_t *stream) {

@@ -63,6 +63,8 @@ static cl_event take_handle(hal_plugin_event_t *event, cl_command_queue *out_que
 
 /* The queue is in order: when its last command is done, all are. */
 static hal_status_t record_last(hal_plugin_event_t *event, hal_plugin_stream_t *stream) {
+  const hal_status_t status = ocl_work_mark(stream);
+  if (status) return status;
   pthread_mutex_lock(&stream->lock);
   ocl_work_reap(stream, UINT32_MAX);
   set_record(event, ocl_work_last(stream), stream->queue, NULL); /* flushed: another queue may wait for it */

@@ -154,6 +154,8 @@ struct hal_plugin_stream_s {
   ocl_work_t *ring;
   uint32_t first, count, room; /* room: a power of two, or 0 */
   uint32_t unflushed;
+  atomic_int lent;             /* a user has the queue, and may have commands there that are in no ring */
+  _Atomic int64_t patience;    /* with a marker of stream_query, ns; 0: the first */
   ocl_failure_t failure, told; /* not yet reported; reported last */
   struct hal_worker_s *host;   /* calls host functions; made for the first one */
   ocl_captured_t captured;
@@ -290,6 +292,9 @@ void ocl_work_flush(hal_plugin_stream_t *stream);
 
 /* Does that, and gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
 cl_event ocl_work_last(hal_plugin_stream_t *stream);
+
+/* On a stream whose queue was lent, queues a marker, which stands for the commands of its users in the ring. No lock is held. */
+hal_status_t ocl_work_mark(hal_plugin_stream_t *stream);
 
 /* Waits for everything queued so far. The stream's failure is kept, one of waiting, too. */
 void ocl_work_drain(hal_plugin_stream_t *stream);

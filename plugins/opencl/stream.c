@@ -1,7 +1,10 @@
 /* stream.c: streams: in-order queues of the driver. */
+#define _POSIX_C_SOURCE 200809L
 #include <hal/plugin_worker.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "capture.h"
 
@@ -46,6 +49,7 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   const hal_status_t status = ocl_check_device(stream->device);
   if (status) return status;
   ocl_capture_leave(stream);
+  if (ocl_work_mark(stream)) icd.clFinish(stream->queue);
   ocl_work_drain(stream);
   if (stream->failure.status)
     hal_host->log(HAL_LOG_ERROR,
@@ -58,6 +62,12 @@ hal_status_t hal_plugin_stream_destroy(hal_plugin_stream_t *stream) {
   hal_host->mem_free(stream->ring);
   hal_host->mem_free(stream);
   return HAL_OK;
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* Reports the stream's failure, if there is one, and clears it. */
@@ -78,9 +88,36 @@ hal_status_t hal_plugin_stream_synchronize(hal_plugin_stream_t *stream) {
   if (!stream) return HAL_OK;
   hal_status_t status = ocl_check_device(stream->device);
   if (!status) status = ocl_capture_forbid(stream, "stream_synchronize");
+  if (!status) status = ocl_work_mark(stream);
   if (status) return status;
   ocl_work_drain(stream);
   return take_failure(stream);
+}
+
+/* Whether work remains, as far as the ring tells. */
+static int is_busy(hal_plugin_stream_t *stream) {
+  pthread_mutex_lock(&stream->lock);
+  ocl_work_reap(stream, UINT32_MAX);
+  const int busy = stream->count != 0;
+  if (busy) ocl_work_flush(stream); /* else who asks again and again would wait for ever */
+  pthread_mutex_unlock(&stream->lock);
+  return busy;
+}
+
+/* A lent queue whose ring is empty is asked by a marker, which gets a moment to end: on an idle queue it does. Where it did not, the next
+ * one gets twice as long, so that who asks again and again hears of the end. */
+static hal_status_t query_lent(hal_plugin_stream_t *stream) {
+  enum { FIRST_NS = 50000, MOST_NS = 20000000 };
+  const int64_t patience = atomic_load(&stream->patience) ? atomic_load(&stream->patience) : FIRST_NS;
+  const hal_status_t status = ocl_work_mark(stream);
+  if (status) return status;
+  for (const int64_t end = now_ns() + patience; is_busy(stream); sched_yield()) {
+    if (now_ns() < end) continue;
+    atomic_store(&stream->patience, patience < MOST_NS ? 2 * patience : MOST_NS);
+    return HAL_NOT_READY;
+  }
+  atomic_store(&stream->patience, 0);
+  return HAL_OK;
 }
 
 hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
@@ -88,12 +125,9 @@ hal_status_t hal_plugin_stream_query(hal_plugin_stream_t *stream) {
   hal_status_t status = ocl_check_device(stream->device);
   if (!status) status = ocl_capture_forbid(stream, "stream_query");
   if (status) return status;
-  pthread_mutex_lock(&stream->lock);
-  ocl_work_reap(stream, UINT32_MAX);
-  const int busy = stream->count != 0;
-  if (busy) ocl_work_flush(stream); /* else who asks again and again would wait for ever */
-  pthread_mutex_unlock(&stream->lock);
-  return busy ? HAL_NOT_READY : take_failure(stream);
+  if (is_busy(stream)) return HAL_NOT_READY;
+  if (OCL_UNLIKELY(atomic_load_explicit(&stream->lent, memory_order_relaxed))) status = query_lent(stream);
+  return status ? status : take_failure(stream);
 }
 
 hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_error_t *out_error) {
@@ -111,6 +145,7 @@ hal_status_t hal_plugin_stream_error(hal_plugin_stream_t *stream, hal_stream_err
 }
 
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
+  if (stream) atomic_store(&stream->lent, 1);
   *out_native = stream ? stream->queue : NULL;
   return HAL_OK;
 }
@@ -120,6 +155,7 @@ typedef struct lasts_s {
   cl_event *events;
   cl_command_queue *queues;
   size_t count;
+  hal_status_t status; /* of a marker that could not be queued */
 } lasts_t;
 
 /* Notes them, with references. The device's lock is held. Returns whether there was memory for it. */
@@ -132,6 +168,8 @@ static int note_lasts(const ocl_device_t *device, lasts_t *lasts) {
   if (!lasts->events) return 0;
   lasts->queues = (cl_command_queue *)(lasts->events + streams);
   for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {
+    lasts->status = ocl_work_mark(stream);
+    if (lasts->status) break;
     pthread_mutex_lock(&stream->lock);
     const cl_event last = ocl_work_last(stream);
     pthread_mutex_unlock(&stream->lock);
@@ -165,6 +203,7 @@ hal_status_t hal_plugin_device_synchronize(int32_t ordinal) {
   pthread_mutex_unlock(&device->lock);
   if (!noted)
     return ocl_error(HAL_RESOURCE_EXHAUSTED, 0, "opencl: no host memory to wait for a device; free some memory");
+  status = lasts.status;
   const cl_int code = wait_lasts(&lasts);
   pthread_mutex_lock(&device->lock);
   for (hal_plugin_stream_t *stream = device->streams; stream; stream = stream->next) {

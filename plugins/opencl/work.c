@@ -135,6 +135,16 @@ void ocl_work_waited(hal_plugin_stream_t *stream, cl_int code) {
   pthread_mutex_unlock(&stream->lock);
 }
 
+hal_status_t ocl_work_mark(hal_plugin_stream_t *stream) {
+  ocl_submit_t submit;
+  if (OCL_LIKELY(!atomic_load_explicit(&stream->lent, memory_order_relaxed))) return HAL_OK;
+  const hal_status_t status = ocl_submit_begin(&submit, stream, stream->device, "stream_native");
+  if (status) return status;
+  submit.work.noted = 0;
+  submit.flush = 1;
+  return ocl_submit_end(&submit, icd.clEnqueueMarkerWithWaitList(submit.queue, 0, NULL, &submit.work.event));
+}
+
 void ocl_work_drain(hal_plugin_stream_t *stream) {
   pthread_mutex_lock(&stream->lock);
   const cl_event last = ocl_work_last(stream);

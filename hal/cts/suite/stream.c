@@ -251,11 +251,32 @@ void cts_case_stream_destroy_gives_back(cts_t *t) {
             "%d streams were made and destroyed, and the process has %d more file descriptors", STREAMS, more_files);
 }
 
+/* The suite has no vendor's library to queue work with; a stream whose handle was given away must be as good as before. */
 void cts_case_stream_native(cts_t *t) {
-  void *native = &native;
-  hal_plugin_stream_t *const stream = cts_stream(t);
+  void *native = &native, *again = &again, *of_other = &of_other, *of_null = &of_null;
+  hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);
+  uint8_t *const device = cts_alloc(t, SIZE), *const bytes = cts_pinned(t, SIZE), *const got = cts_pinned(t, SIZE);
   CTS_OK(t, stream_native, stream, &native);
+  CTS_OK(t, stream_native, other, &of_other);
+  CTS_OK(t, stream_native, stream, &again);
+  CTS_OK(t, stream_native, NULL, &of_null);
   CTS_CHECK(t, native != &native, "stream_native gave HAL_OK and no answer");
+  CTS_JUDGE(t, stream_native, "no other stream has it");
+  CTS_CHECK(t, again == native, "stream_native gave %p, and then %p for the same stream", native, again);
+  CTS_CHECK(t, !native || of_other != native, "stream_native gave %p for two streams", native);
+  CTS_CHECK(t, !of_null, "stream_native gave %p for the NULL stream", of_null);
+  CTS_JUDGE(t, stream_native, "is work of the stream");
+  for (uint64_t round = 0; round < 5; round++) {
+    cts_noise(bytes, SIZE, round);
+    cts_put(t, stream, device, bytes, SIZE);
+    cts_get(t, stream, got, device, SIZE);
+    hal_status_t status = HAL_NOT_READY;
+    for (int naps = 0; naps < 20000 && (status = cts_stream_query(t, stream)) == HAL_NOT_READY; naps++) cts_nap();
+    CTS_CHECK(t, !status, "stream_query gave %s 20,000 times, or failed, for a stream whose handle was given away",
+              hal_status_name(status));
+    cts_same(t, got, bytes, SIZE, "the work of a stream whose handle was given away");
+    cts_sync(t, stream);
+  }
 }
 
 void cts_case_stream_error_none(cts_t *t) {
