@@ -3,6 +3,8 @@
 # hal_add_kernel_pack(<name> [DESTINATION <folder>] [OPTIONS <option of hal-pack>...]): the target hal_<name>_pack compiles the portable
 # kernels ahead into libhal_<name>.pack beside the plugin. With DESTINATION it is part of every build and installed there.
 #
+# A plugin whose driver takes SPIR-V links the target hal_plugin_spirv, too: target_link_libraries(hal_<name> PRIVATE hal_plugin_spirv).
+#
 # The SDK target hal_plugin carries every flag a plugin needs, so that an author cannot forget one; after the link
 # check_plugin.cmake looks at the result, and a plugin that breaks a rule is a failed build. Out of the tree the functions come
 # with find_package(torch_backend_hal); including this file of an installed torch_backend does the same.
@@ -34,16 +36,20 @@ endfunction()
 function(hal_plugin_sdk)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "SOURCE_DIR;INCLUDE_DIR" "")
   add_library(hal_plugin_archive STATIC ${ARG_SOURCE_DIR}/base.c ${ARG_SOURCE_DIR}/library.c ${ARG_SOURCE_DIR}/worker.c
-    ${ARG_SOURCE_DIR}/count.c ${ARG_SOURCE_DIR}/helper.c ${ARG_SOURCE_DIR}/records.c ${ARG_SOURCE_DIR}/binary.c ${ARG_SOURCE_DIR}/spirv.c
-    ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/clang.c ${ARG_SOURCE_DIR}/process.c ${ARG_SOURCE_DIR}/freeze.c
-    ${ARG_SOURCE_DIR}/shared_event.c)
+    ${ARG_SOURCE_DIR}/count.c ${ARG_SOURCE_DIR}/helper.c ${ARG_SOURCE_DIR}/records.c ${ARG_SOURCE_DIR}/binary.c
+    ${ARG_SOURCE_DIR}/transfer.c ${ARG_SOURCE_DIR}/process.c ${ARG_SOURCE_DIR}/shared_event.c)
   target_include_directories(hal_plugin_archive PUBLIC ${ARG_INCLUDE_DIR})
+  target_link_libraries(hal_plugin_archive PUBLIC m)
   # No fused multiply-add: the numbers of random_fill are promised bit for bit.
   target_compile_options(hal_plugin_archive PRIVATE -ffp-contract=off)
   set_target_properties(hal_plugin_archive PROPERTIES OUTPUT_NAME hal_plugin POSITION_INDEPENDENT_CODE ON
     C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
   hal_plugin_interface(SDK_DIR ${ARG_SOURCE_DIR} INCLUDE_DIR ${ARG_INCLUDE_DIR})
   target_link_libraries(hal_plugin INTERFACE hal_plugin_archive m)
+  # For plugins whose driver takes SPIR-V, which link it, too: hal/plugin_clang.h and hal/plugin_spirv.h.
+  add_library(hal_plugin_spirv STATIC ${ARG_SOURCE_DIR}/spirv/clang.c ${ARG_SOURCE_DIR}/spirv/freeze.c ${ARG_SOURCE_DIR}/spirv/spirv.c)
+  target_link_libraries(hal_plugin_spirv PUBLIC hal_plugin_archive)
+  set_target_properties(hal_plugin_spirv PROPERTIES POSITION_INDEPENDENT_CODE ON C_VISIBILITY_PRESET hidden C_STANDARD 11 C_EXTENSIONS OFF)
 endfunction()
 
 function(hal_add_plugin name)

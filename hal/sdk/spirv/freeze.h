@@ -1,4 +1,4 @@
-/* freeze.h: LLVM IR without `freeze` (freeze.c). Private to hal/sdk. */
+/* freeze.h: LLVM IR without `freeze` (freeze.c). Private to hal/sdk/spirv. */
 #ifndef FREEZE_H_
 #define FREEZE_H_
 
