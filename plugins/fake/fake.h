@@ -1,7 +1,7 @@
 /* fake.h: what the parts of the fake plugin share: settings, devices, streams, the queue, the worker pool. Private.
  *
- * A stream is an in-order queue of items. Whoever has *claimed* it (state RUNNING) runs its items: a worker of the
- * pool, or a thread that waits for the stream. Item number n of a stream is done when stream->done >= n; an event is a
+ * A stream is an in-order queue of items. The thread that has *claimed* it (state RUNNING) runs its items: a worker of the
+ * pool, or a thread that waits for the stream (schedule.h). Item number n of a stream is done when stream->done >= n; an event is a
  * pair (stream, number), so that events need no objects of their own in the queue and stay right after they are
  * destroyed.
  *
@@ -187,9 +187,9 @@ typedef struct fake_chunk_s fake_chunk_t;
  * ------------------------------------------------------------------------------------------------------------- */
 enum {
   FAKE_STREAM_IDLE = 0,    /* nothing queued */
-  FAKE_STREAM_QUEUED = 1,  /* has items, waits for somebody to claim it; is in the pool's list */
+  FAKE_STREAM_READY = 1,   /* has items and is in the pool's list: to be claimed */
   FAKE_STREAM_RUNNING = 2, /* claimed */
-  FAKE_STREAM_PARKED = 3   /* its next item waits for another stream, in whose list of waiters it is */
+  FAKE_STREAM_BLOCKED = 3  /* its next item waits for another stream, in whose list of waiters it is */
 };
 
 struct hal_plugin_stream_s {
@@ -198,7 +198,7 @@ struct hal_plugin_stream_s {
   uint32_t state;
   uint32_t listed; /* in the pool's list (which holds a reference), perhaps no longer rightly */
   uint32_t write_offset;
-  atomic_uint amount; /* of work queued since a thread last waited for the stream, as FAKE_MUCH counts */
+  atomic_uint backlog; /* what was enqueued since a thread last waited for the stream: FAKE_BACKLOG */
   fake_chunk_t *write_chunk;
   int32_t device, priority;
   uint32_t sleepers; /* threads asleep on `signal` */
@@ -220,9 +220,9 @@ struct hal_plugin_stream_s {
 
   alignas(FAKE_CACHE_LINE) atomic_uint refs;
   atomic_uint failed;               /* `error` is set */
-  hal_plugin_stream_t *waiters;     /* parked on this stream; under the lock */
+  hal_plugin_stream_t *waiters;     /* BLOCKED on this stream; under the lock */
   hal_plugin_stream_t *wait_next;   /* in the list of waiters of wait_stream, under that stream's lock */
-  hal_plugin_stream_t *wait_stream; /* what a parked stream waits for: under the lock */
+  hal_plugin_stream_t *wait_stream; /* what a BLOCKED stream waits for: under the lock */
   uint64_t wait_number;
   hal_plugin_stream_t *ready_next;                /* in the pool's list, under the pool's lock */
   hal_plugin_stream_t *list_next, *list_previous; /* of the device, under its lock */
@@ -232,10 +232,6 @@ struct hal_plugin_stream_s {
   uint64_t capture_number;           /* nodes of the recording up to the stream's last one */
   uint32_t capture_merged;           /* another stream of the capture has waited for those */
 };
-
-/* A program that reads a number after every few launches does these itself while it waits, sooner than a worker would come: no worker
- * is woken for so few items. A launch that is worth several threads counts as many. */
-#define FAKE_MUCH 4u
 
 static inline int fake_is_captured(const hal_plugin_stream_t *stream) {
   return FAKE_UNLIKELY(atomic_load_explicit(&stream->capture, memory_order_relaxed) != NULL);
@@ -276,17 +272,12 @@ void fake_stream_unref(hal_plugin_stream_t *stream);
 void fake_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const char *kernel);
 void fake_stream_fork_child(void);
 
-/* ---- run.c: running a stream's items, waiting for them
- * --------------------------------------------------------------------- */
-/* A worker's visit to a stream from the pool's list: claims it if it may, runs what there is, lingers a moment.
- * Returns 1 when it has already waited FAKE_SPIN_NS for nothing. */
-int fake_stream_visit(hal_plugin_stream_t *stream);
-/* Waits until item `number` of the stream is done; the calling thread runs items itself when nobody else does. */
+/* ---- run.c, wait.c: running a stream's items, waiting for them
+ * ------------------------------------------------------------- */
+/* Waits until item `number` of the stream is done; the calling thread runs items itself when no other does. */
 void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number);
 /* Waits at most `timeout_ns` and runs nothing itself. Returns whether the item is done. */
 int fake_stream_wait_timeout(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns);
-/* The part of fake_queue_commit for a stream that was idle: hands it to the pool; `much` as for fake_pool_push. */
-void fake_stream_schedule(hal_plugin_stream_t *stream, int much);
 /* Runs what an item says. */
 void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item);
 
@@ -375,24 +366,10 @@ int fake_launch_fails(void);
 /* Makes a launch fail: the stream keeps the failure; without a stream it is returned. */
 hal_status_t fake_launch_inject(hal_plugin_stream_t *stream, const hal_host_kernel_t *kernel);
 
-/* ---- pool.c: the worker threads of the process
- * ------------------------------------------------------------------------------ */
-/* Streams or seats of parallel launches that a worker could take. */
-extern atomic_uint fake_pool_work;
-
-/* Puts a stream into the list (taking over a reference) and wakes a worker if none is looking; when it is not `much`, a napping one may
- * go on napping. Returns 0 when there are no workers and none can be started; the caller then runs the stream itself. */
-int fake_pool_push(hal_plugin_stream_t *stream, int much);
-/* Work in the list has become much: wakes a worker if none is looking. */
-void fake_pool_rouse(void);
-/* Runs a launch on the calling thread and on workers that are free. `owner` may be NULL. */
-void fake_pool_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args);
-/* Takes part in the running parallel launch of `owner`, if there is one with a seat. Returns whether it did. */
-int fake_pool_help(const hal_plugin_stream_t *owner);
-/* A worker that waits for items of one stream counts as looking for work: brackets of that. `leave` wakes another
- * worker if there is work left for it. */
-void fake_pool_look(void);
-void fake_pool_leave(void);
+/* ---- pool.c, parallel.c: the worker threads of the process
+ * ----------------------------------------------------------------- */
+/* Computes a launch on the calling thread and on workers that are free. `owner` may be NULL. */
+void fake_run_parallel(hal_plugin_stream_t *owner, const hal_host_kernel_t *kernel, uint64_t units, void *const *args);
 /* Ends the workers; waits at most a second for them. */
 void fake_pool_stop(void);
 void fake_pool_fork_prepare(void);
@@ -413,7 +390,7 @@ static inline void fake_run(hal_plugin_stream_t *owner, const hal_host_kernel_t 
     const hal_host_range_t range = {0, units};
     fake_compute(kernel, &range, args);
   } else {
-    fake_pool_parallel(owner, kernel, units, args);
+    fake_run_parallel(owner, kernel, units, args);
   }
 }
 

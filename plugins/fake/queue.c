@@ -5,7 +5,7 @@
  * queue whose depth stays below a chunk allocates nothing; a deeper queue grows, up to DEPTH items. */
 #include <string.h>
 
-#include "fake.h"
+#include "schedule.h"
 
 /* About 250 launches of a binary kernel; small enough for thousands of streams, large enough that changing chunks is
  * rare. */
@@ -83,10 +83,10 @@ fake_item_t *fake_queue_reserve(hal_plugin_stream_t *stream, uint32_t size, uint
   return item;
 }
 
-/* What an item counts towards FAKE_MUCH. */
+/* What an item counts towards FAKE_BACKLOG. */
 static uint32_t weight(const fake_item_t *item) {
   const int large = item->kind == FAKE_ITEM_LAUNCH && item->u.launch.units >= item->u.launch.kernel->grain;
-  return large || item->kind == FAKE_ITEM_GRAPH ? FAKE_MUCH : 1;
+  return large || item->kind == FAKE_ITEM_GRAPH ? FAKE_BACKLOG : 1;
 }
 
 uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
@@ -97,16 +97,16 @@ uint64_t fake_queue_commit(hal_plugin_stream_t *stream, fake_item_t *item) {
   stream->write_offset += item->size;
   const uint64_t number = atomic_load_explicit(&stream->tail, memory_order_relaxed) + 1;
   atomic_store_explicit(&stream->tail, number, memory_order_release);
-  const uint32_t before = atomic_load_explicit(&stream->amount, memory_order_relaxed);
-  const uint32_t amount = before < FAKE_MUCH ? before + weight(item) : before;
-  if (FAKE_UNLIKELY(amount != before)) atomic_store_explicit(&stream->amount, amount, memory_order_relaxed);
+  const uint32_t before = atomic_load_explicit(&stream->backlog, memory_order_relaxed);
+  const uint32_t backlog = before < FAKE_BACKLOG ? before + weight(item) : before;
+  if (FAKE_UNLIKELY(backlog != before)) atomic_store_explicit(&stream->backlog, backlog, memory_order_relaxed);
   if (FAKE_LIKELY(stream->state != FAKE_STREAM_IDLE)) {
-    const int rouse = before < FAKE_MUCH && amount >= FAKE_MUCH && stream->state == FAKE_STREAM_QUEUED;
+    const int wake = before < FAKE_BACKLOG && backlog >= FAKE_BACKLOG && stream->state == FAKE_STREAM_READY;
     fake_unlock(&stream->lock);
-    if (FAKE_UNLIKELY(rouse)) fake_pool_rouse();
+    if (FAKE_UNLIKELY(wake)) fake_pool_wake();
     return number;
   }
-  fake_stream_schedule(stream, amount >= FAKE_MUCH);
+  fake_stream_make_ready(stream, backlog >= FAKE_BACKLOG);
   return number;
 }
 

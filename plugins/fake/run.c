@@ -1,42 +1,39 @@
-/* run.c: who runs a stream's items, and how threads and other streams wait for them.
+/* run.c: who runs a stream's items, and how streams wait for each other: rules 1 and 3 of schedule.h.
  *
- * The life of a stream's state, always changed under its lock:
- *
- *   IDLE --enqueue--> QUEUED --claimed by a worker or by a thread that waits--> RUNNING --nothing left--> IDLE
- *   RUNNING --its turn is over and other streams wait--> QUEUED
- *   RUNNING --next item waits for another stream--> PARKED --that stream got there--> QUEUED
- *
- * A parked stream occupies no thread: it stands in the list of waiters of the stream that it waits for. A thread that
- * waits sleeps only while the stream is RUNNING; whenever the stream leaves that state, or reaches `wake_at`, the
- * sleepers are woken, look again, and run the items themselves if nobody else does. So a waiting thread depends on no
- * free worker. */
+ * No wake-up is lost: a thread that waits for item n stores n in `wake_at` and then reads `done`; the thread that runs the stream stores
+ * `done` and then reads `wake_at`. */
 #define _GNU_SOURCE
 #include <limits.h>
-#include <sched.h>
 #include <time.h>
 
-#include "fake.h"
+#include "schedule.h"
 
-/* A worker changes to another waiting stream after so many items: a launch of small kernels takes 10 to 100 us then. */
+/* After so many items a worker changes to another stream that is ready: 10 to 100 us for launches of small kernels. */
 #define TURN_ITEMS 64
 
-/* ---- waking
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- READY
+ * -------------------------------------------------------------------------------------------------------------------- */
 
-/* Under the lock: tells the sleepers to look again. Returns whether they must be woken after unlocking. */
+/* Under the lock: tells the threads that sleep on the stream to look again. Returns whether they must be woken after unlocking. */
 static int signal_sleepers(hal_plugin_stream_t *stream) {
   if (!stream->sleepers) return 0;
   atomic_fetch_add_explicit(&stream->signal, 1, memory_order_relaxed);
   return 1;
 }
 
-/* Unlocks; hands a stream that has just become QUEUED to the pool, with `much` or little work. Takes no reference of the caller's. */
-static void unlock_queued(hal_plugin_stream_t *stream, int much) {
+static void unlock_and_wake_sleepers(hal_plugin_stream_t *stream) {
+  const int wake = signal_sleepers(stream);
+  fake_unlock(&stream->lock);
+  if (wake) fake_futex_wake(&stream->signal, INT_MAX);
+}
+
+/* Unlocks a stream that has just become READY, and puts it into the pool's list, where it may still be: a thread that waited has run it. */
+static void unlock_ready(hal_plugin_stream_t *stream, int wake) {
   const int push = !stream->listed;
   stream->listed = 1;
   if (push) fake_stream_ref(stream); /* the list's */
   fake_unlock(&stream->lock);
-  if (push && FAKE_UNLIKELY(!fake_pool_push(stream, much))) { /* no thread could be started: the work is done here */
+  if (push && FAKE_UNLIKELY(!fake_pool_push(stream, wake))) { /* no thread could be started: the work is done here */
     fake_lock(&stream->lock);
     stream->listed = 0;
     fake_unlock(&stream->lock);
@@ -45,30 +42,38 @@ static void unlock_queued(hal_plugin_stream_t *stream, int much) {
   }
 }
 
-void fake_stream_schedule(hal_plugin_stream_t *stream, int much) {
-  stream->state = FAKE_STREAM_QUEUED;
-  unlock_queued(stream, much);
+void fake_stream_make_ready(hal_plugin_stream_t *stream, int wake) {
+  stream->state = FAKE_STREAM_READY;
+  unlock_ready(stream, wake);
 }
 
-/* A parked stream may go on. Drops the reference of the list of waiters. */
-static void resume(hal_plugin_stream_t *stream) {
+/* ---- BLOCKED
+ * ------------------------------------------------------------------------------------------------------------------ */
+
+/* A BLOCKED stream goes on. Drops the reference of the list of waiters. */
+static void unblock(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
-  stream->state = FAKE_STREAM_QUEUED;
+  stream->state = FAKE_STREAM_READY;
   stream->wait_stream = NULL;
   const int wake = signal_sleepers(stream);
-  unlock_queued(stream, 1);
+  unlock_ready(stream, 1);
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
   fake_stream_unref(stream);
 }
 
-/* `wake_at` is reached: wakes the sleepers and resumes the streams whose number is done. */
-static void wake_waiters(hal_plugin_stream_t *stream) {
+int fake_stream_wake_at(hal_plugin_stream_t *stream, uint64_t number) {
+  if (number < atomic_load_explicit(&stream->wake_at, memory_order_relaxed))
+    atomic_store_explicit(&stream->wake_at, number, memory_order_seq_cst);
+  return atomic_load_explicit(&stream->done, memory_order_seq_cst) >= number;
+}
+
+/* Under the lock: takes the streams whose item is done out of the list of waiters. Sets `wake_at` for the others; threads set it again. */
+static hal_plugin_stream_t *take_waiters(hal_plugin_stream_t *stream) {
   hal_plugin_stream_t *ready = NULL;
-  fake_lock(&stream->lock);
   const uint64_t done = fake_stream_done(stream);
   uint64_t least = UINT64_MAX;
   for (hal_plugin_stream_t **link = &stream->waiters; *link;) {
-    hal_plugin_stream_t *waiter = *link;
+    hal_plugin_stream_t *const waiter = *link;
     if (waiter->wait_number <= done) {
       *link = waiter->wait_next;
       waiter->wait_next = ready;
@@ -78,23 +83,20 @@ static void wake_waiters(hal_plugin_stream_t *stream) {
       link = &waiter->wait_next;
     }
   }
-  atomic_store_explicit(&stream->wake_at, least, memory_order_seq_cst); /* sleepers set it again */
-  const int wake = signal_sleepers(stream);
-  fake_unlock(&stream->lock);
-  if (wake) fake_futex_wake(&stream->signal, INT_MAX);
-  while (ready) {
-    hal_plugin_stream_t *next = ready->wait_next;
-    resume(ready);
-    ready = next;
-  }
+  atomic_store_explicit(&stream->wake_at, least, memory_order_seq_cst);
+  return ready;
 }
 
-/* Under the lock: makes item `number` wake the waiters. Returns whether it is done already. The order, wake_at before
- * done here and done before wake_at in complete(), is why no wake-up is lost. */
-static int wake_at(hal_plugin_stream_t *stream, uint64_t number) {
-  if (number < atomic_load_explicit(&stream->wake_at, memory_order_relaxed))
-    atomic_store_explicit(&stream->wake_at, number, memory_order_seq_cst);
-  return atomic_load_explicit(&stream->done, memory_order_seq_cst) >= number;
+/* `wake_at` is reached: wakes threads and unblocks streams. */
+static void wake_waiters(hal_plugin_stream_t *stream) {
+  fake_lock(&stream->lock);
+  hal_plugin_stream_t *ready = take_waiters(stream);
+  unlock_and_wake_sleepers(stream);
+  while (ready) {
+    hal_plugin_stream_t *const next = ready->wait_next;
+    unblock(ready);
+    ready = next;
+  }
 }
 
 static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
@@ -102,10 +104,40 @@ static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
   if (FAKE_UNLIKELY(number >= atomic_load_explicit(&stream->wake_at, memory_order_seq_cst))) wake_waiters(stream);
 }
 
-/* ---- running
- * ------------------------------------------------------------------------------------------------------------ */
+/* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and gives up the claim. Returns 0 when the wait is
+ * over after all: the stream is still claimed. */
+static int block(hal_plugin_stream_t *stream) {
+  const fake_item_t *const item = fake_queue_front(stream);
+  hal_plugin_stream_t *const other = item->u.wait.stream;
+  const uint64_t number = item->u.wait.number;
+  fake_stream_ref(stream); /* the list's */
+  fake_stream_ref(other);  /* the item may be run, and its reference dropped, as soon as `other` knows us */
+  fake_lock(&stream->lock);
+  stream->state = FAKE_STREAM_BLOCKED; /* first: once in the list, it may be unblocked at any moment */
+  stream->wait_stream = other;
+  stream->wait_number = number;
+  unlock_and_wake_sleepers(stream);
 
-enum { RAN_ALL = 0, RAN_ENOUGH = 1, RAN_TURN = 2, RAN_INTO_WAIT = 3 };
+  fake_lock(&other->lock);
+  const int over = fake_stream_wake_at(other, number);
+  if (!over) {
+    stream->wait_next = other->waiters;
+    other->waiters = stream;
+  }
+  fake_unlock(&other->lock);
+  fake_stream_unref(other);
+  if (!over) return 1;
+
+  fake_lock(&stream->lock); /* no other thread can have unblocked it: it never was in the list */
+  stream->state = FAKE_STREAM_RUNNING;
+  stream->wait_stream = NULL;
+  fake_unlock(&stream->lock);
+  fake_stream_unref(stream);
+  return 0;
+}
+
+/* ---- RUNNING
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 /* HAL_FAKE_DELAY: a pause of random length, so that a missing synchronisation shows. The numbers are splitmix64's of
  * one counter. (No thread-local state: the leak checker of gcc 12 crashes on that of a library opened with dlopen.) */
@@ -159,59 +191,27 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
   }
 }
 
-/* The stream is claimed by the caller: runs items until item `number` is done, there is no more, or, when `fair`, the
- * turn is over. */
+/* Why run_items ended. */
+enum { QUEUE_EMPTY, NUMBER_DONE, TURN_OVER, MUST_WAIT };
+
+/* The stream is claimed by the caller: runs items until item `number` is done, the queue is empty, the next item waits for another stream
+ * or, when `fair`, the turn is over. */
 static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
   uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
   for (uint32_t ran = 0;; ran++) {
-    if (done == fake_stream_tail(stream)) return RAN_ALL;
-    if (done >= number) return RAN_ENOUGH;
-    if (fair && ran >= TURN_ITEMS && atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return RAN_TURN;
+    if (done == fake_stream_tail(stream)) return QUEUE_EMPTY;
+    if (done >= number) return NUMBER_DONE;
+    if (fair && ran >= TURN_ITEMS && atomic_load_explicit(&fake_pool_work, memory_order_relaxed)) return TURN_OVER;
     const fake_item_t *item = fake_queue_front(stream);
-    if (item->kind == FAKE_ITEM_WAIT && fake_stream_done(item->u.wait.stream) < item->u.wait.number)
-      return RAN_INTO_WAIT;
+    if (item->kind == FAKE_ITEM_WAIT && fake_stream_done(item->u.wait.stream) < item->u.wait.number) return MUST_WAIT;
     fake_run_item(stream, item);
     fake_queue_pop(stream, item);
     complete(stream, ++done);
   }
 }
 
-/* The claimed stream's next item waits for another stream: leaves it with that stream's waiters. Returns 0 when the
- * wait is over after all: the stream is still claimed. */
-static int park(hal_plugin_stream_t *stream) {
-  const fake_item_t *item = fake_queue_front(stream);
-  hal_plugin_stream_t *other = item->u.wait.stream;
-  const uint64_t number = item->u.wait.number;
-  fake_stream_ref(stream); /* the list's */
-  fake_stream_ref(other);  /* the item may be run, and its reference dropped, as soon as `other` knows us */
-  fake_lock(&stream->lock);
-  stream->state = FAKE_STREAM_PARKED; /* first: once in the list, it may be resumed at any moment */
-  stream->wait_stream = other;
-  stream->wait_number = number;
-  const int wake = signal_sleepers(stream);
-  fake_unlock(&stream->lock);
-  if (wake) fake_futex_wake(&stream->signal, INT_MAX);
-
-  fake_lock(&other->lock);
-  const int over = wake_at(other, number);
-  if (!over) {
-    stream->wait_next = other->waiters;
-    other->waiters = stream;
-  }
-  fake_unlock(&other->lock);
-  fake_stream_unref(other);
-  if (!over) return 1;
-
-  fake_lock(&stream->lock); /* nobody else can have taken it out of PARKED: it never was in the list */
-  stream->state = FAKE_STREAM_RUNNING;
-  stream->wait_stream = NULL;
-  fake_unlock(&stream->lock);
-  fake_stream_unref(stream);
-  return 0;
-}
-
-/* Gives up a claim. Returns 0, still claimed, when `unless_work` and items have come meanwhile. */
-static int release(hal_plugin_stream_t *stream, int unless_work) {
+/* Gives up the claim: the stream is IDLE or READY then. Returns 0, still claimed, when `unless_work` and the queue is not empty. */
+static int give_up(hal_plugin_stream_t *stream, int unless_work) {
   fake_lock(&stream->lock);
   const int empty = fake_stream_done(stream) == fake_stream_tail(stream);
   if (!empty && unless_work) {
@@ -224,135 +224,48 @@ static int release(hal_plugin_stream_t *stream, int unless_work) {
     fake_queue_rewind(stream);
     fake_unlock(&stream->lock);
   } else {
-    stream->state = FAKE_STREAM_QUEUED;
-    unlock_queued(stream, 1);
+    fake_stream_make_ready(stream, 1);
   }
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
   return 1;
 }
 
-/* The claimed stream has run dry: stays a moment, since a thread that enqueues one small launch after another then
- * finds the worker awake and need not touch the pool. Not where threads wait after every few launches: they would pass each from
- * core to core. Returns whether there are new items. */
-static int linger(hal_plugin_stream_t *stream) {
-  if (atomic_load_explicit(&stream->amount, memory_order_relaxed) < FAKE_MUCH) return 0;
+/* Rule 4: the queue of the claimed stream is empty. Waits for its next item, or for other work; not where threads wait after every few
+ * launches, since the stream would move from core to core. Returns whether there are new items. */
+static int search_in(hal_plugin_stream_t *stream) {
+  if (atomic_load_explicit(&stream->backlog, memory_order_relaxed) < FAKE_BACKLOG) return 0;
   const uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
-  fake_pool_look();
+  fake_pool_begin_search();
   FAKE_SPIN_UNTIL(fake_stream_tail(stream) != done || atomic_load_explicit(&fake_pool_work, memory_order_relaxed));
-  fake_pool_leave();
+  fake_pool_end_search();
   return fake_stream_tail(stream) != done;
 }
 
-int fake_stream_visit(hal_plugin_stream_t *stream) {
+int fake_stream_serve(hal_plugin_stream_t *stream) {
   fake_lock(&stream->lock);
   stream->listed = 0;
-  const int claimed = stream->state == FAKE_STREAM_QUEUED; /* else a waiting thread was faster */
+  const int claimed = stream->state == FAKE_STREAM_READY; /* else a waiting thread has claimed it */
   if (claimed) stream->state = FAKE_STREAM_RUNNING;
   fake_unlock(&stream->lock);
   while (claimed) {
-    const int why = run_items(stream, UINT64_MAX, 1);
-    if (why == RAN_INTO_WAIT) {
-      if (park(stream)) return 0;
-    } else if (why == RAN_TURN) {
-      release(stream, 0);
-      return 0;
-    } else if (!linger(stream) && release(stream, 1)) {
-      return !atomic_load_explicit(&fake_pool_work, memory_order_relaxed);
+    switch (run_items(stream, UINT64_MAX, 1)) {
+      case MUST_WAIT:
+        if (block(stream)) return 0;
+        break;
+      case TURN_OVER:
+        give_up(stream, 0);
+        return 0;
+      default:
+        if (!search_in(stream) && give_up(stream, 1))
+          return !atomic_load_explicit(&fake_pool_work, memory_order_relaxed);
+        break;
     }
   }
   return 0;
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------------------------------------------------ */
-
-/* Runs a stream that the caller has claimed until `number` is done or it must wait for another. */
-static void run_claimed(hal_plugin_stream_t *stream, uint64_t number) {
-  for (;;) {
-    if (run_items(stream, number, 0) != RAN_INTO_WAIT) {
-      release(stream, 0);
-      return;
-    }
-    if (park(stream)) return;
-  }
-}
-
-/* Sleeps until the stream reaches `number`, is signalled, or the time is over (negative = no limit). Does not begin to
- * when the stream is not RUNNING, unless `any_state`: the caller then has something better to do. */
-static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns, int any_state) {
-  fake_lock(&stream->lock);
-  if (wake_at(stream, number) || (!any_state && stream->state != FAKE_STREAM_RUNNING)) {
-    fake_unlock(&stream->lock);
-    return;
-  }
-  stream->sleepers++;
-  const uint32_t seen = atomic_load_explicit(&stream->signal, memory_order_relaxed);
-  fake_unlock(&stream->lock);
-  fake_futex_wait(&stream->signal, seen, timeout_ns);
-  fake_lock(&stream->lock);
-  stream->sleepers--;
-  fake_unlock(&stream->lock);
-}
-
-/* One step towards item `number` of the stream: runs it, or helps, or waits. Gives, with a reference, the stream that
- * this one waits for when it is parked, and that stream's number. */
-static hal_plugin_stream_t *wait_step(hal_plugin_stream_t *stream, uint64_t number, int *inout_spun,
-                                      uint64_t *out_number) {
-  fake_lock(&stream->lock);
-  const uint32_t state = stream->state;
-  hal_plugin_stream_t *other = NULL;
-  if (state == FAKE_STREAM_QUEUED) {
-    stream->state = FAKE_STREAM_RUNNING;
-  } else if (state == FAKE_STREAM_PARKED && stream->wait_stream) {
-    other = stream->wait_stream;
-    fake_stream_ref(other);
-    *out_number = stream->wait_number;
-  }
-  fake_unlock(&stream->lock);
-
-  if (state == FAKE_STREAM_QUEUED) {
-    run_claimed(stream, number);
-  } else if (state == FAKE_STREAM_RUNNING && !fake_pool_help(stream)) {
-    if (!*inout_spun) {
-      FAKE_SPIN_UNTIL(fake_stream_done(stream) >= number);
-      *inout_spun = 1;
-    } else {
-      sleep_on(stream, number, -1, 0);
-    }
-  }
-  return other;
-}
-
-void fake_stream_wait(hal_plugin_stream_t *stream, uint64_t number) {
-  int spun = 0;
-  hal_plugin_stream_t *at =
-      stream; /* where the wait stands: the stream, or one that it waits for, however indirectly */
-  uint64_t at_number = number;
-  while (fake_stream_done(stream) < number) {
-    hal_plugin_stream_t *next = NULL;
-    uint64_t next_number = 0;
-    if (fake_stream_done(at) < at_number)
-      next = wait_step(at, at_number, &spun, &next_number);
-    else
-      sched_yield(); /* `at` got there, and its waiters are just being resumed */
-    if (next || fake_stream_done(at) >= at_number) {
-      if (at != stream) fake_stream_unref(at);
-      at = next ? next : stream;
-      at_number = next ? next_number : number;
-    }
-  }
-  if (at != stream) fake_stream_unref(at);
-}
-
-int fake_stream_wait_timeout(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns) {
-  if (fake_stream_done(stream) >= number) return 1;
-  int64_t end = 0;
-  if (timeout_ns <= 0) return 0;
-  if (__builtin_add_overflow(fake_now(), timeout_ns, &end)) end = INT64_MAX;
-  while (fake_stream_done(stream) < number) {
-    const int64_t left = end - fake_now();
-    if (left <= 0) return 0;
-    sleep_on(stream, number, left, 1);
-  }
-  return 1;
+void fake_stream_run_claimed(hal_plugin_stream_t *stream, uint64_t number) {
+  while (run_items(stream, number, 0) == MUST_WAIT)
+    if (block(stream)) return;
+  give_up(stream, 0);
 }

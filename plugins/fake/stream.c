@@ -39,7 +39,7 @@ void fake_stream_unref(hal_plugin_stream_t *stream) {
 static void drain(hal_plugin_stream_t *stream) {
   if (FAKE_LIKELY(fake.settings.async)) {
     fake_stream_wait(stream, fake_stream_tail(stream));
-    atomic_store_explicit(&stream->amount, 0, memory_order_relaxed);
+    atomic_store_explicit(&stream->backlog, 0, memory_order_relaxed);
   } else { /* another thread may be running something on the stream, with the lock held */
     fake_lock(&stream->lock);
     fake_unlock(&stream->lock);

@@ -9,22 +9,21 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* The one policy of who has nothing to do, a worker without work or a thread that waits: it looks at the memory for a while, in pieces
- * between which every other thread may have its core, and then sleeps. */
+/* How threads without work wait: rules 4 and 6 of schedule.h. A thread searches, that is reads a word of memory again and again, in pieces
+ * between which every other thread may have its core. */
 #define FAKE_PIECE_NS 5000
 
-/* The while: a sleeping thread takes 5 to 50 us to come. */
+/* Then it sleeps: a sleeping thread takes 5 to 50 us to come. */
 #define FAKE_SPIN_NS 20000
 
-/* That of the workers of a device that computes inline: they come to the caller's help and have nothing else to do, as OpenMP's threads,
- * which spin for milliseconds (libgomp's GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
+/* With HAL_FAKE_ASYNC=0 workers only help with the caller's launches, as OpenMP's threads, which spin for milliseconds (libgomp's
+ * GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
 #define FAKE_HELPER_SPIN_NS 2000000
 
-/* After that one worker naps, and between naps looks for what was queued without waking it: little work, which whoever waits for it
- * does itself as a rule (FAKE_MUCH). Naps grow, and end when nothing came for long: then it sleeps until it is woken. */
-#define FAKE_NAP_NS 50000
-#define FAKE_LONGEST_NAP_NS 1000000
-#define FAKE_NAPS_NS 100000000
+/* The sleeps of the poller, the first and the longest, and all of them together. */
+#define FAKE_POLL_NS 50000
+#define FAKE_LONGEST_POLL_NS 1000000
+#define FAKE_POLLS_NS 100000000
 
 #if defined(__x86_64__) || defined(__i386__)
 #define FAKE_RELAX() __builtin_ia32_pause()
