@@ -15,7 +15,6 @@ extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
 #define SLOT_SIZE sizeof(void (*)(void))
 #define SLOT_COUNT ((sizeof(hal_plugin_api_t) - FIRST_SLOT) / SLOT_SIZE)
 
-#if UINTPTR_MAX == UINT64_MAX /* the layouts are fixed for 64-bit machines */
 _Static_assert(FIRST_SLOT == 40, "ABI: first slot");
 _Static_assert(sizeof(hal_tensor_t) == 48, "ABI: hal_tensor_t");
 _Static_assert(sizeof(hal_value_t) == 16, "ABI: hal_value_t");
@@ -24,16 +23,16 @@ _Static_assert(HAL_STRUCT_SIZE(hal_plugin_info_t, flags) == 36, "ABI: hal_plugin
 _Static_assert(HAL_STRUCT_SIZE(hal_device_info_t, virtual_granularity) == 208, "ABI: hal_device_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointer_info_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_desc_t, queue) == 24, "ABI: hal_stream_desc_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, abandoned) == 48, "ABI: hal_module_desc_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, cancelled) == 48, "ABI: hal_module_desc_t");
 _Static_assert(sizeof(hal_launch_attribute_t) == 20, "ABI: hal_launch_attribute_t");
-_Static_assert(sizeof(hal_memory_handle_t) == 72, "ABI: hal_memory_handle_t");
+_Static_assert(sizeof(hal_memory_handle_t) == 256, "ABI: hal_memory_handle_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_launch_t, reserved) == 64, "ABI: hal_launch_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, host) == 80, "ABI: hal_op_call_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_op_own_t, query) == 56, "ABI: hal_op_own_t");
 _Static_assert(sizeof(hal_ir_use_t) == 32, "ABI: hal_ir_use_t");
 _Static_assert(sizeof(hal_ir_buffer_t) == 24, "ABI: hal_ir_buffer_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_node_t, writes) == 56, "ABI: hal_ir_node_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_ir_t, buffers) == 40, "ABI: hal_ir_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_ir_t, reserved) == 48, "ABI: hal_ir_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_run_t, plugin_stream) == 40, "ABI: hal_ir_run_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_compiler_t, destroy) == 72, "ABI: hal_compiler_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_random_t, random_state) == 80, "ABI: hal_random_t");
@@ -42,7 +41,6 @@ _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_st
 _Static_assert(HAL_STRUCT_SIZE(hal_device_process_t, memory_used) == 24, "ABI: hal_device_process_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc) == 64, "ABI: hal_host_api_t");
-#endif
 
 static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */
 

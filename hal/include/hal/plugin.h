@@ -24,9 +24,12 @@
  *
  * Rules.
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
- *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
+ *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
- *    when it lies within (HAL_SET_FIELD). Reserved fields are zero.
+ *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there.
+ *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t, hal_memory_handle_t,
+ *    hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says their distance: hal_ir_use_t,
+ *    hal_ir_buffer_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored (plugin_flags.h): later
  *    minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
@@ -70,9 +73,8 @@ typedef struct hal_plugin_info_s {
   uint32_t flags;      /* HAL_PLUGIN_* */
 } hal_plugin_info_t;
 
-enum {
-  HAL_PLUGIN_ON_REQUEST = 1u << 0 /* never chosen by itself, only when the user names it */
-};
+/* hal_plugin_info_t.flags */
+#define HAL_PLUGIN_ON_REQUEST (UINT32_C(1) << 0) /* never chosen automatically, only when the user names it */
 
 /* hal_device_info_t.flags */
 #define HAL_DEVICE_HOST_VISIBLE \
@@ -109,17 +111,25 @@ typedef struct hal_pointer_info_s {
 enum { HAL_POINTER_DEVICE = 1, HAL_POINTER_PINNED = 2, HAL_POINTER_MANAGED = 3 };
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
-enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
-enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };
+#define HAL_HANDLE_NONE UINT32_C(0)
+#define HAL_HANDLE_FILE (UINT32_C(1) << 0)
+#define HAL_HANDLE_FABRIC (UINT32_C(1) << 1)
+#define HAL_ACCESS_NONE UINT32_C(0)
+#define HAL_ACCESS_READ UINT32_C(1)
+#define HAL_ACCESS_READ_WRITE UINT32_C(3)
 
 typedef struct hal_memory_handle_s {
   uint32_t kind;     /* HAL_HANDLE_*, one of them */
   int32_t file;      /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; else -1 */
-  uint8_t bytes[64]; /* HAL_HANDLE_FABRIC */
+  uint32_t size;     /* HAL_HANDLE_FABRIC: bytes that are used */
+  uint32_t reserved;
+  uint8_t bytes[240]; /* HAL_HANDLE_FABRIC */
 } hal_memory_handle_t;
 
-/* event_create flags. HAL_EVENT_INTERPROCESS, for event_ipc_export, never comes with HAL_EVENT_TIMING */
-enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
+/* Flags of event_create */
+#define HAL_EVENT_TIMING (UINT32_C(1) << 0)
+#define HAL_EVENT_BLOCKING (UINT32_C(1) << 1)
+#define HAL_EVENT_INTERPROCESS (UINT32_C(1) << 2) /* for event_ipc_export; never together with HAL_EVENT_TIMING */
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------- */
 /* hal_stream_desc_t.engine */
@@ -173,10 +183,16 @@ typedef struct hal_module_desc_s {
   const char *options; /* compiler options, "" = none */
   const void *data;
   size_t size; /* bytes */
-  /* Becomes 1 when nobody waits for the module any more, as when the process ends while lazy work is compiled; or NULL. A plugin that compiles for
-   * long looks at it now and then (hal_process_run_wanted) and answers HAL_ABORTED; one that does not keeps the process from its end. */
-  const int32_t *abandoned;
+  /* The cancellation flag, or NULL: another thread sets it to 1, atomically, when the module is not needed any more, as when
+   * the process ends while lazy work is compiled. Read it by hal_is_cancelled. A plugin that compiles for long polls it
+   * (hal_process_run_wanted) and returns HAL_ABORTED; a plugin that ignores it delays process exit. */
+  const int32_t *cancelled;
 } hal_module_desc_t;
+
+#if defined(__GNUC__)
+/* Returns whether a cancellation flag is set, by an atomic load: the flag is written while the plugin runs. NULL is not set. */
+static inline int32_t hal_is_cancelled(const int32_t *flag) { return flag && __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+#endif
 
 enum { HAL_ARG_VALUE = 0, HAL_ARG_POINTER = 1, HAL_ARG_LOCAL = 2 };
 

@@ -9,6 +9,19 @@
 extern "C" {
 #endif
 
+/* Layouts and numbers are those of 64-bit little-endian hosts. */
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ != 8
+#error "the plugin ABI is defined for 64-bit hosts"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the plugin ABI is defined for little-endian hosts"
+#endif
+#ifdef __cplusplus
+static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is defined for 64-bit hosts");
+#else
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is defined for 64-bit hosts");
+#endif
+
 #define HAL_ABI_MAJOR 0
 #define HAL_ABI_MINOR 3
 /* The oldest minor version that this one works with: minors only append since then. */

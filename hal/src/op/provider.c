@@ -120,16 +120,16 @@ static const char *options_of(const hal_provider_t *provider, const char *source
 /* Of the calling thread; NULL = it waits itself. */
 static _Thread_local const int32_t *heeded;
 
-void hal_provider_heed(const int32_t *abandoned) { heeded = abandoned; }
+void hal_provider_heed(const int32_t *cancelled) { heeded = cancelled; }
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
-  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, abandoned),
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, cancelled),
                                   .dialect = dialect,
                                   .options = dialect == provider->own ? options_of(provider, data) : "",
                                   .data = data,
                                   .size = size,
-                                  .abandoned = heeded};
+                                  .cancelled = heeded};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 

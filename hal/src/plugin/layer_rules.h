@@ -21,7 +21,7 @@ static inline int has_end(const char *text, size_t size) { return memchr(text, '
 /* What the plugin wrote to its n-th out-parameter, which has this type. */
 #define WRITTEN(call, n, type) (*(type const *)(const void *)(call)->outs[n].room)
 
-/* ---- layer_rules_graph.c: virtual memory, graphs ---- */
+/* ---- layer_rules_graph.c: virtual memory, graphs, exports ---- */
 hal_status_t hal_rule_before_map(hal_layer_call_t *call);
 hal_status_t hal_rule_after_map(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_unmap(hal_layer_call_t *call, hal_status_t status);
@@ -36,5 +36,8 @@ hal_status_t hal_rule_before_capture_end(hal_layer_call_t *call);
 hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_export(hal_layer_call_t *call);
+hal_status_t hal_rule_after_export(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_open(hal_layer_call_t *call);
 
 #endif /* HAL_SRC_LAYER_RULES_H_ */
