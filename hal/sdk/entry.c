@@ -40,7 +40,7 @@ _Static_assert(HAL_STRUCT_SIZE(hal_kernel_info_t, blocks_per_unit) == 40, "ABI: 
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_stream_error_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_process_t, memory_used) == 24, "ABI: hal_device_process_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc) == 64, "ABI: hal_host_api_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, extensions) == 72, "ABI: hal_host_api_t");
 
 static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */
 
@@ -56,12 +56,14 @@ static const hal_plugin_api_t own_table = {
 
 hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
   if (!host || !api || api->struct_size < FIRST_SLOT) return HAL_INCOMPATIBLE;
-  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, mem_free)) return HAL_INCOMPATIBLE;
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, minor)) return HAL_INCOMPATIBLE;
   if (host->major != HAL_ABI_MAJOR || host->minor < HAL_ABI_MINOR_OLDEST) {
     api->major = HAL_ABI_MAJOR; /* for the host's message */
     api->minor = HAL_ABI_MINOR;
     return HAL_INCOMPATIBLE;
   }
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, extensions))
+    return HAL_INCOMPATIBLE; /* all hosts from 0.3 on */
 
   hal_plugin_api_t table = own_table;
   size_t size = api->struct_size < sizeof table ? api->struct_size : sizeof table;

@@ -174,7 +174,8 @@ void cts_case_fault_host_call(cts_t *t) {
               "stream_host_call behind launch %d gave %s, stream_synchronize %s, and %d functions of %d were called", i,
               hal_status_name(queued), hal_status_name(queued ? HAL_OK : failure), atomic_load(&calls), expected);
   }
-  CTS_CHECK(t, failure, "error of the suite: none of %d launches failed, of which %s makes one fail", LAUNCHES, t->fault);
+  CTS_CHECK(t, failure, "error of the suite: none of %d launches failed, of which %s makes one fail", LAUNCHES,
+            t->fault);
 }
 
 void cts_case_fault_synchronize(cts_t *t) { fail_once(t, ask_synchronize, "stream_synchronize"); }

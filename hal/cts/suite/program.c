@@ -7,7 +7,8 @@
 enum { COUNT = 1000, BYTES = COUNT * sizeof(float), OFFSET = 8 /* elements of a buffer in front of a tensor */ };
 enum { A, B, TEMPORARY, RESULT, BUFFERS };
 
-/* Elements of a graph as a host of a later minor version has them: longer than this version's, by bytes that are no number here. */
+/* Elements of a graph as a host of a later minor version has them: longer than this version's, by bytes that are no
+ * number here. */
 typedef struct node_s {
   hal_ir_node_t node;
   uint64_t later[3];
@@ -63,13 +64,12 @@ static void describe(cts_t *t, graph_t *graph, void *const addresses[BUFFERS], d
 }
 
 static void set_use(graph_t *graph, int number, uint32_t buffer, uint32_t value, int written) {
-  graph->uses[number].use =
-      (hal_ir_use_t){.tensor = &graph->tensors[buffer],
-                        .buffer = buffer,
-                        .value = value,
-                        .offset = buffer == B ? OFFSET * sizeof(float) : 0,
-                        .whole = written,
-                        .before = written ? UINT32_MAX : 0};
+  graph->uses[number].use = (hal_ir_use_t){.tensor = &graph->tensors[buffer],
+                                           .buffer = buffer,
+                                           .value = value,
+                                           .offset = buffer == B ? OFFSET * sizeof(float) : 0,
+                                           .whole = written,
+                                           .before = written ? UINT32_MAX : 0};
 }
 
 static void make_graph(graph_t *graph, uint32_t neg, uint32_t add) {
@@ -81,25 +81,25 @@ static void make_graph(graph_t *graph, uint32_t neg, uint32_t add) {
   set_use(graph, 4, RESULT, 3, 1);
   for (int i = 0; i < 2; i++)
     graph->nodes[i].node = (hal_ir_node_t){.struct_size = sizeof(node_t),
-                                      .op = i ? add : neg,
-                                      .read_count = i ? 2 : 1,
-                                      .write_count = 1,
-                                      .use_size = sizeof(use_t),
-                                      .name = i ? "add.Tensor" : "neg",
-                                      .call = &graph->calls[i],
-                                      .reads = &graph->uses[i ? 2 : 0].use,
-                                      .writes = &graph->uses[i ? 4 : 1].use};
+                                           .op = i ? add : neg,
+                                           .read_count = i ? 2 : 1,
+                                           .write_count = 1,
+                                           .use_size = sizeof(use_t),
+                                           .name = i ? "add.Tensor" : "neg",
+                                           .call = &graph->calls[i],
+                                           .reads = &graph->uses[i ? 2 : 0].use,
+                                           .writes = &graph->uses[i ? 4 : 1].use};
   for (uint32_t i = 0; i < BUFFERS; i++)
     graph->buffers[i].buffer = (hal_ir_buffer_t){.size = BYTES + (i == B ? OFFSET * sizeof(float) : 0),
-                                          .first_value = i == A   ? 0
-                                                         : i == B ? 1
-                                                                  : i,
-                                          .last_value = i == A   ? 0
-                                                        : i == B ? 1
-                                                                 : i,
-                                          .flags = i == RESULT      ? HAL_IR_OUTPUT
-                                                   : i == TEMPORARY ? 0
-                                                                    : HAL_IR_INPUT | HAL_IR_OUTPUT};
+                                                 .first_value = i == A   ? 0
+                                                                : i == B ? 1
+                                                                         : i,
+                                                 .last_value = i == A   ? 0
+                                                               : i == B ? 1
+                                                                        : i,
+                                                 .flags = i == RESULT      ? HAL_IR_OUTPUT
+                                                          : i == TEMPORARY ? 0
+                                                                           : HAL_IR_INPUT | HAL_IR_OUTPUT};
   graph->ir = (hal_ir_t){.struct_size = HAL_STRUCT_SIZE(hal_ir_t, reserved),
                          .node_count = 2,
                          .buffer_count = BUFFERS,

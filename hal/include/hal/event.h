@@ -31,15 +31,17 @@ HAL_API HAL_MUST_USE hal_status_t hal_event_synchronize(hal_event_t *event);
  * Errors: HAL_FAILED_PRECONDITION (also of events that a recorded stream records, which have no time), HAL_NOT_READY, HAL_INVALID_ARGUMENT (two devices). Since 0.1. */
 HAL_API hal_status_t hal_event_elapsed(hal_event_t *start, hal_event_t *end, int64_t *out_nanoseconds);
 
-/* Makes a handle by which another process opens the event, which was made with HAL_EVENT_INTERPROCESS; it is valid as long as the event
- * exists. `*out_size` is its number of bytes; they are written to `handle` when `room` is at least that, else nothing is.
- * Errors: HAL_FAILED_PRECONDITION = made without it; HAL_UNIMPLEMENTED = the plugin shares none. Since 0.2, bytes 0.3. */
+/* Makes a handle by which another process opens the event, which was made with HAL_EVENT_INTERPROCESS; it is valid as
+ * long as the event exists. `*out_size` is its number of bytes; they are written to `handle` when `room` is at least
+ * that, else nothing is. Errors: HAL_FAILED_PRECONDITION = made without it; HAL_UNIMPLEMENTED = the plugin shares
+ * none. Since 0.2, bytes 0.3. */
 HAL_API hal_status_t hal_event_ipc_export(hal_event_t *event, void *handle, size_t room, size_t *out_size);
 
 /* Opens an event of another process on the same device; it is waited for, queried and recorded as one's own. What failed before it is told in
  * the process whose work it was. Destroyed by hal_event_destroy. Errors: as hal_device_ensure, HAL_UNIMPLEMENTED; what the plugin answered to
  * a handle that is invalid, or that this process made. Since 0.2, bytes 0.3. */
-HAL_API hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size, hal_event_t **out_event);
+HAL_API hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size,
+                                        hal_event_t **out_event);
 
 /* Gives the event's device. Since 0.1. */
 HAL_API int32_t hal_event_device(const hal_event_t *event);

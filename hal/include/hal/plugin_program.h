@@ -30,10 +30,10 @@ typedef struct hal_ir_node_s {
   size_t struct_size;
   uint32_t op; /* HAL_OP_ID_* */
   uint32_t read_count, write_count;
-  uint32_t use_size; /* bytes from one element of `reads` and `writes` to the next: hal_ir_read, hal_ir_write */
-  const char *name;           /* "add.Tensor" */
-  const hal_op_call_t *call;  /* arguments and results, as the plugin's own operator would get them */
-  const hal_ir_use_t *reads;  /* the tensors among its arguments, in their order, those of lists one by one */
+  uint32_t use_size;         /* bytes from one element of `reads` and `writes` to the next: hal_ir_read, hal_ir_write */
+  const char *name;          /* "add.Tensor" */
+  const hal_op_call_t *call; /* arguments and results, as the plugin's own operator would get them */
+  const hal_ir_use_t *reads; /* the tensors among its arguments, in their order, those of lists one by one */
   const hal_ir_use_t *writes; /* its results */
 } hal_ir_node_t;
 
@@ -60,8 +60,8 @@ typedef struct hal_ir_s {
   uint32_t reserved;
 } hal_ir_t;
 
-/* The elements of a graph by their numbers. The host's structs may be longer than this header's, so that `ir->nodes[n]` is right
- * for n = 0 only. */
+/* The elements of a graph by their numbers. The host's structs may be longer than this header's, so that
+ * `ir->nodes[n]` is right for n = 0 only. */
 static inline const hal_ir_node_t *hal_ir_node(const hal_ir_t *ir, uint32_t number) {
   return (const hal_ir_node_t *)(const void *)((const char *)ir->nodes + (size_t)number * ir->node_size);
 }

@@ -98,7 +98,8 @@ static void *run(void *nothing) {
   return nothing;
 }
 
-/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is cancelled. The lock is held. */
+/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is cancelled. The lock
+ * is held. */
 static void forget(const hal_fuse_t *fuse) {
   for (job_t **link = &worker.first; *link;) {
     job_t *const job = *link;

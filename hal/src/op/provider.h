@@ -64,7 +64,8 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
 /* Gives the lock that serialises hal_provider_compile: where kernels are native, a compiler that runs keeps no operator waiting. */
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider);
 
-/* Says where to look whether somebody still waits for what the calling thread has compiled from now on (hal_module_desc_t.cancelled). */
+/* Says where to look whether somebody still waits for what the calling thread has compiled from now on
+ * (hal_module_desc_t.cancelled). */
 void hal_provider_heed(const int32_t *cancelled);
 
 /* Gives the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */

@@ -1,6 +1,8 @@
 /* layer_rules_graph.c: what the ops of virtual memory, graphs and exports promise beyond what holds for all. */
 #include "plugin/layer_rules.h"
 
+#include "plugin/extension.h"
+
 /* ---- virtual memory, graphs ---- */
 
 static hal_live_t *physical_of(const hal_layer_call_t *call, uintptr_t handle) {
@@ -108,6 +110,14 @@ hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t sta
       hal_live_find(&state_of(call)->lives, HAL_LIVE_GRAPH, (uintptr_t)value_of(call, "graph"));
   if (graph) call->made->device = graph->device;
   return status;
+}
+
+/* ---- extensions ---- */
+
+hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t status) {
+  const hal_extension_t *const first = WRITTEN(call, 0, const hal_extension_t *);
+  const char *const wrong = hal_extensions_wrong(first);
+  return wrong ? hal_validate_fault(call->plugin, call->slot, "the plugin's extensions: %s", wrong) : status;
 }
 
 /* ---- bytes for other processes and for the disk ---- */
