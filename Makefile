@@ -185,7 +185,7 @@ docs: $(STAMPS)/install $(STAMPS)/venv-docs
 	DOXYGEN_OUT=$(CURDIR)/build/docs OPERATORS_MD=$(CURDIR)/build/docs/aten/operators.md TORCH_DEVICE_BACKEND_AUTOLOAD=0 \
 	  $(VENV_PYTHON) -P -m sphinx -W --keep-going -q -b html docs build/docs/html
 
-C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -v '^hal/kernels/pk.h$$')
+C_FILES = $(shell git ls-files -co --exclude-standard -- '*.c' '*.h' '*.cpp' | grep -vE '^hal/kernels/pk.h$$|^test/abi/[0-9.]+/(include|sdk)/')
 format:
 	clang-format-14 -i $(C_FILES)
 check-format:

@@ -26,7 +26,7 @@ hal_status_t guarded(Function function) noexcept {
   }
 }
 
-int accepts(void *state, uint32_t, const char *name, const hal_op_call_t *call) noexcept {
+int32_t accepts(void *state, uint32_t, const char *name, const hal_op_call_t *call) noexcept {
   bool accepted = false;
   const hal_status_t status = guarded([&] {
     accepted = backend_of(state).GetNodeLowering().Supports(name, *call);
@@ -41,7 +41,7 @@ hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) noexce
     const std::unique_ptr<LoweringContext> context = backend.CreateLoweringContext(*ir);
     if (!context) return HAL_UNIMPLEMENTED;
     for (uint32_t i = 0; i < ir->node_count; ++i)
-      if (!backend.GetNodeLowering().Lower(ir->nodes[i], *context)) return HAL_UNIMPLEMENTED;
+      if (!backend.GetNodeLowering().Lower(*hal_ir_node(ir, i), *context)) return HAL_UNIMPLEMENTED;
     std::unique_ptr<Computation> computation = context->Build();
     if (!computation) return HAL_UNIMPLEMENTED;
     *out_program = computation.release();

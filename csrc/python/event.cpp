@@ -60,7 +60,7 @@ py::bytes event_handle(const py::object &object) {
   check(hal_event_ipc_export(event, nullptr, 0, &size));
   std::string handle(size, '\0');
   check(hal_event_ipc_export(event, handle.data(), handle.size(), &size));
-  return {handle};
+  return py::bytes(handle);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ typedef struct work_s {
   float *to, sign;
 } work_t;
 
-static int accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
   (void)state, (void)op;
   return strcmp(name, "neg") == 0 && call->results[0]->dtype == HAL_FLOAT32 && call->results[0]->ndim == 1 &&
          call->results[0]->sizes[0] == COUNT;
@@ -31,15 +31,16 @@ static int accepts(void *state, uint32_t op, const char *name, const hal_op_call
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   (void)state;
   for (uint32_t n = 0; n < ir->node_count; n++) {
-    const hal_ir_node_t *const node = &ir->nodes[n];
+    const hal_ir_node_t *const node = hal_ir_node(ir, n);
     if (!node->writes[0].whole || node->reads[0].offset) return HAL_UNIMPLEMENTED;
-    if (n && node->reads[0].value != ir->nodes[n - 1].writes[0].value) return HAL_UNIMPLEMENTED;
-    if (n + 1 < ir->node_count && ir->buffers[node->writes[0].buffer].flags & HAL_IR_OUTPUT)
+    if (n && node->reads[0].value != hal_ir_node(ir, n - 1)->writes[0].value) return HAL_UNIMPLEMENTED;
+    if (n + 1 < ir->node_count && hal_ir_buffer(ir, node->writes[0].buffer)->flags & HAL_IR_OUTPUT)
       return HAL_UNIMPLEMENTED; /* somebody may read it */
   }
   chain_t *const chain = malloc(sizeof *chain);
   if (!chain) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no memory for a chain");
-  *chain = (chain_t){ir->node_count, ir->nodes[0].reads[0].buffer, ir->nodes[ir->node_count - 1].writes[0].buffer};
+  const hal_ir_node_t *const last = hal_ir_node(ir, ir->node_count - 1);
+  *chain = (chain_t){ir->node_count, ir->nodes->reads->buffer, last->writes->buffer};
   *out_program = chain;
   return HAL_OK;
 }

@@ -44,12 +44,8 @@ static void add(char *text, size_t size, const char *words) {
 }
 
 /* Suites that must be without findings for each level. */
-static const char *const suites[CTS_LEVELS] = {"load device memory copy random threads fault flags",
-                                               "stream event host_call",
-                                               "module",
-                                               "op",
-                                               "capture",
-                                               "peer"};
+static const char *const suites[CTS_LEVELS] = {
+    "load device memory copy random threads fault flags", "stream event host_call", "module", "op", "capture", "peer"};
 
 static int suite_is_of(const char *list, const char *suite) {
   const size_t length = strlen(suite);
@@ -75,8 +71,8 @@ static int held(const cts_run_t *run, int level, char *missing, size_t size) {
 void cts_levels(const cts_run_t *run, cts_level_t levels[CTS_LEVELS]) {
   static const char *const names[CTS_LEVELS] = {"answers",       "asynchronous", "native kernels",
                                                 "own operators", "graphs",       "several devices"};
-  static const uint32_t needs[CTS_LEVELS] = {HAL_SLOT_memory_copy,    HAL_SLOT_stream_create, HAL_SLOT_kernel_launch,
-                                             HAL_SLOT_op_find,        HAL_SLOT_capture_begin, HAL_SLOT_COUNT};
+  static const uint32_t needs[CTS_LEVELS] = {HAL_SLOT_memory_copy, HAL_SLOT_stream_create, HAL_SLOT_kernel_launch,
+                                             HAL_SLOT_op_find,     HAL_SLOT_capture_begin, HAL_SLOT_COUNT};
   for (int i = 0; i < CTS_LEVELS; i++) {
     cts_level_t *const level = &levels[i];
     memset(level, 0, sizeof *level);

@@ -340,6 +340,13 @@ HAL_DEFAULT(random_fill, hal_plugin_stream_t *stream, const hal_random_t *desc) 
   return status;
 }
 
+/* ---- extensions ---- */
+
+HAL_DEFAULT(extensions, const hal_extension_t **out_first) {
+  *out_first = NULL;
+  return HAL_OK;
+}
+
 /* ---- profiling ---- */
 
 HAL_DEFAULT(profile_range, const char *name) {

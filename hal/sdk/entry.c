@@ -15,7 +15,6 @@ extern const char __stop_hal_dflt[] __attribute__((weak, visibility("hidden")));
 #define SLOT_SIZE sizeof(void (*)(void))
 #define SLOT_COUNT ((sizeof(hal_plugin_api_t) - FIRST_SLOT) / SLOT_SIZE)
 
-#if UINTPTR_MAX == UINT64_MAX /* the layouts are fixed for 64-bit machines */
 _Static_assert(FIRST_SLOT == 40, "ABI: first slot");
 _Static_assert(sizeof(hal_tensor_t) == 48, "ABI: hal_tensor_t");
 _Static_assert(sizeof(hal_value_t) == 16, "ABI: hal_value_t");
@@ -27,16 +26,16 @@ _Static_assert(HAL_STRUCT_SIZE(hal_pointer_info_t, kind) == 32, "ABI: hal_pointe
 _Static_assert(HAL_STRUCT_SIZE(hal_copy_2d_t, src_device) == 64, "ABI: hal_copy_2d_t");
 _Static_assert(sizeof(hal_copy_t) == 32, "ABI: hal_copy_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_stream_desc_t, queue) == 24, "ABI: hal_stream_desc_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, abandoned) == 48, "ABI: hal_module_desc_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_module_desc_t, cancelled) == 48, "ABI: hal_module_desc_t");
 _Static_assert(sizeof(hal_launch_attribute_t) == 20, "ABI: hal_launch_attribute_t");
-_Static_assert(sizeof(hal_memory_handle_t) == 72, "ABI: hal_memory_handle_t");
+_Static_assert(sizeof(hal_memory_handle_t) == 256, "ABI: hal_memory_handle_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_launch_t, reserved) == 64, "ABI: hal_launch_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_op_call_t, host) == 80, "ABI: hal_op_call_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_op_own_t, query) == 56, "ABI: hal_op_own_t");
 _Static_assert(sizeof(hal_ir_use_t) == 32, "ABI: hal_ir_use_t");
 _Static_assert(sizeof(hal_ir_buffer_t) == 24, "ABI: hal_ir_buffer_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_node_t, writes) == 56, "ABI: hal_ir_node_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_ir_t, buffers) == 40, "ABI: hal_ir_t");
+_Static_assert(HAL_STRUCT_SIZE(hal_ir_t, reserved) == 48, "ABI: hal_ir_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_ir_run_t, plugin_stream) == 40, "ABI: hal_ir_run_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_compiler_t, destroy) == 72, "ABI: hal_compiler_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_random_t, random_state) == 80, "ABI: hal_random_t");
@@ -45,8 +44,7 @@ _Static_assert(HAL_STRUCT_SIZE(hal_stream_error_t, message) == 440, "ABI: hal_st
 _Static_assert(HAL_STRUCT_SIZE(hal_device_event_t, message) == 32, "ABI: hal_device_event_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_device_process_t, memory_used) == 24, "ABI: hal_device_process_t");
 _Static_assert(HAL_STRUCT_SIZE(hal_profile_record_t, direction) == 64, "ABI: hal_profile_record_t");
-_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc) == 64, "ABI: hal_host_api_t");
-#endif
+_Static_assert(HAL_STRUCT_SIZE(hal_host_api_t, extensions) == 72, "ABI: hal_host_api_t");
 
 static uint64_t provided[(SLOT_COUNT + 63) / 64]; /* written at the first entry; the host reads it for ever */
 
@@ -62,12 +60,14 @@ static const hal_plugin_api_t own_table = {
 
 hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api) {
   if (!host || !api || api->struct_size < FIRST_SLOT) return HAL_INCOMPATIBLE;
-  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, mem_free)) return HAL_INCOMPATIBLE;
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, minor)) return HAL_INCOMPATIBLE;
   if (host->major != HAL_ABI_MAJOR || host->minor < HAL_ABI_MINOR_OLDEST) {
     api->major = HAL_ABI_MAJOR; /* for the host's message */
     api->minor = HAL_ABI_MINOR;
     return HAL_INCOMPATIBLE;
   }
+  if (host->struct_size < HAL_STRUCT_SIZE(hal_host_api_t, extensions))
+    return HAL_INCOMPATIBLE; /* all hosts from 0.3 on */
 
   hal_plugin_api_t table = own_table;
   size_t size = api->struct_size < sizeof table ? api->struct_size : sizeof table;

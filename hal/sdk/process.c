@@ -117,17 +117,17 @@ int hal_process_run(const char *const *words, int in, int out, int log, int *out
   return hal_process_run_wanted(words, in, out, log, NULL, out_error);
 }
 
-int hal_process_run_wanted(const char *const *words, int in, int out, int log, const int32_t *abandoned,
+int hal_process_run_wanted(const char *const *words, int in, int out, int log, const int32_t *cancelled,
                            int *out_error) {
   const int files[3] = {in, out, log};
   pid_t child, ended;
   int status = 0;
-  *out_error = start(words, files, abandoned != NULL, &child);
+  *out_error = start(words, files, cancelled != NULL, &child);
   if (*out_error) return -1;
-  while ((ended = waitpid(child, &status, abandoned ? WNOHANG : 0)) != child) {
+  while ((ended = waitpid(child, &status, cancelled ? WNOHANG : 0)) != child) {
     if (ended < 0 && errno != EINTR) return 0; /* ignored: it has ended, and nobody knows how */
-    if (!abandoned) continue;
-    if (__atomic_load_n(abandoned, __ATOMIC_ACQUIRE)) {
+    if (!cancelled) continue;
+    if (hal_is_cancelled(cancelled)) {
       end_group(child);
       return -1;
     }

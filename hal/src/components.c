@@ -47,8 +47,8 @@ static void close_devices(void) {
 
 const hal_registry_hooks_t hal_registry_hooks = {.added = hal_device_add, .closing = close_devices};
 
-const hal_host_api_t hal_host_api = {
-    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, scratch_alloc),
+hal_host_api_t hal_host_api = {
+    .struct_size = HAL_STRUCT_SIZE(hal_host_api_t, extensions),
     .major = HAL_ABI_MAJOR,
     .minor = HAL_ABI_MINOR,
     .error_set = hal_error_from_plugin,

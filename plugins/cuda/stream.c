@@ -38,7 +38,8 @@ void cuda_stream_unmake(hal_plugin_stream_t *stream) {
   hal_host->mem_free(stream);
 }
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc,
+                                      hal_plugin_stream_t **out_stream) {
   hal_plugin_stream_t *stream = NULL;
   cuda_scope_t scope;
   hal_status_t status = cuda_check_alive(ordinal);

@@ -203,7 +203,8 @@ hal_status_t hal_plugin_ipc_export(int32_t device, void *ptr, uint32_t flags, vo
   return HAL_OK;
 }
 
-hal_status_t hal_plugin_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags, void **out_ptr) {
+hal_status_t hal_plugin_ipc_open(int32_t device, const void *handle, size_t handle_size, uint32_t flags,
+                                 void **out_ptr) {
   cuda_scope_t scope;
   CUipcMemHandle own;
   CUdeviceptr address = 0;

@@ -79,7 +79,7 @@ static int write_command(const hal_module_desc_t *desc, char command[COMMAND], c
 }
 
 static hal_status_t compile(const work_t *work, const hal_module_desc_t *desc) {
-  const int32_t *const abandoned = HAL_HAS_FIELD(desc, abandoned) ? desc->abandoned : NULL;
+  const int32_t *const cancelled = HAL_HAS_FIELD(desc, cancelled) ? desc->cancelled : NULL;
   char command[COMMAND];
   const char *words[MOST_WORDS];
   int count = write_command(desc, command, words), error = 0;
@@ -91,8 +91,8 @@ static hal_status_t compile(const work_t *work, const hal_module_desc_t *desc) {
   words[count++] = "-"; /* the source */
   words[count++] = "-lm";
   words[count] = NULL;
-  const int code = hal_process_run_wanted(words, work->in, work->out, work->log, abandoned, &error);
-  if (code < 0 && abandoned && __atomic_load_n(abandoned, __ATOMIC_ACQUIRE))
+  const int code = hal_process_run_wanted(words, work->in, work->out, work->log, cancelled, &error);
+  if (code < 0 && hal_is_cancelled(cancelled))
     return fake_error(HAL_ABORTED, 0, "fake: the C compiler '%s' was ended, since nobody waits for the module any more",
                       words[0]);
   return code || access(work->library, R_OK) ? refuse(work, words[0], code, error) : HAL_OK;

@@ -59,7 +59,8 @@ void npu_stream_unmake(hal_plugin_stream_t *stream) {
   hal_host->mem_free(stream);
 }
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc,
+                                      hal_plugin_stream_t **out_stream) {
   hal_plugin_stream_t *stream = NULL;
   hal_status_t status = npu_check_alive(ordinal);
   if (!status) status = hal_stream_desc_check("npu: stream_create", desc, HAL_STREAM_QUEUE);

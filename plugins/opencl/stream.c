@@ -8,7 +8,8 @@
 
 #include "capture.h"
 
-hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc, hal_plugin_stream_t **out_stream) {
+hal_status_t hal_plugin_stream_create(int32_t ordinal, const hal_stream_desc_t *desc,
+                                      hal_plugin_stream_t **out_stream) {
   hal_status_t status = ocl_check_device(ordinal);
   if (!status) status = hal_stream_desc_check("opencl: stream_create", desc, 0);
   if (status) return status;

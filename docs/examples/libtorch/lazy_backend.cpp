@@ -88,11 +88,13 @@ class Lowering : public torch_backend::NodeLowering {
     const hal_tensor_t &result = *node.writes[0].tensor;
     for (int32_t d = 0; d < result.ndim; ++d) count *= result.sizes[d];
     for (uint32_t k = 0; k < node.read_count; ++k)
-      if (node.reads[k].offset) return false;  // parts of buffers are left to the device's kernels
+      if (hal_ir_read(&node, k)->offset) return false;  // parts of buffers are left to the device's kernels
     if (node.writes[0].offset || count == 0) return false;
     auto &steps = static_cast<Context &>(context).steps;
-    const uint32_t number = static_cast<uint32_t>(&node - context.ir().nodes);
-    steps.push_back({kind_of(node.name), node.reads[0].buffer, node.reads[node.read_count - 1].buffer,
+    const hal_ir_t &ir = context.ir();
+    const auto number = static_cast<uint32_t>(
+        (reinterpret_cast<const char *>(&node) - reinterpret_cast<const char *>(ir.nodes)) / ir.node_size);
+    steps.push_back({kind_of(node.name), node.reads[0].buffer, hal_ir_read(&node, node.read_count - 1)->buffer,
                      node.writes[0].buffer, number, count});
     return true;
   }

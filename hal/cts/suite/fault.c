@@ -158,6 +158,30 @@ static void fail_once(cts_t *t, hal_status_t (*ask)(cts_t *t, const launched_t *
   CTS_STATUS(t, HAL_NOT_FOUND, stream_error, with.other, &none);
 }
 
+static void count_call(void *data) { atomic_fetch_add((atomic_int *)data, 1); }
+
+/* A host function behind each launch, of which one fails: it is called once where the call was HAL_OK, else never. */
+void cts_case_fault_host_call(cts_t *t) {
+  static atomic_int calls; /* a function may come late */
+  const launched_t with = begin(t);
+  hal_status_t failure = HAL_OK;
+  int expected = 0;
+  CTS_JUDGE(t, stream_host_call, "also where earlier work fails");
+  for (int i = 0; i < LAUNCHES && !failure; i++) {
+    cts_ramp_launch(t, with.kernel, with.stream, with.memory, i, CTS_RAMP);
+    const hal_status_t queued = cts_stream_host_call(t, with.stream, count_call, &calls);
+    failure = queued ? queued : cts_stream_synchronize(t, with.stream);
+    expected += queued == HAL_OK;
+    for (int naps = 0; naps < (failure ? 2000 : 1) && atomic_load(&calls) < expected; naps++) cts_nap();
+    if (failure) cts_nap();
+    CTS_CHECK(t, atomic_load(&calls) == expected,
+              "stream_host_call behind launch %d gave %s, stream_synchronize %s, and %d functions of %d were called", i,
+              hal_status_name(queued), hal_status_name(queued ? HAL_OK : failure), atomic_load(&calls), expected);
+  }
+  CTS_CHECK(t, failure, "error of the suite: none of %d launches failed, of which %s makes one fail", LAUNCHES,
+            t->fault);
+}
+
 void cts_case_fault_synchronize(cts_t *t) { fail_once(t, ask_synchronize, "stream_synchronize"); }
 void cts_case_fault_query(cts_t *t) { fail_once(t, ask_query, "stream_query"); }
 void cts_case_fault_device(cts_t *t) { fail_once(t, ask_device, "device_synchronize"); }

@@ -1,5 +1,5 @@
-/* flags.c: flags that no version defines yet, such as those of a later one: the call is HAL_UNIMPLEMENTED, it never ignores
- * them. */
+/* flags.c: flags that no version defines yet, such as those of a later one: the call is HAL_UNIMPLEMENTED, it never
+ * ignores them. */
 #include "cts.h"
 
 enum { SIZE = 4096 };

@@ -141,7 +141,8 @@ void cts_case_memory_alloc_async(cts_t *t) {
     CTS_OK(t, memory_free_async, t->device, stream, a);
     cts_get(t, stream, got, b, SIZE);
     CTS_OK(t, memory_free_async, t->device, stream, b);
-    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, 0, &c); /* of a plugin that frees too early, the same memory */
+    CTS_OK(t, memory_alloc_async, t->device, other, SIZE, 0,
+           &c); /* of a plugin that frees too early, the same memory */
     CTS_CHECK(t, !held || (c != a && c != b),
               "memory_alloc_async gave %p to another stream, while work that uses it is still queued", c);
     cts_put(t, other, c, noise, SIZE);

@@ -25,11 +25,12 @@ static void check_room(cts_t *t, const handle_t *handle, export_t again, void *o
   uint8_t bytes[sizeof handle->bytes];
   memset(bytes, 0xA5, sizeof bytes);
   CTS_CHECK(t, handle->size && handle->size <= sizeof handle->bytes, "a handle has %zu bytes", handle->size);
-  for (size_t room = 0; room <= handle->size; room += room + 1 < handle->size || room == handle->size ? handle->size - 1 : 1) {
+  for (size_t room = 0; room <= handle->size;
+       room += room + 1 < handle->size || room == handle->size ? handle->size - 1 : 1) {
     size_t size = 0, written = 0;
     const hal_status_t status = again(t, of, 0, room ? bytes : NULL, room, &size);
-    CTS_CHECK(t, status == HAL_OK && size == handle->size, "a handle of %zu bytes: room for %zu gave status %d, %zu bytes",
-              handle->size, room, (int)status, size);
+    CTS_CHECK(t, status == HAL_OK && size == handle->size,
+              "a handle of %zu bytes: room for %zu gave status %d, %zu bytes", handle->size, room, (int)status, size);
     for (size_t i = room < size ? 0 : size; i < sizeof bytes; i++) written += bytes[i] != 0xA5;
     CTS_CHECK(t, !written, "a handle of %zu bytes was written to room for %zu", handle->size, room);
     if (room == handle->size) break;
@@ -201,7 +202,7 @@ void cts_case_ipc_event(cts_t *t) {
 
 /* ---- flags and sizes ---- */
 
-static void *exported;    /* a segment, or an event */
+static void *exported;      /* a segment, or an event */
 static handle_t the_handle; /* of it */
 
 static hal_status_t export_with(cts_t *t, uint32_t flags) {
@@ -227,8 +228,9 @@ static void check_sizes(cts_t *t, hal_status_t (*sized)(cts_t *t, size_t size, u
   const size_t sizes[] = {0, 1, the_handle.size - 1, the_handle.size + 1};
   for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
     const hal_status_t status = sized(t, sizes[i], 0);
-    CTS_CHECK(t, status == HAL_INVALID_ARGUMENT, "%zu bytes of a handle of %zu gave status %d, not HAL_INVALID_ARGUMENT (3)",
-              sizes[i], the_handle.size, (int)status);
+    CTS_CHECK(t, status == HAL_INVALID_ARGUMENT,
+              "%zu bytes of a handle of %zu gave status %d, not HAL_INVALID_ARGUMENT (3)", sizes[i], the_handle.size,
+              (int)status);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "cts.h"
 #include "hal/status.h"
+#include "plugin/extension.h"
 #include "plugin/loader.h"
 
 enum { FORKED = 7 /* exit code of a child that found nothing */ };
@@ -54,6 +55,17 @@ void cts_case_load_signals(cts_t *t) {
   char text[256];
   use(t);
   if (!cts_process_signals_are_the_same(text, sizeof text)) cts_fail(t, "%s", text);
+}
+
+/* Twice: the answer never changes. */
+void cts_case_load_extensions(cts_t *t) {
+  const hal_extension_t *first = NULL, *again = NULL;
+  CTS_OK(t, extensions, &first);
+  const char *const wrong = hal_extensions_wrong(first);
+  CTS_CHECK(t, !wrong, "%s", wrong);
+  CTS_JUDGE(t, extensions, "The answer never changes");
+  CTS_OK(t, extensions, &again);
+  CTS_CHECK(t, first == again, "extensions gave %p, and then %p", (const void *)first, (const void *)again);
 }
 
 /* The text of init is the caller's again when init has returned. */

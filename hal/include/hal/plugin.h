@@ -24,11 +24,14 @@
  *
  * Rules.
  *  - Every op returns hal_status_t. Out-parameters come last (`out_`) and stay untouched on failure.
- *  - Every struct starts with `struct_size`, set by the owner of the memory: the size through the last field it knows.
+ *  - Structs start with `struct_size`, set by the owner of the memory: the size through the last field it knows.
  *    A reader ignores what lies beyond the size it was given; who fills a struct of the other side writes a field only
- *    when it lies within (HAL_SET_FIELD). Reserved fields are zero.
- *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored (plugin_flags.h): later
- *    minors add flags to calls and descriptors.
+ *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there.
+ *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
+ *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
+ *    their distance: hal_ir_use_t, hal_ir_buffer_t.
+ *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
+ *    (plugin_flags.h): later minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.
  *  - Every op is thread-safe unless it says otherwise. The side that made a thing frees it.
  *  - Device memory is an address: `ptr + offset` is valid in every call. Device and stream are explicit arguments; there is
@@ -44,9 +47,10 @@
  *  - Errors are a code plus a message that the host keeps per thread (hal_host->error_set). Asynchronous failures surface once, at the next
  *    synchronisation or query of their stream, and are cleared; the host passes them on to streams that waited. A lost device stays HAL_UNAVAILABLE.
  *
- * Versions. Another MAJOR is refused at load. A new MINOR appends slots and struct fields and changes no meaning: an older
- * plugin works in a newer host (which fills the tail of the table with defaults) and a newer plugin in an older host (which
- * does not see the slots that it does not know). This holds from 0.3 on: a plugin of 0.2 or older is refused, rebuild it. */
+ * Versions. Another MAJOR is refused at load. A new MINOR appends slots and struct fields and changes no meaning: an
+ * older plugin works in a newer host (which fills the tail of the table with defaults) and a newer plugin in an older
+ * host (which does not see the slots that it does not know). This holds from 0.3 on: a plugin of 0.2 or older is
+ * refused, rebuild it. */
 #ifndef HAL_PLUGIN_H_
 #define HAL_PLUGIN_H_
 
@@ -70,9 +74,8 @@ typedef struct hal_plugin_info_s {
   uint32_t flags;      /* HAL_PLUGIN_* */
 } hal_plugin_info_t;
 
-enum {
-  HAL_PLUGIN_ON_REQUEST = 1u << 0 /* never chosen by itself, only when the user names it */
-};
+/* hal_plugin_info_t.flags */
+#define HAL_PLUGIN_ON_REQUEST (UINT32_C(1) << 0) /* never chosen automatically, only when the user names it */
 
 /* hal_device_info_t.flags */
 #define HAL_DEVICE_HOST_VISIBLE \
@@ -144,17 +147,25 @@ typedef struct hal_copy_s {
 } hal_copy_t;
 
 /* ---- virtual memory: how memory of virtual_create crosses to other processes ------------------------------------------------- */
-enum { HAL_HANDLE_NONE = 0, HAL_HANDLE_FILE = 1u << 0, HAL_HANDLE_FABRIC = 1u << 1 };
-enum { HAL_ACCESS_NONE = 0, HAL_ACCESS_READ = 1, HAL_ACCESS_READ_WRITE = 3 };
+#define HAL_HANDLE_NONE UINT32_C(0)
+#define HAL_HANDLE_FILE (UINT32_C(1) << 0)
+#define HAL_HANDLE_FABRIC (UINT32_C(1) << 1)
+#define HAL_ACCESS_NONE UINT32_C(0)
+#define HAL_ACCESS_READ UINT32_C(1)
+#define HAL_ACCESS_READ_WRITE UINT32_C(3)
 
 typedef struct hal_memory_handle_s {
-  uint32_t kind;     /* HAL_HANDLE_*, one of them */
-  int32_t file;      /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; else -1 */
-  uint8_t bytes[64]; /* HAL_HANDLE_FABRIC */
+  uint32_t kind; /* HAL_HANDLE_*, one of them */
+  int32_t file;  /* HAL_HANDLE_FILE: a file descriptor, which the receiver of the handle closes; else -1 */
+  uint32_t size; /* HAL_HANDLE_FABRIC: bytes that are used */
+  uint32_t reserved;
+  uint8_t bytes[240]; /* HAL_HANDLE_FABRIC */
 } hal_memory_handle_t;
 
-/* event_create flags. HAL_EVENT_INTERPROCESS, for event_ipc_export, never comes with HAL_EVENT_TIMING */
-enum { HAL_EVENT_TIMING = 1u << 0, HAL_EVENT_BLOCKING = 1u << 1, HAL_EVENT_INTERPROCESS = 1u << 2 };
+/* Flags of event_create */
+#define HAL_EVENT_TIMING (UINT32_C(1) << 0)
+#define HAL_EVENT_BLOCKING (UINT32_C(1) << 1)
+#define HAL_EVENT_INTERPROCESS (UINT32_C(1) << 2) /* for event_ipc_export; never together with HAL_EVENT_TIMING */
 
 /* ---- streams ------------------------------------------------------------------------------------------------------------- */
 /* hal_stream_desc_t.engine */
@@ -167,8 +178,8 @@ enum {
 /* hal_stream_desc_t.flags */
 #define HAL_STREAM_QUEUE (UINT32_C(1) << 0) /* `queue` chooses a hardware queue; without it the plugin does */
 
-/* What stream_create makes. A field that a later minor appends is zero where the host does not know it; one that must not be
- * ignored comes with a flag. */
+/* What stream_create makes. A field that a later minor appends is zero where the host does not know it; one that must
+ * not be ignored comes with a flag. */
 typedef struct hal_stream_desc_s {
   size_t struct_size;
   uint32_t flags;   /* HAL_STREAM_* */
@@ -178,7 +189,8 @@ typedef struct hal_stream_desc_s {
 } hal_stream_desc_t;
 
 /* Initializer of a descriptor with a priority and no other wish. */
-#define HAL_STREAM_DESC(priority) {HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0}
+#define HAL_STREAM_DESC(priority) \
+  { HAL_STRUCT_SIZE(hal_stream_desc_t, queue), 0, (priority), HAL_ENGINE_ANY, 0 }
 
 typedef void (*hal_host_fn_t)(void *user_data);
 
@@ -208,10 +220,17 @@ typedef struct hal_module_desc_s {
   const char *options; /* compiler options, "" = none */
   const void *data;
   size_t size; /* bytes */
-  /* Becomes 1 when nobody waits for the module any more, as when the process ends while lazy work is compiled; or NULL. A plugin that compiles for
-   * long looks at it now and then (hal_process_run_wanted) and answers HAL_ABORTED; one that does not keeps the process from its end. */
-  const int32_t *abandoned;
+  /* The cancellation flag, or NULL: another thread sets it to 1, atomically, when the module is not needed any more,
+   * as when the process ends while lazy work is compiled. Read it by hal_is_cancelled. A plugin that compiles for
+   * long polls it (hal_process_run_wanted) and returns HAL_ABORTED; a plugin that ignores it delays process exit. */
+  const int32_t *cancelled;
 } hal_module_desc_t;
+
+#if defined(__GNUC__)
+/* Returns whether a cancellation flag is set, by an atomic load: the flag is written while the plugin runs. NULL is
+ * not set. */
+static inline int32_t hal_is_cancelled(const int32_t *flag) { return flag && __atomic_load_n(flag, __ATOMIC_ACQUIRE); }
+#endif
 
 enum { HAL_ARG_VALUE = 0, HAL_ARG_POINTER = 1, HAL_ARG_LOCAL = 2 };
 
@@ -325,6 +344,7 @@ typedef struct hal_host_api_s {
    * it; the host takes it back, in the order of that stream, when the function has returned. Any number of times per call.
    * Errors: HAL_RESOURCE_EXHAUSTED, to be handed on; HAL_FAILED_PRECONDITION = `call` is not the one that the host gave. */
   hal_status_t (*scratch_alloc)(const hal_op_call_t *call, size_t size, void **out_ptr);
+  const hal_extension_t *extensions; /* of the host, or NULL: hal_extension_find */
 } hal_host_api_t;
 
 /* ---- what the plugin gives to the host: one flat table, filled by the archive's entry --------------------------------------- */
@@ -367,8 +387,8 @@ extern const hal_host_api_t *hal_host;
 #define HAL_PLUGIN_EXPORT __declspec(dllexport)
 #endif
 
-/* The one exported symbol of a plugin; it comes from the archive and negotiates the versions.
- * Errors: HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or a minor
+/* The one exported symbol of a plugin; it comes from the archive and negotiates the versions. Errors:
+ * HAL_INCOMPATIBLE: NULL argument, a table or host API that is too short, nothing written; another major, or a minor
  * before HAL_ABI_MINOR_OLDEST, `major` and `minor` written. */
 HAL_PLUGIN_EXPORT hal_status_t hal_plugin_entry(const hal_host_api_t *host, hal_plugin_api_t *api);
 typedef hal_status_t (*hal_plugin_entry_fn_t)(const hal_host_api_t *host, hal_plugin_api_t *api);

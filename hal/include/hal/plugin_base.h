@@ -9,6 +9,19 @@
 extern "C" {
 #endif
 
+/* Layouts and numbers are those of 64-bit little-endian hosts. */
+#if defined(__SIZEOF_POINTER__) && __SIZEOF_POINTER__ != 8
+#error "the plugin ABI is defined for 64-bit hosts"
+#endif
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the plugin ABI is defined for little-endian hosts"
+#endif
+#ifdef __cplusplus
+static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is defined for 64-bit hosts");
+#else
+_Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "the plugin ABI is defined for 64-bit hosts");
+#endif
+
 #define HAL_ABI_MAJOR 0
 #define HAL_ABI_MINOR 3
 /* The oldest minor version that this one works with: minors only append since then. */
@@ -26,6 +39,29 @@ extern "C" {
 
 /* Writes a field of a struct that the other side owns; nothing where that side's struct ends before it. */
 #define HAL_SET_FIELD(ptr, field, ...) ((void)(HAL_HAS_FIELD(ptr, field) && ((ptr)->field = (__VA_ARGS__), 1)))
+
+/* ---- extensions ---------------------------------------------------------------------------------------------------------
+ * A group of functions or facts that the table of this minor version does not have: a struct that begins with this
+ * one. The plugin offers a chain of them by the slot `extensions`, the host by hal_host_api_t.extensions; either side
+ * looks for those it knows and ignores the others, so that a side may be built against an older header than the
+ * other. `name` is the struct's type: "hal.<group>" if the HAL defines it, "<vendor>.<group>" otherwise. A struct of
+ * one name only grows, at its end. */
+typedef struct hal_extension_s {
+  size_t struct_size; /* of the whole struct, through the last field in use */
+  const char *name;
+  const struct hal_extension_s *next; /* NULL ends the chain */
+} hal_extension_t;
+
+/* Returns the extension of this name with at least `least` bytes (HAL_STRUCT_SIZE of its struct), or NULL. The caller
+ * casts it to that struct. `name` has a NUL; names are compared byte by byte. */
+static inline const hal_extension_t *hal_extension_find(const hal_extension_t *first, const char *name, size_t least) {
+  for (; first; first = first->next) {
+    size_t i = 0;
+    while (name[i] && first->name[i] == name[i]) i++;
+    if (first->name[i] == name[i] && first->struct_size >= least) return first;
+  }
+  return NULL;
+}
 
 /* ---- status codes -------------------------------------------------------------------------------------------------------
  * The numbers are those of absl::StatusCode, as in PJRT and IREE, plus two of ours. Reserved for what absl means by them, and returned

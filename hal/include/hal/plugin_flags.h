@@ -1,5 +1,5 @@
-/* plugin_flags.h: for plugins: the check of flags and descriptors. A flag that a plugin does not know, such as one of a later
- * minor version, makes the call HAL_UNIMPLEMENTED; it is never ignored.
+/* plugin_flags.h: for plugins: the check of flags and descriptors. A flag that a plugin does not know, such as one of
+ * a later minor version, makes the call HAL_UNIMPLEMENTED; it is never ignored.
  *
  *   hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
  *     hal_status_t status = hal_flags_check("acme: host_alloc", flags, 0);
@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/* Returns HAL_OK when `flags` has no bit outside `known`, else HAL_UNIMPLEMENTED with a message that begins with `where`.
- * Since 0.3. */
+/* Returns HAL_OK when `flags` has no bit outside `known`, else HAL_UNIMPLEMENTED with a message that begins with
+ * `where`. Since 0.3. */
 static inline hal_status_t hal_flags_check(const char *where, uint32_t flags, uint32_t known) {
   char message[192];
   if (!(flags & ~known)) return HAL_OK;

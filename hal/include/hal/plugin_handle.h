@@ -11,15 +11,15 @@
 extern "C" {
 #endif
 
-/* Answers ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` when `room` is at least that.
- * Since 0.3. */
+/* Answers ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` when `room` is at
+ * least that. Since 0.3. */
 static inline void hal_handle_write(const void *made, size_t size, void *handle, size_t room, size_t *out_size) {
   if (room >= size) memcpy(handle, made, size);
   *out_size = size;
 }
 
-/* Reads a handle that ipc_open and event_ipc_open are given. Errors: HAL_INVALID_ARGUMENT = it has another number of bytes; the
- * message begins with `where`. Since 0.3. */
+/* Reads a handle that ipc_open and event_ipc_open are given. Errors: HAL_INVALID_ARGUMENT = it has another number of
+ * bytes; the message begins with `where`. Since 0.3. */
 static inline hal_status_t hal_handle_read(const char *where, const void *handle, size_t handle_size, void *made,
                                            size_t size) {
   char message[192];

@@ -100,19 +100,18 @@ typedef hal_status_t (*hal_op_fn_t)(void *state, const hal_op_call_t *call);
 typedef hal_status_t (*hal_op_query_fn_t)(void *state, const hal_op_call_t *call);
 
 /* hal_op_own_t.layouts: how the tensors of a call may lie, each of them in one of these ways. */
-enum {
-  HAL_TAKES_CONTIGUOUS = 1u << 0,    /* C order; dimensions of size 1 may have any stride */
-  HAL_TAKES_CHANNELS_LAST = 1u << 1, /* 4 or 5 dimensions, the second one innermost, as torch.channels_last(_3d) */
-  HAL_TAKES_STRIDED = 1u << 2,       /* any strides, zero and overlapping ones in arguments included */
-  HAL_TAKES_ALL = 7
-};
+#define HAL_TAKES_CONTIGUOUS (UINT32_C(1) << 0) /* C order; dimensions of size 1 may have any stride */
+#define HAL_TAKES_CHANNELS_LAST \
+  (UINT32_C(1) << 1) /* 4 or 5 dimensions, the second one innermost, as torch.channels_last(_3d) */
+#define HAL_TAKES_STRIDED (UINT32_C(1) << 2) /* any strides, zero and overlapping ones in arguments included */
+#define HAL_TAKES_ALL UINT32_C(7)
 
 /* hal_op_own_t.flags */
-enum {
-  HAL_OP_CAPTURABLE = 1u << 0,    /* may be called while its stream is captured: queues work only, waits for nothing */
-  HAL_OP_RANDOM_STATE = 1u << 1,  /* reads call->random_state; without it such calls are not asked */
-  HAL_OP_NEVER_DECLINES = 1u << 2 /* takes every call that this descriptor lets through: needs no query */
-};
+#define HAL_OP_CAPTURABLE \
+  (UINT32_C(1) << 0) /* may be called while its stream is captured: queues work, waits for nothing */
+#define HAL_OP_RANDOM_STATE (UINT32_C(1) << 1) /* reads call->random_state; without it such calls are not asked */
+#define HAL_OP_NEVER_DECLINES \
+  (UINT32_C(1) << 2) /* takes every call that this descriptor lets through: needs no query */
 
 /* What op_find answers: a plugin's own operator, and which calls it wants to see. A call with a tensor of another dtype or
  * layout goes to the portable kernel without asking. The host zeroes the struct before; a descriptor without a function,

@@ -28,10 +28,10 @@ int hal_process_words(char *options, const char **words, int count, int most);
  * the files tell. Thread-safe. Since 0.2. */
 int hal_process_run(const char *const *words, int in, int out, int log, int *out_error);
 
-/* The same of a program for which somebody waits as long as `*abandoned` is 0 (hal_module_desc_t; NULL: always, and this is hal_process_run). It and
- * what it starts are a group of processes, so that the terminal's keys do not end it; when it is abandoned, the group is asked to end, and a second later
- * killed: -1, without an error. Since 0.2. */
-int hal_process_run_wanted(const char *const *words, int in, int out, int log, const int32_t *abandoned,
+/* The same of a program for which somebody waits as long as `*cancelled` is 0 (hal_module_desc_t; NULL: always, and
+ * this is hal_process_run). It and what it starts are a group of processes, so that the terminal's keys do not end
+ * it; when it is cancelled, the group is asked to end, and a second later killed: -1, without an error. Since 0.2. */
+int hal_process_run_wanted(const char *const *words, int in, int out, int log, const int32_t *cancelled,
                            int *out_error);
 
 /* Gives what a program complained of, from its first line with "error" or "undefined reference" on, in so far as it fits. Since 0.2. */

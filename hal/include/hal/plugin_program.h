@@ -30,10 +30,10 @@ typedef struct hal_ir_node_s {
   size_t struct_size;
   uint32_t op; /* HAL_OP_ID_* */
   uint32_t read_count, write_count;
-  uint32_t reserved;
-  const char *name;           /* "add.Tensor" */
-  const hal_op_call_t *call;  /* arguments and results, as the plugin's own operator would get them */
-  const hal_ir_use_t *reads;  /* the tensors among its arguments, in their order, those of lists one by one */
+  uint32_t use_size;         /* bytes from one element of `reads` and `writes` to the next: hal_ir_read, hal_ir_write */
+  const char *name;          /* "add.Tensor" */
+  const hal_op_call_t *call; /* arguments and results, as the plugin's own operator would get them */
+  const hal_ir_use_t *reads; /* the tensors among its arguments, in their order, those of lists one by one */
   const hal_ir_use_t *writes; /* its results */
 } hal_ir_node_t;
 
@@ -56,10 +56,27 @@ typedef struct hal_ir_buffer_s {
 typedef struct hal_ir_s {
   size_t struct_size;
   uint32_t node_count, buffer_count, value_count;
-  uint32_t reserved;
+  uint32_t node_size; /* bytes from one node to the next: hal_ir_node */
   const hal_ir_node_t *nodes;
   const hal_ir_buffer_t *buffers;
+  uint32_t buffer_size; /* bytes from one buffer to the next: hal_ir_buffer */
+  uint32_t reserved;
 } hal_ir_t;
+
+/* The elements of a graph by their numbers. The host's structs may be longer than this header's, so that
+ * `ir->nodes[n]` is right for n = 0 only. */
+static inline const hal_ir_node_t *hal_ir_node(const hal_ir_t *ir, uint32_t number) {
+  return (const hal_ir_node_t *)(const void *)((const char *)ir->nodes + (size_t)number * ir->node_size);
+}
+static inline const hal_ir_buffer_t *hal_ir_buffer(const hal_ir_t *ir, uint32_t number) {
+  return (const hal_ir_buffer_t *)(const void *)((const char *)ir->buffers + (size_t)number * ir->buffer_size);
+}
+static inline const hal_ir_use_t *hal_ir_read(const hal_ir_node_t *node, uint32_t number) {
+  return (const hal_ir_use_t *)(const void *)((const char *)node->reads + (size_t)number * node->use_size);
+}
+static inline const hal_ir_use_t *hal_ir_write(const hal_ir_node_t *node, uint32_t number) {
+  return (const hal_ir_use_t *)(const void *)((const char *)node->writes + (size_t)number * node->use_size);
+}
 
 /* What one execution is given; lives, with all that it points to, until `execute` returns. The calls are those of this run: their numbers (HAL_VALUE_DOUBLE, HAL_VALUE_COMPLEX, lists of doubles, and integers where
  * ATen says Scalar), seeds and offsets may be other ones than the graph's; all else is the same. */
@@ -85,7 +102,7 @@ typedef struct hal_compiler_s {
   void *state;      /* given to all functions */
 
   /* Tells whether the compiler can have an operator in its graphs: 1 or 0. Called when it is recorded, by any thread and several at once, without locks: must be quick. */
-  int (*accepts)(void *state, uint32_t op, const char *name, const hal_op_call_t *call);
+  int32_t (*accepts)(void *state, uint32_t op, const char *name, const hal_op_call_t *call);
 
   /* Makes a program of a graph. HAL_UNIMPLEMENTED = this one is not compiled: its operators run one by one, and it is not asked again. Other failures do the same, with a warning. */
   hal_status_t (*compile)(void *state, const hal_ir_t *ir, void **out_program);

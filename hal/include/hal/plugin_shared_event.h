@@ -23,8 +23,8 @@ typedef struct hal_shared_event_s hal_shared_event_t;
  * Errors: HAL_RESOURCE_EXHAUSTED = no memory or no file for it; the message says which. Since 0.2. */
 hal_status_t hal_shared_event_make(const char *plugin, hal_shared_event_t **out_event);
 
-/* Gives the handle by which another process of this user opens the event while this one exists, as event_ipc_export does.
- * Since 0.2, bytes 0.3. */
+/* Gives the handle by which another process of this user opens the event while this one exists, as event_ipc_export
+ * does. Since 0.2, bytes 0.3. */
 void hal_shared_event_export(const hal_shared_event_t *event, void *handle, size_t room, size_t *out_size);
 
 /* Opens another process's event. Released by hal_shared_event_release.

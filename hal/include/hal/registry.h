@@ -56,6 +56,19 @@ HAL_API int32_t hal_registry_provides(int32_t index, uint32_t slot);
 /* Returns the name of slot `slot`, NULL past the end. Since 0.1. */
 HAL_API const char *hal_registry_slot_name(uint32_t slot);
 
+/* Offers an extension of the program's to the plugins that are opened afterwards (hal_host->extensions): functions or
+ * facts that a plugin may know by the extension's name. It belongs to the HAL from now on and lives as long as the
+ * process; the HAL sets `next`. Not thread-safe. Errors: HAL_FAILED_PRECONDITION = plugins are open;
+ * HAL_INVALID_ARGUMENT = no name with a point, a name that is offered already, or no size. Since 0.3. */
+HAL_API hal_status_t hal_registry_offer(hal_extension_t *extension);
+
+/* Returns the extension `name` of the opened plugin `index`, of at least `least` bytes (HAL_STRUCT_SIZE of its
+ * struct, to which the caller casts it). It lives as long as the process; calls of its functions go to the plugin
+ * without the layers of HAL_LAYERS. Errors: HAL_OUT_OF_RANGE; HAL_FAILED_PRECONDITION = no device of the plugin was
+ * used so far; HAL_NOT_FOUND = the plugin does not offer it, or an older one. Since 0.3. */
+HAL_API hal_status_t hal_registry_extension(int32_t index, const char *name, size_t least,
+                                            const hal_extension_t **out_extension);
+
 /* Returns the causes of the plugins that were skipped at open, one per line, "" when there are none. Valid for the lifetime of the
  * process. Since 0.1. */
 HAL_API const char *hal_registry_report(void);

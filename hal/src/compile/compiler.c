@@ -245,9 +245,10 @@ static void report_compiled(const hal_programs_t *programs, const hal_ir_graph_t
                             hal_command_list_observer_t *observer, uint64_t origin) {
   char text[1024];
   const hal_ir_t *const ir = &graph->ir;
-  const int written = snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s",
-                               ir->node_count, programs->compiler.name, ir->nodes[0].name,
-                               ir->nodes[ir->node_count - 1].name, compiled->refused ? ", which it refused" : ": ");
+  const int written =
+      snprintf(text, sizeof text, "a program of %u operators for the compiler '%s', %s to %s%s", ir->node_count,
+               programs->compiler.name, hal_ir_node(ir, 0)->name, hal_ir_node(ir, ir->node_count - 1)->name,
+               compiled->refused ? ", which it refused" : ": ");
   if (!compiled->refused && programs->compiler.text && written > 0 && (size_t)written < sizeof text)
     programs->compiler.text(programs->compiler.state, compiled->program, text + written, sizeof text - (size_t)written);
   text[sizeof text - 1] = '\0'; /* whatever a compiler writes */

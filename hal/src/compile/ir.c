@@ -271,7 +271,8 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
                                       .name = hal_op_name(op->op),
                                       .call = op->call,
                                       .read_count = count_reads(op->call),
-                                      .write_count = op->call->result_count};
+                                      .write_count = op->call->result_count,
+                                      .use_size = sizeof(hal_ir_use_t)};
     uses += graph->nodes[n].read_count + graph->nodes[n].write_count;
   }
   hal_ir_use_t *use = making->uses = take(making, uses, sizeof *use);
@@ -293,7 +294,9 @@ static void list_nodes(making_t *making, uint32_t begin, uint32_t end) {
 hal_status_t hal_ir_make(hal_arena_t *arena, const hal_command_list_t *list, uint32_t begin, uint32_t end,
                          int32_t ordinal, hal_ir_graph_t *out_graph) {
   making_t making = {.arena = arena, .list = list, .ordinal = ordinal, .graph = out_graph};
-  *out_graph = (hal_ir_graph_t){.ir.struct_size = sizeof out_graph->ir};
+  *out_graph = (hal_ir_graph_t){.ir = {.struct_size = sizeof out_graph->ir,
+                                       .node_size = sizeof(hal_ir_node_t),
+                                       .buffer_size = sizeof(hal_ir_buffer_t)}};
   out_graph->nodes = take(&making, end - begin, sizeof *out_graph->nodes);
   out_graph->calls = take(&making, end - begin, sizeof *out_graph->calls);
   out_graph->ends = take(&making, end - begin, sizeof *out_graph->ends);

@@ -32,7 +32,7 @@ static struct {
   pthread_cond_t changed; /* a job has ended, or the thread has */
   job_t *first;
   const hal_fuse_t *busy; /* whose job is being done */
-  int32_t abandoned;      /* 1 = nobody waits for that; atomic */
+  int32_t cancelled;      /* 1 = nobody waits for that; atomic */
   int running, ending;    /* there is a thread; the process ends */
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
@@ -49,13 +49,13 @@ static void give_up(hal_fuse_t *fuse, hal_status_t status) {
           fuse->device->label, hal_error_message());
 }
 
-static int is_abandoned(void) { return __atomic_load_n(&worker.abandoned, __ATOMIC_ACQUIRE); }
+static int is_cancelled(void) { return hal_is_cancelled(&worker.cancelled); }
 
-/* Takes the lock of compilers unless the job is abandoned meanwhile: another thread's may run for long, or for ever. */
+/* Takes the lock of compilers unless the job is cancelled meanwhile: another thread's may run for long, or for ever. */
 static int take(pthread_mutex_t *lock) {
   const struct timespec moment = {.tv_nsec = 5000000};
   while (pthread_mutex_trylock(lock)) {
-    if (is_abandoned()) return 0;
+    if (is_cancelled()) return 0;
     nanosleep(&moment, NULL);
   }
   return 1;
@@ -70,7 +70,7 @@ static void compile(const job_t *job) {
   pthread_mutex_unlock(lock);
   if (!status)
     atomic_store_explicit(&job->plan->compiled, hal_kernel_handle(kernel), memory_order_release);
-  else if (!is_abandoned())
+  else if (!is_cancelled())
     give_up(job->fuse, status);
 }
 
@@ -78,13 +78,13 @@ static void *run(void *nothing) {
   const id_t self = (id_t)gettid();
   setpriority(PRIO_PROCESS, self,
               getpriority(PRIO_PROCESS, self) + NICER); /* of this thread, and of the compilers that it starts */
-  hal_provider_set_cancellation(&worker.abandoned);
+  hal_provider_set_cancellation(&worker.cancelled);
   pthread_mutex_lock(&worker.lock);
   while (worker.first) {
     job_t *const job = worker.first;
     worker.first = job->next;
     worker.busy = job->fuse;
-    __atomic_store_n(&worker.abandoned, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&worker.cancelled, 0, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&worker.lock);
     compile(job);
     destroy(job);
@@ -98,7 +98,8 @@ static void *run(void *nothing) {
   return nothing;
 }
 
-/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is abandoned. The lock is held. */
+/* Forgets the jobs of a device, NULL = of all, and waits for the one that is being done, which is cancelled. The lock
+ * is held. */
 static void forget(const hal_fuse_t *fuse) {
   for (job_t **link = &worker.first; *link;) {
     job_t *const job = *link;
@@ -110,7 +111,7 @@ static void forget(const hal_fuse_t *fuse) {
     destroy(job);
   }
   while (worker.busy && (!fuse || worker.busy == fuse)) {
-    __atomic_store_n(&worker.abandoned, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&worker.cancelled, 1, __ATOMIC_RELEASE);
     pthread_cond_wait(&worker.changed, &worker.lock);
   }
 }

@@ -124,12 +124,12 @@ void hal_provider_set_cancellation(const int32_t *flag) { cancellation_flag = fl
 
 static hal_status_t load(hal_provider_t *provider, const char *dialect, const void *data, size_t size,
                          hal_plugin_module_t **out_module) {
-  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, abandoned),
+  const hal_module_desc_t desc = {.struct_size = HAL_STRUCT_SIZE(hal_module_desc_t, cancelled),
                                   .dialect = dialect,
                                   .options = dialect == provider->own ? options_of(provider, data) : "",
                                   .data = data,
                                   .size = size,
-                                  .abandoned = cancellation_flag};
+                                  .cancelled = cancellation_flag};
   return hal_call_module_load(provider->device->plugin, provider->device->ordinal, &desc, out_module);
 }
 

@@ -64,7 +64,7 @@ hal_status_t hal_provider_export(hal_provider_t *provider, const char *kernel, v
 /* Returns the lock that serializes hal_provider_compile: where kernels are native, a compiler that runs keeps no operator waiting. */
 pthread_mutex_t *hal_provider_own_lock(hal_provider_t *provider);
 
-/* Sets the cancellation flag of what the calling thread compiles from now on (hal_module_desc_t.abandoned). */
+/* Sets the cancellation flag of what the calling thread compiles from now on (hal_module_desc_t.cancelled). */
 void hal_provider_set_cancellation(const int32_t *flag);
 
 /* Returns the kernel of a program's own text (hal_kernel_compile). The caller holds that lock. */

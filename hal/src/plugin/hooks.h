@@ -14,6 +14,6 @@ typedef struct hal_registry_hooks_s {
 extern const hal_registry_hooks_t hal_registry_hooks;
 
 /* What plugins may call. */
-extern const hal_host_api_t hal_host_api;
+extern hal_host_api_t hal_host_api; /* its extensions are set before plugins are opened */
 
 #endif /* HAL_SRC_PLUGIN_HOOKS_H_ */

@@ -45,6 +45,7 @@
   X(OUT_SIZE, size_t *, OUT)                           \
   X(OUT_U32, uint32_t *, OUT)                          \
   X(OUT_HANDLE, hal_memory_handle_t *, OUT)            \
+  X(OUT_EXTENSION, const hal_extension_t **, OUT)      \
   X(INFO, hal_plugin_info_t *, STRUCT)                 \
   X(DEVICE_INFO, hal_device_info_t *, STRUCT)          \
   X(POINTER_INFO, hal_pointer_info_t *, STRUCT)        \

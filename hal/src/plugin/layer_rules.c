@@ -1,5 +1,5 @@
-/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory
- * and graphs are in layer_rules_graph.c, those of memory in layer_rules_memory.c. */
+/* layer_rules.c: what single ops promise beyond what holds for all of them; a table over the slots. Those of virtual memory,
+ * graphs and exports are in layer_rules_graph.c, those of memory in layer_rules_memory.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -221,26 +221,6 @@ static hal_status_t before_kernel_info(hal_layer_call_t *call) {
   return hal_validate_misuse(call, "block_threads is 0; a block has at least one thread");
 }
 
-/* Of module_export, ipc_export and event_ipc_export. */
-static hal_status_t before_export(hal_layer_call_t *call) {
-  const char *const name = hal_validate_argument(call, "data") ? "data" : "handle";
-  if (value_of(call, name) || !value_of(call, "room")) return HAL_OK;
-  return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or a room of 0", name,
-                             (size_t)value_of(call, "room"));
-}
-
-static hal_status_t before_open(hal_layer_call_t *call) {
-  if (value_of(call, "handle") && value_of(call, "handle_size")) return HAL_OK;
-  return hal_validate_misuse(call, "a handle of %zu bytes at %p; pass what the other process exported",
-                             (size_t)value_of(call, "handle_size"), (const void *)value_of(call, "handle"));
-}
-
-static hal_status_t after_export(hal_layer_call_t *call, hal_status_t status) {
-  if (WRITTEN(call, 0, size_t)) return status;
-  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a %s of 0 bytes; return UNIMPLEMENTED",
-                            hal_validate_argument(call, "data") ? "module" : "handle");
-}
-
 static hal_status_t after_stream_error(hal_layer_call_t *call, hal_status_t status) {
   const hal_stream_error_t *const error = &WRITTEN(call, 0, hal_stream_error_t);
   if (call->outs[0].size < HAL_STRUCT_SIZE(hal_stream_error_t, message)) return status;
@@ -306,8 +286,8 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_host_register] = {MAKES(REGISTERED), .before = hal_rule_before_alloc},
     [HAL_SLOT_host_unregister] = {ENDS(REGISTERED)},
     [HAL_SLOT_host_device_pointer] = {.after = hal_rule_after_host_pointer},
-    [HAL_SLOT_ipc_export] = {.before = before_export, .after = after_export},
-    [HAL_SLOT_ipc_open] = {MAKES(IMPORTED), .before = before_open},
+    [HAL_SLOT_ipc_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
+    [HAL_SLOT_ipc_open] = {MAKES(IMPORTED), .before = hal_rule_before_open},
     [HAL_SLOT_ipc_close] = {ENDS(IMPORTED)},
     [HAL_SLOT_virtual_reserve] = {MAKES(RESERVED), .before = hal_rule_before_alloc},
     [HAL_SLOT_virtual_unreserve] = {ENDS(RESERVED), .before = hal_rule_before_unreserve},
@@ -326,17 +306,18 @@ const hal_rule_t hal_rules[HAL_SLOT_COUNT] = {
     [HAL_SLOT_event_destroy] = {ENDS(EVENT)},
     [HAL_SLOT_event_record] = {.after = after_record},
     [HAL_SLOT_event_elapsed] = {.after = after_elapsed},
-    [HAL_SLOT_event_ipc_export] = {.before = before_export, .after = after_export},
-    [HAL_SLOT_event_ipc_open] = {MAKES(EVENT), .before = before_open},
+    [HAL_SLOT_event_ipc_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
+    [HAL_SLOT_event_ipc_open] = {MAKES(EVENT), .before = hal_rule_before_open},
     [HAL_SLOT_module_load] = {MAKES(MODULE), .before = before_module},
     [HAL_SLOT_module_unload] = {ENDS(MODULE)},
     [HAL_SLOT_kernel_get] = {MAKES(KERNEL)},
     [HAL_SLOT_kernel_launch] = {.before = before_launch},
     [HAL_SLOT_kernel_info] = {.before = before_kernel_info},
-    [HAL_SLOT_module_export] = {.before = before_export, .after = after_export},
+    [HAL_SLOT_module_export] = {.before = hal_rule_before_export, .after = hal_rule_after_export},
     [HAL_SLOT_op_find] = {.after = after_op_find},
     [HAL_SLOT_program_compiler] = {.after = after_program_compiler},
     [HAL_SLOT_device_sensor] = {.after = after_sensor},
+    [HAL_SLOT_extensions] = {.after = hal_rule_after_extensions},
     [HAL_SLOT_random_fill] = {.before = hal_rule_before_random},
     [HAL_SLOT_capture_begin] = {.before = hal_rule_before_capture_begin, .after = hal_rule_after_capture_begin},
     [HAL_SLOT_capture_end] = {MAKES(GRAPH), .before = hal_rule_before_capture_end, .after = hal_rule_after_capture_end},

@@ -33,7 +33,7 @@ hal_status_t hal_rule_after_memory_info(hal_layer_call_t *call, hal_status_t sta
 hal_status_t hal_rule_before_random(hal_layer_call_t *call);
 hal_status_t hal_rule_after_host_pointer(hal_layer_call_t *call, hal_status_t status);
 
-/* ---- layer_rules_graph.c: virtual memory, graphs ---- */
+/* ---- layer_rules_graph.c: virtual memory, graphs, exports ---- */
 hal_status_t hal_rule_before_map(hal_layer_call_t *call);
 hal_status_t hal_rule_after_map(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_unmap(hal_layer_call_t *call, hal_status_t status);
@@ -48,5 +48,9 @@ hal_status_t hal_rule_before_capture_end(hal_layer_call_t *call);
 hal_status_t hal_rule_after_capture_end(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_capture_status(hal_layer_call_t *call, hal_status_t status);
 hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_export(hal_layer_call_t *call);
+hal_status_t hal_rule_after_export(hal_layer_call_t *call, hal_status_t status);
+hal_status_t hal_rule_before_open(hal_layer_call_t *call);
 
 #endif /* HAL_SRC_LAYER_RULES_H_ */

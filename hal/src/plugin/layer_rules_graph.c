@@ -1,5 +1,7 @@
-/* layer_rules_graph.c: what the ops of virtual memory and graphs promise beyond what holds for all. */
+/* layer_rules_graph.c: what the ops of virtual memory, graphs and exports promise beyond what holds for all. */
 #include "plugin/layer_rules.h"
+
+#include "plugin/extension.h"
 
 /* ---- virtual memory, graphs ---- */
 
@@ -108,4 +110,34 @@ hal_status_t hal_rule_after_instantiate(hal_layer_call_t *call, hal_status_t sta
       hal_live_find(&state_of(call)->lives, HAL_LIVE_GRAPH, (uintptr_t)value_of(call, "graph"));
   if (graph) call->made->device = graph->device;
   return status;
+}
+
+/* ---- extensions ---- */
+
+hal_status_t hal_rule_after_extensions(hal_layer_call_t *call, hal_status_t status) {
+  const hal_extension_t *const first = WRITTEN(call, 0, const hal_extension_t *);
+  const char *const wrong = hal_extensions_wrong(first);
+  return wrong ? hal_validate_fault(call->plugin, call->slot, "the plugin's extensions: %s", wrong) : status;
+}
+
+/* ---- bytes for other processes and for the disk ---- */
+
+/* Of module_export, ipc_export and event_ipc_export. */
+hal_status_t hal_rule_before_export(hal_layer_call_t *call) {
+  const char *const name = hal_validate_argument(call, "data") ? "data" : "handle";
+  if (value_of(call, name) || !value_of(call, "room")) return HAL_OK;
+  return hal_validate_misuse(call, "%s is NULL for %zu bytes; pass memory, or a room of 0", name,
+                             (size_t)value_of(call, "room"));
+}
+
+hal_status_t hal_rule_before_open(hal_layer_call_t *call) {
+  if (value_of(call, "handle") && value_of(call, "handle_size")) return HAL_OK;
+  return hal_validate_misuse(call, "a handle of %zu bytes at %p; pass what the other process exported",
+                             (size_t)value_of(call, "handle_size"), (const void *)value_of(call, "handle"));
+}
+
+hal_status_t hal_rule_after_export(hal_layer_call_t *call, hal_status_t status) {
+  if (WRITTEN(call, 0, size_t)) return status;
+  return hal_validate_fault(call->plugin, call->slot, "the plugin gave a %s of 0 bytes; return UNIMPLEMENTED",
+                            hal_validate_argument(call, "data") ? "module" : "handle");
 }

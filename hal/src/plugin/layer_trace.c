@@ -60,7 +60,8 @@ static void put_argument(line_t *line, const hal_argument_t *argument) {
       return;
     case HAL_TYPE_STREAM_DESC:
       PUT(line, "priority %d, engine %u, flags 0x%x", (int)((const hal_stream_desc_t *)address)->priority,
-          (unsigned)((const hal_stream_desc_t *)address)->engine, (unsigned)((const hal_stream_desc_t *)address)->flags);
+          (unsigned)((const hal_stream_desc_t *)address)->engine,
+          (unsigned)((const hal_stream_desc_t *)address)->flags);
       return;
     case HAL_TYPE_COPY_2D:
       put_copy_2d(line, address);

@@ -195,7 +195,8 @@ static hal_status_t check_argument(const hal_layer_call_t *call, hal_validate_t 
     case HAL_CLASS_VALUE:
       if (argument->type == HAL_TYPE_I32 && is_ordinal(argument->name))
         return check_ordinal(call, argument, validate->device_count);
-      return argument->type == HAL_TYPE_U32 && strcmp(argument->name, "flags") == 0 ? check_flags(call, argument) : HAL_OK;
+      return argument->type == HAL_TYPE_U32 && strcmp(argument->name, "flags") == 0 ? check_flags(call, argument)
+                                                                                    : HAL_OK;
     default:
       if (argument->value) return HAL_OK;
       return hal_validate_misuse(call, "%s is NULL; pass the address of a variable for the answer", argument->name);
@@ -225,8 +226,8 @@ static const struct {
     {HAL_SLOT_memory_fill, "device", "stream"},       {HAL_SLOT_memory_alloc_async, "device", "stream"},
     {HAL_SLOT_memory_free_async, "device", "stream"}, {HAL_SLOT_graph_launch, "exec", "stream"},
     {HAL_SLOT_graph_update, "exec", "graph"},         {HAL_SLOT_virtual_export, "device", "memory"},
-    {HAL_SLOT_event_elapsed, "start", "end"},
-    {HAL_SLOT_virtual_map, "device", "memory"},       {HAL_SLOT_virtual_release, "device", "memory"},
+    {HAL_SLOT_event_elapsed, "start", "end"},         {HAL_SLOT_virtual_map, "device", "memory"},
+    {HAL_SLOT_virtual_release, "device", "memory"},
 };
 
 static hal_status_t check_devices(const hal_layer_call_t *call, hal_validate_t *validate) {

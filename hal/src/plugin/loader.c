@@ -125,8 +125,7 @@ static hal_status_t refuse_version(const char *path, const hal_plugin_api_t *api
   return hal_error_set(HAL_INCOMPATIBLE,
                        "%s was built for plugin ABI %u.%u and this is %d.%d, which loads %d.%d and later minor "
                        "versions; rebuild it against this version's headers",
-                       path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR, HAL_ABI_MAJOR,
-                       HAL_ABI_MINOR_OLDEST);
+                       path, api->major, api->minor, HAL_ABI_MAJOR, HAL_ABI_MINOR, HAL_ABI_MAJOR, HAL_ABI_MINOR_OLDEST);
 }
 
 hal_status_t hal_plugin_accept(const char *path, hal_plugin_t *plugin) {

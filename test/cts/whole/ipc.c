@@ -113,7 +113,8 @@ hal_status_t whole_memory_free_async(int32_t device, stream_t *stream, void *ptr
   return whole_good.stream_host_call(stream, free_later, later);
 }
 
-hal_status_t whole_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room, size_t *out_size) {
+hal_status_t whole_ipc_export(int32_t device, void *ptr, uint32_t flags, void *out_handle, size_t room,
+                              size_t *out_size) {
   handle_t handle = {.kind = MEMORY, .pid = getpid(), .file = -1};
   (void)device;
   if (flags) return HAL_UNIMPLEMENTED; /* none is known */
@@ -291,7 +292,8 @@ hal_status_t whole_event_ipc_export(event_t *event, uint32_t flags, void *out_ha
   *out_size = sizeof handle;
   return HAL_OK;
 }
-hal_status_t whole_event_ipc_open(int32_t device, const void *handle, size_t size, uint32_t flags, event_t **out_event) {
+hal_status_t whole_event_ipc_open(int32_t device, const void *handle, size_t size, uint32_t flags,
+                                  event_t **out_event) {
   handle_t known;
   (void)device;
   if (flags) return HAL_UNIMPLEMENTED; /* none is known */

@@ -31,7 +31,7 @@ typedef struct execution_s { /* with the numbers and addresses of one run */
   char **addresses;
 } execution_t;
 
-static int accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
   (void)state, (void)op;
   for (int kind = 0; kind < KINDS; kind++)
     if (strcmp(name, names[kind]) == 0) return (call->flags & HAL_CALL_DENSE) && call->results[0]->dtype == HAL_FLOAT32;
@@ -46,11 +46,11 @@ static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program)
   if (!program) return whole_refuse(HAL_RESOURCE_EXHAUSTED, "whole: no memory for a program");
   program->count = ir->node_count, program->buffers = ir->buffer_count;
   for (uint32_t n = 0; n < ir->node_count; n++) {
-    const hal_ir_node_t *const node = &ir->nodes[n];
+    const hal_ir_node_t *const node = hal_ir_node(ir, n);
     const hal_tensor_t *const tensor = node->writes[0].tensor;
     step_t *const step = &program->steps[n];
     while (strcmp(node->name, names[step->kind])) step->kind++;
-    step->a = place_of(&node->reads[0]), step->b = place_of(&node->reads[node->read_count - 1]);
+    step->a = place_of(&node->reads[0]), step->b = place_of(hal_ir_read(node, node->read_count - 1));
     step->result = place_of(&node->writes[0]);
     step->count = 1;
     for (int32_t d = 0; d < tensor->ndim; d++) step->count *= tensor->sizes[d];

@@ -18,8 +18,12 @@ set_tests_properties(hal_abi_check_finds_changed PROPERTIES PASS_REGULAR_EXPRESS
 set_tests_properties(hal_abi_check_finds_appended PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")
 set_tests_properties(hal_abi_check_finds_undocumented PROPERTIES PASS_REGULAR_EXPRESSION "has no entry for")
 
-# The same for the structs and constants of plugin.h.
-add_executable(hal_abi_structs cmake/abi_structs.c)
+# The same for the structs and constants of the plugin headers, from which the program that prints them is written.
+set(structs ${CMAKE_BINARY_DIR}/generated/hal_abi_structs.c)
+file(GLOB plugin_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/hal/include/hal/plugin*.h)
+add_custom_command(OUTPUT ${structs} VERBATIM COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/abi_structs.py
+  --include ${PROJECT_SOURCE_DIR}/hal/include ${structs} DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/cmake/abi_structs.py ${plugin_headers})
+add_executable(hal_abi_structs ${structs})
 target_include_directories(hal_abi_structs PRIVATE ${PROJECT_SOURCE_DIR}/hal/include)
 target_link_libraries(hal_abi_structs PRIVATE torch_backend_warnings)
 set(struct_arguments -DPRINT=$<TARGET_FILE:hal_abi_structs> -DGOLDEN=${PROJECT_SOURCE_DIR}/hal/abi/v0_structs.txt
@@ -31,3 +35,8 @@ endforeach()
 set_tests_properties(hal_abi_structs_check_finds_moved PROPERTIES PASS_REGULAR_EXPRESSION "hal_launch_t.grid at 16")
 set_tests_properties(hal_abi_structs_check_finds_renumbered PROPERTIES PASS_REGULAR_EXPRESSION "HAL_DATA_LOSS is 16")
 set_tests_properties(hal_abi_structs_check_finds_grown PROPERTIES PASS_REGULAR_EXPRESSION "append this line to")
+
+# Appends what is new: cmake --build --preset release --target abi_golden
+add_custom_target(abi_golden VERBATIM COMMAND ${Python_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/cmake/abi_golden.py
+  --slots $<TARGET_FILE:hal_abi_print> --structs $<TARGET_FILE:hal_abi_structs> --folder ${PROJECT_SOURCE_DIR}/hal/abi
+  DEPENDS hal_abi_print hal_abi_structs)

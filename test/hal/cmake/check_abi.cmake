@@ -37,7 +37,7 @@ endforeach()
 
 if(present_count GREATER golden_count)
   list(GET present ${golden_count} is)
-  message(FATAL_ERROR "plugin_ops.def has grown: append this line to ${GOLDEN} and an entry to ${CHANGELOG}: ${is}")
+  message(FATAL_ERROR "plugin_ops.def has grown: append this line to ${GOLDEN} (target abi_golden) and an entry to ${CHANGELOG}: ${is}")
 endif()
 
 foreach(line ${present})

@@ -64,7 +64,8 @@ Test(cuda_virtual, what_an_address_is_can_be_asked_without_starting_a_device) {
   memcpy(&set, &symbol, sizeof set);
   cr_assert_eq(set("context=1"), 0);
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
-  cr_assert_neq(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream), HAL_OK); /* the first one to need a context */
+  cr_assert_neq(api.stream_create(0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream),
+                HAL_OK); /* the first one to need a context */
   OK(api.stream_create(1, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &stream));
   FAILS(api.memory_pointer_info(&info, &info), HAL_NOT_FOUND, "no allocation");
   OK(api.memory_pointer_info(words_on(1, 64), &info));

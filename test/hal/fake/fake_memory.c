@@ -31,7 +31,7 @@ Test(fake_memory, impossible_sizes_are_refused) {
   void *ptr = NULL;
   must_fail(fake_api.memory_alloc(0, SIZE_MAX, 0, &ptr), HAL_RESOURCE_EXHAUSTED, "18446744073709551615");
   must_fail(fake_api.memory_alloc(0, SIZE_MAX / 2, 0, &ptr), HAL_RESOURCE_EXHAUSTED, "out of memory");
-  must_fail(fake_api.memory_alloc(0, 0, 0, &ptr), HAL_INVALID_ARGUMENT, "size");
+  must_fail(fake_api.memory_alloc(0, 0, 0, &ptr), HAL_INVALID_ARGUMENT, "0 bytes");
   must_fail(fake_api.memory_alloc(3, 64, 0, &ptr), HAL_INVALID_ARGUMENT, "device 3");
   must_fail(fake_api.host_alloc(0, SIZE_MAX, 0, &ptr), HAL_RESOURCE_EXHAUSTED, "host_alloc");
   cr_assert_null(ptr);

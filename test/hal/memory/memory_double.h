@@ -133,8 +133,8 @@ static hal_status_t double_host_free(int32_t device, void *ptr) {
   DOUBLE_LEAVE(double_release(ptr));
 }
 
-static hal_status_t double_memory_alloc_async(int32_t device, hal_plugin_stream_t *stream, size_t size,
-                                              uint32_t flags, void **out_ptr) {
+static hal_status_t double_memory_alloc_async(int32_t device, hal_plugin_stream_t *stream, size_t size, uint32_t flags,
+                                              void **out_ptr) {
   (void)stream;
   pthread_mutex_lock(&double_.lock);
   const hal_status_t failure = double_enter(HAL_SLOT_memory_alloc_async);

@@ -1,6 +1,7 @@
 /* Tests of events between processes over the Level Zero plugin, whose driver has them for one record only. */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "npu_testing.h"
+#include "plugin/call.h"
 #include "shared_event_testing.h"
 
 TestSuite(npu_event, .init = begin_shared, .fini = close_opencl, .timeout = 120);
@@ -33,7 +34,8 @@ Test(npu_event, who_waits_for_a_process_that_has_ended_is_told_and_goes_on) {
   assert_ok(hal_event_synchronize(event));
   assert_ok(hal_stream_synchronize(stream));
   cr_assert_eq(waitpid(child, &state, 0), child);
-  cr_assert_neq(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event), HAL_OK, "it opened the event of a process that is gone");
+  cr_assert_neq(hal_event_ipc_open(0, page->handle.bytes, page->handle.size, &event), HAL_OK,
+                "it opened the event of a process that is gone");
   hal_event_destroy(event);
 }
 
@@ -41,12 +43,14 @@ Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
   hal_event_t *event = NULL, *opened = NULL;
   ipc_handle_t handle = {.size = 64};
   open_npu();
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT, "no handle of an event");
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "no handle of an event");
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
   assert_ok(hal_event_query(event)); /* never recorded */
   assert_ok(hal_event_synchronize(event));
   assert_ok(hal_event_ipc_export(event, handle.bytes, sizeof handle.bytes, &handle.size));
-  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT, "another one than this");
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "another one than this");
   cr_assert_null(opened);
   hal_event_destroy(event);
 }
@@ -58,4 +62,21 @@ Test(npu_event, streams_are_spread_over_the_queues_of_the_device) {
     assert_ok(hal_stream_acquire(0, 0, &stream));
   }
   cr_assert_eq(queues_used(), 0xFu);
+}
+
+Test(npu_event, a_stream_takes_the_queue_that_its_descriptor_names) {
+  hal_stream_desc_t desc = HAL_STREAM_DESC(0);
+  hal_plugin_stream_t *stream = NULL;
+  open_npu();
+  assert_ok(hal_device_ensure(0));
+  hal_plugin_t *const plugin = &hal_registry.plugins[0];
+  const uint32_t before = queues_used();
+  cr_assert_eq(before & 8u, 0);
+  desc.flags = HAL_STREAM_QUEUE, desc.queue = 3;
+  assert_ok(hal_call_stream_create(plugin, 0, &desc, &stream));
+  cr_assert_eq(queues_used(), before | 8u);
+  assert_ok(hal_call_stream_destroy(plugin, stream));
+  desc.queue = 4;
+  assert_fails(hal_error_plugin(plugin, HAL_SLOT_stream_create, hal_call_stream_create(plugin, 0, &desc, &stream)),
+               HAL_INVALID_ARGUMENT, "invalid queue 4");
 }

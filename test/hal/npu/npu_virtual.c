@@ -74,14 +74,17 @@ Test(npu_virtual, a_handle_of_a_process_that_has_ended_is_an_error_that_asks_for
   const pid_t child = fork();
   if (child == 0) {
     hal_plugin_t *const plugin = open_plugin();
-    if (hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr) || hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size)) _exit(1);
+    if (hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr) ||
+        hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size))
+      _exit(1);
     _exit(write(ends[1], &handle, sizeof handle) != (ssize_t)sizeof handle);
   }
   cr_assert_eq(waitpid(child, &state, 0), child);
   hal_plugin_t *const plugin = open_plugin();
   cr_assert_eq(read(ends[0], &handle, sizeof handle), (ssize_t)sizeof handle);
-  assert_fails(hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr)),
-               HAL_UNAVAILABLE, "is that process alive");
+  assert_fails(
+      hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr)),
+      HAL_UNAVAILABLE, "is that process alive");
 }
 
 Test(npu_virtual, a_handle_that_is_none_and_an_address_that_is_not_open_are_refused) {
@@ -101,7 +104,8 @@ static hal_status_t open_with_file(hal_plugin_t *plugin, const ipc_handle_t *mad
   ipc_handle_t handle = *made;
   void *ptr = NULL;
   memcpy(handle.bytes, &file, sizeof file);
-  const hal_status_t status = hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr));
+  const hal_status_t status =
+      hal_error_plugin(plugin, HAL_SLOT_ipc_open, hal_call_ipc_open(plugin, 0, handle.bytes, handle.size, 0, &ptr));
   cr_assert_null(ptr);
   return status;
 }
@@ -146,7 +150,8 @@ Test(npu_virtual, a_driver_that_lacks_both_is_said_to) {
   cr_assert_eq(info.virtual_granularity, 0);
   cr_assert_eq(hal_call_virtual_reserve(plugin, 0, 1 << 20, &ptr), HAL_UNIMPLEMENTED);
   assert_ok(hal_call_memory_alloc(plugin, 0, SIZE, 0, &ptr));
-  cr_assert_eq(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size), HAL_UNIMPLEMENTED);
+  cr_assert_eq(hal_call_ipc_export(plugin, 0, ptr, 0, handle.bytes, sizeof handle.bytes, &handle.size),
+               HAL_UNIMPLEMENTED);
 }
 
 Test(npu_virtual, wrong_sizes_accesses_and_handles_are_refused_with_their_numbers) {

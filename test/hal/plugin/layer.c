@@ -32,7 +32,8 @@ Test(layer, trace_logs_every_call_with_op_and_result) {
 
 Test(layer, trace_shows_a_call_and_its_arguments_before_it_is_made) {
   trace_a_stream();
-  const char *const before = strstr(lines, "trace: > five.stream_create(device=1, desc=priority 0, engine 0, flags 0x0)");
+  const char *const before =
+      strstr(lines, "trace: > five.stream_create(device=1, desc=priority 0, engine 0, flags 0x0)");
   cr_assert_not_null(before, "%s", lines);
   cr_assert_not_null(strstr(before, "trace: five.stream_create -> OK, "), "%s", lines);
   cr_assert_not_null(strstr(lines, "trace: > five.init(options=\"\")"), "%s", lines);

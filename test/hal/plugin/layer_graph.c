@@ -82,6 +82,26 @@ Test(layer_graph, wrong_descriptions_are_misuse) {
   assert_misuse(hal_call_capture_begin(plugin, stream, 5, 0), "capture_begin", "mode is 5");
 }
 
+Test(layer_graph, unknown_flags_and_handles_without_bytes_are_misuse) {
+  hal_stream_desc_t desc = HAL_STREAM_DESC(0);
+  hal_plugin_stream_t *made = NULL;
+  hal_plugin_event_t *event = NULL;
+  void *ptr = NULL;
+  make_all();
+  assert_misuse(hal_call_memory_alloc(plugin, 0, 64, 4, &ptr), "memory_alloc",
+                "unknown bits 0x4; this version defines 0x0");
+  assert_misuse(hal_call_host_alloc(plugin, 0, 64, 1, &ptr), "host_alloc", "unknown bits 0x1");
+  assert_misuse(hal_call_event_create(plugin, 0, 12, &event), "event_create",
+                "unknown bits 0x8; this version defines 0x7");
+  desc.flags = 2;
+  assert_misuse(hal_call_stream_create(plugin, 0, &desc, &made), "stream_create", "desc->flags is 0x2");
+  desc.flags = 0, desc.engine = 3;
+  assert_misuse(hal_call_stream_create(plugin, 0, &desc, &made), "stream_create", "desc->engine is 3");
+  desc.engine = 0, desc.struct_size = 16;
+  assert_misuse(hal_call_stream_create(plugin, 0, &desc, &made), "stream_create", "struct_size is 16");
+  assert_misuse(hal_call_ipc_open(plugin, 0, "handle", 0, 0, &ptr), "ipc_open", "a handle of 0 bytes");
+}
+
 /* A mistake of the plugin's. */
 #define assert_fault(mistake, call, op, text) \
   do {                                        \

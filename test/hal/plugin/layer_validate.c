@@ -62,7 +62,8 @@ Test(layer_validate, injected_failures_are_judged_as_the_plugins) {
   plugin->layers |= HAL_LAYER_FAULT;
   hal_plugin_stream_t *made = NULL;
   hal_status_t status = HAL_OK;
-  for (int i = 0; i < 9 && !status; i++) status = hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &made);
+  for (int i = 0; i < 9 && !status; i++)
+    status = hal_call_stream_create(plugin, 0, &(const hal_stream_desc_t)HAL_STREAM_DESC(0), &made);
   cr_assert_eq(status, HAL_RESOURCE_EXHAUSTED);
   cr_assert_str_empty(lines);
 }

@@ -106,7 +106,7 @@ Test(entry, refuses_other_majors_and_short_hosts) {
     cr_assert_eq(hal_plugin_entry(&other, &api), major == HAL_ABI_MAJOR ? HAL_OK : HAL_INCOMPATIBLE);
   }
   other = host;
-  other.struct_size = offsetof(hal_host_api_t, mem_free);
+  other.struct_size = offsetof(hal_host_api_t, extensions);
   cr_assert_eq(hal_plugin_entry(&other, &api), HAL_INCOMPATIBLE);
   cr_assert_eq(hal_plugin_entry(NULL, &api), HAL_INCOMPATIBLE);
   cr_assert_eq(hal_plugin_entry(&host, NULL), HAL_INCOMPATIBLE);

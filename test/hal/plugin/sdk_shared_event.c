@@ -89,7 +89,8 @@ typedef struct shared_s {
 
 static void answer(shared_t *shared) {
   hal_shared_event_t *there = NULL, *back = NULL;
-  if (hal_shared_event_open("mine", shared->there.bytes, shared->there.size, &there) || hal_shared_event_open("mine", shared->back.bytes, shared->back.size, &back))
+  if (hal_shared_event_open("mine", shared->there.bytes, shared->there.size, &there) ||
+      hal_shared_event_open("mine", shared->back.bytes, shared->back.size, &back))
     _exit(1);
   for (int i = 0; i < ROUNDS; i++) {
     while (hal_shared_event_last(there) < (uint64_t)i + 1) sched_yield();

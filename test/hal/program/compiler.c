@@ -124,7 +124,7 @@ static struct {
   char graph[2048]; /* the last graph as text */
 } state;
 
-static int accepts(void *self, uint32_t op, const char *name, const hal_op_call_t *run) {
+static int32_t accepts(void *self, uint32_t op, const char *name, const hal_op_call_t *run) {
   (void)self, (void)op, (void)run;
   return strcmp(name, state.refused) != 0 && (strcmp(name, "add.Tensor") == 0 || strcmp(name, "mul.Tensor") == 0 ||
                                               strcmp(name, "neg") == 0 || strcmp(name, "_amp_unscale_") == 0);
@@ -138,7 +138,7 @@ static void note_use(const hal_ir_use_t *use, const char *between) {
 static void note_graph(const hal_ir_t *ir) {
   state.graph[0] = '\0';
   for (uint32_t n = 0; n < ir->node_count; n++) {
-    const hal_ir_node_t *const node = &ir->nodes[n];
+    const hal_ir_node_t *const node = hal_ir_node(ir, n);
     for (uint32_t k = 0; k < node->write_count; k++) {
       note_use(&node->writes[k], "");
       if (!node->writes[k].whole) {
@@ -171,7 +171,7 @@ static hal_status_t compile(void *self, const hal_ir_t *ir, void **out_program) 
   program_t *const program = calloc(1, sizeof *program);
   program->count = ir->node_count;
   for (uint32_t n = 0; n < ir->node_count; n++) {
-    const hal_ir_node_t *const node = &ir->nodes[n];
+    const hal_ir_node_t *const node = hal_ir_node(ir, n);
     snprintf(program->nodes[n].name, sizeof program->nodes[n].name, "%s", node->name);
     program->nodes[n].size = node->writes[0].tensor->sizes[0];
     program->nodes[n].a = place_of(&node->reads[0]);

@@ -95,7 +95,7 @@ static int play_profile(void) {
   return told_by_a_alone();
 }
 
-static int accept_nothing(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+static int32_t accept_nothing(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
   (void)state, (void)op, (void)name, (void)call;
   return 0;
 }

@@ -95,12 +95,12 @@ READER = """
 #include <string.h>
 
 char graphs[10000];
-static int accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
+static int32_t accepts(void *state, uint32_t op, const char *name, const hal_op_call_t *call) {
   return call->results[0]->dtype == HAL_FLOAT32;
 }
 static hal_status_t compile(void *state, const hal_ir_t *ir, void **out_program) {
   char *to = graphs + strlen(graphs);
-  for (uint32_t n = 0; n < ir->node_count; n++) to += sprintf(to, "%s ", ir->nodes[n].name);
+  for (uint32_t n = 0; n < ir->node_count; n++) to += sprintf(to, "%s ", hal_ir_node(ir, n)->name);
   sprintf(to, "%u values\\n", ir->value_count);
   return HAL_UNIMPLEMENTED;
 }

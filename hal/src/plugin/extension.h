@@ -1,0 +1,12 @@
+/* extension.h: extensions that a plugin and the host offer each other. Private to hal/src. */
+#ifndef HAL_SRC_EXTENSION_H_
+#define HAL_SRC_EXTENSION_H_
+
+#include "plugin/plugin.h"
+
+enum { HAL_MOST_EXTENSIONS = 64 };
+
+/* Returns what is wrong with a chain, for a message; NULL = nothing. */
+const char *hal_extensions_wrong(const hal_extension_t *first);
+
+#endif /* HAL_SRC_EXTENSION_H_ */

@@ -1,0 +1,136 @@
+/* interwork.c: a host and a plugin of two minor versions work together with what both know.
+ *
+ *   abi_interwork PLUGIN MINOR next|old   the plugin's minor version, and whether it has the slot of the next one
+ *
+ * Built twice: against this version's headers and library, and as the host of the next minor version (HAL_ABI_NEXT). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hal/log.h"
+#include "plugin/call.h"
+#include "plugin/slots.h"
+
+typedef struct abi_extension_s { /* as in 0.3/plugin.c */
+  hal_extension_t extension;
+  size_t (*host_size)(void);
+  int32_t (*last_priority)(void);
+  size_t (*last_desc_size)(void);
+} abi_extension_t;
+
+#define CHECK(condition, ...)                                                     \
+  do {                                                                            \
+    if (!(condition)) {                                                           \
+      fprintf(stderr, "%s:%d: %s is not true; ", __FILE__, __LINE__, #condition); \
+      fprintf(stderr, __VA_ARGS__);                                               \
+      fprintf(stderr, " (%s)\n", hal_error_message());                            \
+      exit(1);                                                                    \
+    }                                                                             \
+  } while (0)
+#define OK(call) CHECK((call) == HAL_OK, "it failed")
+
+static int findings;
+static void count_findings(int32_t level, const char *message, void *data) {
+  (void)data;
+  if (level == HAL_LOG_ERROR) findings++, fprintf(stderr, "%s\n", message);
+}
+
+/* The struct of the host's minor version, and bytes behind it that the plugin must not write. */
+static void check_info(hal_plugin_t *plugin, int is_next) {
+  struct {
+    hal_device_info_t info;
+    unsigned char guard[64];
+  } room;
+  memset(&room, 0, sizeof room);
+  memset(room.guard, 0xA5, sizeof room.guard);
+  room.info.struct_size = sizeof room.info;
+  OK(hal_call_device_info(plugin, 0, &room.info));
+  CHECK(strcmp(room.info.name, "minor 3") == 0 && room.info.base_alignment == 256, "%s", room.info.name);
+  CHECK(room.info.struct_size == sizeof room.info, "%zu", room.info.struct_size);
+  for (size_t i = 0; i < sizeof room.guard; i++) CHECK(room.guard[i] == 0xA5, "byte %zu behind the struct", i);
+#if defined(HAL_ABI_NEXT)
+  CHECK(room.info.next_fact == (is_next ? 7u : 0u), "%llu", (unsigned long long)room.info.next_fact);
+#else
+  (void)is_next;
+#endif
+}
+
+static void check_memory(hal_plugin_t *plugin) {
+  const uint32_t pattern = 0x01020304;
+  uint32_t *memory = NULL, got[256];
+  OK(hal_call_memory_alloc(plugin, 0, sizeof got, 0, (void **)&memory));
+  OK(hal_call_memory_fill(plugin, NULL, 0, memory, &pattern, sizeof pattern,
+                          sizeof got)); /* the default, over its copies */
+  OK(hal_call_memory_copy(plugin, NULL, got, HAL_HOST, memory, 0, sizeof got));
+  for (int i = 0; i < 256; i++) CHECK(got[i] == pattern, "element %d is 0x%x", i, got[i]);
+  OK(hal_call_memory_free(plugin, 0, memory));
+  if (!getenv("HAL_LAYERS")) /* which refuses it before */
+    CHECK(hal_call_memory_alloc(plugin, 0, 64, 1, (void **)&memory) == HAL_UNIMPLEMENTED, "an unknown flag");
+}
+
+static void add_one(void *number) { ++*(int *)number; }
+
+static void check_streams(hal_plugin_t *plugin, const abi_extension_t *asked) {
+  hal_stream_desc_t desc = HAL_STREAM_DESC(-3);
+  hal_plugin_stream_t *stream = NULL;
+  hal_plugin_event_t *start = NULL, *end = NULL;
+  int64_t time = -1;
+  int calls = 0;
+#if defined(HAL_ABI_NEXT)
+  desc.struct_size = HAL_STRUCT_SIZE(hal_stream_desc_t, next_wish);
+  desc.next_wish = 1;
+#endif
+  OK(hal_call_stream_create(plugin, 0, &desc, &stream));
+  CHECK(asked->last_priority() == -3, "%d", asked->last_priority());
+  CHECK(asked->last_desc_size() == desc.struct_size, "%zu", asked->last_desc_size());
+  OK(hal_call_event_create(plugin, 0, HAL_EVENT_TIMING, &start));
+  OK(hal_call_event_create(plugin, 0, HAL_EVENT_TIMING, &end));
+  OK(hal_call_event_record(plugin, start, stream));
+  OK(hal_call_stream_host_call(plugin, stream, add_one, &calls));
+  OK(hal_call_event_record(plugin, end, stream));
+  OK(hal_call_stream_synchronize(plugin, stream));
+  OK(hal_call_event_elapsed(plugin, start, end, &time));
+  CHECK(calls == 1 && time >= 0, "%d calls, %lld ns", calls, (long long)time);
+  OK(hal_call_event_destroy(plugin, start));
+  OK(hal_call_event_destroy(plugin, end));
+  OK(hal_call_stream_destroy(plugin, stream));
+}
+
+/* The slot that only the next minor version has. */
+static void check_next(hal_plugin_t *plugin, int is_next) {
+#if defined(HAL_ABI_NEXT)
+  int64_t value = -5;
+  const hal_status_t status = hal_call_next_minor(plugin, 0, 41, &value);
+  CHECK(hal_slot_is_provided(&plugin->api, HAL_SLOT_next_minor) == is_next, "of the plugin's own");
+  if (is_next)
+    CHECK(status == HAL_OK && value == 1042, "status %d, %lld", (int)status, (long long)value);
+  else
+    CHECK(status == HAL_UNIMPLEMENTED && value == -5, "status %d, %lld", (int)status, (long long)value);
+#else
+  CHECK(plugin->api.struct_size == sizeof plugin->api || !is_next, "%zu bytes of slots", plugin->api.struct_size);
+#endif
+}
+
+int main(int argc, char **argv) {
+  const hal_extension_t *extension = NULL;
+  if (argc != 4) return fprintf(stderr, "usage: %s PLUGIN MINOR next|old\n", argv[0]), 2;
+  const int is_next = strcmp(argv[3], "next") == 0;
+  hal_log_set_sink(count_findings, NULL);
+  OK(hal_registry_open(argv[1]));
+  hal_plugin_t *const plugin = &hal_registry.plugins[0];
+  CHECK(plugin->api.minor == (uint32_t)atoi(argv[2]), "it says %u", plugin->api.minor);
+  OK(hal_call_init(plugin, ""));
+  OK(hal_call_extensions(plugin, &extension));
+  const abi_extension_t *const asked = (const abi_extension_t *)(const void *)hal_extension_find(
+      extension, "test.abi", HAL_STRUCT_SIZE(abi_extension_t, last_desc_size));
+  CHECK(asked, "the extension 'test.abi' was not found");
+  CHECK(asked->host_size() == hal_host->struct_size, "%zu", asked->host_size());
+  check_info(plugin, is_next);
+  check_memory(plugin);
+  check_streams(plugin, asked);
+  check_next(plugin, is_next);
+  OK(hal_call_shutdown(plugin, 0));
+  CHECK(!findings, "%d errors were logged", findings);
+  printf("host 0.%d, plugin 0.%u: %zu bytes of slots\n", HAL_ABI_MINOR, plugin->api.minor, plugin->api.struct_size);
+  return 0;
+}
