@@ -2,8 +2,8 @@
 #include "distributed/transport.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/view_as_real.h>
 #include <c10/core/InferenceMode.h>
 
@@ -29,7 +29,7 @@ struct Transport {
   c10::intrusive_ptr<c10d::Backend> backend;
   std::atomic<bool> is_aborted{false};
   std::mutex lock;
-  std::string reason;                         // under `lock`, as what follows
+  std::string reason;                            // under `lock`, as what follows
   std::vector<c10d::Work *> sends_and_receives;  // that a thread waits for
 };
 
@@ -105,7 +105,8 @@ Blocks blocks_of(const hal_collective_t &call, int ranks, const uint64_t *counts
 Blocks block_of(const hal_collective_t &call, int ranks, int rank) {
   Blocks blocks;
   blocks.sizes.assign(static_cast<size_t>(ranks), 0), blocks.offsets.assign(static_cast<size_t>(ranks), 0);
-  if (rank >= 0) blocks.sizes[static_cast<size_t>(rank)] = blocks.total = static_cast<int64_t>(call.count) * element_size(call);
+  if (rank >= 0)
+    blocks.sizes[static_cast<size_t>(rank)] = blocks.total = static_cast<int64_t>(call.count) * element_size(call);
   return blocks;
 }
 
@@ -114,7 +115,8 @@ at::Tensor packed(const void *memory, const Blocks &blocks) {
   at::Tensor result = at::empty({blocks.total}, at::kByte);
   auto *to = static_cast<char *>(result.mutable_data_ptr());
   for (size_t i = 0; i < blocks.sizes.size(); to += blocks.sizes[i++])
-    if (blocks.sizes[i]) std::memcpy(to, static_cast<const char *>(memory) + blocks.offsets[i], static_cast<size_t>(blocks.sizes[i]));
+    if (blocks.sizes[i])
+      std::memcpy(to, static_cast<const char *>(memory) + blocks.offsets[i], static_cast<size_t>(blocks.sizes[i]));
   return result;
 }
 
@@ -122,7 +124,8 @@ void unpack(const at::Tensor &from, void *memory, const Blocks &blocks) {
   if (from.data_ptr() == memory) return;
   const auto *data = static_cast<const char *>(from.data_ptr());
   for (size_t i = 0; i < blocks.sizes.size(); data += blocks.sizes[i++])
-    if (blocks.sizes[i]) std::memcpy(static_cast<char *>(memory) + blocks.offsets[i], data, static_cast<size_t>(blocks.sizes[i]));
+    if (blocks.sizes[i])
+      std::memcpy(static_cast<char *>(memory) + blocks.offsets[i], data, static_cast<size_t>(blocks.sizes[i]));
 }
 
 // ---- one collective ----
@@ -133,17 +136,28 @@ class Call {
 
   void run() {
     switch (call_.op) {
-      case HAL_COMM_ALL_REDUCE: return all_reduce(call_.recv, call_.count);
-      case HAL_COMM_REDUCE: return reduce();
-      case HAL_COMM_REDUCE_SCATTER: return reduce_scatter();
-      case HAL_COMM_BROADCAST: return broadcast();
-      case HAL_COMM_ALL_GATHER: return all_gather();
-      case HAL_COMM_ALL_TO_ALL: return exchange(each_sent(), each_received());
-      case HAL_COMM_GATHER: return exchange(block_of(call_, size(), call_.peer), is_root() ? each_received() : block_of(call_, size(), -1));
-      case HAL_COMM_SCATTER: return exchange(is_root() ? each_sent() : block_of(call_, size(), -1), block_of(call_, size(), call_.peer));
-      case HAL_COMM_SEND: return send();
-      case HAL_COMM_RECV: return receive();
-      default: return barrier();
+      case HAL_COMM_ALL_REDUCE:
+        return all_reduce(call_.recv, call_.count);
+      case HAL_COMM_REDUCE:
+        return reduce();
+      case HAL_COMM_REDUCE_SCATTER:
+        return reduce_scatter();
+      case HAL_COMM_BROADCAST:
+        return broadcast();
+      case HAL_COMM_ALL_GATHER:
+        return all_gather();
+      case HAL_COMM_ALL_TO_ALL:
+        return exchange(each_sent(), each_received());
+      case HAL_COMM_GATHER:
+        return exchange(block_of(call_, size(), call_.peer), is_root() ? each_received() : block_of(call_, size(), -1));
+      case HAL_COMM_SCATTER:
+        return exchange(is_root() ? each_sent() : block_of(call_, size(), -1), block_of(call_, size(), call_.peer));
+      case HAL_COMM_SEND:
+        return send();
+      case HAL_COMM_RECV:
+        return receive();
+      default:
+        return barrier();
     }
   }
 
@@ -174,13 +188,20 @@ class Call {
     using R = c10d::ReduceOp;
     const bool is_bool = call_.dtype == HAL_BOOL;
     switch (call_.reduce) {
-      case HAL_REDUCE_PROD: return is_bool ? R::MIN : R::PRODUCT;
-      case HAL_REDUCE_MIN: return R::MIN;
-      case HAL_REDUCE_MAX: return R::MAX;
-      case HAL_REDUCE_BAND: return R::BAND;
-      case HAL_REDUCE_BOR: return R::BOR;
-      case HAL_REDUCE_BXOR: return R::BXOR;
-      default: return is_bool ? R::MAX : R::SUM;
+      case HAL_REDUCE_PROD:
+        return is_bool ? R::MIN : R::PRODUCT;
+      case HAL_REDUCE_MIN:
+        return R::MIN;
+      case HAL_REDUCE_MAX:
+        return R::MAX;
+      case HAL_REDUCE_BAND:
+        return R::BAND;
+      case HAL_REDUCE_BOR:
+        return R::BOR;
+      case HAL_REDUCE_BXOR:
+        return R::BXOR;
+      default:
+        return is_bool ? R::MAX : R::SUM;
     }
   }
 
@@ -191,8 +212,9 @@ class Call {
     options.reduceOp = reduction(), options.timeout = timeout_;
     if (tensors[0].numel()) wait(gloo_.allreduce(tensors, options));
     if (call_.reduce == HAL_REDUCE_AVG) tensors[0] = tensors[0].div(size());
-    const at::Tensor flat = result.is_complex() ? at::view_as_real(result).reshape(-1)
-                            : result.scalar_type() == at::kBool ? result.view(at::kByte) : result;
+    const at::Tensor flat = result.is_complex()                 ? at::view_as_real(result).reshape(-1)
+                            : result.scalar_type() == at::kBool ? result.view(at::kByte)
+                                                                : result;
     flat.copy_(tensors[0]);
   }
 
@@ -201,7 +223,8 @@ class Call {
   void all_reduce(void *to, uint64_t count) { reduce_into(over(to, count, type()), over(call_.send, count, type())); }
 
   void reduce() {
-    const at::Tensor own = is_root() ? over(call_.recv, call_.count, type()) : at::empty({static_cast<int64_t>(call_.count)}, type());
+    const at::Tensor own =
+        is_root() ? over(call_.recv, call_.count, type()) : at::empty({static_cast<int64_t>(call_.count)}, type());
     reduce_into(own, over(call_.send, call_.count, type()));
   }
 
@@ -215,7 +238,8 @@ class Call {
     int64_t start = 0;
     for (size_t i = 0; i < rank; i++) start += blocks.sizes[i];
     if (blocks.sizes[rank])
-      std::memcpy(call_.recv, static_cast<const char *>(all.data_ptr()) + start, static_cast<size_t>(blocks.sizes[rank]));
+      std::memcpy(call_.recv, static_cast<const char *>(all.data_ptr()) + start,
+                  static_cast<size_t>(blocks.sizes[rank]));
   }
 
   void broadcast() {
@@ -246,7 +270,8 @@ class Call {
     from.is_dense &= std::accumulate(from.sizes.begin(), from.sizes.end(), int64_t{0}) == from.total;
     if (!from.is_dense) from.total = std::accumulate(from.sizes.begin(), from.sizes.end(), int64_t{0});
     at::Tensor sent = packed(call_.send, from);
-    at::Tensor received = to.is_dense ? over(call_.recv, static_cast<uint64_t>(to.total), at::kByte) : at::empty({to.total}, at::kByte);
+    at::Tensor received =
+        to.is_dense ? over(call_.recv, static_cast<uint64_t>(to.total), at::kByte) : at::empty({to.total}, at::kByte);
     c10d::AllToAllOptions options;
     options.timeout = timeout_;
     wait(gloo_.alltoall_base(received, sent, to.sizes, from.sizes, options));
@@ -255,12 +280,14 @@ class Call {
 
   void send() {
     TensorList tensors{over(call_.send, call_.count * static_cast<uint64_t>(element_size(call_)), at::kByte)};
-    if (tensors[0].numel()) wait_for_pair(transport_, gloo_.send(tensors, call_.peer, static_cast<int>(call_.tag)), timeout_);
+    if (tensors[0].numel())
+      wait_for_pair(transport_, gloo_.send(tensors, call_.peer, static_cast<int>(call_.tag)), timeout_);
   }
 
   void receive() {
     TensorList tensors{over(call_.recv, call_.count * static_cast<uint64_t>(element_size(call_)), at::kByte)};
-    if (tensors[0].numel()) wait_for_pair(transport_, gloo_.recv(tensors, call_.peer, static_cast<int>(call_.tag)), timeout_);
+    if (tensors[0].numel())
+      wait_for_pair(transport_, gloo_.recv(tensors, call_.peer, static_cast<int>(call_.tag)), timeout_);
   }
 
   void barrier() {
@@ -280,12 +307,14 @@ class Call {
 hal_status_t status_of(const std::string &text) {
   const auto says = [&](const char *words) { return text.find(words) != std::string::npos; };
   if (says("imed out") || says("imeout")) return HAL_NOT_READY;
-  if (says("losed by peer") || says("onnection reset") || says("onnection refused") || says("roken pipe")) return HAL_UNAVAILABLE;
+  if (says("losed by peer") || says("onnection reset") || says("onnection refused") || says("roken pipe"))
+    return HAL_UNAVAILABLE;
   return HAL_INTERNAL;
 }
 
 hal_status_t check_supported(const hal_collective_t &call) {
-  const bool reduces = call.op == HAL_COMM_ALL_REDUCE || call.op == HAL_COMM_REDUCE || call.op == HAL_COMM_REDUCE_SCATTER;
+  const bool reduces =
+      call.op == HAL_COMM_ALL_REDUCE || call.op == HAL_COMM_REDUCE || call.op == HAL_COMM_REDUCE_SCATTER;
   const bool is_complex = call.dtype == HAL_COMPLEX64 || call.dtype == HAL_COMPLEX128;
   if (reduces && (call.dtype == HAL_INT16 || (is_complex && call.reduce == HAL_REDUCE_PROD)))
     return hal_error_set(HAL_UNIMPLEMENTED, "Gloo does not reduce %s; convert the tensor, as to int32 or float32",

@@ -26,22 +26,24 @@ int64_t nanoseconds(std::chrono::milliseconds timeout) {
 
 }  // namespace
 
-DeviceWork::DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish, bool blocks)
+DeviceWork::DeviceWork(int rank, c10d::OpType op, int device, TensorList outputs, std::function<void()> finish,
+                       bool blocks)
     : Work(rank, op), device_(device), blocks_(blocks), outputs_(std::move(outputs)), finish_(std::move(finish)) {
   const std::vector<c10::Device> devices{c10::Device(kDevice, static_cast<c10::DeviceIndex>(device))};
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()), devices);
   result_ = c10::make_intrusive<c10::ivalue::Future>(c10::AnyEnumType::get());
 }
 
-void DeviceWork::submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm, const std::vector<hal_collective_t> &calls,
-                        std::chrono::milliseconds timeout, TensorList stash, uint64_t sequence) {
+void DeviceWork::submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm,
+                        const std::vector<hal_collective_t> &calls, std::chrono::milliseconds timeout, TensorList stash,
+                        uint64_t sequence) {
   work->comm_ = comm;
   work->sequence_ = sequence;
   work->stash_->tensors = std::move(stash);
   // The HAL holds the work until `done`.
   auto *const held = c10::intrusive_ptr<DeviceWork>(work).release();
-  const hal_status_t status =
-      hal_comm_submit(comm, nullptr, calls.data(), static_cast<uint32_t>(calls.size()), nanoseconds(timeout), done, held, &work->stash_->work);
+  const hal_status_t status = hal_comm_submit(comm, nullptr, calls.data(), static_cast<uint32_t>(calls.size()),
+                                              nanoseconds(timeout), done, held, &work->stash_->work);
   if (status == HAL_OK) return;
   c10::intrusive_ptr<DeviceWork>::reclaim(held);
   std::rethrow_exception(work->failure(status));
@@ -97,7 +99,8 @@ void DeviceWork::complete(hal_status_t status) {
 bool DeviceWork::wait(std::chrono::milliseconds timeout) {
   const bool on_host = blocks_ || timeout != kNoTimeout;
   const int64_t limit = timeout == kNoTimeout ? 0 : nanoseconds(timeout);
-  hal_status_t status = on_host ? hal_comm_work_synchronize(stash_->work, limit) : hal_comm_work_wait(stash_->work, nullptr, limit);
+  hal_status_t status =
+      on_host ? hal_comm_work_synchronize(stash_->work, limit) : hal_comm_work_wait(stash_->work, nullptr, limit);
   if (status != HAL_OK) std::rethrow_exception(failure(status));
   {
     std::unique_lock<std::mutex> guard(mutex_);
@@ -105,7 +108,9 @@ bool DeviceWork::wait(std::chrono::milliseconds timeout) {
     if (exception_) std::rethrow_exception(exception_);
   }
   if (stash_->finished != nullptr)
-    check_work(on_host ? hal_event_synchronize(stash_->finished) : hal_stream_wait_event(current_stream(static_cast<c10::DeviceIndex>(device_)), stash_->finished));
+    check_work(on_host
+                   ? hal_event_synchronize(stash_->finished)
+                   : hal_stream_wait_event(current_stream(static_cast<c10::DeviceIndex>(device_)), stash_->finished));
   const std::lock_guard<std::mutex> guard(stash_->lock);
   stash_->tensors.clear();
   return true;
@@ -139,13 +144,15 @@ Stash::~Stash() {
 bool Stash::is_free() {
   const std::lock_guard<std::mutex> guard(lock);
   if (tensors.empty()) return true;
-  return hal_comm_work_query(work) != HAL_NOT_READY && (finished == nullptr || hal_event_query(finished) != HAL_NOT_READY);
+  return hal_comm_work_query(work) != HAL_NOT_READY &&
+         (finished == nullptr || hal_event_query(finished) != HAL_NOT_READY);
 }
 
 // Returns the exception that torch's users catch, with the HAL's message.
 std::exception_ptr DeviceWork::failure(hal_status_t status) const {
   const std::string text = hal_error_message();
-  if (status == HAL_UNIMPLEMENTED) return std::make_exception_ptr(c10::NotImplementedError({__func__, __FILE__, __LINE__}, text));
+  if (status == HAL_UNIMPLEMENTED)
+    return std::make_exception_ptr(c10::NotImplementedError({__func__, __FILE__, __LINE__}, text));
   if (status == HAL_INVALID_ARGUMENT || status == HAL_OUT_OF_RANGE)
     return std::make_exception_ptr(c10::ValueError({__func__, __FILE__, __LINE__}, text));
   return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, text));

@@ -19,9 +19,10 @@ using TensorList = std::vector<at::Tensor>;
 // use the memory again.
 struct Stash {
   std::mutex lock;
-  TensorList tensors;               // under `lock`
+  TensorList tensors;  // under `lock`
   hal_comm_work_t *work = nullptr;
-  hal_event_t *finished = nullptr;  // after the copies to where the caller wants the results; written before the work has ended
+  hal_event_t *finished =
+      nullptr;  // after the copies to where the caller wants the results; written before the work has ended
   ~Stash();
   // Whether nothing uses the tensors any more.
   bool is_free();
@@ -45,8 +46,9 @@ class DeviceWork final : public c10d::Work {
   uint64_t getSequencenumber() const override { return sequence_; }
 
   // Submits the collectives; `stash` are the tensors that they use.
-  static void submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm, const std::vector<hal_collective_t> &calls,
-                     std::chrono::milliseconds timeout, TensorList stash, uint64_t sequence);
+  static void submit(const c10::intrusive_ptr<DeviceWork> &work, hal_comm_t *comm,
+                     const std::vector<hal_collective_t> &calls, std::chrono::milliseconds timeout, TensorList stash,
+                     uint64_t sequence);
   const std::shared_ptr<Stash> &stash() const { return stash_; }
 
  private:

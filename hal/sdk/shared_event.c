@@ -3,7 +3,7 @@
 #define _GNU_SOURCE /* memfd_create, getrandom, syscall */
 #include "hal/plugin_shared_event.h"
 
-#include "hal/plugin_handle.h"
+#include "hal/plugin_flags.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* event.c: events of the driver, and those of other processes. */
 #include <string.h>
 
-#include <hal/plugin_handle.h>
+#include <hal/plugin_flags.h>
 
 #include "cuda_plugin.h"
 

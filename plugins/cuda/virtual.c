@@ -1,5 +1,5 @@
 /* virtual.c: addresses and memory apart, and memory that crosses to other processes: as a file descriptor with it, as a handle without. */
-#include <hal/plugin_handle.h>
+#include <hal/plugin_flags.h>
 
 #include "cuda_plugin.h"
 

@@ -7,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <hal/plugin_handle.h>
+#include <hal/plugin_flags.h>
 
 #include "npu.h"
 

@@ -30,7 +30,7 @@ COMPONENTS = {
     "abi": (["hal/include/hal/api.h", "hal/include/hal/plugin.h", "hal/include/hal/plugin_base.h", "hal/include/hal/plugin_op.h",
              "hal/include/hal/plugin_program.h", "hal/include/hal/plugin_sensor.h", "hal/include/hal/plugin_kernels.h",
              "hal/include/hal/plugin_ops.def", "hal/include/hal/plugin_groups.def"], []),
-    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "watch", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event", "flags", "handle")], ["abi"]),
+    "tools": ([f"hal/include/hal/plugin_{name}.h" for name in ("library", "worker", "watch", "count", "records", "binary", "spirv", "clang", "process", "setting", "transfer", "shared_event", "flags")], ["abi"]),
     "sdk": (["hal/sdk/"], ["tools"]),
     "helper": (["hal/helper/"], ["sdk"]),  # the program in which plugins are tried
     "plugins": (["plugins/"], ["tools"]),
@@ -51,7 +51,7 @@ COMPONENTS = {
     "kernels": (["hal/kernels/", "pk_table.inc"], ["abi"]),
     "ops": (["hal/ops/", "hal_op_variants.h", "hal_op_table.inc", "hal_op_copy.inc"], ["op", "kernels"]),
     "components": (["hal/src/"], ["op", "ops", "deferred"]),  # hal/src/components.c, which connects the components
-    "hal": (["hal/include/hal/hal.h"], ["op", "deferred"]),  # all public headers at once
+    "hal": (["hal/include/hal/hal.h"], ["op", "deferred", "comm"]),  # all public headers at once
     "cts": (["hal/cts/", "hal_cts_rules.inc", "hal_cts_operators.inc"], ["plugin"]),  # the conformance suite: the loader and the calls, nothing above
     "packing": (["hal/pack/"], ["op"]),  # the program that builds packs of kernels ahead
     # The torch side.
@@ -63,7 +63,8 @@ COMPONENTS = {
     "lazy": (["csrc/lazy/"], ["core"]),
     "profiler": (["csrc/profiler/"], ["core"]),
     "api": (["csrc/api/"], ["prepare"]),
-    "python": (["csrc/python/"], ["aten", "api", "amp", "lazy", "profiler"]),
+    "distributed": (["csrc/distributed/"], ["core"]),
+    "python": (["csrc/python/"], ["aten", "api", "amp", "distributed", "lazy", "profiler"]),
     # The Python packages. What a package's modules may import, in functions, too; "registry" is the state that all may import.
     "registry": ([f"{PACKAGE}/_registry.py"], []),
     "files": ([f"{PACKAGE}/{name}.py" for name in ("_builds", "_hal", "_imports")], ["registry"]),
@@ -74,10 +75,11 @@ COMPONENTS = {
     "autocompare": ([f"{PACKAGE}/_autocompare/"], ["extension", "files"]),
     "leaves": ([f"{PACKAGE}/_{name}.py" for name in ("data_parallel", "device_lists", "dlpack", "multiprocessing", "optimizers", "profiler", "serialization")],
                ["files", "lazy mode"]),
+    "process groups": ([f"{PACKAGE}/distributed/"], ["extension", "files"]),
     "integrations": ([f"{PACKAGE}/integrations/"], ["device module", "operators"]),
     "dynamo": ([f"{PACKAGE}/dynamo/"], ["device module"]),
     "inductor": ([f"{PACKAGE}/inductor/"], ["dynamo"]),
-    "registration": ([f"{PACKAGE}/_register.py"], ["leaves", "integrations", "inductor"]),
+    "registration": ([f"{PACKAGE}/_register.py"], ["leaves", "integrations", "inductor", "process groups"]),
     "activation": ([f"{PACKAGE}/_activation.py"], ["registration"]),
     "package": ([f"{PACKAGE}/__init__.py"], ["activation", "autocompare"]),
     "xla": ([f"{PACKAGE}/xla/"], ["activation"]),

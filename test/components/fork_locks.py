@@ -10,6 +10,8 @@ FILES = {
     "hal/src/fusion/worker.c": RENEWED,
     "hal/src/plugin/layer_borrow.c": RENEWED,
     "hal/src/plugin/layer_live.h": RENEWED,
+    "hal/src/comm/comm.h": NOT_TAKEN,
+    "hal/src/comm/communicator.c": NOT_TAKEN,
     "hal/src/op/pack.c": NOT_TAKEN,
     "hal/src/op/provider.h": NOT_TAKEN,
     "hal/src/op/table.h": NOT_TAKEN,

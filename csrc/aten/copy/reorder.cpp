@@ -1,11 +1,9 @@
-// reorder.cpp: flip, as a copy of dimensions that are read backwards; pixel_unshuffle, as a copy into a view of the result.
+// reorder.cpp: flip, as a copy of dimensions that are read backwards; pixel_unshuffle.
 #define TORCH_ASSERT_ONLY_METHOD_OPERATORS
 #include <ATen/WrapDimUtilsMulti.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/native/PixelShuffle.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <c10/util/safe_numerics.h>
+#include <ATen/ops/pixel_unshuffle_native.h>
 
 #include "aten/prepare/op_call.h"
 #include "aten/prepare/operand.h"
@@ -23,24 +21,13 @@ std::optional<at::Tensor> flip(const at::Tensor &self, c10::IntArrayRef dims) {
   for (size_t d = 0; d < from.dim(); d++)
     if (flipped[d]) from.flip(d);
   const hal_value_t args[] = {value(from.told(dtype).descriptor())};
-  if (run_op(self.device().index(), HAL_OP_ID_COPY, args, {&to.told(dtype).descriptor()})) return result;
-  return std::nullopt;
+  const bool has_run = run_op(self.device().index(), HAL_OP_ID_COPY, args, {&to.told(dtype).descriptor()});
+  return has_run ? std::optional(result) : std::nullopt;
 }
 
 // ATen's function for devices other than the CPU loses the memory format, which FakeTensor says is that of self.
 at::Tensor pixel_unshuffle(const at::Tensor &self, int64_t factor) {
-  at::native::check_pixel_unshuffle_shapes(self, factor);
-  int64_t channels = 0;
-  TORCH_CHECK_VALUE(factor <= INT32_MAX && !c10::mul_overflows(self.size(-3), factor * factor, &channels),
-                    "pixel_unshuffle: too many channels for downscale_factor=", factor);
-  at::DimVector sizes(self.sizes());
-  const auto c = static_cast<int64_t>(sizes.size()) - 3;
-  const auto last = sizes.end();
-  last[-3] = channels, last[-2] /= factor, last[-1] /= factor;
-  at::Tensor result = at::empty(sizes, self.options(), self.suggest_memory_format());
-  const at::Tensor blocks = self.unflatten(c + 2, {last[-1], factor}).unflatten(c + 1, {last[-2], factor});
-  result.unflatten(c, {self.size(-3), factor, factor}).copy_(blocks.movedim({c + 2, c + 4}, {c + 1, c + 2}));
-  return result;
+  return at::native::math_pixel_unshuffle(self, factor).contiguous(self.suggest_memory_format());
 }
 
 }  // namespace

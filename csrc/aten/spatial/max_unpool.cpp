@@ -17,21 +17,18 @@ bool unpool(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices,
   if (self.sizes() != indices.sizes() || indices.scalar_type() != at::kLong) return false;
   if (output_size.size() != kDims || (ndim != kDims + 1 && ndim != kDims + 2)) return false;
   at::DimVector sizes(self.sizes());
-  for (size_t d = ndim - kDims; d < ndim; d++) {
-    if (sizes[d] == 0 || output_size[d - (ndim - kDims)] <= 0) return false;
-    sizes[d] = output_size[d - (ndim - kDims)];
-  }
+  for (size_t d = ndim - kDims; d < ndim; d++)
+    if (sizes[d] == 0 || (sizes[d] = output_size[d - (ndim - kDims)]) <= 0) return false;
   const at::Tensor result = make_empty(sizes, self.scalar_type(), self.device().index());
-  const auto first = static_cast<int64_t>(ndim - kDims);
-  result.zero_().flatten(first).scatter_(first, indices.flatten(first), self.flatten(first));
+  result.zero_().flatten(-int64_t{kDims}).scatter_(-1, indices.flatten(-int64_t{kDims}), self.flatten(-int64_t{kDims}));
   outputs.put(0, result);  // contiguous, as torch's decomposition says
   return true;
 }
 
 bool unpool3d(Outputs &outputs, const at::Tensor &self, const at::Tensor &indices, c10::IntArrayRef output_size,
               c10::IntArrayRef stride, c10::IntArrayRef padding) {
-  if (stride.size() != 3 || padding.size() != 3 || *std::min_element(stride.begin(), stride.end()) <= 0) return false;
-  return unpool<3>(outputs, self, indices, output_size);
+  return stride.size() == 3 && padding.size() == 3 && *std::min_element(stride.begin(), stride.end()) > 0 &&
+         unpool<3>(outputs, self, indices, output_size);
 }
 
 }  // namespace

@@ -107,6 +107,15 @@ typedef struct hal_comm_transport_s {
   void (*destroy)(void *context);
 } hal_comm_transport_t;
 
+/* Connects the ranks of a group that run on one host by shared memory; 2 to 64 ranks. All ranks call it, with the same name and size, and wait
+ * for each other. The store may have keys of an earlier attempt. Destroyed by its own `destroy`, or owned by a communicator. Errors, the same on
+ * all ranks: HAL_UNIMPLEMENTED = one rank, or a rank that cannot open the memory of rank 0 (another host, pid namespace or user): use another
+ * transport; HAL_NOT_READY = ranks are missing after `timeout_ns`; HAL_INVALID_ARGUMENT = the ranks differ in their size, or two have one
+ * number; HAL_INCOMPATIBLE = other versions of this library; HAL_UNAVAILABLE = the store does not answer, or a rank has ended. Since 0.3. */
+HAL_API hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, const char *name, int32_t rank,
+                                                      int32_t size, int64_t timeout_ns,
+                                                      hal_comm_transport_t *out_transport);
+
 /* ---- communicators -------------------------------------------------------------------------------------------------- */
 
 typedef struct hal_comm_s hal_comm_t;
@@ -144,8 +153,9 @@ HAL_API void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns);
  * the HAL that holds no lock; not if the call fails. Buffers stay valid until then. Released by hal_comm_work_release (`out_work` NULL: not returned). Any thread.
  * Errors: HAL_INVALID_ARGUMENT = a call that is invalid by itself (nothing was queued); HAL_UNIMPLEMENTED = the stream records a
  * program; HAL_ABORTED, HAL_UNAVAILABLE, ... = the communicator's first failure. Since 0.3. */
-HAL_API hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
-                                     int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data, hal_comm_work_t **out_work);
+HAL_API hal_status_t hal_comm_submit(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls,
+                                     uint32_t count, int64_t timeout_ns, hal_comm_done_fn_t done, void *user_data,
+                                     hal_comm_work_t **out_work);
 
 /* Ends every collective that is queued or running, on this rank with HAL_ABORTED; the other ranks get `reason` where the transport can tell
  * them. The communicator accepts no more. Any thread; does not wait. Since 0.3. */

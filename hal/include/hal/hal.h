@@ -16,6 +16,7 @@
 #ifndef HAL_HAL_H_
 #define HAL_HAL_H_
 
+#include "hal/comm.h"
 #include "hal/compiler.h"
 #include "hal/device.h"
 #include "hal/event.h"

@@ -80,15 +80,21 @@ static int is_integral(hal_dtype_t dtype) {
 static int reduces(uint32_t reduce, hal_dtype_t dtype) {
   switch (reduce) {
     case HAL_REDUCE_SUM:
-    case HAL_REDUCE_PROD: return is_floating(dtype) || is_complex(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_PROD:
+      return is_floating(dtype) || is_complex(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
     case HAL_REDUCE_MIN:
-    case HAL_REDUCE_MAX: return is_floating(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
-    case HAL_REDUCE_AVG: return is_floating(dtype) || is_complex(dtype);
+    case HAL_REDUCE_MAX:
+      return is_floating(dtype) || is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_AVG:
+      return is_floating(dtype) || is_complex(dtype);
     case HAL_REDUCE_BAND:
     case HAL_REDUCE_BOR:
-    case HAL_REDUCE_BXOR: return is_integral(dtype) || dtype == HAL_BOOL;
-    case HAL_REDUCE_PREMUL_SUM: return is_floating(dtype);
-    default: return 0;
+    case HAL_REDUCE_BXOR:
+      return is_integral(dtype) || dtype == HAL_BOOL;
+    case HAL_REDUCE_PREMUL_SUM:
+      return is_floating(dtype);
+    default:
+      return 0;
   }
 }
 
@@ -99,12 +105,14 @@ static const char *reduction_name(uint32_t reduce) {
 
 static hal_status_t check_reduction(const hal_collective_t *call) {
   if (!reduces(call->reduce, call->dtype))
-    return hal_error_set(HAL_UNIMPLEMENTED,
-                         "%s: reduction %s (%u) of %s is not supported; floating-point and complex types have SUM, PROD and "
-                         "AVG, real ones also MIN, MAX and PREMUL_SUM, integers and bool SUM, PROD, MIN, MAX, BAND, BOR and BXOR",
-                         ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
+    return hal_error_set(
+        HAL_UNIMPLEMENTED,
+        "%s: reduction %s (%u) of %s is not supported; floating-point and complex types have SUM, PROD and "
+        "AVG, real ones also MIN, MAX and PREMUL_SUM, integers and bool SUM, PROD, MIN, MAX, BAND, BOR and BXOR",
+        ops[call->op].name, reduction_name(call->reduce), call->reduce, hal_dtype_name(call->dtype));
   if (call->reduce == HAL_REDUCE_PREMUL_SUM && !call->scale)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: PREMUL_SUM needs `scale`, a number on the host", ops[call->op].name);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: PREMUL_SUM needs `scale`, a number on the host",
+                         ops[call->op].name);
   return HAL_OK;
 }
 
@@ -127,8 +135,8 @@ static hal_status_t check_buffers(const hal_comm_t *comm, const hal_collective_t
 
 hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call) {
   if (call->struct_size < offsetof(hal_collective_t, scale))
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_collective_t: struct_size is %zu; set it to sizeof(hal_collective_t)",
-                         call->struct_size);
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_collective_t: struct_size is %zu; set it to sizeof(hal_collective_t)", call->struct_size);
   if (call->op >= OPS) return hal_error_set(HAL_UNIMPLEMENTED, "collective %u is unknown to this version", call->op);
   const op_t *const op = &ops[call->op];
   const int is_pair = call->op == HAL_COMM_SEND || call->op == HAL_COMM_RECV;
@@ -138,7 +146,8 @@ hal_status_t hal_comm_check(const hal_comm_t *comm, const hal_collective_t *call
   if ((is_pair || op->root_sends || op->root_receives) && (call->peer < 0 || call->peer >= comm->size))
     return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is outside 0..%d", op->name, call->peer, comm->size - 1);
   if (is_pair && call->peer == comm->rank)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is this rank; copy the memory instead", op->name, call->peer);
+    return hal_error_set(HAL_INVALID_ARGUMENT, "%s: rank %d is this rank; copy the memory instead", op->name,
+                         call->peer);
   if (op->reduces) HAL_RETURN_IF_ERROR(check_reduction(call));
   return check_buffers(comm, call);
 }

@@ -99,8 +99,8 @@ uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *ca
 /* ---- job.c ---- */
 
 /* Creates a job of checked calls and queues the copies of their operands behind the work of `stream`. Destroyed by hal_comm_job_destroy. */
-hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count,
-                                 hal_comm_job_t **out_job);
+hal_status_t hal_comm_job_create(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                                 uint32_t count, hal_comm_job_t **out_job);
 void hal_comm_job_destroy(hal_comm_job_t *job);
 /* Waits for the operands, runs the collectives, and queues the copies of their results. */
 hal_status_t hal_comm_job_run(hal_comm_job_t *job);

@@ -9,6 +9,7 @@
 #include "base/host_malloc.h"
 #include "base/life.h"
 #include "comm/comm.h"
+#include "comm/shm/shm.h"
 #include "device/device.h"
 #include "hal/device.h"
 #include "hal/status.h"
@@ -34,7 +35,8 @@ hal_status_t hal_comm_failure_get(hal_comm_failure_t *failure) {
 hal_status_t hal_comm_error(hal_comm_t *comm) { return hal_comm_failure_get(&comm->failure); }
 
 void hal_comm_abort(hal_comm_t *comm, const char *reason) {
-  hal_error_set(HAL_ABORTED, "group '%s' was aborted on rank %d: %s", comm->name, comm->rank, reason ? reason : "no reason given");
+  hal_error_set(HAL_ABORTED, "group '%s' was aborted on rank %d: %s", comm->name, comm->rank,
+                reason ? reason : "no reason given");
   hal_comm_failure_set(&comm->failure, HAL_ABORTED);
   comm->transport.abort(comm->transport.context, hal_error_message());
 }
@@ -49,11 +51,19 @@ struct timespec hal_comm_deadline(int64_t ns) {
   return time;
 }
 
+/* ---- transports ---- */
+
+hal_status_t hal_comm_transport_shared_memory(const hal_comm_store_t *store, const char *name, int32_t rank,
+                                              int32_t size, int64_t timeout_ns, hal_comm_transport_t *out_transport) {
+  return hal_comm_shm_create(store, name, rank, size, timeout_ns, out_transport);
+}
+
 /* ---- life ---- */
 
 static hal_status_t check_config(const hal_comm_config_t *config) {
   if (config->struct_size < sizeof *config)
-    return hal_error_set(HAL_INVALID_ARGUMENT, "hal_comm_config_t: struct_size is %zu; set it to sizeof(hal_comm_config_t)",
+    return hal_error_set(HAL_INVALID_ARGUMENT,
+                         "hal_comm_config_t: struct_size is %zu; set it to sizeof(hal_comm_config_t)",
                          config->struct_size);
   if (config->size < 1 || config->rank < 0 || config->rank >= config->size)
     return hal_error_set(HAL_INVALID_ARGUMENT, "a communicator of %d ranks has no rank %d", config->size, config->rank);
@@ -97,7 +107,8 @@ hal_status_t hal_comm_create(const hal_comm_config_t *config, hal_comm_t **out_c
   HAL_RETURN_IF_ERROR(check_config(config));
   const uint32_t lanes = 1 + 2 * (uint32_t)config->size;
   hal_comm_t *const comm = hal_calloc(1, sizeof *comm + lanes * sizeof *comm->lanes);
-  if (!comm) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a communicator of %d ranks", config->size);
+  if (!comm)
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for a communicator of %d ranks", config->size);
   initialize(comm, config, lanes);
   const hal_status_t status = connect_device(comm);
   if (status)
@@ -136,7 +147,8 @@ void hal_comm_destroy(hal_comm_t *comm, int64_t timeout_ns) {
   if (!drain(comm, timeout_ns)) hal_comm_abort(comm, "the communicator was destroyed while collectives were running");
   end_lanes(comm);
   comm->transport.destroy(comm->transport.context);
-  hal_comm_failure_set(&comm->failure, (hal_error_set(HAL_ABORTED, "group '%s' was destroyed", comm->name), HAL_ABORTED));
+  hal_comm_failure_set(&comm->failure,
+                       (hal_error_set(HAL_ABORTED, "group '%s' was destroyed", comm->name), HAL_ABORTED));
   hal_comm_release(comm);
 }
 
@@ -166,7 +178,8 @@ static hal_status_t push(hal_comm_work_t *work, hal_stream_t *stream, const hal_
 }
 
 /* Runs of calls without SEND and RECV are one job, each SEND and RECV is one of its own lane. */
-static hal_status_t push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count) {
+static hal_status_t push_all(hal_comm_work_t *work, hal_stream_t *stream, const hal_collective_t *calls,
+                             uint32_t count) {
   for (uint32_t i = 0, end; i < count; i = end) {
     for (end = i + 1; end < count && !is_pair(&calls[i]) && !is_pair(&calls[end]);) end++;
     HAL_RETURN_IF_ERROR(push(work, stream, calls + i, end - i));
@@ -176,8 +189,8 @@ static hal_status_t push_all(hal_comm_work_t *work, hal_stream_t *stream, const 
 
 static hal_status_t check_calls(hal_comm_t *comm, hal_stream_t *stream, const hal_collective_t *calls, uint32_t count) {
   if (hal_life_ended())
-    return hal_error_set(HAL_FAILED_PRECONDITION, "group '%s' belongs to the parent of this process, or its device was closed",
-                         comm->name);
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "group '%s' belongs to the parent of this process, or its device was closed", comm->name);
   if (!count || !calls) return hal_error_set(HAL_INVALID_ARGUMENT, "no collective in the call");
   HAL_RETURN_IF_ERROR(hal_comm_error(comm));
   for (uint32_t i = 0; i < count; i++) HAL_RETURN_IF_ERROR(hal_comm_check(comm, &calls[i]));

@@ -130,12 +130,12 @@ void hal_comm_job_destroy(hal_comm_job_t *job) {
 
 static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
   hal_collective_t on_stack[8] = {0};
-  hal_collective_t *calls = on_stack;
-  if (job->count > sizeof on_stack / sizeof *on_stack && !(calls = hal_malloc(job->count * sizeof *calls)))
+  hal_collective_t *described = on_stack;
+  if (job->count > sizeof on_stack / sizeof *on_stack && !(described = hal_malloc(job->count * sizeof *described)))
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
-  for (uint32_t i = 0; i < job->count; i++) calls[i] = job->calls[i].on_host;
-  const hal_status_t status = comm->transport.run(comm->transport.context, calls, job->count, job->timeout_ns);
-  if (calls != on_stack) hal_free(calls);
+  for (uint32_t i = 0; i < job->count; i++) described[i] = job->calls[i].on_host;
+  const hal_status_t status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);
+  if (described != on_stack) hal_free(described);
   return status;
 }
 

@@ -48,8 +48,8 @@ void hal_comm_work_finish(hal_comm_work_t *work, hal_status_t status) {
 /* Waits until the copies of the results are queued. */
 static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
   if (hal_life_ended())
-    return hal_error_set(HAL_FAILED_PRECONDITION, "%s was submitted before the process forked or the devices were closed",
-                         work->what);
+    return hal_error_set(HAL_FAILED_PRECONDITION,
+                         "%s was submitted before the process forked or the devices were closed", work->what);
   if (!atomic_load(&work->queued)) {
     const int64_t limit = timeout_ns > 0 ? timeout_ns : work->timeout_ns;
     const struct timespec deadline = hal_comm_deadline(limit);
@@ -60,7 +60,8 @@ static hal_status_t await(hal_comm_work_t *work, int64_t timeout_ns) {
     const int is_queued = atomic_load(&work->queued);
     pthread_mutex_unlock(&work->comm->lock);
     if (!is_queued)
-      return hal_error_set(HAL_NOT_READY, "%s has not ended within %.3f s; it goes on", work->what, (double)limit / 1e9);
+      return hal_error_set(HAL_NOT_READY, "%s has not ended within %.3f s; it goes on", work->what,
+                           (double)limit / 1e9);
   }
   return hal_comm_failure_get(&work->failure);
 }

@@ -20,7 +20,7 @@ static const char *const names[] = {
 static hal_lock_t sink_lock; /* of what the program has set */
 static hal_device_event_sink_t sink;
 static void *sink_data;
-static pthread_mutex_t watching = PTHREAD_MUTEX_INITIALIZER; /* held while a plugin is told to watch */
+static hal_lock_t watching; /* held while a plugin is told to watch */
 
 const char *hal_device_event_name(uint32_t kind) { return kind < sizeof names / sizeof *names ? names[kind] : NULL; }
 
@@ -86,12 +86,12 @@ static void take(void *user_data, const hal_device_event_t *event) {
 /* A device is told once, and stays watched when the sink changes: so nothing here waits for a sink. */
 static hal_status_t begin(hal_device_t *device) {
   hal_status_t status = HAL_OK;
-  hal_mutex_lock_and_defer(&watching);
+  hal_lock_and_defer(&watching);
   if (!atomic_load(&device->watched)) {
     status = hal_call_device_watch(device->plugin, device->ordinal, HAL_DEVICE_EVENT_ALL, take, device);
     if (!status) atomic_store(&device->watched, 1);
   }
-  hal_mutex_unlock_and_run(&watching);
+  hal_unlock_and_run(&watching);
   return status ? hal_error_plugin(device->plugin, HAL_SLOT_device_watch, status) : HAL_OK;
 }
 

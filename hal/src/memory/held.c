@@ -61,7 +61,7 @@ int hal_mem_held_end(hal_mem_pool_t *pool) {
 }
 
 void hal_memory_end_hold(hal_stream_t *stream) {
-  hal_allocator_t *const allocator = stream->device->allocator;
+  hal_allocator_t *const allocator = hal_allocator_of(stream->device);
   if (!allocator) return;
   hal_lock(&allocator->lock);
   for (hal_mem_pool_t *pool = allocator->holding, *next; pool; pool = next) {

@@ -2,6 +2,7 @@
 #ifndef HAL_SRC_COMM_SHM_INTERNAL_H_
 #define HAL_SRC_COMM_SHM_INTERNAL_H_
 
+#include "base/lock.h"
 #include "base/text.h"
 #include "comm/shm/arithmetic.h"
 #include "comm/shm/layout.h"
@@ -39,6 +40,12 @@ typedef struct hal_shm_call_s {
   uint64_t give[HAL_SHM_RANKS], give_at[HAL_SHM_RANKS], take[HAL_SHM_RANKS], take_at[HAL_SHM_RANKS];
 } hal_shm_call_t;
 
+/* The threads of this rank that sleep: lanes share one record. What the rank shows that it waits for is written under `lock`. */
+typedef struct hal_shm_sleepers_s {
+  hal_lock_t lock;
+  int count;
+} hal_shm_sleepers_t;
+
 typedef struct hal_shm_s {
   const hal_shm_call_t *call; /* that runs, or NULL; for messages */
   const char *activity;       /* what runs where `call` is NULL, for messages */
@@ -56,6 +63,10 @@ typedef struct hal_shm_s {
   hal_shm_set_t unseen;    /* ranks whose processes cannot be looked at */
   hal_shm_early_t *early;  /* list, in the order of arrival; owned */
   char name[HAL_SHM_NAME]; /* of the communicator; cut */
+  /* For SEND and RECV that a thread of their own brings: the same with a state of its own, for each peer and direction. Each is created and used
+   * by one thread at a time. */
+  struct hal_shm_s *lanes[2 * HAL_SHM_RANKS];
+  hal_shm_sleepers_t own_sleepers, *sleepers; /* `sleepers`: that of the communicator */
 } hal_shm_t;
 
 /* ---- segment.c: the shared memory ---- */

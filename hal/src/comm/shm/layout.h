@@ -80,7 +80,7 @@ enum { HAL_SHM_ABSENT = 0, HAL_SHM_PRESENT = 1, HAL_SHM_LEFT = 2 };
 
 typedef struct hal_shm_rank_s {
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t counters[HAL_SHM_COUNTERS];
-  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1; HAL_SHM_ANY = any message.
+  /* What the rank sleeps for: 0 = it does not; target << 16 | counter << 8 | rank + 1; HAL_SHM_ANY = any message; HAL_SHM_ALL.
    * Who satisfies that increments `bell` and wakes those who sleep on it. */
   _Alignas(HAL_SHM_LINE) _Atomic uint64_t waits;
   _Atomic uint32_t bell;
@@ -96,6 +96,8 @@ typedef struct hal_shm_rank_s {
 _Static_assert(sizeof(hal_shm_rank_t) <= HAL_SHM_PAGE, "a rank fits into its page");
 
 #define HAL_SHM_ANY UINT64_MAX
+/* Several threads wait, for counters and messages. */
+#define HAL_SHM_ALL (UINT64_MAX - 1)
 
 /* ---- messages: a channel for each ordered pair of ranks
  * ---------------------------------------------------------------- */

@@ -63,13 +63,33 @@ static hal_status_t run_all(hal_shm_t *shm, const hal_collective_t *calls, uint3
   return hal_shm_run_messages(shm, calls, count);
 }
 
+/* Returns the state for a bracket: that of the collectives, or that of the lane of a single SEND or RECV; NULL = no memory. */
+static hal_shm_t *state_for(hal_shm_t *shm, const hal_collective_t *calls, uint32_t count) {
+  if (count != 1 || !is_message(calls->op) || calls->peer < 0 || calls->peer >= shm->size) return shm;
+  hal_shm_t **const lane = &shm->lanes[2 * calls->peer + (calls->op == HAL_COMM_RECV)];
+  if (*lane || !(*lane = hal_calloc(1, sizeof **lane))) return *lane;
+  **lane = (hal_shm_t){.activity = shm->activity,
+                       .header = shm->header,
+                       .bytes = shm->bytes,
+                       .rank = shm->rank,
+                       .size = shm->size,
+                       .pid = shm->pid,
+                       .may_spin = shm->may_spin,
+                       .unseen = shm->unseen,
+                       .sleepers = shm->sleepers};
+  memcpy((*lane)->name, shm->name, sizeof shm->name);
+  return *lane;
+}
+
 static hal_status_t run(void *context, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns) {
-  hal_shm_t *const shm = context;
+  hal_shm_t *shm = context;
   if (getpid() != shm->pid)
     return hal_error_set(
         HAL_FAILED_PRECONDITION,
         "communicator '%s' belongs to the process that created it, %d, and this is a child: create one here", shm->name,
         (int)shm->pid);
+  if (count && calls && !(shm = state_for(shm, calls, count)))
+    return hal_error_set(HAL_RESOURCE_EXHAUSTED, "no host memory for a message; free some memory");
   set_deadline(shm, timeout_ns);
   hal_status_t status = hal_shm_failed(shm);
   if (!status && count && !calls) status = hal_error_set(HAL_INVALID_ARGUMENT, "%u calls are NULL", (unsigned)count);
@@ -86,6 +106,10 @@ static void destroy(void *context) {
   hal_shm_t *const shm = context;
   if (shm->header && getpid() == shm->pid) {
     atomic_store_explicit(&hal_shm_page(shm, shm->rank)->state, HAL_SHM_LEFT, memory_order_release);
+  }
+  for (int32_t i = 0; i < 2 * shm->size; i++) {
+    if (shm->lanes[i]) hal_shm_free_early(shm->lanes[i]);
+    hal_free(shm->lanes[i]);
   }
   hal_shm_segment_release(shm);
   hal_shm_free_early(shm);
@@ -117,6 +141,7 @@ hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name
   shm->pid = (int32_t)getpid();
   shm->may_spin = size <= hal_shm_processors();
   shm->activity = "the join";
+  shm->sleepers = &shm->own_sleepers;
   snprintf(shm->name, sizeof shm->name, "%s", name);
   set_deadline(shm, timeout_ns);
   const hal_status_t status = hal_shm_join(shm, store, name);

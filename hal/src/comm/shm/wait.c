@@ -42,7 +42,8 @@ void hal_shm_notify(hal_shm_t *shm) {
   for (int32_t rank = 0; rank < shm->size; rank++) {
     hal_shm_rank_t *const page = hal_shm_page(shm, rank);
     const uint64_t waits = atomic_load_explicit(&page->waits, memory_order_relaxed);
-    if (!waits || waits == HAL_SHM_ANY || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
+    if (waits == HAL_SHM_ALL) ring(page);
+    if (!waits || waits >= HAL_SHM_ALL || (waits & 0xff) != (uint64_t)shm->rank + 1) continue;
     const uint64_t counter = waits >> 8 & 0xff;
     if (counter < HAL_SHM_COUNTERS &&
         atomic_load_explicit(&own->counters[counter], memory_order_relaxed) >= waits >> 16)
@@ -53,7 +54,7 @@ void hal_shm_notify(hal_shm_t *shm) {
 void hal_shm_notify_message(hal_shm_t *shm, int32_t rank) {
   atomic_thread_fence(memory_order_seq_cst);
   hal_shm_rank_t *const page = hal_shm_page(shm, rank);
-  if (atomic_load_explicit(&page->waits, memory_order_relaxed) == HAL_SHM_ANY) ring(page);
+  if (atomic_load_explicit(&page->waits, memory_order_relaxed) >= HAL_SHM_ALL) ring(page);
 }
 
 void hal_shm_notify_all(hal_shm_t *shm) {
@@ -114,10 +115,20 @@ static uint64_t sleeps_for(const wait_t *wait, hal_shm_set_t ranks) {
   return wait->target << 16 | (uint64_t)wait->counter << 8 | ((uint64_t)__builtin_ctzll(ranks) + 1);
 }
 
+/* Shows what this rank waits for, so that others wake it only then; with several threads, anything. */
+static void show_wait(hal_shm_t *shm, int change, uint64_t wanted) {
+  hal_shm_sleepers_t *const sleepers = shm->sleepers;
+  hal_lock(&sleepers->lock);
+  sleepers->count += change;
+  const uint64_t shown = sleepers->count > 1 || (change < 0 && sleepers->count) ? HAL_SHM_ALL : wanted;
+  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->waits, shown, memory_order_relaxed);
+  hal_unlock(&sleepers->lock);
+}
+
 static hal_status_t sleep_once(hal_shm_t *shm, const wait_t *wait, hal_shm_set_t *ranks) {
   hal_shm_rank_t *const own = hal_shm_page(shm, shm->rank);
   const uint32_t bell = atomic_load_explicit(&own->bell, memory_order_acquire);
-  atomic_store_explicit(&own->waits, sleeps_for(wait, *ranks), memory_order_relaxed);
+  show_wait(shm, 0, sleeps_for(wait, *ranks));
   atomic_thread_fence(memory_order_seq_cst);
   *ranks = wait->lacking(shm, wait->context);
   if (!*ranks) return HAL_OK;
@@ -145,8 +156,9 @@ static hal_status_t wait_for(hal_shm_t *shm, const wait_t *wait) {
   shm->looked_ns = hal_clock_ns();
   hal_status_t status = HAL_OK;
   if (!ranks) return HAL_OK;
+  show_wait(shm, 1, sleeps_for(wait, ranks));
   while (ranks && !status) status = sleep_once(shm, wait, &ranks);
-  atomic_store_explicit(&hal_shm_page(shm, shm->rank)->waits, 0, memory_order_relaxed);
+  show_wait(shm, -1, 0);
   return status;
 }
 

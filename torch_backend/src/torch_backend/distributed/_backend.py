@@ -6,6 +6,7 @@ Source: torch.distributed.Backend.register_backend.
 from __future__ import annotations
 
 import functools
+import os
 
 import torch
 
@@ -26,7 +27,11 @@ def _create(name: str, options, process_group_options=None):
         store = PrefixStore(f"{name}/{use}", options.store)
         return ProcessGroupGloo(store, options.group_rank, options.group_size, options.timeout)
 
-    return extension().create_process_group_backend(name, options.group_rank, options.group_size, options.timeout, host_backend)
+    store = PrefixStore(f"{name}/device", options.store)
+    transport = os.environ.get("TORCH_BACKEND_COLLECTIVES", "auto")
+    return extension().create_process_group_backend(
+        name, options.group_rank, options.group_size, options.timeout, store, transport, host_backend
+    )
 
 
 def install() -> None:
