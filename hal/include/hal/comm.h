@@ -90,6 +90,9 @@ typedef struct hal_comm_store_s {
   hal_status_t (*get)(void *context, const char *key, int64_t timeout_ns, void *out, size_t room, size_t *out_size);
 } hal_comm_store_t;
 
+/* Flags of a transport. COMPARES_CALLS: `run` finds calls of collectives that do not match before data moves. */
+#define HAL_COMM_COMPARES_CALLS UINT32_C(1)
+
 /* Moves host memory between the ranks of one communicator. */
 typedef struct hal_comm_transport_s {
   size_t struct_size;
@@ -105,6 +108,7 @@ typedef struct hal_comm_transport_s {
   void (*abort)(void *context, const char *reason);
   /* Frees the transport. No other call is running. */
   void (*destroy)(void *context);
+  uint32_t flags; /* HAL_COMM_COMPARES_CALLS */
 } hal_comm_transport_t;
 
 /* Connects the ranks of a group that run on one host by shared memory; 2 to 64 ranks. All ranks call it, with the same name and size, and wait

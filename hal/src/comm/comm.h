@@ -61,6 +61,7 @@ struct hal_comm_s {
   hal_stream_t *in, *out;
   hal_comm_failure_t failure;
   _Atomic uint64_t sequence;
+  uint64_t brackets; /* that hal_comm_agree compared; of lane 0 */
   /* Under `lock`, as all lanes' queues are. `changed` wakes lanes, and who waits for a work. */
   pthread_mutex_t lock;
   pthread_cond_t changed;
@@ -95,6 +96,11 @@ uint64_t hal_comm_send_bytes(const hal_comm_t *comm, const hal_collective_t *cal
 uint64_t hal_comm_recv_bytes(const hal_comm_t *comm, const hal_collective_t *call);
 /* Returns a number that ranks whose calls match have in common. */
 uint64_t hal_comm_fingerprint(const hal_comm_t *comm, const hal_collective_t *call);
+
+/* ---- agree.c ---- */
+
+/* Compares a bracket of collectives with those of the other ranks. Errors: HAL_INVALID_ARGUMENT, on all ranks; those of the transport. */
+hal_status_t hal_comm_agree(hal_comm_t *comm, const hal_collective_t *calls, uint32_t count, int64_t timeout_ns);
 
 /* ---- job.c ---- */
 

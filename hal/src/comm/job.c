@@ -134,7 +134,10 @@ static hal_status_t transport(hal_comm_t *comm, const hal_comm_job_t *job) {
   if (job->count > sizeof on_stack / sizeof *on_stack && !(described = hal_malloc(job->count * sizeof *described)))
     return hal_error_set(HAL_RESOURCE_EXHAUSTED, "out of host memory for %u collectives", job->count);
   for (uint32_t i = 0; i < job->count; i++) described[i] = job->calls[i].on_host;
-  const hal_status_t status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);
+  hal_status_t status = HAL_OK;
+  if (described->op != HAL_COMM_SEND && described->op != HAL_COMM_RECV)
+    status = hal_comm_agree(comm, described, job->count, job->timeout_ns);
+  if (!status) status = comm->transport.run(comm->transport.context, described, job->count, job->timeout_ns);
   if (described != on_stack) hal_free(described);
   return status;
 }

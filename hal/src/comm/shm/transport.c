@@ -155,6 +155,7 @@ hal_status_t hal_comm_shm_create(const hal_comm_store_t *store, const char *name
                                 .name = "shm",
                                 .run = run,
                                 .abort = abort_transport,
-                                .destroy = destroy};
+                                .destroy = destroy,
+                                .flags = HAL_COMM_COMPARES_CALLS};
   return HAL_OK;
 }
