@@ -29,7 +29,7 @@
  *    when it lies within (HAL_SET_FIELD). Reserved fields are zero. Fields of 0.3 are always there.
  *  - Some structs have no struct_size. These never change: hal_arg_t, hal_launch_attribute_t, hal_value_t,
  *    hal_memory_handle_t, hal_host_range_t, hal_host_kernel_t. And these may grow, what holds an array of them says
- *    their distance: hal_ir_use_t, hal_ir_buffer_t.
+ *    their distance: hal_copy_t, hal_ir_use_t, hal_ir_buffer_t.
  *  - Flags are macros of bits. A flag that the plugin does not know is HAL_UNIMPLEMENTED, never ignored
  *    (plugin_flags.h): later minors add flags to calls and descriptors.
  *  - No bool, enum, long, bit-field, FILE *, C++ or torch type crosses. Strings are UTF-8, NUL-ended, borrowed for the call.

@@ -35,16 +35,17 @@ def structs(text):
 
 
 def constants(text):
-    """Yields the names of enumerators, of macros that are numbers, and of sensors."""
-    text = re.sub(r"enum \{\n#.*?\};", "", text, flags=re.S)  # the sensors', from their list
+    """Yields the names of enumerators, of macros that are numbers, and of those that tables such as HAL_SENSORS list."""
+    text = re.sub(r"enum \{\n#.*?\};", "", text, flags=re.S)  # those of tables
     for body in re.findall(r"\benum \{(.*?)\}", text, re.S):
         for name in re.findall(r"\b(HAL_\w+)\s*(?:=|,|$)", body.strip()):
             yield name
     for name in re.findall(r"^#define (HAL_\w+)[ \\]", text, re.M):  # without parameters
         if name not in NO_NUMBER:
             yield name
-    for name in re.findall(r"X\(\d+, (\w+), \"", text):
-        yield f"HAL_SENSOR_{name}"
+    for prefix, table in re.findall(r"^#define (HAL_\w+)S\(X\)((?:.*\\\n)+.*)", text, re.M):  # HAL_SENSORS, HAL_DEVICE_EVENTS
+        for name in re.findall(r"X\(\d+, (\w+), \"", table):
+            yield f"{prefix}_{name}"
 
 
 def listed(text):

@@ -1,0 +1,42 @@
+"""What a rank reports when the others do something else, or nothing: the kind of failure is the fourth argument."""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from ranks import RANK, begin
+
+KIND = sys.argv[4]
+
+
+def call(device):
+    if KIND == "shapes":
+        dist.all_reduce(torch.ones(10 + RANK, device=device))
+    elif KIND == "types":
+        dist.all_reduce(torch.ones(8, dtype=(torch.float32, torch.int32)[RANK], device=device))
+    elif KIND == "operators":
+        x = torch.ones(8, device=device)
+        dist.all_reduce(x) if RANK else dist.broadcast(x, 0)
+    elif KIND == "silence":
+        time.sleep(6) if RANK else dist.all_reduce(torch.ones(8, device=device))
+        return time.sleep(0)
+    elif KIND == "death":
+        os.kill(os.getpid(), 9) if RANK else dist.all_reduce(torch.ones(8, device=device))
+    elif KIND == "abort":
+        time.sleep(4) if RANK else dist.group.WORLD._get_backend(torch.device(device)).abort()
+        dist.all_reduce(torch.ones(8, device=device))
+
+
+device = begin(seconds=3)
+dist.all_reduce(torch.ones(8, device=device))  # all have joined
+begun = time.monotonic()
+try:
+    call(device)
+except Exception as error:
+    print(f"{type(error).__name__} after {time.monotonic() - begun:.1f} s: {error}")
+    assert (torch.ones(3, device=device) + 1).cpu().tolist() == [2.0] * 3  # the device computes on
+else:
+    print("no error")
+sys.stdout.flush()

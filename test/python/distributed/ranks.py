@@ -1,0 +1,18 @@
+"""What the programs of this folder share: they run as one rank each."""
+
+import datetime
+import sys
+
+import torch
+import torch.distributed as dist
+
+RANK, SIZE, RENDEZVOUS = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+
+def begin(backend=None, seconds=60, **options):
+    """Joins the group that `backend` names, as users write it. Returns the device."""
+    device = torch.accelerator.current_accelerator().type
+    dist.init_process_group(
+        backend, init_method=f"file://{RENDEZVOUS}", rank=RANK, world_size=SIZE, timeout=datetime.timedelta(seconds=seconds), **options
+    )
+    return device
