@@ -32,6 +32,7 @@ def main():
     for struct, field in (("hal_device_info_t", "uint64_t next_fact;"), ("hal_stream_desc_t", "uint32_t next_wish;"),
                           ("hal_kernel_info_t", "uint64_t next_fact;"), ("hal_host_api_t", "int64_t (*next_service)(void);")):
         texts["plugin.h"] = append_field(texts["plugin.h"], struct, field)
+    texts["plugin.h"] = texts["plugin.h"].replace("HAL_ENGINE_ANY, 0 }", "HAL_ENGINE_ANY, 0, 0 }")
     for name, text in texts.items():
         path = arguments.output / "hal" / name
         path.parent.mkdir(parents=True, exist_ok=True)

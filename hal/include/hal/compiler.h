@@ -18,7 +18,7 @@ extern "C" {
 
 /* Sets the compiler of a device in place of its plugin's, of which a copy is taken; NULL = none from now on. The programs of the one before are destroyed, when the device has done what is queued.
  * Default: the plugin's, if it has one. Any thread. Errors: HAL_FAILED_PRECONDITION = a stream of the device is lazy now; HAL_OUT_OF_RANGE = no such device; HAL_INVALID_ARGUMENT = a function is missing;
- * HAL_RESOURCE_EXHAUSTED. Since 0.2. */
+ * HAL_UNIMPLEMENTED = flags of a later version; HAL_RESOURCE_EXHAUSTED. Since 0.2. */
 HAL_API hal_status_t hal_compiler_set(int32_t device, const hal_compiler_t *compiler);
 
 /* What a device's compiler has done. */

@@ -97,6 +97,10 @@ static hal_status_t make_programs(hal_device_t *device, const hal_compiler_t *co
         HAL_INVALID_ARGUMENT,
         "a compiler has a name and the functions accepts, compile, execute and destroy; '%s' lacks one",
         known.name ? known.name : "");
+  if (known.flags & ~HAL_COMPILER_FIXED_NUMBERS)
+    return hal_error_set(HAL_UNIMPLEMENTED,
+                         "the compiler '%s' has unsupported flags 0x%x; use a torch_backend of its version", known.name,
+                         (unsigned)(known.flags & ~HAL_COMPILER_FIXED_NUMBERS));
   hal_programs_t *const programs = hal_calloc(1, sizeof *programs);
   if (!programs) return hal_error_set(HAL_RESOURCE_EXHAUSTED, "the host has no memory for a compiler");
   programs->compiler = known;

@@ -16,23 +16,35 @@
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
+/* An operator with flags of a later minor version is not used: this host does not know what they demand. */
+static hal_status_t check_descriptor(const hal_device_t *device, const hal_op_own_t *own) {
+  const char *const name = device->plugin->info.name;
+  const uint32_t unknown = own->flags & ~(HAL_OP_CAPTURABLE | HAL_OP_RANDOM_STATE | HAL_OP_NEVER_DECLINES);
+  if (unknown)
+    return hal_error_set(
+        HAL_UNIMPLEMENTED,
+        "%s, op_find: unsupported flags 0x%x in the descriptor; use a torch_backend of the plugin's version", name,
+        (unsigned)unknown);
+  if (own->fn && own->dtypes && own->layouts) return HAL_OK;
+  return hal_error_set(HAL_INTERNAL, "%s, op_find: the descriptor has no %s; fill it as plugin.h specifies", name,
+                       !own->fn       ? "function"
+                       : !own->dtypes ? "dtypes"
+                                      : "layouts");
+}
+
 void hal_op_own_find(const hal_device_t *device, const char *name, hal_op_own_t *out_own) {
   hal_op_own_t own = {.struct_size = HAL_STRUCT_SIZE(hal_op_own_t, query)};
   hal_status_t status = hal_call_op_find(device->plugin, device->ordinal, name, &own);
   *out_own = (hal_op_own_t){.fn = NULL};
   if (status == HAL_NOT_FOUND || status == HAL_UNIMPLEMENTED) return;
-  if (!status && own.fn && own.dtypes && own.layouts) {
+  if (status)
+    hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
+  else
+    status = check_descriptor(device, &own);
+  if (!status) {
     *out_own = own;
     return;
   }
-  if (!status)
-    status = hal_error_set(HAL_INTERNAL, "%s, op_find: the descriptor has no %s; fill it as plugin.h specifies",
-                           device->plugin->info.name,
-                           !own.fn       ? "function"
-                           : !own.dtypes ? "dtypes"
-                                         : "layouts");
-  else
-    hal_error_plugin(device->plugin, HAL_SLOT_op_find, status);
   hal_log(HAL_LOG_WARNING, "device %s: op_find(\"%s\") failed with %s: %s; the plugin's own operator is not used",
           device->label, name, hal_status_name(status), hal_error_message());
 }

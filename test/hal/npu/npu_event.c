@@ -44,6 +44,9 @@ Test(npu_event, handles_that_are_none_and_those_of_this_process_are_refused) {
   ipc_handle_t handle = {.size = 64};
   open_npu();
   assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
+               "invalid handle of 64 bytes: expected 32");
+  handle.size = 32;
+  assert_fails(hal_event_ipc_open(0, handle.bytes, handle.size, &opened), HAL_INVALID_ARGUMENT,
                "no handle of an event");
   assert_ok(hal_event_create(0, HAL_EVENT_INTERPROCESS | HAL_EVENT_BLOCKING, &event));
   assert_ok(hal_event_query(event)); /* never recorded */

@@ -163,6 +163,11 @@ Test(op_own, a_descriptor_without_layouts_is_not_used) {
   cr_assert_not(taken("test::hollow"));
 }
 
+Test(op_own, a_descriptor_with_flags_of_a_later_version_is_not_used) {
+  cr_assert_eq(hal_op_own_dtypes(0, op_of("test::later")), 0);
+  cr_assert_not(taken("test::later"));
+}
+
 Test(op_own, a_query_gives_the_verdict_and_runs_nothing) {
   cr_assert_eq(verdict("test::even"), HAL_VERDICT_OWN);
   cr_assert_eq(verdict("test::always"), HAL_VERDICT_OWN);

@@ -96,6 +96,7 @@ static const struct {
       .dtypes = HAL_ALL_DTYPES,
       .layouts = HAL_TAKES_ALL}},
     {"test::draw_numbers", {.fn = run_draw, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
+    {"test::later", {.fn = run, .flags = 1u << 31, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"native_layer_norm", {.fn = run, .dtypes = HAL_ALL_DTYPES, .layouts = HAL_TAKES_ALL}},
     {"test::hollow", {.fn = run, .dtypes = HAL_ALL_DTYPES}},
 };

@@ -610,6 +610,9 @@ Test(compiler, it_is_changed_between_recordings_and_its_programs_are_destroyed) 
   cr_expect_eq(told().executed, 0);
   broken.execute = NULL;
   assert_fails(hal_compiler_set(0, &broken), HAL_INVALID_ARGUMENT, "'abacus' lacks one");
+  broken = compiler;
+  broken.flags |= 1u << 30; /* of a later minor version */
+  assert_fails(hal_compiler_set(0, &broken), HAL_UNIMPLEMENTED, "'abacus' has unsupported flags 0x40000000");
   cr_expect_eq(hal_compiler_set(1000, &compiler), HAL_OUT_OF_RANGE);
   cr_expect_eq(hal_compiler_info(1000, &(hal_compiler_info_t){.struct_size = sizeof(hal_compiler_info_t)}),
                HAL_OUT_OF_RANGE);
