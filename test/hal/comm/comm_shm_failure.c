@@ -78,6 +78,19 @@ Test(comm_shm_failure, counts_of_all_gather_differ) {
   one.op = other.op = HAL_COMM_ALL_GATHER;
   check_pair(one, other, "all_gather #2 (float32, 8 elements)", "all_gather #2 (float32, 9 elements)");
 }
+Test(comm_shm_failure, types_of_all_gather_differ) {
+  hal_collective_t one = sum_of(8), other = sum_of(8);
+  one.op = other.op = HAL_COMM_ALL_GATHER;
+  other.dtype = HAL_INT32;
+  check_pair(one, other, "all_gather #2 (float32, 8 elements)", "all_gather #2 (int32, 8 elements)");
+}
+Test(comm_shm_failure, roots_of_gather_differ) {
+  hal_collective_t one = sum_of(8), other;
+  one.op = HAL_COMM_GATHER;
+  other = one;
+  other.peer = 1;
+  check_pair(one, other, "gather #2 (float32, 8 elements, root 0)", "gather #2 (float32, 8 elements, root 1)");
+}
 Test(comm_shm_failure, counts_of_a_pair_differ) {
   static const uint64_t sends[] = {1, 2, 3}, others[] = {2, 2, 2}, receives[3][3] = {{1, 2, 1}, {2, 2, 2}, {3, 2, 3}};
   /* Rank 0 and 2 give 1, 2, 3; rank 1 gives 2 each; the receivers have their own rows: here all read row 0, so
@@ -226,6 +239,27 @@ static void be_silent(int rank, int size, void *argument) {
   comm.destroy(comm.context);
 }
 Test(comm_shm_failure, a_rank_is_silent) { run_ranks(3, be_silent, NULL); }
+
+/* ---- a rank that sleeps is woken, and does not find out at its next look ---- */
+
+static void be_late(int rank, int size, void *argument) {
+  hal_comm_transport_t comm;
+  (void)argument;
+  create("late", rank, size, &comm);
+  const int64_t start = hal_clock_ns();
+  for (int i = 0; i < 100; i++) {
+    hal_collective_t message = sum_of(1);
+    message.op = rank ? HAL_COMM_RECV : HAL_COMM_SEND;
+    message.peer = !rank;
+    if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    CHECK_OK(run_one(&comm, (hal_collective_t){.op = HAL_COMM_BARRIER}, 20 * (int64_t)SECOND));
+    if (rank == 0) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (rank < 2) CHECK_OK(run_one(&comm, message, 20 * (int64_t)SECOND));
+  }
+  CHECK(seconds_since(start) < 4, "200 waits of 1 ms took %.3f s", seconds_since(start));
+  comm.destroy(comm.context);
+}
+Test(comm_shm_failure, a_sleeping_rank_is_woken) { run_ranks(3, be_late, NULL); }
 
 /* ---- abort ---- */
 

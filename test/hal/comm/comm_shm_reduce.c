@@ -361,6 +361,13 @@ static void every_reduction(int rank, int size, void *argument) {
 Test(comm_shm_reduce, every_reduction_of_two) { run_ranks(2, every_reduction, NULL); }
 Test(comm_shm_reduce, every_reduction_of_three) { run_ranks(3, every_reduction, NULL); }
 Test(comm_shm_reduce, every_reduction_of_four) { run_ranks(4, every_reduction, NULL); }
+/* HAL_TEST_RANKS=8: among the slow tests. */
+Test(comm_shm_reduce, every_reduction_of_more) {
+  const char *const ranks = getenv("HAL_TEST_RANKS");
+  const long size = ranks ? strtol(ranks, NULL, 10) : 0;
+  if (size < 2 || size > RANKS) cr_skip_test("HAL_TEST_RANKS is not set");
+  run_ranks((int)size, every_reduction, NULL);
+}
 
 /* ---- what a sum is ---- */
 

@@ -251,7 +251,7 @@ static hal_status_t time_is_over(const join_t *join) {
   hal_shm_set_t absent = HAL_SHM_BIT(0);
   for (int32_t rank = 0; join->shm->header && rank < join->shm->size; rank++) {
     const uint32_t state = atomic_load_explicit(&hal_shm_page(join->shm, rank)->state, memory_order_acquire);
-    absent = state == HAL_SHM_PRESENT ? absent & ~HAL_SHM_BIT(rank) : absent | HAL_SHM_BIT(rank);
+    absent = state != HAL_SHM_ABSENT ? absent & ~HAL_SHM_BIT(rank) : absent | HAL_SHM_BIT(rank);
   }
   return missing(join, absent ? absent : HAL_SHM_BIT(0), absent ? "join" : "complete the join");
 }
