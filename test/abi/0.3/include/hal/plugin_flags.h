@@ -1,4 +1,5 @@
-/* plugin_flags.h: for plugins: the check of flags and descriptors. A flag that a plugin does not know, such as one of
+/* plugin_flags.h: for plugins: the checks of flags and descriptors, and of handles that cross to other processes, which are bytes whose
+ * number the driver determines. A flag that a plugin does not know, such as one of
  * a later minor version, makes the call HAL_UNIMPLEMENTED; it is never ignored.
  *
  *   hal_status_t hal_plugin_host_alloc(int32_t device, size_t size, uint32_t flags, void **out_ptr) {
@@ -8,6 +9,7 @@
 #define HAL_PLUGIN_FLAGS_H_
 
 #include <stdio.h>
+#include <string.h>
 
 #include "hal/plugin.h"
 
@@ -33,6 +35,27 @@ static inline hal_status_t hal_stream_desc_check(const char *where, const hal_st
   snprintf(message, sizeof message, "%s: unsupported engine class %u; use HAL_ENGINE_ANY", where,
            (unsigned)desc->engine);
   return hal_host->error_set(HAL_UNIMPLEMENTED, 0, message);
+}
+
+/* Answers ipc_export and event_ipc_export: writes `size` to `out_size`, and the bytes to `handle` when `room` is at
+ * least that. Since 0.3. */
+static inline void hal_handle_write(const void *made, size_t size, void *handle, size_t room, size_t *out_size) {
+  if (room >= size) memcpy(handle, made, size);
+  *out_size = size;
+}
+
+/* Reads a handle that ipc_open and event_ipc_open are given. Errors: HAL_INVALID_ARGUMENT = it has another number of
+ * bytes; the message begins with `where`. Since 0.3. */
+static inline hal_status_t hal_handle_read(const char *where, const void *handle, size_t handle_size, void *made,
+                                           size_t size) {
+  char message[192];
+  if (handle && handle_size == size) {
+    memcpy(made, handle, size);
+    return HAL_OK;
+  }
+  snprintf(message, sizeof message, "%s: invalid handle of %zu bytes: expected %zu bytes of the same plugin's export",
+           where, handle_size, size);
+  return hal_host->error_set(HAL_INVALID_ARGUMENT, 0, message);
 }
 
 #ifdef __cplusplus

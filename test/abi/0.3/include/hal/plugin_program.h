@@ -41,12 +41,15 @@ typedef struct hal_ir_node_s {
 #define HAL_IR_INPUT (1u << 0)  /* its first value comes from outside, at least in part */
 #define HAL_IR_OUTPUT (1u << 1) /* its last value may be read afterwards; else it need not be written at all */
 
-/* Memory that nodes use: tensors that overlap lie in one buffer. */
+/* Memory that nodes use, between its allocation and its release: tensors that overlap lie in one buffer. Memory that is released in the run and
+ * allocated again is another buffer, which may have the same address. */
 typedef struct hal_ir_buffer_s {
   uint64_t size; /* bytes */
   uint32_t first_value, last_value;
   uint32_t flags; /* HAL_IR_* */
-  uint32_t reserved;
+  uint32_t
+      reuses; /* 1 + the number of the earlier buffer whose memory this one has: it is written after all nodes of that one;
+                    * 0 = none */
 } hal_ir_buffer_t;
 
 /* A run of operators, in the order in which they were called. Lives until `compile` returns. */
