@@ -39,7 +39,8 @@ HAL_API hal_status_t hal_event_ipc_export(hal_event_t *event, void *handle, size
 /* Opens an event of another process on the same device; it is waited for, queried and recorded as any event. A failure of earlier work is
  * reported in the process that queued the work. Destroyed by hal_event_destroy. Errors: those of hal_device_ensure, HAL_UNIMPLEMENTED; the
  * plugin's for an invalid handle, or one that this process created. Since 0.2, bytes 0.3. */
-HAL_API hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size, hal_event_t **out_event);
+HAL_API hal_status_t hal_event_ipc_open(int32_t device, const void *handle, size_t handle_size,
+                                        hal_event_t **out_event);
 
 /* Returns the event's device. Since 0.1. */
 HAL_API int32_t hal_event_device(const hal_event_t *event);
