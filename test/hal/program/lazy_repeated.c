@@ -196,3 +196,66 @@ static void repeat_all(void) {
 Test(lazy_repeated, a_repeated_step_has_the_same_groups_wherever_its_memory_lies, .init = open_inline) { repeat_all(); }
 
 Test(lazy_repeated, also_on_an_asynchronous_device, .init = open_asynchronous) { repeat_all(); }
+
+/* ---- memory that deferred work may use --------------------------------------------------------------------------------------- */
+
+static hal_memory_stats_t stats_now(void) {
+  hal_memory_stats_t stats = {.struct_size = sizeof stats};
+  must(hal_memory_stats(0, &stats));
+  return stats;
+}
+
+static hal_block_t *block_of(size_t size) {
+  hal_block_t *block;
+  must(hal_memory_allocate(0, NULL, size, &block));
+  return block;
+}
+
+/* Begins deferred work with one operator. */
+static hal_lazy_t *begin_pending(const tensor_t *a) {
+  hal_lazy_t *const lazy = begin();
+  unary("neg", a, a);
+  return lazy;
+}
+
+Test(lazy_repeated, while_work_is_deferred_released_memory_goes_to_requests_of_its_size, .init = open_inline) {
+  tensor_t *const a = floats(1, 1);
+  hal_lazy_t *const lazy = begin_pending(a);
+  const hal_memory_stats_t before = stats_now();
+  hal_block_t *const first = block_of(5000), *const second = block_of(5000);
+  const char *const places[] = {hal_memory_block_address(first), hal_memory_block_address(second)};
+  hal_memory_release(first);
+  hal_memory_release(second);
+  hal_block_t *const other = block_of(4000), *const same = block_of(4700), *const next = block_of(5000);
+  const char *const place = hal_memory_block_address(other);
+  cr_expect(place + 4000 <= places[0] || places[0] + 5120 <= place, "another rounded size");
+  cr_expect(place + 4000 <= places[1] || places[1] + 5120 <= place, "another rounded size");
+  cr_expect_eq(hal_memory_block_address(same), places[1], "the same rounded size, and the last one first");
+  cr_expect_eq(hal_memory_block_address(next), places[0]);
+  hal_memory_release(same);
+  hal_memory_release(next);
+  hal_memory_release(other);
+  must(hal_lazy_flush(lazy));
+  const hal_memory_stats_t after = stats_now();
+  cr_expect_eq(after.allocation[HAL_POOL_ALL].current, before.allocation[HAL_POOL_ALL].current);
+  cr_expect_eq(after.requested_bytes[HAL_POOL_ALL].current, before.requested_bytes[HAL_POOL_ALL].current);
+  cr_expect_eq(after.inactive_split[HAL_POOL_ALL].current, before.inactive_split[HAL_POOL_ALL].current);
+  cr_expect_eq(after.inactive_split_bytes[HAL_POOL_ALL].current, before.inactive_split_bytes[HAL_POOL_ALL].current);
+  must(hal_lazy_end(lazy));
+}
+
+Test(lazy_repeated, held_memory_is_used_before_a_request_fails_and_given_back_on_request, .init = open_inline) {
+  enum { MEGA = 1 << 20 };
+  tensor_t *const a = floats(1, 1);
+  hal_lazy_t *const lazy = begin_pending(a);
+  must(hal_memory_set_limit(0, 64 * MEGA));
+  for (int i = 0; i < 6; i++) { /* of ever other sizes, as many as the limit allows at once */
+    hal_block_t *const large = block_of((size_t)(40 + i) * MEGA);
+    hal_memory_release(large);
+  }
+  must(hal_memory_empty_cache(0));
+  cr_expect_eq(stats_now().reserved_bytes[HAL_POOL_LARGE].current, 0, "what is held is free for the device");
+  cr_expect_eq(stats_now().inactive_split_bytes[HAL_POOL_LARGE].current, 0);
+  must(hal_lazy_end(lazy));
+  cr_expect_eq(at(a, 3), -4);
+}
