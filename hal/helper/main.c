@@ -1,5 +1,6 @@
-/* main.c: the program torch_backend_hal_helper, installed beside libtorch_backend_hal.so.0. It opens that library and does what its arguments
- * say (hal/src/plugin/helper.h). It is linked with nothing of ours, so that the library that is opened is the one beside it. */
+/* main.c: the program torch_backend_hal_helper, installed beside libtorch_backend_hal.so.0. It opens that library
+ * and does what its arguments say (hal/src/plugin/helper.h). It is linked with nothing of ours, so that the library
+ * that is opened is the one beside it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>

@@ -34,8 +34,8 @@ static int64_t seconds_now(void) {
   return (int64_t)now.tv_sec;
 }
 
-/* Reads what the helper writes, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 = it has written nothing
- * for too long. */
+/* Reads what the helper writes, which is there at once or not at all. Returns 1, 0 = it ended without a word, -1 =
+ * it has written nothing for too long. */
 static int hear(int pipe_end, hal_helper_count_t *out_told) {
   const int64_t end = seconds_now() + COUNT_SECONDS;
   struct pollfd waited = {.fd = pipe_end, .events = POLLIN};

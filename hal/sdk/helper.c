@@ -17,7 +17,8 @@ extern char **environ;
 
 enum { FIRST_FREE = 16, PAGE = 4096 }; /* above all descriptors that the helper gets */
 
-/* The file that an address is loaded from. The dynamic linker knows the program itself by argv[0] only, which may be anything. */
+/* The file that an address is loaded from. The dynamic linker knows the program itself by argv[0] only, which may be
+ * anything. */
 static int file_of(const void *address, char path[PATH_MAX]) {
   Dl_info info;
   if (!dladdr(address, &info) || !info.dli_fname) return ENOENT;

@@ -1,7 +1,7 @@
-/* helper.h: how the helper program is found and started. It is installed beside libtorch_backend_hal.so.0 and does in a process of its own
- * what a driver or a plugin may crash in (hal/src/plugin/helper.h). A forked child would not do: in a process with several threads it may
- * call only what signal handlers may, and loading a library or starting a driver is not that. Compiled into the HAL and into
- * libhal_plugin.a. */
+/* helper.h: how the helper program is found and started. It is installed beside libtorch_backend_hal.so.0 and does
+ * in a process of its own what a driver or a plugin may crash in (hal/src/plugin/helper.h). A forked child would not
+ * do: in a process with several threads it may call only what signal handlers may, and loading a library or starting
+ * a driver is not that. Compiled into the HAL and into libhal_plugin.a. */
 #ifndef HAL_SDK_HELPER_H_
 #define HAL_SDK_HELPER_H_
 
@@ -25,12 +25,13 @@ typedef struct hal_helper_count_s {
   char why[HAL_HELPER_WHY]; /* the message of a failure */
 } hal_helper_count_t;
 
-/* Finds the helper: beside the file that the address `of` is loaded from, or in ../lib of it, as for programs in bin. Returns 0, or an errno
- * number; `path` is then where it was looked for first. */
+/* Finds the helper: beside the file that the address `of` is loaded from, or in ../lib of it, as for programs in
+ * bin. Returns 0, or an errno number; `path` is then where it was looked for first. */
 int hal_helper_find(const void *of, char path[PATH_MAX]);
 
-/* Starts the helper `path` for `operation` on `plugin`; `messages` and `answer` become its file descriptors 2 and 3. No handler of fork
- * runs, and no memory is copied. In a privileged process the environment is not passed on. Returns 0, or an errno number. */
+/* Starts the helper `path` for `operation` on `plugin`; `messages` and `answer` become its file descriptors 2 and 3.
+ * No handler of fork runs, and no memory is copied. In a privileged process the environment is not passed on.
+ * Returns 0, or an errno number. */
 int hal_helper_start(pid_t *out_child, const char *path, const char *operation, const char *plugin, int messages,
                      int answer);
 

@@ -1,13 +1,13 @@
 /* fake.h: what the parts of the fake plugin share: settings, devices, streams, the queue, the worker pool. Private.
  *
- * A stream is an in-order queue of items. The thread that has *claimed* it (state RUNNING) runs its items: a worker of the
- * pool, or a thread that waits for the stream (schedule.h). Item number n of a stream is done when stream->done >= n; an event is a
- * pair (stream, number), so that events need no objects of their own in the queue and stay right after they are
- * destroyed.
+ * A stream is an in-order queue of items. The thread that has *claimed* it (state RUNNING) runs its items: a worker of
+ * the pool, or a thread that waits for the stream (schedule.h). Item number n of a stream is done when stream->done >=
+ * n; an event is a pair (stream, number), so that events need no objects of their own in the queue and stay right after
+ * they are destroyed.
  *
- * Locks: a stream's lock, an event's lock, a device's list lock, the pool's lock and the segment map's lock are leaves:
- * no thread takes one of them while it holds another. (With HAL_FAKE_ASYNC=0 the stream's lock is held while an item
- * runs, and the pool's lock may then be taken inside it.) */
+ * Locks: a stream's lock, an event's lock, a device's list lock, the pool's lock and the segment map's lock are
+ * leaves: no thread takes one of them while it holds another. (With HAL_FAKE_ASYNC=0 the stream's lock is held while
+ * an item runs, and the pool's lock may then be taken inside it.) */
 #ifndef HAL_FAKE_H_
 #define HAL_FAKE_H_
 

@@ -1,11 +1,12 @@
 /* parallel.c: launches that several threads compute: rule 7 of schedule.h. */
 #include "schedule.h"
 
-/* Parts of a parallel launch per thread: enough that a thread which the system interrupts does not hold up the launch by more than about an
- * eighth. */
+/* Parts of a parallel launch per thread: enough that a thread which the system interrupts does not hold up the
+ * launch by more than about an eighth. */
 #define PARTS_PER_THREAD 8
 
-/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take, unless it is known. */
+/* The thread that starts a launch computes at least this part of it alone, to see how long the rest would take,
+ * unless it is known. */
 #define FIRST_STEP 256
 
 #define KNOWN_LAUNCHES 512
@@ -20,8 +21,8 @@
 /* ---- how long launches take
  * -------------------------------------------------------------------------------------------------- */
 
-/* How long launches of a kernel and a number of units took the last time, in nanoseconds of one thread: the lower half; the upper half
- * identifies them. A launch that replaces another only makes that one unknown again. */
+/* How long launches of a kernel and a number of units took the last time, in nanoseconds of one thread: the lower
+ * half; the upper half identifies them. A launch that replaces another only makes that one unknown again. */
 static _Atomic uint64_t known[KNOWN_LAUNCHES];
 
 static uint64_t hash_of(const hal_host_kernel_t *kernel, uint64_t units) {
@@ -46,15 +47,15 @@ static int is_worth_sharing(double ns) { return ns > (fake_pool_is_searching() ?
 /* ---- computing
  * --------------------------------------------------------------------------------------------------------------- */
 
-/* How many units a step of about `units` has: no fewer than are worth one. Large steps of items end at whole cache lines and
- * vectors; small ones may be rows, for which that means nothing. */
+/* How many units a step of about `units` has: no fewer than are worth one. Large steps of items end at whole cache
+ * lines and vectors; small ones may be rows, for which that means nothing. */
 static uint64_t step_of(const hal_host_kernel_t *kernel, uint64_t units) {
   if (units < kernel->grain) units = kernel->grain;
   return kernel->unit == HAL_HOST_ITEMS && units >= 32768 ? (units + 1023) & ~UINT64_C(1023) : units;
 }
 
-/* Computes on the calling thread, in steps that double, until helpers pay for the rest: how long a unit takes is known only when some are
- * done, since it depends on the arguments. Returns the units done, and how long they took. */
+/* Computes on the calling thread, in steps that double, until helpers pay for the rest: how long a unit takes is
+ * known only when some are done, since it depends on the arguments. Returns the units done, and how long they took. */
 static uint64_t run_alone(const fake_parallel_t *launch, double *out_ns) {
   const int64_t start = fake_now();
   uint64_t step = step_of(launch->kernel, launch->units / FIRST_STEP + 1), done = 0;

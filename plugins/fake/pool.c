@@ -1,8 +1,8 @@
-/* pool.c: the workers, which are threads of the process: rules 1, 4, 5 and 6 of schedule.h. The pool starts with the first item, and anew
- * after a fork.
+/* pool.c: the workers, which are threads of the process: rules 1, 4, 5 and 6 of schedule.h. The pool starts with the
+ * first item, and anew after a fork.
  *
- * One lock covers all but the threads' own words, so that "nothing to do, going to sleep" and "here is work, is a worker searching?"
- * exclude each other. */
+ * One lock covers all but the threads' own words, so that "nothing to do, going to sleep" and "here is work, is a
+ * worker searching?" exclude each other. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -162,8 +162,8 @@ int fake_pool_help(const hal_plugin_stream_t *owner) {
 /* ---- workers
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Rule 1. Under the lock; when there is work it unlocks, does it, and locks again. Returns whether there was; *out_searched: the worker has
- * searched in vain since. */
+/* Rule 1. Under the lock; when there is work it unlocks, does it, and locks again. Returns whether there was;
+ * *out_searched: the worker has searched in vain since. */
 static int do_work(int *out_searched) {
   fake_parallel_t *const launch = join_launch(NULL);
   hal_plugin_stream_t *stream = launch ? NULL : pop_stream(&pool.urgent);
@@ -192,8 +192,8 @@ static void search(void) {
 
 static int is_woken(worker_t *self) { return atomic_load_explicit(&self->woken, memory_order_acquire) != 0; }
 
-/* Rule 6: the poller's sleep, not under the lock. Ends when it is woken, when it finds work, or when none came for long; a poller that is
- * still in the list of sleeping workers when it finds work takes itself out. */
+/* Rule 6: the poller's sleep, not under the lock. Ends when it is woken, when it finds work, or when none came for
+ * long; a poller that is still in the list of sleeping workers when it finds work takes itself out. */
 static void poll_for_work(worker_t *self) {
   int64_t left = FAKE_POLLS_NS;
   for (int64_t length = FAKE_POLL_NS; !is_woken(self);

@@ -1,7 +1,7 @@
 /* run.c: who runs a stream's items, and how streams wait for each other: rules 1 and 3 of schedule.h.
  *
- * No wake-up is lost: a thread that waits for item n stores n in `wake_at` and then reads `done`; the thread that runs the stream stores
- * `done` and then reads `wake_at`. */
+ * No wake-up is lost: a thread that waits for item n stores n in `wake_at` and then reads `done`; the thread that
+ * runs the stream stores `done` and then reads `wake_at`. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <time.h>
@@ -14,7 +14,8 @@
 /* ---- READY
  * -------------------------------------------------------------------------------------------------------------------- */
 
-/* Under the lock: tells the threads that sleep on the stream to look again. Returns whether they must be woken after unlocking. */
+/* Under the lock: tells the threads that sleep on the stream to look again. Returns whether they must be woken after
+ * unlocking. */
 static int signal_sleepers(hal_plugin_stream_t *stream) {
   if (!stream->sleepers) return 0;
   atomic_fetch_add_explicit(&stream->signal, 1, memory_order_relaxed);
@@ -27,7 +28,8 @@ static void unlock_and_wake_sleepers(hal_plugin_stream_t *stream) {
   if (wake) fake_futex_wake(&stream->signal, INT_MAX);
 }
 
-/* Unlocks a stream that has just become READY, and puts it into the pool's list, where it may still be: a thread that waited has run it. */
+/* Unlocks a stream that has just become READY, and puts it into the pool's list, where it may still be: a thread
+ * that waited has run it. */
 static void unlock_ready(hal_plugin_stream_t *stream, int wake) {
   const int push = !stream->listed;
   stream->listed = 1;
@@ -67,7 +69,8 @@ int fake_stream_wake_at(hal_plugin_stream_t *stream, uint64_t number) {
   return atomic_load_explicit(&stream->done, memory_order_seq_cst) >= number;
 }
 
-/* Under the lock: takes the streams whose item is done out of the list of waiters. Sets `wake_at` for the others; threads set it again. */
+/* Under the lock: takes the streams whose item is done out of the list of waiters. Sets `wake_at` for the others;
+ * threads set it again. */
 static hal_plugin_stream_t *take_waiters(hal_plugin_stream_t *stream) {
   hal_plugin_stream_t *ready = NULL;
   const uint64_t done = fake_stream_done(stream);
@@ -104,8 +107,8 @@ static inline void complete(hal_plugin_stream_t *stream, uint64_t number) {
   if (FAKE_UNLIKELY(number >= atomic_load_explicit(&stream->wake_at, memory_order_seq_cst))) wake_waiters(stream);
 }
 
-/* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and gives up the claim. Returns 0 when the wait is
- * over after all: the stream is still claimed. */
+/* The next item of the claimed stream waits for another stream: makes the stream BLOCKED and gives up the claim.
+ * Returns 0 when the wait is over after all: the stream is still claimed. */
 static int block(hal_plugin_stream_t *stream) {
   const fake_item_t *const item = fake_queue_front(stream);
   hal_plugin_stream_t *const other = item->u.wait.stream;
@@ -198,8 +201,8 @@ void fake_run_item(hal_plugin_stream_t *stream, const fake_item_t *item) {
 /* Why run_items ended. */
 enum { QUEUE_EMPTY, NUMBER_DONE, TURN_OVER, MUST_WAIT };
 
-/* The stream is claimed by the caller: runs items until item `number` is done, the queue is empty, the next item waits for another stream
- * or, when `fair`, the turn is over. */
+/* The stream is claimed by the caller: runs items until item `number` is done, the queue is empty, the next item
+ * waits for another stream or, when `fair`, the turn is over. */
 static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
   uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);
   for (uint32_t ran = 0;; ran++) {
@@ -214,7 +217,8 @@ static int run_items(hal_plugin_stream_t *stream, uint64_t number, int fair) {
   }
 }
 
-/* Gives up the claim: the stream is IDLE or READY then. Returns 0, still claimed, when `unless_work` and the queue is not empty. */
+/* Gives up the claim: the stream is IDLE or READY then. Returns 0, still claimed, when `unless_work` and the queue
+ * is not empty. */
 static int give_up(hal_plugin_stream_t *stream, int unless_work) {
   fake_lock(&stream->lock);
   const int empty = fake_stream_done(stream) == fake_stream_tail(stream);
@@ -234,8 +238,8 @@ static int give_up(hal_plugin_stream_t *stream, int unless_work) {
   return 1;
 }
 
-/* Rule 4: the queue of the claimed stream is empty. Waits for its next item, or for other work; not where threads wait after every few
- * launches, since the stream would move from core to core. Returns whether there are new items. */
+/* Rule 4: the queue of the claimed stream is empty. Waits for its next item, or for other work; not where threads
+ * wait after every few launches, since the stream would move from core to core. Returns whether there are new items. */
 static int search_in(hal_plugin_stream_t *stream) {
   if (atomic_load_explicit(&stream->backlog, memory_order_relaxed) < FAKE_BACKLOG) return 0;
   const uint64_t done = atomic_load_explicit(&stream->done, memory_order_relaxed);

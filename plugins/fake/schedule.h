@@ -1,7 +1,7 @@
 /* schedule.h: the scheduling policy: which thread runs the items of a stream, and when threads sleep and wake. Private.
  *
- * A stream is an in-order queue of items. One thread at a time runs them: the thread that has claimed the stream. The state of a stream
- * changes under its lock:
+ * A stream is an in-order queue of items. One thread at a time runs them: the thread that has claimed the stream. The
+ * state of a stream changes under its lock:
  *
  *   IDLE    --item enqueued--------------------------------> READY
  *   READY   --claimed by a worker or a waiting thread------> RUNNING
@@ -12,29 +12,32 @@
  *
  * One pool of workers serves all streams of all devices. The policy:
  *
- * 1. Order of work. A worker takes a part of a parallel launch that wants helpers, else the first READY stream of the urgent list
- *    (priority < 0), else of the normal list. It runs the stream until its queue is empty, or until its turn is over: TURN_ITEMS items,
- *    while other work is ready.
- * 2. Threads that wait. A thread that synchronizes does not only sleep: it claims the stream if no thread has, helps with the stream's
- *    parallel launch, and follows a BLOCKED stream to the one that it waits for. So it depends on no free worker. It sleeps only while
- *    another thread runs the stream, and is woken when that thread gives the stream up or reaches the item.
+ * 1. Order of work. A worker takes a part of a parallel launch that wants helpers, else the first READY stream of the
+ *    urgent list (priority < 0), else of the normal list. It runs the stream until its queue is empty, or until its
+ *    turn is over: TURN_ITEMS items, while other work is ready.
+ * 2. Threads that wait. A thread that synchronizes does not only sleep: it claims the stream if no thread has, helps
+ *    with the stream's parallel launch, and follows a BLOCKED stream to the one that it waits for. So it depends on no
+ *    free worker. It sleeps only while another thread runs the stream, and is woken when that thread gives the stream
+ *    up or reaches the item.
  * 3. BLOCKED streams occupy no thread. They are in the list of waiters of the stream that they wait for.
- * 4. Idle workers. A worker without work searches for FAKE_SPIN_NS, yielding its core now and then, and sleeps. At most half of the workers
- *    search. A worker whose stream has just become empty waits as long for the next item of that stream, since a thread that enqueues one
- *    small launch after another then wakes nobody.
- * 5. Wake-ups. A thread that makes work ready wakes one sleeping worker, unless one is searching. A thread that takes work while more is
- *    ready does the same. So an enqueue pays for at most one wake-up, and all workers that are needed come one after another.
- * 6. Small backlogs wake nobody. A thread that reads a result after every few small launches runs them itself (2), sooner than a sleeping
- *    worker comes. A stream's backlog counts what was enqueued since a thread last waited for it; below FAKE_BACKLOG no worker is woken.
- *    One of the sleeping workers, the poller, sleeps with a timeout instead: from FAKE_POLL_NS, growing to FAKE_LONGEST_POLL_NS. It runs
- *    what no thread has waited for. After FAKE_POLLS_NS without work there is no poller, and small backlogs wake a worker, too.
- * 7. Parallel launches. The thread that runs a launch computes alone until the rest would take so long that waking or joining pays, or
- *    from the start if the same launch took long the last time. Then helpers join it (1, 2).
+ * 4. Idle workers. A worker without work searches for FAKE_SPIN_NS, yielding its core now and then, and sleeps. At most
+ *    half of the workers search. A worker whose stream has just become empty waits as long for the next item of that
+ *    stream, since a thread that enqueues one small launch after another then wakes nobody.
+ * 5. Wake-ups. A thread that makes work ready wakes one sleeping worker, unless one is searching. A thread that takes
+ *    work while more is ready does the same. So an enqueue pays for at most one wake-up, and all workers that are
+ *    needed come one after another.
+ * 6. Small backlogs wake nobody. A thread that reads a result after every few small launches runs them itself (2),
+ *    sooner than a sleeping worker comes. A stream's backlog counts what was enqueued since a thread last waited for
+ *    it; below FAKE_BACKLOG no worker is woken. One of the sleeping workers, the poller, sleeps with a timeout instead:
+ *    from FAKE_POLL_NS, growing to FAKE_LONGEST_POLL_NS. It runs what no thread has waited for. After FAKE_POLLS_NS
+ *    without work there is no poller, and small backlogs wake a worker, too.
+ * 7. Parallel launches. The thread that runs a launch computes alone until the rest would take so long that waking or
+ *    joining pays, or from the start if the same launch took long the last time. Then helpers join it (1, 2).
  *
  * With HAL_FAKE_ASYNC=0 items run in the calling thread, and the pool only has helpers for parallel launches.
  *
- * Files: pool.c has the workers (1, 4, 5, 6), run.c runs a claimed stream (1, 3), wait.c has the threads that wait (2), parallel.c the
- * parallel launches (7). */
+ * Files: pool.c has the workers (1, 4, 5, 6), run.c runs a claimed stream (1, 3), wait.c has the threads that wait
+ * (2), parallel.c the parallel launches (7). */
 #ifndef HAL_FAKE_SCHEDULE_H_
 #define HAL_FAKE_SCHEDULE_H_
 
@@ -47,8 +50,8 @@
  * ---------------------------------------------------------------------------------------------------- */
 /* Makes an IDLE stream READY, hands it to the pool and unlocks it. `wake`: the backlog is worth a worker. */
 void fake_stream_make_ready(hal_plugin_stream_t *stream, int wake);
-/* A worker has taken the stream out of the pool's list: claims it, unless a waiting thread has, and runs it. Returns whether the worker has
- * already searched for work in vain. */
+/* A worker has taken the stream out of the pool's list: claims it, unless a waiting thread has, and runs it. Returns
+ * whether the worker has already searched for work in vain. */
 int fake_stream_serve(hal_plugin_stream_t *stream);
 /* Runs a stream that the caller has claimed until item `number` is done or the stream is BLOCKED. */
 void fake_stream_run_claimed(hal_plugin_stream_t *stream, uint64_t number);
@@ -74,13 +77,14 @@ void fake_parallel_help(fake_parallel_t *launch);
 
 /* ---- pool.c: the workers
  * -------------------------------------------------------------------------------------------------------- */
-/* READY streams and helpers wanted: what a worker could take. Changes under the pool's lock; read without it as a hint. */
+/* READY streams and helpers wanted: what a worker could take. Changes under the pool's lock; read without it as a
+ * hint. */
 extern atomic_uint fake_pool_work;
 
 /* Starts the workers if there are none. Returns whether there are. */
 int fake_pool_start(void);
-/* Puts a READY stream into its list, taking over a reference. Wakes a worker if none is searching; without `wake` only if there is no
- * poller, either. Returns 0 when there are no workers; the caller then runs the stream itself. */
+/* Puts a READY stream into its list, taking over a reference. Wakes a worker if none is searching; without `wake`
+ * only if there is no poller, either. Returns 0 when there are no workers; the caller then runs the stream itself. */
 int fake_pool_push(hal_plugin_stream_t *stream, int wake);
 /* Wakes a worker if work is ready and none is searching: a backlog in a list has grown. */
 void fake_pool_wake(void);

@@ -198,7 +198,8 @@ hal_status_t hal_plugin_stream_host_call(hal_plugin_stream_t *stream, hal_host_f
   return HAL_OK;
 }
 
-/* There is no library below by which a user could queue work: the stream's own address, by which it is found again (ExternalStream, DLPack). */
+/* There is no library below by which a user could queue work: the stream's own address, by which it is found again
+ * (ExternalStream, DLPack). */
 hal_status_t hal_plugin_stream_native(hal_plugin_stream_t *stream, void **out_native) {
   *out_native = stream;
   return HAL_OK;

@@ -9,15 +9,15 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* How threads without work wait: rules 4 and 6 of schedule.h. A thread searches, that is reads a word of memory again and again, in pieces
- * between which every other thread may have its core. */
+/* How threads without work wait: rules 4 and 6 of schedule.h. A thread searches, that is reads a word of memory
+ * again and again, in pieces between which every other thread may have its core. */
 #define FAKE_PIECE_NS 5000
 
 /* Then it sleeps: a sleeping thread takes 5 to 50 us to come. */
 #define FAKE_SPIN_NS 20000
 
-/* With HAL_FAKE_ASYNC=0 workers only help with the caller's launches, as OpenMP's threads, which spin for milliseconds (libgomp's
- * GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
+/* With HAL_FAKE_ASYNC=0 workers only help with the caller's launches, as OpenMP's threads, which spin for
+ * milliseconds (libgomp's GOMP_SPINCOUNT). Woken, most of them would come when a small launch is over. */
 #define FAKE_HELPER_SPIN_NS 2000000
 
 /* The sleeps of the poller, the first and the longest, and all of them together. */

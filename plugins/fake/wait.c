@@ -3,8 +3,8 @@
 
 #include "schedule.h"
 
-/* Sleeps until the stream reaches `number`, is signaled, or the time is over (negative = no limit). Does not sleep when the stream is not
- * RUNNING, unless `any_state`: the caller then has something better to do. */
+/* Sleeps until the stream reaches `number`, is signaled, or the time is over (negative = no limit). Does not sleep
+ * when the stream is not RUNNING, unless `any_state`: the caller then has something better to do. */
 static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeout_ns, int any_state) {
   fake_lock(&stream->lock);
   if (fake_stream_wake_at(stream, number) || (!any_state && stream->state != FAKE_STREAM_RUNNING)) {
@@ -20,8 +20,8 @@ static void sleep_on(hal_plugin_stream_t *stream, uint64_t number, int64_t timeo
   fake_unlock(&stream->lock);
 }
 
-/* One step towards item `number` of the stream: runs it, helps, or waits. Returns, with a reference, the stream that this one waits for when
- * it is BLOCKED, and that stream's item. */
+/* One step towards item `number` of the stream: runs it, helps, or waits. Returns, with a reference, the stream that
+ * this one waits for when it is BLOCKED, and that stream's item. */
 static hal_plugin_stream_t *wait_step(hal_plugin_stream_t *stream, uint64_t number, int *inout_searched,
                                       uint64_t *out_number) {
   fake_lock(&stream->lock);

@@ -338,7 +338,8 @@ void npu_stream_fail(hal_plugin_stream_t *stream, hal_status_t status, const cha
 /* Gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
 npu_event_t *npu_work_last(hal_plugin_stream_t *stream);
 
-/* On a stream whose list was lent, queues a barrier, which stands for the commands of its users in the ring. No lock is held. */
+/* On a stream whose list was lent, queues a barrier, which stands for the commands of its users in the ring. No lock
+ * is held. */
 hal_status_t npu_work_mark(hal_plugin_stream_t *stream);
 
 /* Waits for everything queued so far. The stream's failure is kept. */

@@ -66,8 +66,8 @@ static int grow(hal_plugin_stream_t *stream) {
   return 1;
 }
 
-/* Level Zero promises no order within a list: on one that was lent, a barrier stands before and after each command of ours. The lock is
- * held. */
+/* Level Zero promises no order within a list: on one that was lent, a barrier stands before and after each command
+ * of ours. The lock is held. */
 static ze_result_t fence_lent(const hal_plugin_stream_t *stream) {
   if (NPU_LIKELY(!atomic_load_explicit(&stream->lent, memory_order_relaxed))) return ZE_RESULT_SUCCESS;
   return ze.zeCommandListAppendBarrier(stream->list, NULL, 0, NULL);

@@ -297,7 +297,8 @@ void ocl_work_flush(hal_plugin_stream_t *stream);
 /* Does that, and gives the event of the last command, with a reference; NULL when the stream is idle. The lock is held. */
 cl_event ocl_work_last(hal_plugin_stream_t *stream);
 
-/* On a stream whose queue was lent, queues a marker, which stands for the commands of its users in the ring. No lock is held. */
+/* On a stream whose queue was lent, queues a marker, which stands for the commands of its users in the ring. No lock
+ * is held. */
 hal_status_t ocl_work_mark(hal_plugin_stream_t *stream);
 
 /* Waits for everything queued so far. The stream's failure is kept, one of waiting, too. */

@@ -106,8 +106,8 @@ static int is_busy(hal_plugin_stream_t *stream) {
   return busy;
 }
 
-/* A lent queue whose ring is empty is asked by a marker, which gets a moment to end: on an idle queue it does. Where it did not, the next
- * one gets twice as long, so that who asks again and again hears of the end. */
+/* A lent queue whose ring is empty is asked by a marker, which gets a moment to end: on an idle queue it does. Where
+ * it did not, the next one gets twice as long, so that who asks again and again hears of the end. */
 static hal_status_t query_lent(hal_plugin_stream_t *stream) {
   enum { FIRST_NS = 50000, MOST_NS = 20000000 };
   const int64_t patience = atomic_load(&stream->patience) ? atomic_load(&stream->patience) : FIRST_NS;

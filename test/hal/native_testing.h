@@ -1,5 +1,5 @@
-/* native_testing.h: what a stream is while a user has queued work of their own on the vendor's handle (hal_stream_native). A program brings
- * the two functions that need the vendor's library. */
+/* native_testing.h: what a stream is while a user has queued work of their own on the vendor's handle
+ * (hal_stream_native). A program brings the two functions that need the vendor's library. */
 #ifndef TEST_HAL_NATIVE_TESTING_H_
 #define TEST_HAL_NATIVE_TESTING_H_
 

@@ -251,7 +251,8 @@ void cts_case_stream_destroy_gives_back(cts_t *t) {
             "%d streams were made and destroyed, and the process has %d more file descriptors", STREAMS, more_files);
 }
 
-/* The suite has no vendor's library to queue work with; a stream whose handle was given away must be as good as before. */
+/* The suite has no vendor's library to queue work with; a stream whose handle was given away must be as good as
+ * before. */
 void cts_case_stream_native(cts_t *t) {
   void *native = &native, *again = &again, *of_other = &of_other, *of_null = &of_null;
   hal_plugin_stream_t *const stream = cts_stream(t), *const other = cts_stream(t);

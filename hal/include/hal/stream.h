@@ -61,9 +61,10 @@ HAL_API HAL_MUST_USE hal_status_t hal_stream_wait_event(hal_stream_t *stream, ha
  * the HAL, nor wait for another stream's function: one thread may call those of all streams. Errors: HAL_INVALID_ARGUMENT = no function. Since 0.1. */
 HAL_API hal_status_t hal_stream_host_call(hal_stream_t *stream, hal_host_fn_t fn, void *user_data);
 
-/* Returns the vendor's own handle (a CUstream, a cl_command_queue), NULL when there is none; borrowed. Work that the caller queues on it is
- * work of the stream: in order with what is queued here, and included in its synchronization, queries and events. Deferred work (lazy.h) is
- * flushed by this call and not by work on the handle: call it again before each use. Since 0.1. */
+/* Returns the vendor's own handle (a CUstream, a cl_command_queue), NULL when there is none; borrowed. Work that the
+ * caller queues on it is work of the stream: in order with what is queued here, and included in its synchronization,
+ * queries and events. Deferred work (lazy.h) is flushed by this call and not by work on the handle: call it again
+ * before each use. Since 0.1. */
 HAL_API hal_status_t hal_stream_native(hal_stream_t *stream, void **out_native);
 
 /* Returns whether the stream's work (NULL: current) is recorded or deferred (program.h, lazy.h): 1 or 0. A copy from host memory that is not

@@ -1,4 +1,5 @@
-/* Tests of the driver's handles of streams (hal_stream_native) on the CUDA plugin: what their users queue is work of the stream. */
+/* Tests of the driver's handles of streams (hal_stream_native) on the CUDA plugin: what their users queue is work of
+ * the stream. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include "cuda_testing.h"
 #include "native_testing.h"

@@ -1,4 +1,5 @@
-/* Tests of the driver's handles of streams (hal_stream_native) on the Level Zero plugin: what their users queue is work of the stream. */
+/* Tests of the driver's handles of streams (hal_stream_native) on the Level Zero plugin: what their users queue is
+ * work of the stream. */
 #define _GNU_SOURCE /* RTLD_NOLOAD */
 #include <dlfcn.h>
 #include <level_zero/ze_api.h>

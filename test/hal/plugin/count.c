@@ -1,4 +1,5 @@
-/* Tests of hal/plugin_count.h: devices are counted in a process of their own, which is a fresh program and no fork of this one. */
+/* Tests of hal/plugin_count.h: devices are counted in a process of their own, which is a fresh program and no fork
+ * of this one. */
 #include "support.h"
 
 #include <plugin/call.h>

@@ -1,5 +1,5 @@
-/* counts.c: a plugin that counts its devices in another process (hal/plugin_count.h), in the way that COUNTS_DOES names. Each count adds a
- * line to the file COUNTS_FILE: the process and its program. */
+/* counts.c: a plugin that counts its devices in another process (hal/plugin_count.h), in the way that COUNTS_DOES
+ * names. Each count adds a line to the file COUNTS_FILE: the process and its program. */
 #define _POSIX_C_SOURCE 200809L
 #include <hal/plugin.h>
 #include <hal/plugin_count.h>
