@@ -3,7 +3,7 @@
 #include "memory/internal.h"
 
 /* HAL_UNIMPLEMENTED = the plugin does not report it. */
-static hal_status_t ask_plugin(const hal_device_t *device, size_t *out_free, size_t *out_total) {
+static hal_status_t query_plugin(const hal_device_t *device, size_t *out_free, size_t *out_total) {
   const hal_status_t status = hal_call_memory_info(device->plugin, device->ordinal, out_free, out_total);
   if (!status || status == HAL_UNIMPLEMENTED) return status;
   return hal_error_plugin(device->plugin, HAL_SLOT_memory_info, status);
@@ -13,7 +13,7 @@ hal_status_t hal_memory_info(int32_t index, size_t *out_free, size_t *out_total)
   hal_device_t *device;
   size_t free_bytes = 0, total = 0;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  const hal_status_t status = ask_plugin(device, &free_bytes, &total);
+  const hal_status_t status = query_plugin(device, &free_bytes, &total);
   if (status && status != HAL_UNIMPLEMENTED) return status;
   if (status) {
     hal_allocator_t *allocator = hal_allocator_of(device);
@@ -34,7 +34,7 @@ hal_status_t hal_memory_capacity(int32_t index, size_t *out_bytes) {
   hal_device_t *device;
   size_t free_bytes = 0, total = 0;
   HAL_RETURN_IF_ERROR(hal_device_get(index, &device));
-  const hal_status_t status = ask_plugin(device, &free_bytes, &total);
+  const hal_status_t status = query_plugin(device, &free_bytes, &total);
   if (status && status != HAL_UNIMPLEMENTED) return status;
   if (status) total = (size_t)device->info.total_memory;
   if (!total)

@@ -65,7 +65,7 @@ static void detach(hal_block_t *block, hal_block_t **list) {
 }
 
 /* Frees a list of detached segments of one stream. */
-static void give_back(hal_allocator_t *allocator, hal_block_t *list) {
+static void free_segments(hal_allocator_t *allocator, hal_block_t *list) {
   if (!list) return;
   hal_mem_stream_wait(allocator, list->stream);
   while (list) {
@@ -108,7 +108,7 @@ size_t hal_mem_segment_trim(hal_mem_pool_t *pool, size_t size) {
     given += block->size;
     detach(block, &list);
   }
-  give_back(pool->allocator, list);
+  free_segments(pool->allocator, list);
   return given;
 }
 
@@ -147,6 +147,6 @@ void hal_mem_segment_collect(hal_allocator_t *allocator, size_t size) {
     if (!block) return;
     hal_block_t *list = NULL;
     detach(block, &list);
-    give_back(allocator, list);
+    free_segments(allocator, list);
   }
 }

@@ -74,8 +74,8 @@ static inline hal_status_t prepare(int32_t device, uint32_t op, hal_stream_t *st
   return HAL_OK;
 }
 
-/* Queries the plugin's own op, which exists. */
-static __attribute__((noinline)) hal_status_t ask_own(const target_t *target, hal_op_call_t *call) {
+/* Calls the plugin's own op, which exists; it may decline. */
+static __attribute__((noinline)) hal_status_t call_own(const target_t *target, hal_op_call_t *call) {
   const hal_status_t status =
       hal_op_own_call(&target->entry->own, hal_op_error_name(target->op), target->stream, NULL, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
@@ -137,7 +137,7 @@ static hal_status_t record_own(const target_t *target, hal_op_call_t *call, hal_
   if (verdict && verdict != HAL_NOT_READY) return HAL_UNIMPLEMENTED;
   const hal_status_t status =
       target->queue->calls->own_op(target->queue, own, hal_op_error_name(target->op), call, verdict);
-  if (status == HAL_NOT_READY) return ask_own(target, call);
+  if (status == HAL_NOT_READY) return call_own(target, call);
   if (!status) hal_op_count_one(&target->counter->plugin);
   return status;
 }
@@ -180,7 +180,7 @@ static inline hal_status_t run(int32_t device, uint32_t op, hal_stream_t *stream
   hal_status_t status = HAL_UNIMPLEMENTED;
   if (HAL_UNLIKELY(goes_elsewhere(&target))) return record_any(&target, call);
   if (HAL_UNLIKELY(entry->own.fn != NULL) && !(call->flags & HAL_RUN_PORTABLE)) {
-    status = ask_own(&target, call);
+    status = call_own(&target, call);
     if (status != HAL_UNIMPLEMENTED) return status;
   }
   if (HAL_LIKELY(entry->launch != NULL)) {
@@ -221,9 +221,9 @@ hal_status_t hal_op_run_own(int32_t device, uint32_t op, hal_stream_t *stream, h
   call->flags &= ~HAL_RUN_PORTABLE;
   if (!target.entry->own.fn) return HAL_UNIMPLEMENTED;
   if (HAL_UNLIKELY(goes_elsewhere(&target))) return run_recorded(&target, call, record_own);
-  if (!hal_profile_is_on()) return ask_own(&target, call);
+  if (!hal_profile_is_on()) return call_own(&target, call);
   const uint32_t outer = hal_profile_begin_op(op);
-  const hal_status_t status = ask_own(&target, call);
+  const hal_status_t status = call_own(&target, call);
   hal_profile_end_op(outer);
   return status;
 }

@@ -13,8 +13,8 @@ const uint8_t hal_op_dtype_slots[32] = {
 /* clang-format on */
 
 /* Requests a kernel; a missing kernel is the address of hal_op_no_kernel. The lock is held. */
-static hal_status_t ask(const hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
-                        hal_plugin_kernel_t **out_kernel) {
+static hal_status_t request(const hal_op_context_t *context, hal_dtype_t dtype, uint32_t variant,
+                            hal_plugin_kernel_t **out_kernel) {
   const hal_op_info_t *const info = context->info;
   hal_status_t status = HAL_UNIMPLEMENTED;
   if (hal_op_table_dtypes(hal_op_table_of(context->device), info) >> dtype & 1) {
@@ -39,7 +39,7 @@ hal_status_t hal_op_kernel_find(hal_op_context_t *context, hal_dtype_t dtype, ui
   hal_mutex_lock_and_defer(&table->lock);
   kernel = atomic_load_explicit(handle, memory_order_relaxed);
   if (!kernel) {
-    status = ask(context, dtype, variant, &kernel);
+    status = request(context, dtype, variant, &kernel);
     if (!status) atomic_store_explicit(handle, kernel, memory_order_release);
   }
   hal_mutex_unlock_and_run(&table->lock);

@@ -108,7 +108,7 @@ static struct hal_op_kept_block_s *next_block(hal_op_kept_t *kept) {
   return &grown[kept->count];
 }
 
-static hal_status_t give_scratch(hal_op_kept_t *kept, size_t size, void **out_ptr) {
+static hal_status_t allocate_scratch(hal_op_kept_t *kept, size_t size, void **out_ptr) {
   struct hal_op_kept_block_s *block = NULL;
   for (uint32_t i = 0; i < kept->count && !block; i++)
     if (!kept->blocks[i].taken && kept->blocks[i].size >= size) block = &kept->blocks[i];
@@ -145,7 +145,7 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
         HAL_INVALID_ARGUMENT, 0,
         "scratch memory of 0 bytes, or without a pointer for its address, was requested; request "
         "at least one byte");
-  const hal_status_t status = give_scratch(call->host, size, out_ptr);
+  const hal_status_t status = allocate_scratch(call->host, size, out_ptr);
   if (!status) return HAL_OK;
   char message[1024]; /* the host's, as the plugin's: it hands the failure on */
   snprintf(message, sizeof message, "%s", hal_error_message());
@@ -155,7 +155,7 @@ hal_status_t hal_op_scratch_for_plugin(const hal_op_call_t *call, size_t size, v
 /* ---- queries ----------------------------------------------------------------------------------------------------- */
 
 /* Calls one of the plugin's functions with what the plugin knows of the call. */
-static hal_status_t ask(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
+static hal_status_t call_op(const hal_op_own_t *own, hal_op_fn_t fn, int32_t device, hal_op_call_t *call) {
   const uint32_t arguments = call->arg_count;
   const hal_op_call_t *seen;
   hal_op_addressed_t room;
@@ -184,7 +184,7 @@ hal_status_t hal_op_own_call_kept(const hal_op_own_t *own, const char *name, hal
   HAL_SET_FIELD(call, host, kept);
   const int profiled = hal_profile_is_on();
   const uint32_t outer = profiled ? hal_profile_begin_own() : 0;
-  const hal_status_t status = ask(own, own->fn, device->ordinal, call);
+  const hal_status_t status = call_op(own, own->fn, device->ordinal, call);
   if (profiled) hal_profile_end_op(outer);
   HAL_SET_FIELD(call, host, NULL);
   for (uint32_t i = 0; i < kept->count; i++) kept->blocks[i].taken = 0;
@@ -200,7 +200,7 @@ hal_status_t hal_op_own_query(const hal_op_own_t *own, const hal_device_t *devic
   hal_plugin_stream_t *const stream = call->stream;
   call->stream = NULL;
   HAL_SET_FIELD(call, host, NULL);
-  const hal_status_t status = ask(own, own->query, device->ordinal, call);
+  const hal_status_t status = call_op(own, own->query, device->ordinal, call);
   call->stream = stream;
   return status == HAL_OK ? HAL_OK : HAL_UNIMPLEMENTED;
 }
