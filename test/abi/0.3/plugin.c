@@ -35,7 +35,7 @@ hal_status_t hal_plugin_device_count(int32_t *out_count) {
 
 hal_status_t hal_plugin_device_info(int32_t device, hal_device_info_t *out_info) {
   (void)device;
-  memcpy(out_info->name, "minor 3", sizeof "minor 3");
+  if (HAL_HAS_FIELD(out_info, name)) memcpy(out_info->name, "minor 3", sizeof "minor 3");
   HAL_SET_FIELD(out_info, flags, HAL_DEVICE_HOST_VISIBLE);
   HAL_SET_FIELD(out_info, total_memory, 1 << 20);
   HAL_SET_FIELD(out_info, base_alignment, 256);
